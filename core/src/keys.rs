@@ -81,7 +81,9 @@ impl Keys {
         self.table
             .find(hash, |&handle| {
                 let span = self.spans[handle as usize];
-                self.text.as_bytes()[span.start as usize..][..span.len as usize] == *key.as_bytes()
+                let text = self.text.as_bytes().get(span.start as usize..);
+                span.len as usize == key.len()
+                    && text.is_some_and(|text| text.starts_with(key.as_bytes()))
             })
             .map(|&handle| Handle(handle))
     }

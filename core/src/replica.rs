@@ -112,15 +112,12 @@ impl Replica {
     /// [`Error::ClockExhausted`], [`Error::CountersFull`]. Nothing is changed then.
     #[inline]
     pub fn add(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
-        let handle = match self.keys.find(key) {
-            Some(handle) => handle,
-            None => {
-                self.next_clock()?;
-                self.keys.find_or_insert(key)?
-            }
-        };
-        self.add_at(handle, by)?;
-        Ok(handle)
+        if let Some(handle) = self.keys.find(key)
+            && self.add_again(handle, by)
+        {
+            return Ok(handle);
+        }
+        self.add_new(key, by)
     }
 
     /// Adds `by` to the counter that goes by `handle`: the fastest way to count.
@@ -129,29 +126,45 @@ impl Replica {
     /// As [`add`](Replica::add), and [`Error::UnknownHandle`].
     #[inline]
     pub fn add_at(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
+        if self.add_again(handle, by) {
+            return Ok(());
+        }
+        self.add_first(handle, by)
+    }
+
+    /// Adds to a counter that this writer has a shard of already. False, with nothing changed, if
+    /// it has none or something is wrong.
+    #[inline(always)]
+    fn add_again(&mut self, handle: Handle, by: i64) -> bool {
         let (page_at, slot) = place(handle);
         let Some(page) = self.pages.get_mut(page_at) else {
-            return self.add_first(handle, by);
+            return false;
         };
         let Some(row) = page.own.get_mut(slot) else {
-            return self.add_first(handle, by);
+            return false;
         };
-        let Some(clock) = self.clocks[OWN as usize].checked_add(1) else {
-            return Err(Error::ClockExhausted);
-        };
-        let Some(total) = row.total.checked_add(by) else {
-            let total = row.total;
-            return Err(Error::Overflow { total, by });
+        let own = &mut self.clocks[OWN as usize];
+        let (Some(clock), Some(total)) = (own.checked_add(1), row.total.checked_add(by)) else {
+            return false;
         };
         *row = Row { clock, total };
+        *own = clock;
         page.own.newest = clock;
         page.touched = self.epoch;
         self.summary[page_at / SUMMARY] = self.epoch;
-        self.clocks[OWN as usize] = clock;
-        Ok(())
+        true
     }
 
-    /// This writer's first add to a counter.
+    /// An add to a counter whose key may be new.
+    #[cold]
+    fn add_new(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
+        self.next_clock()?;
+        let handle = self.keys.find_or_insert(key)?;
+        self.add_first(handle, by)?;
+        Ok(handle)
+    }
+
+    /// This writer's first add to a counter, or one that fails.
     #[cold]
     fn add_first(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
         if self.keys.get(handle).is_none() {
@@ -159,8 +172,11 @@ impl Replica {
         }
         let clock = self.next_clock()?;
         let (page_at, slot) = place(handle);
-        let row = Row { clock, total: by };
-        self.page_mut(page_at).own.insert(slot, row);
+        let own = &mut self.page_mut(page_at).own;
+        if let Some(&Row { total, .. }) = own.get(slot) {
+            return Err(Error::Overflow { total, by });
+        }
+        own.insert(slot, Row { clock, total: by });
         self.touch(page_at);
         self.clocks[OWN as usize] = clock;
         Ok(())
