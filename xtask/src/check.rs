@@ -91,7 +91,7 @@ fn advisories(repo: &Repo, tally: &mut Tally, deny: &Path) -> Result<()> {
     crate::run::go_on()?;
     if fetched.is_ok_and(|done| done.success) {
         let mut check = deny_command(repo, deny);
-        check.args(["check", "--disable-fetch", "advisories"]);
+        check.args(["check", "advisories"]);
         return external(repo, tally, "advisories", &mut check);
     }
     println!("  advisories    skipped: their database could not be reached");
