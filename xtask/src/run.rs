@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -67,6 +67,11 @@ impl Group {
             self.done = self.child.try_wait()?;
         }
         Ok(self.done)
+    }
+
+    /// The child's standard input, if it was piped and not taken before.
+    pub(crate) fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
     }
 
     fn signal(&self, signal: rustix::process::Signal) {

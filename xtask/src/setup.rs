@@ -6,7 +6,7 @@ mod deny;
 mod npm;
 mod wasm_target;
 
-pub(crate) use browser::browser;
+pub(crate) use browser::{Browser, browser};
 pub(crate) use deny::cargo_deny;
 pub(crate) use npm::install as npm_install;
 pub(crate) use wasm_target::wasm_target;

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Running nodes with their data; dropping it ends the processes and removes the data.
 #[derive(Debug)]
-pub(crate) struct Cluster {
+pub(super) struct Cluster {
     // The order matters: processes end before their folders go.
     nodes: Vec<Node>,
     folder: TempDir,
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
 
 /// One running node.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(super) struct Node {
     process: Group,
     ready: Ready,
     log: PathBuf,
@@ -37,23 +37,13 @@ pub(crate) struct Node {
 #[derive(Debug, Deserialize)]
 struct Ready {
     http: String,
-    peer_id: String,
     listen: Vec<String>,
 }
 
 impl Node {
     /// The address of its page and its HTTP interface, without a slash at the end.
-    pub(crate) fn http(&self) -> &str {
+    pub(super) fn http(&self) -> &str {
         self.ready.http.trim_end_matches('/')
-    }
-
-    /// Its libp2p peer id.
-    #[expect(
-        dead_code,
-        reason = "for the demo's check, which cuts one node by name"
-    )]
-    pub(crate) fn peer_id(&self) -> &str {
-        &self.ready.peer_id
     }
 }
 
@@ -63,7 +53,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When a node ends early or is not ready in time; the text holds the end of its log.
-    pub(crate) fn start(binary: &Path) -> Result<Cluster> {
+    pub(super) fn start(binary: &Path) -> Result<Cluster> {
         let mut cluster = Cluster {
             nodes: Vec::new(),
             folder: tempfile::Builder::new()
@@ -78,12 +68,17 @@ impl Cluster {
     }
 
     /// The nodes, in the order in which they were started.
-    pub(crate) fn nodes(&self) -> &[Node] {
+    pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
+    /// The folder with the logs of this cluster; it goes when the cluster goes.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Fails if one of the nodes has ended.
-    pub(crate) fn all_alive(&mut self) -> Result<()> {
+    pub(super) fn all_alive(&mut self) -> Result<()> {
         for node in &mut self.nodes {
             if let Some(status) = node.process.try_wait()? {
                 bail!(
