@@ -1,2 +1,1 @@
-//! Stub.
 fn main() {}
