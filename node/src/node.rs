@@ -134,6 +134,9 @@ impl Node {
     /// # Errors
     /// As [`Node::start`].
     pub async fn start_on(mut store: Box<dyn Store>, config: Config) -> Result<Node, NodeError> {
+        if let Some(file) = &config.ready_file {
+            forget_ready_file(file)?;
+        }
         let identity = identity(store.as_mut())?;
         let metrics = Metrics::new();
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
@@ -258,6 +261,17 @@ impl Node {
             file: file.to_path_buf(),
             problem,
         })
+    }
+}
+
+/// Removes the file of an earlier start, so that nobody takes its addresses for this one's.
+fn forget_ready_file(file: &Path) -> Result<(), NodeError> {
+    match std::fs::remove_file(file) {
+        Err(problem) if problem.kind() != io::ErrorKind::NotFound => Err(NodeError::ReadyFile {
+            file: file.to_path_buf(),
+            problem,
+        }),
+        _ => Ok(()),
     }
 }
 

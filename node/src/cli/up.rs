@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use crate::config::UpArgs;
 use crate::node::{Node, NodeError};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 
 pub(super) fn run(args: UpArgs) -> Result<(), Failure> {
@@ -55,6 +55,7 @@ fn log_to_stderr(filter: &str) -> Result<(), Failure> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .init();
     Ok(())
 }

@@ -64,13 +64,17 @@ impl OpenSpace {
             }
             Ok(())
         })?;
+        let config = SyncConfig {
+            agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
+            ..SyncConfig::default()
+        };
         let mut stored = Mark::default();
         // All that was replayed is stored already: this moves the mark past it.
         let _ = replica.since(&mut stored);
         Ok(OpenSpace {
             replica,
             watchers: broadcast::Sender::new(CHANGES_BATCHES_MAX),
-            sync: Sync::new(SyncConfig::default(), u64::from_le_bytes(random()?)),
+            sync: Sync::new(config, u64::from_le_bytes(random()?)),
             stored,
             snapshot_bytes,
             log_bytes,

@@ -63,7 +63,7 @@ impl Network {
         }
     }
 
-    /// Binds all listeners and returns the addresses they got.
+    /// Binds all listeners and returns the addresses they got, in the same order.
     pub(super) async fn listen(
         &mut self,
         addresses: &[Address],
@@ -72,30 +72,32 @@ impl Network {
             address: address.to_string(),
             problem,
         };
-        let mut unbound: HashMap<ListenerId, &Address> = HashMap::new();
-        for address in addresses {
+        let mut unbound: HashMap<ListenerId, (usize, &Address)> = HashMap::new();
+        for (place, address) in addresses.iter().enumerate() {
             let listener = self.swarm.listen_on(address.0.clone());
             let listener = listener.map_err(|error| failed(address, error.to_string()))?;
-            unbound.insert(listener, address);
+            unbound.insert(listener, (place, address));
         }
         let mut bound = Vec::new();
         let deadline = tokio::time::Instant::now() + LISTEN_TIMEOUT;
-        while let Some(waiting) = unbound.values().next().copied() {
+        while let Some((_, waiting)) = unbound.values().next().copied() {
             let event = tokio::time::timeout_at(deadline, self.swarm.select_next_some()).await;
             match event {
                 Ok(SwarmEvent::NewListenAddr {
                     listener_id,
                     address,
                 }) => {
-                    unbound.remove(&listener_id);
-                    bound.push(address);
+                    // A wildcard has an address for each interface; the first one does.
+                    if let Some((place, _)) = unbound.remove(&listener_id) {
+                        bound.push((place, address));
+                    }
                 }
                 Ok(SwarmEvent::ListenerClosed {
                     listener_id,
                     reason,
                     ..
                 }) => {
-                    if let Some(address) = unbound.get(&listener_id) {
+                    if let Some((_, address)) = unbound.get(&listener_id) {
                         return Err(failed(address, format!("{reason:?}")));
                     }
                 }
@@ -103,7 +105,8 @@ impl Network {
                 Err(_) => return Err(failed(waiting, "it took too long".into())),
             }
         }
-        Ok(bound)
+        bound.sort_by_key(|(place, _)| *place);
+        Ok(bound.into_iter().map(|(_, address)| address).collect())
     }
 
     /// Runs until the node stops, which it tells by dropping the sender of the cuts.
