@@ -44,9 +44,13 @@ impl Engine {
         let (nonce, seed) = random.split_first_chunk::<16>()?;
         let seed = u64::from_le_bytes(seed.try_into().ok()?);
         let writer = WriterId::mint(&space, owner, nonce);
+        let config = SyncConfig {
+            agent: String::from(concat!("tallymesh-js/", env!("CARGO_PKG_VERSION"))),
+            ..SyncConfig::default()
+        };
         Some(Engine {
             replica: Replica::new(space, writer),
-            sync: Sync::new(SyncConfig::default(), seed),
+            sync: Sync::new(config, seed),
             subject: 0,
             bytes: Vec::new(),
             mark: Mark::default(),
@@ -221,12 +225,12 @@ impl Engine {
                     (kind::SEND, link.0)
                 }
                 Some(Output::Changed { handle }) => (kind::CHANGED, handle.as_u32()),
-                Some(Output::Close { link, error }) => {
+                Some(Output::Refused { close: Some(link), error }) => {
                     self.error = Some(error);
                     (kind::CLOSE, link.0)
                 }
                 // Every peer of a page is a link of its own: there is no channel to broadcast on.
-                Some(Output::Broadcast { .. } | Output::Merged { .. }) => continue,
+                Some(_) => continue,
             };
             self.subject = subject;
             return found;
