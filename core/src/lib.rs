@@ -1,1 +1,38 @@
-//! Stub.
+//! The Tallymesh counter: a state-based CRDT that is written anywhere and adds up everywhere.
+//!
+//! This crate is meaning, merge, deltas, the wire format and the sync machine. It does no I/O, is
+//! `no_std`, and has no unsafe code; time and randomness are handed in. A counter is a map of
+//! shards, one for each writer, `(clock, total)`; replicas merge by the greater clock of each
+//! writer, and a counter's value is the sum of its shards' totals.
+//!
+//! Start at [`Replica`]. [`Sync`] keeps a replica in step with its peers.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod delta;
+mod error;
+#[cfg(feature = "json")]
+mod json;
+mod keys;
+pub mod limits;
+mod replica;
+mod shard;
+mod sync;
+mod vector;
+pub mod wire;
+mod writer_id;
+
+pub use delta::Message;
+pub use error::Error;
+pub use keys::Handle;
+pub use replica::{Fault, Mark, Merged, Replica};
+pub use shard::Shard;
+pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
+pub use vector::VersionVector;
+pub use wire::frame_space;
+pub use writer_id::{Space, WriterId};

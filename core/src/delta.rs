@@ -1,0 +1,80 @@
+//! Messages: a part of the state, from a whole one down to a single add.
+
+use crate::shard::{Column, PAGE};
+use crate::writer_id::WriterId;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// One writer in a message: everything of it after `lo` up to `hi` is in the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) writer: WriterId,
+    /// What the receiver must hold already.
+    pub(crate) lo: u64,
+    /// What it holds afterwards. Equal to `lo` if the message only builds on this writer.
+    pub(crate) hi: u64,
+}
+
+/// `(lo, hi, records)`: every shard whose stamp is in `hi` and not in `lo`.
+///
+/// A delta, a push of fresh changes and a full state are this one type; a full state is the delta
+/// since nothing. A replica applies it as one, and only if it covers `lo`, so what it sees is
+/// always a causal cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Ascending by writer.
+    pub(crate) writers: Vec<Entry>,
+    /// Ascending.
+    pub(crate) keys: SortedKeys,
+    /// The shards of 64 keys each; a column's `writer` indexes `writers`.
+    pub(crate) pages: Vec<Vec<Column>>,
+}
+
+impl Message {
+    /// How many shards it carries.
+    pub fn shard_count(&self) -> usize {
+        self.pages.iter().flatten().map(|c| c.rows.len()).sum()
+    }
+
+    /// Whether it tells nothing.
+    pub fn is_empty(&self) -> bool {
+        self.writers.iter().all(|entry| entry.lo == entry.hi)
+    }
+}
+
+/// Keys in ascending order, their bytes in one string.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SortedKeys {
+    text: String,
+    ends: Vec<u32>,
+}
+
+impl SortedKeys {
+    pub(crate) fn push(&mut self, key: &str) {
+        self.text.push_str(key);
+        self.ends.push(self.text.len() as u32);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(crate) fn get(&self, at: usize) -> &str {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.text[start as usize..self.ends[at] as usize]
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
+    /// The keys of one page of 64.
+    pub(crate) fn page(&self, page: usize) -> impl ExactSizeIterator<Item = &str> {
+        let start = page * PAGE;
+        (start..self.len().min(start + PAGE)).map(|at| self.get(at))
+    }
+}

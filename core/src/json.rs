@@ -1,0 +1,100 @@
+//! JSON of the full shard map, for people and other languages, through serde.
+//!
+//! Every 64-bit number is a decimal string: JSON readers that hold numbers as floats would round
+//! them.
+
+use crate::replica::Replica;
+use crate::shard::Shard;
+use crate::writer_id::WriterId;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use core::fmt::Display;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+/// A value written as its text.
+struct Text<T>(T);
+
+impl<T: Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl Serialize for WriterId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for Shard {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Shard", 3)?;
+        out.serialize_field("writer", &self.writer)?;
+        out.serialize_field("clock", &Text(self.clock))?;
+        out.serialize_field("total", &Text(self.total))?;
+        out.end()
+    }
+}
+
+/// A counter's shards, writer by writer.
+struct Counter {
+    value: i128,
+    shards: BTreeMap<String, Entry>,
+}
+
+struct Entry {
+    clock: u64,
+    total: i64,
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Entry", 2)?;
+        out.serialize_field("clock", &Text(self.clock))?;
+        out.serialize_field("total", &Text(self.total))?;
+        out.end()
+    }
+}
+
+impl Serialize for Counter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Counter", 2)?;
+        out.serialize_field("value", &Text(self.value))?;
+        out.serialize_field("shards", &self.shards)?;
+        out.end()
+    }
+}
+
+/// `{"space", "writer", "clock", "vector": {writer: clock}, "counters": {key: {"value", "shards":
+/// {writer: {"clock", "total"}}}}}`, keys and writers ascending.
+impl Serialize for Replica {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let vector: BTreeMap<String, Text<u64>> = self
+            .writers()
+            .map(|(writer, clock)| (writer.to_string(), Text(clock)))
+            .collect();
+        let counters: BTreeMap<&str, Counter> = self
+            .counters()
+            .map(|(handle, key)| {
+                let entry = |shard: Shard| {
+                    let Shard {
+                        writer,
+                        clock,
+                        total,
+                    } = shard;
+                    (writer.to_string(), Entry { clock, total })
+                };
+                let shards = self.shards(handle).map(entry).collect();
+                let value = self.value_at(handle).unwrap_or_default();
+                (key, Counter { value, shards })
+            })
+            .collect();
+        let mut out = serializer.serialize_struct("Replica", 5)?;
+        out.serialize_field("space", self.space().as_str())?;
+        out.serialize_field("writer", &self.writer())?;
+        out.serialize_field("clock", &Text(self.clock()))?;
+        out.serialize_field("vector", &vector)?;
+        out.serialize_field("counters", &counters)?;
+        out.end()
+    }
+}

@@ -1,0 +1,194 @@
+//! The key table: string keys to dense local handles and back.
+
+use crate::error::Error;
+use crate::limits::KEY_BYTES_MAX;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::hash::{BuildHasher, Hasher};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+/// The local number of a key. It is never on the wire, and stays valid while the counter exists or
+/// somebody holds it interned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub(crate) u32);
+
+impl Handle {
+    /// The handle of this number.
+    pub const fn from_u32(number: u32) -> Handle {
+        Handle(number)
+    }
+
+    /// Its number.
+    pub const fn as_u32(self) -> u32 {
+        self.0
+    }
+}
+
+/// Where a key's bytes stand; a length of 0 marks a free handle.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u32,
+    len: u32,
+}
+
+/// All keys, their bytes in one string. A handle indexes `spans`; the hash table holds handles
+/// only, so a counter costs its key's bytes and about 14 more here.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    table: HashTable<u32>,
+    spans: Vec<Span>,
+    text: String,
+    /// Bytes of `text` that belong to no key any more.
+    garbage_bytes: usize,
+    free: Vec<u32>,
+    /// How often a handle is interned by the application.
+    pins: BTreeMap<u32, u32>,
+    hasher: FixedState,
+}
+
+impl Keys {
+    /// An empty table. `seed` keeps an adversary from knowing which keys collide.
+    pub(crate) fn new(seed: u64) -> Keys {
+        Keys {
+            table: HashTable::new(),
+            spans: Vec::new(),
+            text: String::new(),
+            garbage_bytes: 0,
+            free: Vec::new(),
+            pins: BTreeMap::new(),
+            hasher: FixedState::with_seed(seed),
+        }
+    }
+
+    #[inline]
+    fn hash(hasher: &FixedState, key: &str) -> u64 {
+        let mut state = hasher.build_hasher();
+        state.write(key.as_bytes());
+        state.finish()
+    }
+
+    #[inline]
+    fn text_of<'a>(text: &'a str, spans: &[Span], handle: u32) -> &'a str {
+        let span = spans[handle as usize];
+        &text[span.start as usize..(span.start + span.len) as usize]
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: &str) -> Option<Handle> {
+        let hash = Keys::hash(&self.hasher, key);
+        self.table
+            .find(hash, |&handle| {
+                let span = self.spans[handle as usize];
+                self.text.as_bytes()[span.start as usize..][..span.len as usize] == *key.as_bytes()
+            })
+            .map(|&handle| Handle(handle))
+    }
+
+    /// The handle of `key`, which is given one if it has none.
+    pub(crate) fn find_or_insert(&mut self, key: &str) -> Result<Handle, Error> {
+        if let Some(handle) = self.find(key) {
+            return Ok(handle);
+        }
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            return Err(Error::KeyLength { bytes: key.len() });
+        }
+        self.room_for(key.len())?;
+        let start = self.text.len() as u32;
+        self.text.push_str(key);
+        let span = Span {
+            start,
+            len: key.len() as u32,
+        };
+        let handle = match self.free.pop() {
+            Some(handle) => {
+                self.spans[handle as usize] = span;
+                handle
+            }
+            None => {
+                self.spans.push(span);
+                (self.spans.len() - 1) as u32
+            }
+        };
+        let Keys {
+            table,
+            spans,
+            text,
+            hasher,
+            ..
+        } = self;
+        table.insert_unique(Keys::hash(hasher, key), handle, |&other| {
+            Keys::hash(hasher, Keys::text_of(text, spans, other))
+        });
+        Ok(Handle(handle))
+    }
+
+    /// Refuses what the 32-bit offsets and handles could not name.
+    pub(crate) fn room_for(&self, key_bytes: usize) -> Result<(), Error> {
+        let bytes = self.text.len() as u64 + key_bytes as u64;
+        if bytes > u64::from(u32::MAX) || self.spans.len() as u64 >= u64::from(u32::MAX) {
+            return Err(Error::CountersFull {
+                counters: self.table.len(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The key of a handle, `None` if the handle is free.
+    #[inline]
+    pub(crate) fn get(&self, handle: Handle) -> Option<&str> {
+        let live = self.spans.get(handle.0 as usize)?.len > 0;
+        live.then(|| Keys::text_of(&self.text, &self.spans, handle.0))
+    }
+
+    pub(crate) fn pin(&mut self, handle: Handle) {
+        *self.pins.entry(handle.0).or_insert(0) += 1;
+    }
+
+    /// Takes one pin off; tells whether it was the last one.
+    pub(crate) fn unpin(&mut self, handle: Handle) -> Result<bool, Error> {
+        let Some(pins) = self.pins.get_mut(&handle.0) else {
+            return Err(Error::UnknownHandle { handle: handle.0 });
+        };
+        *pins -= 1;
+        let last = *pins == 0;
+        if last {
+            self.pins.remove(&handle.0);
+        }
+        Ok(last)
+    }
+
+    /// Forgets a key; its handle may be given to another.
+    pub(crate) fn remove(&mut self, handle: Handle) {
+        let Some(key) = self.get(handle) else { return };
+        let hash = Keys::hash(&self.hasher, key);
+        let bytes = key.len();
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == handle.0) {
+            entry.remove();
+        }
+        self.spans[handle.0 as usize].len = 0;
+        self.free.push(handle.0);
+        self.garbage_bytes += bytes;
+        if self.garbage_bytes > 4096 && self.garbage_bytes > self.text.len() / 2 {
+            self.compact();
+        }
+    }
+
+    /// Heap bytes as allocated; the hash table's are 4 a bucket and 1 for its control byte.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let buckets = (self.table.capacity() * 8).div_ceil(7);
+        buckets * 5 + self.spans.capacity() * size_of::<Span>() + self.text.capacity()
+    }
+
+    fn compact(&mut self) {
+        let mut text = String::with_capacity(self.text.len() - self.garbage_bytes);
+        for span in self.spans.iter_mut().filter(|span| span.len > 0) {
+            let start = text.len() as u32;
+            text.push_str(&self.text[span.start as usize..(span.start + span.len) as usize]);
+            span.start = start;
+        }
+        self.text = text;
+        self.garbage_bytes = 0;
+    }
+}

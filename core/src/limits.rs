@@ -1,0 +1,30 @@
+//! Every hard limit of the wire and of a replica, in one place.
+//!
+//! A limit is checked before anything is allocated for what it bounds.
+
+/// Longest counter key, in bytes of UTF-8.
+pub const KEY_BYTES_MAX: usize = 512;
+/// Longest name of a space, in bytes.
+pub const SPACE_BYTES_MAX: usize = 64;
+/// Largest frame that a peer may send, in bytes.
+pub const FRAME_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Most writers that one space may hold: a version vector must fit a frame.
+pub const WRITERS_MAX: usize = 50_000;
+/// Most bytes that the keys of one message may take once their shared prefixes are written out.
+pub const MESSAGE_KEY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Size at which a transfer closes a chunk, in bytes as estimated before encoding.
+pub const CHUNK_BYTES_TARGET: usize = 128 * 1024;
+/// Most bytes of received chunks that are staged before they are merged.
+pub const STAGE_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// Largest set of fresh changes that is pushed; more is announced and pulled in chunks. In bytes.
+pub const PUSH_BYTES_MAX: usize = 60 * 1024;
+/// Most pushes that wait for what they depend on.
+pub const WAITING_PUSHES_MAX: usize = 256;
+/// Most bytes of pushes that wait for what they depend on.
+pub const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest name of a program in a hello, in bytes of UTF-8.
+pub const AGENT_BYTES_MAX: usize = 64;
+/// Longest proof in a hello, in bytes.
+pub const PROOF_BYTES_MAX: usize = 256;
+/// Faults whose evidence is kept; later ones are only counted.
+pub const FAULTS_KEPT_MAX: usize = 64;

@@ -1,0 +1,329 @@
+//! One copy of a space's state: local transactions, reads, and merge.
+
+mod build;
+mod merge;
+
+pub use build::Mark;
+pub(crate) use build::{Cursor, Push};
+pub use merge::Merged;
+
+use crate::error::Error;
+use crate::keys::{Handle, Keys};
+use crate::shard::{PAGE, Page, Row, Shard, bits};
+use crate::vector::VersionVector;
+use crate::writer_id::{Space, WriterId, digest16};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// The replica's own writer has the first local number, so its column is a page's first.
+const OWN: u32 = 0;
+/// Pages under one entry of the summary.
+const SUMMARY: usize = 64;
+
+/// Two shards of one writer and one clock that say different things.
+///
+/// No correct writer makes them: two processes wrote under one id, or a peer lies. The greater
+/// total stands at every replica, and this is the evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The counter.
+    pub key: Box<str>,
+    /// The shard that was held.
+    pub ours: Shard,
+    /// The shard that came.
+    pub theirs: Shard,
+}
+
+/// One copy of a space's state, written under one writer id.
+///
+/// It takes writes with no network, and merges what other replicas send: for each counter and
+/// writer the shard with the greater clock stays. It does no I/O; whoever holds it moves the
+/// bytes, by hand with [`delta`](Replica::delta) and [`merge`](Replica::merge), or with
+/// [`Sync`](crate::Sync).
+///
+/// ```
+/// use tallymesh_core::{Replica, Space, VersionVector, WriterId};
+/// # fn main() -> Result<(), tallymesh_core::Error> {
+/// let space = Space::default();
+/// let writer = |nonce| WriterId::mint(&Space::default(), &[7; 32], &[nonce; 16]);
+/// let mut here = Replica::new(space.clone(), writer(1));
+/// let mut there = Replica::new(space, writer(2));
+/// here.add("likes", 2)?;
+/// there.add("likes", 3)?;
+/// here.merge(&there.delta(&here.vector()))?;
+/// assert_eq!(here.value("likes"), Some(5));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Replica {
+    space: Space,
+    keys: Keys,
+    pages: Vec<Page>,
+    /// For each 64 pages the newest `touched` of them.
+    summary: Vec<u64>,
+    /// Goes up with each mark; a page touched in an epoch changed since that epoch's mark.
+    epoch: u64,
+    /// The writers by local number.
+    writers: Vec<WriterId>,
+    /// The version vector by local number. The own writer's entry is its logical clock.
+    clocks: Vec<u64>,
+    numbers: BTreeMap<WriterId, u32>,
+    faults: Vec<Fault>,
+    fault_count: u64,
+}
+
+impl Replica {
+    /// An empty replica. `writer` must be freshly [minted](WriterId::mint) at each start.
+    pub fn new(space: Space, writer: WriterId) -> Replica {
+        let seed = u64::from_le_bytes(core::array::from_fn(|i| writer.as_bytes()[i]));
+        Replica {
+            space,
+            keys: Keys::new(seed),
+            pages: Vec::new(),
+            summary: Vec::new(),
+            epoch: 1,
+            writers: Vec::from([writer]),
+            clocks: Vec::from([0]),
+            numbers: BTreeMap::from([(writer, OWN)]),
+            faults: Vec::new(),
+            fault_count: 0,
+        }
+    }
+
+    /// The space it is a copy of.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// The writer it writes under.
+    pub fn writer(&self) -> WriterId {
+        self.writers[OWN as usize]
+    }
+
+    /// Its own logical clock: how many transactions it has made.
+    pub fn clock(&self) -> u64 {
+        self.clocks[OWN as usize]
+    }
+
+    /// Adds `by`, which may be negative or 0, to a counter. A counter that is absent begins at 0.
+    ///
+    /// # Errors
+    /// [`Error::KeyLength`], [`Error::Overflow`] if this writer's total would leave `i64`,
+    /// [`Error::ClockExhausted`], [`Error::CountersFull`]. Nothing is changed then.
+    #[inline]
+    pub fn add(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
+        let handle = match self.keys.find(key) {
+            Some(handle) => handle,
+            None => {
+                self.next_clock()?;
+                self.keys.find_or_insert(key)?
+            }
+        };
+        self.add_at(handle, by)?;
+        Ok(handle)
+    }
+
+    /// Adds `by` to the counter that goes by `handle`: the fastest way to count.
+    ///
+    /// # Errors
+    /// As [`add`](Replica::add), and [`Error::UnknownHandle`].
+    #[inline]
+    pub fn add_at(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
+        let (page_at, slot) = place(handle);
+        let own = self.pages.get_mut(page_at).and_then(|page| {
+            let column = page.columns.first_mut().filter(|c| c.writer == OWN)?;
+            column.has(slot).then_some((column, &mut page.touched))
+        });
+        let Some((column, touched)) = own else {
+            return self.add_first(handle, by);
+        };
+        let Some(clock) = self.clocks[OWN as usize].checked_add(1) else {
+            return Err(Error::ClockExhausted);
+        };
+        if let Some(row) = column.get_mut(slot) {
+            let Some(total) = row.total.checked_add(by) else {
+                let total = row.total;
+                return Err(Error::Overflow { total, by });
+            };
+            *row = Row { clock, total };
+        }
+        column.newest = clock;
+        *touched = self.epoch;
+        self.summary[page_at / SUMMARY] = self.epoch;
+        self.clocks[OWN as usize] = clock;
+        Ok(())
+    }
+
+    /// This writer's first add to a counter.
+    #[cold]
+    fn add_first(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
+        if self.keys.get(handle).is_none() {
+            return Err(Error::UnknownHandle { handle: handle.0 });
+        }
+        let clock = self.next_clock()?;
+        let (page_at, slot) = place(handle);
+        let page = self.touch(page_at);
+        let row = Row { clock, total: by };
+        page.column_mut(OWN, &mut 0).insert(slot, row);
+        self.clocks[OWN as usize] = clock;
+        Ok(())
+    }
+
+    fn next_clock(&self) -> Result<u64, Error> {
+        self.clock().checked_add(1).ok_or(Error::ClockExhausted)
+    }
+
+    /// The page, made if need be and marked as changed.
+    fn touch(&mut self, page_at: usize) -> &mut Page {
+        if page_at >= self.pages.len() {
+            self.pages.resize_with(page_at + 1, Page::default);
+            self.summary.resize(page_at / SUMMARY + 1, 0);
+        }
+        self.summary[page_at / SUMMARY] = self.epoch;
+        let page = &mut self.pages[page_at];
+        page.touched = self.epoch;
+        page
+    }
+
+    /// A handle for `key` that stays valid until it is [released](Replica::release) as often as
+    /// it was interned, whether the counter exists or not.
+    ///
+    /// # Errors
+    /// [`Error::KeyLength`], [`Error::CountersFull`].
+    pub fn intern(&mut self, key: &str) -> Result<Handle, Error> {
+        let handle = self.keys.find_or_insert(key)?;
+        self.keys.pin(handle);
+        Ok(handle)
+    }
+
+    /// Gives an interned handle back. The counter, if it exists, stays.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHandle`] if it is not interned.
+    pub fn release(&mut self, handle: Handle) -> Result<(), Error> {
+        if self.keys.unpin(handle)? && self.value_at(handle).is_none() {
+            self.keys.remove(handle);
+        }
+        Ok(())
+    }
+
+    /// The counter's value, `None` if it is absent.
+    pub fn value(&self, key: &str) -> Option<i128> {
+        self.value_at(self.keys.find(key)?)
+    }
+
+    /// The value of the counter that goes by `handle`, `None` if it is absent.
+    pub fn value_at(&self, handle: Handle) -> Option<i128> {
+        let (page_at, slot) = place(handle);
+        let mut rows = self.pages.get(page_at)?.rows(slot);
+        let (_, first) = rows.next()?;
+        Some(rows.fold(i128::from(first.total), |sum, (_, row)| {
+            sum + i128::from(row.total)
+        }))
+    }
+
+    /// The handle of a key that is known here, without interning it.
+    pub fn handle(&self, key: &str) -> Option<Handle> {
+        self.keys.find(key)
+    }
+
+    /// The key that goes by `handle`.
+    pub fn key(&self, handle: Handle) -> Option<&str> {
+        self.keys.get(handle)
+    }
+
+    /// Each counter that exists, in no stated order.
+    pub fn counters(&self) -> impl Iterator<Item = (Handle, &str)> {
+        self.pages.iter().enumerate().flat_map(move |(at, page)| {
+            bits(present(page)).filter_map(move |slot| {
+                let handle = Handle(at as u32 * PAGE as u32 + slot);
+                Some((handle, self.keys.get(handle)?))
+            })
+        })
+    }
+
+    /// How many counters exist.
+    pub fn len(&self) -> usize {
+        let count = |page: &Page| present(page).count_ones() as usize;
+        self.pages.iter().map(count).sum()
+    }
+
+    /// Whether no counter exists.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The shards of one counter, in no stated order.
+    pub fn shards(&self, handle: Handle) -> impl Iterator<Item = Shard> {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at);
+        page.into_iter().flat_map(move |page| {
+            page.rows(slot).map(|(writer, row)| Shard {
+                writer: self.writers[writer as usize],
+                clock: row.clock,
+                total: row.total,
+            })
+        })
+    }
+
+    /// How many shards are held.
+    pub fn shard_count(&self) -> usize {
+        let columns = self.pages.iter().flat_map(|page| &page.columns);
+        columns.map(|column| column.rows.len()).sum()
+    }
+
+    /// The version vector, ascending by writer.
+    pub fn writers(&self) -> impl Iterator<Item = (WriterId, u64)> {
+        self.numbers
+            .iter()
+            .map(|(writer, number)| (*writer, self.clocks[*number as usize]))
+            .filter(|(_, clock)| *clock > 0)
+    }
+
+    /// The version vector: what is held and visible here.
+    pub fn vector(&self) -> VersionVector {
+        VersionVector::from_sorted(self.writers().collect())
+    }
+
+    /// The digest of the version vector.
+    pub fn digest(&self) -> [u8; 16] {
+        digest16(self.writers())
+    }
+
+    /// The evidence of faults that were detected, the first ones up to
+    /// [`FAULTS_KEPT_MAX`](crate::limits::FAULTS_KEPT_MAX).
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// How many faults were detected.
+    pub fn fault_count(&self) -> u64 {
+        self.fault_count
+    }
+
+    /// The heap bytes that the shards and their keys take, as allocated.
+    pub fn heap_bytes(&self) -> usize {
+        let columns = self.pages.iter().map(|page| {
+            let rows = page.columns.iter().map(|c| c.rows.capacity());
+            rows.sum::<usize>() * size_of::<Row>()
+                + page.columns.capacity() * size_of::<crate::shard::Column>()
+        });
+        columns.sum::<usize>()
+            + self.pages.capacity() * size_of::<Page>()
+            + self.summary.capacity() * size_of::<u64>()
+            + self.keys.heap_bytes()
+    }
+}
+
+/// Which counters of a page exist.
+fn present(page: &Page) -> u64 {
+    page.columns.iter().fold(0, |set, c| set | c.present)
+}
+
+/// A handle's page and its place therein.
+#[inline]
+fn place(handle: Handle) -> (usize, u32) {
+    (handle.0 as usize / PAGE, handle.0 % PAGE as u32)
+}

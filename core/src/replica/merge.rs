@@ -1,0 +1,323 @@
+//! Merge: the only way in which another replica's shards get in.
+
+use super::{Fault, OWN, Replica, place};
+use crate::delta::Message;
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
+use crate::shard::{Column, Joined, PAGE, Page, Row, Shard, bits};
+use alloc::vec::Vec;
+
+/// What a merge did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// How many shards were installed: those newer than what was held.
+    pub shards: usize,
+    /// Whether the version vector grew.
+    pub new: bool,
+}
+
+/// A fork found while merging: the counter, the writer's local number, both rows.
+type Fork = (Handle, u32, Row, Row);
+
+/// Collects what a merge finds while pages are borrowed.
+struct Found<'a> {
+    installed: usize,
+    forks: Vec<Fork>,
+    changed: &'a mut dyn FnMut(Handle),
+}
+
+impl Replica {
+    /// Merges a message: for each counter and writer the shard with the greater clock stays.
+    ///
+    /// Merging is commutative, associative and idempotent, and the whole message becomes visible
+    /// at once. Shards of equal clock and different content, which no correct writer makes, are
+    /// reported as a [`Fault`] and the greater total stays.
+    ///
+    /// # Errors
+    /// [`Error::NotCovered`] if something that the message builds on is missing here,
+    /// [`Error::OwnClockAhead`], [`Error::WritersFull`], [`Error::CountersFull`]. Nothing is
+    /// changed then.
+    pub fn merge(&mut self, message: &Message) -> Result<Merged, Error> {
+        self.merge_with(message, &mut |_| ())
+    }
+
+    /// Merges a message, and names each counter that changed.
+    ///
+    /// # Errors
+    /// As [`merge`](Replica::merge).
+    pub fn merge_with(
+        &mut self,
+        message: &Message,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Result<Merged, Error> {
+        self.check(message)?;
+        let new = self.news(message);
+        let shards = self.install(message, changed)?;
+        self.advance(message);
+        Ok(Merged { shards, new })
+    }
+
+    /// Merges a transfer that came in encoded chunks, all of them at once.
+    pub(crate) fn merge_staged(
+        &mut self,
+        staged: &[Vec<u8>],
+        last: &Message,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Result<usize, Error> {
+        self.check(last)?;
+        // What the last chunk's table does not cover must not become visible.
+        let covered = |entry: &crate::delta::Entry| {
+            let at = last
+                .writers
+                .binary_search_by_key(&entry.writer, |e| e.writer);
+            at.is_ok_and(|at| entry.hi <= last.writers[at].hi)
+        };
+        let mut key_bytes = 0;
+        for bytes in staged {
+            let chunk = Message::decode(bytes)?;
+            key_bytes += chunk.keys.bytes();
+            if !chunk.writers.iter().all(covered) {
+                let rule = "the last chunk's table covers all chunks";
+                return Err(Error::Malformed { rule });
+            }
+        }
+        self.keys.room_for(key_bytes)?;
+        let mut shards = 0;
+        for bytes in staged {
+            shards += self.install(&Message::decode(bytes)?, changed)?;
+        }
+        shards += self.install(last, changed)?;
+        self.advance(last);
+        Ok(shards)
+    }
+
+    /// Whether the message holds anything that is not held here.
+    pub(crate) fn news(&self, message: &Message) -> bool {
+        message
+            .writers
+            .iter()
+            .any(|entry| entry.hi > self.clock_of(entry))
+    }
+
+    fn clock_of(&self, entry: &crate::delta::Entry) -> u64 {
+        match self.numbers.get(&entry.writer) {
+            Some(number) => self.clocks[*number as usize],
+            None => 0,
+        }
+    }
+
+    /// Refuses what must not be merged, before anything is changed.
+    pub(crate) fn check(&self, message: &Message) -> Result<(), Error> {
+        let mut strangers = 0;
+        for entry in &message.writers {
+            let held = self.clock_of(entry);
+            if entry.lo > held {
+                return Err(Error::NotCovered {
+                    writer: entry.writer,
+                    needed: entry.lo,
+                    held,
+                });
+            }
+            match self.numbers.get(&entry.writer) {
+                Some(&OWN) if entry.hi > held => {
+                    return Err(Error::OwnClockAhead {
+                        heard: entry.hi,
+                        own: held,
+                    });
+                }
+                Some(_) => {}
+                None => strangers += 1,
+            }
+        }
+        let writers = self.writers.len() + strangers;
+        if writers > WRITERS_MAX {
+            return Err(Error::WritersFull { writers });
+        }
+        self.keys.room_for(message.keys.bytes())
+    }
+
+    /// Joins the message's shards without moving the version vector: visible to nobody who reads
+    /// only after [`advance`](Replica::advance), which must follow before anything else.
+    pub(crate) fn install(
+        &mut self,
+        message: &Message,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Result<usize, Error> {
+        let numbers: Vec<u32> = message
+            .writers
+            .iter()
+            .map(|e| self.number(e.writer))
+            .collect();
+        let mut found = Found {
+            installed: 0,
+            forks: Vec::new(),
+            changed,
+        };
+        let mut hints = alloc::vec![0; message.writers.len()];
+        let mut handles = [Handle(0); PAGE];
+        for (at, columns) in message.pages.iter().enumerate() {
+            let keys = message.keys.page(at);
+            let count = keys.len();
+            for (handle, key) in handles.iter_mut().zip(keys) {
+                *handle = self.keys.find_or_insert(key)?;
+            }
+            let handles = &handles[..count];
+            if aligned(handles) {
+                let page_at = place(handles[0]).0;
+                let page = self.touch(page_at);
+                for column in columns {
+                    let number = numbers[column.writer as usize];
+                    let ours = page.column_mut(number, &mut hints[column.writer as usize]);
+                    join_columns(ours, column, handles[0], number, &mut found);
+                }
+            } else {
+                self.join_scattered(handles, columns, &numbers, &mut hints, &mut found);
+            }
+        }
+        let Found {
+            installed, forks, ..
+        } = found;
+        for fork in forks {
+            self.report(fork);
+        }
+        Ok(installed)
+    }
+
+    /// Moves the version vector up to the message's `hi`.
+    pub(crate) fn advance(&mut self, message: &Message) {
+        for entry in &message.writers {
+            let number = self.number(entry.writer) as usize;
+            self.clocks[number] = self.clocks[number].max(entry.hi);
+        }
+    }
+
+    /// The writer's local number, given to it if it has none.
+    fn number(&mut self, writer: crate::WriterId) -> u32 {
+        let next = self.writers.len() as u32;
+        let number = *self.numbers.entry(writer).or_insert(next);
+        if number == next {
+            self.writers.push(writer);
+            self.clocks.push(0);
+        }
+        number
+    }
+
+    /// Joins a page whose keys stand anywhere here, counter by counter.
+    fn join_scattered(
+        &mut self,
+        handles: &[Handle],
+        columns: &[Column],
+        numbers: &[u32],
+        hints: &mut [usize],
+        found: &mut Found<'_>,
+    ) {
+        let mut ranks = alloc::vec![0usize; columns.len()];
+        for (bit, &handle) in handles.iter().enumerate() {
+            let (page_at, slot) = place(handle);
+            let page = self.touch(page_at);
+            let mut new = false;
+            for (column, rank) in columns.iter().zip(&mut ranks) {
+                if !column.has(bit as u32) {
+                    continue;
+                }
+                let theirs = column.rows[*rank];
+                *rank += 1;
+                let number = numbers[column.writer as usize];
+                let hint = &mut hints[column.writer as usize];
+                new |= join_row(page, handle, slot, number, hint, theirs, found);
+            }
+            if new {
+                (found.changed)(handle);
+            }
+        }
+    }
+
+    #[cold]
+    fn report(&mut self, (handle, writer, ours, theirs): Fork) {
+        self.fault_count += 1;
+        if self.faults.len() >= FAULTS_KEPT_MAX {
+            return;
+        }
+        let writer = self.writers[writer as usize];
+        let shard = |row: Row| Shard {
+            writer,
+            clock: row.clock,
+            total: row.total,
+        };
+        if let Some(key) = self.keys.get(handle) {
+            let key = key.into();
+            let (ours, theirs) = (shard(ours), shard(theirs));
+            self.faults.push(Fault { key, ours, theirs });
+        }
+    }
+}
+
+/// Whether these counters are the first ones of one page, in order.
+fn aligned(handles: &[Handle]) -> bool {
+    let first = handles[0].0;
+    first.is_multiple_of(PAGE as u32) && handles.iter().zip(first..).all(|(h, want)| h.0 == want)
+}
+
+/// Joins one row of one counter; tells whether it changed the counter.
+#[inline]
+fn join_row(
+    page: &mut Page,
+    handle: Handle,
+    slot: u32,
+    number: u32,
+    hint: &mut usize,
+    theirs: Row,
+    found: &mut Found<'_>,
+) -> bool {
+    match page.column_mut(number, hint).join(slot, theirs) {
+        Joined::Known => return false,
+        Joined::Installed => found.installed += 1,
+        Joined::Forked { ours } => found.forks.push((handle, number, ours, theirs)),
+    }
+    true
+}
+
+/// Joins two columns of the same 64 counters in one pass.
+fn join_columns(
+    ours: &mut Column,
+    theirs: &Column,
+    first: Handle,
+    number: u32,
+    found: &mut Found<'_>,
+) {
+    let mut changed = 0u64;
+    let mut forked = false;
+    if ours.present == theirs.present {
+        for (rank, (row, new)) in ours.rows.iter_mut().zip(&theirs.rows).enumerate() {
+            let newer = new.clock > row.clock;
+            forked |= new.clock == row.clock && new.total != row.total;
+            changed |= u64::from(newer) << rank;
+            if newer {
+                *row = *new;
+            }
+        }
+    } else {
+        forked = true;
+    }
+    if forked {
+        for (slot, row) in theirs.iter() {
+            let handle = Handle(first.0 + slot);
+            match ours.join(slot, *row) {
+                Joined::Known => continue,
+                Joined::Installed => found.installed += 1,
+                Joined::Forked { ours } => found.forks.push((handle, number, ours, *row)),
+            }
+            (found.changed)(handle);
+        }
+    }
+    if changed != 0 {
+        ours.newest = ours.newest.max(theirs.newest);
+        found.installed += changed.count_ones() as usize;
+        for (rank, slot) in bits(ours.present).enumerate() {
+            if changed >> rank & 1 == 1 {
+                (found.changed)(Handle(first.0 + slot));
+            }
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! The sync machine: keeps a replica in step with its peers, without I/O.
+//!
+//! # The contract
+//! The machine opens no socket, reads no clock and draws no random number. Its holder
+//! 1. hands in what happened, with the time, by [`Sync::handle`]: links that open and close, frames
+//!    that came, local changes, ticks;
+//! 2. makes durable what changed in the replica ([`Replica::since`]), if it is to be durable;
+//! 3. takes what is to be done by [`Sync::poll`] until that returns `None`;
+//! 4. calls `handle` with [`Input::Tick`] no later than needed after [`Sync::next_deadline`].
+//!
+//! Step 2 before step 3 is what makes "persist before publish" hold, for whole batches: any number
+//! of inputs may be handled before the replica is flushed once and the outputs are taken.
+//!
+//! ```
+//! use tallymesh_core::{Input, Link, Output, Replica, Space, Sync, SyncConfig, WriterId};
+//! let replica = |nonce| {
+//!     let space = Space::default();
+//!     Replica::new(space.clone(), WriterId::mint(&space, &[0; 32], &[nonce; 16]))
+//! };
+//! // Two replicas and a link between them.
+//! let mut peers = [replica(1), replica(2)].map(|r| (r, Sync::new(SyncConfig::default(), 7)));
+//! peers[0].0.add("likes", 3).unwrap();
+//! peers[1].0.add("likes", 4).unwrap();
+//! for (replica, sync) in &mut peers {
+//!     sync.handle(0, replica, Input::Connected { link: Link(1), broadcast: false });
+//! }
+//! loop {
+//!     let mut idle = true;
+//!     for (from, to) in [(0, 1), (1, 0)] {
+//!         while let Some(output) = peers[from].1.poll() {
+//!             if let Output::Send { link, bytes } = output {
+//!                 let (replica, sync) = &mut peers[to];
+//!                 sync.handle(1, replica, Input::Frame { link, bytes: &bytes });
+//!                 idle = false;
+//!             }
+//!         }
+//!     }
+//!     if idle {
+//!         break;
+//!     }
+//! }
+//! assert_eq!(peers[0].0.value("likes"), Some(7));
+//! assert_eq!(peers[1].0.value("likes"), Some(7));
+//! ```
+//!
+//! # How it works
+//! Fresh local changes are pushed after a few milliseconds, to each link or by broadcast. A push
+//! that builds on something missing waits, within limits, while its source is asked. At intervals
+//! each link carries a digest of the version vector; where digests differ the vectors are
+//! exchanged, and the answer holds just what was missing. A large answer comes in chunks: the
+//! receiver asks for each, stages them, and merges all of them once the last one is there. At most
+//! one such pull is open at a time.
+
+mod pull;
+mod push;
+mod serve;
+
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::limits::AGENT_BYTES_MAX;
+use crate::replica::{Mark, Replica};
+use crate::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A monotonic time in milliseconds, from any origin.
+pub type Millis = u64;
+
+/// A connection to a peer, numbered by the holder. A number is never used again in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Link(pub u32);
+
+/// Times and names that a sync machine works with.
+#[derive(Clone, Debug)]
+pub struct SyncConfig {
+    /// How long fresh changes are gathered before they are pushed, in milliseconds. 0 pushes at
+    /// the next tick; more costs latency and saves messages.
+    pub push_delay_ms: u32,
+    /// Mean time between two digests on a link, in milliseconds. It bounds how long a lost message
+    /// goes unnoticed.
+    pub interval_ms: u32,
+    /// How long an answer may take before somebody else is asked, in milliseconds.
+    pub pull_timeout_ms: u32,
+    /// The program's name and version in the hello, for people; at most
+    /// [`AGENT_BYTES_MAX`] bytes.
+    pub agent: String,
+}
+
+impl Default for SyncConfig {
+    fn default() -> SyncConfig {
+        SyncConfig {
+            push_delay_ms: 5,
+            interval_ms: 5_000,
+            pull_timeout_ms: 10_000,
+            agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")).into(),
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// A link is open. `broadcast`: pushes reach its peer by [`Output::Broadcast`], so they are
+    /// not sent on the link as well.
+    Connected {
+        /// The link.
+        link: Link,
+        /// Whether the peer takes part in the broadcast.
+        broadcast: bool,
+    },
+    /// A link is closed.
+    Disconnected {
+        /// The link.
+        link: Link,
+    },
+    /// A frame came on a link.
+    Frame {
+        /// The link.
+        link: Link,
+        /// The frame's bytes.
+        bytes: &'a [u8],
+    },
+    /// A frame came by broadcast.
+    Broadcast {
+        /// A link to whoever passed it on, to be asked if something is missing.
+        from: Option<Link>,
+        /// The frame's bytes.
+        bytes: &'a [u8],
+    },
+    /// Local transactions were made on the replica.
+    Changed,
+    /// Time went by.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send these bytes on a link.
+    Send {
+        /// The link.
+        link: Link,
+        /// One frame.
+        bytes: Vec<u8>,
+    },
+    /// Give these bytes to the broadcast.
+    Broadcast {
+        /// One frame.
+        bytes: Vec<u8>,
+    },
+    /// A merge changed this counter.
+    Changed {
+        /// The counter.
+        handle: Handle,
+    },
+    /// A message was merged.
+    Merged {
+        /// The link that it came on, if it is known.
+        link: Option<Link>,
+        /// How many shards were installed.
+        shards: usize,
+    },
+    /// Something came that was refused as a whole: show it. With a link, also close that link.
+    Refused {
+        /// The link to be closed, if a link's peer broke the protocol.
+        close: Option<Link>,
+        /// Why.
+        error: Error,
+    },
+}
+
+/// A link as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// The link.
+    pub link: Link,
+    /// The peer's program, once it has greeted.
+    pub agent: Option<String>,
+    /// When the last frame came.
+    pub last_heard: Option<Millis>,
+    /// Bytes of frames that came on the link.
+    pub bytes_in: u64,
+    /// Bytes of frames that were sent on the link.
+    pub bytes_out: u64,
+    /// Whether this peer is being pulled from.
+    pub pulling: bool,
+}
+
+struct Peer {
+    link: Link,
+    broadcast: bool,
+    /// Set by its hello.
+    greeting: Option<Greeting>,
+    next_digest: Millis,
+    last_heard: Option<Millis>,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+struct Greeting {
+    session: u64,
+    agent: String,
+}
+
+/// Keeps one replica in step with its peers: see the [module](self)'s contract.
+pub struct Sync {
+    config: SyncConfig,
+    /// The state of the generator that spreads the intervals.
+    random: u64,
+    session: u64,
+    peers: Vec<Peer>,
+    outputs: VecDeque<Output>,
+    pulls: pull::Pulls,
+    pushes: push::Pushes,
+    serving: Vec<serve::Transfer>,
+    /// When to tell the others of what was pulled, and who told it.
+    announce: Option<(Millis, Option<Link>)>,
+}
+
+impl Sync {
+    /// A machine with no links. `seed` is any random number; it names this process to its peers
+    /// and spreads its timers.
+    pub fn new(mut config: SyncConfig, seed: u64) -> Sync {
+        while config.agent.len() > AGENT_BYTES_MAX {
+            config.agent.pop();
+        }
+        let mut sync = Sync {
+            config,
+            random: seed,
+            session: 0,
+            peers: Vec::new(),
+            outputs: VecDeque::new(),
+            pulls: pull::Pulls::default(),
+            pushes: push::Pushes::new(Mark::default()),
+            serving: Vec::new(),
+            announce: None,
+        };
+        sync.session = sync.next_random();
+        sync
+    }
+
+    /// Takes in what happened at `now`.
+    pub fn handle(&mut self, now: Millis, replica: &mut Replica, input: Input<'_>) {
+        match input {
+            Input::Connected { link, broadcast } => self.connected(now, replica, link, broadcast),
+            Input::Disconnected { link } => self.disconnected(now, replica, link),
+            Input::Frame { link, bytes } => {
+                let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) else {
+                    return;
+                };
+                peer.bytes_in += bytes.len() as u64;
+                peer.last_heard = Some(now);
+                if let Err(error) = self.frame(now, replica, link, bytes) {
+                    self.refuse(Some(link), error);
+                }
+            }
+            Input::Broadcast { from, bytes } => {
+                if let Err(error) = self.broadcast(now, replica, from, bytes) {
+                    self.refuse(None, error);
+                }
+            }
+            Input::Changed => self.local_change(now),
+            Input::Tick => self.tick(now, replica),
+        }
+    }
+
+    /// The next thing to be done, `None` when there is nothing more.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Input::Tick`] is due, if anything waits.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        let digests = self.greeted().map(|peer| peer.next_digest).min();
+        let announce = self.announce.map(|(at, _)| at);
+        [digests, announce, self.pushes.due(), self.pulls.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The links as they stand.
+    pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
+        self.peers.iter().map(|peer| LinkStatus {
+            link: peer.link,
+            agent: peer.greeting.as_ref().map(|g| g.agent.clone()),
+            last_heard: peer.last_heard,
+            bytes_in: peer.bytes_in,
+            bytes_out: peer.bytes_out,
+            pulling: self.pulls.is_from(peer.link),
+        })
+    }
+
+    fn connected(&mut self, now: Millis, replica: &Replica, link: Link, broadcast: bool) {
+        if self.peer(link).is_some() {
+            return;
+        }
+        let next_digest = self.later(now);
+        self.peers.push(Peer {
+            link,
+            broadcast,
+            greeting: None,
+            next_digest,
+            last_heard: None,
+            bytes_in: 0,
+            bytes_out: 0,
+        });
+        let mut nonce = [0; 16];
+        for half in nonce.chunks_exact_mut(8) {
+            half.copy_from_slice(&self.next_random().to_le_bytes());
+        }
+        let hello = Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            capabilities: 0,
+            session: self.session,
+            agent: self.config.agent.clone(),
+            nonce,
+            proof: Vec::new(),
+            digest: replica.digest(),
+        };
+        self.send(replica, link, &Body::Hello(hello));
+    }
+
+    fn disconnected(&mut self, now: Millis, replica: &Replica, link: Link) {
+        self.peers.retain(|peer| peer.link != link);
+        self.pulls.gone(link);
+        self.pull_next(now, replica);
+    }
+
+    fn frame(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let frame = Frame::decode(bytes)?;
+        if frame.space != *replica.space() {
+            return Err(Error::WrongSpace);
+        }
+        let greeted = self.peer(link).is_some_and(|peer| peer.greeting.is_some());
+        if greeted == matches!(frame.body, Body::Hello(_)) {
+            return Err(Error::Handshake);
+        }
+        match frame.body {
+            Body::Hello(hello) => {
+                self.greet(now, replica, link, hello);
+                Ok(())
+            }
+            Body::Digest(digest) => {
+                if digest != replica.digest() {
+                    self.want(now, replica, link);
+                }
+                Ok(())
+            }
+            Body::Pull(pull) => {
+                self.serve(now, replica, link, &pull);
+                Ok(())
+            }
+            Body::More { id, chunk } => {
+                self.serve_more(replica, link, id, chunk);
+                Ok(())
+            }
+            Body::Delta(delta) => self.delta(now, replica, link, delta),
+            Body::Push(message) => self.pushed(now, replica, Some(link), false, message, bytes),
+        }
+    }
+
+    fn broadcast(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        from: Option<Link>,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let frame = Frame::decode(bytes)?;
+        if frame.space != *replica.space() {
+            return Err(Error::WrongSpace);
+        }
+        match frame.body {
+            Body::Push(message) => self.pushed(now, replica, from, true, message, bytes),
+            _ => Err(Error::Malformed {
+                rule: "only pushes are broadcast",
+            }),
+        }
+    }
+
+    fn greet(&mut self, now: Millis, replica: &Replica, link: Link, hello: Hello) {
+        let session = hello.session;
+        if let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) {
+            let agent = hello.agent;
+            peer.greeting = Some(Greeting { session, agent });
+        }
+        if self.pulls.resume(link, session) || hello.digest != replica.digest() {
+            self.want(now, replica, link);
+        }
+    }
+
+    fn tick(&mut self, now: Millis, replica: &mut Replica) {
+        if self.pushes.due().is_some_and(|due| due <= now) {
+            self.push_changes(now, replica);
+        }
+        if let Some((_, teller)) = self.announce.take_if(|(at, _)| *at <= now) {
+            self.send_digests(replica, |peer| Some(peer.link) != teller);
+        }
+        if self.greeted().any(|peer| peer.next_digest <= now) {
+            self.send_digests(replica, |peer| peer.next_digest <= now);
+            for at in 0..self.peers.len() {
+                if self.peers[at].next_digest <= now {
+                    self.peers[at].next_digest = self.later(now);
+                }
+            }
+        }
+        self.pulls.time_out(now);
+        self.pull_next(now, replica);
+    }
+
+    fn send_digests(&mut self, replica: &Replica, to: impl Fn(&Peer) -> bool) {
+        let digest = Body::Digest(replica.digest());
+        let links: Vec<Link> = self.greeted().filter(|p| to(p)).map(|p| p.link).collect();
+        for link in links {
+            self.send(replica, link, &digest);
+        }
+    }
+
+    /// Tells the others soon that there is something new here.
+    fn announce_soon(&mut self, now: Millis, teller: Option<Link>) {
+        let due = now + Millis::from(self.config.push_delay_ms);
+        self.announce = Some(match self.announce {
+            None => (due, teller),
+            // Two tellers: each may lack what the other told.
+            Some((at, before)) => (at, before.filter(|link| Some(*link) == teller)),
+        });
+    }
+
+    fn send(&mut self, replica: &Replica, link: Link, body: &Body) {
+        self.send_bytes(link, crate::wire::encode(replica.space(), body));
+    }
+
+    fn send_bytes(&mut self, link: Link, bytes: Vec<u8>) {
+        if let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) {
+            peer.bytes_out += bytes.len() as u64;
+            self.outputs.push_back(Output::Send { link, bytes });
+        }
+    }
+
+    fn refuse(&mut self, close: Option<Link>, error: Error) {
+        self.outputs.push_back(Output::Refused { close, error });
+    }
+
+    fn peer(&self, link: Link) -> Option<&Peer> {
+        self.peers.iter().find(|peer| peer.link == link)
+    }
+
+    fn greeted(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().filter(|peer| peer.greeting.is_some())
+    }
+
+    /// A time about one interval from now: between a half and one and a half.
+    fn later(&mut self, now: Millis) -> Millis {
+        let interval = Millis::from(self.config.interval_ms).max(1);
+        now + interval / 2 + self.next_random() % interval
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014): enough to spread timers.
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

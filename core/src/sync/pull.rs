@@ -1,0 +1,186 @@
+//! Asking a peer for what is missing here, chunk by chunk.
+
+use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
+use crate::delta::Message;
+use crate::error::Error;
+use crate::limits::STAGE_BYTES_MAX;
+use crate::replica::Replica;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// The open pull, and who is to be asked next.
+#[derive(Default)]
+pub(super) struct Pulls {
+    open: Option<Open>,
+    /// A transfer that broke: it goes on if the same process comes back.
+    broken: Option<Open>,
+    wanted: VecDeque<Link>,
+    next_id: u32,
+}
+
+struct Open {
+    link: Link,
+    /// The process that answers.
+    session: u64,
+    id: u32,
+    /// The number of the next chunk.
+    chunk: u32,
+    /// The chunks so far, encoded: merged all at once when the last one is there.
+    staged: Vec<Vec<u8>>,
+    staged_bytes: usize,
+    deadline: Millis,
+}
+
+impl Pulls {
+    pub(super) fn deadline(&self) -> Option<Millis> {
+        self.open.as_ref().map(|open| open.deadline)
+    }
+
+    pub(super) fn is_from(&self, link: Link) -> bool {
+        self.open.as_ref().is_some_and(|open| open.link == link)
+    }
+
+    /// The link is closed; what was staged from it waits for its process to come back.
+    pub(super) fn gone(&mut self, link: Link) {
+        self.wanted.retain(|wanted| *wanted != link);
+        if let Some(open) = self.open.take_if(|open| open.link == link)
+            && open.chunk > 0
+        {
+            self.broken = Some(open);
+        }
+    }
+
+    /// Whether a broken transfer can go on with this process; it is then the link's.
+    pub(super) fn resume(&mut self, link: Link, session: u64) -> bool {
+        match &mut self.broken {
+            Some(broken) if broken.session == session => {
+                broken.link = link;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn time_out(&mut self, now: Millis) {
+        if let Some(late) = self.open.take_if(|open| open.deadline <= now) {
+            // Somebody else first; then the late one again.
+            self.wanted.push_back(late.link);
+        }
+    }
+}
+
+impl Sync {
+    /// This peer has something that is missing here.
+    pub(super) fn want(&mut self, now: Millis, replica: &Replica, link: Link) {
+        if !self.pulls.wanted.contains(&link) && !self.pulls.is_from(link) {
+            self.pulls.wanted.push_back(link);
+        }
+        self.pull_next(now, replica);
+    }
+
+    /// Opens the next pull if none is open.
+    pub(super) fn pull_next(&mut self, now: Millis, replica: &Replica) {
+        while self.pulls.open.is_none() {
+            let Some(link) = self.pulls.wanted.pop_front() else {
+                return;
+            };
+            let Some(session) = self.session_of(link) else {
+                continue;
+            };
+            let deadline = now + Millis::from(self.config.pull_timeout_ms);
+            let open = match self.pulls.broken.take_if(|broken| broken.link == link) {
+                Some(broken) => Open { deadline, ..broken },
+                None => {
+                    self.pulls.next_id = self.pulls.next_id.wrapping_add(1);
+                    Open {
+                        link,
+                        session,
+                        id: self.pulls.next_id,
+                        chunk: 0,
+                        staged: Vec::new(),
+                        staged_bytes: 0,
+                        deadline,
+                    }
+                }
+            };
+            let (id, chunk) = (open.id, open.chunk);
+            self.pulls.open = Some(open);
+            let vector = replica.vector();
+            self.send(replica, link, &Body::Pull(Pull { id, chunk, vector }));
+        }
+    }
+
+    pub(super) fn session_of(&self, link: Link) -> Option<u64> {
+        Some(self.peer(link)?.greeting.as_ref()?.session)
+    }
+
+    /// A chunk came.
+    pub(super) fn delta(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        delta: Delta,
+    ) -> Result<(), Error> {
+        let timeout = Millis::from(self.config.pull_timeout_ms);
+        let expected = |open: &Open| open.link == link && open.id == delta.id;
+        let Some(open) = self.pulls.open.as_mut().filter(|open| expected(open)) else {
+            return Ok(()); // late or repeated
+        };
+        if delta.chunk == 0 && open.chunk > 0 {
+            // The sender does not remember the broken transfer and begins again.
+            open.staged.clear();
+            open.staged_bytes = 0;
+            open.chunk = 0;
+        }
+        if delta.chunk != open.chunk {
+            return Ok(());
+        }
+        open.deadline = now + timeout;
+        if !delta.last {
+            let bytes = delta.message.encode();
+            open.staged_bytes += bytes.len();
+            if open.staged_bytes > STAGE_BYTES_MAX {
+                let size = open.staged_bytes as u64;
+                self.pulls.open = None;
+                return Err(Error::TooLarge {
+                    what: "a transfer in bytes",
+                    size,
+                    max: STAGE_BYTES_MAX as u64,
+                });
+            }
+            open.staged.push(bytes);
+            open.chunk += 1;
+            let (id, chunk) = (delta.id, open.chunk);
+            self.send(replica, link, &Body::More { id, chunk });
+            return Ok(());
+        }
+        let staged = core::mem::take(&mut open.staged);
+        self.pulls.open = None;
+        let result = self.commit(now, replica, link, staged, &delta.message);
+        self.pull_next(now, replica);
+        result
+    }
+
+    /// Makes a whole transfer visible at once.
+    fn commit(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        staged: Vec<Vec<u8>>,
+        last: &Message,
+    ) -> Result<(), Error> {
+        let outputs = &mut self.outputs;
+        let mut changed = |handle| outputs.push_back(Output::Changed { handle });
+        let new = replica.news(last);
+        let shards = replica.merge_staged(&staged, last, &mut changed)?;
+        if new {
+            let link = Some(link);
+            self.outputs.push_back(Output::Merged { link, shards });
+            self.announce_soon(now, link);
+            self.retry_waiting(now, replica);
+        }
+        Ok(())
+    }
+}

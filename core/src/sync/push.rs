@@ -1,0 +1,182 @@
+//! Pushing fresh changes, and taking in those of others.
+
+use super::{Link, Millis, Output, Sync};
+use crate::delta::Message;
+use crate::error::Error;
+use crate::limits::{WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
+use crate::replica::{Mark, Push, Replica};
+use crate::wire::{Body, encode};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Local changes that are to be pushed, and pushes that wait for what they build on.
+pub(super) struct Pushes {
+    mark: Mark,
+    due: Option<Millis>,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+}
+
+struct Waiting {
+    from: Option<Link>,
+    broadcast: bool,
+    message: Message,
+    bytes: Vec<u8>,
+}
+
+impl Pushes {
+    pub(super) fn new(mark: Mark) -> Pushes {
+        Pushes {
+            mark,
+            due: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Millis> {
+        self.due
+    }
+}
+
+impl Sync {
+    pub(super) fn local_change(&mut self, now: Millis) {
+        let due = now + Millis::from(self.config.push_delay_ms);
+        self.pushes.due.get_or_insert(due);
+    }
+
+    /// Pushes the local changes since the last push to everybody.
+    pub(super) fn push_changes(&mut self, now: Millis, replica: &mut Replica) {
+        self.pushes.due = None;
+        match replica.push(&mut self.pushes.mark) {
+            Push::Nothing => {}
+            Push::Message(message) => {
+                let bytes = encode(replica.space(), &Body::Push(message));
+                self.pass_on(None, false, &bytes);
+            }
+            Push::TooLarge => {
+                self.announce = Some((now, None));
+                // The tick that called this sends it.
+            }
+        }
+    }
+
+    /// Gives a push to all who may lack it: not to whom it came from, and not to those whom the
+    /// broadcast reaches, except by the broadcast.
+    fn pass_on(&mut self, from: Option<Link>, broadcast: bool, bytes: &[u8]) {
+        let mut reached = broadcast;
+        for at in 0..self.peers.len() {
+            let peer = &self.peers[at];
+            if peer.greeting.is_none() || Some(peer.link) == from {
+                continue;
+            }
+            if peer.broadcast {
+                if !reached {
+                    reached = true;
+                    let bytes = bytes.to_vec();
+                    self.outputs.push_back(Output::Broadcast { bytes });
+                }
+            } else {
+                self.send_bytes(peer.link, bytes.to_vec());
+            }
+        }
+    }
+
+    /// A push came.
+    pub(super) fn pushed(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        from: Option<Link>,
+        broadcast: bool,
+        message: Message,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        if self.take(replica, from, broadcast, &message, bytes)? {
+            self.retry_waiting(now, replica);
+            return Ok(());
+        }
+        let bytes = bytes.to_vec();
+        self.pushes.waiting_bytes += bytes.len();
+        self.pushes.waiting.push_back(Waiting {
+            from,
+            broadcast,
+            message,
+            bytes,
+        });
+        let pushes = &mut self.pushes;
+        while pushes.waiting.len() > WAITING_PUSHES_MAX || pushes.waiting_bytes > WAITING_BYTES_MAX
+        {
+            // Whatever is dropped here is pulled.
+            let Some(oldest) = pushes.waiting.pop_front() else {
+                break;
+            };
+            pushes.waiting_bytes -= oldest.bytes.len();
+        }
+        if let Some(link) = from {
+            self.want(now, replica, link);
+        }
+        Ok(())
+    }
+
+    /// Merges a push and passes it on; false if something that it builds on is missing.
+    fn take(
+        &mut self,
+        replica: &mut Replica,
+        from: Option<Link>,
+        broadcast: bool,
+        message: &Message,
+        bytes: &[u8],
+    ) -> Result<bool, Error> {
+        if !replica.news(message) {
+            return Ok(true);
+        }
+        let outputs = &mut self.outputs;
+        let mut changed = |handle| outputs.push_back(Output::Changed { handle });
+        match replica.merge_with(message, &mut changed) {
+            Ok(merged) => {
+                let shards = merged.shards;
+                self.outputs
+                    .push_back(Output::Merged { link: from, shards });
+                self.pass_on(from, broadcast, bytes);
+                Ok(true)
+            }
+            Err(Error::NotCovered { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Something was merged: perhaps a waiting push can follow.
+    pub(super) fn retry_waiting(&mut self, now: Millis, replica: &mut Replica) {
+        let mut progress = true;
+        while progress {
+            progress = false;
+            for _ in 0..self.pushes.waiting.len() {
+                let Some(next) = self.pushes.waiting.pop_front() else {
+                    break;
+                };
+                let Waiting {
+                    from,
+                    broadcast,
+                    ref message,
+                    ref bytes,
+                } = next;
+                match self.take(replica, from, broadcast, message, bytes) {
+                    Ok(false) => self.pushes.waiting.push_back(next),
+                    Ok(true) => {
+                        self.pushes.waiting_bytes -= next.bytes.len();
+                        progress = true;
+                    }
+                    Err(error) => {
+                        self.pushes.waiting_bytes -= next.bytes.len();
+                        self.refuse(from, error);
+                    }
+                }
+            }
+        }
+        let lacking = self.pushes.waiting.iter().find_map(|waiting| waiting.from);
+        if let Some(link) = lacking {
+            self.want(now, replica, link);
+        }
+    }
+}

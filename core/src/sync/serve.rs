@@ -1,0 +1,132 @@
+//! Answering a pull, chunk by chunk, while local writes go on.
+//!
+//! A transfer walks over the pages of the shard map. What is overwritten behind the walk gets a
+//! newer clock and is sent again by another walk over what is newer than the walk's begin, until a
+//! walk fits one chunk. That chunk is taken at one moment and carries the version vector of that
+//! moment: everything that the vector covers is in the chunks by then, and nothing that it does
+//! not.
+
+use super::{Body, Delta, Link, Millis, Pull, Sync};
+use crate::replica::{Cursor, Replica};
+use crate::vector::VersionVector;
+use alloc::vec::Vec;
+
+/// Transfers that are kept for peers that may come back and go on.
+const TRANSFERS_MAX: usize = 64;
+
+/// A transfer to a peer.
+pub(super) struct Transfer {
+    /// The process that asked, and its number for the request.
+    session: u64,
+    id: u32,
+    /// What the peer held when it asked.
+    since: VersionVector,
+    /// The number of the chunk that was made last, and where it began.
+    chunk: u32,
+    at: Walk,
+    /// Where the next chunk begins.
+    next: Option<Walk>,
+}
+
+/// A place in the walks over the shard map.
+#[derive(Clone)]
+struct Walk {
+    /// This walk sends what is newer than this, by the writers' local numbers.
+    lows: Vec<u64>,
+    /// The version vector when this walk began: the next walk's `lows`.
+    begin: Vec<u64>,
+    cursor: Cursor,
+}
+
+impl Sync {
+    /// A peer asks for what it lacks.
+    pub(super) fn serve(&mut self, now: Millis, replica: &Replica, link: Link, pull: &Pull) {
+        let Some(session) = self.session_of(link) else {
+            return;
+        };
+        let known = |t: &Transfer| t.session == session && t.id == pull.id;
+        if pull.chunk > 0 && self.serving.iter().any(known) {
+            self.serve_more(replica, link, pull.id, pull.chunk);
+        } else {
+            self.serving.retain(|transfer| transfer.session != session);
+            if self.serving.len() >= TRANSFERS_MAX {
+                self.serving.remove(0);
+            }
+            let walk = Walk {
+                lows: replica.lows(&pull.vector),
+                begin: replica.clocks().to_vec(),
+                cursor: Cursor::default(),
+            };
+            let mut transfer = Transfer {
+                session,
+                id: pull.id,
+                since: pull.vector.clone(),
+                chunk: 0,
+                at: walk,
+                next: None,
+            };
+            self.send_chunk(replica, link, &mut transfer);
+            if transfer.next.is_some() {
+                self.serving.push(transfer);
+            }
+        }
+        if !replica.vector().covers(&pull.vector) {
+            self.want(now, replica, link);
+        }
+    }
+
+    /// A peer asks for the next chunk, or for the last one again.
+    pub(super) fn serve_more(&mut self, replica: &Replica, link: Link, id: u32, chunk: u32) {
+        let session = self.session_of(link);
+        let known = |t: &Transfer| Some(t.session) == session && t.id == id;
+        let Some(found) = self.serving.iter().position(known) else {
+            return;
+        };
+        let mut transfer = self.serving.swap_remove(found);
+        if chunk == transfer.chunk + 1
+            && let Some(next) = transfer.next.take()
+        {
+            transfer.at = next;
+            transfer.chunk = chunk;
+        } else if chunk != transfer.chunk {
+            return;
+        }
+        self.send_chunk(replica, link, &mut transfer);
+        self.serving.push(transfer);
+    }
+
+    /// Sends the chunk at which the transfer stands, and finds out where the next one begins.
+    fn send_chunk(&mut self, replica: &Replica, link: Link, transfer: &mut Transfer) {
+        let mut walk = transfer.at.clone();
+        // Writers that came since are new to the peer, unless it told of them.
+        let since = replica.lows(&transfer.since);
+        walk.lows.extend_from_slice(&since[walk.lows.len()..]);
+        walk.begin.resize(since.len(), 0);
+        let (message, cursor) = replica.chunk(&transfer.since, &walk.lows, walk.cursor);
+        let fresh = walk.cursor == Cursor::default();
+        let delta = |message, last| {
+            let (id, chunk) = (transfer.id, transfer.chunk);
+            Body::Delta(Delta {
+                id,
+                chunk,
+                last,
+                message,
+            })
+        };
+        let (body, next) = match cursor {
+            Some(cursor) => (delta(message, false), Some(Walk { cursor, ..walk })),
+            // This walk fits one chunk, so all of it is of this moment.
+            None if fresh => (delta(message, true), None),
+            None => {
+                let again = Walk {
+                    lows: walk.begin,
+                    begin: replica.clocks().to_vec(),
+                    cursor: Cursor::default(),
+                };
+                (delta(message, false), Some(again))
+            }
+        };
+        transfer.next = next;
+        self.send(replica, link, &body);
+    }
+}

@@ -1,0 +1,14 @@
+//! The wire format, version 1 (unstable). docs/protocol.md specifies it byte by byte.
+//!
+//! It is strict: a decoder accepts only what the encoder would write, so that one state has one
+//! encoding, and checks each length against its limit before it allocates.
+
+mod bytes;
+mod frame;
+mod message;
+
+pub(crate) use frame::encode;
+pub use frame::{Body, Delta, Frame, Hello, Pull, frame_space};
+
+/// The version of the protocol that this crate speaks.
+pub const VERSION: u8 = 1;

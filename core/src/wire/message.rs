@@ -1,0 +1,316 @@
+//! The encoding of messages: one table of writers, the keys front-coded, the shards in columns.
+
+use super::bytes::{Reader, put_varint, unzigzag, zigzag};
+use crate::delta::{Entry, Message, SortedKeys};
+use crate::error::Error;
+use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_MAX};
+use crate::shard::{Column, PAGE, Row};
+use crate::vector::VersionVector;
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+/// Which of a page's keys a column has rows of: all of them, a bitmap that follows, or a single one
+/// whose place is the value less `PRESENT_ONE`.
+const PRESENT_ALL: u64 = 0;
+const PRESENT_BITMAP: u64 = 1;
+const PRESENT_ONE: u64 = 2;
+
+fn malformed<T>(rule: &'static str) -> Result<T, Error> {
+    Err(Error::Malformed { rule })
+}
+
+/// The bits of the first `count` keys of a page.
+fn all(count: usize) -> u64 {
+    u64::MAX >> (PAGE - count)
+}
+
+impl Message {
+    /// The message's only encoding.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.writers.len() as u64);
+        for entry in &self.writers {
+            out.extend_from_slice(entry.writer.as_bytes());
+            put_varint(out, entry.lo);
+            put_varint(out, entry.hi - entry.lo);
+        }
+        put_varint(out, self.keys.len() as u64);
+        let mut before = "";
+        for key in self.keys.iter() {
+            let shared = shared_prefix(before, key);
+            put_varint(out, shared as u64);
+            put_varint(out, (key.len() - shared) as u64);
+            out.extend_from_slice(&key.as_bytes()[shared..]);
+            before = key;
+        }
+        for (at, columns) in self.pages.iter().enumerate() {
+            put_varint(out, columns.len() as u64 - 1);
+            let mut next = 0;
+            for column in columns {
+                put_varint(out, u64::from(column.writer - next));
+                next = column.writer + 1;
+                let base = self.writers[column.writer as usize].lo + 1;
+                put_column(out, column, base, all(self.keys.page(at).len()));
+            }
+        }
+    }
+
+    /// Decodes a message that came from a peer.
+    ///
+    /// # Errors
+    /// Any error of the format, and [`Error::TooLarge`] over
+    /// [`FRAME_BYTES_MAX`] or [`MESSAGE_KEY_BYTES_MAX`].
+    pub fn decode(bytes: &[u8]) -> Result<Message, Error> {
+        if bytes.len() > FRAME_BYTES_MAX {
+            return Err(Error::TooLarge {
+                what: "a message in bytes",
+                size: bytes.len() as u64,
+                max: FRAME_BYTES_MAX as u64,
+            });
+        }
+        Message::decode_within(bytes, MESSAGE_KEY_BYTES_MAX)
+    }
+
+    /// Decodes a message that this program stored itself, of any size.
+    ///
+    /// # Errors
+    /// Any error of the format.
+    pub fn decode_stored(bytes: &[u8]) -> Result<Message, Error> {
+        Message::decode_within(bytes, usize::MAX)
+    }
+
+    fn decode_within(bytes: &[u8], key_bytes_max: usize) -> Result<Message, Error> {
+        let mut reader = Reader(bytes);
+        let writers = read_writers(&mut reader)?;
+        let keys = read_keys(&mut reader, key_bytes_max)?;
+        let pages = keys.len().div_ceil(PAGE);
+        let mut message = Message {
+            writers,
+            keys,
+            pages: Vec::with_capacity(pages.min(reader.0.len())),
+        };
+        for page in 0..pages {
+            let keys = all(message.keys.page(page).len());
+            let columns = read_page(&mut reader, &message.writers, keys)?;
+            message.pages.push(columns);
+        }
+        reader.end()?;
+        Ok(message)
+    }
+}
+
+fn shared_prefix(a: &str, b: &str) -> usize {
+    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
+}
+
+fn put_column(out: &mut Vec<u8>, column: &Column, base: u64, all: u64) {
+    let signed = column.rows.iter().any(|row| row.total < 0);
+    let present = if column.present == all {
+        PRESENT_ALL
+    } else if column.rows.len() == 1 {
+        PRESENT_ONE + u64::from(column.present.trailing_zeros())
+    } else {
+        PRESENT_BITMAP
+    };
+    put_varint(out, present << 1 | u64::from(signed));
+    if present == PRESENT_BITMAP {
+        out.extend_from_slice(&column.present.to_le_bytes());
+    }
+    for row in &column.rows {
+        put_varint(out, row.clock - base);
+    }
+    for row in &column.rows {
+        let total = if signed {
+            zigzag(row.total)
+        } else {
+            row.total as u64
+        };
+        put_varint(out, total);
+    }
+}
+
+fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Error> {
+    let count = reader.count(18)?;
+    if count > WRITERS_MAX {
+        return Err(Error::WritersFull { writers: count });
+    }
+    let mut writers: Vec<Entry> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let writer = WriterId::from_bytes(reader.array()?);
+        if writers.last().is_some_and(|last| last.writer >= writer) {
+            return malformed("writers ascend");
+        }
+        let lo = reader.varint()?;
+        let Some(hi) = lo.checked_add(reader.varint()?) else {
+            return Err(Error::Number);
+        };
+        if hi == 0 {
+            return malformed("a writer in the table has a clock");
+        }
+        writers.push(Entry { writer, lo, hi });
+    }
+    Ok(writers)
+}
+
+fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Error> {
+    let count = reader.count(3)?;
+    let mut keys = SortedKeys::default();
+    let mut key: Vec<u8> = Vec::new();
+    for _ in 0..count {
+        let shared = reader.varint()?;
+        let rest = reader.varint()?;
+        // Neither sum nor cast can overflow once both are known to be short.
+        let max = KEY_BYTES_MAX as u64;
+        if shared > max || rest > max || shared + rest > max || shared + rest == 0 {
+            let bytes = shared.saturating_add(rest) as usize;
+            return Err(Error::KeyLength { bytes });
+        }
+        let shared = shared as usize;
+        let rest = reader.take(rest as usize)?;
+        // Ascending and with the longest shared prefix: the first other byte is greater.
+        let follows = match (key.get(shared), rest.first()) {
+            (Some(old), Some(new)) => old < new,
+            (None, Some(_)) => key.len() == shared,
+            (_, None) => false,
+        };
+        if !follows {
+            return malformed("keys ascend and share their longest prefix");
+        }
+        key.truncate(shared);
+        key.extend_from_slice(rest);
+        if keys.bytes() + key.len() > bytes_max {
+            return Err(Error::TooLarge {
+                what: "the keys of a message in bytes",
+                size: (keys.bytes() + key.len()) as u64,
+                max: bytes_max as u64,
+            });
+        }
+        match core::str::from_utf8(&key) {
+            Ok(key) => keys.push(key),
+            Err(_) => return malformed("a key is UTF-8"),
+        }
+    }
+    Ok(keys)
+}
+
+fn read_page(reader: &mut Reader<'_>, writers: &[Entry], keys: u64) -> Result<Vec<Column>, Error> {
+    let count = reader.count(4)? + 1;
+    let mut columns = Vec::with_capacity(count);
+    let mut next = 0;
+    let mut used = 0;
+    for _ in 0..count {
+        let at = reader.varint()?.saturating_add(next);
+        let Some(entry) = usize::try_from(at).ok().and_then(|at| writers.get(at)) else {
+            return malformed("a column's writer is in the table");
+        };
+        next = at + 1;
+        let column = read_column(reader, at as u32, entry, keys)?;
+        used |= column.present;
+        columns.push(column);
+    }
+    if used != keys {
+        return malformed("each key has a shard");
+    }
+    Ok(columns)
+}
+
+fn read_column(
+    reader: &mut Reader<'_>,
+    writer: u32,
+    entry: &Entry,
+    keys: u64,
+) -> Result<Column, Error> {
+    let head = reader.varint()?;
+    let signed = head & 1 == 1;
+    let present = match head >> 1 {
+        PRESENT_ALL => keys,
+        PRESENT_BITMAP => {
+            let present = u64::from_le_bytes(reader.array()?);
+            if present.count_ones() < 2 || present == keys || present & !keys != 0 {
+                return malformed("a bitmap names some of a page's keys, but not one or all");
+            }
+            present
+        }
+        one => {
+            let slot = one - PRESENT_ONE;
+            if slot >= PAGE as u64 || keys >> slot & 1 == 0 || keys == 1 {
+                return malformed("a column of one shard names one of the page's keys");
+            }
+            1 << slot
+        }
+    };
+    let count = present.count_ones() as usize;
+    if reader.0.len() < 2 * count {
+        return Err(Error::Truncated);
+    }
+    let mut column = Column {
+        present,
+        newest: 0,
+        rows: Vec::with_capacity(count),
+        writer,
+    };
+    for _ in 0..count {
+        let after = reader.varint()?;
+        let clock = entry
+            .lo
+            .checked_add(1)
+            .and_then(|base| base.checked_add(after));
+        let Some(clock) = clock.filter(|clock| *clock <= entry.hi) else {
+            return malformed("a shard's clock is after its writer's lo and not after its hi");
+        };
+        column.newest = column.newest.max(clock);
+        column.rows.push(Row { clock, total: 0 });
+    }
+    let mut negative = false;
+    for row in &mut column.rows {
+        let total = reader.varint()?;
+        row.total = match signed {
+            true => unzigzag(total),
+            false => i64::try_from(total).map_err(|_| Error::Number)?,
+        };
+        negative |= row.total < 0;
+    }
+    if signed != negative {
+        return malformed("totals are signed if one of them is negative");
+    }
+    Ok(column)
+}
+
+impl crate::Replica {
+    /// One encoding for one state, whichever way it came about: the full state as a message.
+    pub fn canonical_bytes(&self) -> Vec<u8> {
+        self.delta(&VersionVector::default()).encode()
+    }
+}
+
+/// Writes a version vector.
+pub(super) fn put_vector(out: &mut Vec<u8>, vector: &VersionVector) {
+    put_varint(out, vector.len() as u64);
+    for (writer, clock) in vector.iter() {
+        out.extend_from_slice(writer.as_bytes());
+        put_varint(out, clock);
+    }
+}
+
+/// Reads a version vector.
+pub(super) fn read_vector(reader: &mut Reader<'_>) -> Result<VersionVector, Error> {
+    let count = reader.count(17)?;
+    if count > WRITERS_MAX {
+        return Err(Error::WritersFull { writers: count });
+    }
+    let mut entries: Vec<(WriterId, u64)> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let writer = WriterId::from_bytes(reader.array()?);
+        let clock = reader.varint()?;
+        if clock == 0 || entries.last().is_some_and(|last| last.0 >= writer) {
+            return malformed("writers ascend and have a clock");
+        }
+        entries.push((writer, clock));
+    }
+    Ok(VersionVector::from_sorted(entries))
+}

@@ -1,0 +1,114 @@
+//! Names: the space that counters live in, and the writers that own shards.
+
+use crate::error::Error;
+use crate::limits::SPACE_BYTES_MAX;
+use alloc::boxed::Box;
+use core::fmt;
+use sha2::{Digest, Sha256};
+
+/// The name of a separate set of counters: 1 to 64 of `A-Z a-z 0-9 . _ -`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Space(Box<str>);
+
+impl Space {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`Error::SpaceName`] if it is empty, too long or has another character.
+    pub fn new(name: &str) -> Result<Space, Error> {
+        let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+        if name.is_empty() || name.len() > SPACE_BYTES_MAX || !name.bytes().all(fits) {
+            return Err(Error::SpaceName { bytes: name.len() });
+        }
+        Ok(Space(name.into()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Space {
+    fn default() -> Space {
+        Space("default".into())
+    }
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An identity that owns shards: 16 bytes that the library makes, never a user.
+///
+/// Each start of a process mints a fresh one under its owner's key, so that no restored backup and
+/// no cloned disk can repeat a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriterId([u8; 16]);
+
+impl WriterId {
+    /// Mints the id of one incarnation.
+    ///
+    /// It is the first 16 bytes of SHA-256 over `tallymesh-writer-1`, the space's name, the
+    /// owner's Ed25519 public key and `nonce`, 16 random bytes drawn at this start. Whoever holds
+    /// the key can prove that the id is its own.
+    pub fn mint(space: &Space, owner_public_key: &[u8; 32], nonce: &[u8; 16]) -> WriterId {
+        let hash = Sha256::new()
+            .chain_update(b"tallymesh-writer-1")
+            .chain_update(space.as_str().as_bytes())
+            .chain_update(owner_public_key)
+            .chain_update(nonce)
+            .finalize();
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash[..16]);
+        WriterId(id)
+    }
+
+    /// The id made of these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> WriterId {
+        WriterId(bytes)
+    }
+
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Reads the 32 hexadecimal digits that [`Display`](fmt::Display) writes.
+    pub fn parse(hex: &str) -> Option<WriterId> {
+        let digits = hex.as_bytes();
+        if digits.len() != 32 {
+            return None;
+        }
+        let digit = |b: u8| match b {
+            b'0'..=b'9' => Some(b - b'0'),
+            b'a'..=b'f' => Some(b - b'a' + 10),
+            _ => None,
+        };
+        let mut id = [0; 16];
+        for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(WriterId(id))
+    }
+}
+
+impl fmt::Display for WriterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The digest of a version vector: SHA-256 over ids and little-endian clocks, cut to 16 bytes.
+pub(crate) fn digest16(parts: impl Iterator<Item = (WriterId, u64)>) -> [u8; 16] {
+    let mut hash = Sha256::new();
+    for (writer, clock) in parts {
+        hash.update(writer.as_bytes());
+        hash.update(clock.to_le_bytes());
+    }
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&hash.finalize()[..16]);
+    digest
+}
