@@ -1,29 +1,19 @@
-// Builds the page into dist/: installs the packed package, checks the types, bundles, and names each
-// file by its content, so that all of them but index.html may be cached for ever.
+// Builds the page into dist/ with the packed package that was put into node_modules/tallymesh: checks
+// the types, bundles, and names each file but index.html by its content.
 import { execFileSync } from 'node:child_process';
-import { readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join, relative, resolve } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = dirname(fileURLToPath(import.meta.url));
 const dist = join(root, 'dist');
-const packages = resolve(root, '../wasm');
 
-const tarball = readdirSync(packages).find((name) => /^tallymesh-.*\.tgz$/.test(name));
-if (!tarball) {
-  console.error('wasm/ has no packed tallymesh-*.tgz: `cargo xtask pack` makes it');
+if (!existsSync(join(root, 'node_modules/tallymesh/package.json'))) {
+  console.error('the tallymesh package is not installed here: `cargo xtask web` packs and unpacks it');
   process.exit(1);
 }
-// Unpacked rather than saved as a dependency: each new tarball would change the lock file.
-const installed = join(root, 'node_modules/tallymesh');
-rmSync(installed, { recursive: true, force: true });
-execFileSync(
-  'npm',
-  ['install', '--no-save', '--no-package-lock', '--ignore-scripts', '--offline', join(packages, tarball)],
-  { cwd: root, stdio: 'inherit', shell: process.platform === 'win32' },
-);
 
 const typescript = dirname(createRequire(import.meta.url).resolve('typescript/package.json'));
 execFileSync(process.execPath, [join(typescript, 'bin/tsc'), '-p', root], { stdio: 'inherit' });

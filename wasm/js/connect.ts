@@ -1,5 +1,5 @@
 import { TallymeshError } from './errors.js';
-import type { Link } from './links.js';
+import type { Link } from './peer.js';
 import type { Replica } from './replica.js';
 
 /**

@@ -1,8 +1,6 @@
 import load, { Engine } from '#bindgen';
+import type { ModuleSource } from './entry.js';
 import { TallymeshError } from './errors.js';
-
-/** Where the compiled module can come from. */
-export type ModuleSource = string | URL | Request | Response | BufferSource | WebAssembly.Module;
 
 let loading: Promise<void> | undefined;
 let loaded = false;

@@ -1,5 +1,8 @@
-import { loadOnce, type ModuleSource } from './engine.js';
+import { loadOnce } from './engine.js';
 import { Replica, type ReplicaOptions } from './replica.js';
+
+/** Where the compiled module can come from. */
+export type ModuleSource = string | URL | Request | Response | BufferSource | WebAssembly.Module;
 
 /** How the module is loaded. */
 export interface InitOptions {

@@ -3,7 +3,8 @@ import { newEngine, type Engine } from './engine.js';
 import { coded, TallymeshError } from './errors.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { hex, readShards, readVector, type Shard } from './layout.js';
-import { Links, type Link, type Peer } from './links.js';
+import { Links } from './links.js';
+import type { Link, Peer } from './peer.js';
 
 /** How a {@link Replica} is made. */
 export interface ReplicaOptions {
