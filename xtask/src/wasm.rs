@@ -52,7 +52,8 @@ pub(crate) fn build(repo: &Repo) -> Result<String> {
         .file(&repo.path("wasm/package-lock.json"))? // pins wasm-opt
         .file(&compiled)?
         .finish();
-    let mark = dist.join(".xtask-module");
+    // Beside and not inside: all that is in dist is packed.
+    let mark = repo.path("wasm/node_modules/.xtask-module");
     let whole = ["tallymesh.wasm", "bindgen.js", "bindgen.d.ts"]
         .iter()
         .all(|name| dist.join(name).is_file());
