@@ -285,9 +285,10 @@ fn events_tell_of_changed_counters() {
 fn a_node_with_open_streams_stops_in_order() {
     let mut node = Node::start(&[]);
     let url = format!("{}/v1/spaces/default/events", node.url);
-    let response = agent().get(url).call().expect("a stream");
+    let mut response = agent().get(url).call().expect("a stream");
     assert!(node.terminate().success(), "{}", node.log());
-    drop(response);
+    let end = response.body_mut().read_to_string();
+    assert!(end.is_ok(), "the stream was torn off: {end:?}");
 }
 
 #[test]
