@@ -47,11 +47,11 @@ pub struct UpArgs {
     pub listen: Vec<String>,
 
     /// Nodes to stay connected to
-    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_PEER", num_args = 1.., value_delimiter = ',')]
+    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_PEERS", num_args = 1.., value_delimiter = ',')]
     pub peer: Vec<String>,
 
     /// Spaces to open
-    #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACE", num_args = 1.., value_delimiter = ',', default_value = "default")]
+    #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACES", num_args = 1.., value_delimiter = ',', default_value = "default")]
     pub space: Vec<String>,
 
     /// Find nodes on the local network by itself
