@@ -4,8 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
-    Error, Handle, Input, Link, Mark, Message, Millis, Output, Replica, Shard, Space, Sync, SyncConfig,
-    VersionVector, WriterId,
+    Error, Handle, Input, Link, Mark, Message, Millis, Output, Replica, Shard, Space, Sync,
+    SyncConfig, VersionVector, WriterId,
 };
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -106,13 +106,21 @@ impl Engine {
 
     /// The numbers of all counters that exist, in no stated order.
     pub fn counters(&self) -> Vec<u32> {
-        self.replica.counters().map(|(handle, _)| handle.as_u32()).collect()
+        self.replica
+            .counters()
+            .map(|(handle, _)| handle.as_u32())
+            .collect()
     }
 
     /// A counter's shards, 32 bytes each: writer (16), clock (u64) and total (i64), little-endian.
     pub fn shards(&self, handle: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for Shard { writer, clock, total } in self.replica.shards(Handle::from_u32(handle)) {
+        for Shard {
+            writer,
+            clock,
+            total,
+        } in self.replica.shards(Handle::from_u32(handle))
+        {
             bytes.extend_from_slice(writer.as_bytes());
             bytes.extend_from_slice(&clock.to_le_bytes());
             bytes.extend_from_slice(&total.to_le_bytes());
@@ -164,7 +172,9 @@ impl Engine {
 
     /// What changed since this was last asked, as one message: what a store appends.
     pub fn changes(&mut self) -> Option<Vec<u8>> {
-        self.replica.since(&mut self.mark).map(|message| message.encode())
+        self.replica
+            .since(&mut self.mark)
+            .map(|message| message.encode())
     }
 
     /// Merges a message; the counters that it changed are then in [`Engine::take_changed`].
@@ -186,7 +196,13 @@ impl Engine {
 
     /// A link came up; its number was never used before.
     pub fn connected(&mut self, now: f64, link: u32) {
-        self.input(now, Input::Connected { link: Link(link), broadcast: false });
+        self.input(
+            now,
+            Input::Connected {
+                link: Link(link),
+                broadcast: false,
+            },
+        );
     }
 
     /// A link went down.
@@ -196,7 +212,13 @@ impl Engine {
 
     /// One frame came from a link.
     pub fn frame(&mut self, now: f64, link: u32, bytes: &[u8]) {
-        self.input(now, Input::Frame { link: Link(link), bytes });
+        self.input(
+            now,
+            Input::Frame {
+                link: Link(link),
+                bytes,
+            },
+        );
     }
 
     /// Local transactions were made.
@@ -211,7 +233,9 @@ impl Engine {
 
     /// When to call [`Engine::tick`]; infinity if there is nothing to wait for.
     pub fn deadline(&self) -> f64 {
-        self.sync.next_deadline().map_or(f64::INFINITY, |millis| millis as f64)
+        self.sync
+            .next_deadline()
+            .map_or(f64::INFINITY, |millis| millis as f64)
     }
 
     /// Takes the next output and says its kind: 0 none, 1 send (`subject` is the link, `take_bytes`
@@ -225,7 +249,10 @@ impl Engine {
                     (kind::SEND, link.0)
                 }
                 Some(Output::Changed { handle }) => (kind::CHANGED, handle.as_u32()),
-                Some(Output::Refused { close: Some(link), error }) => {
+                Some(Output::Refused {
+                    close: Some(link),
+                    error,
+                }) => {
                     self.error = Some(error);
                     (kind::CLOSE, link.0)
                 }
