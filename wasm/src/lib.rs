@@ -22,7 +22,7 @@ mod bare {
     //! What std would bring, without its weight.
 
     #[global_allocator]
-    static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+    static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
 
     /// Stops the module. The message is dropped: carrying it costs several kilobytes of formatting
     /// code, and the JavaScript stack of the trap already names the call.
