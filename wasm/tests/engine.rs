@@ -11,7 +11,17 @@ const CHANGED: u32 = 2;
 const CLOSE: u32 = 3;
 
 fn engine(nonce: u8) -> Engine {
-    Engine::open("default", &[1; 32], &[nonce; 24]).expect("a good name")
+    Engine::open("default", &[nonce; 56]).expect("a good name")
+}
+
+fn error(engine: &mut Engine) -> String {
+    engine.read_error();
+    String::from_utf8(engine.take()).unwrap()
+}
+
+fn delta(engine: &mut Engine) -> Vec<u8> {
+    engine.read_delta();
+    engine.take()
 }
 
 fn value(engine: &Engine, key: &str) -> Option<i128> {
@@ -26,33 +36,37 @@ fn counts_by_handle() {
     assert!(engine.add(likes, i64::MAX));
     assert!(engine.add_small(likes, -7));
     assert_eq!(engine.value_at(likes), Some(i128::from(i64::MAX) - 7));
-    assert_eq!(engine.key(likes).as_deref(), Some("likes"));
-    assert_eq!(engine.counters(), [likes]);
-    assert_eq!(
-        (engine.clock(), engine.len(), engine.shard_count()),
-        (2, 1, 1)
-    );
+    assert!(engine.read_key(likes));
+    assert_eq!(engine.take(), b"likes");
+    assert!(!engine.read_key(likes + 1));
+    engine.read_counters();
+    assert_eq!(engine.take(), likes.to_le_bytes());
     assert!(engine.release(likes));
     assert!(!engine.release(likes));
-    assert_eq!(engine.error(), "unknown_handle");
+    assert_eq!(error(&mut engine), "unknown_handle");
 }
 
 #[wasm_bindgen_test]
 fn refusals_have_codes_and_change_nothing() {
-    for (name, owner, random) in [("a b", 32, 24), ("default", 31, 24), ("default", 32, 23)] {
-        assert!(Engine::open(name, &vec![0; owner], &vec![0; random]).is_none());
+    for (name, bytes) in [
+        ("a b", 56),
+        ("default", 55),
+        ("default", 57),
+        ("default", 0),
+    ] {
+        assert!(Engine::open(name, &vec![0; bytes]).is_none());
     }
     let mut engine = engine(1);
     assert_eq!(engine.intern(""), None);
-    assert_eq!(engine.error(), "key_length");
+    assert_eq!(error(&mut engine), "key_length");
     let key = engine.intern("k").unwrap();
     assert!(engine.add(key, i64::MIN));
-    let before = engine.delta();
+    let before = delta(&mut engine);
     assert!(!engine.add_small(key, -1));
-    assert_eq!(engine.error(), "overflow");
+    assert_eq!(error(&mut engine), "overflow");
     assert!(!engine.merge(&before[..before.len() - 1]));
-    assert_eq!(engine.error(), "truncated");
-    assert_eq!(engine.delta(), before);
+    assert_eq!(error(&mut engine), "truncated");
+    assert_eq!(delta(&mut engine), before);
 }
 
 #[wasm_bindgen_test]
@@ -60,11 +74,18 @@ fn packed_shards_and_vector_hold_writer_clock_and_total() {
     let mut engine = engine(1);
     let key = engine.intern("k").unwrap();
     assert!(engine.add(key, 5) && engine.add(key, -9));
-    let mut shard = engine.writer();
+    engine.read_status();
+    let status = engine.take();
+    let (writer, counts) = status[..48].split_at(16);
+    // Clock, counters, shards, faults.
+    let counts: Vec<u8> = counts.chunks(8).map(|number| number[0]).collect();
+    assert_eq!(counts, [2, 1, 1, 0]);
+    let mut shard = writer.to_vec();
     shard.extend(2u64.to_le_bytes());
-    assert_eq!(engine.vector(), shard);
+    assert_eq!(status[48..], shard);
     shard.extend((-4i64).to_le_bytes());
-    assert_eq!(engine.shards(key), shard);
+    engine.read_shards(key);
+    assert_eq!(engine.take(), shard);
 }
 
 #[wasm_bindgen_test]
@@ -72,12 +93,13 @@ fn merges_and_names_what_changed() {
     let (mut a, mut b) = (engine(1), engine(2));
     let key = a.intern("k").unwrap();
     assert!(a.add(key, 3));
-    assert!(a.changes().is_some());
-    assert!(a.changes().is_none());
-    assert!(b.merge(&a.delta()));
-    assert_eq!(b.take_changed(), [b.handle("k").unwrap()]);
-    assert!(b.merge(&a.delta()));
-    assert!(b.take_changed().is_empty());
+    assert!(a.read_changes());
+    assert_eq!(a.take(), delta(&mut a));
+    assert!(!a.read_changes());
+    assert!(b.merge(&delta(&mut a)));
+    assert_eq!(b.take(), b.handle("k").unwrap().to_le_bytes());
+    assert!(b.merge(&delta(&mut a)));
+    assert!(b.take().is_empty());
     assert_eq!(value(&b, "k"), Some(3));
 }
 
@@ -91,12 +113,12 @@ fn settle(engines: &mut [Engine; 2], now: f64) -> usize {
                 match engines[from].poll() {
                     NOTHING => break,
                     SEND => {
-                        let bytes = engines[from].take_bytes();
+                        let bytes = engines[from].take();
                         engines[1 - from].frame(now, 1, &bytes);
                         idle = false;
                     }
                     CHANGED => changed += 1,
-                    other => panic!("output {other}: {}", engines[from].error()),
+                    other => panic!("output {other}: {}", error(&mut engines[from])),
                 }
             }
         }
@@ -144,7 +166,7 @@ fn garbage_closes_its_link() {
             NOTHING => break,
             CLOSE => {
                 assert_eq!(engine.subject(), 9);
-                assert!(!engine.error().is_empty());
+                assert!(!error(&mut engine).is_empty());
                 closed = true;
             }
             _ => {}
