@@ -103,6 +103,11 @@ pub struct View {
 }
 
 impl View {
+    /// Up to which clock it sees each writer, which tells all that it sees.
+    pub fn vector(&self) -> &BTreeMap<WriterId, u64> {
+        &self.vector
+    }
+
     /// The operations that it sees.
     pub fn seen(&self) -> &Seen {
         &self.seen

@@ -481,7 +481,7 @@ impl Sim {
             return false;
         }
         let digests = || self.alive().map(|node| node.replica.digest());
-        let flushed = self.alive().all(|node| node.flushed == node.view);
+        let flushed = self.alive().all(Node::is_flushed);
         flushed && digests().zip(digests().skip(1)).all(|(a, b)| a == b)
     }
 

@@ -128,7 +128,9 @@ impl Node {
         {
             self.disk.push(message.encode());
         }
-        self.flushed = self.view.clone();
+        if !self.is_flushed() {
+            self.flushed = self.view.clone();
+        }
         let outputs: Vec<Output> = std::iter::from_fn(|| self.sync.poll()).collect();
         for output in &outputs {
             if let Output::Changed { handle } = output {
@@ -144,9 +146,14 @@ impl Node {
         Ok(outputs)
     }
 
+    /// Whether all that it sees would outlive a crash.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.flushed.vector() == self.view.vector()
+    }
+
     /// Rewrites the disk as one record, as a store does to its log now and then.
     pub(super) fn compact(&mut self) {
-        if self.durable && !self.flush_pending && !self.disk.is_empty() {
+        if self.durable && self.is_flushed() && !self.disk.is_empty() {
             self.disk = vec![self.replica.canonical_bytes()];
         }
     }
