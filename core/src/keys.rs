@@ -81,9 +81,21 @@ impl Keys {
         self.table
             .find(hash, |&handle| {
                 let span = self.spans[handle as usize];
-                self.text.as_bytes()[span.start as usize..][..span.len as usize] == *key.as_bytes()
+                let text = self.text.as_bytes().get(span.start as usize..);
+                span.len as usize == key.len()
+                    && text.is_some_and(|text| text.starts_with(key.as_bytes()))
             })
             .map(|&handle| Handle(handle))
+    }
+
+    /// As [`find_or_insert`](Keys::find_or_insert), but looks at one handle first: keys that came
+    /// together tend to stand together.
+    #[inline]
+    pub(crate) fn find_or_insert_at(&mut self, guess: Handle, key: &str) -> Result<Handle, Error> {
+        if self.get(guess) == Some(key) {
+            return Ok(guess);
+        }
+        self.find_or_insert(key)
     }
 
     /// The handle of `key`, which is given one if it has none.
@@ -179,6 +191,20 @@ impl Keys {
     pub(crate) fn heap_bytes(&self) -> usize {
         let buckets = (self.table.capacity() * 8).div_ceil(7);
         buckets * 5 + self.spans.capacity() * size_of::<Span>() + self.text.capacity()
+    }
+
+    /// Gives back memory that growth has set aside.
+    pub(crate) fn shrink(&mut self) {
+        self.compact();
+        self.spans.shrink_to_fit();
+        let Keys {
+            table,
+            spans,
+            text,
+            hasher,
+            ..
+        } = self;
+        table.shrink_to_fit(|&other| Keys::hash(hasher, Keys::text_of(text, spans, other)));
     }
 
     fn compact(&mut self) {

@@ -9,15 +9,13 @@ pub use merge::Merged;
 
 use crate::error::Error;
 use crate::keys::{Handle, Keys};
-use crate::shard::{PAGE, Page, Row, Shard, bits};
+use crate::shard::{Column, OWN, PAGE, Page, Row, Shard, bits};
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId, digest16};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// The replica's own writer has the first local number, so its column is a page's first.
-const OWN: u32 = 0;
 /// Pages under one entry of the summary.
 const SUMMARY: usize = 64;
 
@@ -114,15 +112,12 @@ impl Replica {
     /// [`Error::ClockExhausted`], [`Error::CountersFull`]. Nothing is changed then.
     #[inline]
     pub fn add(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
-        let handle = match self.keys.find(key) {
-            Some(handle) => handle,
-            None => {
-                self.next_clock()?;
-                self.keys.find_or_insert(key)?
-            }
-        };
-        self.add_at(handle, by)?;
-        Ok(handle)
+        if let Some(handle) = self.keys.find(key)
+            && self.add_again(handle, by)
+        {
+            return Ok(handle);
+        }
+        self.add_new(key, by)
     }
 
     /// Adds `by` to the counter that goes by `handle`: the fastest way to count.
@@ -131,32 +126,45 @@ impl Replica {
     /// As [`add`](Replica::add), and [`Error::UnknownHandle`].
     #[inline]
     pub fn add_at(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
-        let (page_at, slot) = place(handle);
-        let own = self.pages.get_mut(page_at).and_then(|page| {
-            let column = page.columns.first_mut().filter(|c| c.writer == OWN)?;
-            column.has(slot).then_some((column, &mut page.touched))
-        });
-        let Some((column, touched)) = own else {
-            return self.add_first(handle, by);
-        };
-        let Some(clock) = self.clocks[OWN as usize].checked_add(1) else {
-            return Err(Error::ClockExhausted);
-        };
-        if let Some(row) = column.get_mut(slot) {
-            let Some(total) = row.total.checked_add(by) else {
-                let total = row.total;
-                return Err(Error::Overflow { total, by });
-            };
-            *row = Row { clock, total };
+        if self.add_again(handle, by) {
+            return Ok(());
         }
-        column.newest = clock;
-        *touched = self.epoch;
-        self.summary[page_at / SUMMARY] = self.epoch;
-        self.clocks[OWN as usize] = clock;
-        Ok(())
+        self.add_first(handle, by)
     }
 
-    /// This writer's first add to a counter.
+    /// Adds to a counter that this writer has a shard of already. False, with nothing changed, if
+    /// it has none or something is wrong.
+    #[inline(always)]
+    fn add_again(&mut self, handle: Handle, by: i64) -> bool {
+        let (page_at, slot) = place(handle);
+        let Some(page) = self.pages.get_mut(page_at) else {
+            return false;
+        };
+        let Some(row) = page.own.get_mut(slot) else {
+            return false;
+        };
+        let own = &mut self.clocks[OWN as usize];
+        let (Some(clock), Some(total)) = (own.checked_add(1), row.total.checked_add(by)) else {
+            return false;
+        };
+        *row = Row { clock, total };
+        *own = clock;
+        page.own.newest = clock;
+        page.touched = self.epoch;
+        self.summary[page_at / SUMMARY] = self.epoch;
+        true
+    }
+
+    /// An add to a counter whose key may be new.
+    #[cold]
+    fn add_new(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
+        self.next_clock()?;
+        let handle = self.keys.find_or_insert(key)?;
+        self.add_first(handle, by)?;
+        Ok(handle)
+    }
+
+    /// This writer's first add to a counter, or one that fails.
     #[cold]
     fn add_first(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
         if self.keys.get(handle).is_none() {
@@ -164,9 +172,12 @@ impl Replica {
         }
         let clock = self.next_clock()?;
         let (page_at, slot) = place(handle);
-        let page = self.touch(page_at);
-        let row = Row { clock, total: by };
-        page.column_mut(OWN, &mut 0).insert(slot, row);
+        let own = &mut self.page_mut(page_at).own;
+        if let Some(&Row { total, .. }) = own.get(slot) {
+            return Err(Error::Overflow { total, by });
+        }
+        own.insert(slot, Row { clock, total: by });
+        self.touch(page_at);
         self.clocks[OWN as usize] = clock;
         Ok(())
     }
@@ -175,16 +186,19 @@ impl Replica {
         self.clock().checked_add(1).ok_or(Error::ClockExhausted)
     }
 
-    /// The page, made if need be and marked as changed.
-    fn touch(&mut self, page_at: usize) -> &mut Page {
+    /// The page, made if need be.
+    fn page_mut(&mut self, page_at: usize) -> &mut Page {
         if page_at >= self.pages.len() {
             self.pages.resize_with(page_at + 1, Page::default);
             self.summary.resize(page_at / SUMMARY + 1, 0);
         }
+        &mut self.pages[page_at]
+    }
+
+    /// Marks the page as changed.
+    fn touch(&mut self, page_at: usize) {
         self.summary[page_at / SUMMARY] = self.epoch;
-        let page = &mut self.pages[page_at];
-        page.touched = self.epoch;
-        page
+        self.pages[page_at].touched = self.epoch;
     }
 
     /// A handle for `key` that stays valid until it is [released](Replica::release) as often as
@@ -237,7 +251,7 @@ impl Replica {
     /// Each counter that exists, in no stated order.
     pub fn counters(&self) -> impl Iterator<Item = (Handle, &str)> {
         self.pages.iter().enumerate().flat_map(move |(at, page)| {
-            bits(present(page)).filter_map(move |slot| {
+            bits(page.present()).filter_map(move |slot| {
                 let handle = Handle(at as u32 * PAGE as u32 + slot);
                 Some((handle, self.keys.get(handle)?))
             })
@@ -246,7 +260,7 @@ impl Replica {
 
     /// How many counters exist.
     pub fn len(&self) -> usize {
-        let count = |page: &Page| present(page).count_ones() as usize;
+        let count = |page: &Page| page.present().count_ones() as usize;
         self.pages.iter().map(count).sum()
     }
 
@@ -270,7 +284,7 @@ impl Replica {
 
     /// How many shards are held.
     pub fn shard_count(&self) -> usize {
-        let columns = self.pages.iter().flat_map(|page| &page.columns);
+        let columns = self.pages.iter().flat_map(Page::columns);
         columns.map(|column| column.rows.len()).sum()
     }
 
@@ -303,23 +317,31 @@ impl Replica {
         self.fault_count
     }
 
+    /// Gives back memory that growth has set aside. Worth its time after a large load.
+    pub fn shrink(&mut self) {
+        for page in &mut self.pages {
+            page.own.rows.shrink_to_fit();
+            page.others.shrink_to_fit();
+            for column in &mut page.others {
+                column.rows.shrink_to_fit();
+            }
+        }
+        self.pages.shrink_to_fit();
+        self.summary.shrink_to_fit();
+        self.keys.shrink();
+    }
+
     /// The heap bytes that the shards and their keys take, as allocated.
     pub fn heap_bytes(&self) -> usize {
         let columns = self.pages.iter().map(|page| {
-            let rows = page.columns.iter().map(|c| c.rows.capacity());
-            rows.sum::<usize>() * size_of::<Row>()
-                + page.columns.capacity() * size_of::<crate::shard::Column>()
+            let rows = page.columns().map(|c| c.rows.capacity());
+            rows.sum::<usize>() * size_of::<Row>() + page.others.capacity() * size_of::<Column>()
         });
         columns.sum::<usize>()
             + self.pages.capacity() * size_of::<Page>()
             + self.summary.capacity() * size_of::<u64>()
             + self.keys.heap_bytes()
     }
-}
-
-/// Which counters of a page exist.
-fn present(page: &Page) -> u64 {
-    page.columns.iter().fold(0, |set, c| set | c.present)
 }
 
 /// A handle's page and its place therein.

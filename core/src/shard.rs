@@ -11,6 +11,8 @@ use alloc::vec::Vec;
 
 /// Counters in a page.
 pub(crate) const PAGE: usize = 64;
+/// The local number of a replica's own writer.
+pub(crate) const OWN: u32 = 0;
 
 /// What one writer says of one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +31,24 @@ pub struct Shard {
 pub(crate) struct Row {
     pub(crate) clock: u64,
     pub(crate) total: i64,
+}
+
+impl Row {
+    /// Keeps the row of the greater clock; all ones if that is theirs, else zero. Free of
+    /// branches: which one is greater is anybody's guess in a merge.
+    #[inline]
+    pub(crate) fn take_newer(&mut self, theirs: Row) -> u64 {
+        let mask = u64::from(theirs.clock > self.clock).wrapping_neg();
+        self.clock ^= (self.clock ^ theirs.clock) & mask;
+        self.total ^= (self.total ^ theirs.total) & mask as i64;
+        mask
+    }
+
+    /// Whether the two are of one clock and say different things, which no correct writer does.
+    #[inline]
+    pub(crate) fn forks(self, theirs: Row) -> bool {
+        (theirs.clock == self.clock) & (theirs.total != self.total)
+    }
 }
 
 /// One writer's shards of one page.
@@ -109,21 +129,22 @@ impl Column {
     /// Merges one row: the greater clock wins.
     #[inline]
     pub(crate) fn join(&mut self, slot: u32, theirs: Row) -> Joined {
-        let Some(ours) = self.get_mut(slot) else {
+        let Some(row) = self.get_mut(slot) else {
             self.insert(slot, theirs);
             return Joined::Installed;
         };
-        if theirs.clock > ours.clock {
-            *ours = theirs;
-            self.newest = self.newest.max(theirs.clock);
-            return Joined::Installed;
+        let ours = *row;
+        if ours.forks(theirs) {
+            *row = ours.max(theirs);
+            return Joined::Forked { ours };
         }
-        if theirs.clock == ours.clock && theirs.total != ours.total {
-            let before = *ours;
-            *ours = before.max(theirs);
-            return Joined::Forked { ours: before };
+        let newer = row.take_newer(theirs) != 0;
+        self.newest = self.newest.max(theirs.clock);
+        if newer {
+            Joined::Installed
+        } else {
+            Joined::Known
         }
-        Joined::Known
     }
 
     /// Each row with its slot.
@@ -145,12 +166,24 @@ pub(crate) fn bits(mut set: u64) -> impl Iterator<Item = u32> {
 }
 
 /// 64 counters with consecutive handles.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
-    /// Ascending by writer's local number; a replica's own is 0 and so comes first.
-    pub(crate) columns: Vec<Column>,
+    /// The own writer's column, at hand for local adds.
+    pub(crate) own: Column,
+    /// The other writers' columns, ascending by local number.
+    pub(crate) others: Vec<Column>,
     /// The replica's epoch at the last change of anything in it.
     pub(crate) touched: u64,
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page {
+            own: Column::new(OWN),
+            others: Vec::new(),
+            touched: 0,
+        }
+    }
 }
 
 impl Page {
@@ -158,24 +191,40 @@ impl Page {
     /// page before, and is moved.
     #[inline]
     pub(crate) fn column_mut(&mut self, writer: u32, hint: &mut usize) -> &mut Column {
-        if self.columns.get(*hint).is_none_or(|c| c.writer != writer) {
-            *hint = match self.columns.binary_search_by_key(&writer, |c| c.writer) {
-                Ok(at) => at,
-                Err(at) => {
-                    self.columns
-                        .reserve_exact(if self.columns.len() < 8 { 1 } else { 8 });
-                    self.columns.insert(at, Column::new(writer));
-                    at
-                }
-            };
+        if writer == OWN {
+            return &mut self.own;
         }
-        &mut self.columns[*hint]
+        if self.others.get(*hint).is_none_or(|c| c.writer != writer) {
+            *hint = find_or_insert(&mut self.others, writer);
+        }
+        &mut self.others[*hint]
+    }
+
+    /// The columns, ascending by the writer's local number.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
+        core::iter::once(&self.own).chain(&self.others)
     }
 
     /// The writer's local number and the row of each shard of one counter.
     pub(crate) fn rows(&self, slot: u32) -> impl Iterator<Item = (u32, &Row)> {
-        self.columns
-            .iter()
+        self.columns()
             .filter_map(move |column| Some((column.writer, column.get(slot)?)))
+    }
+
+    /// Which of its counters exist.
+    pub(crate) fn present(&self) -> u64 {
+        self.columns().fold(0, |set, column| set | column.present)
+    }
+}
+
+/// Where a writer's column stands among `columns`, which ascend; it is made if there is none.
+pub(crate) fn find_or_insert(columns: &mut Vec<Column>, writer: u32) -> usize {
+    match columns.binary_search_by_key(&writer, |c| c.writer) {
+        Ok(at) => at,
+        Err(at) => {
+            columns.reserve_exact(if columns.len() < 8 { 1 } else { 8 });
+            columns.insert(at, Column::new(writer));
+            at
+        }
     }
 }

@@ -1,2 +1,96 @@
-//! Stub.
-fn main() {}
+//! `cargo xtask`: set-up, packaging, the demo and the staged test run of Tallymesh.
+//!
+//! This file only maps arguments to commands; each command is a file of its own.
+
+mod check;
+mod demo;
+mod pack;
+mod pass_on;
+mod repo;
+mod run;
+mod setup;
+mod size;
+mod stamp;
+mod test;
+mod tidy;
+mod wasm;
+mod web;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::repo::Repo;
+
+/// Build, check, test and show Tallymesh.
+///
+/// Each command installs what it misses and says so; what takes minutes to build is kept in
+/// the user's cache folder (TALLYMESH_CACHE moves it).
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what the other commands need: wasm target, npm packages, Chromium, cargo-deny
+    Setup,
+    /// Build the WebAssembly module and its bindings into wasm/dist
+    Wasm,
+    /// Make the npm tarball, target/npm/tallymesh-VERSION.tgz
+    Pack,
+    /// Weigh what a page downloads to count and sync, against the limit in xtask/size.toml
+    Size(size::Args),
+    /// Build the web demo from the packed npm package
+    Web,
+    /// Start three joined nodes on loopback and print the address of their page
+    Demo(demo::Args),
+    /// Run every test in stages and end with one line: N passed, N failed, N skipped
+    Test(test::Args),
+    /// Check formatting, lints, docs, licences and the tidy rules
+    Check,
+    /// Run the benchmarks; arguments after `--` go to them
+    Bench(pass_on::BenchArgs),
+    /// Run the deterministic simulator over many seeds
+    Soak(pass_on::SoakArgs),
+    /// Run one WebAssembly test binary (cargo calls this)
+    #[command(hide = true)]
+    WasmTestRunner {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<()> {
+    if let Command::WasmTestRunner { args } = command {
+        return wasm::run_test_binary(args);
+    }
+    run::stop_on_signals()?;
+    let repo = Repo::find()?;
+    match command {
+        Command::Setup => setup::all(&repo),
+        Command::Wasm => wasm::build(&repo).map(drop),
+        Command::Pack => pack::command(&repo),
+        Command::Size(args) => size::command(&repo, &args),
+        Command::Web => web::build(&repo).map(drop),
+        Command::Demo(args) => demo::command(&repo, &args),
+        Command::Test(args) => test::command(&repo, &args),
+        Command::Check => check::command(&repo),
+        Command::Bench(args) => pass_on::bench(&repo, &args),
+        Command::Soak(args) => pass_on::soak(&repo, &args),
+        Command::WasmTestRunner { .. } => unreachable!("handled above"),
+    }
+}

@@ -1,10 +1,10 @@
 //! Making messages out of a replica.
 
-use super::{OWN, Replica, SUMMARY, place};
+use super::{Replica, SUMMARY, place};
 use crate::delta::{Entry, Message};
 use crate::keys::Handle;
 use crate::limits::{CHUNK_BYTES_TARGET, PUSH_BYTES_MAX};
-use crate::shard::{PAGE, bits};
+use crate::shard::{Column, OWN, PAGE, Row, bits, find_or_insert};
 use crate::vector::VersionVector;
 use alloc::vec::Vec;
 
@@ -189,7 +189,7 @@ impl Replica {
             }
             let page = &self.pages[at];
             if page.touched >= selection.epoch {
-                for column in &page.columns {
+                for column in page.columns() {
                     let here = Cursor {
                         page: at as u32,
                         writer: column.writer,
@@ -198,8 +198,7 @@ impl Replica {
                     if here < selection.from || here >= selection.to || column.newest <= low {
                         continue;
                     }
-                    let newer =
-                        |(slot, row): (u32, &crate::shard::Row)| u64::from(row.clock > low) << slot;
+                    let newer = |(slot, row): (u32, &Row)| u64::from(row.clock > low) << slot;
                     let mask = column.iter().map(newer).fold(0, |set, bit| set | bit);
                     if mask != 0 && !visit(at, column.writer, mask) {
                         return;
@@ -262,11 +261,11 @@ impl Replica {
         message.writers = entries;
         let mut hints = alloc::vec![0usize; self.writers.len()];
         for chunk in handles.chunks(PAGE) {
-            let mut out = crate::shard::Page::default();
+            let mut out = Vec::new();
             for (bit, handle) in chunk.iter().enumerate() {
                 message.keys.push(key(handle));
                 let (page_at, slot) = place(Handle(*handle));
-                for column in &self.pages[page_at].columns {
+                for column in self.pages[page_at].columns() {
                     let number = column.writer as usize;
                     let here = Cursor {
                         page: page_at as u32,
@@ -281,11 +280,15 @@ impl Replica {
                     else {
                         continue;
                     };
-                    out.column_mut(index[number], &mut hints[number])
-                        .insert(bit as u32, *row);
+                    let hint = &mut hints[number];
+                    let writer = index[number];
+                    if out.get(*hint).is_none_or(|c: &Column| c.writer != writer) {
+                        *hint = find_or_insert(&mut out, writer);
+                    }
+                    out[*hint].insert(bit as u32, *row);
                 }
             }
-            message.pages.push(out.columns);
+            message.pages.push(out);
         }
         message
     }

@@ -1,11 +1,11 @@
 //! Merge: the only way in which another replica's shards get in.
 
-use super::{Fault, OWN, Replica, place};
+use super::{Fault, Replica, place};
 use crate::delta::Message;
 use crate::error::Error;
 use crate::keys::Handle;
 use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
-use crate::shard::{Column, Joined, PAGE, Page, Row, Shard, bits};
+use crate::shard::{Column, Joined, OWN, PAGE, Row, Shard, bits};
 use alloc::vec::Vec;
 
 /// What a merge did.
@@ -156,21 +156,17 @@ impl Replica {
         };
         let mut hints = alloc::vec![0; message.writers.len()];
         let mut handles = [Handle(0); PAGE];
+        let mut expected = Handle(0);
         for (at, columns) in message.pages.iter().enumerate() {
             let keys = message.keys.page(at);
             let count = keys.len();
             for (handle, key) in handles.iter_mut().zip(keys) {
-                *handle = self.keys.find_or_insert(key)?;
+                *handle = self.keys.find_or_insert_at(expected, key)?;
+                expected = Handle(handle.0 + 1);
             }
             let handles = &handles[..count];
             if aligned(handles) {
-                let page_at = place(handles[0]).0;
-                let page = self.touch(page_at);
-                for column in columns {
-                    let number = numbers[column.writer as usize];
-                    let ours = page.column_mut(number, &mut hints[column.writer as usize]);
-                    join_columns(ours, column, handles[0], number, &mut found);
-                }
+                self.join_aligned(handles[0], columns, &numbers, &mut hints, &mut found);
             } else {
                 self.join_scattered(handles, columns, &numbers, &mut hints, &mut found);
             }
@@ -203,6 +199,31 @@ impl Replica {
         number
     }
 
+    /// Joins a page whose keys are the first ones of one page here, in the same order.
+    fn join_aligned(
+        &mut self,
+        first: Handle,
+        columns: &[Column],
+        numbers: &[u32],
+        hints: &mut [usize],
+        found: &mut Found<'_>,
+    ) {
+        let page_at = place(first).0;
+        let page = self.page_mut(page_at);
+        let mut changed = 0;
+        for theirs in columns {
+            let number = numbers[theirs.writer as usize];
+            let ours = page.column_mut(number, &mut hints[theirs.writer as usize]);
+            changed |= join_columns(ours, theirs, first, number, found);
+        }
+        if changed != 0 {
+            self.touch(page_at);
+        }
+        for slot in bits(changed) {
+            (found.changed)(Handle(first.0 + slot));
+        }
+    }
+
     /// Joins a page whose keys stand anywhere here, counter by counter.
     fn join_scattered(
         &mut self,
@@ -212,24 +233,27 @@ impl Replica {
         hints: &mut [usize],
         found: &mut Found<'_>,
     ) {
-        let mut ranks = alloc::vec![0usize; columns.len()];
+        let lane = |column| Lane::new(column, numbers, hints);
+        let mut lanes: Vec<Lane<'_>> = columns.iter().map(lane).collect();
         for (bit, &handle) in handles.iter().enumerate() {
             let (page_at, slot) = place(handle);
-            let page = self.touch(page_at);
-            let mut new = false;
-            for (column, rank) in columns.iter().zip(&mut ranks) {
-                if !column.has(bit as u32) {
-                    continue;
+            let page = self.page_mut(page_at);
+            let mut changed = 0;
+            for lane in &mut lanes {
+                if lane.present >> bit & 1 == 1
+                    && let Some(theirs) = lane.rows.next()
+                {
+                    let column = page.column_mut(lane.number, &mut lane.hint);
+                    changed |= join_row(column, handle, slot, *theirs, found);
                 }
-                let theirs = column.rows[*rank];
-                *rank += 1;
-                let number = numbers[column.writer as usize];
-                let hint = &mut hints[column.writer as usize];
-                new |= join_row(page, handle, slot, number, hint, theirs, found);
             }
-            if new {
+            if changed != 0 {
+                self.touch(page_at);
                 (found.changed)(handle);
             }
+        }
+        for (lane, column) in lanes.iter().zip(columns) {
+            hints[column.writer as usize] = lane.hint;
         }
     }
 
@@ -259,65 +283,108 @@ fn aligned(handles: &[Handle]) -> bool {
     first.is_multiple_of(PAGE as u32) && handles.iter().zip(first..).all(|(h, want)| h.0 == want)
 }
 
-/// Joins one row of one counter; tells whether it changed the counter.
-#[inline]
-fn join_row(
-    page: &mut Page,
-    handle: Handle,
-    slot: u32,
+/// A column of a message on its way into pages of other counters.
+struct Lane<'a> {
+    present: u64,
+    rows: core::slice::Iter<'a, Row>,
+    /// The writer's local number, and where its column stood in the page before.
     number: u32,
-    hint: &mut usize,
-    theirs: Row,
-    found: &mut Found<'_>,
-) -> bool {
-    match page.column_mut(number, hint).join(slot, theirs) {
-        Joined::Known => return false,
-        Joined::Installed => found.installed += 1,
-        Joined::Forked { ours } => found.forks.push((handle, number, ours, theirs)),
-    }
-    true
+    hint: usize,
 }
 
-/// Joins two columns of the same 64 counters in one pass.
+impl<'a> Lane<'a> {
+    fn new(column: &'a Column, numbers: &[u32], hints: &[usize]) -> Lane<'a> {
+        Lane {
+            present: column.present,
+            rows: column.rows.iter(),
+            number: numbers[column.writer as usize],
+            hint: hints[column.writer as usize],
+        }
+    }
+}
+
+/// Joins one row of one counter; not 0 if that changed the counter.
+#[inline]
+fn join_row(
+    column: &mut Column,
+    handle: Handle,
+    slot: u32,
+    theirs: Row,
+    found: &mut Found<'_>,
+) -> u64 {
+    let Some(row) = column.get_mut(slot) else {
+        column.insert(slot, theirs);
+        found.installed += 1;
+        return 1;
+    };
+    let ours = *row;
+    let newer = row.take_newer(theirs);
+    if ours.forks(theirs) {
+        *row = ours.max(theirs);
+        found.forks.push((handle, column.writer, ours, theirs));
+        return 1;
+    }
+    column.newest = column.newest.max(theirs.clock);
+    found.installed += (newer & 1) as usize;
+    newer
+}
+
+/// Joins two columns of the same 64 counters in one pass; which counters that changed.
 fn join_columns(
     ours: &mut Column,
     theirs: &Column,
     first: Handle,
     number: u32,
     found: &mut Found<'_>,
-) {
-    let mut changed = 0u64;
-    let mut forked = false;
-    if ours.present == theirs.present {
-        for (rank, (row, new)) in ours.rows.iter_mut().zip(&theirs.rows).enumerate() {
-            let newer = new.clock > row.clock;
-            forked |= new.clock == row.clock && new.total != row.total;
-            changed |= u64::from(newer) << rank;
-            if newer {
-                *row = *new;
+) -> u64 {
+    let count = ours.rows.len();
+    if ours.present != theirs.present || theirs.rows.len() != count {
+        return join_unlike(ours, theirs, first, number, found);
+    }
+    let mut newer = 0;
+    let mut bit = 1u64;
+    let mut forked = 0;
+    for (row, new) in ours.rows.iter_mut().zip(&theirs.rows) {
+        forked |= u64::from(row.forks(*new));
+        // Leaves a fork as it is: what comes below needs both sides of it.
+        newer |= bit & row.take_newer(*new);
+        bit = bit.rotate_left(1);
+    }
+    ours.newest = ours.newest.max(theirs.newest);
+    found.installed += newer.count_ones() as usize;
+    let changed = match forked {
+        0 => 0,
+        _ => join_unlike(ours, theirs, first, number, found),
+    };
+    if ours.present == u64::MAX {
+        return changed | newer;
+    }
+    let of_rank = |(rank, slot)| (newer >> rank & 1) << slot;
+    bits(ours.present)
+        .enumerate()
+        .map(of_rank)
+        .fold(0, |a, b| a | b)
+}
+
+/// Joins two columns of the same 64 counters, row by row.
+fn join_unlike(
+    ours: &mut Column,
+    theirs: &Column,
+    first: Handle,
+    number: u32,
+    found: &mut Found<'_>,
+) -> u64 {
+    let mut changed = 0;
+    for (slot, row) in theirs.iter() {
+        match ours.join(slot, *row) {
+            Joined::Known => continue,
+            Joined::Installed => found.installed += 1,
+            Joined::Forked { ours } => {
+                let handle = Handle(first.0 + slot);
+                found.forks.push((handle, number, ours, *row));
             }
         }
-    } else {
-        forked = true;
+        changed |= 1 << slot;
     }
-    if forked {
-        for (slot, row) in theirs.iter() {
-            let handle = Handle(first.0 + slot);
-            match ours.join(slot, *row) {
-                Joined::Known => continue,
-                Joined::Installed => found.installed += 1,
-                Joined::Forked { ours } => found.forks.push((handle, number, ours, *row)),
-            }
-            (found.changed)(handle);
-        }
-    }
-    if changed != 0 {
-        ours.newest = ours.newest.max(theirs.newest);
-        found.installed += changed.count_ones() as usize;
-        for (rank, slot) in bits(ours.present).enumerate() {
-            if changed >> rank & 1 == 1 {
-                (found.changed)(Handle(first.0 + slot));
-            }
-        }
-    }
+    changed
 }

@@ -1,0 +1,173 @@
+//! The HTTP client of the commands.
+
+use super::failure::Failure;
+use serde_json::Value;
+use std::io::{self, Read};
+use std::time::Duration;
+use ureq::http::Response;
+use ureq::{Agent, Body, Error};
+
+/// How long a node may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a node may take to answer; longer than its own limit, so that it can say why.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Largest answer that is read, in bytes. A full page of the list with the longest keys fits.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// A client of one space of one node.
+pub(super) struct Client {
+    agent: Agent,
+    node: String,
+    space: String,
+}
+
+impl Client {
+    pub(super) fn new(node: &str, space: &str) -> Result<Client, Failure> {
+        if !node.starts_with("http://") {
+            return Err(Failure::Usage {
+                problem: format!(
+                    "--node is `{node}` and must be a URL such as http://127.0.0.1:4280"
+                ),
+            });
+        }
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_recv_response(Some(ANSWER_TIMEOUT))
+            // A node on loopback is never behind a proxy.
+            .proxy(None)
+            .user_agent(concat!("tallymesh/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Ok(Client {
+            agent: config.new_agent(),
+            node: node.trim_end_matches('/').to_owned(),
+            space: encoded(space),
+        })
+    }
+
+    /// Asks for a path of the node.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+        let response = self.agent.get(format!("{}{path}", self.node)).call();
+        answer(self.checked(response, false)?, false)
+    }
+
+    /// Asks for a path of the space.
+    pub(super) fn get_in_space(&self, path: &str) -> Result<Value, Failure> {
+        self.get(&self.in_space(path))
+    }
+
+    /// Posts to a path of the space.
+    pub(super) fn post_in_space(
+        &self,
+        path: &str,
+        kind: &str,
+        body: &[u8],
+    ) -> Result<Value, Failure> {
+        let url = format!("{}{}", self.node, self.in_space(path));
+        let response = self.agent.post(url).content_type(kind).send(body);
+        answer(self.checked(response, true)?, true)
+    }
+
+    /// Opens a stream in the space.
+    pub(super) fn stream_in_space(&self, path: &str) -> Result<impl Read + use<>, Failure> {
+        let url = format!("{}{}", self.node, self.in_space(path));
+        let response = self.checked(self.agent.get(url).call(), false)?;
+        match response.status().is_success() {
+            true => Ok(response.into_body().into_reader()),
+            false => Err(refused(response)),
+        }
+    }
+
+    fn in_space(&self, path: &str) -> String {
+        format!("/v1/spaces/{}/{path}", self.space)
+    }
+
+    /// Tells a node that is not there from one that broke off.
+    fn checked(
+        &self,
+        response: Result<Response<Body>, Error>,
+        write: bool,
+    ) -> Result<Response<Body>, Failure> {
+        response.map_err(|error| {
+            let problem = error.to_string();
+            let unreachable = match &error {
+                Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+                Error::Timeout(timeout) => *timeout == ureq::Timeout::Connect,
+                Error::HostNotFound | Error::ConnectionFailed | Error::BadUri(_) => true,
+                _ => false,
+            };
+            match unreachable {
+                true => Failure::NoNode {
+                    node: self.node.clone(),
+                    problem,
+                },
+                false => Failure::Broken { problem, write },
+            }
+        })
+    }
+}
+
+/// Reads an answer, which is JSON also when it is a refusal.
+fn answer(mut response: Response<Body>, write: bool) -> Result<Value, Failure> {
+    if !response.status().is_success() {
+        return Err(refused(response));
+    }
+    let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+    body.read_json().map_err(|error| Failure::Broken {
+        problem: error.to_string(),
+        write,
+    })
+}
+
+fn refused(mut response: Response<Body>) -> Failure {
+    let status = response.status();
+    let problem: Value = response.body_mut().read_json().unwrap_or_default();
+    let text = |field: &str| problem[field].as_str().map(str::to_owned);
+    Failure::Refused {
+        code: text("code").unwrap_or_else(|| "http".into()),
+        detail: text("detail").unwrap_or_else(|| {
+            format!("the answer was {status}; is this address a Tallymesh node?")
+        }),
+        applied: text("applied"),
+        line: problem["line"].as_u64(),
+    }
+}
+
+/// Percent-encodes one part of a path or query.
+pub(super) fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(byte.into());
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    // A lone dot or two would be taken for a step in the path.
+    match encoded.as_str() {
+        "." => "%2E".into(),
+        ".." => "%2E%2E".into(),
+        _ => encoded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encoded;
+
+    #[test]
+    fn what_means_something_in_a_url_is_encoded() {
+        for (text, expected) in [
+            ("likes", "likes"),
+            ("a/b?c=d e", "a%2Fb%3Fc%3Dd%20e"),
+            ("ä%", "%C3%A4%25"),
+            ("..", "%2E%2E"),
+            ("a.b", "a.b"),
+        ] {
+            assert_eq!(encoded(text), expected);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Why a command failed, and the exit code that says so.
+
+use serde_json::{Value, json};
+use std::fmt;
+use std::io;
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// An argument means nothing.
+    Usage {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No node answers at the address.
+    NoNode {
+        /// The address.
+        node: String,
+        /// What the system says.
+        problem: String,
+    },
+    /// The node refused, with its own code and words.
+    Refused {
+        /// The node's stable code.
+        code: String,
+        /// What the node says.
+        detail: String,
+        /// Whether a write counts, if the node said so.
+        applied: Option<String>,
+        /// The line of a bulk write that was refused, from 1.
+        line: Option<u64>,
+    },
+    /// The connection broke before the answer came.
+    Broken {
+        /// What happened.
+        problem: String,
+        /// Whether a write was on its way.
+        write: bool,
+    },
+    /// A bulk write ended early.
+    Bulk {
+        /// Why.
+        cause: Box<Failure>,
+        /// Lines that were acknowledged.
+        acknowledged: u64,
+        /// The last line of the acknowledged part, from 1; 0 if there is none.
+        last: u64,
+        /// The last line of the part that was on its way.
+        sent: u64,
+    },
+    /// Something else, on this side.
+    Local {
+        /// A stable name of the kind of failure.
+        code: &'static str,
+        /// What happened.
+        problem: String,
+    },
+    /// Whoever read the output went away, which is no failure.
+    OutputClosed,
+}
+
+impl Failure {
+    /// The exit code, as the help lists them.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::OutputClosed => 0,
+            Failure::Usage { .. } => 2,
+            Failure::NoNode { .. } => 3,
+            Failure::Refused { code, .. } if code == "absent" => 4,
+            Failure::Refused { applied, .. } if applied.as_deref() == Some("unknown") => 5,
+            Failure::Broken { write: true, .. } => 5,
+            Failure::Refused { .. } | Failure::Broken { .. } | Failure::Local { .. } => 1,
+            Failure::Bulk { cause, .. } => cause.exit_code(),
+        }
+    }
+
+    fn code(&self) -> &str {
+        match self {
+            Failure::Usage { .. } => "usage",
+            Failure::NoNode { .. } => "no_node",
+            Failure::Refused { code, .. } => code,
+            Failure::Broken { .. } => "broken",
+            Failure::Bulk { cause, .. } => cause.code(),
+            Failure::Local { code, .. } => code,
+            Failure::OutputClosed => "output_closed",
+        }
+    }
+
+    /// The failure for programs.
+    pub(super) fn json(&self) -> Value {
+        let mut value = json!({ "code": self.code(), "detail": self.to_string() });
+        if let Failure::Bulk {
+            cause,
+            acknowledged,
+            ..
+        } = self
+        {
+            value["lines"] = json!(acknowledged);
+            if let Failure::Refused { line, .. } = &**cause {
+                value["line"] = json!(line);
+            }
+        }
+        value
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage { problem } | Failure::Local { problem, .. } => f.write_str(problem),
+            Failure::NoNode { node, problem } => write!(
+                f,
+                "no node at {node} ({problem}); start one with `tallymesh up`, or name another \
+                 with --node URL"
+            ),
+            Failure::Refused { detail, line, .. } => match line {
+                Some(line) => write!(f, "line {line}: {detail}"),
+                None => f.write_str(detail),
+            },
+            Failure::Broken { problem, write } => match write {
+                true => write!(
+                    f,
+                    "the connection to the node broke ({problem}); whether this write counts is \
+                     not known, so read the counter before you try again"
+                ),
+                false => write!(f, "the connection to the node broke ({problem}); try again"),
+            },
+            Failure::Bulk {
+                cause,
+                acknowledged,
+                last,
+                sent,
+            } => {
+                write!(f, "{cause}\n{acknowledged} lines were acknowledged")?;
+                let first = last + 1;
+                match cause.exit_code() {
+                    5 => write!(
+                        f,
+                        "; whether lines {first} to {sent} count is not known, and none after"
+                    ),
+                    _ => write!(
+                        f,
+                        ", and none from line {first} on was added; go on from there"
+                    ),
+                }
+            }
+            Failure::OutputClosed => f.write_str("the output was closed"),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// A failure to print.
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            _ => Failure::Local {
+                code: "output",
+                problem: format!("can't print: {error}"),
+            },
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `tallymesh get`: one counter.
+
+use super::client::{Client, encoded};
+use super::failure::Failure;
+use super::output::Output;
+use clap::Args;
+
+/// The arguments of `tallymesh get`.
+#[derive(Args, Debug)]
+pub struct GetArgs {
+    /// The counter
+    #[arg(value_name = "KEY")]
+    key: String,
+}
+
+pub(super) fn run(client: &Client, output: &mut Output, args: GetArgs) -> Result<(), Failure> {
+    let counter = client.get_in_space(&format!("counters/{}", encoded(&args.key)))?;
+    output.line(&counter, || text(&counter["value"]))
+}
+
+/// A field as text, without the quotes of JSON.
+pub(super) fn text(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Null => "-".into(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,56 @@
+//! What a command prints: text for people or JSON for programs.
+
+use super::failure::Failure;
+use serde_json::Value;
+use std::io::{self, StdoutLock, Write};
+use std::process::ExitCode;
+
+/// Standard output, in one of two forms.
+pub(super) struct Output {
+    json: bool,
+    out: StdoutLock<'static>,
+}
+
+impl Output {
+    pub(super) fn new(json: bool) -> Output {
+        Output {
+            json,
+            out: io::stdout().lock(),
+        }
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints one line: `value` for programs, what `text` makes of it for people.
+    pub(super) fn line(
+        &mut self,
+        value: &Value,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        match self.json {
+            true => writeln!(self.out, "{value}")?,
+            false => writeln!(self.out, "{}", text())?,
+        }
+        Ok(())
+    }
+
+    /// Prints the end of a command and turns it into an exit code.
+    pub(super) fn finish(mut self, result: Result<(), Failure>) -> ExitCode {
+        let result = result.and_then(|()| Ok(self.out.flush()?));
+        let Err(failure) = result else {
+            return ExitCode::SUCCESS;
+        };
+        let code = failure.exit_code();
+        if code != 0 {
+            let text = match self.json {
+                true => failure.json().to_string(),
+                false => format!("error: {failure}"),
+            };
+            // With standard error gone too, the exit code is all that is left.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+        ExitCode::from(code)
+    }
+}

@@ -1,0 +1,36 @@
+//! `tallymesh peers`: the links of a node.
+
+use super::client::Client;
+use super::failure::Failure;
+use super::get::text;
+use super::output::Output;
+use serde_json::Value;
+
+pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
+    let answer = client.get("/v1/peers")?;
+    let peers: Vec<&Value> = answer["peers"].as_array().into_iter().flatten().collect();
+    if peers.is_empty() && !output.is_json() {
+        let text = "no peers; connect to one with `tallymesh up --peer MULTIADDR`";
+        return output.line(&Value::Null, || text.into());
+    }
+    for peer in peers {
+        output.line(peer, || row(peer))?;
+    }
+    Ok(())
+}
+
+fn row(peer: &Value) -> String {
+    let heard = match peer["last_heard_ms"].as_u64() {
+        Some(millis) => format!("heard {:.1} s ago", millis as f64 / 1000.0),
+        None => "not heard yet".into(),
+    };
+    format!(
+        "{} ({}) in {}: {}, {heard}, {} B in, {} B out",
+        text(&peer["peer"]),
+        text(&peer["kind"]),
+        text(&peer["space"]),
+        text(&peer["state"]),
+        text(&peer["bytes_in"]),
+        text(&peer["bytes_out"]),
+    )
+}

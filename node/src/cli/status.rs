@@ -1,0 +1,46 @@
+//! `tallymesh status`: the state of a node.
+
+use super::client::Client;
+use super::failure::Failure;
+use super::get::text;
+use super::output::Output;
+use serde_json::Value;
+
+pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
+    let status = client.get("/v1/status")?;
+    output.line(&status, || describe(&status))
+}
+
+fn describe(status: &Value) -> String {
+    let mut lines = vec![
+        format!("version  {}", text(&status["version"])),
+        format!("peer id  {}", text(&status["peer_id"])),
+    ];
+    for address in status["listen"].as_array().into_iter().flatten() {
+        lines.push(format!("listen   {}", text(address)));
+    }
+    if status["demo"] == true {
+        let cut = match status["cut"] == true {
+            true => "and they are cut",
+            false => "and they are up",
+        };
+        lines.push(format!("demo     links can be cut over HTTP, {cut}"));
+    }
+    for space in status["spaces"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "space    {}: {} counters, {} shards, {} writers, digest {}",
+            text(&space["space"]),
+            text(&space["counters"]),
+            text(&space["shards"]),
+            text(&space["writers"]),
+            text(&space["digest"]),
+        ));
+        lines.push(format!(
+            "         writer {}, clock {}, faults {}",
+            text(&space["writer"]),
+            text(&space["clock"]),
+            text(&space["faults"]),
+        ));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,260 @@
+//! What was typed, and what it means.
+//!
+//! [`UpArgs`] is the command line and the environment as they came; [`Config`] is what a node is
+//! started with. Whatever can be wrong with the first is found on the way to the second.
+
+use crate::gossip::{Address, GossipConfig};
+use clap::Args;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use tallymesh_core::Space;
+
+/// Listeners if none are named: each transport on a free port of the loopback address.
+const LISTEN_DEFAULT: [&str; 3] = [
+    "/ip4/127.0.0.1/tcp/0",
+    "/ip4/127.0.0.1/udp/0/quic-v1",
+    "/ip4/127.0.0.1/tcp/0/ws",
+];
+
+/// Most spaces that one node opens.
+const SPACES_MAX: usize = 64;
+
+/// The arguments of `tallymesh up`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct UpArgs {
+    /// Folder for this node's key and state [default: tallymesh/ in the user's data folder, such
+    /// as ~/.local/share]
+    #[arg(long, value_name = "DIR", env = "TALLYMESH_DATA")]
+    pub data: Option<PathBuf>,
+
+    /// Address for HTTP; port 0 takes a free one
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        env = "TALLYMESH_HTTP",
+        default_value = "127.0.0.1:4280"
+    )]
+    pub http: String,
+
+    /// Let --http be an address that other machines reach: whoever reaches it can count, since
+    /// nothing is authenticated yet
+    #[arg(long, env = "TALLYMESH_HTTP_OPEN")]
+    pub http_open: bool,
+
+    /// Addresses for other nodes [default: TCP, QUIC and WebSocket on free loopback ports]
+    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_LISTEN", num_args = 1.., value_delimiter = ',')]
+    pub listen: Vec<String>,
+
+    /// Nodes to stay connected to
+    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_PEER", num_args = 1.., value_delimiter = ',')]
+    pub peer: Vec<String>,
+
+    /// Spaces to open
+    #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACE", num_args = 1.., value_delimiter = ',', default_value = "default")]
+    pub space: Vec<String>,
+
+    /// Find nodes on the local network by itself
+    #[arg(long, env = "TALLYMESH_MDNS")]
+    pub mdns: bool,
+
+    /// Let whoever reaches HTTP cut and heal this node's links, for demonstrations and tests
+    #[arg(long, env = "TALLYMESH_DEMO")]
+    pub demo: bool,
+
+    /// Write the bound addresses to this file, as JSON, once everything listens
+    #[arg(long, value_name = "FILE", env = "TALLYMESH_READY_FILE")]
+    pub ready_file: Option<PathBuf>,
+
+    /// What to log to standard error, such as info or debug,libp2p=warn
+    #[arg(
+        long,
+        value_name = "FILTER",
+        env = "TALLYMESH_LOG",
+        default_value = "warn,tallymesh_node=info"
+    )]
+    pub log: String,
+}
+
+/// What a node is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The folder for key and state.
+    pub data: PathBuf,
+    /// The address for HTTP. Port 0 takes a free one.
+    pub http: SocketAddr,
+    /// Whether `http` may be reached from other machines, and so under any host name.
+    pub http_open: bool,
+    /// The network part.
+    pub gossip: GossipConfig,
+    /// The spaces to open, each once and at least one.
+    pub spaces: Vec<Space>,
+    /// Whether links can be cut over HTTP.
+    pub demo: bool,
+    /// Where to write the bound addresses.
+    pub ready_file: Option<PathBuf>,
+}
+
+/// An argument that means nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The argument, such as `--http`.
+    pub argument: &'static str,
+    /// What is wrong with it, and what to do.
+    pub problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.argument, self.problem)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl UpArgs {
+    /// Finds out what was meant.
+    ///
+    /// # Errors
+    /// At the first argument that means nothing.
+    pub fn config(self) -> Result<Config, ConfigError> {
+        let http = http_address(&self.http, self.http_open)?;
+        let data = match self.data {
+            Some(folder) => folder,
+            None => default_data()?,
+        };
+        let listen = match self.listen.is_empty() {
+            true => LISTEN_DEFAULT.map(str::to_owned).to_vec(),
+            false => self.listen,
+        };
+        Ok(Config {
+            data,
+            http,
+            http_open: self.http_open,
+            gossip: GossipConfig {
+                listen: addresses("--listen", &listen)?,
+                peers: addresses("--peer", &self.peer)?,
+                mdns: self.mdns,
+            },
+            spaces: spaces(&self.space)?,
+            demo: self.demo,
+            ready_file: self.ready_file,
+        })
+    }
+}
+
+fn wrong(argument: &'static str, problem: String) -> ConfigError {
+    ConfigError { argument, problem }
+}
+
+fn http_address(text: &str, open: bool) -> Result<SocketAddr, ConfigError> {
+    let wrong = |problem| wrong("--http", problem);
+    let address: SocketAddr = text.parse().map_err(|_| {
+        wrong(format!(
+            "`{text}` is no address with a port, such as 127.0.0.1:4280 or [::1]:0"
+        ))
+    })?;
+    if !address.ip().is_loopback() && !open {
+        return Err(wrong(format!(
+            "{address} is reachable from other machines, and nothing is authenticated yet; use a \
+             loopback address, or add --http-open if your network keeps strangers away"
+        )));
+    }
+    Ok(address)
+}
+
+fn default_data() -> Result<PathBuf, ConfigError> {
+    let folder = dirs::data_local_dir().map(|folder| folder.join("tallymesh"));
+    folder.ok_or_else(|| {
+        let problem = "this user has no data folder; name one with --data DIR";
+        wrong("--data", problem.into())
+    })
+}
+
+fn addresses(argument: &'static str, texts: &[String]) -> Result<Vec<Address>, ConfigError> {
+    let parse = |text: &String| {
+        let parsed = text.trim().parse();
+        parsed.map_err(|problem| wrong(argument, format!("`{text}`: {problem}")))
+    };
+    texts.iter().map(parse).collect()
+}
+
+fn spaces(names: &[String]) -> Result<Vec<Space>, ConfigError> {
+    let mut spaces = Vec::new();
+    for name in names {
+        let space =
+            Space::new(name).map_err(|error| wrong("--space", format!("`{name}`: {error}")))?;
+        if !spaces.contains(&space) {
+            spaces.push(space);
+        }
+    }
+    match spaces.len() {
+        0 => Ok(vec![Space::default()]),
+        1..=SPACES_MAX => Ok(spaces),
+        count => Err(wrong(
+            "--space",
+            format!("{count} spaces are over the limit of {SPACES_MAX}"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args() -> UpArgs {
+        UpArgs {
+            data: Some("data".into()),
+            http: "127.0.0.1:0".into(),
+            ..UpArgs::default()
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_has_a_default() {
+        let config = args().config().expect("valid");
+        assert_eq!(config.spaces, [Space::default()]);
+        assert_eq!(config.gossip.listen.len(), 3);
+        assert!(config.gossip.peers.is_empty() && !config.demo && !config.gossip.mdns);
+    }
+
+    #[test]
+    fn a_space_named_twice_is_opened_once() {
+        let mut args = args();
+        args.space = vec!["a".into(), "b".into(), "a".into()];
+        assert_eq!(args.config().expect("valid").spaces.len(), 2);
+    }
+
+    #[test]
+    fn what_means_nothing_is_named() {
+        type Spoil = fn(&mut UpArgs);
+        let table: [(&str, &str, Spoil); 6] = [
+            ("--http", "localhost", |args| args.http = "localhost".into()),
+            ("--http", "--http-open", |args| {
+                args.http = "0.0.0.0:80".into()
+            }),
+            ("--listen", "`/ip4/x`", |args| {
+                args.listen = vec!["/ip4/x".into()]
+            }),
+            ("--peer", "`here`", |args| args.peer = vec!["here".into()]),
+            ("--space", "`a b`", |args| args.space = vec!["a b".into()]),
+            ("--space", "limit of 64", |args| {
+                args.space = (0..65).map(|n| format!("s{n}")).collect();
+            }),
+        ];
+        for (argument, part, spoil) in table {
+            let mut args = args();
+            spoil(&mut args);
+            let error = args.config().expect_err(part);
+            assert_eq!(error.argument, argument);
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_open_address_must_be_asked_for() {
+        let mut args = args();
+        (args.http, args.http_open) = ("0.0.0.0:0".into(), true);
+        assert!(args.config().is_ok());
+    }
+}

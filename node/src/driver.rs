@@ -1,0 +1,547 @@
+//! The one task that owns every replica of this node, and its sync machines.
+//!
+//! All work comes through one queue. The driver takes whatever waits there as one batch, applies
+//! it, writes what changed to the store with one durable commit, and only then answers the
+//! requests and lets frames out. So nothing that others have seen can be lost by a crash, a
+//! commit is shared by all who wait for it, and no lock is held anywhere.
+//!
+//! It runs on a thread of its own, because commits block. After a failed commit it stops: nobody
+//! of that batch gets an answer, and no frame of it leaves.
+
+mod space;
+
+use crate::handle::{Changes, Handle, NewLink, PeerKind, SpaceId, Sum};
+use crate::metrics::Metrics;
+use crate::store::{Record, Store, StoreError};
+use serde::Serialize;
+use space::OpenSpace;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use tallymesh_core::{Error, Link, LinkStatus, Output, Shard, Space, frame_space};
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+/// Most commands that wait in the queue; whoever sends more waits.
+const QUEUE_COMMANDS_MAX: usize = 1024;
+
+/// Most commands that share one commit. More would let the first of them wait too long.
+const BATCH_COMMANDS_MAX: usize = 4096;
+
+/// A request to the driver. See the methods of [`Handle`] for what each does.
+pub(crate) enum Command {
+    Add {
+        space: SpaceId,
+        key: String,
+        by: i64,
+        reply: oneshot::Sender<Result<Counter, crate::handle::Refusal>>,
+    },
+    AddMany {
+        space: SpaceId,
+        sums: Vec<Sum>,
+        reply: oneshot::Sender<Result<(), crate::handle::Refusal>>,
+    },
+    Value {
+        space: SpaceId,
+        key: String,
+        reply: oneshot::Sender<Option<i128>>,
+    },
+    Shards {
+        space: SpaceId,
+        key: String,
+        reply: oneshot::Sender<Option<Vec<Shard>>>,
+    },
+    List {
+        space: SpaceId,
+        query: Query,
+        reply: oneshot::Sender<Page>,
+    },
+    Watch {
+        space: SpaceId,
+        reply: oneshot::Sender<broadcast::Receiver<Changes>>,
+    },
+    Status {
+        reply: oneshot::Sender<Vec<SpaceStatus>>,
+    },
+    Links {
+        reply: oneshot::Sender<Vec<LinkRow>>,
+    },
+    Connect(NewLink),
+    Disconnect {
+        link: Link,
+    },
+    Frame {
+        link: Link,
+        bytes: Vec<u8>,
+    },
+    Broadcast {
+        from: Option<Link>,
+        bytes: Vec<u8>,
+    },
+    Stop,
+}
+
+/// What the driver tells a transport to do.
+#[derive(Debug)]
+pub enum Order {
+    /// Send one frame on a link.
+    Send(Link, Vec<u8>),
+    /// Give one frame of a space to the broadcast channel.
+    Broadcast(Space, Vec<u8>),
+    /// Drop a link: the peer misbehaved, or speaks another version.
+    Close(Link, Error),
+}
+
+/// A counter and its value, a decimal string in JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counter {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    #[serde(serialize_with = "decimal")]
+    pub value: i128,
+}
+
+/// Which counters to list.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Only keys that begin so.
+    pub prefix: String,
+    /// Only keys after this one, by their bytes.
+    pub after: Option<String>,
+    /// Most counters to return.
+    pub limit: usize,
+}
+
+/// Counters by key, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Page {
+    /// The counters, sorted by the bytes of their keys.
+    pub counters: Vec<Counter>,
+    /// The key to ask for the next page with, if there may be more.
+    pub next: Option<String>,
+}
+
+/// The state of one space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SpaceStatus {
+    /// Its name.
+    pub space: String,
+    /// The writer id of this start of the node, as 32 hex digits.
+    pub writer: String,
+    /// The clock of that writer.
+    #[serde(serialize_with = "decimal")]
+    pub clock: u64,
+    /// How many counters exist.
+    pub counters: usize,
+    /// How many shards they have.
+    pub shards: usize,
+    /// How many writers are known.
+    pub writers: usize,
+    /// The digest of the version vector, as 32 hex digits: equal at replicas that hold the same.
+    pub digest: String,
+    /// How often a writer was caught with two contents for one clock.
+    pub faults: u64,
+}
+
+/// How far two replicas have come on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkState {
+    /// The other end has not greeted yet; it may not have the space open.
+    Greeting,
+    /// Something is missing here, and this link was asked for it.
+    Pulling,
+    /// Nothing is known to be missing.
+    Ready,
+}
+
+impl LinkState {
+    fn of(status: &LinkStatus) -> LinkState {
+        match (&status.agent, status.pulling) {
+            (None, _) => LinkState::Greeting,
+            (Some(_), true) => LinkState::Pulling,
+            (Some(_), false) => LinkState::Ready,
+        }
+    }
+}
+
+/// The state of one link in one space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LinkRow {
+    /// Its number.
+    pub link: u32,
+    /// The name of the other end: a libp2p peer id, or `ws-N`.
+    pub peer: String,
+    /// What is at the other end.
+    pub kind: PeerKind,
+    /// The space.
+    pub space: String,
+    /// How far the two have come.
+    pub state: LinkState,
+    /// The program at the other end, as it calls itself.
+    pub agent: Option<String>,
+    /// Milliseconds since the last frame came from there, if one did.
+    pub last_heard_ms: Option<u64>,
+    /// Bytes of frames that came from there on this link.
+    pub bytes_in: u64,
+    /// Bytes of frames that went there on this link.
+    pub bytes_out: u64,
+}
+
+/// Writes a number as a decimal string, since JavaScript's numbers end at 2^53.
+fn decimal<S: serde::Serializer>(
+    number: &impl std::fmt::Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
+}
+
+/// What the driver knows of a link.
+struct Peer {
+    name: String,
+    kind: PeerKind,
+    space: Option<SpaceId>,
+    outbox: mpsc::Sender<Order>,
+}
+
+impl Peer {
+    fn carries(&self, space: SpaceId) -> bool {
+        self.space.is_none_or(|own| own == space)
+    }
+}
+
+/// An answer that waits for the commit.
+type Release = Box<dyn FnOnce() + Send>;
+
+/// The owner of all replicas.
+pub(crate) struct Driver {
+    spaces: Vec<OpenSpace>,
+    store: Box<dyn Store>,
+    peers: HashMap<Link, Peer>,
+    broadcast: mpsc::Sender<Order>,
+    metrics: Metrics,
+    started: Instant,
+    releases: Vec<Release>,
+    stopping: bool,
+}
+
+/// A driver that runs, and how it will end.
+pub(crate) struct Running {
+    /// Its client.
+    pub handle: Handle,
+    /// Resolves when it has ended; an error means that the store failed. Dropped without a
+    /// message, it panicked.
+    pub ended: oneshot::Receiver<Result<(), StoreError>>,
+}
+
+/// Replays the store and starts the driver's thread.
+///
+/// # Errors
+/// When the store can't be read, or the thread can't be started.
+pub(crate) fn start(
+    spaces: Vec<Space>,
+    owner: [u8; 32],
+    store: Box<dyn Store>,
+    broadcast: mpsc::Sender<Order>,
+    metrics: Metrics,
+) -> Result<Running, StoreError> {
+    let io = |doing: &str, error: &dyn std::fmt::Display| StoreError::Io {
+        doing: doing.into(),
+        problem: error.to_string(),
+    };
+    let names: Arc<[Space]> = spaces.clone().into();
+    let mut driver = Driver {
+        spaces: Vec::new(),
+        store,
+        peers: HashMap::new(),
+        broadcast,
+        metrics,
+        started: Instant::now(),
+        releases: Vec::new(),
+        stopping: false,
+    };
+    for space in spaces {
+        let opened = OpenSpace::load(space, &owner, driver.store.as_mut())?;
+        driver.spaces.push(opened);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| io("start the driver's timer", &error))?;
+    let (sender, queue) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let (end, ended) = oneshot::channel();
+    thread::Builder::new()
+        .name("driver".into())
+        .spawn(move || {
+            let result = runtime.block_on(driver.run(queue));
+            let _ = end.send(result);
+        })
+        .map_err(|error| io("start the driver's thread", &error))?;
+    Ok(Running {
+        handle: Handle::new(sender, names),
+        ended,
+    })
+}
+
+impl Driver {
+    /// Works until it is told to stop, all clients are gone, or the store fails.
+    async fn run(mut self, mut queue: mpsc::Receiver<Command>) -> Result<(), StoreError> {
+        let mut batch = Vec::with_capacity(BATCH_COMMANDS_MAX);
+        while !self.stopping {
+            let receive = queue.recv_many(&mut batch, BATCH_COMMANDS_MAX);
+            let received = match self.next_deadline() {
+                Some(deadline) => tokio::time::timeout_at(deadline.into(), receive).await.ok(),
+                None => Some(receive.await),
+            };
+            if received == Some(0) {
+                break; // All clients are gone.
+            }
+            self.metrics.batch(batch.len());
+            for command in batch.drain(..) {
+                self.apply(command);
+            }
+            self.tick();
+            self.commit()?;
+            self.release();
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// When the earliest of the sync machines wants to be woken.
+    fn next_deadline(&self) -> Option<Instant> {
+        let millis = self.spaces.iter().filter_map(OpenSpace::next_deadline);
+        Some(self.started + Duration::from_millis(millis.min()?))
+    }
+
+    fn apply(&mut self, command: Command) {
+        let now = self.now();
+        match command {
+            Command::Add {
+                space,
+                key,
+                by,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].add(key, by);
+                self.metrics.added(answer.is_ok().into());
+                self.answer(reply, answer);
+            }
+            Command::AddMany { space, sums, reply } => {
+                let answer = self.spaces[space.0].add_many(&sums);
+                self.metrics
+                    .added(if answer.is_ok() { sums.len() } else { 0 });
+                self.answer(reply, answer);
+            }
+            Command::Value { space, key, reply } => {
+                let answer = self.spaces[space.0].replica.value(&key);
+                self.answer(reply, answer);
+            }
+            Command::Shards { space, key, reply } => {
+                let answer = self.spaces[space.0].shards(&key);
+                self.answer(reply, answer);
+            }
+            Command::List {
+                space,
+                query,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].list(&query);
+                self.answer(reply, answer);
+            }
+            Command::Watch { space, reply } => {
+                let answer = self.spaces[space.0].watchers.subscribe();
+                self.answer(reply, answer);
+            }
+            Command::Status { reply } => {
+                let answer = self.spaces.iter().map(OpenSpace::status).collect();
+                self.answer(reply, answer);
+            }
+            Command::Links { reply } => {
+                let answer = self.links(now);
+                self.answer(reply, answer);
+            }
+            Command::Connect(link) => self.connect(now, link),
+            Command::Disconnect { link } => self.disconnect(now, link),
+            Command::Frame { link, bytes } => self.frame(now, link, &bytes),
+            Command::Broadcast { from, bytes } => self.broadcast(now, from, &bytes),
+            Command::Stop => self.stopping = true,
+        }
+    }
+
+    /// Keeps an answer until the commit. Reads wait too, so that nobody sees what a crash could
+    /// still take back.
+    fn answer<T: Send + 'static>(&mut self, reply: oneshot::Sender<T>, answer: T) {
+        self.releases.push(Box::new(move || {
+            // Whoever asked may have gone away meanwhile.
+            let _ = reply.send(answer);
+        }));
+    }
+
+    fn connect(&mut self, now: u64, new: NewLink) {
+        let peer = Peer {
+            name: new.peer,
+            kind: new.kind,
+            space: new.space,
+            outbox: new.outbox,
+        };
+        for (place, space) in self.spaces.iter_mut().enumerate() {
+            if peer.carries(SpaceId(place)) {
+                space.connected(now, new.link, new.broadcast);
+            }
+        }
+        self.peers.insert(new.link, peer);
+        self.metrics.links(self.peers.len());
+    }
+
+    fn disconnect(&mut self, now: u64, link: Link) {
+        let Some(peer) = self.peers.remove(&link) else {
+            return; // Closed from here before.
+        };
+        for (place, space) in self.spaces.iter_mut().enumerate() {
+            if peer.carries(SpaceId(place)) {
+                space.disconnected(now, link);
+            }
+        }
+        self.metrics.links(self.peers.len());
+    }
+
+    /// Routes a frame to the space that it names. One of a space that is not open here, or not on
+    /// this link, is dropped: the peer may have spaces that this node has not.
+    fn frame(&mut self, now: u64, link: Link, bytes: &[u8]) {
+        self.metrics.frame_in(bytes.len());
+        let Some(peer) = self.peers.get(&link) else {
+            return; // It was closed while the frame waited in the queue.
+        };
+        match frame_space(bytes) {
+            Ok(name) => match self.find(name) {
+                Some(space) if peer.carries(space) => {
+                    self.spaces[space.0].frame(now, link, bytes);
+                }
+                _ => self.metrics.dropped_frame(),
+            },
+            Err(error) => self.close(now, link, error),
+        }
+    }
+
+    fn broadcast(&mut self, now: u64, from: Option<Link>, bytes: &[u8]) {
+        self.metrics.frame_in(bytes.len());
+        match frame_space(bytes).ok().and_then(|name| self.find(name)) {
+            Some(space) => self.spaces[space.0].broadcast(now, from, bytes),
+            None => self.metrics.dropped_frame(),
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<SpaceId> {
+        let mut names = self.spaces.iter().map(OpenSpace::name);
+        names.position(|space| space.as_str() == name).map(SpaceId)
+    }
+
+    fn tick(&mut self) {
+        let now = self.now();
+        for space in &mut self.spaces {
+            space.tick(now);
+        }
+    }
+
+    /// Makes the batch durable.
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let records: Vec<Record> = self
+            .spaces
+            .iter_mut()
+            .filter_map(OpenSpace::record)
+            .collect();
+        if records.is_empty() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        self.store.commit(&records).inspect_err(|error| {
+            tracing::error!(%error, "the store failed, so this node stops");
+            // Dropped unsent, the answers tell that the outcome is not known.
+            self.releases.clear();
+        })?;
+        let bytes = records.iter().map(|record| record.bytes.len()).sum();
+        self.metrics.commit(begun.elapsed(), bytes);
+        Ok(())
+    }
+
+    /// Lets out what waited for the commit.
+    fn release(&mut self) {
+        for release in self.releases.drain(..) {
+            release();
+        }
+        for place in 0..self.spaces.len() {
+            while let Some(output) = self.spaces[place].poll() {
+                self.output(SpaceId(place), output);
+            }
+            self.spaces[place].publish_changes();
+        }
+    }
+
+    fn output(&mut self, space: SpaceId, output: Output) {
+        match output {
+            Output::Send { link, bytes } => {
+                if let Some(peer) = self.peers.get(&link) {
+                    let bytes_out = bytes.len();
+                    match peer.outbox.try_send(Order::Send(link, bytes)) {
+                        Ok(()) => self.metrics.frame_out(bytes_out),
+                        Err(_) => self.metrics.dropped_frame(),
+                    }
+                }
+            }
+            Output::Broadcast { bytes } => {
+                let bytes_out = bytes.len();
+                let name = self.spaces[space.0].name().clone();
+                match self.broadcast.try_send(Order::Broadcast(name, bytes)) {
+                    Ok(()) => self.metrics.frame_out(bytes_out),
+                    Err(_) => self.metrics.dropped_frame(),
+                }
+            }
+            Output::Changed { handle } => self.spaces[space.0].changed(handle),
+            Output::Merged { shards, .. } => self.metrics.merged(shards),
+            Output::Refused { close, error } => match close {
+                Some(link) => self.close(self.now(), link, error),
+                None => tracing::warn!(code = error.code(), %error, "refused a push"),
+            },
+        }
+    }
+
+    /// Forgets a link and asks its transport to drop the connection.
+    fn close(&mut self, now: u64, link: Link, error: Error) {
+        if let Some(peer) = self.peers.get(&link) {
+            tracing::warn!(peer = %peer.name, code = error.code(), %error, "closing a link");
+            // If the outbox is full, the transport keeps a connection on which nobody listens,
+            // until the peer gives up.
+            let _ = peer.outbox.try_send(Order::Close(link, error));
+            self.disconnect(now, link);
+        }
+    }
+
+    fn links(&self, now: u64) -> Vec<LinkRow> {
+        let mut rows = Vec::new();
+        for space in &self.spaces {
+            for status in space.links() {
+                let Some(peer) = self.peers.get(&status.link) else {
+                    continue;
+                };
+                rows.push(LinkRow {
+                    link: status.link.0,
+                    peer: peer.name.clone(),
+                    kind: peer.kind,
+                    space: space.name().to_string(),
+                    state: LinkState::of(&status),
+                    agent: status.agent,
+                    last_heard_ms: status.last_heard.map(|at| now.saturating_sub(at)),
+                    bytes_in: status.bytes_in,
+                    bytes_out: status.bytes_out,
+                });
+            }
+        }
+        rows.sort_by(|a, b| (a.link, &a.space).cmp(&(b.link, &b.space)));
+        rows
+    }
+}

@@ -1,0 +1,172 @@
+//! The node among nodes: libp2p over TCP, QUIC and WebSocket.
+//!
+//! Only this module and the ones below it know libp2p's types. Fresh changes go out through
+//! gossipsub, one topic for each space. Everything else, that is hello, comparing and repairing,
+//! goes from peer to peer as frames of the sync machine: each frame is one request of the
+//! protocol `/tallymesh/sync/1` with an empty response, one in flight for each peer. So frames
+//! keep their order, and a slow peer holds up nobody else.
+
+mod behaviour;
+mod codec;
+mod peers;
+mod redial;
+mod swarm;
+
+use crate::driver::Order;
+use crate::handle::Handle;
+use libp2p::identity::{Keypair, ed25519};
+use libp2p::multiaddr::Protocol;
+use libp2p::{Multiaddr, PeerId};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// A libp2p address, such as `/ip4/127.0.0.1/tcp/4001`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address(Multiaddr);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let parsed = text.parse().map(Address);
+        parsed.map_err(|error| {
+            format!("{error}; an address looks like /ip4/127.0.0.1/tcp/4001, /ip4/127.0.0.1/udp/4001/quic-v1 or /ip4/127.0.0.1/tcp/4001/ws")
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The name of a node in the network: the hash of its public key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Peer(PeerId);
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Peer, String> {
+        let parsed = text.parse().map(Peer);
+        parsed.map_err(|error| format!("`{text}` is no libp2p peer id: {error}"))
+    }
+}
+
+/// The key pair of a node.
+#[derive(Clone)]
+pub struct Identity(Keypair);
+
+impl Identity {
+    /// The key pair of an Ed25519 secret key.
+    pub fn from_secret(mut secret: [u8; 32]) -> Identity {
+        // Any 32 bytes are a secret key, so this does not fail.
+        let secret = ed25519::SecretKey::try_from_bytes(&mut secret)
+            .expect("32 bytes are an Ed25519 secret key");
+        Identity(Keypair::from(ed25519::Keypair::from(secret)))
+    }
+
+    /// The public key, 32 bytes.
+    pub fn public_key(&self) -> [u8; 32] {
+        let public = self.0.public().try_into_ed25519();
+        public.expect("made from an Ed25519 key").to_bytes()
+    }
+
+    /// The name of the node that has this key.
+    pub fn peer_id(&self) -> String {
+        self.0.public().to_peer_id().to_string()
+    }
+}
+
+/// What the network part of a node is to do.
+#[derive(Clone, Debug)]
+pub struct GossipConfig {
+    /// Where to listen. Port 0 takes a free one.
+    pub listen: Vec<Address>,
+    /// Nodes to stay connected to.
+    pub peers: Vec<Address>,
+    /// Whether to find nodes on the local network by itself.
+    pub mdns: bool,
+}
+
+/// Which links are cut on purpose, for a demonstration or a test.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cuts {
+    /// All of them.
+    pub all: bool,
+    /// The ones to these nodes.
+    pub peers: BTreeSet<Peer>,
+}
+
+/// Why the network part could not start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum GossipError {
+    /// An address can't be listened on.
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        problem: String,
+    },
+    /// A part of libp2p refused its configuration or the system its resources.
+    Start {
+        /// What was being started.
+        what: &'static str,
+        /// Why it failed.
+        problem: String,
+    },
+}
+
+impl fmt::Display for GossipError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GossipError::Listen { address, problem } => write!(
+                f,
+                "can't listen on {address}: {problem}. Is another program there? Choose another \
+                 address with --listen; port 0 takes a free one"
+            ),
+            GossipError::Start { what, problem } => write!(f, "can't start {what}: {problem}"),
+        }
+    }
+}
+
+impl std::error::Error for GossipError {}
+
+/// The network part of a node, listening.
+pub(crate) struct Running {
+    /// The addresses that are bound, each with the peer id at its end.
+    pub(crate) listen: Vec<String>,
+    /// Ends when the cuts' sender is dropped.
+    pub(crate) task: JoinHandle<()>,
+}
+
+/// Starts listening and dialling. Returns when each listener is bound.
+///
+/// # Errors
+/// When a listener can't be bound, or libp2p can't be started.
+pub(crate) async fn start(
+    identity: &Identity,
+    config: GossipConfig,
+    handle: Handle,
+    orders: mpsc::Sender<Order>,
+    inbox: mpsc::Receiver<Order>,
+    cuts: watch::Receiver<Cuts>,
+) -> Result<Running, GossipError> {
+    let swarm = behaviour::build(identity, config.mdns, handle.spaces()).await?;
+    let mut network = swarm::Network::new(swarm, config.peers, handle, orders, inbox, cuts);
+    let bound = network.listen(&config.listen).await?;
+    let own = Protocol::P2p(identity.0.public().to_peer_id());
+    let listen = bound
+        .into_iter()
+        .map(|address| address.with(own.clone()).to_string())
+        .collect();
+    Ok(Running {
+        listen,
+        task: tokio::spawn(network.run()),
+    })
+}

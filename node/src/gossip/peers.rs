@@ -1,0 +1,120 @@
+//! The peers that are connected, and the frames that wait for each.
+
+use libp2p::{Multiaddr, PeerId};
+use std::collections::{HashMap, VecDeque};
+use tallymesh_core::Link;
+
+/// Most bytes that wait for one peer. Frames beyond are dropped, and repaired by sync later.
+const QUEUE_BYTES_MAX: usize = 8 << 20;
+
+/// Connected peers by link and by name.
+#[derive(Default)]
+pub(super) struct Peers {
+    by_id: HashMap<PeerId, Peer>,
+    by_link: HashMap<Link, PeerId>,
+}
+
+/// One connected peer.
+pub(super) struct Peer {
+    pub(super) link: Link,
+    /// Where it says that it listens.
+    pub(super) listen: Vec<Multiaddr>,
+    queue: VecDeque<Vec<u8>>,
+    queued_bytes: usize,
+    in_flight: bool,
+}
+
+impl Peers {
+    /// A first connection to `peer` exists from now on.
+    pub(super) fn insert(&mut self, peer: PeerId, link: Link) {
+        self.by_link.insert(link, peer);
+        let new = Peer {
+            link,
+            listen: Vec::new(),
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            in_flight: false,
+        };
+        self.by_id.insert(peer, new);
+    }
+
+    /// The last connection to `peer` is gone: the link ends.
+    pub(super) fn remove(&mut self, peer: &PeerId) -> Option<Link> {
+        let gone = self.by_id.remove(peer)?;
+        self.by_link.remove(&gone.link);
+        Some(gone.link)
+    }
+
+    pub(super) fn link(&self, peer: &PeerId) -> Option<Link> {
+        self.by_id.get(peer).map(|peer| peer.link)
+    }
+
+    pub(super) fn id(&self, link: Link) -> Option<PeerId> {
+        self.by_link.get(&link).copied()
+    }
+
+    pub(super) fn ids(&self) -> Vec<PeerId> {
+        self.by_id.keys().copied().collect()
+    }
+
+    pub(super) fn get_mut(&mut self, peer: &PeerId) -> Option<&mut Peer> {
+        self.by_id.get_mut(peer)
+    }
+}
+
+impl Peer {
+    /// Queues a frame; false if the queue is full and the frame was dropped.
+    pub(super) fn push(&mut self, frame: Vec<u8>) -> bool {
+        if self.queued_bytes + frame.len() > QUEUE_BYTES_MAX {
+            return false;
+        }
+        self.queued_bytes += frame.len();
+        self.queue.push_back(frame);
+        true
+    }
+
+    /// The next frame to send, unless one is still on its way.
+    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+        if self.in_flight {
+            return None;
+        }
+        let frame = self.queue.pop_front()?;
+        self.queued_bytes -= frame.len();
+        self.in_flight = true;
+        Some(frame)
+    }
+
+    /// The frame on its way has arrived, or was given up.
+    pub(super) fn done(&mut self) {
+        self.in_flight = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_keep_their_order_one_at_a_time_within_a_bound() {
+        let mut peers = Peers::default();
+        let id = PeerId::random();
+        peers.insert(id, Link(7));
+        assert_eq!(
+            (peers.link(&id), peers.id(Link(7))),
+            (Some(Link(7)), Some(id))
+        );
+        let peer = peers.get_mut(&id).expect("just inserted");
+        assert!(peer.push(vec![1]));
+        assert!(peer.push(vec![2; QUEUE_BYTES_MAX - 1]));
+        assert!(!peer.push(vec![3]), "the queue is full");
+        assert_eq!(peer.next(), Some(vec![1]));
+        assert_eq!(peer.next(), None, "one is on its way");
+        peer.done();
+        assert!(peer.push(vec![4]), "there is room again");
+        assert_eq!(peer.next().map(|frame| frame[0]), Some(2));
+        peer.done();
+        assert_eq!(peer.next(), Some(vec![4]));
+        assert_eq!(peers.remove(&id), Some(Link(7)));
+        assert_eq!(peers.id(Link(7)), None);
+    }
+}

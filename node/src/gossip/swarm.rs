@@ -1,0 +1,378 @@
+//! The loop that owns the swarm: events in, frames out, links kept up or cut.
+
+use super::behaviour::{self, Behaviour, BehaviourEvent};
+use super::peers::Peers;
+use super::redial::Redial;
+use super::{Address, Cuts, GossipError, Peer};
+use crate::driver::Order;
+use crate::handle::{Handle, NewLink, PeerKind};
+use futures::StreamExt;
+use libp2p::core::transport::ListenerId;
+use libp2p::gossipsub::{self, MessageAcceptance, PublishError};
+use libp2p::swarm::dial_opts::DialOpts;
+use libp2p::swarm::{Swarm, SwarmEvent};
+use libp2p::{Multiaddr, PeerId, identify, mdns, request_response};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use tallymesh_core::frame_space;
+use tokio::sync::{mpsc, watch};
+
+/// How often the list of nodes to dial is looked through.
+const REDIAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long all listeners together may take to be bound.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
+
+type FrameEvent = request_response::Event<Vec<u8>, ()>;
+
+/// The swarm and what goes with it.
+pub(super) struct Network {
+    swarm: Swarm<Behaviour>,
+    handle: Handle,
+    peers: Peers,
+    redial: Redial,
+    orders: mpsc::Sender<Order>,
+    inbox: mpsc::Receiver<Order>,
+    cuts: watch::Receiver<Cuts>,
+    /// The cuts that are in effect.
+    cut: Cuts,
+    /// Where the peers listened that were connected when they were cut off.
+    cut_off: Vec<Multiaddr>,
+}
+
+impl Network {
+    pub(super) fn new(
+        swarm: Swarm<Behaviour>,
+        peers: Vec<Address>,
+        handle: Handle,
+        orders: mpsc::Sender<Order>,
+        inbox: mpsc::Receiver<Order>,
+        cuts: watch::Receiver<Cuts>,
+    ) -> Network {
+        let addresses = peers.into_iter().map(|address| address.0);
+        Network {
+            swarm,
+            handle,
+            peers: Peers::default(),
+            redial: Redial::new(addresses, Instant::now()),
+            orders,
+            inbox,
+            cuts,
+            cut: Cuts::default(),
+            cut_off: Vec::new(),
+        }
+    }
+
+    /// Binds all listeners and returns the addresses they got, in the same order.
+    pub(super) async fn listen(
+        &mut self,
+        addresses: &[Address],
+    ) -> Result<Vec<Multiaddr>, GossipError> {
+        let failed = |address: &Address, problem: String| GossipError::Listen {
+            address: address.to_string(),
+            problem,
+        };
+        let mut unbound: HashMap<ListenerId, (usize, &Address)> = HashMap::new();
+        for (place, address) in addresses.iter().enumerate() {
+            let listener = self.swarm.listen_on(address.0.clone());
+            let listener = listener.map_err(|error| failed(address, error.to_string()))?;
+            unbound.insert(listener, (place, address));
+        }
+        let mut bound = Vec::new();
+        let deadline = tokio::time::Instant::now() + LISTEN_TIMEOUT;
+        while let Some((_, waiting)) = unbound.values().next().copied() {
+            let event = tokio::time::timeout_at(deadline, self.swarm.select_next_some()).await;
+            match event {
+                Ok(SwarmEvent::NewListenAddr {
+                    listener_id,
+                    address,
+                }) => {
+                    // A wildcard has an address for each interface; the first one does.
+                    if let Some((place, _)) = unbound.remove(&listener_id) {
+                        bound.push((place, address));
+                    }
+                }
+                Ok(SwarmEvent::ListenerClosed {
+                    listener_id,
+                    reason,
+                    ..
+                }) => {
+                    if let Some((_, address)) = unbound.get(&listener_id) {
+                        return Err(failed(address, format!("{reason:?}")));
+                    }
+                }
+                Ok(other) => self.event(other).await,
+                Err(_) => return Err(failed(waiting, "it took too long".into())),
+            }
+        }
+        bound.sort_by_key(|(place, _)| *place);
+        Ok(bound.into_iter().map(|(_, address)| address).collect())
+    }
+
+    /// Runs until the node stops, which it tells by dropping the sender of the cuts.
+    pub(super) async fn run(mut self) {
+        let mut redial = tokio::time::interval(REDIAL_INTERVAL);
+        redial.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = self.swarm.select_next_some() => self.event(event).await,
+                Some(order) = self.inbox.recv() => self.order(order),
+                _ = redial.tick() => self.dial(),
+                changed = self.cuts.changed() => match changed {
+                    Ok(()) => self.apply_cuts(),
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+
+    async fn event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        let now = Instant::now();
+        match event {
+            SwarmEvent::ConnectionEstablished {
+                peer_id,
+                connection_id,
+                num_established,
+                ..
+            } => {
+                self.redial.reached(connection_id, peer_id, now);
+                if num_established.get() == 1 {
+                    self.connected(peer_id).await;
+                }
+            }
+            SwarmEvent::ConnectionClosed {
+                peer_id,
+                num_established: 0,
+                cause,
+                ..
+            } => {
+                if let Some(link) = self.peers.remove(&peer_id) {
+                    tracing::info!(peer = %peer_id, ?cause, "disconnected");
+                    self.handle.disconnect(link).await;
+                }
+            }
+            SwarmEvent::OutgoingConnectionError {
+                connection_id,
+                error,
+                ..
+            } => {
+                tracing::debug!(%error, "dialling failed");
+                self.redial.failed(connection_id, now);
+            }
+            SwarmEvent::Behaviour(event) => self.behaviour_event(event).await,
+            _ => {}
+        }
+    }
+
+    async fn connected(&mut self, peer: PeerId) {
+        let link = self.handle.next_link();
+        tracing::info!(%peer, link = link.0, "connected");
+        self.peers.insert(peer, link);
+        let new = NewLink {
+            link,
+            space: None,
+            kind: PeerKind::Libp2p,
+            peer: peer.to_string(),
+            broadcast: true,
+            outbox: self.orders.clone(),
+        };
+        self.handle.connect(new).await;
+    }
+
+    async fn behaviour_event(&mut self, event: BehaviourEvent) {
+        match event {
+            BehaviourEvent::Frames(event) => self.frame_event(event).await,
+            BehaviourEvent::Gossipsub(gossipsub::Event::Message {
+                propagation_source,
+                message_id,
+                message,
+            }) => self.pushed(propagation_source, &message_id, message).await,
+            BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. }) => {
+                if let Some(peer) = self.peers.get_mut(&peer_id) {
+                    peer.listen = info.listen_addrs;
+                }
+            }
+            BehaviourEvent::Ping(event) => {
+                if let Err(failure) = event.result {
+                    tracing::debug!(peer = %event.peer, %failure, "no answer to a ping");
+                    self.swarm.close_connection(event.connection);
+                }
+            }
+            BehaviourEvent::Mdns(mdns::Event::Discovered(found)) => {
+                for (_, address) in found {
+                    self.redial.add(address, Instant::now());
+                }
+            }
+            BehaviourEvent::Mdns(mdns::Event::Expired(expired)) => {
+                for (_, address) in expired {
+                    self.redial.remove(&address);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn frame_event(&mut self, event: FrameEvent) {
+        match event {
+            request_response::Event::Message {
+                peer,
+                message:
+                    request_response::Message::Request {
+                        request, channel, ..
+                    },
+                ..
+            } => {
+                // It fails when the connection is gone, of which another event tells.
+                let _ = self.swarm.behaviour_mut().frames.send_response(channel, ());
+                if let Some(link) = self.peers.link(&peer) {
+                    self.handle.frame(link, request).await;
+                }
+            }
+            request_response::Event::Message {
+                peer,
+                message: request_response::Message::Response { .. },
+                ..
+            } => self.frame_done(peer),
+            request_response::Event::OutboundFailure { peer, error, .. } => {
+                tracing::debug!(%peer, %error, "a frame did not arrive");
+                self.frame_done(peer);
+            }
+            request_response::Event::InboundFailure { peer, error, .. } => {
+                tracing::debug!(%peer, %error, "a frame could not be read");
+            }
+            request_response::Event::ResponseSent { .. } => {}
+        }
+    }
+
+    fn frame_done(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.done();
+            self.send_next(id);
+        }
+    }
+
+    fn send_next(&mut self, id: PeerId) {
+        if let Some(frame) = self.peers.get_mut(&id).and_then(|peer| peer.next()) {
+            self.swarm.behaviour_mut().frames.send_request(&id, frame);
+        }
+    }
+
+    /// A push came by gossip. It is passed on if it belongs to its topic.
+    async fn pushed(
+        &mut self,
+        source: PeerId,
+        id: &gossipsub::MessageId,
+        message: gossipsub::Message,
+    ) {
+        let space = frame_space(&message.data).ok();
+        let spaces = self.handle.spaces().iter();
+        let fits = spaces
+            .filter(|open| space == Some(open.as_str()))
+            .any(|open| behaviour::topic(open).hash() == message.topic);
+        let acceptance = match fits {
+            true => MessageAcceptance::Accept,
+            false => MessageAcceptance::Reject,
+        };
+        let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
+        gossipsub.report_message_validation_result(id, &source, acceptance);
+        if fits {
+            let link = self.peers.link(&source);
+            self.handle.broadcast(link, message.data).await;
+        } else {
+            tracing::warn!(peer = %source, "a push does not belong to its topic");
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        match order {
+            Order::Send(link, bytes) => {
+                let Some(id) = self.peers.id(link) else {
+                    return; // Gone meanwhile.
+                };
+                let queued = self.peers.get_mut(&id).is_some_and(|peer| peer.push(bytes));
+                if !queued {
+                    tracing::debug!(peer = %id, "a slow peer: dropped a frame");
+                }
+                self.send_next(id);
+            }
+            Order::Broadcast(space, bytes) => {
+                let topic = behaviour::topic(&space);
+                let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
+                match gossipsub.publish(topic, bytes) {
+                    // Whoever connects later asks for what is missing.
+                    Ok(_) | Err(PublishError::NoPeersSubscribedToTopic) => {}
+                    Err(error) => tracing::debug!(%space, %error, "a push was not sent"),
+                }
+            }
+            Order::Close(link, _) => {
+                if let Some(peer) = self.peers.id(link) {
+                    self.redial.avoid(peer, Instant::now());
+                    self.drop_peer(peer);
+                }
+            }
+        }
+    }
+
+    fn drop_peer(&mut self, peer: PeerId) {
+        // It fails when there is no connection, which is what is wanted.
+        let _ = self.swarm.disconnect_peer_id(peer);
+    }
+
+    fn dial(&mut self) {
+        if self.cut.all {
+            return;
+        }
+        let now = Instant::now();
+        let swarm = &self.swarm;
+        for (place, address) in self.redial.due(now, |peer| swarm.is_connected(peer)) {
+            let options = DialOpts::from(address);
+            let attempt = options.connection_id();
+            let dialled = self.swarm.dial(options).map(|()| attempt).ok();
+            self.redial.dialling(place, dialled, now);
+        }
+    }
+
+    /// Makes the wanted cuts the ones in effect.
+    fn apply_cuts(&mut self) {
+        let wanted = self.cuts.borrow_and_update().clone();
+        let before = std::mem::replace(&mut self.cut, wanted.clone());
+        *self.swarm.behaviour_mut().limits.limits_mut() = behaviour::limits(wanted.all);
+        for Peer(id) in &before.peers {
+            self.swarm.behaviour_mut().blocked.unblock_peer(*id);
+        }
+        for Peer(id) in &wanted.peers {
+            self.swarm.behaviour_mut().blocked.block_peer(*id);
+        }
+        for id in self.peers.ids() {
+            if wanted.all || wanted.peers.contains(&Peer(id)) {
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    let listen = peer.listen.iter().cloned();
+                    let named = listen.filter_map(|address| address.with_p2p(id).ok());
+                    self.cut_off.extend(named);
+                }
+                self.drop_peer(id);
+            }
+        }
+        tracing::info!(all = wanted.all, peers = wanted.peers.len(), "links cut");
+        if !wanted.all {
+            self.heal(&wanted);
+        }
+    }
+
+    /// Dials at once whoever should be connected or was connected before the cut.
+    fn heal(&mut self, still: &Cuts) {
+        self.redial.hurry(Instant::now());
+        self.dial();
+        let mut waiting = Vec::new();
+        for address in std::mem::take(&mut self.cut_off) {
+            let options = DialOpts::from(address.clone());
+            let cut = |peer: PeerId| still.peers.contains(&Peer(peer));
+            if options.get_peer_id().is_some_and(cut) {
+                waiting.push(address);
+            } else if let Err(error) = self.swarm.dial(options) {
+                tracing::debug!(%address, %error, "not dialled after a cut");
+            }
+        }
+        self.cut_off = waiting;
+    }
+}

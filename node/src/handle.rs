@@ -1,0 +1,274 @@
+//! The client of the driver: cheap to clone, safe to use from any task.
+
+use crate::driver::{Command, Counter, LinkRow, Order, Page, Query, SpaceStatus};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tallymesh_core::{Link, Shard, Space};
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+/// Counters that changed together, with their newest values.
+pub type Changes = Arc<[Counter]>;
+
+/// One space that this node has open, by its place in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceId(pub(crate) usize);
+
+/// What several lines add to one counter. A request has at most one for each key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sum {
+    /// The counter.
+    pub key: String,
+    /// The sum of the lines.
+    pub by: i64,
+    /// The last line that named the counter, from 1.
+    pub line: u64,
+}
+
+/// What is at the other end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PeerKind {
+    /// Another node.
+    Libp2p,
+    /// A client that syncs over WebSocket, such as a browser tab.
+    WebSocket,
+}
+
+/// A new connection, as the driver hears of it.
+pub struct NewLink {
+    /// Its number, from [`Handle::next_link`].
+    pub link: Link,
+    /// The one space it carries, or all that are open.
+    pub space: Option<SpaceId>,
+    /// What is at the other end.
+    pub kind: PeerKind,
+    /// The name of the other end.
+    pub peer: String,
+    /// Whether pushes reach it through the broadcast channel.
+    pub broadcast: bool,
+    /// Where its outgoing frames go. Frames that find it full are dropped: sync repairs that.
+    pub outbox: mpsc::Sender<Order>,
+}
+
+/// Why a request to the node was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The replica refused; nothing was changed.
+    Core(tallymesh_core::Error),
+    /// One line of a bulk request was refused; nothing was changed.
+    Line {
+        /// The line, from 1.
+        line: u64,
+        /// Its counter.
+        key: String,
+        /// Why.
+        error: tallymesh_core::Error,
+    },
+    /// The space is not open at this node.
+    SpaceNotOpen {
+        /// Its name.
+        space: String,
+    },
+    /// The node stopped before it could confirm. Whether a write counts is not known.
+    Stopped,
+}
+
+impl Refusal {
+    /// A stable name of the kind of refusal.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::Core(error) | Refusal::Line { error, .. } => error.code(),
+            Refusal::SpaceNotOpen { .. } => "space_not_open",
+            Refusal::Stopped => "stopped",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Core(error) => error.fmt(f),
+            Refusal::Line { line, key, error } => {
+                write!(f, "line {line}, counter `{key}`: {error}")
+            }
+            Refusal::SpaceNotOpen { space } => write!(
+                f,
+                "space `{space}` is not open at this node: start it with --space {space}"
+            ),
+            Refusal::Stopped => f.write_str(
+                "the node stopped before it could confirm; whether a write counts is not known, \
+                 so read the counter when the node is back",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<tallymesh_core::Error> for Refusal {
+    fn from(error: tallymesh_core::Error) -> Refusal {
+        Refusal::Core(error)
+    }
+}
+
+/// A client of one node's driver.
+#[derive(Clone)]
+pub struct Handle {
+    queue: mpsc::Sender<Command>,
+    spaces: Arc<[Space]>,
+    links: Arc<AtomicU32>,
+}
+
+impl Handle {
+    pub(crate) fn new(queue: mpsc::Sender<Command>, spaces: Arc<[Space]>) -> Handle {
+        Handle {
+            queue,
+            spaces,
+            links: Arc::new(AtomicU32::new(0)),
+        }
+    }
+
+    /// The spaces that are open, in the order of the configuration.
+    pub fn spaces(&self) -> &[Space] {
+        &self.spaces
+    }
+
+    /// Finds an open space by its name.
+    ///
+    /// # Errors
+    /// When the name breaks the rules for names, or no such space is open.
+    pub fn space(&self, name: &str) -> Result<SpaceId, Refusal> {
+        Space::new(name)?;
+        let place = self.spaces.iter().position(|space| space.as_str() == name);
+        place.map(SpaceId).ok_or_else(|| Refusal::SpaceNotOpen {
+            space: name.to_owned(),
+        })
+    }
+
+    /// Adds `by` to a counter and returns it. When this returns, the add is durable.
+    ///
+    /// # Errors
+    /// When the replica refuses, or the node stops first.
+    pub async fn add(&self, space: SpaceId, key: String, by: i64) -> Result<Counter, Refusal> {
+        let ask = |reply| Command::Add {
+            space,
+            key,
+            by,
+            reply,
+        };
+        self.ask(ask).await?
+    }
+
+    /// Adds to many counters, all or none, and with one commit. When this returns, all are
+    /// durable.
+    ///
+    /// # Errors
+    /// When the replica refuses one of them, or the node stops first.
+    pub async fn add_many(&self, space: SpaceId, sums: Vec<Sum>) -> Result<(), Refusal> {
+        let ask = |reply| Command::AddMany { space, sums, reply };
+        self.ask(ask).await?
+    }
+
+    /// Reads a counter: `None` when it is absent.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn value(&self, space: SpaceId, key: String) -> Result<Option<i128>, Refusal> {
+        self.ask(|reply| Command::Value { space, key, reply }).await
+    }
+
+    /// Reads what each writer says of a counter, by writer: `None` when it is absent.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn shards(&self, space: SpaceId, key: String) -> Result<Option<Vec<Shard>>, Refusal> {
+        self.ask(|reply| Command::Shards { space, key, reply })
+            .await
+    }
+
+    /// Lists counters by key.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn list(&self, space: SpaceId, query: Query) -> Result<Page, Refusal> {
+        self.ask(|reply| Command::List {
+            space,
+            query,
+            reply,
+        })
+        .await
+    }
+
+    /// Subscribes to the counters of a space that change from now on.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn watch(&self, space: SpaceId) -> Result<broadcast::Receiver<Changes>, Refusal> {
+        self.ask(|reply| Command::Watch { space, reply }).await
+    }
+
+    /// The state of each open space.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn status(&self) -> Result<Vec<SpaceStatus>, Refusal> {
+        self.ask(|reply| Command::Status { reply }).await
+    }
+
+    /// One row for each link and space.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn links(&self) -> Result<Vec<LinkRow>, Refusal> {
+        self.ask(|reply| Command::Links { reply }).await
+    }
+
+    /// A number for a new connection, never given twice by this node.
+    pub fn next_link(&self) -> Link {
+        Link(self.links.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Tells of a new connection.
+    pub async fn connect(&self, link: NewLink) {
+        self.tell(Command::Connect(link)).await;
+    }
+
+    /// Tells that a connection is gone.
+    pub async fn disconnect(&self, link: Link) {
+        self.tell(Command::Disconnect { link }).await;
+    }
+
+    /// Hands over one frame that came on a link.
+    pub async fn frame(&self, link: Link, bytes: Vec<u8>) {
+        self.tell(Command::Frame { link, bytes }).await;
+    }
+
+    /// Hands over one frame that came by broadcast; `from` is the link that brought it.
+    pub async fn broadcast(&self, from: Option<Link>, bytes: Vec<u8>) {
+        self.tell(Command::Broadcast { from, bytes }).await;
+    }
+
+    /// Asks the driver to finish what is queued and to stop.
+    pub(crate) async fn stop(&self) {
+        self.tell(Command::Stop).await;
+    }
+
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.queue
+            .send(command(reply))
+            .await
+            .map_err(|_| Refusal::Stopped)?;
+        answer.await.map_err(|_| Refusal::Stopped)
+    }
+
+    /// A driver that is gone needs no news, so a failed send is no error.
+    async fn tell(&self, command: Command) {
+        let _ = self.queue.send(command).await;
+    }
+}

@@ -1,0 +1,130 @@
+//! HTTP on loopback: counters, events, sync for browsers, health, figures and the page.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `GET /v1/spaces/{space}/counters/{key}` | one counter: `{"key":"likes","value":"12"}` |
+//! | `POST /v1/spaces/{space}/counters/{key}/add` | adds `{"by":"5"}`, or 1 without a body; answers like the above |
+//! | `GET /v1/spaces/{space}/counters/{key}/shards` | what each writer says of it |
+//! | `GET /v1/spaces/{space}/counters?prefix=&after=&limit=` | counters by key, a page at a time |
+//! | `POST /v1/spaces/{space}/add` | many adds, one `key [n]` a line, all or none |
+//! | `GET /v1/spaces/{space}/events?key=` | changed counters as server-sent events |
+//! | `GET /v1/spaces/{space}/sync` | WebSocket: each binary message is one frame |
+//! | `GET /v1/status`, `GET /v1/peers` | this node, and its links |
+//! | `POST /v1/demo/cut` | cuts and heals links, with `up --demo` only |
+//! | `GET /healthz`, `/readyz`, `/metrics` | for operators |
+//! | `GET /` | the page |
+//!
+//! Values, clocks and totals are decimal strings, since JavaScript's numbers end at 2^53. An
+//! answer to a write means that it is durable here. Errors are `application/problem+json` with a
+//! stable `code`, a `detail` that says what to do next, and, on writes, `applied`: `no` or
+//! `unknown`. See [`guard`] for which requests are let in at all.
+
+mod bulk;
+mod counters;
+mod demo;
+mod events;
+pub mod guard;
+mod page;
+mod problem;
+mod status;
+mod sync;
+
+use crate::gossip::Cuts;
+use crate::handle::Handle;
+use crate::metrics::Metrics;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use problem::Problem;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Largest body of a request for one counter, in bytes.
+const BODY_BYTES_MAX: usize = 4 << 10;
+
+/// Largest body of a bulk add, in bytes.
+pub const BULK_BYTES_MAX: usize = 8 << 20;
+
+/// A request that is not answered within this time is given up. Streams have no such limit once
+/// they have begun.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the handlers share.
+pub(crate) struct App {
+    pub(crate) handle: Handle,
+    pub(crate) metrics: Metrics,
+    pub(crate) peer_id: String,
+    pub(crate) listen: Vec<String>,
+    pub(crate) demo: bool,
+    /// Whether any host name is let in, not only loopback's.
+    pub(crate) open: bool,
+    pub(crate) cuts: watch::Sender<Cuts>,
+    /// True when the node stops: streams end then.
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+impl App {
+    /// Resolves when the node stops.
+    async fn stopped(&self) {
+        // An error means that the node is gone, which is a stop too.
+        let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
+    }
+}
+
+/// All routes of a node.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let space = Router::new()
+        .route("/counters", get(counters::list))
+        .route("/counters/{key}", get(counters::read))
+        .route("/counters/{key}/add", post(counters::add))
+        .route("/counters/{key}/shards", get(counters::shards))
+        .route(
+            "/add",
+            post(bulk::add).layer(DefaultBodyLimit::max(BULK_BYTES_MAX)),
+        )
+        .route("/events", get(events::stream))
+        .route("/sync", get(sync::upgrade));
+    Router::new()
+        .nest("/v1/spaces/{space}", space)
+        .route("/v1/status", get(status::status))
+        .route("/v1/peers", get(status::peers))
+        .route("/v1/demo/cut", post(demo::cut))
+        .route("/healthz", get(status::healthy))
+        .route("/readyz", get(status::ready))
+        .route("/metrics", get(status::metrics))
+        .fallback(page::serve)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(give_up))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::check))
+        .with_state(app)
+}
+
+async fn method_not_allowed() -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "this address takes another method; the `allow` header names it",
+    )
+}
+
+/// Ends a request that takes too long.
+async fn give_up(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "timeout",
+            format!(
+                "no answer within {} s; read the counter before you try again",
+                REQUEST_TIMEOUT.as_secs()
+            ),
+        )
+        .applied("unknown")
+        .into_response(),
+    }
+}

@@ -1,0 +1,146 @@
+//! Many adds in one request, one a line, all or none.
+
+use super::App;
+use super::counters::not_an_amount;
+use super::problem::{Problem, Route};
+use crate::handle::Sum;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use tallymesh_core::Error;
+use tallymesh_core::limits::KEY_BYTES_MAX;
+
+/// What became of a bulk request.
+#[derive(Serialize)]
+pub(super) struct Acknowledged {
+    /// Lines that were added. Blank ones are not counted.
+    lines: u64,
+}
+
+pub(super) async fn add(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Acknowledged>, Problem> {
+    let space = app.handle.space(&space)?;
+    let (lines, sums) = sums(&body?).map_err(|problem| problem.applied("no"))?;
+    if !sums.is_empty() {
+        app.handle.add_many(space, sums).await?;
+    }
+    Ok(Json(Acknowledged { lines }))
+}
+
+/// Reads all lines and sums them up for each key, in the order in which keys first come.
+fn sums(body: &[u8]) -> Result<(u64, Vec<Sum>), Problem> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut sums: Vec<Sum> = Vec::new();
+    let mut lines = 0;
+    for (number, line) in (1..).zip(body.split(|byte| *byte == b'\n')) {
+        let at_line = |problem: Problem| problem.line(number);
+        let Some((key, by)) = parse(line).map_err(at_line)? else {
+            continue;
+        };
+        lines += 1;
+        match places.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(sums.len());
+                sums.push(Sum {
+                    key: key.to_owned(),
+                    by,
+                    line: number,
+                });
+            }
+            Entry::Occupied(entry) => {
+                let sum = &mut sums[*entry.get()];
+                let total = sum.by;
+                sum.by = total.checked_add(by).ok_or_else(|| {
+                    let overflow = Error::Overflow { total, by };
+                    at_line(Problem::bad_request(overflow.code(), overflow.to_string()))
+                })?;
+                sum.line = number;
+            }
+        }
+    }
+    Ok((lines, sums))
+}
+
+/// One line: `key`, `key n`, or, for keys with blanks in them, `key TAB n`. `None` if it is blank.
+fn parse(line: &[u8]) -> Result<Option<(&str, i64)>, Problem> {
+    let line = std::str::from_utf8(line)
+        .map_err(|_| Problem::bad_request("line", "the line is not UTF-8"))?;
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let (key, amount) = match line.rsplit_once('\t') {
+        Some((key, amount)) => (key, amount.trim()),
+        None => {
+            let line = line.trim();
+            let (key, amount) = line.split_once(' ').unwrap_or((line, ""));
+            (key, amount.trim())
+        }
+    };
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        let error = Error::KeyLength { bytes: key.len() };
+        return Err(Problem::bad_request(error.code(), error.to_string()));
+    }
+    match amount {
+        "" => Ok(Some((key, 1))),
+        text => match text.parse() {
+            Ok(by) => Ok(Some((key, by))),
+            Err(_) => Err(not_an_amount(text)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_summed_up_for_each_key() {
+        let body = b"likes 5\nviews\r\n\nlikes -2\n a  7 \nwith blanks\t3\n";
+        let (lines, sums) = sums(body).expect("valid");
+        let shown: Vec<_> = sums
+            .iter()
+            .map(|sum| (sum.key.as_str(), sum.by, sum.line))
+            .collect();
+        assert_eq!(lines, 5);
+        assert_eq!(
+            shown,
+            [
+                ("likes", 3, 4),
+                ("views", 1, 2),
+                ("a", 7, 5),
+                ("with blanks", 3, 6)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_its_line() {
+        let long = format!("ok\n{}", "k".repeat(KEY_BYTES_MAX + 1));
+        let table: [(&[u8], &str, u64); 6] = [
+            (b"a 1\nb x\nc", "amount", 2),
+            (b"a 1 2", "amount", 1),
+            (b"a 1.5", "amount", 1),
+            (b"a\n\n\xff", "line", 3),
+            (b"a 9223372036854775807\na 1", "overflow", 2),
+            (long.as_bytes(), "key_length", 2),
+        ];
+        for (body, code, line) in table {
+            let shown = String::from_utf8_lossy(body);
+            let problem = sums(body).expect_err(&shown);
+            assert_eq!(
+                (problem.code(), problem.at_line()),
+                (code, Some(line)),
+                "{shown}"
+            );
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Cutting and healing links over HTTP, for demonstrations and tests.
+
+use super::App;
+use super::problem::Problem;
+use crate::gossip::Peer;
+use crate::handle::PeerKind;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long links may take to close after a cut.
+const CUT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether they are closed.
+const CUT_POLL: Duration = Duration::from_millis(5);
+
+/// What to cut or heal.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CutRequest {
+    cut: bool,
+    /// The libp2p peer id of one node; without it, all links.
+    peer: Option<String>,
+}
+
+/// What is cut now.
+#[derive(Serialize)]
+pub(super) struct CutState {
+    cut: bool,
+}
+
+/// Answers when the links that are to be cut are closed, or when healing has begun.
+pub(super) async fn cut(
+    State(app): State<Arc<App>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<CutState>, Problem> {
+    if !app.demo {
+        let detail = "links can be cut only at a node that was started with `tallymesh up --demo`";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "not_demo", detail));
+    }
+    let request: CutRequest = serde_json::from_slice(&body?).map_err(|error| {
+        let detail = format!("{error}; send {{\"cut\":true}} or {{\"cut\":false}}");
+        Problem::bad_request("body", detail)
+    })?;
+    match &request.peer {
+        None => {
+            app.cuts.send_if_modified(|cuts| {
+                let changed = cuts.all != request.cut;
+                cuts.all = request.cut;
+                changed
+            });
+        }
+        Some(name) => {
+            let peer: Peer = name
+                .parse()
+                .map_err(|problem: String| Problem::bad_request("peer", problem))?;
+            app.cuts.send_if_modified(|cuts| match request.cut {
+                true => cuts.peers.insert(peer),
+                false => cuts.peers.remove(&peer),
+            });
+        }
+    }
+    if request.cut {
+        links_closed(&app, request.peer.as_deref()).await?;
+    }
+    Ok(Json(CutState { cut: request.cut }))
+}
+
+/// Waits until no link is left of those that were cut.
+async fn links_closed(app: &App, peer: Option<&str>) -> Result<(), Problem> {
+    let deadline = Instant::now() + CUT_TIMEOUT;
+    loop {
+        let mut links = app.handle.links().await?.into_iter();
+        let open = match peer {
+            None => links.next(),
+            Some(name) => links.find(|row| row.kind == PeerKind::Libp2p && row.peer == name),
+        };
+        let Some(row) = open else { return Ok(()) };
+        if Instant::now() > deadline {
+            let detail = format!("the link to {} did not close in time", row.peer);
+            return Err(Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cut",
+                detail,
+            ));
+        }
+        tokio::time::sleep(CUT_POLL).await;
+    }
+}

@@ -1,0 +1,170 @@
+//! Which requests are let in.
+//!
+//! Nothing is authenticated yet, so what protects a node on loopback is that only programs of
+//! this machine reach it. A browser is such a program, and runs pages of strangers. Two headers
+//! that a page cannot forge keep those out:
+//!
+//! - `Host` must name the loopback address (`localhost`, `*.localhost`, `127.x.y.z`, `[::1]`). A
+//!   stranger's name that was pointed at 127.0.0.1 (DNS rebinding) is refused with `host`.
+//! - `Origin`, if there is one, must be loopback too, on any port, or be the same as `Host`. So
+//!   other sites can neither post nor open a WebSocket; they are refused with `origin`.
+//!
+//! With `--http-open`, any `Host` is let in, and `Origin` must still be loopback or the same.
+//! Pages from another loopback port may read the answers (CORS), so that a page of one node can
+//! talk to another.
+
+use super::App;
+use super::problem::Problem;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Lets a request through, or answers it with a problem.
+pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    // HTTP/2 has the host in the target instead of a header.
+    let host = match request.headers().get(header::HOST) {
+        Some(host) => host.to_str().unwrap_or_default().to_owned(),
+        None => request.uri().host().unwrap_or_default().to_owned(),
+    };
+    let origin = match origin(request.headers(), &host, app.open) {
+        Ok(origin) => origin,
+        Err(problem) => return problem.into_response(),
+    };
+    let mut response = match request.method() {
+        &Method::OPTIONS => preflight(),
+        _ => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    if let Some(origin) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("origin"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+/// Checks both headers and returns the origin, if there is one.
+fn origin(headers: &HeaderMap, host: &str, open: bool) -> Result<Option<HeaderValue>, Problem> {
+    if !open && !is_loopback(host) {
+        let detail = format!(
+            "this node answers to localhost and 127.0.0.1 only, not to `{host}`; use one of \
+             these, or start the node with --http-open"
+        );
+        return Err(Problem::new(StatusCode::FORBIDDEN, "host", detail));
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(None);
+    };
+    let text = origin.to_str().unwrap_or_default();
+    let from = text
+        .strip_prefix("http://")
+        .or(text.strip_prefix("https://"));
+    match from {
+        Some(from) if from.eq_ignore_ascii_case(host) || is_loopback(from) => {
+            Ok(Some(origin.clone()))
+        }
+        _ => {
+            let detail = format!("pages of `{text}` may not talk to this node");
+            Err(Problem::new(StatusCode::FORBIDDEN, "origin", detail))
+        }
+    }
+}
+
+/// Whether `host`, with or without a port, names this machine to itself.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) if port.is_empty() || is_port(port) => address,
+            _ => return false,
+        },
+        None => match host.split_once(':') {
+            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+            Some(_) => return false,
+            None => host,
+        },
+    };
+    match name.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => {
+            let name = name.to_ascii_lowercase();
+            name == "localhost" || name.ends_with(".localhost")
+        }
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    let digits = text.strip_prefix(':');
+    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn preflight() -> Response {
+    let allowed = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type"),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ];
+    (StatusCode::NO_CONTENT, allowed).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_told_from_names_that_look_like_it() {
+        for host in [
+            "localhost",
+            "LOCALHOST:80",
+            "a.localhost:1",
+            "127.0.0.1",
+            "127.9.9.9:4280",
+            "[::1]",
+            "[::1]:4280",
+        ] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "",
+            "example.com",
+            "localhost.example.com",
+            "127.0.0.1.example.com",
+            "10.0.0.1",
+            "0.0.0.0",
+            "[::2]",
+            "[::1]x",
+            "[::1",
+            "localhost:x",
+            "user@localhost:80",
+            "notlocalhost",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_origin_must_be_loopback_or_the_same() {
+        let check = |origin: &'static str, host: &str, open| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
+            super::origin(&headers, host, open).map_err(|problem| problem.code())
+        };
+        assert!(check("http://localhost:5173", "127.0.0.1:4280", false).is_ok());
+        assert!(check("https://tally.example", "tally.example", true).is_ok());
+        assert!(check("http://localhost:1", "tally.example", true).is_ok());
+        for (origin, host, open, code) in [
+            ("https://evil.example", "127.0.0.1:4280", false, "origin"),
+            ("null", "127.0.0.1:4280", false, "origin"),
+            ("file://", "127.0.0.1:4280", false, "origin"),
+            ("https://evil.example", "tally.example", true, "origin"),
+            ("http://evil.example", "evil.example", false, "host"),
+        ] {
+            assert_eq!(check(origin, host, open), Err(code), "{origin} at {host}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What operators and the page ask: status, peers, health, figures.
+
+use super::App;
+use super::problem::Problem;
+use crate::driver::{LinkRow, SpaceStatus};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderName, header};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// This node.
+#[derive(Serialize)]
+pub(super) struct Status {
+    version: &'static str,
+    peer_id: String,
+    listen: Vec<String>,
+    demo: bool,
+    /// Whether all links are cut on purpose.
+    cut: bool,
+    spaces: Vec<SpaceStatus>,
+}
+
+/// The links of this node.
+#[derive(Serialize)]
+pub(super) struct Peers {
+    peers: Vec<LinkRow>,
+}
+
+pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, Problem> {
+    let cut = app.cuts.borrow().all;
+    Ok(Json(Status {
+        version: env!("CARGO_PKG_VERSION"),
+        peer_id: app.peer_id.clone(),
+        listen: app.listen.clone(),
+        demo: app.demo,
+        cut,
+        spaces: app.handle.status().await?,
+    }))
+}
+
+pub(super) async fn peers(State(app): State<Arc<App>>) -> Result<Json<Peers>, Problem> {
+    let peers = app.handle.links().await?;
+    Ok(Json(Peers { peers }))
+}
+
+/// The process answers.
+pub(super) async fn healthy() -> &'static str {
+    "ok\n"
+}
+
+/// The driver answers, so the store works too.
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+    app.handle.status().await?;
+    Ok("ready\n")
+}
+
+pub(super) async fn metrics(
+    State(app): State<Arc<App>>,
+) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
+    let text = app.metrics.text(&app.handle.status().await?);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text))
+}

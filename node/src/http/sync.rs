@@ -1,0 +1,149 @@
+//! WebSocket sync: a browser tab, or any other replica, as a peer of this node.
+
+use super::App;
+use super::problem::{Problem, Route};
+use crate::driver::Order;
+use crate::gossip::Cuts;
+use crate::handle::{NewLink, PeerKind, SpaceId};
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::http::StatusCode;
+use axum::response::Response;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+use tallymesh_core::Link;
+use tallymesh_core::limits::FRAME_BYTES_MAX;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+/// Frames that wait for one socket. Frames beyond are dropped, and repaired by sync later.
+const OUTBOX_FRAMES_MAX: usize = 64;
+
+/// How often a ping is sent. A socket from which nothing came for three of these is closed.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// A peer that does not take a frame within this time is closed.
+const SEND_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Close codes: the node stops or was cut off (RFC 6455), a message that is not binary (same), and
+/// a peer that broke the protocol (this project's).
+const AWAY: u16 = 1001;
+const UNSUPPORTED: u16 = 1003;
+const REFUSED: u16 = 4000;
+
+pub(super) async fn upgrade(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let space = app.handle.space(&space)?;
+    let upgrade = upgrade.map_err(|rejection| {
+        let detail = format!(
+            "{}; open this address as a WebSocket",
+            rejection.body_text()
+        );
+        Problem::new(rejection.status(), "websocket", detail)
+    })?;
+    if app.cuts.borrow().all {
+        let detail = "this node's links are cut; heal them with POST /v1/demo/cut";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "cut", detail));
+    }
+    Ok(upgrade
+        .max_message_size(FRAME_BYTES_MAX)
+        .max_frame_size(FRAME_BYTES_MAX)
+        .on_upgrade(move |socket| serve(app, space, socket)))
+}
+
+/// Serves one socket until either side has enough of it.
+async fn serve(app: Arc<App>, space: SpaceId, mut socket: WebSocket) {
+    let link = app.handle.next_link();
+    let (outbox, inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
+    let new = NewLink {
+        link,
+        space: Some(space),
+        kind: PeerKind::WebSocket,
+        peer: format!("ws-{}", link.0),
+        broadcast: false,
+        outbox,
+    };
+    app.handle.connect(new).await;
+    let close = exchange(&app, link, &mut socket, inbox).await;
+    app.handle.disconnect(link).await;
+    if let Some(frame) = close {
+        // The peer may be gone already.
+        let _ = timeout(SEND_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
+    }
+}
+
+/// Passes frames both ways. Returns how to close the socket, if it is still open.
+async fn exchange(
+    app: &App,
+    link: Link,
+    socket: &mut WebSocket,
+    mut inbox: mpsc::Receiver<Order>,
+) -> Option<CloseFrame> {
+    let mut cuts = app.cuts.subscribe();
+    let mut pings = interval(PING_INTERVAL);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = Instant::now();
+    let stopped = app.stopped();
+    tokio::pin!(stopped);
+    loop {
+        let outgoing = tokio::select! {
+            message = socket.recv() => {
+                heard = Instant::now();
+                match message {
+                    Some(Ok(Message::Binary(bytes))) => {
+                        app.handle.frame(link, bytes.into()).await;
+                    }
+                    Some(Ok(Message::Text(_))) => {
+                        return Some(close(UNSUPPORTED, "frames are binary messages"));
+                    }
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                }
+                continue;
+            }
+            order = inbox.recv() => match order {
+                Some(Order::Send(_, bytes)) => Message::Binary(bytes.into()),
+                Some(Order::Close(_, error)) => {
+                    return Some(close(REFUSED, format!("{}: {error}", error.code())));
+                }
+                Some(Order::Broadcast(..)) => continue, // Only the gossip part gets these.
+                None => return Some(close(AWAY, "the link was closed")),
+            },
+            _ = pings.tick() => match heard.elapsed() > SILENCE_MAX {
+                true => return Some(close(AWAY, "nothing was heard for too long")),
+                false => Message::Ping(Bytes::new()),
+            },
+            () = cut_off(&mut cuts) => {
+                return Some(close(AWAY, "the node's links were cut"));
+            }
+            () = &mut stopped => return Some(close(AWAY, "the node stops")),
+        };
+        match timeout(SEND_TIMEOUT, socket.send(outgoing)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return None,
+        }
+    }
+}
+
+/// Resolves when all links are cut.
+async fn cut_off(cuts: &mut watch::Receiver<Cuts>) {
+    // An error means that the node stops, which cuts all links too.
+    let _ = cuts.wait_for(|cuts| cuts.all).await;
+}
+
+/// A close frame. The protocol allows 123 bytes for the reason.
+fn close(code: u16, reason: impl Into<Cow<'static, str>>) -> CloseFrame {
+    let reason = reason.into();
+    let end = reason.floor_char_boundary(123);
+    CloseFrame {
+        code,
+        reason: reason[..end].into(),
+    }
+}

@@ -1,0 +1,16 @@
+//! A Tallymesh node: [`tallymesh_core`] as a daemon with libp2p, a durable store, HTTP and a
+//! command line.
+//!
+//! The binary `tallymesh` is a thin shell around this library. [`node::Node`] is the whole;
+//! [`handle::Handle`] is how everything in it talks to the one task that owns the replicas, the
+//! driver, which persists before it publishes and before it acknowledges.
+
+pub mod cli;
+pub mod config;
+pub mod driver;
+pub mod gossip;
+pub mod handle;
+pub mod http;
+pub mod metrics;
+pub mod node;
+pub mod store;

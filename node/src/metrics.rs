@@ -1,0 +1,174 @@
+//! What an operator watches: figures in the text format that Prometheus reads.
+
+use crate::driver::SpaceStatus;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The figures of one node. Clones share them; recording takes no lock that another task holds
+/// for long.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    adds: Counter,
+    commits: Counter,
+    commit_seconds: Histogram,
+    commit_bytes: Counter,
+    batch_commands: Histogram,
+    frames_in: Counter,
+    frames_out: Counter,
+    bytes_in: Counter,
+    bytes_out: Counter,
+    dropped: Counter,
+    merged: Counter,
+    links: Gauge,
+    spaces: SpaceGauges,
+}
+
+#[derive(Clone, Default)]
+struct SpaceGauges {
+    counters: Family<SpaceLabel, Gauge>,
+    shards: Family<SpaceLabel, Gauge>,
+    writers: Family<SpaceLabel, Gauge>,
+    faults: Family<SpaceLabel, Gauge>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SpaceLabel {
+    space: String,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    /// All figures at zero.
+    pub fn new() -> Metrics {
+        let mut registry = Registry::with_prefix("tallymesh");
+        let mut counter = |name: &str, help: &str| {
+            let counter = Counter::default();
+            registry.register(name, help, counter.clone());
+            counter
+        };
+        let adds = counter("adds", "Adds made here, one for each counter of a request");
+        let commits = counter("commits", "Durable commits to the store");
+        let commit_bytes = counter("commit_bytes", "Bytes of records written to the store");
+        let frames_in = counter("frames_in", "Frames that came from peers");
+        let frames_out = counter("frames_out", "Frames handed to transports");
+        let bytes_in = counter("frame_bytes_in", "Bytes of frames that came from peers");
+        let bytes_out = counter("frame_bytes_out", "Bytes of frames handed to transports");
+        let dropped = counter(
+            "frames_dropped",
+            "Frames dropped: a full outbox, or a space that is not open here",
+        );
+        let merged = counter("shards_merged", "Shards taken over from peers");
+        let links = Gauge::default();
+        registry.register("links", "Connections to peers", links.clone());
+        let commit_seconds = Histogram::new(exponential_buckets(0.000_1, 2.0, 16));
+        registry.register_with_unit(
+            "commit",
+            "How long a durable commit takes",
+            Unit::Seconds,
+            commit_seconds.clone(),
+        );
+        let batch_commands = Histogram::new(exponential_buckets(1.0, 4.0, 7));
+        registry.register(
+            "batch_commands",
+            "Commands that shared one commit",
+            batch_commands.clone(),
+        );
+        let spaces = SpaceGauges::default();
+        registry.register("counters", "Counters that exist", spaces.counters.clone());
+        registry.register("shards", "Shards of those counters", spaces.shards.clone());
+        registry.register("writers", "Writers that are known", spaces.writers.clone());
+        registry.register(
+            "faults",
+            "Times a writer was caught with two contents for one clock",
+            spaces.faults.clone(),
+        );
+        Metrics {
+            registry: Arc::new(registry),
+            adds,
+            commits,
+            commit_seconds,
+            commit_bytes,
+            batch_commands,
+            frames_in,
+            frames_out,
+            bytes_in,
+            bytes_out,
+            dropped,
+            merged,
+            links,
+            spaces,
+        }
+    }
+
+    /// All figures as text, with the spaces as they are in `spaces`.
+    pub fn text(&self, spaces: &[SpaceStatus]) -> String {
+        for status in spaces {
+            let label = SpaceLabel {
+                space: status.space.clone(),
+            };
+            let set = |family: &Family<SpaceLabel, Gauge>, value: u64| {
+                let value = i64::try_from(value).unwrap_or(i64::MAX);
+                family.get_or_create(&label).set(value);
+            };
+            set(&self.spaces.counters, status.counters as u64);
+            set(&self.spaces.shards, status.shards as u64);
+            set(&self.spaces.writers, status.writers as u64);
+            set(&self.spaces.faults, status.faults);
+        }
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    pub(crate) fn added(&self, adds: usize) {
+        self.adds.inc_by(adds as u64);
+    }
+
+    pub(crate) fn batch(&self, commands: usize) {
+        if commands > 0 {
+            self.batch_commands.observe(commands as f64);
+        }
+    }
+
+    pub(crate) fn commit(&self, took: Duration, bytes: usize) {
+        self.commits.inc();
+        self.commit_seconds.observe(took.as_secs_f64());
+        self.commit_bytes.inc_by(bytes as u64);
+    }
+
+    pub(crate) fn frame_in(&self, bytes: usize) {
+        self.frames_in.inc();
+        self.bytes_in.inc_by(bytes as u64);
+    }
+
+    pub(crate) fn frame_out(&self, bytes: usize) {
+        self.frames_out.inc();
+        self.bytes_out.inc_by(bytes as u64);
+    }
+
+    pub(crate) fn dropped_frame(&self) {
+        self.dropped.inc();
+    }
+
+    pub(crate) fn merged(&self, shards: usize) {
+        self.merged.inc_by(shards as u64);
+    }
+
+    pub(crate) fn links(&self, links: usize) {
+        self.links.set(i64::try_from(links).unwrap_or(i64::MAX));
+    }
+}

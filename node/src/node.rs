@@ -1,0 +1,307 @@
+//! A node put together: store, driver, network and HTTP, from start to stop.
+
+use crate::config::Config;
+use crate::driver;
+use crate::gossip::{self, Cuts, GossipError, Identity};
+use crate::handle::Handle;
+use crate::http::{self, App};
+use crate::metrics::Metrics;
+use crate::store::{Disk, Store, StoreError};
+use serde_json::json;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// Frames on their way from the driver to the network. Frames beyond are dropped, and repaired by
+/// sync later.
+const ORDERS_MAX: usize = 256;
+
+/// How long open requests may take to end when the node stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a node could not start, or stopped by itself.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The store failed.
+    Store(StoreError),
+    /// The network could not be started.
+    Gossip(GossipError),
+    /// The address for HTTP can't be bound.
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// The ready file can't be written.
+    ReadyFile {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// A part of the node ended that never should.
+    Ended {
+        /// The part.
+        part: &'static str,
+    },
+}
+
+impl NodeError {
+    /// A stable name of the kind of error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            NodeError::Store(error) => error.code(),
+            NodeError::Gossip(_) => "network",
+            NodeError::Http { .. } => "http_address",
+            NodeError::ReadyFile { .. } => "ready_file",
+            NodeError::Ended { .. } => "ended",
+        }
+    }
+}
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeError::Store(error) => error.fmt(f),
+            NodeError::Gossip(error) => error.fmt(f),
+            NodeError::Http { address, problem } => write!(
+                f,
+                "can't serve HTTP at {address}: {problem}. Is another node there? Choose another \
+                 address with --http; port 0 takes a free one"
+            ),
+            NodeError::ReadyFile { file, problem } => {
+                write!(
+                    f,
+                    "can't write the ready file {}: {problem}",
+                    file.display()
+                )
+            }
+            NodeError::Ended { part } => write!(
+                f,
+                "the {part} ended unexpectedly; see the log above, and report it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NodeError {}
+
+impl From<StoreError> for NodeError {
+    fn from(error: StoreError) -> NodeError {
+        NodeError::Store(error)
+    }
+}
+
+impl From<GossipError> for NodeError {
+    fn from(error: GossipError) -> NodeError {
+        NodeError::Gossip(error)
+    }
+}
+
+/// A node that runs. Dropping it stops it without waiting; [`Node::run`] ends in order.
+pub struct Node {
+    http: SocketAddr,
+    peer_id: String,
+    listen: Vec<String>,
+    handle: Handle,
+    driver_ended: oneshot::Receiver<Result<(), StoreError>>,
+    gossip: JoinHandle<()>,
+    server: JoinHandle<io::Result<()>>,
+    stopping: watch::Sender<bool>,
+}
+
+impl Node {
+    /// Starts a node on its data folder. Returns when each listener is bound.
+    ///
+    /// # Errors
+    /// When the folder, an address or the ready file can't be used.
+    pub async fn start(config: Config) -> Result<Node, NodeError> {
+        let store = Disk::open(&config.data)?;
+        Node::start_on(Box::new(store), config).await
+    }
+
+    /// Starts a node on any store; `config.data` is not looked at.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub async fn start_on(mut store: Box<dyn Store>, config: Config) -> Result<Node, NodeError> {
+        if let Some(file) = &config.ready_file {
+            forget_ready_file(file)?;
+        }
+        let identity = identity(store.as_mut())?;
+        let metrics = Metrics::new();
+        let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+        let (cuts, cut_orders) = watch::channel(Cuts::default());
+        let (stopping, stopped) = watch::channel(false);
+        let listener = TcpListener::bind(config.http).await;
+        let listener = listener.map_err(|problem| NodeError::Http {
+            address: config.http,
+            problem,
+        })?;
+        let http = listener.local_addr().map_err(|problem| NodeError::Http {
+            address: config.http,
+            problem,
+        })?;
+        let driver = driver::start(
+            config.spaces,
+            identity.public_key(),
+            store,
+            orders.clone(),
+            metrics.clone(),
+        )?;
+        let handle = driver.handle;
+        let network = gossip::start(
+            &identity,
+            config.gossip,
+            handle.clone(),
+            orders,
+            inbox,
+            cut_orders,
+        )
+        .await?;
+        let app = Arc::new(App {
+            handle: handle.clone(),
+            metrics,
+            peer_id: identity.peer_id(),
+            listen: network.listen.clone(),
+            demo: config.demo,
+            open: config.http_open,
+            cuts,
+            stopping: stopped.clone(),
+        });
+        let server = tokio::spawn(serve(listener, app, stopped));
+        let node = Node {
+            http,
+            peer_id: identity.peer_id(),
+            listen: network.listen,
+            handle,
+            driver_ended: driver.ended,
+            gossip: network.task,
+            server,
+            stopping,
+        };
+        if let Some(file) = &config.ready_file {
+            node.write_ready_file(file)?;
+        }
+        Ok(node)
+    }
+
+    /// The address that HTTP is served at.
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// The name of this node in the network.
+    pub fn peer_id(&self) -> &str {
+        &self.peer_id
+    }
+
+    /// The addresses for other nodes, with this node's name at the end.
+    pub fn listen(&self) -> &[String] {
+        &self.listen
+    }
+
+    /// A client of this node, without HTTP between.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Runs until `stop` resolves, and then ends in order: streams and requests, the network, and
+    /// last the driver, so that whatever was acknowledged is kept.
+    ///
+    /// # Errors
+    /// When a part of the node fails before that.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), NodeError> {
+        let failed = tokio::select! {
+            () = stop => None,
+            ended = &mut self.driver_ended => Some(driver_error(ended)),
+            _ = &mut self.gossip => Some(NodeError::Ended { part: "network" }),
+            _ = &mut self.server => Some(NodeError::Ended { part: "HTTP server" }),
+        };
+        // Nobody listens any more if all parts are gone already.
+        let _ = self.stopping.send(true);
+        if !self.server.is_finished() {
+            let server = &mut self.server;
+            if tokio::time::timeout(STOP_TIMEOUT, server).await.is_err() {
+                self.server.abort();
+            }
+        }
+        self.gossip.abort();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.handle.stop().await;
+        match self.driver_ended.await {
+            Ok(Ok(())) => Ok(()),
+            ended => Err(driver_error(ended)),
+        }
+    }
+
+    fn write_ready_file(&self, file: &Path) -> Result<(), NodeError> {
+        let facts = json!({
+            "http": format!("http://{}", self.http),
+            "peer_id": self.peer_id,
+            "listen": self.listen,
+        });
+        // Readers that wait for the file must never see half of it.
+        let mut part = file.as_os_str().to_owned();
+        part.push(".part");
+        let written = std::fs::write(&part, format!("{facts}\n"));
+        let written = written.and_then(|()| std::fs::rename(&part, file));
+        written.map_err(|problem| NodeError::ReadyFile {
+            file: file.to_path_buf(),
+            problem,
+        })
+    }
+}
+
+/// Removes the file of an earlier start, so that nobody takes its addresses for this one's.
+fn forget_ready_file(file: &Path) -> Result<(), NodeError> {
+    match std::fs::remove_file(file) {
+        Err(problem) if problem.kind() != io::ErrorKind::NotFound => Err(NodeError::ReadyFile {
+            file: file.to_path_buf(),
+            problem,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn driver_error(ended: Result<Result<(), StoreError>, oneshot::error::RecvError>) -> NodeError {
+    match ended {
+        Ok(Err(error)) => NodeError::Store(error),
+        Ok(Ok(())) | Err(_) => NodeError::Ended { part: "driver" },
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    app: Arc<App>,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let stop = async move {
+        // An error means that the node was dropped, which is a stop too.
+        let _ = stopped.wait_for(|stopping| *stopping).await;
+    };
+    axum::serve(listener, http::router(app))
+        .with_graceful_shutdown(stop)
+        .await
+}
+
+/// The key that the store keeps, or a new one at the first start.
+fn identity(store: &mut dyn Store) -> Result<Identity, NodeError> {
+    let mut fresh = [0; 32];
+    getrandom::fill(&mut fresh).map_err(|error| StoreError::Io {
+        doing: "draw random bytes".into(),
+        problem: error.to_string(),
+    })?;
+    Ok(Identity::from_secret(store.identity(fresh)?))
+}

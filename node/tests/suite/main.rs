@@ -1,0 +1,9 @@
+//! The node as a whole: the real binary on loopback, and the library where a test must reach
+//! inside.
+
+mod cli;
+mod cluster;
+mod durability;
+mod http;
+mod process;
+mod sync;

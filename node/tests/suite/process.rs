@@ -1,0 +1,195 @@
+//! A real `tallymesh up` in a folder of its own, and what tests ask it.
+
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long anything that a test waits for may take.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A node in a process of its own. Dropped, it is killed.
+pub(crate) struct Node {
+    folder: TempDir,
+    child: Option<Child>,
+    arguments: Vec<String>,
+    pub(crate) url: String,
+    pub(crate) peer_id: String,
+    /// TCP, QUIC and WebSocket, in this order.
+    pub(crate) listen: Vec<String>,
+}
+
+impl Node {
+    /// Starts a node with further arguments and waits until it listens.
+    pub(crate) fn start(arguments: &[&str]) -> Node {
+        let mut node = Node {
+            folder: tempfile::tempdir().expect("temporary folder"),
+            child: None,
+            arguments: arguments.iter().map(|&text| text.to_owned()).collect(),
+            url: String::new(),
+            peer_id: String::new(),
+            listen: Vec::new(),
+        };
+        node.start_again();
+        node
+    }
+
+    /// Starts a node that stopped, on the same folder.
+    pub(crate) fn start_again(&mut self) {
+        let ready = self.folder.path().join("ready.json");
+        // The file of the last start must not be taken for the new one's.
+        let _ = fs::remove_file(&ready);
+        let log = File::create(self.folder.path().join("log")).expect("log file");
+        let child = up(&self.data())
+            .args(["--http", "127.0.0.1:0", "--ready-file"])
+            .arg(&ready)
+            .args(&self.arguments)
+            .stdout(log.try_clone().expect("log file"))
+            .stderr(log)
+            .spawn()
+            .expect("start the node");
+        self.child = Some(child);
+        let facts = eventually("the node listens", || {
+            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok());
+            assert!(ended.flatten().is_none(), "the node ended:\n{}", self.log());
+            serde_json::from_slice::<Value>(&fs::read(&ready).ok()?).ok()
+        });
+        let text = |value: &Value| value.as_str().expect("a string").to_owned();
+        self.url = text(&facts["http"]);
+        self.peer_id = text(&facts["peer_id"]);
+        let listen = facts["listen"].as_array().expect("a list");
+        self.listen = listen.iter().map(text).collect();
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Asks the node to stop, as a service manager does, and waits for it.
+    #[cfg(unix)]
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("the node runs");
+        let sent = Command::new("kill").arg(child.id().to_string()).status();
+        assert!(sent.expect("kill").success());
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            if let Some(status) = child.try_wait().expect("wait for the node") {
+                return status;
+            }
+            if Instant::now() > deadline {
+                let _ = child.kill();
+                panic!("the node did not stop:\n{}", self.log());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends the node without any warning, as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("kill the node");
+            child.wait().expect("wait for the node");
+        }
+    }
+
+    /// Asks for a path: the status and the JSON that came.
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
+        let response = agent().get(format!("{}{path}", self.url)).call();
+        read(response.expect("an answer"))
+    }
+
+    /// Posts to a path: the status and the JSON that came.
+    pub(crate) fn post(&self, path: &str, body: &str) -> (u16, Value) {
+        let response = agent().post(format!("{}{path}", self.url)).send(body);
+        read(response.expect("an answer"))
+    }
+
+    /// Adds to a counter of the default space.
+    pub(crate) fn add(&self, key: &str, by: i64) {
+        let path = format!("/v1/spaces/default/counters/{key}/add");
+        let (status, answer) = self.post(&path, &format!("{{\"by\":{by}}}"));
+        assert_eq!(status, 200, "{answer}");
+    }
+
+    /// A counter of the default space, if it exists.
+    pub(crate) fn value(&self, key: &str) -> Option<i128> {
+        let (_, answer) = self.get(&format!("/v1/spaces/default/counters/{key}"));
+        answer["value"]
+            .as_str()
+            .map(|text| text.parse().expect("a number"))
+    }
+
+    /// The status of the default space.
+    pub(crate) fn space(&self) -> Value {
+        self.get("/v1/status").1["spaces"][0].clone()
+    }
+
+    /// The rows of `/v1/peers`.
+    pub(crate) fn peers(&self) -> Vec<Value> {
+        self.get("/v1/peers").1["peers"]
+            .as_array()
+            .expect("a list")
+            .clone()
+    }
+
+    /// Runs the command line against this node, with `input` as standard input.
+    pub(crate) fn run(&self, arguments: &[&str], input: &str) -> Output {
+        let file = self.folder.path().join("input");
+        fs::write(&file, input).expect("write the input");
+        Command::new(env!("CARGO_BIN_EXE_tallymesh"))
+            .args(arguments)
+            .env("TALLYMESH_NODE", &self.url)
+            .stdin(File::open(file).expect("open the input"))
+            .output()
+            .expect("run the command")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The command `tallymesh up` on a data folder.
+pub(crate) fn up(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tallymesh"));
+    command
+        .args(["up", "--data"])
+        .arg(data)
+        .stdin(Stdio::null());
+    command
+}
+
+/// An HTTP client that takes refusals for answers.
+pub(crate) fn agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(DEADLINE));
+    config.build().new_agent()
+}
+
+fn read(mut response: ureq::http::Response<ureq::Body>) -> (u16, Value) {
+    let body = response.body_mut().read_to_string().expect("a body");
+    let value = serde_json::from_str(&body).unwrap_or(Value::String(body));
+    (response.status().as_u16(), value)
+}
+
+/// Waits until `probe` finds something, and fails if it takes too long.
+pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,159 @@
+//! A client that syncs over WebSocket, with the core's own machine at its end.
+
+use crate::process::{DEADLINE, Node, eventually};
+use futures::{SinkExt, StreamExt};
+use tallymesh_core::{Input, Link, Output, Replica, Space, Sync, SyncConfig, WriterId};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+const LINK: Link = Link(0);
+
+fn url(node: &Node) -> String {
+    format!(
+        "{}/v1/spaces/default/sync",
+        node.url.replace("http:", "ws:")
+    )
+}
+
+/// A replica at the other end of a socket.
+struct Client {
+    replica: Replica,
+    sync: Sync,
+    socket: Socket,
+    started: Instant,
+}
+
+impl Client {
+    async fn connect(node: &Node) -> Client {
+        let (socket, _) = connect_async(url(node)).await.expect("connect");
+        let space = Space::default();
+        let writer = WriterId::mint(&space, &[9; 32], &[9; 16]);
+        let mut client = Client {
+            replica: Replica::new(space, writer),
+            sync: Sync::new(SyncConfig::default(), 9),
+            socket,
+            started: Instant::now(),
+        };
+        client.input(Input::Connected {
+            link: LINK,
+            broadcast: false,
+        });
+        client
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).expect("short");
+        self.sync.handle(now, &mut self.replica, input);
+    }
+
+    /// Exchanges frames until `done`.
+    async fn run_until(&mut self, done: impl Fn(&Replica) -> bool) {
+        let until = Instant::now() + DEADLINE;
+        while !done(&self.replica) {
+            assert!(Instant::now() < until, "the replica never got there");
+            self.input(Input::Tick);
+            while let Some(output) = self.sync.poll() {
+                if let Output::Send { bytes, .. } = output {
+                    let sent = self.socket.send(Message::Binary(bytes.into())).await;
+                    sent.expect("send");
+                }
+            }
+            let wait = std::time::Duration::from_millis(5);
+            if let Ok(message) = timeout(wait, self.socket.next()).await {
+                let message = message.expect("open").expect("a message");
+                if let Message::Binary(bytes) = message {
+                    self.input(Input::Frame {
+                        link: LINK,
+                        bytes: &bytes,
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_and_a_node_converge_both_ways() {
+    let node = Node::start(&[]);
+    node.add("likes", 5);
+    let mut client = Client::connect(&node).await;
+    client
+        .run_until(|replica| replica.value("likes") == Some(5))
+        .await;
+    client.replica.add("likes", 2).expect("add");
+    client.input(Input::Changed);
+    client.input(Input::Tick);
+    node.add("views", 1);
+    client
+        .run_until(|replica| replica.value("views") == Some(1))
+        .await;
+    client.run_until(|_| node.value("likes") == Some(7)).await;
+    let peers = node.peers();
+    assert_eq!(peers.len(), 1);
+    assert_eq!(peers[0]["kind"], "websocket");
+    assert_eq!(peers[0]["state"], "ready");
+    client.socket.close(None).await.expect("close");
+    eventually("the link ends", || node.peers().is_empty().then_some(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_frame_closes_the_socket_and_nothing_else() {
+    let node = Node::start(&[]);
+    let mut good = Client::connect(&node).await;
+    for message in [
+        Message::Binary(vec![1, 2, 3].into()),
+        Message::Text("hello".into()),
+    ] {
+        let (mut socket, _) = connect_async(url(&node)).await.expect("connect");
+        socket.send(message).await.expect("send");
+        let closed = timeout(DEADLINE, async {
+            while let Some(Ok(message)) = socket.next().await {
+                if let Message::Close(frame) = message {
+                    return frame.map(|frame| u16::from(frame.code));
+                }
+            }
+            None
+        });
+        let code = closed.await.expect("in time").expect("a close code");
+        assert!([4000, 1003].contains(&code), "{code}");
+    }
+    node.add("likes", 3);
+    good.run_until(|replica| replica.value("likes") == Some(3))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_a_stranger_cannot_open_a_socket() {
+    let node = Node::start(&[]);
+    let mut request = url(&node).into_client_request().expect("request");
+    let stranger = "https://stranger.example".parse().expect("header");
+    request.headers_mut().insert("origin", stranger);
+    match connect_async(request).await {
+        Err(Error::Http(response)) => assert_eq!(response.status(), 403),
+        other => panic!("let in: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_node_closes_sockets_and_takes_none() {
+    let node = Node::start(&["--demo"]);
+    let mut client = Client::connect(&node).await;
+    client.run_until(|_| node.peers().len() == 1).await;
+    assert_eq!(node.post("/v1/demo/cut", r#"{"cut":true}"#).0, 200);
+    assert!(node.peers().is_empty());
+    match connect_async(url(&node)).await {
+        Err(Error::Http(response)) => assert_eq!(response.status(), 503),
+        other => panic!("let in: {other:?}"),
+    }
+    node.add("likes", 1);
+    assert_eq!(node.post("/v1/demo/cut", r#"{"cut":false}"#).0, 200);
+    let mut client = Client::connect(&node).await;
+    client
+        .run_until(|replica| replica.value("likes") == Some(1))
+        .await;
+}

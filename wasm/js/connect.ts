@@ -1,0 +1,188 @@
+import { TallymeshError } from './errors.js';
+import type { Link } from './peer.js';
+import type { Replica } from './replica.js';
+
+/**
+ * Where a {@link Connection} stands: `connecting`, `online`, `waiting` for its next attempt, `paused` by
+ * {@link Connection.pause}, or `closed` for good.
+ */
+export type ConnectionState = 'connecting' | 'online' | 'waiting' | 'paused' | 'closed';
+
+/** How {@link connect} behaves. */
+export interface ConnectOptions {
+  /** Wait before the first new attempt, in milliseconds; it doubles with each failure. Default: 250. */
+  readonly retryMinMs?: number;
+  /** Longest wait between attempts, in milliseconds. Default: 15000. */
+  readonly retryMaxMs?: number;
+  /** Start paused. Default: false. */
+  readonly paused?: boolean;
+  /** The WebSocket to use where there is no global one (Node before 22). */
+  readonly WebSocket?: new (url: string) => WebSocket;
+}
+
+/** An attempt that takes longer is given up. */
+const OPEN_MS_MAX = 10_000;
+
+/**
+ * Keeps a replica in sync with a node until it is closed. When the link breaks, or was never there, it
+ * tries again, waiting longer each time; counting goes on meanwhile and nothing is lost.
+ *
+ * @param url - the node's address (`http`, `https`, `ws` or `wss`), such as `"http://127.0.0.1:8080"`;
+ * one with a path of its own is used as it is.
+ * @throws {@link TallymeshError} `url` or `no_websocket`.
+ */
+export function connect(replica: Replica, url: string | URL, options: ConnectOptions = {}): Connection {
+  return new Connection(replica, url, options);
+}
+
+/** A standing connection between a replica and a node, made by {@link connect}. */
+export class Connection {
+  /** The WebSocket address. */
+  readonly url: string;
+
+  readonly #replica: Replica;
+  readonly #options: ConnectOptions;
+  readonly #make: new (url: string) => WebSocket;
+  readonly #listeners = new Set<(state: ConnectionState) => void>();
+  readonly #wake = (): void => {
+    if (this.#state === 'waiting') this.#dial();
+  };
+  #state: ConnectionState = 'paused';
+  #error: TallymeshError | undefined;
+  #failures = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** Ends the current attempt or link without a word. */
+  #hangUp: () => void = () => {};
+
+  /** @internal */
+  constructor(replica: Replica, url: string | URL, options: ConnectOptions) {
+    this.#replica = replica;
+    this.#options = options;
+    this.url = syncAddress(url, replica.space);
+    const make = options.WebSocket ?? globalThis.WebSocket;
+    if (!make) throw new TallymeshError('no_websocket', 'there is no WebSocket here; pass one as options.WebSocket');
+    this.#make = make;
+    // The browser knows first when the network is back.
+    globalThis.addEventListener?.('online', this.#wake);
+    if (!options.paused) this.#dial();
+  }
+
+  /** Where the connection stands. */
+  get state(): ConnectionState {
+    return this.#state;
+  }
+
+  /** Why the last link or attempt ended, if it went wrong. */
+  get error(): TallymeshError | undefined {
+    return this.#error;
+  }
+
+  /** Cuts the link and stays apart until {@link Connection.resume}. */
+  pause(): void {
+    if (this.#state !== 'closed') this.#stop('paused');
+  }
+
+  /** Connects again after {@link Connection.pause}, at once. */
+  resume(): void {
+    if (this.#state === 'paused') {
+      this.#failures = 0;
+      this.#dial();
+    }
+  }
+
+  /** Ends the connection for good. The replica stays. */
+  close(): void {
+    globalThis.removeEventListener?.('online', this.#wake);
+    this.#stop('closed');
+    this.#listeners.clear();
+  }
+
+  /**
+   * Calls `listener` at each change of {@link Connection.state}.
+   *
+   * @returns a function that ends it.
+   */
+  subscribe(listener: (state: ConnectionState) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  #become(state: ConnectionState): void {
+    if (this.#state === state) return;
+    this.#state = state;
+    for (const listener of [...this.#listeners]) listener(state);
+  }
+
+  #stop(state: ConnectionState): void {
+    clearTimeout(this.#timer);
+    this.#hangUp();
+    this.#become(state);
+  }
+
+  #dial(): void {
+    clearTimeout(this.#timer);
+    const socket = new this.#make(this.url);
+    socket.binaryType = 'arraybuffer';
+    let link: Link | undefined;
+    const hangUp = (): void => {
+      this.#hangUp = () => {};
+      clearTimeout(this.#timer);
+      socket.onopen = socket.onmessage = socket.onclose = null;
+      link?.close();
+      socket.close();
+    };
+    const fail = (error?: TallymeshError): void => {
+      hangUp();
+      this.#error = error;
+      this.#retry();
+    };
+    this.#hangUp = hangUp;
+    socket.onopen = () => {
+      clearTimeout(this.#timer);
+      link = this.#replica.attach({
+        send: (frame) => socket.readyState === 1 && socket.send(frame as Uint8Array<ArrayBuffer>),
+        close: fail,
+      });
+      this.#failures = 0;
+      this.#error = undefined;
+      this.#become('online');
+    };
+    socket.onmessage = ({ data }) => {
+      if (typeof data === 'string') fail(new TallymeshError('not_a_frame', 'the peer sent text where bytes belong'));
+      else link?.receive(new Uint8Array(data as ArrayBuffer));
+    };
+    // An `error` event says nothing that the `close` after it does not.
+    socket.onclose = ({ code, reason }) =>
+      fail(new TallymeshError('link_lost', `the link to ${this.url} was lost: ${reason || `WebSocket code ${code}`}`));
+    this.#timer = setTimeout(
+      () => fail(new TallymeshError('timeout', `${this.url} did not answer within ${OPEN_MS_MAX} ms`)),
+      OPEN_MS_MAX,
+    );
+    this.#become('connecting');
+  }
+
+  #retry(): void {
+    const { retryMinMs = 250, retryMaxMs = 15_000 } = this.#options;
+    const wait = Math.min(retryMaxMs, retryMinMs * 2 ** this.#failures++);
+    // Half of the wait is random, so that a node that comes back is not met by everyone at once.
+    this.#timer = setTimeout(() => this.#dial(), wait * (0.5 + Math.random() / 2));
+    this.#become('waiting');
+  }
+}
+
+/** The WebSocket address of a space at a node. */
+function syncAddress(given: string | URL, space: string): string {
+  let url: URL;
+  try {
+    url = new URL(given);
+  } catch (cause) {
+    throw new TallymeshError('url', `${JSON.stringify(given)} is no address such as http://127.0.0.1:8080`, { cause });
+  }
+  if (!/^(http|ws)s?:$/.test(url.protocol)) {
+    throw new TallymeshError('url', `${url.protocol} is no way to reach a node; use http, https, ws or wss`);
+  }
+  url.protocol = url.protocol.replace('http', 'ws');
+  if (url.pathname === '/') url.pathname = `/v1/spaces/${space}/sync`;
+  url.hash = '';
+  return url.href;
+}

@@ -1,0 +1,33 @@
+/**
+ * An error of this package. `code` is stable and meant for programs; the message is meant for people
+ * and may change.
+ */
+export class TallymeshError extends Error {
+  /** What went wrong, as a stable word such as `"key_length"`; the table is in the package's README. */
+  readonly code: string;
+
+  /** @internal */
+  constructor(code: string, message: string, options?: ErrorOptions) {
+    super(`${message} (${code})`, options);
+    this.name = 'TallymeshError';
+    this.code = code;
+  }
+}
+
+const RULES: Record<string, string> = {
+  key_length: 'a key has 1 to 512 bytes of UTF-8',
+  overflow: 'what this replica added to the counter would leave the range of a 64-bit integer',
+  clock_exhausted: 'this writer has no transactions left; open a new replica',
+  unknown_handle: 'this counter handle was freed; ask the replica for a new one',
+  counters_full: 'the space cannot hold one more counter',
+  writers_full: 'the space cannot hold one more writer',
+  not_covered: 'the message builds on changes that this replica has not seen; merge those first',
+  own_clock_ahead: 'another process writes under the id of this replica; open a new replica',
+  version: 'the peer speaks another version of the protocol; upgrade the older side',
+  wrong_space: 'the peer sent a frame of another space',
+};
+
+/** Makes the error for a code of the core. */
+export function coded(code: string, context: string): TallymeshError {
+  return new TallymeshError(code, `${context}: ${RULES[code] ?? 'the bytes are not what Tallymesh writes'}`);
+}

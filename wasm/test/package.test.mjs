@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { install } from './install.mjs';
+
+const { project, files, load } = install();
+
+test('the tarball holds one module, the entries and their types, and nothing else', () => {
+  assert.deepEqual(files.filter((path) => path.endsWith('.wasm')), ['dist/tallymesh.wasm']);
+  for (const path of ['dist/browser.js', 'dist/node.js', 'dist/types/browser.d.ts']) assert.ok(files.includes(path), path);
+  for (const path of files) assert.match(path, /^(package\.json|README\.md|dist\/)/);
+});
+
+test('using it before it is loaded says what to do', async () => {
+  const { Replica } = await load();
+  assert.throws(() => new Replica(), { code: 'not_ready', message: /await init\(\)/ });
+});
+
+test('init may be called any number of times', async () => {
+  const { init, open, Replica } = await load();
+  await Promise.all([init(), init()]);
+  await init();
+  assert.equal(new Replica().space, 'default');
+  assert.equal((await open({ space: 'shop' })).space, 'shop');
+});
+
+test('its types compile in a strict project', () => {
+  writeFileSync(
+    join(project, 'use.ts'),
+    `import { connect, open, TallymeshError, type Replica, type Shard } from 'tallymesh';
+     const replica: Replica = await open({ space: 'shop' });
+     replica.add('likes', 2n);
+     const value: bigint | undefined = replica.value('likes');
+     const shards: readonly Shard[] = replica.shards('likes');
+     const stop: () => void = replica.subscribe('likes', (now: bigint | undefined, key: string) => console.log(key, now));
+     connect(replica, 'http://127.0.0.1:1', { paused: true }).close();
+     // @ts-expect-error amounts are numbers or bigints
+     replica.add('likes', 'one');
+     stop();
+     export { value, shards, TallymeshError };`,
+  );
+  const typescript = dirname(createRequire(import.meta.url).resolve('typescript/package.json'));
+  execFileSync(
+    process.execPath,
+    [join(typescript, 'bin/tsc'), '--noEmit', '--strict', '--target', 'es2022', '--module', 'nodenext', '--lib', 'es2022,dom', 'use.ts'],
+    { cwd: project, stdio: 'inherit' },
+  );
+});

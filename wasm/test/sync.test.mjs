@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { install } from './install.mjs';
+
+const { init, connect, Replica } = await install().load();
+await init();
+
+const DEADLINE_MS = 20_000;
+
+/** Resolves when `holds` does, looking after each change of the replicas. */
+function until(holds, replicas) {
+  return new Promise((resolve, reject) => {
+    const stops = [];
+    const finish = (settle) => {
+      clearTimeout(timer);
+      for (const stop of stops) stop();
+      settle();
+    };
+    const timer = setTimeout(() => finish(() => reject(new Error('the condition never held'))), DEADLINE_MS);
+    const look = () => holds() && finish(resolve);
+    for (const replica of replicas) stops.push(replica.subscribe(undefined, look));
+    look();
+  });
+}
+
+/** Joins two replicas in memory; `drop` decides which frames get lost. */
+function pair(a, b, drop = () => false) {
+  const links = {};
+  const errors = [];
+  const side = (to) => ({
+    send: (frame) => queueMicrotask(() => drop() || links[to].receive(frame)),
+    close: (error) => errors.push(error),
+  });
+  links.a = a.attach(side('b'));
+  links.b = b.attach(side('a'));
+  return {
+    errors,
+    cut: () => {
+      links.a.close();
+      links.b.close();
+    },
+  };
+}
+
+test('two replicas agree over a link, and again after a cut', async () => {
+  const [a, b] = [new Replica(), new Replica()];
+  a.add('likes', 1);
+  b.add('likes', 2);
+  const first = pair(a, b);
+  await until(() => a.value('likes') === 3n && b.value('likes') === 3n, [a, b]);
+  a.add('likes', 10);
+  await until(() => b.value('likes') === 13n, [b]);
+  assert.deepEqual(first.errors, []);
+  first.cut();
+  a.add('likes', 100);
+  b.add('votes', 5);
+  assert.equal(b.value('likes'), 13n);
+  const second = pair(a, b);
+  await until(() => b.value('likes') === 113n && a.value('votes') === 5n, [a, b]);
+  second.cut();
+  assert.deepEqual(a.toJSON().counters, b.toJSON().counters);
+});
+
+test('a chain of three passes changes on', async () => {
+  const [a, b, c] = [new Replica(), new Replica(), new Replica()];
+  const links = [pair(a, b), pair(b, c)];
+  for (let turn = 0; turn < 50; turn++) for (const replica of [a, b, c]) replica.add(`k${turn % 7}`, turn);
+  const total = (replica) => replica.list().reduce((sum, [, value]) => sum + value, 0n);
+  await until(() => [a, b, c].every((replica) => total(replica) === 3675n), [a, b, c]);
+  for (const link of links) link.cut();
+});
+
+test('a lost frame is made good', async () => {
+  const [a, b] = [new Replica(), new Replica()];
+  let lossy = false;
+  const link = pair(a, b, () => lossy);
+  a.add('k');
+  await until(() => b.value('k') === 1n, [b]);
+  lossy = true;
+  a.add('k');
+  // The push of this turn is lost; the next digest finds it out.
+  setTimeout(() => (lossy = false), 100);
+  await until(() => b.value('k') === 2n, [b]);
+  link.cut();
+});
+
+test('a link that brings garbage is closed with a code, and others go on', async () => {
+  const [a, b] = [new Replica(), new Replica()];
+  const good = pair(a, b);
+  const errors = [];
+  const bad = a.attach({ send: () => {}, close: (error) => errors.push(error) });
+  bad.receive(new TextEncoder().encode('GET / HTTP/1.1'));
+  assert.equal(errors.length, 1);
+  assert.match(errors[0].code, /^[a-z_]+$/);
+  bad.receive(new Uint8Array(9));
+  bad.close();
+  a.add('k');
+  await until(() => b.value('k') === 1n, [b]);
+  good.cut();
+});
+
+test('spaces do not mix', async () => {
+  const [a, b] = [new Replica({ space: 'one' }), new Replica({ space: 'two' })];
+  a.add('k');
+  const errors = await new Promise((resolve) => {
+    let link;
+    const other = b.attach({ send: () => {}, close: (error) => resolve([error]) });
+    link = a.attach({ send: (frame) => other.receive(frame), close: () => {} });
+    queueMicrotask(() => link.close());
+  });
+  assert.equal(errors[0].code, 'wrong_space');
+  assert.equal(b.value('k'), undefined);
+});
+
+/** A WebSocket that is driven by the test. */
+class FakeSocket {
+  static made = [];
+  readyState = 0;
+  sent = [];
+  constructor(url) {
+    this.url = url;
+    FakeSocket.made.push(this);
+  }
+  open() {
+    this.readyState = 1;
+    this.onopen?.();
+  }
+  send(frame) {
+    this.sent.push(frame);
+  }
+  lose(code = 1006, reason = '') {
+    this.readyState = 3;
+    this.onclose?.({ code, reason });
+  }
+  close() {
+    this.readyState = 3;
+  }
+}
+
+const nextSocket = async (count) => {
+  const end = performance.now() + DEADLINE_MS;
+  while (FakeSocket.made.length < count) {
+    assert.ok(performance.now() < end, 'no new attempt was made');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  return FakeSocket.made[count - 1];
+};
+
+test('a connection opens, is lost, waits, comes back, pauses and closes', async () => {
+  FakeSocket.made = [];
+  const replica = new Replica({ space: 'shop' });
+  const states = [];
+  const connection = connect(replica, 'http://127.0.0.1:7/', { WebSocket: FakeSocket, retryMinMs: 1, retryMaxMs: 4 });
+  connection.subscribe((state) => states.push(state));
+  assert.equal(connection.url, 'ws://127.0.0.1:7/v1/spaces/shop/sync');
+  assert.equal(connection.state, 'connecting');
+  (await nextSocket(1)).open();
+  assert.equal(connection.state, 'online');
+  assert.equal(replica.status().links, 1);
+  assert.ok(FakeSocket.made[0].sent.length > 0, 'it greets');
+  FakeSocket.made[0].lose();
+  assert.equal(connection.state, 'waiting');
+  assert.equal(connection.error.code, 'link_lost');
+  assert.equal(replica.status().links, 0);
+  (await nextSocket(2)).lose();
+  (await nextSocket(3)).open();
+  assert.equal(connection.error, undefined);
+  FakeSocket.made[2].onmessage({ data: 'text' });
+  assert.equal(connection.error.code, 'not_a_frame');
+  (await nextSocket(4)).open();
+  connection.pause();
+  assert.equal(connection.state, 'paused');
+  assert.equal(replica.status().links, 0);
+  connection.resume();
+  (await nextSocket(5)).open();
+  connection.close();
+  connection.resume();
+  connection.pause();
+  assert.equal(connection.state, 'closed');
+  assert.equal(FakeSocket.made.length, 5);
+  assert.deepEqual(states, [
+    'online', 'waiting', 'connecting', 'waiting', 'connecting', 'online', 'waiting', 'connecting', 'online', 'paused',
+    'connecting', 'online', 'closed',
+  ]);
+});
+
+test('addresses that lead nowhere are refused', () => {
+  const replica = new Replica();
+  for (const url of ['', 'node', 'ftp://node/', 'file:///x']) {
+    assert.throws(() => connect(replica, url, { WebSocket: FakeSocket }), { code: 'url' });
+  }
+  const own = connect(replica, 'wss://node/own/path?x=1', { WebSocket: FakeSocket, paused: true });
+  assert.equal(own.url, 'wss://node/own/path?x=1');
+  assert.equal(own.state, 'paused');
+  own.close();
+});

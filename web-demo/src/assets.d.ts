@@ -1,0 +1,4 @@
+declare module '*.wasm' {
+  const address: string;
+  export default address;
+}

@@ -1,0 +1,120 @@
+//! `cargo xtask check`: formatting, lints, docs, dependencies and the tidy rules.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::repo::Repo;
+use crate::run::{Captured, capture};
+use crate::setup;
+use crate::test::Tally;
+use crate::tidy;
+
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+/// A database that has not come after this long is taken for out of reach.
+const ADVISORIES_LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) fn command(repo: &Repo) -> Result<()> {
+    let tally = run(repo)?;
+    for failure in &tally.failures {
+        eprintln!("{failure}\n");
+    }
+    println!("{tally}");
+    if tally.failed > 0 {
+        bail!("{} of the checks failed", tally.failed);
+    }
+    Ok(())
+}
+
+/// Runs every check, also after one has failed, and prints a line for each.
+pub(crate) fn run(repo: &Repo) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let deny = setup::cargo_deny(repo)?;
+
+    let begun = Instant::now();
+    let broken = tidy::broken_rules(repo)?;
+    report(
+        &mut tally,
+        "tidy",
+        begun,
+        broken.is_empty(),
+        broken.join("\n"),
+    );
+
+    let mut format = repo.cargo();
+    format.args(["fmt", "--all", "--check"]);
+    external(repo, &mut tally, "format", &mut format)?;
+
+    // The release profile throughout, so that build scripts and macros are compiled once.
+    let mut lints = repo.cargo();
+    lints.args([
+        "clippy",
+        "--release",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    external(repo, &mut tally, "lints", &mut lints)?;
+
+    let mut docs = repo.cargo();
+    docs.args(["doc", "--release", "--workspace", "--no-deps"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    external(repo, &mut tally, "docs", &mut docs)?;
+
+    let mut dependencies = deny_command(repo, &deny);
+    dependencies.args(["check", "bans", "licenses", "sources"]);
+    external(repo, &mut tally, "dependencies", &mut dependencies)?;
+    advisories(repo, &mut tally, &deny)?;
+    Ok(tally)
+}
+
+fn deny_command(repo: &Repo, deny: &Path) -> Command {
+    let mut command = Command::new(deny);
+    command.current_dir(repo.path(""));
+    command
+}
+
+/// Checks for known vulnerabilities, if their database can be had.
+fn advisories(repo: &Repo, tally: &mut Tally, deny: &Path) -> Result<()> {
+    let mut fetch = deny_command(repo, deny);
+    fetch.args(["fetch", "db"]);
+    let fetched = capture(
+        repo,
+        "check advisories database",
+        ADVISORIES_LIMIT,
+        &mut fetch,
+    );
+    crate::run::go_on()?;
+    if fetched.is_ok_and(|done| done.success) {
+        let mut check = deny_command(repo, deny);
+        check.args(["check", "advisories"]);
+        return external(repo, tally, "advisories", &mut check);
+    }
+    println!("  advisories    skipped: their database could not be reached");
+    tally.skip("advisories");
+    Ok(())
+}
+
+fn external(repo: &Repo, tally: &mut Tally, name: &str, command: &mut Command) -> Result<()> {
+    let begun = Instant::now();
+    let done: Captured = capture(repo, &format!("check {name}"), LIMIT, command)?;
+    report(tally, name, begun, done.success, done.tail());
+    Ok(())
+}
+
+fn report(tally: &mut Tally, name: &str, begun: Instant, passed: bool, why: String) {
+    let word = if passed { "ok" } else { "FAILED" };
+    println!(
+        "  {name:<13} {word} ({:.1} s)",
+        begun.elapsed().as_secs_f32()
+    );
+    if passed {
+        tally.passed += 1;
+    } else {
+        tally.fail(format!("{name}:\n{why}"));
+    }
+}

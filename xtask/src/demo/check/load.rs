@@ -1,0 +1,126 @@
+//! Adds, the same in every run, and the sums that they must come to.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Seek, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::Counters;
+use crate::run::{Group, go_on};
+
+const KEYS: u64 = 1_000;
+const FEED_LIMIT: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(10);
+
+/// One add.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    pub(super) key: String,
+    pub(super) by: i64,
+}
+
+/// Makes adds and keeps the exact sums beside.
+#[derive(Debug)]
+pub(super) struct Load {
+    state: u64,
+    expected: Counters,
+}
+
+impl Load {
+    /// A load from a fixed seed.
+    pub(super) fn new() -> Load {
+        Load {
+            state: 0x7a11_6e50_0000_0001,
+            expected: Counters::new(),
+        }
+    }
+
+    /// The next adds: mostly small, some negative, a few beyond what a double can hold.
+    pub(super) fn lines(&mut self, count: usize) -> Vec<Line> {
+        (0..count)
+            .map(|_| {
+                let key = format!("check:{:04}", self.random() % KEYS);
+                let by = match self.random() % 100 {
+                    0 => (1 << 53) + 1,
+                    1..=9 => -((self.random() % 1_000) as i64),
+                    _ => (self.random() % 10) as i64 + 1,
+                };
+                *self.expected.entry(key.clone()).or_default() += i128::from(by);
+                Line { key, by }
+            })
+            .collect()
+    }
+
+    /// What every counter must be after all adds made so far.
+    pub(super) fn expected(&self) -> &Counters {
+        &self.expected
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// A running `tallymesh add -`.
+#[derive(Debug)]
+pub(super) struct Feed {
+    process: Group,
+    output: File,
+}
+
+impl Feed {
+    /// Starts to count lines at a node.
+    pub(super) fn start(binary: &Path, node: &str, lines: &[Line]) -> Result<Feed> {
+        let mut text = String::new();
+        for line in lines {
+            writeln!(text, "{} {}", line.key, line.by)?;
+        }
+        let mut input = tempfile::tempfile()?;
+        input.write_all(text.as_bytes())?;
+        input.rewind()?;
+        let output = tempfile::tempfile()?;
+        let process = Group::spawn(
+            Command::new(binary)
+                .args(["add", "-", "--node", node])
+                .stdin(input)
+                .stdout(Stdio::null())
+                .stderr(output.try_clone()?),
+        )?;
+        Ok(Feed { process, output })
+    }
+
+    /// Waits until all lines are acknowledged.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let deadline = Instant::now() + FEED_LIMIT;
+        loop {
+            go_on()?;
+            if let Some(status) = self.process.try_wait()? {
+                if status.success() {
+                    return Ok(());
+                }
+                self.output.rewind()?;
+                bail!(
+                    "tallymesh add - failed ({status}): {}",
+                    std::io::read_to_string(&self.output)?.trim()
+                );
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "tallymesh add - was not done after {} s",
+                    FEED_LIMIT.as_secs()
+                );
+            }
+            thread::sleep(POLL);
+        }
+    }
+}

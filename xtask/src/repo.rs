@@ -1,0 +1,105 @@
+//! Where things are: the repository, build outputs and the cache folder.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// The checkout that this run works on.
+#[derive(Debug, Clone)]
+pub(crate) struct Repo {
+    root: PathBuf,
+    target: PathBuf,
+    cache: PathBuf,
+}
+
+impl Repo {
+    /// Finds the checkout that xtask was compiled from, and the folders that go with it.
+    ///
+    /// # Errors
+    /// When there is neither `TALLYMESH_CACHE`, `XDG_CACHE_HOME` nor `HOME`.
+    pub(crate) fn find() -> Result<Repo> {
+        // Cargo sets the variable on `cargo run`; the compiled-in value serves direct calls.
+        let manifest = env::var_os("CARGO_MANIFEST_DIR")
+            .map(PathBuf::from)
+            .filter(|dir| dir.ends_with("xtask"))
+            .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+        let root = manifest
+            .parent()
+            .context("xtask has no parent folder")?
+            .to_path_buf();
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(
+            || root.join("target"),
+            |dir| env::current_dir().unwrap_or_default().join(dir),
+        );
+        Ok(Repo {
+            target,
+            cache: cache_folder()?,
+            root,
+        })
+    }
+
+    /// A path inside the checkout.
+    pub(crate) fn path(&self, inside: impl AsRef<Path>) -> PathBuf {
+        self.root.join(inside)
+    }
+
+    /// Cargo's target folder.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// The folder for what takes minutes to build and serves every checkout of this user.
+    pub(crate) fn cache(&self) -> &Path {
+        &self.cache
+    }
+
+    /// The `tallymesh` binary of the native profile; it need not exist yet.
+    pub(crate) fn node_binary(&self) -> PathBuf {
+        self.target.join("release").join("tallymesh")
+    }
+
+    /// A cargo command that runs at the root of the checkout.
+    pub(crate) fn cargo(&self) -> Command {
+        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.current_dir(&self.root);
+        command
+    }
+
+    /// An npm command that runs in a folder of the checkout.
+    pub(crate) fn npm(&self, folder: &str) -> Command {
+        let mut command = Command::new("npm");
+        command.current_dir(self.root.join(folder));
+        command
+    }
+
+    /// The version that every package of the workspace carries.
+    ///
+    /// # Errors
+    /// When the root Cargo.toml does not state one.
+    pub(crate) fn version(&self) -> Result<String> {
+        let path = self.path("Cargo.toml");
+        let manifest: toml::Table = read(&path)?.parse()?;
+        manifest["workspace"]["package"]["version"]
+            .as_str()
+            .map(str::to_owned)
+            .with_context(|| format!("{} states no workspace version", path.display()))
+    }
+}
+
+fn cache_folder() -> Result<PathBuf> {
+    if let Some(folder) = env::var_os("TALLYMESH_CACHE") {
+        return Ok(env::current_dir()?.join(folder));
+    }
+    let base = env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .context("no cache folder: set TALLYMESH_CACHE, XDG_CACHE_HOME or HOME")?;
+    Ok(base.join("tallymesh"))
+}
+
+/// Reads a text file, naming it in the error.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}

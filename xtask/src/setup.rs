@@ -1,0 +1,50 @@
+//! What the other commands need on this machine, installed when it is missing.
+
+mod apt;
+mod browser;
+mod deny;
+mod npm;
+mod wasm_target;
+
+pub(crate) use browser::{Browser, browser};
+pub(crate) use deny::cargo_deny;
+pub(crate) use npm::install as npm_install;
+pub(crate) use wasm_target::wasm_target;
+
+use anyhow::Result;
+
+use crate::repo::Repo;
+use crate::run::say;
+
+/// The folders with a package.json and a lock file.
+const NPM_FOLDERS: [&str; 3] = ["wasm", "web-demo", "tests/e2e"];
+
+/// Installs everything, so that the other commands find nothing left to install.
+pub(crate) fn all(repo: &Repo) -> Result<()> {
+    tests(repo)?;
+    cargo_deny(repo)?;
+    say("everything is in place");
+    Ok(())
+}
+
+/// Installs what the staged test run needs beyond its checks.
+pub(crate) fn tests(repo: &Repo) -> Result<()> {
+    wasm_target(repo)?;
+    for folder in NPM_FOLDERS {
+        if repo.path(folder).join("package-lock.json").exists() {
+            npm_install(repo, folder)?;
+        }
+    }
+    browser(repo)?;
+    Ok(())
+}
+
+/// The first program of these names on the PATH.
+fn on_path(names: &[&str]) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let folders: Vec<_> = std::env::split_paths(&path).collect();
+    names
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|program| program.is_file())
+}

@@ -1,0 +1,49 @@
+//! Chromium and its driver, for tests in a real browser.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use super::{apt, on_path};
+use crate::repo::Repo;
+
+/// Chromium and chromedriver on this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Browser {
+    /// The browser's executable.
+    pub(crate) chrome: PathBuf,
+    /// The WebDriver server that goes with it.
+    pub(crate) driver: PathBuf,
+}
+
+/// Finds Chromium and chromedriver, or installs them.
+///
+/// `CHROME` and `CHROMEDRIVER` name them; without, the PATH is searched.
+pub(crate) fn browser(repo: &Repo) -> Result<Browser> {
+    if let Some(found) = find() {
+        return Ok(found);
+    }
+    apt::install(
+        repo,
+        "Chromium with its driver",
+        &["chromium", "chromium-driver"],
+    )?;
+    find().context(
+        "no Chromium after its installation: set CHROME and CHROMEDRIVER to the two programs",
+    )
+}
+
+fn find() -> Option<Browser> {
+    let named = |variable| env::var_os(variable).map(PathBuf::from);
+    let chrome = named("CHROME").or_else(|| {
+        on_path(&[
+            "chromium",
+            "chromium-browser",
+            "google-chrome",
+            "google-chrome-stable",
+        ])
+    })?;
+    let driver = named("CHROMEDRIVER").or_else(|| on_path(&["chromedriver"]))?;
+    Some(Browser { chrome, driver })
+}

@@ -1,0 +1,63 @@
+//! cargo-deny, built once and kept in the cache folder.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::on_path;
+use crate::repo::Repo;
+use crate::run::{say, step};
+
+/// The release that is built when the machine has none; any installed one is used as it is.
+const VERSION: &str = "0.20.2";
+
+/// Finds cargo-deny, or builds it into the cache folder.
+pub(crate) fn cargo_deny(repo: &Repo) -> Result<PathBuf> {
+    if let Some(found) = on_path(&["cargo-deny"]) {
+        return Ok(found);
+    }
+    let home = repo.cache().join(format!("cargo-deny-{VERSION}"));
+    let program = home.join("bin").join("cargo-deny");
+    if program.is_file() {
+        return Ok(program);
+    }
+    say(&format!(
+        "building cargo-deny {VERSION} into {} (once, some minutes)",
+        repo.cache().display()
+    ));
+    fs::create_dir_all(repo.cache())?;
+    let building = tempfile::Builder::new()
+        .prefix("building-cargo-deny-")
+        .tempdir_in(repo.cache())?;
+    let root = building.path().join("root");
+    let mut install = Command::new(repo.cargo().get_program());
+    // Outside the checkout, so that its cargo settings do not apply.
+    install
+        .current_dir(building.path())
+        .args([
+            "install",
+            "--locked",
+            "cargo-deny",
+            "--version",
+            VERSION,
+            "--root",
+        ])
+        .arg(&root)
+        .env("CARGO_TARGET_DIR", building.path().join("target"))
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    step(repo, "cargo install cargo-deny", &mut install)?;
+    put_in_place(&root, &home)?;
+    Ok(program)
+}
+
+/// Moves a finished folder to its final name; a concurrent run may have been faster.
+pub(super) fn put_in_place(made: &std::path::Path, home: &std::path::Path) -> Result<()> {
+    match fs::rename(made, home) {
+        Err(_) if home.exists() => Ok(()),
+        other => other.with_context(|| format!("cannot create {}", home.display())),
+    }
+}

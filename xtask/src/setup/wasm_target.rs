@@ -1,0 +1,260 @@
+//! A compiler with a standard library for wasm32-unknown-unknown.
+//!
+//! Rustup's target is the first choice. Where its server cannot be reached, Debian's current
+//! Rust brings the sources of std; they are compiled once into a private sysroot in the cache
+//! folder, and a wrapper script around that rustc points at it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+
+use super::apt;
+use super::deny::put_in_place;
+use crate::repo::Repo;
+use crate::run::{ask, capture, say, step};
+use crate::stamp::Stamp;
+
+/// The target's name.
+const TARGET: &str = "wasm32-unknown-unknown";
+const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
+const SYSTEM_CARGO: &str = "/usr/bin/cargo";
+const SYSTEM_LINKER: &str = "/usr/bin/rust-lld";
+const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm"];
+/// Changes with what this file does to make a sysroot, so that older ones are not used.
+const RECIPE: &str = "1";
+
+/// How to compile for wasm32-unknown-unknown on this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct WasmTarget {
+    /// The compiler, unless it is cargo's own choice.
+    rustc: Option<PathBuf>,
+    target_dir: PathBuf,
+}
+
+impl WasmTarget {
+    /// A cargo command that compiles with this target's compiler.
+    ///
+    /// The build has a target folder of its own: the compiler may differ from the native one,
+    /// and neither should invalidate the other's work.
+    pub(crate) fn cargo(&self, repo: &Repo, subcommand: &str) -> Command {
+        let mut command = repo.cargo();
+        command.args([subcommand, "--target", TARGET]);
+        command.env("CARGO_TARGET_DIR", &self.target_dir);
+        if let Some(rustc) = &self.rustc {
+            command.env("RUSTC", rustc);
+        }
+        command
+    }
+
+    /// Where cargo puts the final artifacts of a profile.
+    pub(crate) fn artifacts(&self, profile: &str) -> PathBuf {
+        self.target_dir.join(TARGET).join(profile)
+    }
+}
+
+/// Finds a way to compile for wasm, or installs one.
+///
+/// `TALLYMESH_WASM_STD=system` skips rustup, and so serves to test the other way.
+pub(crate) fn wasm_target(repo: &Repo) -> Result<WasmTarget> {
+    let target = |rustc| WasmTarget {
+        rustc,
+        target_dir: repo.target().join("wasm"),
+    };
+    let rustup_allowed = std::env::var("TALLYMESH_WASM_STD").as_deref() != Ok("system");
+    if rustup_allowed && rustup_has_it(repo) {
+        return Ok(target(None));
+    }
+    // Before rustup is asked again: on a closed network that takes time at each run.
+    if let Some(wrapper) = sysroot_home(repo).map(|home| home.join("rustc"))
+        && wrapper.is_file()
+    {
+        return Ok(target(Some(wrapper)));
+    }
+    if rustup_allowed && rustup_adds_it(repo)? && rustup_has_it(repo) {
+        return Ok(target(None));
+    }
+    Ok(target(Some(private_sysroot(repo)?)))
+}
+
+/// Whether cargo's own compiler makes test programs for wasm.
+fn rustup_has_it(repo: &Repo) -> bool {
+    links(Command::new("rustc").current_dir(repo.path(""))).is_ok()
+}
+
+/// Links a test program for wasm, which takes std, the test crate and a linker.
+///
+/// # Errors
+/// What the compiler says when one of them is missing.
+fn links(rustc: &mut Command) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let source = folder.path().join("probe.rs");
+    fs::write(&source, "#[test]\nfn probe() {}\n")?;
+    let output = rustc
+        .args(["--test", "--target", TARGET, "-o"])
+        .arg(folder.path().join("probe.wasm"))
+        .arg(&source)
+        .output()
+        .context("cannot start rustc")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+fn rustup_adds_it(repo: &Repo) -> Result<bool> {
+    const LIMIT: Duration = Duration::from_secs(5 * 60);
+    if super::on_path(&["rustup"]).is_none() {
+        return Ok(false);
+    }
+    say(&format!("adding the target {TARGET} with rustup"));
+    let mut rustup = Command::new("rustup");
+    rustup
+        .current_dir(repo.path(""))
+        .args(["target", "add", TARGET]);
+    let done = capture(repo, "rustup target add", LIMIT, &mut rustup)?;
+    if !done.success {
+        let why = done.text.lines().find(|l| l.starts_with("error"));
+        say(&format!(
+            "rustup could not add it ({}); using the system's Rust instead",
+            why.unwrap_or("no reason given")
+        ));
+    }
+    Ok(done.success)
+}
+
+/// The cache folder of the system compiler's sysroot, if there is such a compiler.
+fn sysroot_home(repo: &Repo) -> Option<PathBuf> {
+    let version = ask(Command::new(SYSTEM_RUSTC).arg("-vV"))?;
+    // A rebuilt package may keep its version and yet not accept the old one's libraries.
+    let binary = fs::metadata(SYSTEM_RUSTC).ok()?;
+    let modified = binary.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let key = Stamp::new("wasm sysroot")
+        .text(RECIPE)
+        .text(&version)
+        .text(&format!("{} {}", binary.len(), modified.as_secs()))
+        .finish();
+    Some(repo.cache().join(format!("wasm-sysroot-{}", &key[..16])))
+}
+
+/// Compiles std for wasm with the system's Rust; returns the wrapper to use as rustc.
+fn private_sysroot(repo: &Repo) -> Result<PathBuf> {
+    let has_sources = || {
+        ask(Command::new(SYSTEM_RUSTC).args(["--print", "sysroot"])).is_some_and(|root| {
+            Path::new(&root)
+                .join("lib/rustlib/src/rust/library/std")
+                .is_dir()
+        })
+    };
+    if !has_sources() || !Path::new(SYSTEM_CARGO).is_file() {
+        apt::install(repo, "Rust with the sources of std", &DEBIAN_PACKAGES)?;
+    }
+    if let Some(linker) = missing_linker() {
+        apt::install(repo, "the linker of the system's Rust", &[&linker])?;
+    }
+    let home = sysroot_home(repo).context("the system has no usable /usr/bin/rustc")?;
+    let wrapper = home.join("rustc");
+    if wrapper.is_file() {
+        return Ok(wrapper);
+    }
+    say(&format!(
+        "compiling std for {TARGET} into {} (once, about a minute)",
+        home.display()
+    ));
+    fs::create_dir_all(repo.cache())?;
+    let building = tempfile::Builder::new()
+        .prefix("building-wasm-sysroot-")
+        .tempdir_in(repo.cache())?;
+    let libraries = compile_std(repo, building.path())?;
+    let made = building.path().join("made");
+    lay_out(&libraries, &made)?;
+    links(
+        Command::new(SYSTEM_RUSTC)
+            .arg("--sysroot")
+            .arg(made.join("sysroot")),
+    )
+    .with_context(|| format!("the std made with {SYSTEM_RUSTC} does not link"))?;
+    // The wrapper names the final place, since the folder is moved there when it is complete.
+    write_wrapper(&made.join("rustc"), &home.join("sysroot"))?;
+    put_in_place(&made, &home)?;
+    Ok(wrapper)
+}
+
+/// The package that holds rust-lld, when Debian's link to it leads nowhere.
+fn missing_linker() -> Option<String> {
+    let link = Path::new(SYSTEM_LINKER);
+    if link.exists() {
+        return None;
+    }
+    // It reads `lld-22`, and the package has the name of the program.
+    let program = fs::read_link(link).ok()?;
+    Some(program.file_name()?.to_string_lossy().into_owned())
+}
+
+/// Builds std, panic_abort and test in a throw-away crate; returns the folder of the rlibs.
+fn compile_std(repo: &Repo, folder: &Path) -> Result<PathBuf> {
+    let package = folder.join("throwaway");
+    fs::create_dir_all(package.join("src"))?;
+    fs::write(package.join("src/lib.rs"), "")?;
+    fs::write(
+        package.join("Cargo.toml"),
+        "[package]\nname = \"throwaway\"\nedition = \"2024\"\n\n[workspace]\n\n[profile.release]\n\
+         opt-level = \"s\"\npanic = \"abort\"\ncodegen-units = 1\n",
+    )?;
+    let output = folder.join("target");
+    let mut cargo = Command::new(SYSTEM_CARGO);
+    cargo
+        .current_dir(&package)
+        .args(["build", "--release", "--target", TARGET])
+        .arg("-Zbuild-std=std,panic_abort,test")
+        .env("RUSTC", SYSTEM_RUSTC)
+        // The unstable flag is needed once, here; what is built with the result is stable.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Cembed-bitcode=yes")
+        .env("CARGO_TARGET_DIR", &output)
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("LD_LIBRARY_PATH");
+    step(repo, "compiling std for wasm", &mut cargo)?;
+    Ok(output.join(TARGET).join("release").join("deps"))
+}
+
+/// Makes a sysroot: our rlibs for wasm, the system's own for everything else.
+fn lay_out(libraries: &Path, made: &Path) -> Result<()> {
+    let rustlib = made.join("sysroot/lib/rustlib");
+    let ours = rustlib.join(TARGET).join("lib");
+    fs::create_dir_all(&ours)?;
+    for entry in fs::read_dir(libraries)? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if name.ends_with(".rlib") && !name.starts_with("libthrowaway") {
+            fs::copy(&path, ours.join(&name))?;
+        }
+    }
+    let system = ask(Command::new(SYSTEM_RUSTC).args(["--print", "sysroot"]))
+        .context("the system's rustc does not name its sysroot")?;
+    for entry in fs::read_dir(Path::new(&system).join("lib/rustlib"))? {
+        let entry = entry?;
+        if entry.file_name() != TARGET {
+            symlink(entry.path(), rustlib.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_wrapper(file: &Path, sysroot: &Path) -> Result<()> {
+    let quoted = sysroot.to_string_lossy().replace('\'', r"'\''");
+    fs::write(
+        file,
+        format!("#!/bin/sh\nexec {SYSTEM_RUSTC} --sysroot '{quoted}' \"$@\"\n"),
+    )?;
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}

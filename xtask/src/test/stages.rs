@@ -1,0 +1,232 @@
+//! The stages of a test run, in their order.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::summary::{Runner, Tally};
+use crate::repo::Repo;
+use crate::run::{capture, say, step};
+use crate::{check, demo, pack, setup, size, wasm, web};
+
+/// One stage.
+pub(super) struct Stage {
+    /// Its name, as on the command line and in budgets.toml.
+    pub(super) name: &'static str,
+    /// What it does, for people.
+    pub(super) what: &'static str,
+    body: fn(&Repo) -> Result<Tally>,
+}
+
+impl Stage {
+    /// Runs the stage; an error counts as one failure, so that later stages still run.
+    pub(super) fn run(&self, repo: &Repo) -> Tally {
+        (self.body)(repo).unwrap_or_else(|error| {
+            let mut tally = Tally::default();
+            tally.fail(format!("{}: {error:#}", self.name));
+            tally
+        })
+    }
+}
+
+/// All stages. The page comes before the native build, since the node embeds it.
+pub(super) const ALL: [Stage; 12] = [
+    stage("setup", "what the machine lacks", set_up),
+    stage(
+        "check",
+        "format, lints, docs, dependencies, tidy rules",
+        check::run,
+    ),
+    stage("package", "the npm tarball and its tests", package),
+    stage("web", "the page, from the tarball", page),
+    stage("native", "unit, integration and doc tests", native_tests),
+    stage("wasm-core", "core's laws in wasm under Node", wasm_core),
+    stage("wasm-node", "the bindings in Node", wasm_node),
+    stage(
+        "wasm-browser",
+        "the bindings in headless Chromium",
+        wasm_browser,
+    ),
+    stage("no-std", "core without std or a system", no_std),
+    stage("size", "the download against its limit", weigh),
+    stage("demo", "the demo with load, cuts and healing", converge),
+    stage("e2e", "pages in Chromium against real nodes", end_to_end),
+];
+
+/// The names of all stages.
+pub(super) const NAMES: [&str; ALL.len()] = {
+    let mut names = [""; ALL.len()];
+    let mut at = 0;
+    while at < ALL.len() {
+        names[at] = ALL[at].name;
+        at += 1;
+    }
+    names
+};
+
+const fn stage(name: &'static str, what: &'static str, body: fn(&Repo) -> Result<Tally>) -> Stage {
+    Stage { name, what, body }
+}
+
+/// The packages that native tests cover: all but the half that is not Rust on this machine,
+/// and the benchmarks with their large peers.
+const NATIVE: [&str; 7] = [
+    "--workspace",
+    "--exclude",
+    "tallymesh-wasm",
+    "--exclude",
+    "tallymesh-bench",
+    "--exclude",
+    "xtask",
+];
+
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Runs a test command and counts; the output is shown if something failed.
+pub(super) fn tests(
+    repo: &Repo,
+    label: &str,
+    runner: Runner,
+    command: &mut Command,
+) -> Result<Tally> {
+    let done = capture(repo, label, LIMIT, command)?;
+    let mut tally = runner.tally(&done.text, done.success);
+    if tally.failed > 0 {
+        tally.failures.push(format!(
+            "{label}:\n{}\n(whole output: {})",
+            done.tail(),
+            done.log.display()
+        ));
+    }
+    Ok(tally)
+}
+
+fn set_up(repo: &Repo) -> Result<Tally> {
+    setup::tests(repo)?;
+    setup::cargo_deny(repo)?;
+    Ok(Tally::default())
+}
+
+fn package(repo: &Repo) -> Result<Tally> {
+    let tarball = pack::build(repo)?;
+    tests(
+        repo,
+        "package tests",
+        Runner::Node,
+        repo.npm("wasm")
+            .args(["test"])
+            .env("TALLYMESH_TARBALL", tarball.file),
+    )
+}
+
+fn page(repo: &Repo) -> Result<Tally> {
+    web::build(repo)?;
+    Ok(Tally::default())
+}
+
+/// Native tests, and with the same choice of features the `tallymesh` binary, so that no
+/// dependency is compiled twice.
+fn native_tests(repo: &Repo) -> Result<Tally> {
+    native(repo, &[])
+}
+
+/// The native tests with more in their environment.
+pub(super) fn native(repo: &Repo, environment: &[(&str, String)]) -> Result<Tally> {
+    build_native(repo)?;
+    tests(
+        repo,
+        "native tests",
+        Runner::Rust,
+        repo.cargo()
+            .args(["test", "--release", "--no-fail-fast"])
+            .args(NATIVE)
+            .env("TALLYMESH_BIN", repo.node_binary())
+            .envs(environment.iter().map(|(name, value)| (name, value))),
+    )
+}
+
+fn build_native(repo: &Repo) -> Result<()> {
+    step(
+        repo,
+        "native build",
+        repo.cargo()
+            .args(["build", "--release", "--bins", "--lib", "--tests"])
+            .args(NATIVE),
+    )
+}
+
+fn wasm_core(repo: &Repo) -> Result<Tally> {
+    let mut command = wasm::test_command(repo, "tallymesh-core")?;
+    tests(
+        repo,
+        "core in wasm",
+        Runner::Rust,
+        command.args(["--lib", "--tests"]),
+    )
+}
+
+fn wasm_node(repo: &Repo) -> Result<Tally> {
+    let mut command = wasm::test_command(repo, "tallymesh-wasm")?;
+    tests(repo, "bindings in Node", Runner::Rust, &mut command)
+}
+
+fn wasm_browser(repo: &Repo) -> Result<Tally> {
+    let browser = setup::browser(repo)?;
+    let folder = tempfile::tempdir()?;
+    let capabilities = folder.path().join("webdriver.json");
+    let options = serde_json::json!({"goog:chromeOptions": {
+        "binary": browser.chrome,
+        "args": [
+            "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        ],
+    }});
+    std::fs::write(&capabilities, options.to_string())?;
+    let mut command = wasm::test_command(repo, "tallymesh-wasm")?;
+    command
+        .env("WASM_BINDGEN_USE_BROWSER", "1")
+        .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &capabilities)
+        .env("WASM_BINDGEN_TEST_TIMEOUT", "120")
+        .env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "30")
+        .env("CHROMEDRIVER", &browser.driver);
+    tests(repo, "bindings in Chromium", Runner::Rust, &mut command)
+}
+
+/// Builds a library with its own panic handler, which fails as soon as anything links std.
+fn no_std(repo: &Repo) -> Result<Tally> {
+    let mut command = setup::wasm_target(repo)?.cargo(repo, "build");
+    command.args(["--release", "--manifest-path", "tests/no-std/Cargo.toml"]);
+    step(repo, "no_std build", &mut command)?;
+    Ok(Tally::pass())
+}
+
+fn weigh(repo: &Repo) -> Result<Tally> {
+    size::command(repo, &size::Args::default())?;
+    Ok(Tally::pass())
+}
+
+fn converge(repo: &Repo) -> Result<Tally> {
+    web::build(repo)?;
+    build_native(repo)?;
+    demo::check(repo)?;
+    Ok(Tally::pass())
+}
+
+fn end_to_end(repo: &Repo) -> Result<Tally> {
+    web::build(repo)?;
+    build_native(repo)?;
+    let browser = setup::browser(repo)?;
+    setup::npm_install(repo, "tests/e2e")?;
+    say(&format!("using {}", browser.chrome.display()));
+    tests(
+        repo,
+        "end to end",
+        Runner::Node,
+        repo.npm("tests/e2e")
+            .args(["test"])
+            .env("TALLYMESH_BIN", repo.node_binary())
+            .env("CHROME", &browser.chrome)
+            .env("CHROMEDRIVER", &browser.driver),
+    )
+}

@@ -1,0 +1,199 @@
+//! House rules that no compiler checks, each with its reason.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::repo::{self, Repo};
+use crate::stamp::files_under;
+
+/// A file that does not fit into a head should be two.
+const LINES_MAX: usize = 700;
+const SKIPPED_FOLDERS: [&str; 5] = ["target", "node_modules", "dist", ".git", "reports"];
+const CODE: [&str; 7] = ["rs", "ts", "js", "mjs", "css", "html", "toml"];
+
+/// Every breach of a rule in the checkout, as `file:line: rule and reason`.
+pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
+    let root = repo.path("");
+    let mut broken = Vec::new();
+    for file in files_under(&root, &SKIPPED_FOLDERS)? {
+        let name = file.strip_prefix(&root).unwrap_or(&file).to_path_buf();
+        let is_code = name
+            .extension()
+            .is_some_and(|extension| CODE.iter().any(|code| extension == *code));
+        if is_code {
+            let text = repo::read(&file)?;
+            broken.extend(in_file(&name, &text));
+        }
+    }
+    broken.extend(versions(repo)?);
+    Ok(broken)
+}
+
+fn in_file(name: &Path, text: &str) -> Vec<String> {
+    let mut broken = Vec::new();
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        broken.push(format!(
+            "{}: {lines} lines, at most {LINES_MAX}: one concept a file",
+            name.display()
+        ));
+    }
+    for (number, line) in text.lines().enumerate() {
+        for rule in rules_for(name) {
+            if (rule.breaks)(line) {
+                broken.push(format!("{}:{}: {}", name.display(), number + 1, rule.text));
+            }
+        }
+        // What follows is compiled for a std host and never shipped.
+        if name.extension().is_some_and(|e| e == "rs") && line.trim() == "#[cfg(test)]" {
+            break;
+        }
+    }
+    broken
+}
+
+struct Rule {
+    text: &'static str,
+    breaks: fn(&str) -> bool,
+}
+
+fn rules_for(name: &Path) -> Vec<&'static Rule> {
+    let mut rules = Vec::new();
+    if name != Path::new("xtask/src/tidy.rs") {
+        rules.push(&UNFINISHED);
+    }
+    let is_test = name
+        .file_stem()
+        .is_some_and(|stem| stem.to_string_lossy().ends_with("tests"))
+        || name.components().any(|part| part.as_os_str() == "tests");
+    if name.starts_with("core/src") && !is_test {
+        rules.extend([&NO_STD, &NO_CLOCK]);
+    }
+    if name.starts_with("tests/src") {
+        rules.push(&NO_CLOCK);
+    }
+    rules
+}
+
+static UNFINISHED: Rule = Rule {
+    text: "unfinished work belongs in the issue list, where it is seen",
+    breaks: |line| {
+        ["TODO", "FIXME", "XXX:", "todo!(", "unimplemented!("]
+            .iter()
+            .any(|word| line.contains(word))
+    },
+};
+
+static NO_STD: Rule = Rule {
+    text: "core runs without std: use core:: and alloc::",
+    breaks: |line| {
+        let code = line.trim_start();
+        !code.starts_with("//") && (code.contains("std::") || code.contains("extern crate std"))
+    },
+};
+
+static NO_CLOCK: Rule = Rule {
+    text: "time and randomness are arguments, so that every run can be repeated from its seed",
+    breaks: |line| {
+        let code = line.trim_start();
+        !code.starts_with("//")
+            && [
+                "Instant::now",
+                "SystemTime",
+                "thread_rng",
+                "rand::rng(",
+                "RandomState",
+            ]
+            .iter()
+            .any(|word| code.contains(word))
+    },
+};
+
+/// Facts that several files must state are compared with the one that counts.
+fn versions(repo: &Repo) -> Result<Vec<String>> {
+    let version = repo.version()?;
+    let mut broken = Vec::new();
+    for file in ["wasm/package.json", "wasm/package-lock.json"] {
+        let path = repo.path(file);
+        if path.exists() {
+            let json: serde_json::Value =
+                serde_json::from_str(&repo::read(&path)?).with_context(|| file.to_owned())?;
+            if json["version"] != version.as_str() {
+                broken.push(format!(
+                    "{file}: version {}, but the workspace is at {version}",
+                    json["version"]
+                ));
+            }
+        }
+    }
+    let manifest: toml::Table = repo::read(&repo.path("Cargo.toml"))?.parse()?;
+    let rust = manifest["workspace"]["package"]["rust-version"]
+        .as_str()
+        .context("Cargo.toml states no rust-version")?
+        .to_owned();
+    for file in ["README.md", "CONTRIBUTING.md"] {
+        let path: PathBuf = repo.path(file);
+        if path.exists() {
+            let stated = stated_rust(&repo::read(&path)?);
+            broken.extend(
+                stated
+                    .into_iter()
+                    .filter(|found| *found != rust)
+                    .map(|found| {
+                        format!(
+                            "{file}: says Rust {found}, but Cargo.toml's rust-version is {rust}"
+                        )
+                    }),
+            );
+        }
+    }
+    Ok(broken)
+}
+
+/// The versions in `Rust 1.N` wherever a text says so.
+fn stated_rust(text: &str) -> Vec<String> {
+    text.match_indices("Rust 1.")
+        .map(|(at, _)| {
+            text[at + "Rust ".len()..]
+                .chars()
+                .take_while(|c| c.is_ascii_digit() || *c == '.')
+                .collect::<String>()
+                .trim_end_matches('.')
+                .to_owned()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checkout_keeps_the_rules() {
+        let broken = broken_rules(&Repo::find().unwrap()).unwrap();
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+    }
+
+    #[test]
+    fn each_rule_finds_its_breach() {
+        let core = Path::new("core/src/shard.rs");
+        assert_eq!(in_file(core, "use std::vec::Vec;\n").len(), 1);
+        assert_eq!(
+            in_file(core, "// std::vec\nuse alloc::vec::Vec;\n").len(),
+            0
+        );
+        assert_eq!(in_file(core, "#[cfg(test)]\nuse std::vec::Vec;\n").len(), 0);
+        assert_eq!(in_file(core, "let t = Instant::now();\n").len(), 1);
+        assert_eq!(
+            in_file(Path::new("node/src/http.rs"), "// FIXME\n").len(),
+            1
+        );
+        let long = "\n".repeat(LINES_MAX + 1);
+        assert_eq!(in_file(Path::new("wasm/js/api.ts"), &long).len(), 1);
+        assert_eq!(
+            stated_rust("Rust 1.88 or later; Rust 1.9."),
+            ["1.88", "1.9"]
+        );
+    }
+}

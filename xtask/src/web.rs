@@ -1,0 +1,68 @@
+//! `cargo xtask web`: the web demo, built from the packed npm package as any user would.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use flate2::read::GzDecoder;
+
+use crate::pack::{self, Tarball};
+use crate::repo::Repo;
+use crate::run::{say, step};
+use crate::setup;
+use crate::stamp::{self, Stamp};
+
+/// Brings web-demo/dist up to date; returns that folder.
+pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
+    let tarball = pack::build(repo)?;
+    setup::npm_install(repo, "web-demo")?;
+    unpack(&tarball, &repo.path("web-demo/node_modules/tallymesh"))?;
+    let dist = repo.path("web-demo/dist");
+    let digest = Stamp::new("web demo")
+        .text(&tarball.digest)
+        .tree(&repo.path("web-demo"), &["node_modules", "dist"])?
+        .finish();
+    // Beside and not inside: the node embeds all that is in dist.
+    let mark = repo.path("web-demo/node_modules/.xtask-web-demo");
+    if !(dist.join("index.html").is_file() && stamp::is_current(&mark, &digest)) {
+        say("building the web demo");
+        step(
+            repo,
+            "npm run build in web-demo",
+            repo.npm("web-demo").args(["run", "build"]),
+        )?;
+        if !dist.join("index.html").is_file() {
+            bail!(
+                "the build of the web demo left no {}",
+                dist.join("index.html").display()
+            );
+        }
+        stamp::record(&mark, &digest)?;
+    }
+    Ok(dist)
+}
+
+/// Puts the package where npm would install it.
+///
+/// The tarball is not in the demo's lock file: its hash is another one after each change, and
+/// `npm ci` would refuse it.
+fn unpack(tarball: &Tarball, into: &Path) -> Result<()> {
+    let mark = into.join(".xtask-stamp");
+    if stamp::is_current(&mark, &tarball.digest) {
+        return Ok(());
+    }
+    if into.symlink_metadata().is_ok() {
+        fs::remove_dir_all(into).with_context(|| format!("cannot replace {}", into.display()))?;
+    }
+    let beside = into.parent().context("node_modules has no parent")?;
+    fs::create_dir_all(beside)?;
+    let folder = tempfile::Builder::new()
+        .prefix(".unpacking-")
+        .tempdir_in(beside)?;
+    tar::Archive::new(GzDecoder::new(File::open(&tarball.file)?))
+        .unpack(folder.path())
+        .with_context(|| format!("cannot unpack {}", tarball.file.display()))?;
+    // npm puts all files of a tarball under this name.
+    fs::rename(folder.path().join("package"), into)?;
+    stamp::record(&mark, &tarball.digest)
+}
