@@ -1,1 +1,12 @@
-//! Stub.
+//! What crosses crates: the oracle that says what every read must answer, and the deterministic
+//! simulator that compares the core's sync machine with it.
+//!
+//! # Rules of determinism
+//! A run follows from its seed alone. So: one generator ([`random::Random`]), ordered maps and
+//! vectors only, no clock but the simulated one, and nothing that iterates in the order of a hash.
+
+pub mod hostile;
+pub mod oracle;
+pub mod random;
+pub mod sim;
+pub mod vectors;

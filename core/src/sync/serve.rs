@@ -98,9 +98,13 @@ impl Sync {
     /// Sends the chunk at which the transfer stands, and finds out where the next one begins.
     fn send_chunk(&mut self, replica: &Replica, link: Link, transfer: &mut Transfer) {
         let mut walk = transfer.at.clone();
-        // Writers that came since are new to the peer, unless it told of them.
+        // What came in during the transfer may be what the peer told that it holds: its vector may
+        // have been ahead of this replica, also by writers that were not known here.
         let since = replica.lows(&transfer.since);
-        walk.lows.extend_from_slice(&since[walk.lows.len()..]);
+        walk.lows.resize(since.len(), 0);
+        for (low, held) in walk.lows.iter_mut().zip(&since) {
+            *low = (*low).max(*held);
+        }
         walk.begin.resize(since.len(), 0);
         let (message, cursor) = replica.chunk(&transfer.since, &walk.lows, walk.cursor);
         let fresh = walk.cursor == Cursor::default();

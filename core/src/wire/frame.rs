@@ -118,7 +118,14 @@ impl Frame {
             });
         }
         let body = match kind {
-            HELLO => Body::Hello(read_hello(&mut reader)?),
+            HELLO => {
+                let hello = read_hello(&mut reader)?;
+                if version != VERSION {
+                    let rule = "a hello that offers version 1 is written in version 1";
+                    return Err(Error::Malformed { rule });
+                }
+                Body::Hello(hello)
+            }
             DIGEST => Body::Digest(reader.array()?),
             PULL => Body::Pull(Pull {
                 id: read_u32(&mut reader)?,

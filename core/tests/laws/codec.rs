@@ -1,0 +1,267 @@
+//! The wire format: what is written is read, and nothing else is.
+
+use crate::limits::put;
+use crate::support::{Random, cases, full, keys, replica, space, world, writer};
+use tallymesh_core::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
+use tallymesh_core::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
+use tallymesh_core::{Error, Mark, Message, frame_space};
+#[cfg(target_family = "wasm")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+/// A message of a random history: a full state, a delta, or what came since a mark.
+fn message(random: &mut Random) -> Message {
+    let (mut replicas, _) = world(random, 3);
+    match random.below(4) {
+        0 => full(&replicas[0]),
+        1 => replicas[0].delta(&replicas[1].vector()),
+        _ => {
+            let mut mark = Mark::default();
+            replicas[0].since(&mut mark);
+            for _ in 0..random.below(4) {
+                let keys = keys(random);
+                let (key, by) = (random.pick(&keys), random.amount());
+                // Refused if it would overflow.
+                let _ = replicas[0].add(key, by);
+            }
+            replicas[0].since(&mut mark).unwrap_or_default()
+        }
+    }
+}
+
+fn bytes<const N: usize>(random: &mut Random) -> [u8; N] {
+    std::array::from_fn(|_| random.next() as u8)
+}
+
+fn number(random: &mut Random) -> u32 {
+    (random.next() as u32) >> random.below(32)
+}
+
+fn frame(random: &mut Random) -> Frame {
+    let body = match random.below(6) {
+        0 => Body::Hello(Hello {
+            version_min: random.below(2) as u8,
+            version_max: VERSION + random.below(3) as u8,
+            capabilities: random.next() >> random.below(64),
+            session: random.next(),
+            agent: "ä".repeat(random.below(AGENT_BYTES_MAX / 2 + 1)),
+            nonce: bytes(random),
+            proof: vec![7; random.below(PROOF_BYTES_MAX + 1)],
+            digest: bytes(random),
+        }),
+        1 => Body::Digest(bytes(random)),
+        2 => Body::Pull(Pull {
+            id: number(random),
+            chunk: number(random),
+            vector: world(random, 3).0[0].vector(),
+        }),
+        3 => Body::Delta(Delta {
+            id: number(random),
+            chunk: number(random),
+            last: random.chance(50),
+            message: message(random),
+        }),
+        4 => Body::More {
+            id: number(random),
+            chunk: number(random),
+        },
+        _ => Body::Push(message(random)),
+    };
+    let space = space();
+    Frame { space, body }
+}
+
+/// Decoding never panics, and whatever is accepted is written in just these bytes.
+fn strict(bytes: &[u8]) {
+    if let Ok(message) = Message::decode(bytes) {
+        assert_eq!(message.encode(), bytes);
+    }
+    if let Ok(frame) = Frame::decode(bytes) {
+        assert_eq!(frame.encode(), bytes);
+        assert_eq!(frame_space(bytes), Ok(frame.space.as_str()));
+    }
+}
+
+#[test]
+fn a_message_comes_back_as_it_was() {
+    cases(1000, |random| {
+        let message = message(random);
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Ok(message.clone()));
+        assert_eq!(Message::decode_stored(&bytes), Ok(message));
+    });
+}
+
+#[test]
+fn a_frame_comes_back_as_it_was() {
+    cases(1000, |random| {
+        let frame = frame(random);
+        let bytes = frame.encode();
+        assert_eq!(frame_space(&bytes), Ok("laws"));
+        assert_eq!(Frame::decode(&bytes), Ok(frame));
+    });
+}
+
+#[test]
+fn a_prefix_is_refused_and_so_is_a_tail() {
+    cases(200, |random| {
+        let frame = frame(random).encode();
+        let message = message(random).encode();
+        // At each place in short ones, at some in long ones.
+        let step = |len: usize| 1 + len / 400;
+        for end in (0..frame.len()).step_by(step(frame.len())) {
+            assert!(Frame::decode(&frame[..end]).is_err(), "cut at {end}");
+        }
+        for end in (0..message.len()).step_by(step(message.len())) {
+            assert!(Message::decode(&message[..end]).is_err(), "cut at {end}");
+        }
+        for count in 1..4 {
+            let tail = vec![random.next() as u8; count];
+            let longer = [frame.as_slice(), &tail].concat();
+            assert!(Frame::decode(&longer).is_err());
+            let longer = [message.as_slice(), &tail].concat();
+            assert_eq!(
+                Message::decode(&longer),
+                Err(Error::TrailingBytes { bytes: count })
+            );
+        }
+    });
+}
+
+#[test]
+fn noise_is_refused_or_means_itself() {
+    cases(600, |random| {
+        let sources = [frame(random).encode(), message(random).encode()];
+        for _ in 0..40 {
+            let mut bytes = random.pick(&sources).clone();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(bytes.len());
+                match random.below(5) {
+                    0 => bytes[at] = random.next() as u8,
+                    1 => bytes[at] ^= 1 << random.below(8),
+                    2 => bytes[at] = *random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+                    3 => bytes.insert(at, random.next() as u8),
+                    _ => drop(bytes.remove(at)),
+                }
+                if bytes.is_empty() {
+                    break;
+                }
+            }
+            strict(&bytes);
+        }
+        let length = random.below(40);
+        let mut bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        strict(&bytes);
+        bytes.splice(0..0, *b"tm\x01");
+        strict(&bytes);
+    });
+}
+
+/// Every message of few bytes: the format is small enough to try them all.
+#[test]
+fn every_short_message_is_refused_or_means_itself() {
+    let mut table = vec![1];
+    table.extend_from_slice(writer(1).as_bytes());
+    let interesting = [0, 1, 2, 3, 4, 5, b'k', b'l', 0x7f, 0x80, 0xff];
+    let mut accepted = 0;
+    // lo, hi - lo, keys, shared, rest, key, columns, writer, present, clock, total
+    let mut places = [0usize; 6];
+    loop {
+        let mut bytes = table.clone();
+        bytes.extend_from_slice(&[0, 5, 1, 0, 1]);
+        bytes.extend(places.iter().map(|place| interesting[*place]));
+        strict(&bytes);
+        accepted += usize::from(Message::decode(&bytes).is_ok());
+        let Some(at) = places
+            .iter()
+            .position(|place| place + 1 < interesting.len())
+        else {
+            break;
+        };
+        places[..at].fill(0);
+        places[at] += 1;
+        if at >= 4 && places[at] > 6 && cfg!(target_family = "wasm") {
+            break;
+        }
+    }
+    assert!(accepted > 100, "{accepted}");
+}
+
+#[test]
+fn another_version_is_named() {
+    cases(50, |random| {
+        let frame = frame(random);
+        let is_hello = matches!(frame.body, Body::Hello(_));
+        let mut bytes = frame.encode();
+        bytes[2] = 2;
+        if is_hello {
+            // The versions that it names stand after the space's name.
+            let at = 4 + 1 + frame.space.as_str().len();
+            bytes[at..at + 2].copy_from_slice(&[2, 3]);
+        }
+        let max = if is_hello { 3 } else { 2 };
+        let error = Error::Version { min: 2, max };
+        assert_eq!(Frame::decode(&bytes), Err(error.clone()));
+        assert!(error.to_string().contains("upgrade"));
+        bytes[0] = b'x';
+        assert_eq!(Frame::decode(&bytes), Err(Error::NotAFrame));
+        assert_eq!(frame_space(&bytes), Err(Error::NotAFrame));
+    });
+}
+
+#[test]
+fn sizes_have_limits() {
+    let too_long = vec![0; FRAME_BYTES_MAX + 1];
+    let code = |result: Result<Message, Error>| result.map_err(|error| error.code()).err();
+    assert_eq!(code(Message::decode(&too_long)), Some("too_large"));
+    assert!(matches!(
+        Frame::decode(&too_long),
+        Err(Error::TooLarge { .. })
+    ));
+    // Keys that share long prefixes take few bytes until they are written out.
+    let mut bytes = vec![1];
+    bytes.extend_from_slice(writer(1).as_bytes());
+    bytes.extend_from_slice(&[0, 1]);
+    let count = 0x40_0000 / KEY_BYTES_MAX as u64 * 3;
+    put(&mut bytes, count);
+    let key = vec![b'k'; KEY_BYTES_MAX - 5];
+    let mut shared = 0;
+    let mut before = Vec::new();
+    for at in 0..count {
+        let mut next = key.clone();
+        next.extend_from_slice(format!("{at:05}").as_bytes());
+        if at > 0 {
+            shared = before.iter().zip(&next).take_while(|(a, b)| a == b).count();
+        }
+        put(&mut bytes, shared as u64);
+        put(&mut bytes, (next.len() - shared) as u64);
+        bytes.extend_from_slice(&next[shared..]);
+        before = next;
+    }
+    for _ in 0..count.div_ceil(64) {
+        bytes.extend_from_slice(&[0, 0, 0]);
+        let rows = bytes.len();
+        bytes.resize(rows + 128, 0);
+    }
+    assert!(bytes.len() < FRAME_BYTES_MAX / 4);
+    assert_eq!(code(Message::decode(&bytes)), Some("too_large"));
+}
+
+/// Two replicas with one state write the same bytes, whatever the order in which it came about.
+#[test]
+fn one_state_has_one_encoding() {
+    cases(200, |random| {
+        let names = keys(random);
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        let mut source = replica(1);
+        let mut shuffled = replica(2);
+        for name in &names {
+            source.add(name, 1).unwrap();
+        }
+        random.shuffle(&mut order);
+        for at in order {
+            shuffled.intern(&names[at]).unwrap();
+        }
+        shuffled.merge(&full(&source)).unwrap();
+        assert_eq!(shuffled.canonical_bytes(), source.canonical_bytes());
+    });
+}

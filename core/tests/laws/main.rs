@@ -1,0 +1,12 @@
+//! The laws of the core, each over many random cases from fixed seeds.
+//!
+//! The same bodies run natively and in wasm32. Set `TALLYMESH_SEED` to run one case only, and
+//! `TALLYMESH_CASES` to multiply the number of cases (natively).
+
+mod chunks;
+mod codec;
+mod deltas;
+mod handles;
+mod limits;
+mod merge;
+mod support;

@@ -1,0 +1,122 @@
+//! Merge is a join: commutative, associative, idempotent, and nothing ever goes back.
+
+use crate::support::{Random, cases, forked_world, full, joined, observer, shards, world};
+use tallymesh_core::{Message, Replica};
+#[cfg(target_family = "wasm")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+/// Three states, in some cases of forked writers.
+fn three(random: &mut Random) -> Vec<Message> {
+    let replicas = match random.chance(50) {
+        true => world(random, 3).0,
+        false => forked_world(random, 4),
+    };
+    replicas.iter().rev().take(3).map(full).collect()
+}
+
+fn bytes(states: &[&Message]) -> Vec<u8> {
+    joined(states).canonical_bytes()
+}
+
+#[test]
+fn merge_is_commutative() {
+    cases(600, |random| {
+        let states = three(random);
+        let (a, b) = (&states[0], &states[1]);
+        assert_eq!(bytes(&[a, b]), bytes(&[b, a]));
+    });
+}
+
+#[test]
+fn merge_is_associative() {
+    cases(600, |random| {
+        let states = three(random);
+        let (a, b, c) = (&states[0], &states[1], &states[2]);
+        let left = full(&joined(&[a, b]));
+        let right = full(&joined(&[b, c]));
+        assert_eq!(bytes(&[&left, c]), bytes(&[a, &right]));
+        assert_eq!(bytes(&[&left, c]), bytes(&[c, b, a]));
+    });
+}
+
+#[test]
+fn merge_is_idempotent() {
+    cases(600, |random| {
+        let states = three(random);
+        let mut replica = joined(&[&states[0], &states[1]]);
+        let before = replica.canonical_bytes();
+        for state in [&states[1], &states[0], &full(&replica)] {
+            let merged = replica.merge(state).unwrap();
+            assert_eq!((merged.shards, merged.new), (0, false));
+        }
+        assert_eq!(replica.canonical_bytes(), before);
+    });
+}
+
+#[test]
+fn merge_is_monotone() {
+    cases(600, |random| {
+        let mut replica = observer();
+        for state in &three(random) {
+            let (vector, before) = (replica.vector(), shards(&replica));
+            let mut named = Vec::new();
+            let merged = replica
+                .merge_with(state, &mut |handle| named.push(handle))
+                .unwrap();
+            assert!(replica.vector().covers(&vector));
+            assert_eq!(merged.new, replica.vector() != vector);
+            let after = shards(&replica);
+            for (at, shard) in &before {
+                assert!(after[at] >= *shard, "{at:?} went back");
+            }
+            for (at, shard) in &after {
+                let handle = replica.handle(&at.0).unwrap();
+                let same = before.get(at) == Some(shard);
+                assert!(same || named.contains(&handle), "{at:?} changed unnamed");
+            }
+        }
+    });
+}
+
+/// Whoever merges whom, and in whatever shape the keys stand in memory.
+#[test]
+fn merging_both_ways_gives_one_state() {
+    cases(400, |random| {
+        let (replicas, history) = world(random, 2);
+        let [mut a, mut b] = <[Replica; 2]>::try_from(replicas).ok().unwrap();
+        let (state_a, state_b) = (full(&a), full(&b));
+        a.merge(&state_b).unwrap();
+        b.merge(&state_a).unwrap();
+        assert_eq!(a.canonical_bytes(), b.canonical_bytes());
+        assert_eq!(a.digest(), b.digest());
+        assert_eq!(a.fault_count(), 0);
+        history.check(&a);
+        history.check(&b);
+    });
+}
+
+#[test]
+fn a_fork_is_reported_and_the_greater_total_stands() {
+    cases(300, |random| {
+        let twins = forked_world(random, 2);
+        let (one, two) = (shards(&twins[0]), shards(&twins[1]));
+        let forks: Vec<_> = one
+            .iter()
+            .filter_map(|(at, ours)| Some((at, *ours, *two.get(at)?)))
+            .filter(|(_, ours, theirs)| ours.0 == theirs.0 && ours.1 != theirs.1)
+            .collect();
+        let replica = joined(&[&full(&twins[0]), &full(&twins[1])]);
+        assert_eq!(replica.fault_count(), forks.len() as u64);
+        let after = shards(&replica);
+        for (at, ours, theirs) in &forks {
+            assert_eq!(after[*at], *ours.max(theirs));
+        }
+        for fault in replica.faults() {
+            let (clock, ours, theirs) = (fault.ours.clock, fault.ours.total, fault.theirs.total);
+            assert_eq!(fault.theirs.clock, clock);
+            let at = (fault.key.to_string(), fault.ours.writer);
+            assert!(forks.contains(&(&at, (clock, ours), (clock, theirs))));
+        }
+        assert_eq!(replica.faults().len(), forks.len().min(64));
+    });
+}

@@ -1,0 +1,359 @@
+//! The golden vectors of the wire format, as code: tests compare them with the files under
+//! `vectors/`, which docs/protocol.md refers to by name.
+
+use tallymesh_core::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
+use tallymesh_core::{
+    Input, Link, Message, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
+};
+
+/// Bytes with a name and what they say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vector {
+    /// The name that documents use.
+    pub name: &'static str,
+    /// What is in it.
+    pub says: &'static str,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// For bytes that must be refused: the error's code.
+    pub refused: Option<&'static str>,
+}
+
+fn vector(name: &'static str, says: &'static str, bytes: Vec<u8>) -> Vector {
+    Vector {
+        name,
+        says,
+        bytes,
+        refused: None,
+    }
+}
+
+fn refused(name: &'static str, says: &'static str, code: &'static str, bytes: Vec<u8>) -> Vector {
+    Vector {
+        refused: Some(code),
+        ..vector(name, says, bytes)
+    }
+}
+
+/// A replica of the default space whose writer's 16 bytes are all `byte`.
+fn replica(byte: u8) -> Replica {
+    Replica::new(Space::default(), WriterId::from_bytes([byte; 16]))
+}
+
+fn with(byte: u8, adds: &[(&str, i64)]) -> Replica {
+    let mut replica = replica(byte);
+    for (key, by) in adds {
+        replica.add(key, *by).expect("a vector's add fits");
+    }
+    replica
+}
+
+fn full(replica: &Replica) -> Message {
+    replica.delta(&VersionVector::default())
+}
+
+/// The state of two writers: 11.. added to a, b and c, then 22.. to b.
+fn two() -> Replica {
+    let mut replica = with(0x11, &[("a", 1), ("b", 2), ("c", 300)]);
+    replica
+        .merge(&full(&with(0x22, &[("b", -5)])))
+        .expect("a vector's merge fits");
+    replica
+}
+
+/// Messages that must decode, and encode to the same bytes.
+pub fn messages() -> Vec<Vector> {
+    let mut later = two();
+    let since = later.vector();
+    later.add("a", 1).expect("a vector's add fits");
+    let many: Vec<String> = (0..65).map(|at| format!("counter:{at:05}")).collect();
+    let many: Vec<(&str, i64)> = many.iter().map(|key| (key.as_str(), 1)).collect();
+    let mut bitmap = with(0x11, &[("a", 1), ("b", 2), ("c", 3), ("d", 4)]);
+    bitmap
+        .merge(&full(&with(0x22, &[("a", 5), ("d", 6)])))
+        .expect("a vector's merge fits");
+    vec![
+        vector(
+            "empty",
+            "The full state of an empty replica.",
+            full(&replica(0x11)).encode(),
+        ),
+        vector(
+            "one_add",
+            "Writer 11.. added 5 to `a`: clock 1, total 5.",
+            full(&with(0x11, &[("a", 5)])).encode(),
+        ),
+        vector(
+            "zero_add",
+            "Writer 11.. added 0 to `a`, which creates it.",
+            full(&with(0x11, &[("a", 0)])).encode(),
+        ),
+        vector(
+            "negative",
+            "Writer 11.. took 3 from `a`: the totals of the column are signed.",
+            full(&with(0x11, &[("a", -3)])).encode(),
+        ),
+        vector(
+            "extremes",
+            "Writer 11.. added the greatest and the least 64-bit integer to `max` and `min`.",
+            full(&with(0x11, &[("max", i64::MAX), ("min", i64::MIN)])).encode(),
+        ),
+        vector(
+            "shared_prefixes",
+            "Keys that share prefixes, also within a character: `täg:1`, `täg:10`, `töne`.",
+            full(&with(0x11, &[("täg:1", 1), ("täg:10", 2), ("töne", 3)])).encode(),
+        ),
+        vector(
+            "two_writers",
+            "Writer 11.. added 1 to `a`, 2 to `b`, 300 to `c`; writer 22.. took 5 from `b`: a column of all keys and one of a single key.",
+            full(&two()).encode(),
+        ),
+        vector(
+            "bitmap",
+            "Writer 11.. added to `a` to `d`, writer 22.. to `a` and `d`: a column with a bitmap.",
+            full(&bitmap).encode(),
+        ),
+        vector(
+            "overwritten",
+            "Writer 11.. added 1 to `a` three times: one shard, clock 3, total 3.",
+            full(&with(0x11, &[("a", 1), ("a", 1), ("a", 1)])).encode(),
+        ),
+        vector(
+            "two_pages",
+            "Writer 11.. added 1 to `counter:00000` to `counter:00064`: a page of 64 keys and one of one.",
+            full(&with(0x11, &many)).encode(),
+        ),
+        vector(
+            "delta",
+            "What came after two_writers: writer 11.. added 1 to `a`. Both writers are in the table, one of them unchanged.",
+            later.delta(&since).encode(),
+        ),
+    ]
+}
+
+fn frame(body: Body) -> Vec<u8> {
+    let space = Space::default();
+    Frame { space, body }.encode()
+}
+
+fn hello() -> Hello {
+    Hello {
+        version_min: VERSION,
+        version_max: VERSION,
+        capabilities: 0,
+        session: 0x0102_0304_0506_0708,
+        agent: "tallymesh/0.1.0".into(),
+        nonce: [0xaa; 16],
+        proof: Vec::new(),
+        digest: two().digest(),
+    }
+}
+
+/// The push that a machine sends after a local add on top of something merged.
+fn push() -> Vec<u8> {
+    let mut replica = two();
+    let mut sync = Sync::new(SyncConfig::default(), 0);
+    let (link, broadcast) = (Link(1), false);
+    sync.handle(0, &mut replica, Input::Connected { link, broadcast });
+    let bytes = &frame(Body::Hello(hello()));
+    sync.handle(0, &mut replica, Input::Frame { link, bytes });
+    sync.handle(0, &mut replica, Input::Changed);
+    sync.handle(9, &mut replica, Input::Tick);
+    replica
+        .merge(&full(&with(0x33, &[("z", 9)])))
+        .expect("fits");
+    replica.add("a", 4).expect("fits");
+    sync.handle(10, &mut replica, Input::Changed);
+    sync.handle(19, &mut replica, Input::Tick);
+    let outputs = std::iter::from_fn(|| sync.poll());
+    let pushes = outputs.filter_map(|output| match output {
+        Output::Send { bytes, .. } => Some(bytes),
+        _ => None,
+    });
+    let is_push = |bytes: &Vec<u8>| {
+        let frame = Frame::decode(bytes).expect("a frame of ours decodes");
+        matches!(frame.body, Body::Push(_))
+    };
+    pushes.filter(is_push).last().expect("a push was sent")
+}
+
+/// Frames that must decode, and encode to the same bytes.
+pub fn frames() -> Vec<Vector> {
+    let (id, chunk) = (7, 300);
+    let delta = |last, message| Delta {
+        id,
+        chunk,
+        last,
+        message,
+    };
+    let vector_of_two = two().vector();
+    vec![
+        vector(
+            "hello",
+            "Versions 1 to 1, no capabilities, session 0102030405060708, agent tallymesh/0.1.0, nonce aa.., no proof, the digest of two_writers.",
+            frame(Body::Hello(hello())),
+        ),
+        vector(
+            "hello_newer",
+            "A hello of a program that also speaks version 3, has capabilities 5 and a proof of 4 bytes.",
+            frame(Body::Hello(Hello {
+                version_max: 3,
+                capabilities: 5,
+                proof: vec![1, 2, 3, 4],
+                ..hello()
+            })),
+        ),
+        vector(
+            "digest",
+            "The digest of two_writers.",
+            frame(Body::Digest(two().digest())),
+        ),
+        vector(
+            "pull",
+            "Request 7, from chunk 300 on, for what is not in the vector of two_writers.",
+            frame(Body::Pull(Pull {
+                id,
+                chunk,
+                vector: vector_of_two,
+            })),
+        ),
+        vector(
+            "delta_chunk",
+            "Chunk 300 of request 7, more follow: the message one_add.",
+            frame(Body::Delta(delta(false, full(&with(0x11, &[("a", 5)]))))),
+        ),
+        vector(
+            "delta_last",
+            "Chunk 300 of request 7, the last one: the message two_writers.",
+            frame(Body::Delta(delta(true, full(&two())))),
+        ),
+        vector(
+            "more",
+            "Request 7, chunk 300 please.",
+            frame(Body::More { id, chunk }),
+        ),
+        vector(
+            "push",
+            "Writer 11.., which had pushed its first 3 transactions and then merged clock 1 of writer 33.., adds 4 to `a`: lo is (11.., 3) and (33.., 1).",
+            push(),
+        ),
+    ]
+}
+
+/// Bytes that must be refused, each with the code of the error: frames, except those whose name
+/// begins with `message_`.
+pub fn refusals() -> Vec<Vector> {
+    let digest = frame(Body::Digest(two().digest()));
+    let edit = |at: usize, byte: u8| {
+        let mut bytes = digest.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let mut newer = frame(Body::Hello(hello()));
+    newer[2] = 2;
+    newer[12] = 2;
+    newer[13] = 4;
+    let mut older = frame(Body::Hello(hello()));
+    older[2] = 2;
+    let one = full(&with(0x11, &[("a", 5)])).encode();
+    let message = |at: usize, bytes: &[u8]| {
+        let mut message = one.clone();
+        message.splice(at..at + 1, bytes.iter().copied());
+        message
+    };
+    let mut needless = message(25, &[1]);
+    needless[27] = 4; // 2, written as a signed total
+    vec![
+        refused("not_a_frame", "Other magic.", "not_a_frame", edit(0, b'x')),
+        refused(
+            "other_version",
+            "A digest of version 9.",
+            "version",
+            edit(2, 9),
+        ),
+        refused(
+            "unknown_type",
+            "A frame of type 7.",
+            "malformed",
+            edit(3, 7),
+        ),
+        refused(
+            "hello_other_version",
+            "A hello that offers versions 2 to 4.",
+            "version",
+            newer,
+        ),
+        refused(
+            "hello_written_in_other_version",
+            "A hello that offers version 1 and is written in version 2.",
+            "malformed",
+            older,
+        ),
+        refused(
+            "truncated",
+            "A digest of 15 bytes.",
+            "truncated",
+            digest[..digest.len() - 1].to_vec(),
+        ),
+        refused(
+            "trailing",
+            "A digest and one more byte.",
+            "trailing_bytes",
+            [digest.as_slice(), &[0]].concat(),
+        ),
+        refused(
+            "space_too_long",
+            "A space's name of 65 bytes.",
+            "too_large",
+            edit(4, 65),
+        ),
+        refused(
+            "space_name",
+            "A space's name with a blank.",
+            "space_name",
+            edit(5, b' '),
+        ),
+        refused(
+            "message_long_number",
+            "The count of writers is 1, in two bytes.",
+            "number",
+            message(0, &[0x81, 0]),
+        ),
+        refused(
+            "message_many_writers",
+            "The table announces 2^32 writers.",
+            "truncated",
+            message(0, &[0x80, 0x80, 0x80, 0x80, 0x10]),
+        ),
+        refused(
+            "message_no_clock",
+            "A writer in the table with clock 0.",
+            "malformed",
+            message(18, &[0]),
+        ),
+        refused(
+            "message_empty_key",
+            "A key of no bytes.",
+            "key_length",
+            message(21, &[0]),
+        ),
+        refused(
+            "message_not_utf8",
+            "A key that is no UTF-8.",
+            "malformed",
+            message(22, &[0xff]),
+        ),
+        refused(
+            "message_needless_sign",
+            "A column is signed, and no total is negative.",
+            "malformed",
+            needless,
+        ),
+        refused(
+            "message_clock_after_hi",
+            "A shard's clock is 2, its writer's hi is 1.",
+            "malformed",
+            message(26, &[1]),
+        ),
+    ]
+}

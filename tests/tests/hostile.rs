@@ -1,0 +1,84 @@
+//! Hostile bytes: the corpus, and seeded noise made from it and from the golden vectors.
+
+use std::path::PathBuf;
+use tallymesh_tests::hostile::{frame, message, mutate, peer};
+use tallymesh_tests::random::Random;
+use tallymesh_tests::vectors::{Vector, frames, messages, refusals};
+
+type Entry = fn(&[u8]);
+
+/// The files of one corpus, in the order of their names.
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(name);
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "the corpus {name} is empty");
+    files
+        .iter()
+        .map(|file| std::fs::read(file).unwrap())
+        .collect()
+}
+
+/// Runs inputs as they are, and then changed at random.
+fn attack(entry: Entry, inputs: &[Vec<u8>], rounds: u64) {
+    for input in inputs {
+        entry(input);
+    }
+    for seed in 0..rounds {
+        let mut random = Random::new(seed);
+        let mut bytes = random.pick(inputs).clone();
+        for _ in 0..4 {
+            mutate(&mut bytes, &mut random);
+            if let Err(panic) = std::panic::catch_unwind(|| entry(&bytes)) {
+                eprintln!("seed {seed}: {bytes:02x?}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+fn bytes(vectors: Vec<Vector>) -> impl Iterator<Item = Vec<u8>> {
+    vectors.into_iter().map(|vector| vector.bytes)
+}
+
+/// A script that connects, greets, and says each of these frames, with time between them.
+fn script(said: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut script = vec![80];
+    for bytes in bytes(frames()).take(1).chain(said) {
+        script.push(0);
+        script.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        script.extend_from_slice(&bytes);
+        script.extend_from_slice(&[112, 106]);
+    }
+    script
+}
+
+#[test]
+fn messages_are_refused_or_mean_themselves() {
+    let mut inputs = corpus("message");
+    inputs.extend(bytes(messages()));
+    inputs.extend(bytes(refusals()));
+    attack(message, &inputs, 60_000);
+}
+
+#[test]
+fn frames_are_refused_or_mean_themselves() {
+    let mut inputs = corpus("frame");
+    inputs.extend(bytes(frames()));
+    inputs.extend(bytes(refusals()));
+    attack(frame, &inputs, 60_000);
+}
+
+#[test]
+fn a_hostile_peer_breaks_nothing() {
+    let mut inputs = corpus("peer");
+    inputs.push(script(bytes(frames())));
+    inputs.extend(frames().into_iter().map(|vector| {
+        // Answers to what the victim asks: its first request has number 1.
+        script([vector.bytes.clone(), vector.bytes].into_iter())
+    }));
+    attack(peer, &inputs, 40_000);
+}

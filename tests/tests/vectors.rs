@@ -1,0 +1,89 @@
+//! The golden vectors: code and files say the same. `TALLYMESH_BLESS=1` rewrites the files.
+
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use tallymesh_core::wire::Frame;
+use tallymesh_core::{Error, Message, Space, WriterId};
+use tallymesh_tests::vectors::{Vector, frames, messages, refusals};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Compares with a file under `vectors/`, or writes it.
+fn golden(file: &str, value: &Value) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("vectors")
+        .join(file);
+    let text = serde_json::to_string_pretty(value).unwrap() + "\n";
+    if std::env::var_os("TALLYMESH_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        stored == text,
+        "{} differs; if the change is meant, set TALLYMESH_BLESS=1.\nstored:\n{stored}\nnow:\n{text}",
+        path.display()
+    );
+}
+
+fn json_of(vectors: &[Vector]) -> Value {
+    let entry = |vector: &Vector| {
+        let mut entry = json!({
+            "name": vector.name,
+            "says": vector.says,
+            "hex": hex(&vector.bytes),
+        });
+        if let Some(code) = vector.refused {
+            entry["refused"] = json!(code);
+        }
+        entry
+    };
+    vectors.iter().map(entry).collect()
+}
+
+#[test]
+fn messages_are_as_specified() {
+    for vector in messages() {
+        let message = Message::decode(&vector.bytes).expect(vector.name);
+        assert_eq!(message.encode(), vector.bytes, "{}", vector.name);
+    }
+    golden("messages.json", &json_of(&messages()));
+}
+
+#[test]
+fn frames_are_as_specified() {
+    for vector in frames() {
+        let frame = Frame::decode(&vector.bytes).expect(vector.name);
+        assert_eq!(frame.encode(), vector.bytes, "{}", vector.name);
+    }
+    golden("frames.json", &json_of(&frames()));
+}
+
+#[test]
+fn refusals_are_as_specified() {
+    for vector in refusals() {
+        let result: Result<(), Error> = match vector.name.starts_with("message_") {
+            true => Message::decode(&vector.bytes).map(|_| ()),
+            false => Frame::decode(&vector.bytes).map(|_| ()),
+        };
+        let code = result.err().map(|error| error.code());
+        assert_eq!(code, vector.refused, "{}", vector.name);
+    }
+    golden("refusals.json", &json_of(&refusals()));
+}
+
+#[test]
+fn ids_are_as_specified() {
+    let space = Space::default();
+    let id = |key: u8, nonce: u8| {
+        let id = WriterId::mint(&space, &[key; 32], &[nonce; 16]);
+        json!({
+            "space": space.as_str(),
+            "owner_public_key": hex(&[key; 32]),
+            "nonce": hex(&[nonce; 16]),
+            "writer_id": id.to_string(),
+        })
+    };
+    golden("writer_ids.json", &json!([id(0, 0), id(7, 1), id(7, 2)]));
+}
