@@ -9,11 +9,11 @@ pub use merge::Merged;
 
 use crate::error::Error;
 use crate::keys::{Handle, Keys};
+use crate::numbers::Numbers;
 use crate::shard::{Column, OWN, PAGE, Page, Row, Shard, bits};
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId, digest16};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Pages under one entry of the summary.
@@ -67,7 +67,7 @@ pub struct Replica {
     writers: Vec<WriterId>,
     /// The version vector by local number. The own writer's entry is its logical clock.
     clocks: Vec<u64>,
-    numbers: BTreeMap<WriterId, u32>,
+    numbers: Numbers,
     faults: Vec<Fault>,
     fault_count: u64,
 }
@@ -84,7 +84,7 @@ impl Replica {
             epoch: 1,
             writers: Vec::from([writer]),
             clocks: Vec::from([0]),
-            numbers: BTreeMap::from([(writer, OWN)]),
+            numbers: Numbers::new(writer, OWN),
             faults: Vec::new(),
             fault_count: 0,
         }
@@ -292,7 +292,7 @@ impl Replica {
     pub fn writers(&self) -> impl Iterator<Item = (WriterId, u64)> {
         self.numbers
             .iter()
-            .map(|(writer, number)| (*writer, self.clocks[*number as usize]))
+            .map(|(writer, number)| (writer, self.clocks[number as usize]))
             .filter(|(_, clock)| *clock > 0)
     }
 
