@@ -2,7 +2,19 @@
 
 use crate::limits;
 use crate::writer_id::WriterId;
+use alloc::boxed::Box;
 use core::fmt;
+
+/// What a message builds on and a replica does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Whose transactions are missing.
+    pub writer: WriterId,
+    /// The clock that the message builds on.
+    pub needed: u64,
+    /// The clock that is held.
+    pub held: u64,
+}
 
 /// Why an operation, a message or a frame was refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +55,7 @@ pub enum Error {
         writers: usize,
     },
     /// A message needs something that is not held here yet.
-    NotCovered {
-        /// Whose transactions are missing.
-        writer: WriterId,
-        /// The clock that the message builds on.
-        needed: u64,
-        /// The clock that is held.
-        held: u64,
-    },
+    NotCovered(Box<Missing>),
     /// A message knows transactions of this replica's own writer that it never made.
     OwnClockAhead {
         /// The clock that was heard of.
@@ -77,9 +82,9 @@ pub enum Error {
         /// What is too large.
         what: &'static str,
         /// Its size.
-        size: u64,
+        size: usize,
         /// The limit.
-        max: u64,
+        max: usize,
     },
     /// The bytes are no frame of this protocol.
     NotAFrame,
@@ -107,7 +112,7 @@ impl Error {
             Error::UnknownHandle { .. } => "unknown_handle",
             Error::CountersFull { .. } => "counters_full",
             Error::WritersFull { .. } => "writers_full",
-            Error::NotCovered { .. } => "not_covered",
+            Error::NotCovered(_) => "not_covered",
             Error::OwnClockAhead { .. } => "own_clock_ahead",
             Error::Truncated => "truncated",
             Error::TrailingBytes { .. } => "trailing_bytes",
@@ -155,13 +160,10 @@ impl fmt::Display for Error {
                 "{writers} writers are more than the {} that a space may hold",
                 limits::WRITERS_MAX
             ),
-            Error::NotCovered {
-                writer,
-                needed,
-                held,
-            } => write!(
+            Error::NotCovered(ref missing) => write!(
                 f,
-                "the message builds on clock {needed} of writer {writer}, of which {held} is held here"
+                "the message builds on clock {} of writer {}, of which {} is held here",
+                missing.needed, missing.writer, missing.held
             ),
             Error::OwnClockAhead { heard, own } => write!(
                 f,

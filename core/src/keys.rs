@@ -62,10 +62,19 @@ impl Keys {
         }
     }
 
+    /// Hashes the key in words of 8 bytes: half the code of hashing byte strings, as fast for short
+    /// keys.
     #[inline]
     fn hash(hasher: &FixedState, key: &str) -> u64 {
         let mut state = hasher.build_hasher();
-        state.write(key.as_bytes());
+        let (words, rest) = key.as_bytes().as_chunks();
+        for word in words {
+            state.write_u64(u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        // The length tells a short last word from one that ends in zeros.
+        state.write_u64(u64::from_le_bytes(last) | (rest.len() as u64) << 61);
         state.finish()
     }
 

@@ -29,7 +29,7 @@ pub mod wire;
 mod writer_id;
 
 pub use delta::Message;
-pub use error::Error;
+pub use error::{Error, Missing};
 pub use keys::Handle;
 pub use replica::{Fault, Mark, Merged, Replica};
 pub use shard::Shard;

@@ -60,9 +60,8 @@ use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica};
 use crate::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
-use alloc::collections::VecDeque;
 use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::vec::{self, Vec};
 
 /// A monotonic time in milliseconds, from any origin.
 pub type Millis = u64;
@@ -82,9 +81,9 @@ pub struct SyncConfig {
     pub interval_ms: u32,
     /// How long an answer may take before somebody else is asked, in milliseconds.
     pub pull_timeout_ms: u32,
-    /// The program's name and version in the hello, for people; at most
-    /// [`AGENT_BYTES_MAX`] bytes.
-    pub agent: String,
+    /// The program's name and version in the hello, for people. One of more than
+    /// [`AGENT_BYTES_MAX`] bytes is not sent.
+    pub agent: &'static str,
 }
 
 impl Default for SyncConfig {
@@ -93,7 +92,7 @@ impl Default for SyncConfig {
             push_delay_ms: 5,
             interval_ms: 5_000,
             pull_timeout_ms: 10_000,
-            agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")).into(),
+            agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")),
         }
     }
 }
@@ -210,7 +209,9 @@ pub struct Sync {
     random: u64,
     session: u64,
     peers: Vec<Peer>,
-    outputs: VecDeque<Output>,
+    outputs: Vec<Output>,
+    /// The outputs that are being polled.
+    polled: vec::IntoIter<Output>,
     pulls: pull::Pulls,
     pushes: push::Pushes,
     serving: Vec<serve::Transfer>,
@@ -221,16 +222,14 @@ pub struct Sync {
 impl Sync {
     /// A machine with no links. `seed` is any random number; it names this process to its peers
     /// and spreads its timers.
-    pub fn new(mut config: SyncConfig, seed: u64) -> Sync {
-        while config.agent.len() > AGENT_BYTES_MAX {
-            config.agent.pop();
-        }
+    pub fn new(config: SyncConfig, seed: u64) -> Sync {
         let mut sync = Sync {
             config,
             random: seed,
             session: 0,
             peers: Vec::new(),
-            outputs: VecDeque::new(),
+            outputs: Vec::new(),
+            polled: Vec::new().into_iter(),
             pulls: pull::Pulls::default(),
             pushes: push::Pushes::new(Mark::default()),
             serving: Vec::new(),
@@ -267,7 +266,10 @@ impl Sync {
 
     /// The next thing to be done, `None` when there is nothing more.
     pub fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        if self.polled.len() == 0 {
+            self.polled = core::mem::take(&mut self.outputs).into_iter();
+        }
+        self.polled.next()
     }
 
     /// When [`Input::Tick`] is due, if anything waits.
@@ -310,12 +312,16 @@ impl Sync {
         for half in nonce.chunks_exact_mut(8) {
             half.copy_from_slice(&self.next_random().to_le_bytes());
         }
+        let agent = match self.config.agent {
+            agent if agent.len() <= AGENT_BYTES_MAX => agent,
+            _ => "",
+        };
         let hello = Hello {
             version_min: VERSION,
             version_max: VERSION,
             capabilities: 0,
             session: self.session,
-            agent: self.config.agent.clone(),
+            agent: agent.into(),
             nonce,
             proof: Vec::new(),
             digest: replica.digest(),
@@ -402,27 +408,25 @@ impl Sync {
         if self.pushes.due().is_some_and(|due| due <= now) {
             self.push_changes(now, replica);
         }
-        if let Some((_, teller)) = self.announce.take_if(|(at, _)| *at <= now) {
-            self.send_digests(replica, |peer| Some(peer.link) != teller);
+        let told = self.announce.take_if(|(at, _)| *at <= now);
+        let mut links = Vec::new();
+        for at in 0..self.peers.len() {
+            let peer = &self.peers[at];
+            let news = told.is_some_and(|(_, teller)| teller != Some(peer.link));
+            let due = peer.next_digest <= now;
+            if peer.greeting.is_some() && (news || due) {
+                links.push(peer.link);
+                self.peers[at].next_digest = self.later(now);
+            }
         }
-        if self.greeted().any(|peer| peer.next_digest <= now) {
-            self.send_digests(replica, |peer| peer.next_digest <= now);
-            for at in 0..self.peers.len() {
-                if self.peers[at].next_digest <= now {
-                    self.peers[at].next_digest = self.later(now);
-                }
+        if !links.is_empty() {
+            let digest = Body::Digest(replica.digest());
+            for link in links {
+                self.send(replica, link, &digest);
             }
         }
         self.pulls.time_out(now);
         self.pull_next(now, replica);
-    }
-
-    fn send_digests(&mut self, replica: &Replica, to: impl Fn(&Peer) -> bool) {
-        let digest = Body::Digest(replica.digest());
-        let links: Vec<Link> = self.greeted().filter(|p| to(p)).map(|p| p.link).collect();
-        for link in links {
-            self.send(replica, link, &digest);
-        }
     }
 
     /// Tells the others soon that there is something new here.
@@ -442,12 +446,12 @@ impl Sync {
     fn send_bytes(&mut self, link: Link, bytes: Vec<u8>) {
         if let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) {
             peer.bytes_out += bytes.len() as u64;
-            self.outputs.push_back(Output::Send { link, bytes });
+            self.outputs.push(Output::Send { link, bytes });
         }
     }
 
     fn refuse(&mut self, close: Option<Link>, error: Error) {
-        self.outputs.push_back(Output::Refused { close, error });
+        self.outputs.push(Output::Refused { close, error });
     }
 
     fn peer(&self, link: Link) -> Option<&Peer> {

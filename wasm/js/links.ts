@@ -1,10 +1,10 @@
-import { errorCode, type Engine } from './engine.js';
+import { CHANGED, CONNECTED, DISCONNECTED, errorCode, FRAME, NONE, TICK, type Engine } from './engine.js';
 import { coded } from './errors.js';
 import type { Link, Peer } from './peer.js';
 
 // What `Engine.poll` answers.
 const SEND = 1;
-const CHANGED = 2;
+const COUNTER = 2;
 const CLOSE = 3;
 
 const TIMER_MS_MAX = 60_000;
@@ -35,17 +35,17 @@ export class Links {
   attach(peer: Peer): Link {
     const link = ++this.#last;
     this.#peers.set(link, peer);
-    this.#engine.connected(now(), link);
+    this.#input(CONNECTED, link);
     this.drain();
     return {
       receive: (frame) => {
         if (!this.#peers.has(link)) return;
-        this.#engine.frame(now(), link, frame);
+        this.#input(FRAME, link, frame);
         this.drain();
       },
       close: () => {
         if (!this.#peers.delete(link)) return;
-        this.#engine.disconnected(now(), link);
+        this.#input(DISCONNECTED, link);
         this.drain();
       },
     };
@@ -53,7 +53,7 @@ export class Links {
 
   /** Tells the machine of local transactions. */
   localChange(): void {
-    this.#engine.changed(now());
+    this.#input(CHANGED);
     this.drain();
   }
 
@@ -71,25 +71,30 @@ export class Links {
     if (this.#draining) return;
     this.#draining = true;
     try {
-      for (let kind = this.#engine.poll(); kind !== 0; kind = this.#engine.poll()) this.#carryOut(kind);
+      for (let output = this.#engine.poll(); output !== 0; output = this.#engine.poll()) this.#carryOut(output);
     } finally {
       this.#draining = false;
     }
     this.#arm();
   }
 
-  #carryOut(kind: number): void {
-    const subject = this.#engine.subject();
+  #input(event: number, link = 0, bytes = NONE): void {
+    this.#engine.input(event, now(), link, bytes);
+  }
+
+  #carryOut(output: number): void {
+    const kind = Math.floor(output / 2 ** 32);
+    const subject = output % 2 ** 32;
     if (kind === SEND) {
       const frame = this.#engine.take();
       this.#peers.get(subject)?.send(frame);
-    } else if (kind === CHANGED) {
+    } else if (kind === COUNTER) {
       this.#changed(subject);
     } else if (kind === CLOSE) {
       const reason = coded(errorCode(this.#engine), 'the link was closed');
       const peer = this.#peers.get(subject);
       if (!this.#peers.delete(subject)) return;
-      this.#engine.disconnected(now(), subject);
+      this.#input(DISCONNECTED, subject);
       peer?.close(reason);
     }
   }
@@ -99,7 +104,7 @@ export class Links {
     if (this.#peers.size === 0) return;
     const wait = Math.min(this.#engine.deadline() - now(), TIMER_MS_MAX);
     this.#timer = setTimeout(() => {
-      this.#engine.tick(now());
+      this.#input(TICK);
       this.drain();
     }, Math.max(wait, 0));
   }

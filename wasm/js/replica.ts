@@ -1,5 +1,5 @@
 import { amount } from './amount.js';
-import { errorCode, keyOf, newEngine, takeHandles, type Engine } from './engine.js';
+import { CHANGES, COUNTERS, DELTA, errorCode, keyOf, newEngine, read, SHARDS, STATUS, takeHandles, utf8, type Engine } from './engine.js';
 import { coded, TallymeshError } from './errors.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { readShards, readStatus, type Shard } from './layout.js';
@@ -100,7 +100,7 @@ export class Replica {
   /** The counter's exact value, or `undefined` when it does not exist. */
   value(key: string): bigint | undefined {
     const engine = this.#live();
-    const handle = this.#handles.get(key) ?? engine.handle(key);
+    const handle = this.#handles.get(key) ?? engine.handle(utf8(key));
     return handle === undefined ? undefined : engine.value_at(handle);
   }
 
@@ -127,7 +127,7 @@ export class Replica {
   list(prefix = ''): [key: string, value: bigint][] {
     const engine = this.#live();
     const found: [string, bigint][] = [];
-    engine.read_counters();
+    engine.read(COUNTERS, 0);
     for (const handle of takeHandles(engine)) {
       const key = keyOf(engine, handle);
       if (key?.startsWith(prefix)) found.push([key, engine.value_at(handle) ?? 0n]);
@@ -138,16 +138,16 @@ export class Replica {
   /** What each writer says of a counter, sorted by writer. The totals add up to its value. */
   shards(key: string): Shard[] {
     const engine = this.#live();
-    const handle = engine.handle(key);
+    const handle = engine.handle(utf8(key));
     if (handle === undefined) return [];
-    engine.read_shards(handle);
+    engine.read(SHARDS, handle);
     return readShards(engine.take());
   }
 
   /** What this replica holds, in numbers. */
   status(): Status {
     const engine = this.#live();
-    engine.read_status();
+    engine.read(STATUS, 0);
     return { space: this.space, ...readStatus(engine.take()), links: this.#links.size };
   }
 
@@ -172,7 +172,7 @@ export class Replica {
   /** The whole state as bytes, for {@link Replica.merge} of any other replica of the space. */
   delta(): Uint8Array {
     const engine = this.#live();
-    engine.read_delta();
+    engine.read(DELTA, 0);
     return engine.take();
   }
 
@@ -182,7 +182,7 @@ export class Replica {
    */
   changes(): Uint8Array | undefined {
     const engine = this.#live();
-    return engine.read_changes() ? engine.take() : undefined;
+    return read(engine, CHANGES);
   }
 
   /**
@@ -236,7 +236,7 @@ export class Replica {
       throw new TallymeshError('key_unicode', 'a key is well-formed Unicode: half of a surrogate pair would be lost');
     }
     const engine = this.#live();
-    const handle = engine.intern(key);
+    const handle = engine.intern(utf8(key));
     if (handle === undefined) throw coded(errorCode(engine), `the key ${JSON.stringify(shorten(key))} was refused`);
     return handle;
   }

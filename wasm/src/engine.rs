@@ -1,6 +1,5 @@
 //! One replica and its sync machine, as JavaScript sees them.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
@@ -11,10 +10,42 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 /// What [`Engine::poll`] found, as the numbers that TypeScript switches on.
 mod kind {
-    pub(super) const NOTHING: u32 = 0;
     pub(super) const SEND: u32 = 1;
     pub(super) const CHANGED: u32 = 2;
     pub(super) const CLOSE: u32 = 3;
+}
+
+/// What [`Engine::read`] reads. TypeScript names the same numbers in js/engine.ts.
+pub mod part {
+    /// The stable code of the last failure.
+    pub const ERROR: u32 = 0;
+    /// The key of a number.
+    pub const KEY: u32 = 1;
+    /// The numbers (u32) of all counters that exist, in no stated order.
+    pub const COUNTERS: u32 = 2;
+    /// A counter's shards, 32 bytes each: writer (16), clock (u64), total (i64).
+    pub const SHARDS: u32 = 3;
+    /// This writer (16), its clock, and how many counters, shards and faults there are (u64 each);
+    /// then the version vector, 24 bytes an entry: writer (16), clock (u64).
+    pub const STATUS: u32 = 4;
+    /// The whole state as one message.
+    pub const DELTA: u32 = 5;
+    /// What changed since this was last read, if anything did: what a store appends.
+    pub const CHANGES: u32 = 6;
+}
+
+/// What [`Engine::input`] tells the sync machine. TypeScript names the same numbers in js/engine.ts.
+pub mod event {
+    /// A link came up; its number was never used before.
+    pub const CONNECTED: u32 = 0;
+    /// A link went down.
+    pub const DISCONNECTED: u32 = 1;
+    /// One frame came from a link.
+    pub const FRAME: u32 = 2;
+    /// Local transactions were made.
+    pub const CHANGED: u32 = 3;
+    /// A deadline passed.
+    pub const TICK: u32 = 4;
 }
 
 /// A replica of one space beside the sync machine that keeps it in step with its peers.
@@ -22,12 +53,10 @@ mod kind {
 pub struct Engine {
     replica: Replica,
     sync: Sync,
-    /// What `poll` took last.
-    subject: u32,
     /// The bytes that [`Engine::take`] gives: one way out for all, since each further one costs code
     /// on both sides.
     bytes: Vec<u8>,
-    /// Where [`Engine::changes`] goes on.
+    /// Where [`part::CHANGES`] goes on.
     mark: Mark,
     error: Option<Error>,
 }
@@ -38,20 +67,19 @@ impl Engine {
     ///
     /// `bytes` are 56: the owner's public key (32), then fresh random bytes for the nonce of the
     /// writer id (16) and for the timers of the sync machine (8). Another length gives nothing, too.
-    pub fn open(space: &str, bytes: &[u8]) -> Option<Engine> {
-        let space = Space::new(space).ok()?;
+    pub fn open(space: &[u8], bytes: &[u8]) -> Option<Engine> {
+        let space = Space::new(str::from_utf8(space).ok()?).ok()?;
         let (owner, random) = bytes.split_first_chunk::<32>()?;
         let (nonce, seed) = random.split_first_chunk::<16>()?;
         let seed = u64::from_le_bytes(seed.try_into().ok()?);
         let writer = WriterId::mint(&space, owner, nonce);
         let config = SyncConfig {
-            agent: String::from(concat!("tallymesh-js/", env!("CARGO_PKG_VERSION"))),
+            agent: concat!("tallymesh-js/", env!("CARGO_PKG_VERSION")),
             ..SyncConfig::default()
         };
         Some(Engine {
             replica: Replica::new(space, writer),
             sync: Sync::new(config, seed),
-            subject: 0,
             bytes: Vec::new(),
             mark: Mark::default(),
             error: None,
@@ -63,17 +91,59 @@ impl Engine {
         core::mem::take(&mut self.bytes)
     }
 
-    /// Reads the stable code of the last failure.
-    pub fn read_error(&mut self) {
-        let code = self.error.as_ref().map_or("", Error::code);
-        self.bytes = code.as_bytes().to_vec();
+    /// Reads a [`part`] for [`Engine::take`]; false if there is nothing to read. `handle` is the
+    /// counter, where the part is of one. One method for all, since each further one costs code on
+    /// both sides.
+    pub fn read(&mut self, what: u32, handle: u32) -> bool {
+        let handle = Handle::from_u32(handle);
+        let Engine { replica, bytes, .. } = self;
+        bytes.clear();
+        match what {
+            part::KEY => match replica.key(handle) {
+                Some(key) => put(bytes, key.as_bytes()),
+                None => return false,
+            },
+            part::COUNTERS => replica
+                .counters()
+                .for_each(|(handle, _)| put(bytes, &handle.as_u32().to_le_bytes())),
+            part::SHARDS => replica.shards(handle).for_each(|shard| {
+                put(bytes, shard.writer.as_bytes());
+                put(bytes, &shard.clock.to_le_bytes());
+                put(bytes, &shard.total.to_le_bytes());
+            }),
+            part::STATUS => {
+                put(bytes, replica.writer().as_bytes());
+                for number in [
+                    replica.clock(),
+                    replica.len() as u64,
+                    replica.shard_count() as u64,
+                    replica.fault_count(),
+                ] {
+                    put(bytes, &number.to_le_bytes());
+                }
+                for (writer, clock) in replica.writers() {
+                    put(bytes, writer.as_bytes());
+                    put(bytes, &clock.to_le_bytes());
+                }
+            }
+            part::DELTA => *bytes = replica.delta(&VersionVector::default()).encode(),
+            part::CHANGES => match replica.since(&mut self.mark) {
+                Some(message) => *bytes = message.encode(),
+                None => return false,
+            },
+            _ => put(
+                bytes,
+                self.error.as_ref().map_or("", Error::code).as_bytes(),
+            ),
+        }
+        true
     }
 
     // ---- local transactions and reads ----
 
-    /// Gives the number of a key and pins it, or nothing (see [`Engine::read_error`]).
-    pub fn intern(&mut self, key: &str) -> Option<u32> {
-        let handle = self.replica.intern(key);
+    /// Gives the number of a key in UTF-8 and pins it, or nothing (see [`part::ERROR`]).
+    pub fn intern(&mut self, key: &[u8]) -> Option<u32> {
+        let handle = self.replica.intern(str::from_utf8(key).ok()?);
         self.keep(handle).map(Handle::as_u32)
     }
 
@@ -100,68 +170,12 @@ impl Engine {
     }
 
     /// The number of a counter that exists, not pinned.
-    pub fn handle(&self, key: &str) -> Option<u32> {
-        self.replica.handle(key).map(Handle::as_u32)
-    }
-
-    /// Reads the key of a number, if there is one.
-    pub fn read_key(&mut self, handle: u32) -> bool {
-        let key = self.replica.key(Handle::from_u32(handle));
-        self.bytes = key.unwrap_or_default().as_bytes().to_vec();
-        key.is_some()
-    }
-
-    /// Reads the numbers (u32) of all counters that exist, in no stated order.
-    pub fn read_counters(&mut self) {
-        self.bytes = Vec::with_capacity(4 * self.replica.len());
-        for (handle, _) in self.replica.counters() {
-            put(&mut self.bytes, &handle.as_u32().to_le_bytes());
-        }
-    }
-
-    /// Reads a counter's shards, 32 bytes each: writer (16), clock (u64), total (i64).
-    pub fn read_shards(&mut self, handle: u32) {
-        self.bytes.clear();
-        for shard in self.replica.shards(Handle::from_u32(handle)) {
-            put(&mut self.bytes, shard.writer.as_bytes());
-            put(&mut self.bytes, &shard.clock.to_le_bytes());
-            put(&mut self.bytes, &shard.total.to_le_bytes());
-        }
-    }
-
-    /// Reads how things stand: this writer (16), its clock, and how many counters, shards and faults
-    /// there are (u64 each); then the version vector, 24 bytes an entry: writer (16), clock (u64).
-    pub fn read_status(&mut self) {
-        self.bytes.clear();
-        put(&mut self.bytes, self.replica.writer().as_bytes());
-        for number in [
-            self.replica.clock(),
-            self.replica.len() as u64,
-            self.replica.shard_count() as u64,
-            self.replica.fault_count(),
-        ] {
-            put(&mut self.bytes, &number.to_le_bytes());
-        }
-        for (writer, clock) in self.replica.writers() {
-            put(&mut self.bytes, writer.as_bytes());
-            put(&mut self.bytes, &clock.to_le_bytes());
-        }
+    pub fn handle(&self, key: &[u8]) -> Option<u32> {
+        let handle = self.replica.handle(str::from_utf8(key).ok()?);
+        handle.map(Handle::as_u32)
     }
 
     // ---- messages ----
-
-    /// Reads the whole state as one message.
-    pub fn read_delta(&mut self) {
-        self.bytes = self.replica.delta(&VersionVector::default()).encode();
-    }
-
-    /// Reads what changed since this was last asked, if anything did: what a store appends.
-    pub fn read_changes(&mut self) -> bool {
-        let changes = self.replica.since(&mut self.mark);
-        changes
-            .map(|message| self.bytes = message.encode())
-            .is_some()
-    }
 
     /// Merges a message, and reads the numbers (u32) of the counters that it changed.
     pub fn merge(&mut self, bytes: &[u8]) -> bool {
@@ -178,57 +192,36 @@ impl Engine {
 
     // ---- sync: times are milliseconds of a monotonic clock ----
 
-    /// A link came up; its number was never used before.
-    pub fn connected(&mut self, now: f64, link: u32) {
-        self.input(
-            now,
-            Input::Connected {
-                link: Link(link),
+    /// Tells the sync machine of an [`event`]; `link` and `bytes` where the event has them.
+    pub fn input(&mut self, what: u32, now: f64, link: u32, bytes: &[u8]) {
+        let link = Link(link);
+        let input = match what {
+            event::CONNECTED => Input::Connected {
+                link,
                 broadcast: false,
             },
-        );
+            event::DISCONNECTED => Input::Disconnected { link },
+            event::FRAME => Input::Frame { link, bytes },
+            event::CHANGED => Input::Changed,
+            _ => Input::Tick,
+        };
+        self.sync.handle(now as Millis, &mut self.replica, input);
     }
 
-    /// A link went down.
-    pub fn disconnected(&mut self, now: f64, link: u32) {
-        self.input(now, Input::Disconnected { link: Link(link) });
-    }
-
-    /// One frame came from a link.
-    pub fn frame(&mut self, now: f64, link: u32, bytes: &[u8]) {
-        self.input(
-            now,
-            Input::Frame {
-                link: Link(link),
-                bytes,
-            },
-        );
-    }
-
-    /// Local transactions were made.
-    pub fn changed(&mut self, now: f64) {
-        self.input(now, Input::Changed);
-    }
-
-    /// A deadline passed.
-    pub fn tick(&mut self, now: f64) {
-        self.input(now, Input::Tick);
-    }
-
-    /// When to call [`Engine::tick`]; infinity if there is nothing to wait for.
+    /// When an [`event::TICK`] is due; infinity if there is nothing to wait for.
     pub fn deadline(&self) -> f64 {
         self.sync
             .next_deadline()
             .map_or(f64::INFINITY, |millis| millis as f64)
     }
 
-    /// Takes the next output and says its kind: 0 none, 1 send (`subject` is the link, `take` the
-    /// frame), 2 changed (`subject` is the counter), 3 close (`subject` is the link, `read_error`
-    /// why).
-    pub fn poll(&mut self) -> u32 {
+    /// Takes the next output. The answer is its kind times 2^32 plus its subject: 0 none, 1 send (the
+    /// subject is the link, `take` the frame), 2 changed (the counter), 3 close (the link;
+    /// [`part::ERROR`] says why).
+    pub fn poll(&mut self) -> f64 {
         loop {
-            let (found, subject) = match self.sync.poll() {
-                None => (kind::NOTHING, 0),
+            let (kind, subject) = match self.sync.poll() {
+                None => return 0.0,
                 Some(Output::Send { link, bytes }) => {
                     self.bytes = bytes;
                     (kind::SEND, link.0)
@@ -244,23 +237,13 @@ impl Engine {
                 // Every peer of a page is a link of its own: there is no channel to broadcast on.
                 Some(_) => continue,
             };
-            self.subject = subject;
-            return found;
+            return (u64::from(kind) << 32 | u64::from(subject)) as f64;
         }
-    }
-
-    /// What the last [`Engine::poll`] was about.
-    pub fn subject(&self) -> u32 {
-        self.subject
     }
 }
 
 impl Engine {
-    fn input(&mut self, now: f64, input: Input<'_>) {
-        self.sync.handle(now as Millis, &mut self.replica, input);
-    }
-
-    /// Notes a failure for [`Engine::read_error`].
+    /// Notes a failure for [`part::ERROR`].
     fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         result.map_err(|error| self.error = Some(error)).ok()
     }

@@ -2,7 +2,7 @@
 //! says so, in a browser.
 #![cfg(target_family = "wasm")]
 
-use tallymesh_wasm::Engine;
+use tallymesh_wasm::{Engine, event, part};
 use wasm_bindgen_test::wasm_bindgen_test;
 
 const NOTHING: u32 = 0;
@@ -11,35 +11,35 @@ const CHANGED: u32 = 2;
 const CLOSE: u32 = 3;
 
 fn engine(nonce: u8) -> Engine {
-    Engine::open("default", &[nonce; 56]).expect("a good name")
+    Engine::open(b"default", &[nonce; 56]).expect("a good name")
 }
 
 fn error(engine: &mut Engine) -> String {
-    engine.read_error();
+    engine.read(part::ERROR, 0);
     String::from_utf8(engine.take()).unwrap()
 }
 
 fn delta(engine: &mut Engine) -> Vec<u8> {
-    engine.read_delta();
+    engine.read(part::DELTA, 0);
     engine.take()
 }
 
 fn value(engine: &Engine, key: &str) -> Option<i128> {
-    engine.value_at(engine.handle(key)?)
+    engine.value_at(engine.handle(key.as_bytes())?)
 }
 
 #[wasm_bindgen_test]
 fn counts_by_handle() {
     let mut engine = engine(1);
-    let likes = engine.intern("likes").unwrap();
+    let likes = engine.intern(b"likes").unwrap();
     assert_eq!(engine.value_at(likes), None);
     assert!(engine.add(likes, i64::MAX));
     assert!(engine.add_small(likes, -7));
     assert_eq!(engine.value_at(likes), Some(i128::from(i64::MAX) - 7));
-    assert!(engine.read_key(likes));
+    assert!(engine.read(part::KEY, likes));
     assert_eq!(engine.take(), b"likes");
-    assert!(!engine.read_key(likes + 1));
-    engine.read_counters();
+    assert!(!engine.read(part::KEY, likes + 1));
+    engine.read(part::COUNTERS, 0);
     assert_eq!(engine.take(), likes.to_le_bytes());
     assert!(engine.release(likes));
     assert!(!engine.release(likes));
@@ -54,12 +54,12 @@ fn refusals_have_codes_and_change_nothing() {
         ("default", 57),
         ("default", 0),
     ] {
-        assert!(Engine::open(name, &vec![0; bytes]).is_none());
+        assert!(Engine::open(name.as_bytes(), &vec![0; bytes]).is_none());
     }
     let mut engine = engine(1);
-    assert_eq!(engine.intern(""), None);
+    assert_eq!(engine.intern(b""), None);
     assert_eq!(error(&mut engine), "key_length");
-    let key = engine.intern("k").unwrap();
+    let key = engine.intern(b"k").unwrap();
     assert!(engine.add(key, i64::MIN));
     let before = delta(&mut engine);
     assert!(!engine.add_small(key, -1));
@@ -72,9 +72,9 @@ fn refusals_have_codes_and_change_nothing() {
 #[wasm_bindgen_test]
 fn packed_shards_and_vector_hold_writer_clock_and_total() {
     let mut engine = engine(1);
-    let key = engine.intern("k").unwrap();
+    let key = engine.intern(b"k").unwrap();
     assert!(engine.add(key, 5) && engine.add(key, -9));
-    engine.read_status();
+    engine.read(part::STATUS, 0);
     let status = engine.take();
     let (writer, counts) = status[..48].split_at(16);
     // Clock, counters, shards, faults.
@@ -84,20 +84,20 @@ fn packed_shards_and_vector_hold_writer_clock_and_total() {
     shard.extend(2u64.to_le_bytes());
     assert_eq!(status[48..], shard);
     shard.extend((-4i64).to_le_bytes());
-    engine.read_shards(key);
+    engine.read(part::SHARDS, key);
     assert_eq!(engine.take(), shard);
 }
 
 #[wasm_bindgen_test]
 fn merges_and_names_what_changed() {
     let (mut a, mut b) = (engine(1), engine(2));
-    let key = a.intern("k").unwrap();
+    let key = a.intern(b"k").unwrap();
     assert!(a.add(key, 3));
-    assert!(a.read_changes());
+    assert!(a.read(part::CHANGES, 0));
     assert_eq!(a.take(), delta(&mut a));
-    assert!(!a.read_changes());
+    assert!(!a.read(part::CHANGES, 0));
     assert!(b.merge(&delta(&mut a)));
-    assert_eq!(b.take(), b.handle("k").unwrap().to_le_bytes());
+    assert_eq!(b.take(), b.handle(b"k").unwrap().to_le_bytes());
     assert!(b.merge(&delta(&mut a)));
     assert!(b.take().is_empty());
     assert_eq!(value(&b, "k"), Some(3));
@@ -114,7 +114,7 @@ fn settle(engines: &mut [Engine; 2], now: f64) -> usize {
                     NOTHING => break,
                     SEND => {
                         let bytes = engines[from].take();
-                        engines[1 - from].frame(now, 1, &bytes);
+                        engines[1 - from].input(event::FRAME, now, 1, &bytes);
                         idle = false;
                     }
                     CHANGED => changed += 1,
@@ -132,34 +132,34 @@ fn settle(engines: &mut [Engine; 2], now: f64) -> usize {
 fn two_engines_sync_over_a_link() {
     let mut engines = [engine(1), engine(2)];
     for (index, engine) in engines.iter_mut().enumerate() {
-        let key = engine.intern("likes").unwrap();
+        let key = engine.intern(b"likes").unwrap();
         assert!(engine.add_small(key, 10 + index as i32));
         assert_eq!(engine.deadline(), f64::INFINITY);
-        engine.connected(0.0, 1);
+        engine.input(event::CONNECTED, 0.0, 1, &[]);
     }
     assert_eq!(settle(&mut engines, 1.0), 2);
-    let key = engines[0].handle("likes").unwrap();
+    let key = engines[0].handle(b"likes").unwrap();
     assert!(engines[0].add_small(key, 100));
-    engines[0].changed(10.0);
+    engines[0].input(event::CHANGED, 10.0, 0, &[]);
     let mut now = 10.0;
     // The push is due within milliseconds; the bound is far below the interval of the digests.
     while value(&engines[1], "likes") != Some(121) {
         now = engines[0].deadline().max(now);
         assert!(now < 1_000.0, "nothing was pushed");
-        engines[0].tick(now);
+        engines[0].input(event::TICK, now, 0, &[]);
         settle(&mut engines, now);
     }
     for engine in &mut engines {
         assert_eq!(value(engine, "likes"), Some(121));
-        engine.disconnected(now, 1);
+        engine.input(event::DISCONNECTED, now, 1, &[]);
     }
 }
 
 #[wasm_bindgen_test]
 fn garbage_closes_its_link() {
     let mut engine = engine(1);
-    engine.connected(0.0, 9);
-    engine.frame(1.0, 9, b"GET / HTTP/1.1");
+    engine.input(event::CONNECTED, 0.0, 9, &[]);
+    engine.input(event::FRAME, 1.0, 9, b"GET / HTTP/1.1");
     let mut closed = false;
     loop {
         match engine.poll() {

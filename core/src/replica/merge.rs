@@ -2,10 +2,11 @@
 
 use super::{Fault, Replica, place};
 use crate::delta::Message;
-use crate::error::Error;
+use crate::error::{Error, Missing};
 use crate::keys::Handle;
 use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
 use crate::shard::{Column, Joined, OWN, PAGE, Row, Shard, bits};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// What a merge did.
@@ -113,11 +114,12 @@ impl Replica {
         for entry in &message.writers {
             let held = self.clock_of(entry);
             if entry.lo > held {
-                return Err(Error::NotCovered {
+                let missing = Missing {
                     writer: entry.writer,
                     needed: entry.lo,
                     held,
-                });
+                };
+                return Err(Error::NotCovered(Box::new(missing)));
             }
             match self.numbers.get(&entry.writer) {
                 Some(OWN) if entry.hi > held => {

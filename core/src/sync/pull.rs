@@ -5,7 +5,6 @@ use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// The open pull, and who is to be asked next.
@@ -14,7 +13,8 @@ pub(super) struct Pulls {
     open: Option<Open>,
     /// A transfer that broke: it goes on if the same process comes back.
     broken: Option<Open>,
-    wanted: VecDeque<Link>,
+    /// Whom to ask next, the first one first.
+    wanted: Vec<Link>,
     next_id: u32,
 }
 
@@ -64,7 +64,7 @@ impl Pulls {
     pub(super) fn time_out(&mut self, now: Millis) {
         if let Some(late) = self.open.take_if(|open| open.deadline <= now) {
             // Somebody else first; then the late one again.
-            self.wanted.push_back(late.link);
+            self.wanted.push(late.link);
         }
     }
 }
@@ -73,7 +73,7 @@ impl Sync {
     /// This peer has something that is missing here.
     pub(super) fn want(&mut self, now: Millis, replica: &Replica, link: Link) {
         if !self.pulls.wanted.contains(&link) && !self.pulls.is_from(link) {
-            self.pulls.wanted.push_back(link);
+            self.pulls.wanted.push(link);
         }
         self.pull_next(now, replica);
     }
@@ -81,9 +81,10 @@ impl Sync {
     /// Opens the next pull if none is open.
     pub(super) fn pull_next(&mut self, now: Millis, replica: &Replica) {
         while self.pulls.open.is_none() {
-            let Some(link) = self.pulls.wanted.pop_front() else {
+            if self.pulls.wanted.is_empty() {
                 return;
-            };
+            }
+            let link = self.pulls.wanted.remove(0);
             let Some(session) = self.session_of(link) else {
                 continue;
             };
@@ -141,12 +142,12 @@ impl Sync {
             let bytes = delta.message.encode();
             open.staged_bytes += bytes.len();
             if open.staged_bytes > STAGE_BYTES_MAX {
-                let size = open.staged_bytes as u64;
+                let size = open.staged_bytes;
                 self.pulls.open = None;
                 return Err(Error::TooLarge {
                     what: "a transfer in bytes",
                     size,
-                    max: STAGE_BYTES_MAX as u64,
+                    max: STAGE_BYTES_MAX,
                 });
             }
             open.staged.push(bytes);
@@ -172,12 +173,12 @@ impl Sync {
         last: &Message,
     ) -> Result<(), Error> {
         let outputs = &mut self.outputs;
-        let mut changed = |handle| outputs.push_back(Output::Changed { handle });
+        let mut changed = |handle| outputs.push(Output::Changed { handle });
         let new = replica.news(last);
         let shards = replica.merge_staged(&staged, last, &mut changed)?;
         if new {
             let link = Some(link);
-            self.outputs.push_back(Output::Merged { link, shards });
+            self.outputs.push(Output::Merged { link, shards });
             self.announce_soon(now, link);
             self.retry_waiting(now, replica);
         }

@@ -6,14 +6,14 @@ use crate::error::Error;
 use crate::limits::{WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::replica::{Mark, Push, Replica};
 use crate::wire::{Body, encode};
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Local changes that are to be pushed, and pushes that wait for what they build on.
 pub(super) struct Pushes {
     mark: Mark,
     due: Option<Millis>,
-    waiting: VecDeque<Waiting>,
+    /// The oldest first.
+    waiting: Vec<Waiting>,
     waiting_bytes: usize,
 }
 
@@ -29,7 +29,7 @@ impl Pushes {
         Pushes {
             mark,
             due: None,
-            waiting: VecDeque::new(),
+            waiting: Vec::new(),
             waiting_bytes: 0,
         }
     }
@@ -74,7 +74,7 @@ impl Sync {
                 if !reached {
                     reached = true;
                     let bytes = bytes.to_vec();
-                    self.outputs.push_back(Output::Broadcast { bytes });
+                    self.outputs.push(Output::Broadcast { bytes });
                 }
             } else {
                 self.send_bytes(peer.link, bytes.to_vec());
@@ -98,7 +98,7 @@ impl Sync {
         }
         let bytes = bytes.to_vec();
         self.pushes.waiting_bytes += bytes.len();
-        self.pushes.waiting.push_back(Waiting {
+        self.pushes.waiting.push(Waiting {
             from,
             broadcast,
             message,
@@ -108,9 +108,7 @@ impl Sync {
         while pushes.waiting.len() > WAITING_PUSHES_MAX || pushes.waiting_bytes > WAITING_BYTES_MAX
         {
             // Whatever is dropped here is pulled.
-            let Some(oldest) = pushes.waiting.pop_front() else {
-                break;
-            };
+            let oldest = pushes.waiting.remove(0);
             pushes.waiting_bytes -= oldest.bytes.len();
         }
         if let Some(link) = from {
@@ -132,7 +130,7 @@ impl Sync {
             return Ok(true);
         }
         let outputs = &mut self.outputs;
-        let mut changed = |handle| outputs.push_back(Output::Changed { handle });
+        let mut changed = |handle| outputs.push(Output::Changed { handle });
         match replica.merge_with(message, &mut changed) {
             Ok(merged) => {
                 let shards = merged.shards;
@@ -141,7 +139,7 @@ impl Sync {
                 self.pass_on(from, broadcast, bytes);
                 Ok(true)
             }
-            Err(Error::NotCovered { .. }) => Ok(false),
+            Err(Error::NotCovered(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -151,10 +149,7 @@ impl Sync {
         let mut progress = true;
         while progress {
             progress = false;
-            for _ in 0..self.pushes.waiting.len() {
-                let Some(next) = self.pushes.waiting.pop_front() else {
-                    break;
-                };
+            for next in core::mem::take(&mut self.pushes.waiting) {
                 let Waiting {
                     from,
                     broadcast,
@@ -162,16 +157,14 @@ impl Sync {
                     ref bytes,
                 } = next;
                 match self.take(replica, from, broadcast, message, bytes) {
-                    Ok(false) => self.pushes.waiting.push_back(next),
-                    Ok(true) => {
-                        self.pushes.waiting_bytes -= next.bytes.len();
-                        progress = true;
+                    Ok(false) => {
+                        self.pushes.waiting.push(next);
+                        continue;
                     }
-                    Err(error) => {
-                        self.pushes.waiting_bytes -= next.bytes.len();
-                        self.refuse(from, error);
-                    }
+                    Ok(true) => progress = true,
+                    Err(error) => self.refuse(from, error),
                 }
+                self.pushes.waiting_bytes -= next.bytes.len();
             }
         }
         let lacking = self.pushes.waiting.iter().find_map(|waiting| waiting.from);

@@ -27,84 +27,133 @@ pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// What is left to read.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+/// Reading failed; the reader knows why. So a result is one bit wide on its way up, which keeps
+/// the decoders small where every byte is downloaded.
+#[derive(Debug)]
+pub(crate) struct Fail;
+
+/// What is left to read, and the error of the first read that failed.
+pub(crate) struct Reader<'a> {
+    left: &'a [u8],
+    error: Error,
+}
+
+/// Reads all of `bytes` with `read`.
+pub(crate) fn read_all<'a, T>(
+    bytes: &'a [u8],
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, Fail>,
+) -> Result<T, Error> {
+    let mut reader = Reader {
+        left: bytes,
+        error: Error::Truncated,
+    };
+    match read(&mut reader) {
+        Ok(_) if !reader.left.is_empty() => Err(Error::TrailingBytes {
+            bytes: reader.left.len(),
+        }),
+        Ok(value) => Ok(value),
+        Err(Fail) => Err(reader.error),
+    }
+}
 
 impl<'a> Reader<'a> {
-    pub(crate) fn u8(&mut self) -> Result<u8, Error> {
-        let (first, rest) = self.0.split_first().ok_or(Error::Truncated)?;
-        self.0 = rest;
-        Ok(*first)
+    /// Notes why reading fails.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn fail(&mut self, error: Error) -> Fail {
+        self.error = error;
+        Fail
     }
 
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
-        let (head, rest) = self.0.split_at_checked(count).ok_or(Error::Truncated)?;
-        self.0 = rest;
+    /// Notes that a rule of the format is broken.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn malformed(&mut self, rule: &'static str) -> Fail {
+        self.fail(Error::Malformed { rule })
+    }
+
+    /// How many bytes are left.
+    pub(crate) fn len(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Leaves the rest unread.
+    pub(crate) fn skip_rest(&mut self) {
+        self.left = &[];
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Fail> {
+        let (head, rest) = self.left.split_at_checked(count).ok_or(Fail)?;
+        self.left = rest;
         Ok(head)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(Error::Truncated)?;
-        self.0 = rest;
+    pub(crate) fn u8(&mut self) -> Result<u8, Fail> {
+        let (first, rest) = self.left.split_first().ok_or(Fail)?;
+        self.left = rest;
+        Ok(*first)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Fail> {
+        let (head, rest) = self.left.split_first_chunk().ok_or(Fail)?;
+        self.left = rest;
         Ok(*head)
     }
 
     /// A number in its shortest LEB128 form.
     #[inline]
-    pub(crate) fn varint(&mut self) -> Result<u64, Error> {
+    pub(crate) fn varint(&mut self) -> Result<u64, Fail> {
         let first = self.u8()?;
         if first < 0x80 {
             return Ok(u64::from(first));
         }
+        self.long_varint(first)
+    }
+
+    fn long_varint(&mut self, first: u8) -> Result<u64, Fail> {
         let mut value = u64::from(first & 0x7f);
         let mut shift = 7;
         loop {
             let byte = self.u8()?;
-            if shift == 63 && byte > 1 {
-                return Err(Error::Number);
+            // A last byte of 0 adds nothing: the number has a shorter form.
+            if byte == 0 || shift == 63 && byte > 1 {
+                return Err(self.fail(Error::Number));
             }
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                // A last byte of 0 adds nothing: the number has a shorter form.
-                return if byte == 0 {
-                    Err(Error::Number)
-                } else {
-                    Ok(value)
-                };
+                return Ok(value);
             }
             shift += 7;
         }
     }
 
+    /// A number of 32 bits.
+    pub(crate) fn varint32(&mut self) -> Result<u32, Fail> {
+        let number = self.varint()?;
+        u32::try_from(number).map_err(|_| self.fail(Error::Number))
+    }
+
     /// A count of things that take at least `each` bytes, so no more than the bytes that are left.
-    pub(crate) fn count(&mut self, each: usize) -> Result<usize, Error> {
+    pub(crate) fn count(&mut self, each: usize) -> Result<usize, Fail> {
         let count = self.varint()?;
-        if count > (self.0.len() / each) as u64 {
-            return Err(Error::Truncated);
+        if count > (self.left.len() / each) as u64 {
+            return Err(Fail);
         }
         Ok(count as usize)
     }
 
     /// A byte string of at most `max` bytes.
-    pub(crate) fn bytes(&mut self, what: &'static str, max: usize) -> Result<&'a [u8], Error> {
-        let size = self.varint()?;
-        let max = max as u64;
+    pub(crate) fn bytes(&mut self, what: &'static str, max: usize) -> Result<&'a [u8], Fail> {
+        let size = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
         if size > max {
-            return Err(Error::TooLarge { what, size, max });
+            return Err(self.fail(Error::TooLarge { what, size, max }));
         }
-        self.take(size as usize)
+        self.take(size)
     }
 
     /// Text of at most `max` bytes.
-    pub(crate) fn text(&mut self, what: &'static str, max: usize) -> Result<&'a str, Error> {
-        let rule = "text is UTF-8";
-        core::str::from_utf8(self.bytes(what, max)?).map_err(|_| Error::Malformed { rule })
-    }
-
-    pub(crate) fn end(&self) -> Result<(), Error> {
-        match self.0.len() {
-            0 => Ok(()),
-            bytes => Err(Error::TrailingBytes { bytes }),
-        }
+    pub(crate) fn text(&mut self, what: &'static str, max: usize) -> Result<&'a str, Fail> {
+        let bytes = self.bytes(what, max)?;
+        core::str::from_utf8(bytes).map_err(|_| self.malformed("text is UTF-8"))
     }
 }

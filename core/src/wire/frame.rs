@@ -1,11 +1,13 @@
 //! Frames: what travels on a link. Each names its version, its type and its space.
 
 use super::VERSION;
-use super::bytes::{Reader, put_bytes, put_varint};
-use super::message::{put_vector, read_vector};
+use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
+use super::message::{put_vector, read_message, read_vector};
 use crate::delta::Message;
 use crate::error::Error;
-use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
+use crate::limits::{
+    AGENT_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX,
+};
 use crate::vector::VersionVector;
 use crate::writer_id::Space;
 use alloc::string::String;
@@ -110,42 +112,40 @@ impl Frame {
     /// # Errors
     /// Any error of the format; [`Error::Version`] if it is of another version.
     pub fn decode(bytes: &[u8]) -> Result<Frame, Error> {
-        let (version, kind, space, mut reader) = open(bytes)?;
-        if version != VERSION && kind != HELLO {
-            return Err(Error::Version {
-                min: version,
-                max: version,
-            });
-        }
-        let body = match kind {
-            HELLO => {
-                let hello = read_hello(&mut reader)?;
-                if version != VERSION {
-                    let rule = "a hello that offers version 1 is written in version 1";
-                    return Err(Error::Malformed { rule });
+        read_all(bytes, |reader| {
+            let (version, kind, space) = read_head(reader)?;
+            if version != VERSION && kind != HELLO {
+                return Err(reader.fail(Error::Version {
+                    min: version,
+                    max: version,
+                }));
+            }
+            let body = match kind {
+                HELLO => {
+                    let hello = read_hello(reader)?;
+                    if version != VERSION {
+                        let rule = "a hello that offers version 1 is written in version 1";
+                        return Err(reader.malformed(rule));
+                    }
+                    Body::Hello(hello)
                 }
-                Body::Hello(hello)
-            }
-            DIGEST => Body::Digest(reader.array()?),
-            PULL => Body::Pull(Pull {
-                id: read_u32(&mut reader)?,
-                chunk: read_u32(&mut reader)?,
-                vector: read_vector(&mut reader)?,
-            }),
-            DELTA => Body::Delta(read_delta(&mut reader)?),
-            MORE => Body::More {
-                id: read_u32(&mut reader)?,
-                chunk: read_u32(&mut reader)?,
-            },
-            PUSH => Body::Push(Message::decode(core::mem::take(&mut reader.0))?),
-            _ => {
-                let rule = "a frame's type is 1 to 6";
-                return Err(Error::Malformed { rule });
-            }
-        };
-        reader.end()?;
-        let space = Space::new(space)?;
-        Ok(Frame { space, body })
+                DIGEST => Body::Digest(reader.array()?),
+                PULL => Body::Pull(Pull {
+                    id: reader.varint32()?,
+                    chunk: reader.varint32()?,
+                    vector: read_vector(reader)?,
+                }),
+                DELTA => Body::Delta(read_delta(reader)?),
+                MORE => Body::More {
+                    id: reader.varint32()?,
+                    chunk: reader.varint32()?,
+                },
+                PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
+                _ => return Err(reader.malformed("a frame's type is 1 to 6")),
+            };
+            let space = Space::new(space).map_err(|error| reader.fail(error))?;
+            Ok(Frame { space, body })
+        })
     }
 }
 
@@ -190,31 +190,30 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
 /// # Errors
 /// [`Error::NotAFrame`], [`Error::TooLarge`], or an error of the format.
 pub fn frame_space(bytes: &[u8]) -> Result<&str, Error> {
-    let (_, _, space, _) = open(bytes)?;
-    Ok(space)
+    read_all(bytes, |reader| {
+        let (_, _, space) = read_head(reader)?;
+        reader.skip_rest();
+        Ok(space)
+    })
 }
 
-/// Version, type, space and what follows.
-fn open(bytes: &[u8]) -> Result<(u8, u8, &str, Reader<'_>), Error> {
-    if bytes.len() > FRAME_BYTES_MAX {
-        return Err(Error::TooLarge {
+/// Version, type and space.
+fn read_head<'a>(reader: &mut Reader<'a>) -> Result<(u8, u8, &'a str), Fail> {
+    if reader.len() > FRAME_BYTES_MAX {
+        let size = reader.len();
+        return Err(reader.fail(Error::TooLarge {
             what: "a frame in bytes",
-            size: bytes.len() as u64,
-            max: FRAME_BYTES_MAX as u64,
-        });
+            size,
+            max: FRAME_BYTES_MAX,
+        }));
     }
-    let mut reader = Reader(bytes);
     if reader.array().ok() != Some(MAGIC) {
-        return Err(Error::NotAFrame);
+        return Err(reader.fail(Error::NotAFrame));
     }
     let version = reader.u8()?;
     let kind = reader.u8()?;
     let space = reader.text("a space's name in bytes", SPACE_BYTES_MAX)?;
-    Ok((version, kind, space, reader))
-}
-
-fn read_u32(reader: &mut Reader<'_>) -> Result<u32, Error> {
-    u32::try_from(reader.varint()?).map_err(|_| Error::Number)
+    Ok((version, kind, space))
 }
 
 fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
@@ -228,14 +227,14 @@ fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
     out.extend_from_slice(&hello.digest);
 }
 
-fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Error> {
+fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
     let (version_min, version_max) = (reader.u8()?, reader.u8()?);
     if version_min > VERSION || version_max < VERSION {
         // Whatever follows is another version's.
-        return Err(Error::Version {
+        return Err(reader.fail(Error::Version {
             min: version_min,
             max: version_max,
-        });
+        }));
     }
     Ok(Hello {
         version_min,
@@ -251,18 +250,15 @@ fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Error> {
     })
 }
 
-fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Error> {
-    let id = read_u32(reader)?;
-    let chunk = read_u32(reader)?;
+fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
+    let id = reader.varint32()?;
+    let chunk = reader.varint32()?;
     let last = match reader.u8()? {
         0 => false,
         1 => true,
-        _ => {
-            let rule = "a flag is 0 or 1";
-            return Err(Error::Malformed { rule });
-        }
+        _ => return Err(reader.malformed("a flag is 0 or 1")),
     };
-    let message = Message::decode(core::mem::take(&mut reader.0))?;
+    let message = read_message(reader, MESSAGE_KEY_BYTES_MAX)?;
     Ok(Delta {
         id,
         chunk,

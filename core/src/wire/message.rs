@@ -1,6 +1,6 @@
 //! The encoding of messages: one table of writers, the keys front-coded, the shards in columns.
 
-use super::bytes::{Reader, put_varint, unzigzag, zigzag};
+use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
 use crate::delta::{Entry, Message, SortedKeys};
 use crate::error::Error;
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_MAX};
@@ -14,10 +14,6 @@ use alloc::vec::Vec;
 const PRESENT_ALL: u64 = 0;
 const PRESENT_BITMAP: u64 = 1;
 const PRESENT_ONE: u64 = 2;
-
-fn malformed<T>(rule: &'static str) -> Result<T, Error> {
-    Err(Error::Malformed { rule })
-}
 
 /// The bits of the first `count` keys of a page.
 fn all(count: usize) -> u64 {
@@ -69,11 +65,11 @@ impl Message {
         if bytes.len() > FRAME_BYTES_MAX {
             return Err(Error::TooLarge {
                 what: "a message in bytes",
-                size: bytes.len() as u64,
-                max: FRAME_BYTES_MAX as u64,
+                size: bytes.len(),
+                max: FRAME_BYTES_MAX,
             });
         }
-        Message::decode_within(bytes, MESSAGE_KEY_BYTES_MAX)
+        read_all(bytes, |reader| read_message(reader, MESSAGE_KEY_BYTES_MAX))
     }
 
     /// Decodes a message that this program stored itself, of any size.
@@ -81,27 +77,26 @@ impl Message {
     /// # Errors
     /// Any error of the format.
     pub fn decode_stored(bytes: &[u8]) -> Result<Message, Error> {
-        Message::decode_within(bytes, usize::MAX)
+        read_all(bytes, |reader| read_message(reader, usize::MAX))
     }
+}
 
-    fn decode_within(bytes: &[u8], key_bytes_max: usize) -> Result<Message, Error> {
-        let mut reader = Reader(bytes);
-        let writers = read_writers(&mut reader)?;
-        let keys = read_keys(&mut reader, key_bytes_max)?;
-        let pages = keys.len().div_ceil(PAGE);
-        let mut message = Message {
-            writers,
-            keys,
-            pages: Vec::with_capacity(pages.min(reader.0.len())),
-        };
-        for page in 0..pages {
-            let keys = all(message.keys.page(page).len());
-            let columns = read_page(&mut reader, &message.writers, keys)?;
-            message.pages.push(columns);
-        }
-        reader.end()?;
-        Ok(message)
+/// Reads a message to the end.
+pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Result<Message, Fail> {
+    let writers = read_writers(reader)?;
+    let keys = read_keys(reader, key_bytes_max)?;
+    let pages = keys.len().div_ceil(PAGE);
+    let mut message = Message {
+        writers,
+        keys,
+        pages: Vec::with_capacity(pages.min(reader.len())),
+    };
+    for page in 0..pages {
+        let keys = all(message.keys.page(page).len());
+        let columns = read_page(reader, &message.writers, keys)?;
+        message.pages.push(columns);
     }
+    Ok(message)
 }
 
 fn shared_prefix(a: &str, b: &str) -> usize {
@@ -134,30 +129,30 @@ fn put_column(out: &mut Vec<u8>, column: &Column, base: u64, all: u64) {
     }
 }
 
-fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Error> {
+fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
     let count = reader.count(18)?;
     if count > WRITERS_MAX {
-        return Err(Error::WritersFull { writers: count });
+        return Err(reader.fail(Error::WritersFull { writers: count }));
     }
     let mut writers: Vec<Entry> = Vec::with_capacity(count);
     for _ in 0..count {
         let writer = WriterId::from_bytes(reader.array()?);
         if writers.last().is_some_and(|last| last.writer >= writer) {
-            return malformed("writers ascend");
+            return Err(reader.malformed("writers ascend"));
         }
         let lo = reader.varint()?;
         let Some(hi) = lo.checked_add(reader.varint()?) else {
-            return Err(Error::Number);
+            return Err(reader.fail(Error::Number));
         };
         if hi == 0 {
-            return malformed("a writer in the table has a clock");
+            return Err(reader.malformed("a writer in the table has a clock"));
         }
         writers.push(Entry { writer, lo, hi });
     }
     Ok(writers)
 }
 
-fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Error> {
+fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fail> {
     let count = reader.count(3)?;
     let mut keys = SortedKeys::default();
     let mut key: Vec<u8> = Vec::new();
@@ -168,7 +163,7 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Er
         let max = KEY_BYTES_MAX as u64;
         if shared > max || rest > max || shared + rest > max || shared + rest == 0 {
             let bytes = shared.saturating_add(rest) as usize;
-            return Err(Error::KeyLength { bytes });
+            return Err(reader.fail(Error::KeyLength { bytes }));
         }
         let shared = shared as usize;
         let rest = reader.take(rest as usize)?;
@@ -179,26 +174,26 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Er
             (_, None) => false,
         };
         if !follows {
-            return malformed("keys ascend and share their longest prefix");
+            return Err(reader.malformed("keys ascend and share their longest prefix"));
         }
         key.truncate(shared);
         key.extend_from_slice(rest);
         if keys.bytes() + key.len() > bytes_max {
-            return Err(Error::TooLarge {
+            return Err(reader.fail(Error::TooLarge {
                 what: "the keys of a message in bytes",
-                size: (keys.bytes() + key.len()) as u64,
-                max: bytes_max as u64,
-            });
+                size: keys.bytes() + key.len(),
+                max: bytes_max,
+            }));
         }
         match core::str::from_utf8(&key) {
             Ok(key) => keys.push(key),
-            Err(_) => return malformed("a key is UTF-8"),
+            Err(_) => return Err(reader.malformed("a key is UTF-8")),
         }
     }
     Ok(keys)
 }
 
-fn read_page(reader: &mut Reader<'_>, writers: &[Entry], keys: u64) -> Result<Vec<Column>, Error> {
+fn read_page(reader: &mut Reader<'_>, writers: &[Entry], keys: u64) -> Result<Vec<Column>, Fail> {
     let count = reader.count(4)? + 1;
     let mut columns = Vec::with_capacity(count);
     let mut next = 0;
@@ -206,7 +201,7 @@ fn read_page(reader: &mut Reader<'_>, writers: &[Entry], keys: u64) -> Result<Ve
     for _ in 0..count {
         let at = reader.varint()?.saturating_add(next);
         let Some(entry) = usize::try_from(at).ok().and_then(|at| writers.get(at)) else {
-            return malformed("a column's writer is in the table");
+            return Err(reader.malformed("a column's writer is in the table"));
         };
         next = at + 1;
         let column = read_column(reader, at as u32, entry, keys)?;
@@ -214,7 +209,7 @@ fn read_page(reader: &mut Reader<'_>, writers: &[Entry], keys: u64) -> Result<Ve
         columns.push(column);
     }
     if used != keys {
-        return malformed("each key has a shard");
+        return Err(reader.malformed("each key has a shard"));
     }
     Ok(columns)
 }
@@ -224,7 +219,7 @@ fn read_column(
     writer: u32,
     entry: &Entry,
     keys: u64,
-) -> Result<Column, Error> {
+) -> Result<Column, Fail> {
     let head = reader.varint()?;
     let signed = head & 1 == 1;
     let present = match head >> 1 {
@@ -232,21 +227,23 @@ fn read_column(
         PRESENT_BITMAP => {
             let present = u64::from_le_bytes(reader.array()?);
             if present.count_ones() < 2 || present == keys || present & !keys != 0 {
-                return malformed("a bitmap names some of a page's keys, but not one or all");
+                return Err(
+                    reader.malformed("a bitmap names some of a page's keys, but not one or all")
+                );
             }
             present
         }
         one => {
             let slot = one - PRESENT_ONE;
             if slot >= PAGE as u64 || keys >> slot & 1 == 0 || keys == 1 {
-                return malformed("a column of one shard names one of the page's keys");
+                return Err(reader.malformed("a column of one shard names one of the page's keys"));
             }
             1 << slot
         }
     };
     let count = present.count_ones() as usize;
-    if reader.0.len() < 2 * count {
-        return Err(Error::Truncated);
+    if reader.len() < 2 * count {
+        return Err(Fail);
     }
     let mut column = Column {
         present,
@@ -261,7 +258,9 @@ fn read_column(
             .checked_add(1)
             .and_then(|base| base.checked_add(after));
         let Some(clock) = clock.filter(|clock| *clock <= entry.hi) else {
-            return malformed("a shard's clock is after its writer's lo and not after its hi");
+            return Err(
+                reader.malformed("a shard's clock is after its writer's lo and not after its hi")
+            );
         };
         column.newest = column.newest.max(clock);
         column.rows.push(Row { clock, total: 0 });
@@ -271,12 +270,12 @@ fn read_column(
         let total = reader.varint()?;
         row.total = match signed {
             true => unzigzag(total),
-            false => i64::try_from(total).map_err(|_| Error::Number)?,
+            false => i64::try_from(total).map_err(|_| reader.fail(Error::Number))?,
         };
         negative |= row.total < 0;
     }
     if signed != negative {
-        return malformed("totals are signed if one of them is negative");
+        return Err(reader.malformed("totals are signed if one of them is negative"));
     }
     Ok(column)
 }
@@ -298,17 +297,17 @@ pub(super) fn put_vector(out: &mut Vec<u8>, vector: &VersionVector) {
 }
 
 /// Reads a version vector.
-pub(super) fn read_vector(reader: &mut Reader<'_>) -> Result<VersionVector, Error> {
+pub(super) fn read_vector(reader: &mut Reader<'_>) -> Result<VersionVector, Fail> {
     let count = reader.count(17)?;
     if count > WRITERS_MAX {
-        return Err(Error::WritersFull { writers: count });
+        return Err(reader.fail(Error::WritersFull { writers: count }));
     }
     let mut entries: Vec<(WriterId, u64)> = Vec::with_capacity(count);
     for _ in 0..count {
         let writer = WriterId::from_bytes(reader.array()?);
         let clock = reader.varint()?;
         if clock == 0 || entries.last().is_some_and(|last| last.0 >= writer) {
-            return malformed("writers ascend and have a clock");
+            return Err(reader.malformed("writers ascend and have a clock"));
         }
         entries.push((writer, clock));
     }
