@@ -363,7 +363,7 @@ fn join_columns(
     bits(ours.present)
         .enumerate()
         .map(of_rank)
-        .fold(0, |a, b| a | b)
+        .fold(changed, |a, b| a | b)
 }
 
 /// Joins two columns of the same 64 counters, row by row.
