@@ -79,7 +79,9 @@ impl Replica {
     }
 
     /// The local transactions after `mark`, to be pushed: it builds on the mark's own clock and on
-    /// what was merged since, which by causality implies the rest.
+    /// what was merged since that clock's transaction, which by causality implies the rest. What
+    /// was merged after that transaction and before the last push counts too: whoever holds the
+    /// transaction may have it from elsewhere, without what the last push built on.
     pub(crate) fn push(&mut self, mark: &mut Mark) -> Push {
         mark.clocks.resize(self.clocks.len(), 0);
         let own = mark.clocks[OWN as usize];
@@ -94,7 +96,7 @@ impl Replica {
         };
         let entries = self.entries(|number| match number as u32 {
             OWN => Some(own),
-            _ => Some(self.clocks[number]).filter(|clock| *clock > mark.clocks[number]),
+            _ => (self.merged_at[number] >= own).then_some(self.clocks[number]),
         });
         let (handles, stopped) = self.select(&selection, PUSH_BYTES_MAX);
         let fits = stopped == END && entries.len() * 20 <= PUSH_BYTES_MAX;

@@ -184,7 +184,10 @@ impl Replica {
     pub(crate) fn advance(&mut self, message: &Message) {
         for entry in &message.writers {
             let number = self.number(entry.writer) as usize;
-            self.clocks[number] = self.clocks[number].max(entry.hi);
+            if entry.hi > self.clocks[number] {
+                self.clocks[number] = entry.hi;
+                self.merged_at[number] = self.clock();
+            }
         }
     }
 
@@ -195,6 +198,7 @@ impl Replica {
         if number == next {
             self.writers.push(writer);
             self.clocks.push(0);
+            self.merged_at.push(0);
         }
         number
     }
