@@ -111,7 +111,9 @@ impl Replica {
 
     /// The next chunk of what is newer than `lows`, from `cursor` on; the cursor after it, or
     /// `None` if that was the last one. The last chunk carries the table of all writers, from
-    /// `since` up to now; the others only name the writers they have shards of.
+    /// `since` up to now, or from below if the chunk has older shards: `since` may have been ahead
+    /// of this replica when the transfer began. The others only name the writers they have shards
+    /// of.
     pub(crate) fn chunk(
         &self,
         since: &VersionVector,
@@ -126,7 +128,7 @@ impl Replica {
         selection.to = stopped;
         if stopped == END {
             let base = self.lows(since);
-            let entries = self.entries(|number| Some(base[number]));
+            let entries = self.entries(|number| Some(base[number].min(lows[number])));
             return (self.assemble(&selection, handles, entries), None);
         }
         let mut used = alloc::vec![false; self.clocks.len()];
