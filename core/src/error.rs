@@ -16,6 +16,98 @@ pub struct Missing {
     pub held: u64,
 }
 
+/// A rule of the format, numbered so that its sentence is carried only by programs that show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// Text is UTF-8.
+    Text,
+    /// Writers ascend.
+    WritersAscend,
+    /// A writer in the table has a clock.
+    WriterClock,
+    /// Keys ascend and share their longest prefix.
+    KeysAscend,
+    /// A column's writer is in the table.
+    ColumnWriter,
+    /// Each key has a shard.
+    KeyUsed,
+    /// A bitmap names some of a page's keys, but not one or all.
+    Bitmap,
+    /// A column of one shard names one of the page's keys.
+    SingleKey,
+    /// A shard's clock is after its writer's lo and not after its hi.
+    ShardClock,
+    /// Totals are signed if one of them is negative.
+    Signed,
+    /// A hello that offers version 1 is written in version 1.
+    VersionByte,
+    /// A frame's type is 1 to 6.
+    FrameType,
+    /// A flag is 0 or 1.
+    Flag,
+    /// The last chunk's table covers all chunks.
+    ChunkCovered,
+    /// Only pushes are broadcast.
+    OnlyPushes,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rule::Text => "text is UTF-8",
+            Rule::WritersAscend => "writers ascend",
+            Rule::WriterClock => "a writer in the table has a clock",
+            Rule::KeysAscend => "keys ascend and share their longest prefix",
+            Rule::ColumnWriter => "a column's writer is in the table",
+            Rule::KeyUsed => "each key has a shard",
+            Rule::Bitmap => "a bitmap names some of a page's keys, but not one or all",
+            Rule::SingleKey => "a column of one shard names one of the page's keys",
+            Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
+            Rule::Signed => "totals are signed if one of them is negative",
+            Rule::VersionByte => "a hello that offers version 1 is written in version 1",
+            Rule::FrameType => "a frame's type is 1 to 6",
+            Rule::Flag => "a flag is 0 or 1",
+            Rule::ChunkCovered => "the last chunk's table covers all chunks",
+            Rule::OnlyPushes => "only pushes are broadcast",
+        })
+    }
+}
+
+/// What has a limit on its size, numbered as [`Rule`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limited {
+    /// A transfer in bytes.
+    Transfer,
+    /// A message in bytes.
+    Message,
+    /// The keys of a message in bytes.
+    MessageKeys,
+    /// A frame in bytes.
+    Frame,
+    /// A space's name in bytes.
+    SpaceName,
+    /// An agent's name in bytes.
+    Agent,
+    /// A proof in bytes.
+    Proof,
+}
+
+impl fmt::Display for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limited::Transfer => "a transfer in bytes",
+            Limited::Message => "a message in bytes",
+            Limited::MessageKeys => "the keys of a message in bytes",
+            Limited::Frame => "a frame in bytes",
+            Limited::SpaceName => "a space's name in bytes",
+            Limited::Agent => "an agent's name in bytes",
+            Limited::Proof => "a proof in bytes",
+        })
+    }
+}
+
 /// Why an operation, a message or a frame was refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -75,12 +167,12 @@ pub enum Error {
     /// The bytes say what this format never writes.
     Malformed {
         /// Which rule is broken.
-        rule: &'static str,
+        rule: Rule,
     },
     /// A size is over its limit.
     TooLarge {
         /// What is too large.
-        what: &'static str,
+        what: Limited,
         /// Its size.
         size: usize,
         /// The limit.

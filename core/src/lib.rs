@@ -23,13 +23,13 @@ pub mod limits;
 mod numbers;
 mod replica;
 mod shard;
-mod sync;
+pub mod sync;
 mod vector;
 pub mod wire;
 mod writer_id;
 
 pub use delta::Message;
-pub use error::{Error, Missing};
+pub use error::{Error, Limited, Missing, Rule};
 pub use keys::Handle;
 pub use replica::{Fault, Mark, Merged, Replica};
 pub use shard::Shard;

@@ -67,6 +67,9 @@ pub struct Replica {
     writers: Vec<WriterId>,
     /// The version vector by local number. The own writer's entry is its logical clock.
     clocks: Vec<u64>,
+    /// The own clock when each writer's entry grew last: own transactions up to it do not build on
+    /// that growth, later ones do.
+    merged_at: Vec<u64>,
     numbers: Numbers,
     faults: Vec<Fault>,
     fault_count: u64,
@@ -84,6 +87,7 @@ impl Replica {
             epoch: 1,
             writers: Vec::from([writer]),
             clocks: Vec::from([0]),
+            merged_at: Vec::from([0]),
             numbers: Numbers::new(writer, OWN),
             faults: Vec::new(),
             fault_count: 0,

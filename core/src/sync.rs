@@ -55,7 +55,7 @@ mod pull;
 mod push;
 mod serve;
 
-use crate::error::Error;
+use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica};
@@ -388,7 +388,7 @@ impl Sync {
         match frame.body {
             Body::Push(message) => self.pushed(now, replica, from, true, message, bytes),
             _ => Err(Error::Malformed {
-                rule: "only pushes are broadcast",
+                rule: Rule::OnlyPushes,
             }),
         }
     }

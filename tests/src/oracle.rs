@@ -283,7 +283,7 @@ impl Oracle {
         for (key, name) in self.keys.iter().enumerate() {
             let (expected, read) = (view.values.get(&key).copied(), replica.value(name));
             if expected != read {
-                return Err(format!("{name}: read {read:?}, expected {expected:?}"));
+                return Err(format!("key {key}: read {read:?}, expected {expected:?}"));
             }
         }
         if replica.len() != view.values.len() {

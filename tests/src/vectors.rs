@@ -234,7 +234,7 @@ pub fn frames() -> Vec<Vector> {
         ),
         vector(
             "push",
-            "Writer 11.., which had pushed its first 3 transactions and then merged clock 1 of writer 33.., adds 4 to `a`: lo is (11.., 3) and (33.., 1).",
+            "Writer 11.. made 3 transactions, merged clock 1 of 22.. and pushed; then it merged clock 1 of 33.. and adds 4 to `a`. lo is (11.., 3), (22.., 1) and (33.., 1): whoever has the third transaction need not have what was merged after it.",
             push(),
         ),
     ]

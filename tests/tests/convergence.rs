@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tallymesh_tests::sim::{Figures, run};
 
-const SEEDS: u64 = 2_500;
+const SEEDS: u64 = 5_000;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

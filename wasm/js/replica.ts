@@ -100,7 +100,7 @@ export class Replica {
   /** The counter's exact value, or `undefined` when it does not exist. */
   value(key: string): bigint | undefined {
     const engine = this.#live();
-    const handle = this.#handles.get(key) ?? engine.handle(utf8(key));
+    const handle = this.#handles.get(key) ?? engine.find(utf8(key), false);
     return handle === undefined ? undefined : engine.value_at(handle);
   }
 
@@ -138,7 +138,7 @@ export class Replica {
   /** What each writer says of a counter, sorted by writer. The totals add up to its value. */
   shards(key: string): Shard[] {
     const engine = this.#live();
-    const handle = engine.handle(utf8(key));
+    const handle = engine.find(utf8(key), false);
     if (handle === undefined) return [];
     engine.read(SHARDS, handle);
     return readShards(engine.take());
@@ -236,7 +236,7 @@ export class Replica {
       throw new TallymeshError('key_unicode', 'a key is well-formed Unicode: half of a surrogate pair would be lost');
     }
     const engine = this.#live();
-    const handle = engine.intern(utf8(key));
+    const handle = engine.find(utf8(key), true);
     if (handle === undefined) throw coded(errorCode(engine), `the key ${JSON.stringify(shorten(key))} was refused`);
     return handle;
   }

@@ -141,13 +141,18 @@ impl Engine {
 
     // ---- local transactions and reads ----
 
-    /// Gives the number of a key in UTF-8 and pins it, or nothing (see [`part::ERROR`]).
-    pub fn intern(&mut self, key: &[u8]) -> Option<u32> {
-        let handle = self.replica.intern(str::from_utf8(key).ok()?);
+    /// Gives the number of a key in UTF-8, or nothing. With `pin` the number is made if need be and
+    /// kept (nothing is a failure then, see [`part::ERROR`]); without, it is of a counter that exists.
+    pub fn find(&mut self, key: &[u8], pin: bool) -> Option<u32> {
+        let key = str::from_utf8(key).ok()?;
+        if !pin {
+            return self.replica.handle(key).map(Handle::as_u32);
+        }
+        let handle = self.replica.intern(key);
         self.keep(handle).map(Handle::as_u32)
     }
 
-    /// Takes back one [`Engine::intern`].
+    /// Takes back one pin of [`Engine::find`].
     pub fn release(&mut self, handle: u32) -> bool {
         let released = self.replica.release(Handle::from_u32(handle));
         self.keep(released).is_some()
@@ -167,12 +172,6 @@ impl Engine {
     /// The counter's value, if it exists.
     pub fn value_at(&self, handle: u32) -> Option<i128> {
         self.replica.value_at(Handle::from_u32(handle))
-    }
-
-    /// The number of a counter that exists, not pinned.
-    pub fn handle(&self, key: &[u8]) -> Option<u32> {
-        let handle = self.replica.handle(str::from_utf8(key).ok()?);
-        handle.map(Handle::as_u32)
     }
 
     // ---- messages ----

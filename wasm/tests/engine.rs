@@ -5,7 +5,6 @@
 use tallymesh_wasm::{Engine, event, part};
 use wasm_bindgen_test::wasm_bindgen_test;
 
-const NOTHING: u32 = 0;
 const SEND: u32 = 1;
 const CHANGED: u32 = 2;
 const CLOSE: u32 = 3;
@@ -24,14 +23,15 @@ fn delta(engine: &mut Engine) -> Vec<u8> {
     engine.take()
 }
 
-fn value(engine: &Engine, key: &str) -> Option<i128> {
-    engine.value_at(engine.handle(key.as_bytes())?)
+fn value(engine: &mut Engine, key: &str) -> Option<i128> {
+    let counter = engine.find(key.as_bytes(), false)?;
+    engine.value_at(counter)
 }
 
 #[wasm_bindgen_test]
 fn counts_by_handle() {
     let mut engine = engine(1);
-    let likes = engine.intern(b"likes").unwrap();
+    let likes = engine.find(b"likes", true).unwrap();
     assert_eq!(engine.value_at(likes), None);
     assert!(engine.add(likes, i64::MAX));
     assert!(engine.add_small(likes, -7));
@@ -57,9 +57,9 @@ fn refusals_have_codes_and_change_nothing() {
         assert!(Engine::open(name.as_bytes(), &vec![0; bytes]).is_none());
     }
     let mut engine = engine(1);
-    assert_eq!(engine.intern(b""), None);
+    assert_eq!(engine.find(b"", true), None);
     assert_eq!(error(&mut engine), "key_length");
-    let key = engine.intern(b"k").unwrap();
+    let key = engine.find(b"k", true).unwrap();
     assert!(engine.add(key, i64::MIN));
     let before = delta(&mut engine);
     assert!(!engine.add_small(key, -1));
@@ -72,7 +72,7 @@ fn refusals_have_codes_and_change_nothing() {
 #[wasm_bindgen_test]
 fn packed_shards_and_vector_hold_writer_clock_and_total() {
     let mut engine = engine(1);
-    let key = engine.intern(b"k").unwrap();
+    let key = engine.find(b"k", true).unwrap();
     assert!(engine.add(key, 5) && engine.add(key, -9));
     engine.read(part::STATUS, 0);
     let status = engine.take();
@@ -91,16 +91,22 @@ fn packed_shards_and_vector_hold_writer_clock_and_total() {
 #[wasm_bindgen_test]
 fn merges_and_names_what_changed() {
     let (mut a, mut b) = (engine(1), engine(2));
-    let key = a.intern(b"k").unwrap();
+    let key = a.find(b"k", true).unwrap();
     assert!(a.add(key, 3));
     assert!(a.read(part::CHANGES, 0));
     assert_eq!(a.take(), delta(&mut a));
     assert!(!a.read(part::CHANGES, 0));
     assert!(b.merge(&delta(&mut a)));
-    assert_eq!(b.take(), b.handle(b"k").unwrap().to_le_bytes());
+    assert_eq!(b.take(), b.find(b"k", false).unwrap().to_le_bytes());
     assert!(b.merge(&delta(&mut a)));
     assert!(b.take().is_empty());
-    assert_eq!(value(&b, "k"), Some(3));
+    assert_eq!(value(&mut b, "k"), Some(3));
+}
+
+/// The kind and the subject of the next output.
+fn poll(engine: &mut Engine) -> Option<(u32, u32)> {
+    let output = engine.poll() as u64;
+    (output > 0).then_some(((output >> 32) as u32, output as u32))
 }
 
 /// Carries frames between two engines until neither has one; tells how many `CHANGED` came up.
@@ -110,8 +116,10 @@ fn settle(engines: &mut [Engine; 2], now: f64) -> usize {
         let mut idle = true;
         for from in 0..2 {
             loop {
-                match engines[from].poll() {
-                    NOTHING => break,
+                let Some((kind, _)) = poll(&mut engines[from]) else {
+                    break;
+                };
+                match kind {
                     SEND => {
                         let bytes = engines[from].take();
                         engines[1 - from].input(event::FRAME, now, 1, &bytes);
@@ -132,18 +140,18 @@ fn settle(engines: &mut [Engine; 2], now: f64) -> usize {
 fn two_engines_sync_over_a_link() {
     let mut engines = [engine(1), engine(2)];
     for (index, engine) in engines.iter_mut().enumerate() {
-        let key = engine.intern(b"likes").unwrap();
+        let key = engine.find(b"likes", true).unwrap();
         assert!(engine.add_small(key, 10 + index as i32));
         assert_eq!(engine.deadline(), f64::INFINITY);
         engine.input(event::CONNECTED, 0.0, 1, &[]);
     }
     assert_eq!(settle(&mut engines, 1.0), 2);
-    let key = engines[0].handle(b"likes").unwrap();
+    let key = engines[0].find(b"likes", false).unwrap();
     assert!(engines[0].add_small(key, 100));
     engines[0].input(event::CHANGED, 10.0, 0, &[]);
     let mut now = 10.0;
     // The push is due within milliseconds; the bound is far below the interval of the digests.
-    while value(&engines[1], "likes") != Some(121) {
+    while value(&mut engines[1], "likes") != Some(121) {
         now = engines[0].deadline().max(now);
         assert!(now < 1_000.0, "nothing was pushed");
         engines[0].input(event::TICK, now, 0, &[]);
@@ -161,15 +169,11 @@ fn garbage_closes_its_link() {
     engine.input(event::CONNECTED, 0.0, 9, &[]);
     engine.input(event::FRAME, 1.0, 9, b"GET / HTTP/1.1");
     let mut closed = false;
-    loop {
-        match engine.poll() {
-            NOTHING => break,
-            CLOSE => {
-                assert_eq!(engine.subject(), 9);
-                assert!(!error(&mut engine).is_empty());
-                closed = true;
-            }
-            _ => {}
+    while let Some((kind, subject)) = poll(&mut engine) {
+        if kind == CLOSE {
+            assert_eq!(subject, 9);
+            assert!(!error(&mut engine).is_empty());
+            closed = true;
         }
     }
     assert!(closed);

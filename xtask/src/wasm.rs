@@ -18,10 +18,13 @@ const PROFILE: &str = "wasm";
 
 /// wasm-opt's flags. The features are named one by one: with all of them on, it writes
 /// modules that V8 rejects.
-const WASM_OPT: [&str; 11] = [
+const WASM_OPT: [&str; 13] = [
     "-Oz",
     // Larger functions with one caller stay apart: brotli packs them better.
     "--one-caller-inline-max-function-size=40",
+    "--converge",
+    // Puts functions of one module side by side, which brotli likes too.
+    "--reorder-functions-by-name",
     "--enable-bulk-memory",
     "--enable-bulk-memory-opt",
     "--enable-nontrapping-float-to-int",
@@ -37,10 +40,11 @@ const WASM_OPT: [&str; 11] = [
 ///
 /// Returns a digest that changes whenever these files do.
 pub(crate) fn build(repo: &Repo) -> Result<String> {
-    let target = setup::wasm_target(repo)?;
+    let (mut cargo, target) = setup::module_build(repo)?;
     setup::npm_install(repo, "wasm")?;
-    shown(target.cargo(repo, "build").args([
+    shown(cargo.args([
         "--quiet",
+        "--lib",
         "--package",
         "tallymesh-wasm",
         "--profile",
@@ -85,7 +89,8 @@ fn generate_bindings(repo: &Repo, compiled: &Path) -> Result<PathBuf> {
         .out_name("bindgen")
         .web(true)?
         .typescript(true)
-        .remove_name_section(true)
+        // wasm-opt orders functions by name, and strips the names then.
+        .remove_name_section(false)
         .remove_producers_section(true)
         // The package names its module tallymesh.wasm and always passes it; the default path
         // would make bundlers look for a file that is not there.

@@ -79,7 +79,9 @@ impl Replica {
     }
 
     /// The local transactions after `mark`, to be pushed: it builds on the mark's own clock and on
-    /// what was merged since, which by causality implies the rest.
+    /// what was merged since that clock's transaction, which by causality implies the rest. What
+    /// was merged after that transaction and before the last push counts too: whoever holds the
+    /// transaction may have it from elsewhere, without what the last push built on.
     pub(crate) fn push(&mut self, mark: &mut Mark) -> Push {
         mark.clocks.resize(self.clocks.len(), 0);
         let own = mark.clocks[OWN as usize];
@@ -94,7 +96,7 @@ impl Replica {
         };
         let entries = self.entries(|number| match number as u32 {
             OWN => Some(own),
-            _ => Some(self.clocks[number]).filter(|clock| *clock > mark.clocks[number]),
+            _ => (self.merged_at[number] >= own).then_some(self.clocks[number]),
         });
         let (handles, stopped) = self.select(&selection, PUSH_BYTES_MAX);
         let fits = stopped == END && entries.len() * 20 <= PUSH_BYTES_MAX;
@@ -109,7 +111,9 @@ impl Replica {
 
     /// The next chunk of what is newer than `lows`, from `cursor` on; the cursor after it, or
     /// `None` if that was the last one. The last chunk carries the table of all writers, from
-    /// `since` up to now; the others only name the writers they have shards of.
+    /// `since` up to now, or from below if the chunk has older shards: `since` may have been ahead
+    /// of this replica when the transfer began. The others only name the writers they have shards
+    /// of.
     pub(crate) fn chunk(
         &self,
         since: &VersionVector,
@@ -124,7 +128,7 @@ impl Replica {
         selection.to = stopped;
         if stopped == END {
             let base = self.lows(since);
-            let entries = self.entries(|number| Some(base[number]));
+            let entries = self.entries(|number| Some(base[number].min(lows[number])));
             return (self.assemble(&selection, handles, entries), None);
         }
         let mut used = alloc::vec![false; self.clocks.len()];

@@ -2,7 +2,7 @@
 
 use super::{Fault, Replica, place};
 use crate::delta::Message;
-use crate::error::{Error, Missing};
+use crate::error::{Error, Missing, Rule};
 use crate::keys::Handle;
 use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
 use crate::shard::{Column, Joined, OWN, PAGE, Row, Shard, bits};
@@ -79,7 +79,7 @@ impl Replica {
             let chunk = Message::decode(bytes)?;
             key_bytes += chunk.keys.bytes();
             if !chunk.writers.iter().all(covered) {
-                let rule = "the last chunk's table covers all chunks";
+                let rule = Rule::ChunkCovered;
                 return Err(Error::Malformed { rule });
             }
         }
@@ -186,7 +186,10 @@ impl Replica {
     pub(crate) fn advance(&mut self, message: &Message) {
         for entry in &message.writers {
             let number = self.number(entry.writer) as usize;
-            self.clocks[number] = self.clocks[number].max(entry.hi);
+            if entry.hi > self.clocks[number] {
+                self.clocks[number] = entry.hi;
+                self.merged_at[number] = self.clock();
+            }
         }
     }
 
@@ -197,6 +200,7 @@ impl Replica {
         if number == next {
             self.writers.push(writer);
             self.clocks.push(0);
+            self.merged_at.push(0);
         }
         number
     }
@@ -365,7 +369,7 @@ fn join_columns(
     bits(ours.present)
         .enumerate()
         .map(of_rank)
-        .fold(0, |a, b| a | b)
+        .fold(changed, |a, b| a | b)
 }
 
 /// Joins two columns of the same 64 counters, row by row.

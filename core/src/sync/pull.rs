@@ -2,7 +2,7 @@
 
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
 use crate::delta::Message;
-use crate::error::Error;
+use crate::error::{Error, Limited};
 use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
 use alloc::vec::Vec;
@@ -28,6 +28,8 @@ struct Open {
     /// The chunks so far, encoded: merged all at once when the last one is there.
     staged: Vec<Vec<u8>>,
     staged_bytes: usize,
+    /// Whether it was broken and nothing has come since: only then the sender may begin again.
+    resumed: bool,
     deadline: Millis,
 }
 
@@ -63,8 +65,11 @@ impl Pulls {
 
     pub(super) fn time_out(&mut self, now: Millis) {
         if let Some(late) = self.open.take_if(|open| open.deadline <= now) {
-            // Somebody else first; then the late one again.
+            // Somebody else first; then the late one again, from where it was.
             self.wanted.push(late.link);
+            if late.chunk > 0 {
+                self.broken = Some(late);
+            }
         }
     }
 }
@@ -90,7 +95,11 @@ impl Sync {
             };
             let deadline = now + Millis::from(self.config.pull_timeout_ms);
             let open = match self.pulls.broken.take_if(|broken| broken.link == link) {
-                Some(broken) => Open { deadline, ..broken },
+                Some(broken) => Open {
+                    deadline,
+                    resumed: true,
+                    ..broken
+                },
                 None => {
                     self.pulls.next_id = self.pulls.next_id.wrapping_add(1);
                     Open {
@@ -100,6 +109,7 @@ impl Sync {
                         chunk: 0,
                         staged: Vec::new(),
                         staged_bytes: 0,
+                        resumed: false,
                         deadline,
                     }
                 }
@@ -128,7 +138,7 @@ impl Sync {
         let Some(open) = self.pulls.open.as_mut().filter(|open| expected(open)) else {
             return Ok(()); // late or repeated
         };
-        if delta.chunk == 0 && open.chunk > 0 {
+        if delta.chunk == 0 && open.chunk > 0 && open.resumed {
             // The sender does not remember the broken transfer and begins again.
             open.staged.clear();
             open.staged_bytes = 0;
@@ -138,6 +148,7 @@ impl Sync {
             return Ok(());
         }
         open.deadline = now + timeout;
+        open.resumed = false;
         if !delta.last {
             let bytes = delta.message.encode();
             open.staged_bytes += bytes.len();
@@ -145,7 +156,7 @@ impl Sync {
                 let size = open.staged_bytes;
                 self.pulls.open = None;
                 return Err(Error::TooLarge {
-                    what: "a transfer in bytes",
+                    what: Limited::Transfer,
                     size,
                     max: STAGE_BYTES_MAX,
                 });

@@ -134,8 +134,7 @@ impl Sync {
         match replica.merge_with(message, &mut changed) {
             Ok(merged) => {
                 let shards = merged.shards;
-                self.outputs
-                    .push_back(Output::Merged { link: from, shards });
+                self.outputs.push(Output::Merged { link: from, shards });
                 self.pass_on(from, broadcast, bytes);
                 Ok(true)
             }

@@ -45,7 +45,9 @@ impl Sync {
             return;
         };
         let known = |t: &Transfer| t.session == session && t.id == pull.id;
-        if pull.chunk > 0 && self.serving.iter().any(known) {
+        if self.serving.iter().any(known) {
+            // Taken up again; or the same frame once more, which must not begin another transfer
+            // under the same number.
             self.serve_more(replica, link, pull.id, pull.chunk);
         } else {
             self.serving.retain(|transfer| transfer.session != session);
@@ -98,14 +100,11 @@ impl Sync {
     /// Sends the chunk at which the transfer stands, and finds out where the next one begins.
     fn send_chunk(&mut self, replica: &Replica, link: Link, transfer: &mut Transfer) {
         let mut walk = transfer.at.clone();
-        // What came in during the transfer may be what the peer told that it holds: its vector may
-        // have been ahead of this replica, also by writers that were not known here.
-        let since = replica.lows(&transfer.since);
-        walk.lows.resize(since.len(), 0);
-        for (low, held) in walk.lows.iter_mut().zip(&since) {
-            *low = (*low).max(*held);
-        }
-        walk.begin.resize(since.len(), 0);
+        // Writers that came since. They start from nothing even if the peer told of them: a chunk
+        // that is made again must not reach further than before, or what lies between is left out.
+        let writers = replica.clocks().len();
+        walk.lows.resize(writers, 0);
+        walk.begin.resize(writers, 0);
         let (message, cursor) = replica.chunk(&transfer.since, &walk.lows, walk.cursor);
         let fresh = walk.cursor == Cursor::default();
         let delta = |message, last| {

@@ -1,6 +1,6 @@
 //! Reading and writing of numbers and byte strings.
 
-use crate::error::Error;
+use crate::error::{Error, Limited, Rule};
 use alloc::vec::Vec;
 
 /// Appends the shortest LEB128 form.
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
     /// Notes that a rule of the format is broken.
     #[cold]
     #[inline(never)]
-    pub(crate) fn malformed(&mut self, rule: &'static str) -> Fail {
+    pub(crate) fn malformed(&mut self, rule: Rule) -> Fail {
         self.fail(Error::Malformed { rule })
     }
 
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A byte string of at most `max` bytes.
-    pub(crate) fn bytes(&mut self, what: &'static str, max: usize) -> Result<&'a [u8], Fail> {
+    pub(crate) fn bytes(&mut self, what: Limited, max: usize) -> Result<&'a [u8], Fail> {
         let size = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
         if size > max {
             return Err(self.fail(Error::TooLarge { what, size, max }));
@@ -152,8 +152,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Text of at most `max` bytes.
-    pub(crate) fn text(&mut self, what: &'static str, max: usize) -> Result<&'a str, Fail> {
+    pub(crate) fn text(&mut self, what: Limited, max: usize) -> Result<&'a str, Fail> {
         let bytes = self.bytes(what, max)?;
-        core::str::from_utf8(bytes).map_err(|_| self.malformed("text is UTF-8"))
+        core::str::from_utf8(bytes).map_err(|_| self.malformed(Rule::Text))
     }
 }

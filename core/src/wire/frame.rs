@@ -4,7 +4,7 @@ use super::VERSION;
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
 use super::message::{put_vector, read_message, read_vector};
 use crate::delta::Message;
-use crate::error::Error;
+use crate::error::{Error, Limited, Rule};
 use crate::limits::{
     AGENT_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX,
 };
@@ -124,8 +124,7 @@ impl Frame {
                 HELLO => {
                     let hello = read_hello(reader)?;
                     if version != VERSION {
-                        let rule = "a hello that offers version 1 is written in version 1";
-                        return Err(reader.malformed(rule));
+                        return Err(reader.malformed(Rule::VersionByte));
                     }
                     Body::Hello(hello)
                 }
@@ -141,7 +140,7 @@ impl Frame {
                     chunk: reader.varint32()?,
                 },
                 PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
-                _ => return Err(reader.malformed("a frame's type is 1 to 6")),
+                _ => return Err(reader.malformed(Rule::FrameType)),
             };
             let space = Space::new(space).map_err(|error| reader.fail(error))?;
             Ok(Frame { space, body })
@@ -202,7 +201,7 @@ fn read_head<'a>(reader: &mut Reader<'a>) -> Result<(u8, u8, &'a str), Fail> {
     if reader.len() > FRAME_BYTES_MAX {
         let size = reader.len();
         return Err(reader.fail(Error::TooLarge {
-            what: "a frame in bytes",
+            what: Limited::Frame,
             size,
             max: FRAME_BYTES_MAX,
         }));
@@ -212,7 +211,7 @@ fn read_head<'a>(reader: &mut Reader<'a>) -> Result<(u8, u8, &'a str), Fail> {
     }
     let version = reader.u8()?;
     let kind = reader.u8()?;
-    let space = reader.text("a space's name in bytes", SPACE_BYTES_MAX)?;
+    let space = reader.text(Limited::SpaceName, SPACE_BYTES_MAX)?;
     Ok((version, kind, space))
 }
 
@@ -241,11 +240,9 @@ fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
         version_max,
         capabilities: reader.varint()?,
         session: u64::from_le_bytes(reader.array()?),
-        agent: reader
-            .text("an agent's name in bytes", AGENT_BYTES_MAX)?
-            .into(),
+        agent: reader.text(Limited::Agent, AGENT_BYTES_MAX)?.into(),
         nonce: reader.array()?,
-        proof: reader.bytes("a proof in bytes", PROOF_BYTES_MAX)?.to_vec(),
+        proof: reader.bytes(Limited::Proof, PROOF_BYTES_MAX)?.to_vec(),
         digest: reader.array()?,
     })
 }
@@ -256,7 +253,7 @@ fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
     let last = match reader.u8()? {
         0 => false,
         1 => true,
-        _ => return Err(reader.malformed("a flag is 0 or 1")),
+        _ => return Err(reader.malformed(Rule::Flag)),
     };
     let message = read_message(reader, MESSAGE_KEY_BYTES_MAX)?;
     Ok(Delta {

@@ -2,7 +2,7 @@
 
 use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
 use crate::delta::{Entry, Message, SortedKeys};
-use crate::error::Error;
+use crate::error::{Error, Limited, Rule};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_MAX};
 use crate::shard::{Column, PAGE, Row};
 use crate::vector::VersionVector;
@@ -64,7 +64,7 @@ impl Message {
     pub fn decode(bytes: &[u8]) -> Result<Message, Error> {
         if bytes.len() > FRAME_BYTES_MAX {
             return Err(Error::TooLarge {
-                what: "a message in bytes",
+                what: Limited::Message,
                 size: bytes.len(),
                 max: FRAME_BYTES_MAX,
             });
@@ -138,14 +138,14 @@ fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
     for _ in 0..count {
         let writer = WriterId::from_bytes(reader.array()?);
         if writers.last().is_some_and(|last| last.writer >= writer) {
-            return Err(reader.malformed("writers ascend"));
+            return Err(reader.malformed(Rule::WritersAscend));
         }
         let lo = reader.varint()?;
         let Some(hi) = lo.checked_add(reader.varint()?) else {
             return Err(reader.fail(Error::Number));
         };
         if hi == 0 {
-            return Err(reader.malformed("a writer in the table has a clock"));
+            return Err(reader.malformed(Rule::WriterClock));
         }
         writers.push(Entry { writer, lo, hi });
     }
@@ -174,20 +174,20 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
             (_, None) => false,
         };
         if !follows {
-            return Err(reader.malformed("keys ascend and share their longest prefix"));
+            return Err(reader.malformed(Rule::KeysAscend));
         }
         key.truncate(shared);
         key.extend_from_slice(rest);
         if keys.bytes() + key.len() > bytes_max {
             return Err(reader.fail(Error::TooLarge {
-                what: "the keys of a message in bytes",
+                what: Limited::MessageKeys,
                 size: keys.bytes() + key.len(),
                 max: bytes_max,
             }));
         }
         match core::str::from_utf8(&key) {
             Ok(key) => keys.push(key),
-            Err(_) => return Err(reader.malformed("a key is UTF-8")),
+            Err(_) => return Err(reader.malformed(Rule::Text)),
         }
     }
     Ok(keys)
@@ -201,7 +201,7 @@ fn read_page(reader: &mut Reader<'_>, writers: &[Entry], keys: u64) -> Result<Ve
     for _ in 0..count {
         let at = reader.varint()?.saturating_add(next);
         let Some(entry) = usize::try_from(at).ok().and_then(|at| writers.get(at)) else {
-            return Err(reader.malformed("a column's writer is in the table"));
+            return Err(reader.malformed(Rule::ColumnWriter));
         };
         next = at + 1;
         let column = read_column(reader, at as u32, entry, keys)?;
@@ -209,7 +209,7 @@ fn read_page(reader: &mut Reader<'_>, writers: &[Entry], keys: u64) -> Result<Ve
         columns.push(column);
     }
     if used != keys {
-        return Err(reader.malformed("each key has a shard"));
+        return Err(reader.malformed(Rule::KeyUsed));
     }
     Ok(columns)
 }
@@ -227,16 +227,14 @@ fn read_column(
         PRESENT_BITMAP => {
             let present = u64::from_le_bytes(reader.array()?);
             if present.count_ones() < 2 || present == keys || present & !keys != 0 {
-                return Err(
-                    reader.malformed("a bitmap names some of a page's keys, but not one or all")
-                );
+                return Err(reader.malformed(Rule::Bitmap));
             }
             present
         }
         one => {
             let slot = one - PRESENT_ONE;
             if slot >= PAGE as u64 || keys >> slot & 1 == 0 || keys == 1 {
-                return Err(reader.malformed("a column of one shard names one of the page's keys"));
+                return Err(reader.malformed(Rule::SingleKey));
             }
             1 << slot
         }
@@ -258,9 +256,7 @@ fn read_column(
             .checked_add(1)
             .and_then(|base| base.checked_add(after));
         let Some(clock) = clock.filter(|clock| *clock <= entry.hi) else {
-            return Err(
-                reader.malformed("a shard's clock is after its writer's lo and not after its hi")
-            );
+            return Err(reader.malformed(Rule::ShardClock));
         };
         column.newest = column.newest.max(clock);
         column.rows.push(Row { clock, total: 0 });
@@ -275,7 +271,7 @@ fn read_column(
         negative |= row.total < 0;
     }
     if signed != negative {
-        return Err(reader.malformed("totals are signed if one of them is negative"));
+        return Err(reader.malformed(Rule::Signed));
     }
     Ok(column)
 }
@@ -306,8 +302,11 @@ pub(super) fn read_vector(reader: &mut Reader<'_>) -> Result<VersionVector, Fail
     for _ in 0..count {
         let writer = WriterId::from_bytes(reader.array()?);
         let clock = reader.varint()?;
-        if clock == 0 || entries.last().is_some_and(|last| last.0 >= writer) {
-            return Err(reader.malformed("writers ascend and have a clock"));
+        if entries.last().is_some_and(|last| last.0 >= writer) {
+            return Err(reader.malformed(Rule::WritersAscend));
+        }
+        if clock == 0 {
+            return Err(reader.malformed(Rule::WriterClock));
         }
         entries.push((writer, clock));
     }

@@ -161,9 +161,9 @@ fn noise_is_refused_or_means_itself() {
 fn every_short_message_is_refused_or_means_itself() {
     let mut table = vec![1];
     table.extend_from_slice(writer(1).as_bytes());
-    let interesting = [0, 1, 2, 3, 4, 5, b'k', b'l', 0x7f, 0x80, 0xff];
+    let interesting = [0, 1, 2, 3, 4, b'k', 0x80, 0xff];
     let mut accepted = 0;
-    // lo, hi - lo, keys, shared, rest, key, columns, writer, present, clock, total
+    // The key, how many columns, the writer, which keys, the clock, the total.
     let mut places = [0usize; 6];
     loop {
         let mut bytes = table.clone();
@@ -179,9 +179,6 @@ fn every_short_message_is_refused_or_means_itself() {
         };
         places[..at].fill(0);
         places[at] += 1;
-        if at >= 4 && places[at] > 6 && cfg!(target_family = "wasm") {
-            break;
-        }
     }
     assert!(accepted > 100, "{accepted}");
 }

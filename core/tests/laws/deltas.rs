@@ -1,7 +1,7 @@
 //! Deltas in any order, and marks, give the full state and never show anything but a causal cut.
 
 use crate::support::{cases, joined, keys, observer, replica, world};
-use tallymesh_core::{Error, Mark, Message, Replica, VersionVector};
+use tallymesh_core::{Error, Mark, Message, Missing, Replica, VersionVector};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -133,11 +133,11 @@ fn what_a_message_builds_on_must_be_held() {
     source.add("b", 2).unwrap();
     let later = source.delta(&since);
     let mut receiver = observer();
-    let refused = Error::NotCovered {
+    let refused = Error::NotCovered(Box::new(Missing {
         writer: source.writer(),
         needed: 1,
         held: 0,
-    };
+    }));
     assert_eq!(receiver.merge(&later), Err(refused));
     assert_eq!((receiver.value("b"), receiver.len()), (None, 0));
     receiver.merge(&source.delta(&receiver.vector())).unwrap();

@@ -9,4 +9,5 @@ mod deltas;
 mod handles;
 mod limits;
 mod merge;
+mod pushes;
 mod support;

@@ -48,7 +48,7 @@ impl Random {
 }
 
 thread_local! {
-    static SEED: Cell<u64> = const { Cell::new(0) };
+    static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 static HOOK: Once = Once::new();
@@ -59,7 +59,9 @@ pub(crate) fn cases(count: u64, body: impl Fn(&mut Random)) {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             before(info);
-            say(&format!("replay with TALLYMESH_SEED={}", SEED.get()));
+            if let Some(seed) = SEED.get() {
+                say(&format!("replay with TALLYMESH_SEED={seed}"));
+            }
         }));
     });
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
@@ -68,9 +70,10 @@ pub(crate) fn cases(count: u64, body: impl Fn(&mut Random)) {
         None => 0..count * number("TALLYMESH_CASES").unwrap_or(1),
     };
     for seed in seeds {
-        SEED.set(seed);
+        SEED.set(Some(seed));
         body(&mut Random(seed ^ 0x7a11_7a11));
     }
+    SEED.set(None);
 }
 
 #[cfg(target_family = "wasm")]

@@ -73,7 +73,7 @@ impl Profile {
                 edges.push(((home + 1) % durable, tab));
             }
         }
-        let large = random.chance(if long { 200 } else { 40 });
+        let large = random.chance(if long { 250 } else { 80 });
         let keys = keys(large, random);
         let sync = match random.below(3) {
             0 => SyncConfig::default(),

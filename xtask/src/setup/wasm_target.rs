@@ -27,6 +27,12 @@ const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "r
 /// Changes with what this file does to make a sysroot, so that older ones are not used.
 const RECIPE: &str = "1";
 
+/// Flags of the module that is downloaded. The first one repeats .cargo/config.toml, whose flags
+/// the variable replaces.
+const MODULE_FLAGS: &str = "--cfg=sha2_backend_soft=\"compact\" -Zunstable-options \
+    -Cpanic=immediate-abort -Zlocation-detail=none";
+const RUSTUP_LIMIT: Duration = Duration::from_secs(5 * 60);
+
 /// How to compile for wasm32-unknown-unknown on this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct WasmTarget {
@@ -56,6 +62,54 @@ impl WasmTarget {
     }
 }
 
+/// A cargo command that builds for wasm together with `core` and `alloc`, from their sources.
+///
+/// The module that is downloaded is built so: compiled beside it, they carry no panic messages and
+/// none of the code that formats them, which is a quarter of its size. The flags for that are
+/// unstable, so the stable compiler is told to allow them.
+pub(crate) fn module_build(repo: &Repo) -> Result<(Command, WasmTarget)> {
+    const COMPONENT: &str = "rust-src";
+    let own = || has_sources(Command::new("rustc").current_dir(repo.path("")));
+    let system =
+        || has_sources(&mut Command::new(SYSTEM_RUSTC)) && Path::new(SYSTEM_CARGO).is_file();
+    let rustup = || -> Result<bool> {
+        if super::on_path(&["rustup"]).is_none() {
+            return Ok(false);
+        }
+        say("adding the sources of std with rustup");
+        let mut rustup = Command::new("rustup");
+        rustup
+            .current_dir(repo.path(""))
+            .args(["component", "add", COMPONENT]);
+        Ok(capture(repo, "rustup component add", RUSTUP_LIMIT, &mut rustup)?.success && own())
+    };
+    let target_dir = repo.target().join("wasm-module");
+    let allowed = rustup_allowed();
+    let (mut cargo, rustc) = if allowed && (own() || !system() && rustup()?) {
+        (repo.cargo(), None)
+    } else {
+        install_system(repo)?;
+        let mut cargo = Command::new(SYSTEM_CARGO);
+        cargo
+            .current_dir(repo.path(""))
+            .env("RUSTC", SYSTEM_RUSTC)
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .env_remove("LD_LIBRARY_PATH");
+        (cargo, Some(PathBuf::from(SYSTEM_RUSTC)))
+    };
+    cargo
+        .args(["build", "--target", TARGET])
+        .args([
+            "-Zbuild-std=core,alloc",
+            "-Zbuild-std-features=optimize_for_size",
+        ])
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", MODULE_FLAGS)
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env("CARGO_TARGET_DIR", &target_dir);
+    Ok((cargo, WasmTarget { rustc, target_dir }))
+}
+
 /// Finds a way to compile for wasm, or installs one.
 ///
 /// `TALLYMESH_WASM_STD=system` skips rustup, and so serves to test the other way.
@@ -64,7 +118,7 @@ pub(crate) fn wasm_target(repo: &Repo) -> Result<WasmTarget> {
         rustc,
         target_dir: repo.target().join("wasm"),
     };
-    let rustup_allowed = std::env::var("TALLYMESH_WASM_STD").as_deref() != Ok("system");
+    let rustup_allowed = rustup_allowed();
     if rustup_allowed && rustup_has_it(repo) {
         return Ok(target(None));
     }
@@ -78,6 +132,30 @@ pub(crate) fn wasm_target(repo: &Repo) -> Result<WasmTarget> {
         return Ok(target(None));
     }
     Ok(target(Some(private_sysroot(repo)?)))
+}
+
+fn rustup_allowed() -> bool {
+    std::env::var("TALLYMESH_WASM_STD").as_deref() != Ok("system")
+}
+
+/// Whether a compiler has the sources of std beside it.
+fn has_sources(rustc: &mut Command) -> bool {
+    ask(rustc.args(["--print", "sysroot"])).is_some_and(|root| {
+        Path::new(&root)
+            .join("lib/rustlib/src/rust/library/core")
+            .is_dir()
+    })
+}
+
+/// Installs the system's Rust with the sources of std, and its linker.
+fn install_system(repo: &Repo) -> Result<()> {
+    if !has_sources(&mut Command::new(SYSTEM_RUSTC)) || !Path::new(SYSTEM_CARGO).is_file() {
+        apt::install(repo, "Rust with the sources of std", &DEBIAN_PACKAGES)?;
+    }
+    if let Some(linker) = missing_linker() {
+        apt::install(repo, "the linker of the system's Rust", &[&linker])?;
+    }
+    Ok(())
 }
 
 /// Whether cargo's own compiler makes test programs for wasm.
@@ -106,7 +184,6 @@ fn links(rustc: &mut Command) -> Result<()> {
 }
 
 fn rustup_adds_it(repo: &Repo) -> Result<bool> {
-    const LIMIT: Duration = Duration::from_secs(5 * 60);
     if super::on_path(&["rustup"]).is_none() {
         return Ok(false);
     }
@@ -115,7 +192,7 @@ fn rustup_adds_it(repo: &Repo) -> Result<bool> {
     rustup
         .current_dir(repo.path(""))
         .args(["target", "add", TARGET]);
-    let done = capture(repo, "rustup target add", LIMIT, &mut rustup)?;
+    let done = capture(repo, "rustup target add", RUSTUP_LIMIT, &mut rustup)?;
     if !done.success {
         let why = done.text.lines().find(|l| l.starts_with("error"));
         say(&format!(
@@ -142,19 +219,7 @@ fn sysroot_home(repo: &Repo) -> Option<PathBuf> {
 
 /// Compiles std for wasm with the system's Rust; returns the wrapper to use as rustc.
 fn private_sysroot(repo: &Repo) -> Result<PathBuf> {
-    let has_sources = || {
-        ask(Command::new(SYSTEM_RUSTC).args(["--print", "sysroot"])).is_some_and(|root| {
-            Path::new(&root)
-                .join("lib/rustlib/src/rust/library/std")
-                .is_dir()
-        })
-    };
-    if !has_sources() || !Path::new(SYSTEM_CARGO).is_file() {
-        apt::install(repo, "Rust with the sources of std", &DEBIAN_PACKAGES)?;
-    }
-    if let Some(linker) = missing_linker() {
-        apt::install(repo, "the linker of the system's Rust", &[&linker])?;
-    }
+    install_system(repo)?;
     let home = sysroot_home(repo).context("the system has no usable /usr/bin/rustc")?;
     let wrapper = home.join("rustc");
     if wrapper.is_file() {
