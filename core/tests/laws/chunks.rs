@@ -3,6 +3,7 @@
 
 use crate::support::{History, Random, cases, replica};
 use std::collections::VecDeque;
+use tallymesh_core::limits::CHUNK_BYTES_TARGET;
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{Input, Link, Millis, Output, Replica, Sync, SyncConfig};
 #[cfg(target_family = "wasm")]
@@ -186,6 +187,38 @@ fn a_long_transfer_shows_nothing_until_it_is_whole() {
         history.check(&a.replica);
         assert_eq!(a.replica.vector().len(), 2);
         assert_eq!(a.replica.canonical_bytes(), b.replica.canonical_bytes());
+    });
+}
+
+/// One chunk is lost, and the first one comes again late: the transfer goes on where it was.
+#[test]
+fn a_lost_or_late_chunk_does_not_begin_the_transfer_again() {
+    cases(4, |random| {
+        let mut pair = Pair::new(random);
+        for at in 0..3000 {
+            pair.peers[0].replica.add(&long_key(at), 1).unwrap();
+        }
+        pair.connect();
+        while pair.chunks < 3 {
+            pair.deliver(0);
+            pair.deliver(1);
+        }
+        let is_first = |bytes: &Vec<u8>| match Frame::decode(bytes).unwrap().body {
+            Body::Delta(delta) => delta.chunk == 0,
+            _ => false,
+        };
+        let first = pair.peers[1].past.iter().find(|b| is_first(b)).cloned();
+        let (link, bytes) = (pair.link, &first.unwrap());
+        pair.input(1, Input::Frame { link, bytes });
+        while pair.deliver(0) {}
+        assert!(!pair.peers[1].inbox.is_empty());
+        pair.peers[1].inbox.clear();
+        pair.tick(1 + Millis::from(SyncConfig::default().pull_timeout_ms));
+        pair.settle();
+        assert_eq!(pair.peers[1].replica.len(), 3000);
+        assert_eq!(pair.first_chunks, 1, "the transfer began again");
+        let fewest = 3000 * long_key(0).len() / CHUNK_BYTES_TARGET;
+        assert!(pair.chunks <= fewest + 3, "{} chunks", pair.chunks);
     });
 }
 
