@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::limits::KEY_BYTES_MAX;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
@@ -30,7 +29,11 @@ impl Handle {
 #[derive(Clone, Copy)]
 struct Span {
     start: u32,
-    len: u32,
+    /// At most [`KEY_BYTES_MAX`].
+    len: u16,
+    /// How often the handle is interned by the application. At its maximum it stays there: the
+    /// handle is then never freed.
+    pins: u16,
 }
 
 /// All keys, their bytes in one string. A handle indexes `spans`; the hash table holds handles
@@ -43,8 +46,6 @@ pub(crate) struct Keys {
     /// Bytes of `text` that belong to no key any more.
     garbage_bytes: usize,
     free: Vec<u32>,
-    /// How often a handle is interned by the application.
-    pins: BTreeMap<u32, u32>,
     hasher: FixedState,
 }
 
@@ -57,7 +58,6 @@ impl Keys {
             text: String::new(),
             garbage_bytes: 0,
             free: Vec::new(),
-            pins: BTreeMap::new(),
             hasher: FixedState::with_seed(seed),
         }
     }
@@ -72,7 +72,7 @@ impl Keys {
     #[inline]
     fn text_of<'a>(text: &'a str, spans: &[Span], handle: u32) -> &'a str {
         let span = spans[handle as usize];
-        &text[span.start as usize..(span.start + span.len) as usize]
+        &text[span.start as usize..][..span.len as usize]
     }
 
     #[inline]
@@ -111,7 +111,8 @@ impl Keys {
         self.text.push_str(key);
         let span = Span {
             start,
-            len: key.len() as u32,
+            len: key.len() as u16, // at most KEY_BYTES_MAX
+            pins: 0,
         };
         let handle = match self.free.pop() {
             Some(handle) => {
@@ -155,20 +156,21 @@ impl Keys {
     }
 
     pub(crate) fn pin(&mut self, handle: Handle) {
-        *self.pins.entry(handle.0).or_insert(0) += 1;
+        let pins = &mut self.spans[handle.0 as usize].pins;
+        *pins = pins.saturating_add(1);
     }
 
     /// Takes one pin off; tells whether it was the last one.
     pub(crate) fn unpin(&mut self, handle: Handle) -> Result<bool, Error> {
-        let Some(pins) = self.pins.get_mut(&handle.0) else {
-            return Err(Error::UnknownHandle { handle: handle.0 });
-        };
-        *pins -= 1;
-        let last = *pins == 0;
-        if last {
-            self.pins.remove(&handle.0);
+        match self.spans.get_mut(handle.0 as usize) {
+            Some(span) if span.pins > 0 => {
+                if span.pins < u16::MAX {
+                    span.pins -= 1;
+                }
+                Ok(span.pins == 0)
+            }
+            _ => Err(Error::UnknownHandle { handle: handle.0 }),
         }
-        Ok(last)
     }
 
     /// Forgets a key; its handle may be given to another.
@@ -211,7 +213,7 @@ impl Keys {
         let mut text = String::with_capacity(self.text.len() - self.garbage_bytes);
         for span in self.spans.iter_mut().filter(|span| span.len > 0) {
             let start = text.len() as u32;
-            text.push_str(&self.text[span.start as usize..(span.start + span.len) as usize]);
+            text.push_str(&self.text[span.start as usize..][..span.len as usize]);
             span.start = start;
         }
         self.text = text;

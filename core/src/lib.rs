@@ -20,6 +20,7 @@ mod error;
 mod json;
 mod keys;
 pub mod limits;
+mod numbers;
 mod replica;
 mod shard;
 mod sync;

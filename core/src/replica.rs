@@ -9,11 +9,11 @@ pub use merge::Merged;
 
 use crate::error::Error;
 use crate::keys::{Handle, Keys};
+use crate::numbers::Numbers;
 use crate::shard::{Column, OWN, PAGE, Page, Row, Shard, bits};
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId, digest16};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Pages under one entry of the summary.
@@ -70,7 +70,7 @@ pub struct Replica {
     /// The own clock when each writer's entry grew last: own transactions up to it do not build on
     /// that growth, later ones do.
     merged_at: Vec<u64>,
-    numbers: BTreeMap<WriterId, u32>,
+    numbers: Numbers,
     faults: Vec<Fault>,
     fault_count: u64,
 }
@@ -88,7 +88,7 @@ impl Replica {
             writers: Vec::from([writer]),
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
-            numbers: BTreeMap::from([(writer, OWN)]),
+            numbers: Numbers::new(writer, OWN),
             faults: Vec::new(),
             fault_count: 0,
         }
@@ -296,7 +296,7 @@ impl Replica {
     pub fn writers(&self) -> impl Iterator<Item = (WriterId, u64)> {
         self.numbers
             .iter()
-            .map(|(writer, number)| (*writer, self.clocks[*number as usize]))
+            .map(|(writer, number)| (writer, self.clocks[number as usize]))
             .filter(|(_, clock)| *clock > 0)
     }
 

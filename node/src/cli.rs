@@ -122,13 +122,6 @@ pub fn run(cli: Cli) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
-    }
-
     #[test]
     fn a_negative_amount_is_no_flag() {
         for line in [

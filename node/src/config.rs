@@ -5,6 +5,7 @@
 
 use crate::gossip::{Address, GossipConfig};
 use clap::Args;
+use clap::builder::FalseyValueParser;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ pub struct UpArgs {
 
     /// Let --http be an address that other machines reach: whoever reaches it can count, since
     /// nothing is authenticated yet
-    #[arg(long, env = "TALLYMESH_HTTP_OPEN")]
+    #[arg(long, env = "TALLYMESH_HTTP_OPEN", value_parser = FalseyValueParser::new())]
     pub http_open: bool,
 
     /// Addresses for other nodes [default: TCP, QUIC and WebSocket on free loopback ports]
@@ -47,19 +48,19 @@ pub struct UpArgs {
     pub listen: Vec<String>,
 
     /// Nodes to stay connected to
-    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_PEER", num_args = 1.., value_delimiter = ',')]
+    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_PEERS", num_args = 1.., value_delimiter = ',')]
     pub peer: Vec<String>,
 
     /// Spaces to open
-    #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACE", num_args = 1.., value_delimiter = ',', default_value = "default")]
+    #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACES", num_args = 1.., value_delimiter = ',', default_value = "default")]
     pub space: Vec<String>,
 
     /// Find nodes on the local network by itself
-    #[arg(long, env = "TALLYMESH_MDNS")]
+    #[arg(long, env = "TALLYMESH_MDNS", value_parser = FalseyValueParser::new())]
     pub mdns: bool,
 
     /// Let whoever reaches HTTP cut and heal this node's links, for demonstrations and tests
-    #[arg(long, env = "TALLYMESH_DEMO")]
+    #[arg(long, env = "TALLYMESH_DEMO", value_parser = FalseyValueParser::new())]
     pub demo: bool,
 
     /// Write the bound addresses to this file, as JSON, once everything listens

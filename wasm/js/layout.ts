@@ -16,11 +16,12 @@ export function hex(bytes: Uint8Array): string {
 }
 
 const SHARD_BYTES = 32;
+const STATUS_BYTES = 48;
 const ENTRY_BYTES = 24;
 
 /** Reads packed shards: writer, clock, total. */
 export function readShards(bytes: Uint8Array): Shard[] {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const view = new DataView(bytes.buffer);
   const shards: Shard[] = [];
   for (let at = 0; at < bytes.length; at += SHARD_BYTES) {
     shards.push({
@@ -32,12 +33,28 @@ export function readShards(bytes: Uint8Array): Shard[] {
   return shards.sort((a, b) => (a.writer < b.writer ? -1 : 1));
 }
 
-/** Reads a packed version vector: writer, clock. */
-export function readVector(bytes: Uint8Array): Map<string, bigint> {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const vector: [string, bigint][] = [];
-  for (let at = 0; at < bytes.length; at += ENTRY_BYTES) {
-    vector.push([hex(bytes.subarray(at, at + 16)), view.getBigUint64(at + 16, true)]);
-  }
-  return new Map(vector.sort((a, b) => (a[0] < b[0] ? -1 : 1)));
+/** The numbers of a status, as the engine packs them. */
+export interface PackedStatus {
+  writer: string;
+  clock: bigint;
+  counters: number;
+  shards: number;
+  faults: number;
+  vector: Map<string, bigint>;
+}
+
+/** Reads a packed status: writer, clock, three counts, then the version vector by writer and clock. */
+export function readStatus(bytes: Uint8Array): PackedStatus {
+  const view = new DataView(bytes.buffer);
+  const number = (at: number): bigint => view.getBigUint64(at, true);
+  const vector = new Map<string, bigint>();
+  for (let at = STATUS_BYTES; at < bytes.length; at += ENTRY_BYTES) vector.set(hex(bytes.subarray(at, at + 16)), number(at + 16));
+  return {
+    writer: hex(bytes.subarray(0, 16)),
+    clock: number(16),
+    counters: Number(number(24)),
+    shards: Number(number(32)),
+    faults: Number(number(40)),
+    vector,
+  };
 }

@@ -1,4 +1,4 @@
-import type { Engine } from './engine.js';
+import { errorCode, type Engine } from './engine.js';
 import { coded } from './errors.js';
 import type { Link, Peer } from './peer.js';
 
@@ -81,12 +81,12 @@ export class Links {
   #carryOut(kind: number): void {
     const subject = this.#engine.subject();
     if (kind === SEND) {
-      const frame = this.#engine.take_bytes();
+      const frame = this.#engine.take();
       this.#peers.get(subject)?.send(frame);
     } else if (kind === CHANGED) {
       this.#changed(subject);
     } else if (kind === CLOSE) {
-      const reason = coded(this.#engine.error(), 'the link was closed');
+      const reason = coded(errorCode(this.#engine), 'the link was closed');
       const peer = this.#peers.get(subject);
       if (!this.#peers.delete(subject)) return;
       this.#engine.disconnected(now(), subject);

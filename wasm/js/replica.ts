@@ -1,8 +1,8 @@
 import { amount } from './amount.js';
-import { newEngine, type Engine } from './engine.js';
+import { errorCode, keyOf, newEngine, takeHandles, type Engine } from './engine.js';
 import { coded, TallymeshError } from './errors.js';
 import { toJSON, type ReplicaJSON } from './json.js';
-import { hex, readShards, readVector, type Shard } from './layout.js';
+import { readShards, readStatus, type Shard } from './layout.js';
 import { Links } from './links.js';
 import type { Link, Peer } from './peer.js';
 
@@ -77,8 +77,8 @@ export class Replica {
   constructor(options: ReplicaOptions = {}) {
     this.space = options.space ?? 'default';
     this.#engine = newEngine(this.space, options.ownerKey);
-    this.writer = hex(this.#engine.writer());
     this.#links = new Links(this.#engine, (handle) => this.#touch(handle));
+    this.writer = this.status().writer;
   }
 
   /**
@@ -127,8 +127,9 @@ export class Replica {
   list(prefix = ''): [key: string, value: bigint][] {
     const engine = this.#live();
     const found: [string, bigint][] = [];
-    for (const handle of engine.counters()) {
-      const key = engine.key(handle);
+    engine.read_counters();
+    for (const handle of takeHandles(engine)) {
+      const key = keyOf(engine, handle);
       if (key?.startsWith(prefix)) found.push([key, engine.value_at(handle) ?? 0n]);
     }
     return found.sort(([a], [b]) => (a < b ? -1 : 1));
@@ -138,22 +139,16 @@ export class Replica {
   shards(key: string): Shard[] {
     const engine = this.#live();
     const handle = engine.handle(key);
-    return handle === undefined ? [] : readShards(engine.shards(handle));
+    if (handle === undefined) return [];
+    engine.read_shards(handle);
+    return readShards(engine.take());
   }
 
   /** What this replica holds, in numbers. */
   status(): Status {
     const engine = this.#live();
-    return {
-      space: this.space,
-      writer: this.writer,
-      clock: engine.clock(),
-      counters: engine.len(),
-      shards: engine.shard_count(),
-      vector: readVector(engine.vector()),
-      links: this.#links.size,
-      faults: engine.fault_count(),
-    };
+    engine.read_status();
+    return { space: this.space, ...readStatus(engine.take()), links: this.#links.size };
   }
 
   /**
@@ -176,7 +171,9 @@ export class Replica {
 
   /** The whole state as bytes, for {@link Replica.merge} of any other replica of the space. */
   delta(): Uint8Array {
-    return this.#live().delta();
+    const engine = this.#live();
+    engine.read_delta();
+    return engine.take();
   }
 
   /**
@@ -184,7 +181,8 @@ export class Replica {
    * The first call gives the whole state.
    */
   changes(): Uint8Array | undefined {
-    return this.#live().changes();
+    const engine = this.#live();
+    return engine.read_changes() ? engine.take() : undefined;
   }
 
   /**
@@ -197,8 +195,8 @@ export class Replica {
     const engine = this.#live();
     if (!(bytes instanceof Uint8Array)) throw new TallymeshError('not_bytes', 'merge takes a Uint8Array');
     const merged = engine.merge(bytes);
-    const changed = engine.take_changed();
-    if (!merged) throw coded(engine.error(), 'these bytes cannot be merged');
+    const changed = takeHandles(engine);
+    if (!merged) throw coded(errorCode(engine), 'these bytes cannot be merged');
     for (const handle of changed) this.#touch(handle);
     this.#localChange = true;
     this.#schedule();
@@ -239,7 +237,7 @@ export class Replica {
     }
     const engine = this.#live();
     const handle = engine.intern(key);
-    if (handle === undefined) throw coded(engine.error(), `the key ${JSON.stringify(shorten(key))} was refused`);
+    if (handle === undefined) throw coded(errorCode(engine), `the key ${JSON.stringify(shorten(key))} was refused`);
     return handle;
   }
 
@@ -260,7 +258,7 @@ export class Replica {
     const engine = this.#live();
     const added =
       typeof by === 'number' && (by | 0) === by ? engine.add_small(handle, by) : engine.add(handle, amount(by));
-    if (!added) throw coded(engine.error(), `cannot add ${by} to ${JSON.stringify(shorten(key))}`);
+    if (!added) throw coded(errorCode(engine), `cannot add ${by} to ${JSON.stringify(shorten(key))}`);
     this.#localChange = true;
     this.#touch(handle);
   }
@@ -288,7 +286,7 @@ export class Replica {
     this.#dirty.clear();
     for (const handle of handles) {
       // A listener may free the replica.
-      const key = this.#engine?.key(handle);
+      const key = this.#engine && keyOf(this.#engine, handle);
       if (key === undefined) continue;
       for (const watched of [key, undefined]) {
         for (const listener of this.#listeners.get(watched) ?? []) {

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
-    Error, Handle, Input, Link, Mark, Message, Millis, Output, Replica, Shard, Space, Sync, SyncConfig,
+    Error, Handle, Input, Link, Mark, Message, Millis, Output, Replica, Space, Sync, SyncConfig,
     VersionVector, WriterId,
 };
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -22,13 +22,13 @@ mod kind {
 pub struct Engine {
     replica: Replica,
     sync: Sync,
-    /// What `poll` took last, until its parts are read.
+    /// What `poll` took last.
     subject: u32,
+    /// The bytes that [`Engine::take`] gives: one way out for all, since each further one costs code
+    /// on both sides.
     bytes: Vec<u8>,
     /// Where [`Engine::changes`] goes on.
     mark: Mark,
-    /// Counters that the last `merge` changed.
-    changed: Vec<u32>,
     error: Option<Error>,
 }
 
@@ -36,11 +36,11 @@ pub struct Engine {
 impl Engine {
     /// Makes an empty replica of `space` under a fresh writer id, or nothing if the name is refused.
     ///
-    /// `owner` is the owner's public key (32 bytes), `random` 24 fresh random bytes: the nonce of the
-    /// writer id, then the seed of the sync machine's timers. Other lengths give nothing, too.
-    pub fn open(space: &str, owner: &[u8], random: &[u8]) -> Option<Engine> {
+    /// `bytes` are 56: the owner's public key (32), then fresh random bytes for the nonce of the
+    /// writer id (16) and for the timers of the sync machine (8). Another length gives nothing, too.
+    pub fn open(space: &str, bytes: &[u8]) -> Option<Engine> {
         let space = Space::new(space).ok()?;
-        let owner: &[u8; 32] = owner.try_into().ok()?;
+        let (owner, random) = bytes.split_first_chunk::<32>()?;
         let (nonce, seed) = random.split_first_chunk::<16>()?;
         let seed = u64::from_le_bytes(seed.try_into().ok()?);
         let writer = WriterId::mint(&space, owner, nonce);
@@ -54,19 +54,24 @@ impl Engine {
             subject: 0,
             bytes: Vec::new(),
             mark: Mark::default(),
-            changed: Vec::new(),
             error: None,
         })
     }
 
-    /// The stable code of the last failure.
-    pub fn error(&self) -> String {
-        String::from(self.error.as_ref().map_or("", Error::code))
+    /// Gives the bytes of the call before, once. Numbers in them are little-endian.
+    pub fn take(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.bytes)
+    }
+
+    /// Reads the stable code of the last failure.
+    pub fn read_error(&mut self) {
+        let code = self.error.as_ref().map_or("", Error::code);
+        self.bytes = code.as_bytes().to_vec();
     }
 
     // ---- local transactions and reads ----
 
-    /// Gives the number of a key and pins it, or nothing (see [`Engine::error`]).
+    /// Gives the number of a key and pins it, or nothing (see [`Engine::read_error`]).
     pub fn intern(&mut self, key: &str) -> Option<u32> {
         let handle = self.replica.intern(key);
         self.keep(handle).map(Handle::as_u32)
@@ -99,94 +104,89 @@ impl Engine {
         self.replica.handle(key).map(Handle::as_u32)
     }
 
-    /// The key of a number.
-    pub fn key(&self, handle: u32) -> Option<String> {
-        self.replica.key(Handle::from_u32(handle)).map(String::from)
+    /// Reads the key of a number, if there is one.
+    pub fn read_key(&mut self, handle: u32) -> bool {
+        let key = self.replica.key(Handle::from_u32(handle));
+        self.bytes = key.unwrap_or_default().as_bytes().to_vec();
+        key.is_some()
     }
 
-    /// The numbers of all counters that exist, in no stated order.
-    pub fn counters(&self) -> Vec<u32> {
-        self.replica.counters().map(|(handle, _)| handle.as_u32()).collect()
-    }
-
-    /// A counter's shards, 32 bytes each: writer (16), clock (u64) and total (i64), little-endian.
-    pub fn shards(&self, handle: u32) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for Shard { writer, clock, total } in self.replica.shards(Handle::from_u32(handle)) {
-            bytes.extend_from_slice(writer.as_bytes());
-            bytes.extend_from_slice(&clock.to_le_bytes());
-            bytes.extend_from_slice(&total.to_le_bytes());
+    /// Reads the numbers (u32) of all counters that exist, in no stated order.
+    pub fn read_counters(&mut self) {
+        self.bytes = Vec::with_capacity(4 * self.replica.len());
+        for (handle, _) in self.replica.counters() {
+            put(&mut self.bytes, &handle.as_u32().to_le_bytes());
         }
-        bytes
     }
 
-    /// The version vector, 24 bytes an entry: writer (16) and clock (u64), little-endian.
-    pub fn vector(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
+    /// Reads a counter's shards, 32 bytes each: writer (16), clock (u64), total (i64).
+    pub fn read_shards(&mut self, handle: u32) {
+        self.bytes.clear();
+        for shard in self.replica.shards(Handle::from_u32(handle)) {
+            put(&mut self.bytes, shard.writer.as_bytes());
+            put(&mut self.bytes, &shard.clock.to_le_bytes());
+            put(&mut self.bytes, &shard.total.to_le_bytes());
+        }
+    }
+
+    /// Reads how things stand: this writer (16), its clock, and how many counters, shards and faults
+    /// there are (u64 each); then the version vector, 24 bytes an entry: writer (16), clock (u64).
+    pub fn read_status(&mut self) {
+        self.bytes.clear();
+        put(&mut self.bytes, self.replica.writer().as_bytes());
+        for number in [
+            self.replica.clock(),
+            self.replica.len() as u64,
+            self.replica.shard_count() as u64,
+            self.replica.fault_count(),
+        ] {
+            put(&mut self.bytes, &number.to_le_bytes());
+        }
         for (writer, clock) in self.replica.writers() {
-            bytes.extend_from_slice(writer.as_bytes());
-            bytes.extend_from_slice(&clock.to_le_bytes());
+            put(&mut self.bytes, writer.as_bytes());
+            put(&mut self.bytes, &clock.to_le_bytes());
         }
-        bytes
-    }
-
-    /// This replica's writer id, 16 bytes.
-    pub fn writer(&self) -> Vec<u8> {
-        self.replica.writer().as_bytes().to_vec()
-    }
-
-    /// This writer's clock.
-    pub fn clock(&self) -> u64 {
-        self.replica.clock()
-    }
-
-    /// How many counters exist.
-    pub fn len(&self) -> usize {
-        self.replica.len()
-    }
-
-    /// How many shards are held.
-    pub fn shard_count(&self) -> usize {
-        self.replica.shard_count()
-    }
-
-    /// How many forks (equal clock, different content) were met.
-    pub fn fault_count(&self) -> f64 {
-        self.replica.fault_count() as f64
     }
 
     // ---- messages ----
 
-    /// The whole state as one message.
-    pub fn delta(&self) -> Vec<u8> {
-        self.replica.delta(&VersionVector::default()).encode()
+    /// Reads the whole state as one message.
+    pub fn read_delta(&mut self) {
+        self.bytes = self.replica.delta(&VersionVector::default()).encode();
     }
 
-    /// What changed since this was last asked, as one message: what a store appends.
-    pub fn changes(&mut self) -> Option<Vec<u8>> {
-        self.replica.since(&mut self.mark).map(|message| message.encode())
+    /// Reads what changed since this was last asked, if anything did: what a store appends.
+    pub fn read_changes(&mut self) -> bool {
+        let changes = self.replica.since(&mut self.mark);
+        changes
+            .map(|message| self.bytes = message.encode())
+            .is_some()
     }
 
-    /// Merges a message; the counters that it changed are then in [`Engine::take_changed`].
+    /// Merges a message, and reads the numbers (u32) of the counters that it changed.
     pub fn merge(&mut self, bytes: &[u8]) -> bool {
-        let changed = &mut self.changed;
+        self.bytes.clear();
+        let changed = &mut self.bytes;
         let replica = &mut self.replica;
         let merged = Message::decode(bytes).and_then(|message| {
-            replica.merge_with(&message, &mut |handle| changed.push(handle.as_u32()))
+            replica.merge_with(&message, &mut |handle| {
+                put(changed, &handle.as_u32().to_le_bytes());
+            })
         });
         self.keep(merged).is_some()
-    }
-
-    /// The counters that [`Engine::merge`] changed since this was last asked.
-    pub fn take_changed(&mut self) -> Vec<u32> {
-        core::mem::take(&mut self.changed)
     }
 
     // ---- sync: times are milliseconds of a monotonic clock ----
 
     /// A link came up; its number was never used before.
     pub fn connected(&mut self, now: f64, link: u32) {
-        self.input(now, Input::Connected { link: Link(link), broadcast: false });
+        self.input(
+            now,
+            Input::Connected {
+                link: Link(link),
+                broadcast: false,
+            },
+        );
     }
 
     /// A link went down.
@@ -196,7 +196,13 @@ impl Engine {
 
     /// One frame came from a link.
     pub fn frame(&mut self, now: f64, link: u32, bytes: &[u8]) {
-        self.input(now, Input::Frame { link: Link(link), bytes });
+        self.input(
+            now,
+            Input::Frame {
+                link: Link(link),
+                bytes,
+            },
+        );
     }
 
     /// Local transactions were made.
@@ -211,11 +217,14 @@ impl Engine {
 
     /// When to call [`Engine::tick`]; infinity if there is nothing to wait for.
     pub fn deadline(&self) -> f64 {
-        self.sync.next_deadline().map_or(f64::INFINITY, |millis| millis as f64)
+        self.sync
+            .next_deadline()
+            .map_or(f64::INFINITY, |millis| millis as f64)
     }
 
-    /// Takes the next output and says its kind: 0 none, 1 send (`subject` is the link, `take_bytes`
-    /// the frame), 2 changed (`subject` is the counter), 3 close (`subject` is the link, `error` why).
+    /// Takes the next output and says its kind: 0 none, 1 send (`subject` is the link, `take` the
+    /// frame), 2 changed (`subject` is the counter), 3 close (`subject` is the link, `read_error`
+    /// why).
     pub fn poll(&mut self) -> u32 {
         loop {
             let (found, subject) = match self.sync.poll() {
@@ -225,7 +234,10 @@ impl Engine {
                     (kind::SEND, link.0)
                 }
                 Some(Output::Changed { handle }) => (kind::CHANGED, handle.as_u32()),
-                Some(Output::Refused { close: Some(link), error }) => {
+                Some(Output::Refused {
+                    close: Some(link),
+                    error,
+                }) => {
                     self.error = Some(error);
                     (kind::CLOSE, link.0)
                 }
@@ -241,11 +253,6 @@ impl Engine {
     pub fn subject(&self) -> u32 {
         self.subject
     }
-
-    /// The frame of the last [`Engine::poll`], once.
-    pub fn take_bytes(&mut self) -> Vec<u8> {
-        core::mem::take(&mut self.bytes)
-    }
 }
 
 impl Engine {
@@ -253,8 +260,14 @@ impl Engine {
         self.sync.handle(now as Millis, &mut self.replica, input);
     }
 
-    /// Notes a failure for [`Engine::error`].
+    /// Notes a failure for [`Engine::read_error`].
     fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         result.map_err(|error| self.error = Some(error)).ok()
     }
+}
+
+/// One function for all sizes, since each costs code.
+#[inline(never)]
+fn put(bytes: &mut Vec<u8>, more: &[u8]) {
+    bytes.extend_from_slice(more);
 }

@@ -7,7 +7,7 @@
 //! - No callback is ever called from inside wasm; whatever happened is polled. So a `&mut` borrow
 //!   never meets itself.
 //! - A key crosses once and is a number from then on.
-//! - A failure crosses as `false`; its stable code is read with [`Engine::error`]. TypeScript makes the
+//! - A failure crosses as `false`; its stable code is read with [`Engine::read_error`]. TypeScript makes the
 //!   sentence, so the module carries no text formatting.
 #![cfg_attr(all(target_family = "wasm", not(feature = "std")), no_std)]
 
@@ -22,7 +22,7 @@ mod bare {
     //! What std would bring, without its weight.
 
     #[global_allocator]
-    static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+    static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
 
     /// Stops the module. The message is dropped: carrying it costs several kilobytes of formatting
     /// code, and the JavaScript stack of the trap already names the call.

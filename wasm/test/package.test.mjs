@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
@@ -48,4 +48,26 @@ test('its types compile in a strict project', () => {
     [join(typescript, 'bin/tsc'), '--noEmit', '--strict', '--target', 'es2022', '--module', 'nodenext', '--lib', 'es2022,dom', 'use.ts'],
     { cwd: project, stdio: 'inherit' },
   );
+});
+
+test('the examples of the README run', () => {
+  const readme = readFileSync(join(project, 'node_modules/tallymesh/README.md'), 'utf8');
+  const examples = [...readme.matchAll(/^```js\n(.*?)^```/gms)].map(([, code]) => code);
+  assert.equal(examples.length, 2);
+  // Node 20 has no WebSocket of its own; the second example never waits for an answer.
+  const socket = 'globalThis.WebSocket ??= class { close() {} };\n';
+  const outputs = examples.map((code, index) => {
+    writeFileSync(join(project, `example-${index}.js`), socket + code);
+    return execFileSync(process.execPath, [`example-${index}.js`], { cwd: project, encoding: 'utf8' });
+  });
+  assert.equal(outputs[0], '40n\nundefined\nlikes: 40n\n');
+  assert.equal(outputs[1], 'closed\n');
+});
+
+test('every code of the package is in the README', () => {
+  const readme = readFileSync(join(project, 'node_modules/tallymesh/README.md'), 'utf8');
+  const code = readFileSync(join(project, 'node_modules/tallymesh/dist/browser.js'), 'utf8');
+  const thrown = [...code.matchAll(/new \w+\("([a-z_]+)",/g)].map(([, name]) => name);
+  assert.ok(thrown.length > 8, `only ${thrown} were found`);
+  for (const name of thrown) assert.ok(readme.includes(`\`${name}\``), name);
 });

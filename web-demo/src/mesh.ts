@@ -10,8 +10,11 @@ export interface MeshView {
   tabs: number;
 }
 
-const TAB = { x: 42, y: 72 };
-const NODE = { x: 156, y: 72 };
+/** The middle of the drawing: lines of links start from here. */
+const MIDDLE = 68;
+const TAB = { x: 42, y: MIDDLE };
+const NODE = { x: 152, y: MIDDLE };
+const NODES_X = 268;
 const NODES_SHOWN_MAX = 4;
 
 /** The nodes that were seen last, so that a cut shows who is missing. */
@@ -21,17 +24,23 @@ let known: string[] = [];
 export function drawMesh(svg: SVGElement, view: MeshView): void {
   if (view.nodes.length > 0) known = [...view.nodes].sort().slice(0, NODES_SHOWN_MAX);
   const parts: SVGElement[] = [line(TAB, NODE, view.tab)];
-  const others = known.map((id, index) => ({ id, x: 268, y: 72 + (index - (known.length - 1) / 2) * spread(known.length) }));
+  const others = known.map((id, index) => ({ id, x: NODES_X, y: MIDDLE - lift(known.length) + (index - (known.length - 1) / 2) * spread(known.length) }));
   for (const other of others) parts.push(line(NODE, other, !view.nodeCut && view.nodes.includes(other.id)));
   parts.push(circle(TAB, 11, view.tab ? 'self' : 'self away'), text(TAB, 'this tab'));
   parts.push(circle(NODE, 15, ''), text(NODE, 'its node', 36));
-  for (const other of others) parts.push(circle(other, 11, view.nodes.includes(other.id) && !view.nodeCut ? '' : 'away'));
-  if (others.length > 0) parts.push(text({ x: 268, y: 126 }, others.length === 1 ? 'another node' : 'other nodes', 18));
+  for (const other of others) parts.push(circle(other, 10, view.nodes.includes(other.id) && !view.nodeCut ? '' : 'away'));
+  const last = others.at(-1);
+  if (last) parts.push(text(last, others.length === 1 ? 'another node' : 'other nodes'));
   svg.replaceChildren(...parts);
 }
 
 function spread(count: number): number {
-  return count > 3 ? 30 : 46;
+  return count > 2 ? 26 : 46;
+}
+
+/** Several nodes stand a little higher: their one label goes below the last. */
+function lift(count: number): number {
+  return count > 1 ? 8 : 0;
 }
 
 type Point = { x: number; y: number };

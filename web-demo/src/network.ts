@@ -114,8 +114,8 @@ export class NetworkPanel {
   #showNode(): void {
     this.#at.nodeSwitch.setAttribute('aria-checked', String(!this.#nodeCut));
     this.#at.nodeHint.textContent = this.#nodeCut
-      ? 'Cut from the other nodes. Its tabs still reach it.'
-      : 'Gossips with the other nodes.';
+      ? 'Cut from other nodes and from its tabs.'
+      : 'Gossips with nodes, and syncs its tabs.';
     this.#showPeers(this.#nodeCut ? 'Nobody: its links are cut.' : 'Nobody yet.');
   }
 

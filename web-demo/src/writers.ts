@@ -1,11 +1,16 @@
 import type { Shard } from 'tallymesh';
 
-/** The colour of a writer, the same in every tab; this tab's own is the page's accent. */
+/** The writers that were shown, each with its place. */
+const seen = new Map<string, number>();
+
+/** The colour of a writer on this page; this tab's own is the page's accent. */
 export function writerColour(writer: string, self: string): string {
   if (writer === self) return 'var(--accent)';
-  // Golden-angle steps spread neighbouring ids; the band around the accent's own hue is left out.
-  const turn = (Number.parseInt(writer.slice(0, 4), 16) * 137.508) % 270;
-  return `hsl(${(turn + 205) % 360} 62% var(--segment-light))`;
+  const place = seen.get(writer) ?? seen.size;
+  seen.set(writer, place);
+  // Golden-ratio steps keep the first dozen apart; the band around the accent's own hue is left out.
+  const turn = ((place * 0.618034) % 1) * 270;
+  return `hsl(${Math.round(turn + 215) % 360} 62% var(--segment-light))`;
 }
 
 /** The start of an id: enough to tell a handful of writers apart. */

@@ -6,6 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+/// What `cargo run` sets, apart from the package's description.
+const OF_CARGO_RUN: [&str; 3] = ["CARGO", "CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH"];
+
 /// The checkout that this run works on.
 #[derive(Debug, Clone)]
 pub(crate) struct Repo {
@@ -61,9 +64,18 @@ impl Repo {
     }
 
     /// A cargo command that runs at the root of the checkout.
+    ///
+    /// It does not see what `cargo run` tells a program about its own package: some build scripts
+    /// watch these variables, and would run again whenever xtask and a plain cargo take turns.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root);
+        for (name, _) in env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || OF_CARGO_RUN.contains(&text.as_ref()) {
+                command.env_remove(&name);
+            }
+        }
         command
     }
 

@@ -79,9 +79,17 @@ fn rules_for(name: &Path) -> Vec<&'static Rule> {
 static UNFINISHED: Rule = Rule {
     text: "unfinished work belongs in the issue list, where it is seen",
     breaks: |line| {
-        ["TODO", "FIXME", "XXX:", "todo!(", "unimplemented!("]
-            .iter()
-            .any(|word| line.contains(word))
+        [
+            "TODO:",
+            "TODO(",
+            "// TODO",
+            "FIXME",
+            "XXX:",
+            "todo!(",
+            "unimplemented!(",
+        ]
+        .iter()
+        .any(|word| line.contains(word))
     },
 };
 

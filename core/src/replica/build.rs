@@ -168,10 +168,9 @@ impl Replica {
 
     /// The table of a message: the writers for which `lo` gives a low clock.
     fn entries(&self, lo: impl Fn(usize) -> Option<u64>) -> Vec<Entry> {
-        let of = |(writer, number): (&_, &u32)| {
-            let hi = self.clocks[*number as usize];
-            let lo = lo(*number as usize)?;
-            let writer = *writer;
+        let of = |(writer, number)| {
+            let hi = self.clocks[number as usize];
+            let lo = lo(number as usize)?;
             (hi > 0).then_some(Entry { writer, lo, hi })
         };
         self.numbers.iter().filter_map(of).collect()
@@ -259,7 +258,7 @@ impl Replica {
         let mut index = alloc::vec![0u32; self.writers.len()];
         for (at, entry) in entries.iter().enumerate() {
             if let Some(number) = self.numbers.get(&entry.writer) {
-                index[*number as usize] = at as u32;
+                index[number as usize] = at as u32;
             }
         }
         message.writers = entries;

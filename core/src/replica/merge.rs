@@ -102,7 +102,7 @@ impl Replica {
 
     fn clock_of(&self, entry: &crate::delta::Entry) -> u64 {
         match self.numbers.get(&entry.writer) {
-            Some(number) => self.clocks[*number as usize],
+            Some(number) => self.clocks[number as usize],
             None => 0,
         }
     }
@@ -120,7 +120,7 @@ impl Replica {
                 });
             }
             match self.numbers.get(&entry.writer) {
-                Some(&OWN) if entry.hi > held => {
+                Some(OWN) if entry.hi > held => {
                     return Err(Error::OwnClockAhead {
                         heard: entry.hi,
                         own: held,
@@ -194,7 +194,7 @@ impl Replica {
     /// The writer's local number, given to it if it has none.
     fn number(&mut self, writer: crate::WriterId) -> u32 {
         let next = self.writers.len() as u32;
-        let number = *self.numbers.entry(writer).or_insert(next);
+        let number = self.numbers.get_or_insert(writer, next);
         if number == next {
             self.writers.push(writer);
             self.clocks.push(0);

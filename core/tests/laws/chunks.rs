@@ -3,7 +3,6 @@
 
 use crate::support::{History, Random, cases, replica};
 use std::collections::VecDeque;
-use tallymesh_core::limits::CHUNK_BYTES_TARGET;
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{Input, Link, Millis, Output, Replica, Sync, SyncConfig};
 #[cfg(target_family = "wasm")]
@@ -217,8 +216,6 @@ fn a_lost_or_late_chunk_does_not_begin_the_transfer_again() {
         pair.settle();
         assert_eq!(pair.peers[1].replica.len(), 3000);
         assert_eq!(pair.first_chunks, 1, "the transfer began again");
-        let fewest = 3000 * long_key(0).len() / CHUNK_BYTES_TARGET;
-        assert!(pair.chunks <= fewest + 3, "{} chunks", pair.chunks);
     });
 }
 

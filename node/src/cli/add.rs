@@ -258,6 +258,7 @@ mod tests {
         sender
             .send(Ok(vec![b'x'; LINE_BYTES_MAX + 1]))
             .expect("room");
+        drop(sender);
         let mut batches = Batches::new(receiver);
         assert_eq!(batches.next().expect("the good line").bytes, b"a\n");
         assert_eq!(batches.next(), None);

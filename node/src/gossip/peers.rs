@@ -1,5 +1,6 @@
 //! The peers that are connected, and the frames that wait for each.
 
+use libp2p::request_response::OutboundRequestId;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, VecDeque};
 use tallymesh_core::Link;
@@ -21,7 +22,7 @@ pub(super) struct Peer {
     pub(super) listen: Vec<Multiaddr>,
     queue: VecDeque<Vec<u8>>,
     queued_bytes: usize,
-    in_flight: bool,
+    in_flight: Option<OutboundRequestId>,
 }
 
 impl Peers {
@@ -33,7 +34,7 @@ impl Peers {
             listen: Vec::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
-            in_flight: false,
+            in_flight: None,
         };
         self.by_id.insert(peer, new);
     }
@@ -73,29 +74,38 @@ impl Peer {
         true
     }
 
-    /// The next frame to send, unless one is still on its way.
-    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
-        if self.in_flight {
-            return None;
+    /// Sends the next frame with `send`, unless one is still on its way.
+    pub(super) fn send_next(&mut self, send: impl FnOnce(Vec<u8>) -> OutboundRequestId) {
+        if self.in_flight.is_some() {
+            return;
         }
-        let frame = self.queue.pop_front()?;
-        self.queued_bytes -= frame.len();
-        self.in_flight = true;
-        Some(frame)
+        if let Some(frame) = self.queue.pop_front() {
+            self.queued_bytes -= frame.len();
+            self.in_flight = Some(send(frame));
+        }
     }
 
-    /// The frame on its way has arrived, or was given up.
-    pub(super) fn done(&mut self) {
-        self.in_flight = false;
+    /// A frame has arrived, or was given up. One of an earlier connection does not count.
+    pub(super) fn done(&mut self, request: OutboundRequestId) {
+        if self.in_flight == Some(request) {
+            self.in_flight = None;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gossip::codec::{FrameCodec, PROTOCOL};
+    use libp2p::request_response::{self, ProtocolSupport};
 
     #[test]
     fn frames_keep_their_order_one_at_a_time_within_a_bound() {
+        // Only a behaviour can make the ids of requests.
+        let mut frames: request_response::Behaviour<FrameCodec> = request_response::Behaviour::new(
+            [(PROTOCOL, ProtocolSupport::Full)],
+            request_response::Config::default(),
+        );
         let mut peers = Peers::default();
         let id = PeerId::random();
         peers.insert(id, Link(7));
@@ -104,16 +114,30 @@ mod tests {
             (Some(Link(7)), Some(id))
         );
         let peer = peers.get_mut(&id).expect("just inserted");
+        let mut sent = Vec::new();
+        let mut send_next = |peer: &mut Peer| {
+            let before = sent.len();
+            peer.send_next(|frame| {
+                let request = frames.send_request(&id, Vec::new());
+                sent.push((frame[0], request));
+                request
+            });
+            sent.get(before).copied()
+        };
         assert!(peer.push(vec![1]));
         assert!(peer.push(vec![2; QUEUE_BYTES_MAX - 1]));
         assert!(!peer.push(vec![3]), "the queue is full");
-        assert_eq!(peer.next(), Some(vec![1]));
-        assert_eq!(peer.next(), None, "one is on its way");
-        peer.done();
+        let (first, one) = send_next(peer).expect("sent");
+        assert_eq!(first, 1);
+        assert_eq!(send_next(peer), None, "one is on its way");
+        peer.done(one);
         assert!(peer.push(vec![4]), "there is room again");
-        assert_eq!(peer.next().map(|frame| frame[0]), Some(2));
-        peer.done();
-        assert_eq!(peer.next(), Some(vec![4]));
+        let (second, two) = send_next(peer).expect("sent");
+        assert_eq!(second, 2);
+        peer.done(one);
+        assert_eq!(send_next(peer), None, "an old answer is not for this one");
+        peer.done(two);
+        assert_eq!(send_next(peer).expect("sent").0, 4);
         assert_eq!(peers.remove(&id), Some(Link(7)));
         assert_eq!(peers.id(Link(7)), None);
     }

@@ -9,6 +9,7 @@ use crate::handle::{Handle, NewLink, PeerKind};
 use futures::StreamExt;
 use libp2p::core::transport::ListenerId;
 use libp2p::gossipsub::{self, MessageAcceptance, PublishError};
+use libp2p::request_response::OutboundRequestId;
 use libp2p::swarm::dial_opts::DialOpts;
 use libp2p::swarm::{Swarm, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, identify, mdns, request_response};
@@ -36,8 +37,8 @@ pub(super) struct Network {
     cuts: watch::Receiver<Cuts>,
     /// The cuts that are in effect.
     cut: Cuts,
-    /// Where the peers listened that were connected when they were cut off.
-    cut_off: Vec<Multiaddr>,
+    /// The peers that were connected when they were cut off, and where they listened.
+    cut_off: HashMap<PeerId, Vec<Multiaddr>>,
 }
 
 impl Network {
@@ -59,7 +60,7 @@ impl Network {
             inbox,
             cuts,
             cut: Cuts::default(),
-            cut_off: Vec::new(),
+            cut_off: HashMap::new(),
         }
     }
 
@@ -230,12 +231,17 @@ impl Network {
             }
             request_response::Event::Message {
                 peer,
-                message: request_response::Message::Response { .. },
+                message: request_response::Message::Response { request_id, .. },
                 ..
-            } => self.frame_done(peer),
-            request_response::Event::OutboundFailure { peer, error, .. } => {
+            } => self.frame_done(peer, request_id),
+            request_response::Event::OutboundFailure {
+                peer,
+                request_id,
+                error,
+                ..
+            } => {
                 tracing::debug!(%peer, %error, "a frame did not arrive");
-                self.frame_done(peer);
+                self.frame_done(peer, request_id);
             }
             request_response::Event::InboundFailure { peer, error, .. } => {
                 tracing::debug!(%peer, %error, "a frame could not be read");
@@ -244,16 +250,17 @@ impl Network {
         }
     }
 
-    fn frame_done(&mut self, id: PeerId) {
+    fn frame_done(&mut self, id: PeerId, request: OutboundRequestId) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.done();
+            peer.done(request);
             self.send_next(id);
         }
     }
 
     fn send_next(&mut self, id: PeerId) {
-        if let Some(frame) = self.peers.get_mut(&id).and_then(|peer| peer.next()) {
-            self.swarm.behaviour_mut().frames.send_request(&id, frame);
+        let frames = &mut self.swarm.behaviour_mut().frames;
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.send_next(|frame| frames.send_request(&id, frame));
         }
     }
 
@@ -346,9 +353,7 @@ impl Network {
         for id in self.peers.ids() {
             if wanted.all || wanted.peers.contains(&Peer(id)) {
                 if let Some(peer) = self.peers.get_mut(&id) {
-                    let listen = peer.listen.iter().cloned();
-                    let named = listen.filter_map(|address| address.with_p2p(id).ok());
-                    self.cut_off.extend(named);
+                    self.cut_off.insert(id, peer.listen.clone());
                 }
                 self.drop_peer(id);
             }
@@ -363,16 +368,13 @@ impl Network {
     fn heal(&mut self, still: &Cuts) {
         self.redial.hurry(Instant::now());
         self.dial();
-        let mut waiting = Vec::new();
-        for address in std::mem::take(&mut self.cut_off) {
-            let options = DialOpts::from(address.clone());
-            let cut = |peer: PeerId| still.peers.contains(&Peer(peer));
-            if options.get_peer_id().is_some_and(cut) {
-                waiting.push(address);
-            } else if let Err(error) = self.swarm.dial(options) {
-                tracing::debug!(%address, %error, "not dialled after a cut");
+        let healed = |peer: &PeerId, _: &mut Vec<Multiaddr>| !still.peers.contains(&Peer(*peer));
+        for (peer, addresses) in self.cut_off.extract_if(healed) {
+            let options = DialOpts::peer_id(peer).addresses(addresses).build();
+            // It fails for one that is being dialled already, or told no address.
+            if let Err(error) = self.swarm.dial(options) {
+                tracing::debug!(%peer, %error, "not dialled after a cut");
             }
         }
-        self.cut_off = waiting;
     }
 }

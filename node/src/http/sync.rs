@@ -141,7 +141,10 @@ async fn cut_off(cuts: &mut watch::Receiver<Cuts>) {
 /// A close frame. The protocol allows 123 bytes for the reason.
 fn close(code: u16, reason: impl Into<Cow<'static, str>>) -> CloseFrame {
     let reason = reason.into();
-    let end = reason.floor_char_boundary(123);
+    let mut end = reason.len().min(123);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
     CloseFrame {
         code,
         reason: reason[..end].into(),

@@ -109,6 +109,19 @@ fn failures_have_exit_codes_and_advice() {
 }
 
 #[test]
+fn a_switch_in_the_environment_takes_1_and_0() {
+    for value in ["1", "0", "true", ""] {
+        let output = Command::new(env!("CARGO_BIN_EXE_tallymesh"))
+            .args(["up", "--http", "nowhere"])
+            .env("TALLYMESH_DEMO", value)
+            .output()
+            .expect("run");
+        let (_, err) = words(&output);
+        assert!(err.contains("--http: `nowhere`"), "{value}: {err}");
+    }
+}
+
+#[test]
 fn watch_prints_changes() {
     use std::io::{BufRead, BufReader};
     let node = Node::start(&[]);

@@ -147,6 +147,7 @@ async fn a_failing_store_stops_the_node_and_acknowledges_nothing() {
     store.fail_after(7);
     let mut acknowledged = 0;
     let refusal = loop {
+        assert!(acknowledged < 100, "a commit that fails was acknowledged");
         match handle.add(space, "likes".into(), 1).await {
             Ok(_) => acknowledged += 1,
             Err(refusal) => break refusal,

@@ -3,6 +3,7 @@
 use crate::process::{Node, agent, eventually};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
 
 #[test]
 fn counters_are_added_to_read_and_listed() {
@@ -285,9 +286,16 @@ fn events_tell_of_changed_counters() {
 fn a_node_with_open_streams_stops_in_order() {
     let mut node = Node::start(&[]);
     let url = format!("{}/v1/spaces/default/events", node.url);
-    let response = agent().get(url).call().expect("a stream");
+    let mut response = agent().get(url).call().expect("a stream");
+    let begun = Instant::now();
     assert!(node.terminate().success(), "{}", node.log());
-    drop(response);
+    let took = begun.elapsed();
+    assert!(
+        took < Duration::from_secs(4),
+        "it waited {took:?} for the stream"
+    );
+    let end = response.body_mut().read_to_string();
+    assert!(end.is_ok(), "the stream was torn off: {end:?}");
 }
 
 #[test]

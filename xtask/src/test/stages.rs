@@ -31,13 +31,14 @@ impl Stage {
 }
 
 /// All stages. The page comes before the native build, since the node embeds it.
-pub(super) const ALL: [Stage; 12] = [
+pub(super) const ALL: [Stage; 13] = [
     stage("setup", "what the machine lacks", set_up),
     stage(
         "check",
         "format, lints, docs, dependencies, tidy rules",
         check::run,
     ),
+    stage("tools", "the tests of xtask itself", tools),
     stage("package", "the npm tarball and its tests", package),
     stage("web", "the page, from the tarball", page),
     stage("native", "unit, integration and doc tests", native_tests),
@@ -106,6 +107,16 @@ fn set_up(repo: &Repo) -> Result<Tally> {
     setup::tests(repo)?;
     setup::cargo_deny(repo)?;
     Ok(Tally::default())
+}
+
+fn tools(repo: &Repo) -> Result<Tally> {
+    tests(
+        repo,
+        "xtask tests",
+        Runner::Rust,
+        repo.cargo()
+            .args(["test", "--release", "--package", "xtask"]),
+    )
 }
 
 fn package(repo: &Repo) -> Result<Tally> {

@@ -1,0 +1,40 @@
+//! Writer ids to local numbers.
+
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+/// The local number of each writer, ascending by writer: one sorted vector, which is smaller in
+/// memory and in code than a tree. An insertion moves what comes after it, at most
+/// [`WRITERS_MAX`](crate::limits::WRITERS_MAX) entries, and a message brings its writers in order.
+#[derive(Clone)]
+pub(crate) struct Numbers(Vec<(WriterId, u32)>);
+
+impl Numbers {
+    /// A table of one writer.
+    pub(crate) fn new(writer: WriterId, number: u32) -> Numbers {
+        Numbers(Vec::from([(writer, number)]))
+    }
+
+    fn find(&self, writer: &WriterId) -> Result<usize, usize> {
+        self.0.binary_search_by(|entry| entry.0.cmp(writer))
+    }
+
+    /// The writer's number, if it has one.
+    pub(crate) fn get(&self, writer: &WriterId) -> Option<u32> {
+        self.find(writer).ok().map(|at| self.0[at].1)
+    }
+
+    /// The writer's number, which is `next` if it had none.
+    pub(crate) fn get_or_insert(&mut self, writer: WriterId, next: u32) -> u32 {
+        let at = self.find(&writer).unwrap_or_else(|at| {
+            self.0.insert(at, (writer, next));
+            at
+        });
+        self.0[at].1
+    }
+
+    /// Each writer with its number, ascending by writer.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (WriterId, u32)> + '_ {
+        self.0.iter().copied()
+    }
+}

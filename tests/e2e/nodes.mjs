@@ -1,0 +1,66 @@
+// Three nodes that gossip on loopback: given by TALLYMESH_NODES, or started from TALLYMESH_BIN.
+import { spawn } from 'node:child_process';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { until } from './until.mjs';
+
+/** Returns the HTTP addresses of three nodes, and what stops those that were started. */
+export async function nodes() {
+  const given = process.env.TALLYMESH_NODES;
+  if (given) return { addresses: JSON.parse(given), stop: async () => {} };
+  const binary = process.env.TALLYMESH_BIN;
+  if (!binary) throw new Error('set TALLYMESH_NODES (JSON list of three addresses) or TALLYMESH_BIN (the program)');
+
+  const folder = mkdtempSync(join(tmpdir(), 'tallymesh-e2e-'));
+  const children = [];
+  // Nothing that happens to this process may leave a node behind.
+  const kill = () => children.forEach((child) => child.kill('SIGKILL'));
+  process.on('exit', kill);
+  const stop = async () => {
+    kill();
+    await Promise.all(children.map((child) => child.exitCode ?? child.signalCode ?? new Promise((resolve) => child.once('exit', resolve))));
+    rmSync(folder, { recursive: true, force: true });
+  };
+  try {
+    const ready = [];
+    for (let index = 0; index < 3; index++) {
+      ready.push(await start(binary, folder, index, ready.flatMap(({ listen }) => listen), children));
+    }
+    return { addresses: ready.map(({ http }) => http), stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function start(binary, folder, index, peers, children) {
+  const readyFile = join(folder, `ready-${index}.json`);
+  const logFile = join(folder, `log-${index}`);
+  const log = openSync(logFile, 'w');
+  const child = spawn(
+    binary,
+    [
+      'up', '--demo', '--data', join(folder, `data-${index}`), '--http', '127.0.0.1:0', '--listen', '/ip4/127.0.0.1/tcp/0',
+      ...peers.flatMap((peer) => ['--peer', peer]), '--ready-file', readyFile,
+    ],
+    { stdio: ['ignore', log, log] },
+  );
+  closeSync(log);
+  children.push(child);
+  const said = await until('a node to listen', () => {
+    if (child.exitCode !== null) throw new Error(`node ${index} stopped:\n${readFileSync(logFile, 'utf8')}`);
+    try {
+      return JSON.parse(readFileSync(readyFile, 'utf8'));
+    } catch {
+      return undefined;
+    }
+  });
+  return { http: said.http, listen: [said.listen].flat() };
+}
+
+/** Reads one counter of the default space at a node; `undefined` when it is absent. */
+export async function read(node, key) {
+  const answer = await fetch(`${node}/v1/spaces/default/counters/${encodeURIComponent(key)}`);
+  return answer.ok ? (await answer.json()).value : undefined;
+}

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { counters, cutTab, launch, openTab } from './browser.mjs';
+import { nodes, read } from './nodes.mjs';
+import { until } from './until.mjs';
+
+let cluster;
+let browser;
+let context;
+
+before(async () => {
+  cluster = await nodes();
+  browser = await launch();
+  context = await browser.newContext();
+});
+after(async () => {
+  await browser?.close();
+  await cluster?.stop();
+});
+
+const card = (page, key) => page.locator(`.card[data-key="${key}"]`);
+const shown = (page, key) => card(page, key).locator('.number').getAttribute('data-value');
+
+/** Clicks one of a counter's buttons several times. */
+async function click(page, key, by, times) {
+  const button = card(page, key).locator(`[data-by="${by}"]`);
+  for (let time = 0; time < times; time++) await button.click();
+}
+
+/** Waits until both tabs and all nodes show one value. */
+async function agree(tabs, key, value) {
+  for (const [index, tab] of tabs.entries()) {
+    await until(`tab ${index} to show ${key} = ${value}`, async () => (await shown(tab, key)) === value);
+  }
+  for (const node of cluster.addresses) {
+    await until(`${node} to hold ${key} = ${value}`, async () => (await read(node, key)) === value);
+  }
+}
+
+test('two tabs and three nodes agree before, and again after, one tab was cut off', async () => {
+  const tabs = [await openTab(context, cluster.addresses[0]), await openTab(context, cluster.addresses[1])];
+  const errors = [];
+  for (const tab of tabs) tab.on('pageerror', (error) => errors.push(error));
+  const start = BigInt((await read(cluster.addresses[2], 'likes')) ?? 0);
+  const expect = (added) => String(start + BigInt(added));
+  // A node that was given may have counted before: the tabs first learn of that.
+  for (const tab of tabs) await tab.locator('#link[data-state="online"]').waitFor();
+
+  await click(tabs[0], 'likes', 1, 3);
+  await click(tabs[1], 'likes', 10, 2);
+  await agree(tabs, 'likes', expect(23));
+
+  await cutTab(tabs[0], true);
+  await click(tabs[0], 'likes', 10, 4);
+  await click(tabs[0], 'likes', -1, 1);
+  await click(tabs[1], 'likes', 1, 5);
+  assert.equal(await shown(tabs[0], 'likes'), expect(23 + 39), 'the cut tab counts on');
+  for (const node of cluster.addresses) {
+    await until('the others to go on', async () => (await read(node, 'likes')) === expect(23 + 5));
+  }
+  assert.equal(await shown(tabs[1], 'likes'), expect(23 + 5), 'the other side does not hear of it');
+  assert.match(await tabs[0].locator('#tab-hint').textContent(), /5 changes wait/);
+
+  await cutTab(tabs[0], false);
+  await agree(tabs, 'likes', expect(23 + 39 + 5));
+  assert.equal((await counters(tabs[0])).likes, (await counters(tabs[1])).likes);
+  assert.deepEqual(errors, []);
+  await Promise.all(tabs.map((tab) => tab.close()));
+});
+
+test('a node that is cut off by its switch leaves its tab counting, and is healed by it', async () => {
+  const tab = await openTab(context, cluster.addresses[0]);
+  await tab.locator('#link[data-state="online"]').waitFor();
+  const knob = tab.locator('#cut-node');
+  const before = BigInt((await read(cluster.addresses[1], 'islands')) ?? 0);
+  await knob.click();
+  try {
+    await tab.locator('#cut-node[aria-checked="false"]').waitFor();
+    await until('the tab to be on its own', async () => (await tab.locator('#link').getAttribute('data-state')) !== 'online');
+    await tab.fill('#own-key', 'islands');
+    await tab.click('#own button');
+    await click(tab, 'islands', 10, 1);
+    for (const node of cluster.addresses) assert.equal(BigInt((await read(node, 'islands')) ?? 0), before);
+  } finally {
+    await knob.click();
+  }
+  await tab.locator('#cut-node[aria-checked="true"]').waitFor();
+  await agree([tab], 'islands', String(before + 11n));
+  await tab.close();
+});
+
+test('the table shows why the sum is right, and this tab in it', async () => {
+  const tab = await openTab(context, cluster.addresses[2]);
+  await click(tab, 'votes', 1, 2);
+  await tab.locator('#why-key', { hasText: 'votes' }).waitFor();
+  const own = tab.locator('#shards tr', { hasText: 'this tab' });
+  await own.waitFor();
+  assert.equal(await own.locator('.num').nth(1).textContent(), '2');
+  const totals = await tab.evaluate(() => window.tallymesh.shards('votes').map(({ total }) => String(total)));
+  const sum = totals.reduce((all, total) => all + BigInt(total), 0n);
+  assert.equal(String(sum), await shown(tab, 'votes'));
+  await tab.close();
+});
+
+test('the page asks nobody but its node, and fits a narrow phone', async () => {
+  const phone = await browser.newContext({ viewport: { width: 320, height: 640 } });
+  const asked = [];
+  phone.on('request', (request) => asked.push(new URL(request.url()).origin));
+  const tab = await openTab(phone, cluster.addresses[0]);
+  await tab.locator('#link[data-state="online"]').waitFor();
+  assert.deepEqual([...new Set(asked)], [new URL(cluster.addresses[0]).origin]);
+  assert.equal(await tab.evaluate(() => document.documentElement.scrollWidth), 320);
+  await phone.close();
+});
