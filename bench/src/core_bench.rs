@@ -65,7 +65,7 @@ fn add_hot(report: &mut Report, quick: bool) {
     let mut ours = replica(1);
     let mut by_handle = replica(1);
     let handle = by_handle.add("counter:00000", 1).unwrap();
-    let mut slots = vec![0i64; 16];
+    let mut slots = [0i64; 16];
     let mut fast: HashMap<String, i64, foldhash::fast::RandomState> = HashMap::default();
     let mut std_map = std::collections::HashMap::new();
     let mut crdts = Crdts::default();

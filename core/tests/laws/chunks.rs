@@ -189,6 +189,36 @@ fn a_long_transfer_shows_nothing_until_it_is_whole() {
     });
 }
 
+/// One chunk is lost, and the first one comes again late: the transfer goes on where it was.
+#[test]
+fn a_lost_or_late_chunk_does_not_begin_the_transfer_again() {
+    cases(4, |random| {
+        let mut pair = Pair::new(random);
+        for at in 0..3000 {
+            pair.peers[0].replica.add(&long_key(at), 1).unwrap();
+        }
+        pair.connect();
+        while pair.chunks < 3 {
+            pair.deliver(0);
+            pair.deliver(1);
+        }
+        let is_first = |bytes: &Vec<u8>| match Frame::decode(bytes).unwrap().body {
+            Body::Delta(delta) => delta.chunk == 0,
+            _ => false,
+        };
+        let first = pair.peers[1].past.iter().find(|b| is_first(b)).cloned();
+        let (link, bytes) = (pair.link, &first.unwrap());
+        pair.input(1, Input::Frame { link, bytes });
+        while pair.deliver(0) {}
+        assert!(!pair.peers[1].inbox.is_empty());
+        pair.peers[1].inbox.clear();
+        pair.tick(1 + Millis::from(SyncConfig::default().pull_timeout_ms));
+        pair.settle();
+        assert_eq!(pair.peers[1].replica.len(), 3000);
+        assert_eq!(pair.first_chunks, 1, "the transfer began again");
+    });
+}
+
 /// Idle peers exchange digests only: as many bytes for a thousand counters as for one.
 #[test]
 fn idle_peers_exchange_digests() {

@@ -8,6 +8,6 @@ mod codec;
 mod deltas;
 mod handles;
 mod limits;
+mod machine;
 mod merge;
-mod pushes;
 mod support;

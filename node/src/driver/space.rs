@@ -65,7 +65,7 @@ impl OpenSpace {
             Ok(())
         })?;
         let config = SyncConfig {
-            agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
+            agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")),
             ..SyncConfig::default()
         };
         let mut stored = Mark::default();
