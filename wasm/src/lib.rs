@@ -7,7 +7,7 @@
 //! - No callback is ever called from inside wasm; whatever happened is polled. So a `&mut` borrow
 //!   never meets itself.
 //! - A key crosses once and is a number from then on.
-//! - A failure crosses as `false`; its stable code is read with [`Engine::read_error`]. TypeScript makes the
+//! - A failure crosses as `false`; its stable code is read with [`part::ERROR`]. TypeScript makes the
 //!   sentence, so the module carries no text formatting.
 #![cfg_attr(all(target_family = "wasm", not(feature = "std")), no_std)]
 

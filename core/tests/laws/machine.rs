@@ -29,7 +29,7 @@ impl Machine {
                 version_max: VERSION,
                 capabilities: 0,
                 session: u64::from(link.0),
-                agent: "",
+                agent: String::new(),
                 nonce: [0; 16],
                 proof: Vec::new(),
                 digest: machine.replica.digest(),
