@@ -9,11 +9,13 @@ pub const SPACE_BYTES_MAX: usize = 64;
 /// Largest frame that a peer may send, in bytes.
 pub const FRAME_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Most writers that one space may hold: a version vector must fit a frame.
-pub const WRITERS_MAX: usize = 50_000;
+pub const WRITERS_MAX: usize = 40_000;
 /// Most bytes that the keys of one message may take once their shared prefixes are written out.
 pub const MESSAGE_KEY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Size at which a transfer closes a chunk, in bytes as estimated before encoding.
 pub const CHUNK_BYTES_TARGET: usize = 128 * 1024;
+/// How often the chunks of a transfer may double, once for each walk that did not fit one of them.
+pub const CHUNK_DOUBLINGS_MAX: u32 = 2;
 /// Most bytes of received chunks that are staged before they are merged.
 pub const STAGE_BYTES_MAX: usize = 512 * 1024 * 1024;
 /// Largest set of fresh changes that is pushed; more is announced and pulled in chunks. In bytes.

@@ -3,7 +3,7 @@
 use super::{Replica, SUMMARY, place};
 use crate::delta::{Entry, Message};
 use crate::keys::Handle;
-use crate::limits::{CHUNK_BYTES_TARGET, PUSH_BYTES_MAX};
+use crate::limits::PUSH_BYTES_MAX;
 use crate::shard::{Column, OWN, PAGE, Row, bits, find_or_insert};
 use crate::vector::VersionVector;
 use alloc::vec::Vec;
@@ -109,7 +109,8 @@ impl Replica {
         push
     }
 
-    /// The next chunk of what is newer than `lows`, from `cursor` on; the cursor after it, or
+    /// The next chunk, of about `budget` bytes, of what is newer than `lows`, from `cursor` on; the
+    /// cursor after it, or
     /// `None` if that was the last one. The last chunk carries the table of all writers, from
     /// `since` up to now, or from below if the chunk has older shards: `since` may have been ahead
     /// of this replica when the transfer began. The others only name the writers they have shards
@@ -119,12 +120,13 @@ impl Replica {
         since: &VersionVector,
         lows: &[u64],
         cursor: Cursor,
+        budget: usize,
     ) -> (Message, Option<Cursor>) {
         let mut selection = Selection {
             from: cursor,
             ..self.all(lows)
         };
-        let (handles, stopped) = self.select(&selection, CHUNK_BYTES_TARGET);
+        let (handles, stopped) = self.select(&selection, budget);
         selection.to = stopped;
         if stopped == END {
             let base = self.lows(since);

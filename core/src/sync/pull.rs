@@ -7,6 +7,9 @@ use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
 use alloc::vec::Vec;
 
+/// What a staged chunk costs beside its bytes, so that many tiny ones count as well.
+const CHUNK_OVERHEAD_BYTES: usize = 64;
+
 /// The open pull, and who is to be asked next.
 #[derive(Default)]
 pub(super) struct Pulls {
@@ -151,7 +154,7 @@ impl Sync {
         open.resumed = false;
         if !delta.last {
             let bytes = delta.message.encode();
-            open.staged_bytes += bytes.len();
+            open.staged_bytes += bytes.len() + CHUNK_OVERHEAD_BYTES;
             if open.staged_bytes > STAGE_BYTES_MAX {
                 let size = open.staged_bytes;
                 self.pulls.open = None;

@@ -2,11 +2,13 @@
 //!
 //! A transfer walks over the pages of the shard map. What is overwritten behind the walk gets a
 //! newer clock and is sent again by another walk over what is newer than the walk's begin, until a
-//! walk fits one chunk. That chunk is taken at one moment and carries the version vector of that
+//! walk fits one chunk; later walks may use larger chunks, so that a stream of writes has to be fast
+//! to keep ahead. That chunk is taken at one moment and carries the version vector of that
 //! moment: everything that the vector covers is in the chunks by then, and nothing that it does
 //! not.
 
 use super::{Body, Delta, Link, Millis, Pull, Sync};
+use crate::limits::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX};
 use crate::replica::{Cursor, Replica};
 use crate::vector::VersionVector;
 use alloc::vec::Vec;
@@ -36,6 +38,8 @@ struct Walk {
     /// The version vector when this walk began: the next walk's `lows`.
     begin: Vec<u64>,
     cursor: Cursor,
+    /// How many walks were before this one.
+    number: u32,
 }
 
 impl Sync {
@@ -58,6 +62,7 @@ impl Sync {
                 lows: replica.lows(&pull.vector),
                 begin: replica.clocks().to_vec(),
                 cursor: Cursor::default(),
+                number: 0,
             };
             let mut transfer = Transfer {
                 session,
@@ -81,17 +86,19 @@ impl Sync {
     pub(super) fn serve_more(&mut self, replica: &Replica, link: Link, id: u32, chunk: u32) {
         let session = self.session_of(link);
         let known = |t: &Transfer| Some(t.session) == session && t.id == id;
-        let Some(found) = self.serving.iter().position(known) else {
-            return;
+        let asked = |t: &Transfer| {
+            chunk == t.chunk || t.next.is_some() && chunk.checked_sub(1) == Some(t.chunk)
+        };
+        let found = self.serving.iter().position(|t| known(t) && asked(t));
+        let Some(found) = found else {
+            return; // late or repeated
         };
         let mut transfer = self.serving.swap_remove(found);
-        if chunk == transfer.chunk + 1
+        if chunk > transfer.chunk
             && let Some(next) = transfer.next.take()
         {
             transfer.at = next;
             transfer.chunk = chunk;
-        } else if chunk != transfer.chunk {
-            return;
         }
         self.send_chunk(replica, link, &mut transfer);
         self.serving.push(transfer);
@@ -105,7 +112,8 @@ impl Sync {
         let writers = replica.clocks().len();
         walk.lows.resize(writers, 0);
         walk.begin.resize(writers, 0);
-        let (message, cursor) = replica.chunk(&transfer.since, &walk.lows, walk.cursor);
+        let budget = CHUNK_BYTES_TARGET << walk.number.min(CHUNK_DOUBLINGS_MAX);
+        let (message, cursor) = replica.chunk(&transfer.since, &walk.lows, walk.cursor, budget);
         let fresh = walk.cursor == Cursor::default();
         let delta = |message, last| {
             let (id, chunk) = (transfer.id, transfer.chunk);
@@ -125,6 +133,7 @@ impl Sync {
                     lows: walk.begin,
                     begin: replica.clocks().to_vec(),
                     cursor: Cursor::default(),
+                    number: walk.number.saturating_add(1),
                 };
                 (delta(message, false), Some(again))
             }
