@@ -72,6 +72,15 @@ impl SortedKeys {
         (0..self.len()).map(|at| self.get(at))
     }
 
+    /// The keys of one page of 64, joined, where each ends, and where the first one begins.
+    pub(crate) fn page_text(&self, page: usize) -> (&str, &[u32], u32) {
+        let first = page * PAGE;
+        let ends = &self.ends[first..self.len().min(first + PAGE)];
+        let start = if first == 0 { 0 } else { self.ends[first - 1] };
+        let end = ends.last().copied().unwrap_or(start);
+        (&self.text[start as usize..end as usize], ends, start)
+    }
+
     /// The keys of one page of 64.
     pub(crate) fn page(&self, page: usize) -> impl ExactSizeIterator<Item = &str> {
         let start = page * PAGE;

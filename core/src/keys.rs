@@ -62,9 +62,16 @@ impl Keys {
         }
     }
 
-    /// Hashes the key in words of 8 bytes: half the code of hashing byte strings, as fast for short
-    /// keys.
+    #[cfg(not(target_family = "wasm"))]
     #[inline]
+    fn hash(hasher: &FixedState, key: &str) -> u64 {
+        let mut state = hasher.build_hasher();
+        state.write(key.as_bytes());
+        state.finish()
+    }
+
+    /// Hashes the key in words of 8 bytes: half the code to download of hashing byte strings.
+    #[cfg(target_family = "wasm")]
     fn hash(hasher: &FixedState, key: &str) -> u64 {
         let mut state = hasher.build_hasher();
         let (words, rest) = key.as_bytes().as_chunks();
@@ -95,6 +102,29 @@ impl Keys {
                     && text.is_some_and(|text| text.starts_with(key.as_bytes()))
             })
             .map(|&handle| Handle(handle))
+    }
+
+    /// Whether the keys from `first` on are these, one after another: `text` is theirs joined, and
+    /// `ends` says where each ends in it, counted from `base`. Keys that came together tend to
+    /// stand together, and are compared together.
+    pub(crate) fn is_run(&self, first: Handle, text: &str, ends: &[u32], base: u32) -> bool {
+        let first = first.0 as usize;
+        let Some(spans) = self.spans.get(first..first + ends.len()) else {
+            return false;
+        };
+        let Some(start) = spans.first().map(|span| span.start) else {
+            return false;
+        };
+        let mut same = true;
+        let mut at = base;
+        for (span, end) in spans.iter().zip(ends) {
+            // A freed handle has no length, and no key is empty.
+            same &= span.start.wrapping_sub(start) == at - base;
+            same &= u32::from(span.len) == end - at;
+            at = *end;
+        }
+        let ours = self.text.as_bytes().get(start as usize..);
+        same && ours.is_some_and(|ours| ours.starts_with(text.as_bytes()))
     }
 
     /// As [`find_or_insert`](Keys::find_or_insert), but looks at one handle first: keys that came

@@ -160,6 +160,12 @@ impl Replica {
         let mut handles = [Handle(0); PAGE];
         let mut expected = Handle(0);
         for (at, columns) in message.pages.iter().enumerate() {
+            let (text, ends, base) = message.keys.page_text(at);
+            if place(expected).1 == 0 && self.keys.is_run(expected, text, ends, base) {
+                self.join_aligned(expected, columns, &numbers, &mut hints, &mut found);
+                expected = Handle(expected.0 + ends.len() as u32);
+                continue;
+            }
             let keys = message.keys.page(at);
             let count = keys.len();
             for (handle, key) in handles.iter_mut().zip(keys) {
@@ -241,16 +247,32 @@ impl Replica {
     ) {
         let lane = |column| Lane::new(column, numbers, hints);
         let mut lanes: Vec<Lane<'_>> = columns.iter().map(lane).collect();
-        for (bit, &handle) in handles.iter().enumerate() {
+        let mut installed = 0u64;
+        for &handle in handles {
             let (page_at, slot) = place(handle);
             let page = self.page_mut(page_at);
+            // The same for all writers, and so computed once.
+            let (own, below) = (1u64 << slot, (1u64 << slot) - 1);
             let mut changed = 0;
             for lane in &mut lanes {
-                if lane.present >> bit & 1 == 1
-                    && let Some(theirs) = lane.rows.next()
-                {
-                    let column = page.column_mut(lane.number, &mut lane.hint);
-                    changed |= join_row(column, handle, slot, *theirs, found);
+                let here = lane.present & 1;
+                lane.present >>= 1;
+                if here == 0 {
+                    continue;
+                }
+                let Some(theirs) = lane.rows.next() else {
+                    continue;
+                };
+                let column = page.column_mut(lane.number, &mut lane.hint);
+                let rank = (column.present & below).count_ones() as usize;
+                match column.rows.get_mut(rank) {
+                    Some(row) if column.present & own != 0 && !row.forks(*theirs) => {
+                        let newer = row.take_newer(*theirs);
+                        column.newest = column.newest.max(theirs.clock);
+                        installed = installed.wrapping_add(newer & 1);
+                        changed |= newer;
+                    }
+                    _ => changed |= join_odd(column, handle, *theirs, found),
                 }
             }
             if changed != 0 {
@@ -258,6 +280,7 @@ impl Replica {
                 (found.changed)(handle);
             }
         }
+        found.installed += installed as usize;
         for (lane, column) in lanes.iter().zip(columns) {
             hints[column.writer as usize] = lane.hint;
         }
@@ -291,6 +314,7 @@ fn aligned(handles: &[Handle]) -> bool {
 
 /// A column of a message on its way into pages of other counters.
 struct Lane<'a> {
+    /// Its bits from the counter at hand on.
     present: u64,
     rows: core::slice::Iter<'a, Row>,
     /// The writer's local number, and where its column stood in the page before.
@@ -309,30 +333,15 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Joins one row of one counter; not 0 if that changed the counter.
-#[inline]
-fn join_row(
-    column: &mut Column,
-    handle: Handle,
-    slot: u32,
-    theirs: Row,
-    found: &mut Found<'_>,
-) -> u64 {
-    let Some(row) = column.get_mut(slot) else {
-        column.insert(slot, theirs);
-        found.installed += 1;
-        return 1;
-    };
-    let ours = *row;
-    let newer = row.take_newer(theirs);
-    if ours.forks(theirs) {
-        *row = ours.max(theirs);
-        found.forks.push((handle, column.writer, ours, theirs));
-        return 1;
+/// Joins a row that is new here or forks; not 0 if that changed the counter.
+#[cold]
+fn join_odd(column: &mut Column, handle: Handle, theirs: Row, found: &mut Found<'_>) -> u64 {
+    match column.join(place(handle).1, theirs) {
+        Joined::Known => return 0,
+        Joined::Installed => found.installed += 1,
+        Joined::Forked { ours } => found.forks.push((handle, column.writer, ours, theirs)),
     }
-    column.newest = column.newest.max(theirs.clock);
-    found.installed += (newer & 1) as usize;
-    newer
+    1
 }
 
 /// Joins two columns of the same 64 counters in one pass; which counters that changed.
