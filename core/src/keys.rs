@@ -127,16 +127,6 @@ impl Keys {
         same && ours.is_some_and(|ours| ours.starts_with(text.as_bytes()))
     }
 
-    /// As [`find_or_insert`](Keys::find_or_insert), but looks at one handle first: keys that came
-    /// together tend to stand together.
-    #[inline]
-    pub(crate) fn find_or_insert_at(&mut self, guess: Handle, key: &str) -> Result<Handle, Error> {
-        if self.get(guess) == Some(key) {
-            return Ok(guess);
-        }
-        self.find_or_insert(key)
-    }
-
     /// The handle of `key`, which is given one if it has none.
     pub(crate) fn find_or_insert(&mut self, key: &str) -> Result<Handle, Error> {
         if let Some(handle) = self.find(key) {

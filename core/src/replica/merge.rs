@@ -169,15 +169,10 @@ impl Replica {
             let keys = message.keys.page(at);
             let count = keys.len();
             for (handle, key) in handles.iter_mut().zip(keys) {
-                *handle = self.keys.find_or_insert_at(expected, key)?;
+                *handle = self.keys.find_or_insert(key)?;
                 expected = Handle(handle.0 + 1);
             }
-            let handles = &handles[..count];
-            if aligned(handles) {
-                self.join_aligned(handles[0], columns, &numbers, &mut hints, &mut found);
-            } else {
-                self.join_scattered(handles, columns, &numbers, &mut hints, &mut found);
-            }
+            self.join_scattered(&handles[..count], columns, &numbers, &mut hints, &mut found);
         }
         let Found {
             installed, forks, ..
@@ -226,7 +221,7 @@ impl Replica {
         for theirs in columns {
             let number = numbers[theirs.writer as usize];
             let ours = page.column_mut(number, &mut hints[theirs.writer as usize]);
-            changed |= join_columns(ours, theirs, first, number, found);
+            changed |= join_columns(ours, theirs, first, found);
         }
         if changed != 0 {
             self.touch(page_at);
@@ -247,32 +242,16 @@ impl Replica {
     ) {
         let lane = |column| Lane::new(column, numbers, hints);
         let mut lanes: Vec<Lane<'_>> = columns.iter().map(lane).collect();
-        let mut installed = 0u64;
-        for &handle in handles {
+        for (bit, &handle) in handles.iter().enumerate() {
             let (page_at, slot) = place(handle);
             let page = self.page_mut(page_at);
-            // The same for all writers, and so computed once.
-            let (own, below) = (1u64 << slot, (1u64 << slot) - 1);
             let mut changed = 0;
             for lane in &mut lanes {
-                let here = lane.present & 1;
-                lane.present >>= 1;
-                if here == 0 {
-                    continue;
-                }
-                let Some(theirs) = lane.rows.next() else {
-                    continue;
-                };
-                let column = page.column_mut(lane.number, &mut lane.hint);
-                let rank = (column.present & below).count_ones() as usize;
-                match column.rows.get_mut(rank) {
-                    Some(row) if column.present & own != 0 && !row.forks(*theirs) => {
-                        let newer = row.take_newer(*theirs);
-                        column.newest = column.newest.max(theirs.clock);
-                        installed = installed.wrapping_add(newer & 1);
-                        changed |= newer;
-                    }
-                    _ => changed |= join_odd(column, handle, *theirs, found),
+                if lane.present >> bit & 1 == 1
+                    && let Some(theirs) = lane.rows.next()
+                {
+                    let column = page.column_mut(lane.number, &mut lane.hint);
+                    changed |= join_row(column, handle, slot, *theirs, found);
                 }
             }
             if changed != 0 {
@@ -280,7 +259,6 @@ impl Replica {
                 (found.changed)(handle);
             }
         }
-        found.installed += installed as usize;
         for (lane, column) in lanes.iter().zip(columns) {
             hints[column.writer as usize] = lane.hint;
         }
@@ -306,15 +284,8 @@ impl Replica {
     }
 }
 
-/// Whether these counters are the first ones of one page, in order.
-fn aligned(handles: &[Handle]) -> bool {
-    let first = handles[0].0;
-    first.is_multiple_of(PAGE as u32) && handles.iter().zip(first..).all(|(h, want)| h.0 == want)
-}
-
 /// A column of a message on its way into pages of other counters.
 struct Lane<'a> {
-    /// Its bits from the counter at hand on.
     present: u64,
     rows: core::slice::Iter<'a, Row>,
     /// The writer's local number, and where its column stood in the page before.
@@ -333,10 +304,16 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// Joins a row that is new here or forks; not 0 if that changed the counter.
-#[cold]
-fn join_odd(column: &mut Column, handle: Handle, theirs: Row, found: &mut Found<'_>) -> u64 {
-    match column.join(place(handle).1, theirs) {
+/// Joins one row of one counter; 1 if that changed the counter, else 0.
+#[inline]
+fn join_row(
+    column: &mut Column,
+    handle: Handle,
+    slot: u32,
+    theirs: Row,
+    found: &mut Found<'_>,
+) -> u64 {
+    match column.join(slot, theirs) {
         Joined::Known => return 0,
         Joined::Installed => found.installed += 1,
         Joined::Forked { ours } => found.forks.push((handle, column.writer, ours, theirs)),
@@ -345,16 +322,10 @@ fn join_odd(column: &mut Column, handle: Handle, theirs: Row, found: &mut Found<
 }
 
 /// Joins two columns of the same 64 counters in one pass; which counters that changed.
-fn join_columns(
-    ours: &mut Column,
-    theirs: &Column,
-    first: Handle,
-    number: u32,
-    found: &mut Found<'_>,
-) -> u64 {
+fn join_columns(ours: &mut Column, theirs: &Column, first: Handle, found: &mut Found<'_>) -> u64 {
     let count = ours.rows.len();
     if ours.present != theirs.present || theirs.rows.len() != count {
-        return join_unlike(ours, theirs, first, number, found);
+        return join_unlike(ours, theirs, first, found);
     }
     let mut newer = 0;
     let mut bit = 1u64;
@@ -369,7 +340,7 @@ fn join_columns(
     found.installed += newer.count_ones() as usize;
     let changed = match forked {
         0 => 0,
-        _ => join_unlike(ours, theirs, first, number, found),
+        _ => join_unlike(ours, theirs, first, found),
     };
     if ours.present == u64::MAX {
         return changed | newer;
@@ -382,24 +353,11 @@ fn join_columns(
 }
 
 /// Joins two columns of the same 64 counters, row by row.
-fn join_unlike(
-    ours: &mut Column,
-    theirs: &Column,
-    first: Handle,
-    number: u32,
-    found: &mut Found<'_>,
-) -> u64 {
+fn join_unlike(ours: &mut Column, theirs: &Column, first: Handle, found: &mut Found<'_>) -> u64 {
     let mut changed = 0;
     for (slot, row) in theirs.iter() {
-        match ours.join(slot, *row) {
-            Joined::Known => continue,
-            Joined::Installed => found.installed += 1,
-            Joined::Forked { ours } => {
-                let handle = Handle(first.0 + slot);
-                found.forks.push((handle, number, ours, *row));
-            }
-        }
-        changed |= 1 << slot;
+        let handle = Handle(first.0 + slot);
+        changed |= join_row(ours, handle, slot, *row, found) << slot;
     }
     changed
 }
