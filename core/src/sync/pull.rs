@@ -31,7 +31,7 @@ struct Open {
     /// The chunks so far, encoded: merged all at once when the last one is there.
     staged: Vec<Vec<u8>>,
     staged_bytes: usize,
-    /// Whether it was broken and nothing has come since: only then the sender may begin again.
+    /// Whether it was broken and nothing has come since.
     resumed: bool,
     deadline: Millis,
 }
@@ -70,7 +70,8 @@ impl Pulls {
         if let Some(late) = self.open.take_if(|open| open.deadline <= now) {
             // Somebody else first; then the late one again, from where it was.
             self.wanted.push(late.link);
-            if late.chunk > 0 {
+            // One that was taken up without an answer is forgotten there, and begins anew.
+            if late.chunk > 0 && !late.resumed {
                 self.broken = Some(late);
             }
         }
@@ -141,12 +142,6 @@ impl Sync {
         let Some(open) = self.pulls.open.as_mut().filter(|open| expected(open)) else {
             return Ok(()); // late or repeated
         };
-        if delta.chunk == 0 && open.chunk > 0 && open.resumed {
-            // The sender does not remember the broken transfer and begins again.
-            open.staged.clear();
-            open.staged_bytes = 0;
-            open.chunk = 0;
-        }
         if delta.chunk != open.chunk {
             return Ok(());
         }

@@ -16,6 +16,9 @@ use alloc::vec::Vec;
 /// Transfers that are kept for peers that may come back and go on.
 const TRANSFERS_MAX: usize = 64;
 
+/// Processes of which the number of the last request is kept.
+const ASKERS_MAX: usize = 1024;
+
 /// A transfer to a peer.
 pub(super) struct Transfer {
     /// The process that asked, and its number for the request.
@@ -49,11 +52,22 @@ impl Sync {
             return;
         };
         let known = |t: &Transfer| t.session == session && t.id == pull.id;
+        let begun = self.begun.iter().position(|(asker, _)| *asker == session);
+        let old = begun.is_some_and(|at| (pull.id.wrapping_sub(self.begun[at].1) as i32) <= 0);
         if self.serving.iter().any(known) {
             // Taken up again; or the same frame once more, which must not begin another transfer
             // under the same number.
             self.serve_more(replica, link, pull.id, pull.chunk);
-        } else {
+        } else if !old {
+            // A number is used once: chunks of two transfers under one number could be mixed up.
+            // So a late or repeated request for one that is over gets no answer.
+            match begun {
+                Some(at) => self.begun[at].1 = pull.id,
+                None => self.begun.push((session, pull.id)),
+            }
+            if self.begun.len() > ASKERS_MAX {
+                self.begun.remove(0);
+            }
             self.serving.retain(|transfer| transfer.session != session);
             if self.serving.len() >= TRANSFERS_MAX {
                 self.serving.remove(0);
