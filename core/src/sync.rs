@@ -215,8 +215,6 @@ pub struct Sync {
     pulls: pull::Pulls,
     pushes: push::Pushes,
     serving: Vec<serve::Transfer>,
-    /// The processes that asked for transfers, and the number of the last one that was begun.
-    begun: Vec<(u64, u32)>,
     /// When to tell the others of what was pulled, and who told it.
     announce: Option<(Millis, Option<Link>)>,
 }
@@ -235,7 +233,6 @@ impl Sync {
             pulls: pull::Pulls::default(),
             pushes: push::Pushes::new(Mark::default()),
             serving: Vec::new(),
-            begun: Vec::new(),
             announce: None,
         };
         sync.session = sync.next_random();

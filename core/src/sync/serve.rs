@@ -13,11 +13,8 @@ use crate::replica::{Cursor, Replica};
 use crate::vector::VersionVector;
 use alloc::vec::Vec;
 
-/// Transfers that are kept for peers that may come back and go on.
+/// Transfers that are kept, the last one of each peer, also when they are over.
 const TRANSFERS_MAX: usize = 64;
-
-/// Processes of which the number of the last request is kept.
-const ASKERS_MAX: usize = 1024;
 
 /// A transfer to a peer.
 pub(super) struct Transfer {
@@ -51,23 +48,12 @@ impl Sync {
         let Some(session) = self.session_of(link) else {
             return;
         };
-        let known = |t: &Transfer| t.session == session && t.id == pull.id;
-        let begun = self.begun.iter().position(|(asker, _)| *asker == session);
-        let old = begun.is_some_and(|at| (pull.id.wrapping_sub(self.begun[at].1) as i32) <= 0);
-        if self.serving.iter().any(known) {
-            // Taken up again; or the same frame once more, which must not begin another transfer
-            // under the same number.
+        // A number is used once: chunks of two transfers under one number could be mixed up. So a
+        // late or repeated request begins nothing.
+        let begun = |t: &Transfer| t.session == session && pull.id.wrapping_sub(t.id) as i32 <= 0;
+        if self.serving.iter().any(begun) {
             self.serve_more(replica, link, pull.id, pull.chunk);
-        } else if !old {
-            // A number is used once: chunks of two transfers under one number could be mixed up.
-            // So a late or repeated request for one that is over gets no answer.
-            match begun {
-                Some(at) => self.begun[at].1 = pull.id,
-                None => self.begun.push((session, pull.id)),
-            }
-            if self.begun.len() > ASKERS_MAX {
-                self.begun.remove(0);
-            }
+        } else {
             self.serving.retain(|transfer| transfer.session != session);
             if self.serving.len() >= TRANSFERS_MAX {
                 self.serving.remove(0);
@@ -87,9 +73,7 @@ impl Sync {
                 next: None,
             };
             self.send_chunk(replica, link, &mut transfer);
-            if transfer.next.is_some() {
-                self.serving.push(transfer);
-            }
+            self.serving.push(transfer);
         }
         if !replica.vector().covers(&pull.vector) {
             self.want(now, replica, link);
