@@ -7,6 +7,9 @@ use tallymesh_tests::sim::{Figures, run};
 
 const SEEDS: u64 = 5_000;
 
+/// Seeds beyond the fixed share that once showed a wrong number.
+const FOUND: [u64; 1] = [7385];
+
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(
@@ -21,6 +24,9 @@ fn replicas_converge_and_never_show_a_wrong_number() {
         let figures = run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
         println!("{figures:#?}");
         return;
+    }
+    for seed in FOUND {
+        run(seed, false).unwrap_or_else(|failure| panic!("{failure}"));
     }
     let seeds = number("TALLYMESH_SEEDS").unwrap_or(SEEDS);
     let next = AtomicU64::new(0);
