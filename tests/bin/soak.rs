@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let (done, seconds) = (progress.done, start.elapsed().as_secs());
-    println!("{done} seeds in {seconds} s: {:#?}", progress.total);
+    println!("{done} seeds in {seconds} s: {:?}", progress.total);
     for failure in &progress.failures {
         eprintln!("{failure}");
     }
