@@ -70,7 +70,7 @@ impl Keys {
         state.finish()
     }
 
-    /// Hashes the key in words of 8 bytes: half the code to download of hashing byte strings.
+    /// Hashes the key in words of 8 bytes: less code to download than hashing byte strings.
     #[cfg(target_family = "wasm")]
     fn hash(hasher: &FixedState, key: &str) -> u64 {
         let mut state = hasher.build_hasher();
