@@ -31,7 +31,7 @@ mod writer_id;
 pub use delta::Message;
 pub use error::{Error, Limited, Missing, Rule};
 pub use keys::Handle;
-pub use replica::{Fault, Mark, Merged, Replica};
+pub use replica::{Fault, Mark, Merged, Op, Replica};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 pub use vector::VersionVector;

@@ -2,10 +2,12 @@
 
 mod build;
 mod merge;
+mod ops;
 
 pub use build::Mark;
 pub(crate) use build::{Cursor, Push};
 pub use merge::Merged;
+pub use ops::Op;
 
 use crate::error::Error;
 use crate::keys::{Handle, Keys};
