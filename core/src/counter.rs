@@ -13,9 +13,7 @@
 //!   the absorption covers the amount and makes the child void.
 
 use crate::shard::{OWN, Row};
-use crate::slot::{
-    Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
-};
+use crate::slot::{Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -58,8 +56,7 @@ impl Sum {
 
     /// When the counter expires.
     pub(crate) fn expiry(&self) -> Option<u64> {
-        self.until
-            .filter(|until| self.exists() && *until != NEVER)
+        self.until.filter(|until| self.exists() && *until != NEVER)
     }
 }
 
@@ -195,14 +192,20 @@ impl Act<'_> {
         let sums = sums(slots, self.ids);
         let own = find(slots, OWN);
         let sum = own.map_or(Sum::default(), |at| sums[at]);
-        let exists = slots.iter().zip(&sums).any(|(slot, sum)| slot.side.moved.is_none() && sum.exists());
+        let exists = slots
+            .iter()
+            .zip(&sums)
+            .any(|(slot, sum)| slot.side.moved.is_none() && sum.exists());
         if !sum.exists() && !(exists && sum.until.is_some()) {
             if !exists {
                 // A new life of the counter leaves the expiries of earlier ones behind.
                 self.lift(slots, &sums);
             }
             let slot = self.begin(slots);
-            let extra = Extra { added: self.clock, ..slot.extra() };
+            let extra = Extra {
+                added: self.clock,
+                ..slot.extra()
+            };
             slot.set_shard(self.clock, i128::from(by), extra);
             return Ok(());
         }
@@ -238,7 +241,15 @@ impl Act<'_> {
         if own_alive || base.is_some() {
             let slot = self.begin(slots);
             let born = self.clock;
-            slot.set_shard(self.clock, 0, Extra { born, base, ..Extra::default() });
+            slot.set_shard(
+                self.clock,
+                0,
+                Extra {
+                    born,
+                    base,
+                    ..Extra::default()
+                },
+            );
         }
     }
 
@@ -253,7 +264,14 @@ impl Act<'_> {
         };
         let clock = self.clock;
         let expiry = Some(Expiry { clock, until });
-        slot.set_shard(clock, slot.total(), Extra { expiry, ..slot.extra() });
+        slot.set_shard(
+            clock,
+            slot.total(),
+            Extra {
+                expiry,
+                ..slot.extra()
+            },
+        );
     }
 
     /// Takes away the expiries that are seen.
@@ -299,7 +317,8 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         if cut == 0 {
             side.cut = None;
         }
-        side.fold.take_if(|fold| fold.clock < born || fold.clock <= cut);
+        side.fold
+            .take_if(|fold| fold.clock < born || fold.clock <= cut);
         let inherits = side.fold.is_some() || heirs.contains(&side.writer);
         let lifts = |lift: &mut Box<Lift>| expiry.is_some_and(|e| e.clock <= lift.clock);
         side.lift.take_if(|lift| !inherits && !lifts(lift));

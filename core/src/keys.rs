@@ -196,7 +196,9 @@ impl Keys {
     }
 
     pub(crate) fn is_pinned(&self, handle: Handle) -> bool {
-        self.spans.get(handle.0 as usize).is_some_and(|span| span.pins > 0)
+        self.spans
+            .get(handle.0 as usize)
+            .is_some_and(|span| span.pins > 0)
     }
 
     /// Takes one pin off; tells whether it was the last one.

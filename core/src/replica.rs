@@ -75,6 +75,9 @@ pub struct Replica {
     /// that growth, later ones do.
     merged_at: Vec<u64>,
     numbers: Numbers,
+    /// Whether something was ever collected here: then what is covered and absent is not taken in
+    /// again. Before that it can only be a forked writer's.
+    collected: bool,
     /// The wall clock by which counters expire, in milliseconds since 1970.
     time: u64,
     faults: Vec<Fault>,
@@ -95,6 +98,7 @@ impl Replica {
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
             numbers: Numbers::new(writer, OWN),
+            collected: false,
             time: 0,
             faults: Vec::new(),
             fault_count: 0,

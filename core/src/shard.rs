@@ -351,7 +351,10 @@ impl Page {
         if writer == OWN {
             return Some(&self.own);
         }
-        let at = self.others.binary_search_by_key(&writer, |c| c.writer).ok()?;
+        let at = self
+            .others
+            .binary_search_by_key(&writer, |c| c.writer)
+            .ok()?;
         Some(&self.others[at])
     }
 

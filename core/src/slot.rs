@@ -161,7 +161,12 @@ impl Side {
         self.cut.take_if(|cut| old(cut.by));
         self.lift.take_if(|lift| old(lift.by));
         self.moved.take_if(|moved| old(moved.to));
-        self.fold.take_if(|fold| old(Stamp { writer, clock: fold.clock }));
+        self.fold.take_if(|fold| {
+            old(Stamp {
+                writer,
+                clock: fold.clock,
+            })
+        });
     }
 
     /// Calls `map` on each local number in it.

@@ -184,11 +184,7 @@ impl Replica {
         self.numbers.iter().filter_map(of).collect()
     }
 
-    fn build(
-        &self,
-        selection: &Selection<'_>,
-        lo: impl Fn(usize) -> Option<u64>,
-    ) -> Message {
+    fn build(&self, selection: &Selection<'_>, lo: impl Fn(usize) -> Option<u64>) -> Message {
         let (handles, _) = self.select(selection, usize::MAX);
         self.assemble(selection, handles, lo)
     }
@@ -278,7 +274,13 @@ impl Replica {
         let mut named = alloc::vec![None; self.clocks.len()];
         for (at, handle) in handles.iter().enumerate() {
             message.keys.push(key(handle));
-            self.assemble_sides(selection, at as u32, Handle(*handle), &mut message, &mut named);
+            self.assemble_sides(
+                selection,
+                at as u32,
+                Handle(*handle),
+                &mut message,
+                &mut named,
+            );
         }
         message.writers = self.entries(lo, &named);
         let mut index = alloc::vec![0u32; self.writers.len()];
@@ -290,7 +292,9 @@ impl Replica {
         for KeySide { side, .. } in &mut message.sides {
             side.renumber(|number| index[number as usize]);
         }
-        message.sides.sort_unstable_by_key(|s| (s.key, s.side.writer));
+        message
+            .sides
+            .sort_unstable_by_key(|s| (s.key, s.side.writer));
         let mut hints = alloc::vec![0usize; self.writers.len()];
         for chunk in handles.chunks(PAGE) {
             let mut out = Vec::new();
@@ -379,7 +383,9 @@ fn side_news(page: &Page, lows: &[u64]) -> Vec<(u32, u64)> {
 
 fn news_of(news: &[(u32, u64)], writer: u32) -> u64 {
     let from = news.partition_point(|(number, _)| *number < writer);
-    let of = news[from..].iter().take_while(|(number, _)| *number == writer);
+    let of = news[from..]
+        .iter()
+        .take_while(|(number, _)| *number == writer);
     of.fold(0, |set, (_, bit)| set | bit)
 }
 

@@ -47,7 +47,8 @@ impl<'a> Found<'a> {
 #[derive(Clone, Copy)]
 struct Known {
     number: u32,
-    /// Its clock before the message: what is not newer and not here was collected.
+    /// Its clock before the message if anything was ever collected here: what is not newer and not
+    /// here was collected.
     covered: u64,
     /// Where its column stood in the page before.
     hint: usize,
@@ -172,7 +173,10 @@ impl Replica {
     fn install(&mut self, message: &Message, found: &mut Found<'_>) -> Result<(), Error> {
         let mut writers = Vec::with_capacity(message.writers.len());
         for entry in &message.writers {
-            let covered = self.clock_of(entry);
+            let covered = match self.collected {
+                true => self.clock_of(entry),
+                false => 0,
+            };
             writers.push(Known {
                 number: self.number(entry.writer),
                 covered,
@@ -376,7 +380,9 @@ impl Replica {
         writers: &[Known],
         found: &mut Found<'_>,
     ) {
-        let Known { number, covered, .. } = writers[side.writer as usize];
+        let Known {
+            number, covered, ..
+        } = writers[side.writer as usize];
         let Some(handle) = self.keys.find(message.keys.get(*key as usize)) else {
             return;
         };
@@ -409,9 +415,8 @@ impl Replica {
         if let Some(lift) = side.lift.as_ref().filter(|lift| fresh(lift.by)) {
             let mut lift = lift.clone();
             lift.by = here(lift.by);
-            let longer = |old: &crate::slot::Lift| {
-                (lift.clock, rank(lift.by)) > (old.clock, rank(old.by))
-            };
+            let longer =
+                |old: &crate::slot::Lift| (lift.clock, rank(lift.by)) > (old.clock, rank(old.by));
             if slot.side.lift.as_deref().is_none_or(longer) {
                 slot.side.lift = Some(lift);
             }

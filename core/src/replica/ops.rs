@@ -157,7 +157,7 @@ impl Replica {
         let act = Act {
             clock,
             ids: &self.writers,
-            reuses: false,
+            reuses: self.collected,
         };
         let slots = &mut draft.slots;
         let mut sum = counter::sum(slots, &self.writers);
@@ -168,7 +168,9 @@ impl Replica {
         }
         let exists = sum.exists();
         match op {
-            Op::Add(by) => act.add(slots, by).map_err(|total| Error::Overflow { total, by })?,
+            Op::Add(by) => act
+                .add(slots, by)
+                .map_err(|total| Error::Overflow { total, by })?,
             Op::Reset => act.cancel(slots, Some(Base::Reset)),
             Op::Set(value) => act.cancel(slots, Some(Base::Set(value))),
             _ if !exists => return Ok(false),

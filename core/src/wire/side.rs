@@ -54,7 +54,10 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
         }
         let stamp = |out: &mut Vec<u8>, stamp: Stamp| {
             put_varint(out, u64::from(stamp.writer));
-            put_varint(out, stamp.clock - message.writers[stamp.writer as usize].lo - 1);
+            put_varint(
+                out,
+                stamp.clock - message.writers[stamp.writer as usize].lo - 1,
+            );
         };
         if let Some(cut) = &side.cut {
             put_varint(out, cut.clock);
@@ -88,7 +91,14 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
         put_varint(out, clock - extra.born);
     }
     if extra.added != clock {
-        put_varint(out, if extra.added == 0 { 0 } else { clock - extra.added });
+        put_varint(
+            out,
+            if extra.added == 0 {
+                0
+            } else {
+                clock - extra.added
+            },
+        );
     }
     if extra.high != 0 {
         put_varint(out, zigzag(extra.high));
@@ -131,7 +141,9 @@ pub(super) fn read_sides(reader: &mut Reader<'_>, message: &mut Message) -> Resu
     let count = reader.count(4)?;
     let mut before: Option<(u32, u32)> = None;
     for _ in 0..count {
-        let key = reader.varint()?.saturating_add(before.map_or(0, |(key, _)| u64::from(key)));
+        let key = reader
+            .varint()?
+            .saturating_add(before.map_or(0, |(key, _)| u64::from(key)));
         let writer = reader.varint()?;
         if key >= message.keys.len() as u64 || writer >= message.writers.len() as u64 {
             return Err(reader.malformed(Rule::SidesAscend));
