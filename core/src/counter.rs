@@ -303,8 +303,13 @@ impl Act<'_> {
     fn lift(&self, slots: &mut [Slot], sums: &[Sum]) {
         for (slot, sum) in slots.iter_mut().zip(sums) {
             if slot.side.moved.is_none() && sum.until.is_some() {
+                let clock = match slot.writer() {
+                    // One of this very transaction is to stay.
+                    OWN => slot.row.clock.min(self.clock - 1),
+                    _ => slot.row.clock,
+                };
                 slot.side.lift = Some(Box::new(Lift {
-                    clock: slot.row.clock,
+                    clock,
                     by: self.stamp(),
                 }));
             }

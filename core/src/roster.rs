@@ -181,6 +181,12 @@ pub(crate) enum Says {
     Vote(Box<Vote>),
     /// The writer found a configuration decided, or forced it, at this clock.
     Configuration(u64, Box<Configuration>),
+    /// The writer took over an incarnation of this owner at this clock, and it was forgotten, as
+    /// those of earlier generations.
+    Gone(u64, Box<(Owner, u64)>),
+    /// What the writer had seen at its first transaction, by number, until it is taken in. It says
+    /// so itself, and nobody keeps it.
+    Base(Vec<(u32, u64)>),
 }
 
 impl Fact {
@@ -196,7 +202,8 @@ impl Fact {
             Says::Bye(bye) => own(bye.clock),
             Says::Proposal(proposal) => own(proposal.clock),
             Says::Vote(vote) => own(vote.clock),
-            Says::Configuration(clock, _) => own(*clock),
+            Says::Configuration(clock, _) | Says::Gone(clock, _) => own(*clock),
+            Says::Base(_) => own(1),
             Says::Admit(admit) => admit.by,
             Says::Fence(fence) => fence.by,
             Says::Retired(retired) => retired.to,
@@ -215,6 +222,8 @@ impl Fact {
             Says::Proposal(_) => 6,
             Says::Vote(_) => 7,
             Says::Configuration(..) => 8,
+            Says::Gone(..) => 9,
+            Says::Base(_) => 10,
         }
     }
 
@@ -222,13 +231,23 @@ impl Fact {
     pub(crate) fn renumber(&mut self, mut map: impl FnMut(u32) -> u32) {
         self.writer = map(self.writer);
         match &mut self.says {
-            Says::Announce(_) | Says::Proposal(_) | Says::Vote(_) | Says::Configuration(..) => {}
+            Says::Announce(_)
+            | Says::Proposal(_)
+            | Says::Vote(_)
+            | Says::Configuration(..)
+            | Says::Gone(..) => {}
             Says::Admit(admit) => admit.by.writer = map(admit.by.writer),
             Says::Ack(ack) => {
                 for (writer, _) in &mut ack.seen {
                     *writer = map(*writer);
                 }
                 ack.seen.sort_unstable();
+            }
+            Says::Base(seen) => {
+                for (writer, _) in seen.iter_mut() {
+                    *writer = map(*writer);
+                }
+                seen.sort_unstable();
             }
             Says::Bye(bye) => bye.heir = map(bye.heir),
             Says::Fence(fence) => {
@@ -320,7 +339,8 @@ impl Card {
                 }
                 news
             }
-            Says::Configuration(..) => false,
+            // Of the space, not of a writer.
+            Says::Configuration(..) | Says::Gone(..) | Says::Base(_) => false,
         }
     }
 }

@@ -151,10 +151,15 @@ impl Replica {
         &self.clocks
     }
 
-    /// A version vector by local number, no higher than what is held here.
+    /// A version vector by local number, no higher than what is held here; nothing if it lacks what
+    /// was collected here, as then only the whole state will do.
     pub(crate) fn lows(&self, since: &VersionVector) -> Vec<u64> {
         let of = |(writer, clock): (_, &u64)| since.get(writer).min(*clock);
-        self.writers.iter().zip(&self.clocks).map(of).collect()
+        let mut lows: Vec<u64> = self.writers.iter().zip(&self.clocks).map(of).collect();
+        if !self.covers_floor(&lows) {
+            lows.fill(0);
+        }
+        lows
     }
 
     fn move_mark(&mut self, mark: &mut Mark) {
@@ -355,7 +360,16 @@ impl Replica {
             let by = fact.stamp();
             by.clock > lows[by.writer as usize]
         };
-        facts.chain(configuration).filter(newer).collect()
+        let gone = self.roster.gone.iter().map(|(owner, generation, by)| Fact {
+            writer: by.writer,
+            says: Says::Gone(by.clock, Box::new((*owner, *generation))),
+        });
+        facts
+            .chain(configuration)
+            .chain(gone)
+            .chain(self.base())
+            .filter(newer)
+            .collect()
     }
 
     /// Adds what is selected of a counter beside its rows, with local numbers, and notes whom it

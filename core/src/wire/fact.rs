@@ -48,12 +48,9 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
         Says::Ack(it) => {
             put_varint(out, after(by));
             put_varint(out, it.want);
-            put_varint(out, it.seen.len() as u64);
-            for (writer, clock) in &it.seen {
-                put_varint(out, u64::from(*writer));
-                put_varint(out, *clock);
-            }
+            put_seen(out, &it.seen);
         }
+        Says::Base(seen) => put_seen(out, seen),
         Says::Bye(it) => {
             put_varint(out, after(by));
             put_varint(out, u64::from(it.heir));
@@ -91,6 +88,19 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
             put_slot(out, (it.era, it.number));
             put_owners(out, &it.members);
         }
+        Says::Gone(_, it) => {
+            put_varint(out, after(by));
+            out.extend_from_slice(&it.0);
+            put_varint(out, it.1);
+        }
+    }
+}
+
+fn put_seen(out: &mut Vec<u8>, seen: &[(u32, u64)]) {
+    put_varint(out, seen.len() as u64);
+    for (writer, clock) in seen {
+        put_varint(out, u64::from(*writer));
+        put_varint(out, *clock);
     }
 }
 
@@ -192,13 +202,24 @@ fn read_says(
             };
             Says::Configuration(clock, Box::new(configuration))
         }
+        9 => {
+            let clock = read_clock(reader, own)?;
+            Says::Gone(clock, Box::new((reader.array()?, reader.varint()?)))
+        }
+        10 if own.lo == 0 && own.hi > 0 => Says::Base(read_seen(reader, writers)?),
         _ => return Err(reader.malformed(Rule::FactKind)),
     })
 }
 
 fn read_ack(reader: &mut Reader<'_>, own: &Entry, writers: &[Entry]) -> Result<Ack, Fail> {
-    let clock = read_clock(reader, own)?;
-    let want = reader.varint()?;
+    Ok(Ack {
+        clock: read_clock(reader, own)?,
+        want: reader.varint()?,
+        seen: read_seen(reader, writers)?,
+    })
+}
+
+fn read_seen(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<(u32, u64)>, Fail> {
     let count = reader.count(2)?;
     let mut seen: Vec<(u32, u64)> = Vec::with_capacity(count);
     for _ in 0..count {
@@ -212,7 +233,7 @@ fn read_ack(reader: &mut Reader<'_>, own: &Entry, writers: &[Entry]) -> Result<A
         }
         seen.push((writer, clock));
     }
-    Ok(Ack { clock, want, seen })
+    Ok(seen)
 }
 
 fn read_flag(reader: &mut Reader<'_>) -> Result<bool, Fail> {
