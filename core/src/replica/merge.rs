@@ -418,7 +418,13 @@ impl Replica {
             }
         }
         for fact in &message.facts {
-            let own = message.writers[fact.writer as usize].writer == self.writer();
+            let writer = message.writers[fact.writer as usize].writer;
+            if let Says::Retired(retired) = &fact.says
+                && self.held(&writer) > retired.upto
+            {
+                return Err(Error::Outdated); // it holds what was given up
+            }
+            let own = writer == self.writer();
             if own && matches!(fact.says, Says::Fence(_) | Says::Retired(_)) {
                 return Err(Error::Retired); // this replica was given up
             }

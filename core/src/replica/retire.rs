@@ -864,8 +864,16 @@ impl Replica {
         VersionVector::from_sorted(self.numbers.iter().filter_map(clocks).collect())
     }
 
-    /// Takes a member's word for what is [settled](Replica::settled).
-    pub fn take_settled(&mut self, settled: &VersionVector) {
+    /// Takes a member's word for what is [settled](Replica::settled), if this replica has seen all
+    /// that the member had, which was this: otherwise something could be missing here still that
+    /// was made before it was settled.
+    pub fn take_settled(&mut self, settled: &VersionVector, seen: &VersionVector) {
+        if seen
+            .iter()
+            .any(|(writer, clock)| clock > self.held(&writer))
+        {
+            return;
+        }
         self.roster.settled.resize(self.writers.len(), 0);
         for (writer, clock) in settled.iter() {
             if let Some(number) = self.numbers.get(&writer) {
