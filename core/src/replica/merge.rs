@@ -323,6 +323,16 @@ impl Replica {
             .collect()
     }
 
+    /// Whether a writer of a message is an incarnation of an owner that is no member here.
+    fn is_no_member(&self, message: &Message, at: usize) -> bool {
+        message.facts.iter().any(|fact| match &fact.says {
+            Says::Announce(it) if fact.writer as usize == at => !self
+                .configuration()
+                .is_some_and(|members| members.has(&it.owner)),
+            _ => false,
+        })
+    }
+
     /// What a writer of a message is here.
     fn standing(
         &self,
@@ -382,11 +392,21 @@ impl Replica {
 
     /// Refuses what must not be merged, before anything is changed.
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
+        let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
+        let from_guest = live.is_some_and(guest);
         let mut strangers = 0;
         for (at, entry) in message.writers.iter().enumerate() {
             match self.standing(message, at, live, 0) {
                 Standing::Known => {}
-                Standing::Forgotten => continue,
+                Standing::Forgotten => {
+                    if self
+                        .taken_over(&entry.writer)
+                        .is_some_and(|upto| entry.hi > upto)
+                    {
+                        return Err(Error::Behind);
+                    }
+                    continue;
+                }
                 Standing::Stranger => {
                     let writer = entry.writer;
                     return Err(Error::Stranger { writer });
@@ -413,6 +433,12 @@ impl Replica {
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
                         return Err(Error::Retired); // the sender stands on what was given up
                     }
+                    if from_guest && entry.hi > held && self.has_buried(number) {
+                        return Err(Error::Behind);
+                    }
+                }
+                None if from_guest && self.is_no_member(message, at) => {
+                    return Err(Error::Behind); // what it took in there counts for nothing here
                 }
                 None => strangers += 1,
             }

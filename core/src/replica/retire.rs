@@ -529,6 +529,22 @@ impl Replica {
         card.is_none_or(|card| card.fence.is_none() && card.retired.is_none())
     }
 
+    /// Whether this member has acknowledged that a writer is dead: by then it held all that those who
+    /// are attached to it had of the writer, and takes no more of it from such.
+    pub(super) fn has_buried(&self, writer: u32) -> bool {
+        let card = &self.roster.cards[writer as usize];
+        let acked = self.acked();
+        let buried = |fence: Fence| self.covers(|writer| of(&acked, writer), fence.by);
+        card.retired.is_none() && card.fence.is_some_and(buried)
+    }
+
+    /// Whether a writer is a member's incarnation that counts.
+    pub(super) fn is_counted_member(&self, writer: &WriterId) -> bool {
+        self.numbers
+            .get(writer)
+            .is_some_and(|number| self.counts(number))
+    }
+
     /// Whether a set of clocks covers a stamp, or the stamp of the absorption of its writer.
     fn covers(&self, seen: impl Fn(u32) -> u64, mut stamp: Stamp) -> bool {
         for _ in 0..HEIRS_MAX {
@@ -561,14 +577,36 @@ impl Replica {
         {
             quorum.members.clear();
         }
-        let open = self
-            .roster
-            .cards
-            .iter()
-            .filter(|card| card.retired.is_none());
-        let mut fences = open.filter_map(|card| card.fence);
-        quorum.settled = fences.all(|fence| self.acknowledged(&quorum, fence.by));
+        let cards = self.roster.cards.iter().zip(0u32..);
+        let mut open = cards.filter(|(card, _)| card.retired.is_none());
+        quorum.settled = open.all(|(card, number)| {
+            let seen = |fence: Fence| self.acknowledged(&quorum, fence.by);
+            let buried = |fence| seen(fence) && self.is_heir_told(&quorum, number);
+            card.fence.is_none_or(buried)
+        });
         quorum
+    }
+
+    /// Whether the heir of a dead member knows of all that anybody knows of it, and so of all writers
+    /// that were attached to it, for whom the heir speaks now.
+    fn is_heir_told(&self, quorum: &Quorum, writer: u32) -> bool {
+        if self.roster.cards[writer as usize].announce.is_none() {
+            return true;
+        }
+        let heir = self.heir_of(writer);
+        let seen = |number: u32| self.seen_by(quorum, number, writer);
+        let most = quorum.members.iter().map(|number| seen(*number)).max();
+        let most = most.unwrap_or(0).max(self.clocks[writer as usize]);
+        quorum.members.contains(&heir) && seen(heir) >= most
+    }
+
+    /// How much of a member's writer a member has acknowledged.
+    fn seen_by(&self, quorum: &Quorum, member: u32, writer: u32) -> u64 {
+        match (member, &self.roster.cards[member as usize].ack) {
+            (OWN, _) => of(&quorum.own, writer),
+            (_, Some(ack)) => ack.of(writer),
+            (_, None) => 0,
+        }
     }
 
     /// Whether all who count have acknowledged a stamp.
@@ -586,9 +624,9 @@ impl Replica {
 
     /// Whether everybody who counts has seen a stamp: what is unseen was made by somebody who had.
     fn is_stable(&self, quorum: &Quorum, stamp: Stamp) -> bool {
-        let settled = self.roster.settled.get(stamp.writer as usize);
-        settled.is_some_and(|clock| *clock >= stamp.clock)
-            || quorum.settled && self.acknowledged(quorum, stamp)
+        let settled = &self.roster.settled;
+        let settled = |writer: u32| settled.get(writer as usize).copied().unwrap_or(0);
+        self.covers(settled, stamp) || quorum.settled && self.acknowledged(quorum, stamp)
     }
 
     /// Publishes what this member has seen, if somebody waits for it; tells whether it did.
@@ -844,11 +882,7 @@ impl Replica {
 
     /// How much of a member's writer all who count have acknowledged.
     fn least_seen(&self, quorum: &Quorum, writer: u32) -> u64 {
-        let seen = |number: &u32| match (*number, &self.roster.cards[*number as usize].ack) {
-            (OWN, _) => of(&quorum.own, writer),
-            (_, Some(ack)) => ack.of(writer),
-            (_, None) => 0,
-        };
+        let seen = |number: &u32| self.seen_by(quorum, *number, writer);
         quorum.members.iter().map(seen).min().unwrap_or(0)
     }
 
