@@ -4,7 +4,7 @@ use super::{Counted, OpenSpace};
 use crate::driver::{Counter, Done};
 use crate::handle::{Refusal, Sum};
 use tallymesh_core::limits::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
-use tallymesh_core::{Error, Op};
+use tallymesh_core::{Error, Op, Replica};
 
 /// Most counters of one batch that are deleted because they have expired. With more, whoever asks
 /// for something else would wait too long.
@@ -28,7 +28,10 @@ impl OpenSpace {
         ops: &[(String, Op)],
     ) -> Result<Vec<Done>, Refusal> {
         let ops: Vec<(&str, Op)> = ops.iter().map(|(key, op)| (key.as_str(), *op)).collect();
-        let told = match self.make(&ops) {
+        let counters = |replica: &Replica, changed: &mut Vec<Counted>| {
+            changed.extend(ops.iter().filter_map(|(key, _)| replica.handle(key)));
+        };
+        let told = match self.make(&ops, counters) {
             Ok(told) => told,
             Err(error) => return Err(self.refusal(&ops, error)),
         };
@@ -44,13 +47,17 @@ impl OpenSpace {
         Ok(done.collect())
     }
 
-    fn make(&mut self, ops: &[(&str, Op)]) -> Result<Vec<bool>, Error> {
+    /// Makes operations; `counters` names the counters if any of them did something.
+    fn make(
+        &mut self,
+        ops: &[(&str, Op)],
+        counters: impl FnOnce(&Replica, &mut Vec<Counted>),
+    ) -> Result<Vec<bool>, Error> {
         let before = self.replica.clock();
         let told = self.replica.transact(ops)?;
         if self.replica.clock() != before {
             self.wrote = true;
-            let handles = ops.iter().filter_map(|(key, _)| self.replica.handle(key));
-            self.changed.extend(handles);
+            counters(&self.replica, &mut self.changed);
         }
         Ok(told)
     }
@@ -138,7 +145,10 @@ impl OpenSpace {
         }
         parts().try_for_each(|part| {
             let sums = sums.next().unwrap_or_default();
-            match self.make(part) {
+            let counters = |_: &Replica, changed: &mut Vec<Counted>| {
+                changed.extend(sums.iter().map(|(counter, _)| *counter));
+            };
+            match self.make(part, counters) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(at(sums, self.refusal(part, error))),
             }
