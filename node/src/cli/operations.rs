@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::get::text;
 use super::output::Output;
 use super::time;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 
@@ -31,13 +31,15 @@ pub struct KeysArgs {
 
 /// The arguments of `tallymesh expire`.
 #[derive(Args, Debug)]
+#[command(override_usage = "tallymesh expire [OPTIONS] <KEY> <DURATION|--at <TIME>>")]
+#[command(group(ArgGroup::new("when").required(true).args(["duration", "at"])))]
 pub struct ExpireArgs {
     /// The counter
     #[arg(value_name = "KEY")]
     key: String,
 
     /// How long it stays from now on, such as 90s, 15m, 24h or "1day 12h"
-    #[arg(value_name = "DURATION", required_unless_present = "at", conflicts_with = "at", value_parser = time::duration)]
+    #[arg(value_name = "DURATION", value_parser = time::duration)]
     duration: Option<Duration>,
 
     /// When it expires, such as 2027-01-31T12:00:00Z
