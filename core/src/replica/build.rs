@@ -60,7 +60,9 @@ impl Replica {
     /// [`VersionVector::default`] the full state.
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.lows(since);
-        self.build(&self.all(&lows), |number| Some(lows[number]))
+        let mut message = self.build(&self.all(&lows), |number| Some(lows[number]));
+        message.complete = message.closed;
+        message
     }
 
     /// Everything that was changed, by whomever, after `mark`, which is moved to now; `None` if
@@ -134,7 +136,9 @@ impl Replica {
         if stopped == END {
             let base = self.lows(since);
             let base = |number: usize| Some(base[number].min(lows[number]));
-            return (self.assemble(&selection, handles, base), None);
+            let mut message = self.assemble(&selection, handles, base);
+            message.complete = message.closed;
+            return (message, None);
         }
         let mut used = alloc::vec![false; self.clocks.len()];
         self.visit(&selection, &mut |_, number, _, _| {
@@ -151,10 +155,15 @@ impl Replica {
         &self.clocks
     }
 
-    /// A version vector by local number, no higher than what is held here.
+    /// A version vector by local number, no higher than what is held here; nothing if it lacks what
+    /// was collected here, as then only the whole state will do.
     pub(crate) fn lows(&self, since: &VersionVector) -> Vec<u64> {
         let of = |(writer, clock): (_, &u64)| since.get(writer).min(*clock);
-        self.writers.iter().zip(&self.clocks).map(of).collect()
+        let mut lows: Vec<u64> = self.writers.iter().zip(&self.clocks).map(of).collect();
+        if !self.covers_floor(&lows) {
+            lows.fill(0);
+        }
+        lows
     }
 
     fn move_mark(&mut self, mark: &mut Mark) {
@@ -311,7 +320,7 @@ impl Replica {
         for fact in &mut facts {
             fact.renumber(|number| index[number as usize]);
         }
-        facts.sort_by_key(|fact| (fact.kind(), fact.writer, fact.stamp().clock));
+        facts.sort_by_key(Fact::place);
         message.facts = facts;
         message.closed = self.configuration().is_some();
         let mut hints = alloc::vec![0usize; self.writers.len()];
@@ -355,7 +364,24 @@ impl Replica {
             let by = fact.stamp();
             by.clock > lows[by.writer as usize]
         };
-        facts.chain(configuration).filter(newer).collect()
+        let gone = self.roster.gone.iter().map(|(owner, generation, by)| Fact {
+            writer: by.writer,
+            says: Says::Gone(by.clock, Box::new((*owner, *generation))),
+        });
+        let whole = lows.iter().all(|low| *low == 0);
+        let floor = self.roster.floor.iter().zip(0..);
+        let floor = floor.filter(|(clock, _)| whole && **clock > 0);
+        let floor = floor.map(|(clock, writer)| Fact {
+            writer,
+            says: Says::Floor(*clock),
+        });
+        facts
+            .chain(configuration)
+            .chain(gone)
+            .chain(self.base())
+            .chain(floor)
+            .filter(newer)
+            .collect()
     }
 
     /// Adds what is selected of a counter beside its rows, with local numbers, and notes whom it
