@@ -993,8 +993,15 @@ impl Replica {
         self.roster.floor[number as usize] = 0;
         let floor = &mut self.roster.floor[to.writer as usize];
         *floor = to.clock.max(*floor);
-        if let Some(clock) = self.roster.base.get_mut(number as usize) {
-            *clock = 0;
+        // A base that named it is not empty, though what it named is gone.
+        if self
+            .roster
+            .base
+            .get(number as usize)
+            .is_some_and(|clock| *clock > 0)
+        {
+            self.roster.base[number as usize] = 0;
+            self.roster.base[OWN as usize] = 1;
         }
         if let Some((_, held)) = &mut self.roster.pending
             && let Some(clock) = held.get_mut(number as usize)
