@@ -76,7 +76,7 @@ impl Run<'_> {
         let nodes = (0..random.range(5, 8)).map(|_| Node {
             replica: replica(random.next_u64()),
             view: View::default(),
-            wall: TIME + random.below(100),
+            wall: TIME + random.below(250),
             mark: Mark::default(),
             log: Vec::new(),
         });
