@@ -199,7 +199,7 @@ impl Peer {
         for bytes in messages {
             let message = Message::decode(bytes).expect("a message of ours decodes");
             peer.replica.merge(&message).expect("a full state merges");
-            let learnt = oracle.learn(&mut peer.view, &peer.replica.vector());
+            let learnt = oracle.learn(&mut peer.view, peer.replica.writers());
             learnt.expect("the view is a causal cut");
             let checked = oracle.check(&peer.view, &peer.replica, BEFORE);
             checked.unwrap_or_else(|wrong| panic!("{wrong}"));

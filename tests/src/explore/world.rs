@@ -289,8 +289,8 @@ impl<'a> World<'a> {
         let (to, sent) = (&self.nodes[node as usize], &self.sent[message as usize]);
         let (who, time) = (to.who, to.time);
         let held = to.replica.vector();
-        let mut lo = sent.lo.iter();
-        let covered = lo.all(|(writer, lo)| lo.min(sent.hi.get(&writer)) <= held.get(&writer));
+        let below = |(writer, lo): (_, u64)| lo.min(sent.hi.get(&writer)) <= held.get(&writer);
+        let covered = sent.lo.iter().all(below);
         let mut replica = to.replica.clone();
         match guarded(|| replica.merge(&sent.message))? {
             Ok(merged) => {
@@ -352,11 +352,11 @@ impl<'a> World<'a> {
         for txn in &self.cuts[cut as usize] {
             let txn = &self.txns[*txn as usize];
             let mut view = View::default();
-            oracle.learn(&mut view, &txn.before)?;
+            oracle.learn(&mut view, txn.before.iter())?;
             oracle.issue(&mut view, (txn.writer, txn.clock), &txn.issued)?;
         }
         let mut view = View::default();
-        oracle.learn(&mut view, claimed)?;
+        oracle.learn(&mut view, claimed.iter())?;
         Ok((oracle, view))
     }
 
