@@ -1,6 +1,7 @@
 //! Messages: a part of the state, from a whole one down to a single add.
 
-use crate::shard::{Column, PAGE};
+use crate::shard::{Column, PAGE, Row};
+use crate::slot::{Extra, Side};
 use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,11 +27,39 @@ pub struct Message {
     pub(crate) writers: Vec<Entry>,
     /// Ascending.
     pub(crate) keys: SortedKeys,
-    /// The shards of 64 keys each; a column's `writer` indexes `writers`.
+    /// The rows of 64 keys each; a column's `writer` indexes `writers`.
     pub(crate) pages: Vec<Vec<Column>>,
+    /// What slots have beside their rows, ascending by key and writer. Their writers index
+    /// `writers`.
+    pub(crate) sides: Vec<KeySide>,
+}
+
+/// What one slot has beside its row, in a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeySide {
+    /// The index of the key.
+    pub(crate) key: u32,
+    /// An extra is there only if the row is in the message too.
+    pub(crate) side: Side,
 }
 
 impl Message {
+    /// The rare part of a shard that is in the message, if it has one.
+    pub(crate) fn extra(&self, key: u32, writer: u32) -> Option<&Extra> {
+        let at = self
+            .sides
+            .binary_search_by_key(&(key, writer), |s| (s.key, s.side.writer))
+            .ok()?;
+        self.sides[at].side.extra.as_deref()
+    }
+
+    /// The row of a key and a writer, if it is in the message.
+    pub(crate) fn row(&self, key: u32, writer: u32) -> Option<&Row> {
+        let columns = self.pages.get(key as usize / PAGE)?;
+        let at = columns.binary_search_by_key(&writer, |c| c.writer).ok()?;
+        columns[at].get(key % PAGE as u32)
+    }
+
     /// How many shards it carries.
     pub fn shard_count(&self) -> usize {
         self.pages.iter().flatten().map(|c| c.rows.len()).sum()

@@ -30,8 +30,16 @@ pub enum Rule {
     KeysAscend,
     /// A column's writer is in the table.
     ColumnWriter,
-    /// Each key has a shard.
+    /// Each key has a shard, or something beside one.
     KeyUsed,
+    /// What is beside shards ascends by key and writer.
+    SidesAscend,
+    /// What is beside a shard has known parts, and at least one.
+    SideParts,
+    /// The rare part of a shard goes with its row and says more than it.
+    Extra,
+    /// A life's clocks are in order: it begins, and then has adds and an expiry, up to the row's.
+    Life,
     /// A bitmap names some of a page's keys, but not one or all.
     Bitmap,
     /// A column of one shard names one of the page's keys.
@@ -60,7 +68,11 @@ impl fmt::Display for Rule {
             Rule::WriterClock => "a writer in the table has a clock",
             Rule::KeysAscend => "keys ascend and share their longest prefix",
             Rule::ColumnWriter => "a column's writer is in the table",
-            Rule::KeyUsed => "each key has a shard",
+            Rule::KeyUsed => "each key has a shard, or something beside one",
+            Rule::SidesAscend => "what is beside shards ascends by key and writer",
+            Rule::SideParts => "what is beside a shard has known parts, and at least one",
+            Rule::Extra => "the rare part of a shard goes with its row and says more than it",
+            Rule::Life => "a life's clocks are in order",
             Rule::Bitmap => "a bitmap names some of a page's keys, but not one or all",
             Rule::SingleKey => "a column of one shard names one of the page's keys",
             Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
@@ -124,10 +136,20 @@ pub enum Error {
     },
     /// The sum would leave the range of a 64-bit integer.
     Overflow {
-        /// What this writer's shard holds now.
-        total: i64,
+        /// What survives of this writer's own adds.
+        total: i128,
         /// What was to be added.
         by: i64,
+    },
+    /// An expiry is later than any date.
+    ExpiryRange {
+        /// The time, in milliseconds since 1970.
+        at: u64,
+    },
+    /// A transaction has too many operations.
+    TransactionTooLarge {
+        /// How many it has.
+        ops: usize,
     },
     /// The writer's clock has reached the end of its range.
     ClockExhausted,
@@ -200,6 +222,8 @@ impl Error {
             Error::KeyLength { .. } => "key_length",
             Error::SpaceName { .. } => "space_name",
             Error::Overflow { .. } => "overflow",
+            Error::ExpiryRange { .. } => "expiry_range",
+            Error::TransactionTooLarge { .. } => "transaction_too_large",
             Error::ClockExhausted => "clock_exhausted",
             Error::UnknownHandle { .. } => "unknown_handle",
             Error::CountersFull { .. } => "counters_full",
@@ -237,6 +261,16 @@ impl fmt::Display for Error {
                 "adding {by} to {total} leaves the range of a 64-bit integer ({} to {})",
                 i64::MIN,
                 i64::MAX
+            ),
+            Error::ExpiryRange { at } => write!(
+                f,
+                "an expiry is at most {} milliseconds after 1970, not {at}",
+                limits::EXPIRY_MAX
+            ),
+            Error::TransactionTooLarge { ops } => write!(
+                f,
+                "a transaction has at most {} operations, this one {ops}",
+                limits::TRANSACTION_OPS_MAX
             ),
             Error::ClockExhausted => {
                 f.write_str("this writer has made 2^64 - 1 transactions; start a new writer")

@@ -39,12 +39,13 @@ impl Serialize for Shard {
 /// A counter's shards, writer by writer.
 struct Counter {
     value: i128,
+    expires_at: Option<u64>,
     shards: BTreeMap<String, Entry>,
 }
 
 struct Entry {
     clock: u64,
-    total: i64,
+    total: i128,
 }
 
 impl Serialize for Entry {
@@ -58,15 +59,20 @@ impl Serialize for Entry {
 
 impl Serialize for Counter {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("Counter", 2)?;
+        let fields = if self.expires_at.is_some() { 3 } else { 2 };
+        let mut out = serializer.serialize_struct("Counter", fields)?;
         out.serialize_field("value", &Text(self.value))?;
+        if let Some(at) = self.expires_at {
+            out.serialize_field("expires_at", &Text(at))?;
+        }
         out.serialize_field("shards", &self.shards)?;
         out.end()
     }
 }
 
-/// `{"space", "writer", "clock", "vector": {writer: clock}, "counters": {key: {"value", "shards":
-/// {writer: {"clock", "total"}}}}}`, keys and writers ascending.
+/// `{"space", "writer", "clock", "vector": {writer: clock}, "counters": {key: {"value", "expires_at"?,
+/// "shards": {writer: {"clock", "total"}}}}}`, keys and writers ascending; a total is what survives
+/// of the writer's operations, an expiry milliseconds since 1970.
 impl Serialize for Replica {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let vector: BTreeMap<String, Text<u64>> = self
@@ -85,8 +91,12 @@ impl Serialize for Replica {
                     (writer.to_string(), Entry { clock, total })
                 };
                 let shards = self.shards(handle).map(entry).collect();
-                let value = self.value_at(handle).unwrap_or_default();
-                (key, Counter { value, shards })
+                let counter = Counter {
+                    value: self.value_at(handle).unwrap_or_default(),
+                    expires_at: self.expiry_at(handle),
+                    shards,
+                };
+                (key, counter)
             })
             .collect();
         let mut out = serializer.serialize_struct("Replica", 5)?;

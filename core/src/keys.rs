@@ -127,14 +127,20 @@ impl Keys {
         same && ours.is_some_and(|ours| ours.starts_with(text.as_bytes()))
     }
 
+    /// Refuses what can't be a key.
+    pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
+        match key.len() {
+            1..=KEY_BYTES_MAX => Ok(()),
+            bytes => Err(Error::KeyLength { bytes }),
+        }
+    }
+
     /// The handle of `key`, which is given one if it has none.
     pub(crate) fn find_or_insert(&mut self, key: &str) -> Result<Handle, Error> {
         if let Some(handle) = self.find(key) {
             return Ok(handle);
         }
-        if key.is_empty() || key.len() > KEY_BYTES_MAX {
-            return Err(Error::KeyLength { bytes: key.len() });
-        }
+        self.check(key)?;
         self.room_for(key.len())?;
         let start = self.text.len() as u32;
         self.text.push_str(key);
@@ -187,6 +193,12 @@ impl Keys {
     pub(crate) fn pin(&mut self, handle: Handle) {
         let pins = &mut self.spans[handle.0 as usize].pins;
         *pins = pins.saturating_add(1);
+    }
+
+    pub(crate) fn is_pinned(&self, handle: Handle) -> bool {
+        self.spans
+            .get(handle.0 as usize)
+            .is_some_and(|span| span.pins > 0)
     }
 
     /// Takes one pin off; tells whether it was the last one.

@@ -14,6 +14,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod counter;
 mod delta;
 mod error;
 #[cfg(feature = "json")]
@@ -23,6 +24,7 @@ pub mod limits;
 mod numbers;
 mod replica;
 mod shard;
+mod slot;
 pub mod sync;
 mod vector;
 pub mod wire;

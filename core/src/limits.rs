@@ -6,6 +6,10 @@
 pub const KEY_BYTES_MAX: usize = 512;
 /// Longest name of a space, in bytes.
 pub const SPACE_BYTES_MAX: usize = 64;
+/// Most operations of one transaction.
+pub const TRANSACTION_OPS_MAX: usize = 10_000;
+/// Latest expiry, in milliseconds since 1970: the last date that JavaScript has.
+pub const EXPIRY_MAX: u64 = 8_640_000_000_000_000;
 /// Largest frame that a peer may send, in bytes.
 pub const FRAME_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Most writers that one space may hold: a version vector must fit a frame.

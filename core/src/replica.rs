@@ -9,10 +9,12 @@ pub(crate) use build::{Cursor, Push};
 pub use merge::Merged;
 pub use ops::Op;
 
+use crate::counter;
 use crate::error::Error;
 use crate::keys::{Handle, Keys};
 use crate::numbers::Numbers;
-use crate::shard::{Column, OWN, PAGE, Page, Row, Shard, bits};
+use crate::shard::{OWN, PAGE, Page, Row, Shard, bits};
+use crate::slot::Slot;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId, digest16};
 use alloc::boxed::Box;
@@ -73,6 +75,11 @@ pub struct Replica {
     /// that growth, later ones do.
     merged_at: Vec<u64>,
     numbers: Numbers,
+    /// Whether something was ever collected here: then what is covered and absent is not taken in
+    /// again. Before that it can only be a forked writer's.
+    collected: bool,
+    /// The wall clock by which counters expire, in milliseconds since 1970.
+    time: u64,
     faults: Vec<Fault>,
     fault_count: u64,
 }
@@ -91,6 +98,8 @@ impl Replica {
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
             numbers: Numbers::new(writer, OWN),
+            collected: false,
+            time: 0,
             faults: Vec::new(),
             fault_count: 0,
         }
@@ -138,14 +147,17 @@ impl Replica {
         self.add_first(handle, by)
     }
 
-    /// Adds to a counter that this writer has a shard of already. False, with nothing changed, if
-    /// it has none or something is wrong.
+    /// Adds to a counter that this writer has a plain shard of already. False, with nothing
+    /// changed, if it has none or something is wrong.
     #[inline(always)]
     fn add_again(&mut self, handle: Handle, by: i64) -> bool {
         let (page_at, slot) = place(handle);
         let Some(page) = self.pages.get_mut(page_at) else {
             return false;
         };
+        if page.is_odd(slot) {
+            return false;
+        }
         let Some(row) = page.own.get_mut(slot) else {
             return false;
         };
@@ -170,7 +182,7 @@ impl Replica {
         Ok(handle)
     }
 
-    /// This writer's first add to a counter, or one that fails.
+    /// This writer's first add to a counter, one to a counter that is not plain, or one that fails.
     #[cold]
     fn add_first(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
         if self.keys.get(handle).is_none() {
@@ -178,11 +190,15 @@ impl Replica {
         }
         let clock = self.next_clock()?;
         let (page_at, slot) = place(handle);
-        let own = &mut self.page_mut(page_at).own;
-        if let Some(&Row { total, .. }) = own.get(slot) {
+        let page = self.page_mut(page_at);
+        if page.is_odd(slot) {
+            return self.apply_at(handle, Op::Add(by)).map(|_| ());
+        }
+        if let Some(&Row { total, .. }) = page.own.get(slot) {
+            let total = i128::from(total);
             return Err(Error::Overflow { total, by });
         }
-        own.insert(slot, Row { clock, total: by });
+        page.own.insert(slot, Row { clock, total: by });
         self.touch(page_at);
         self.clocks[OWN as usize] = clock;
         Ok(())
@@ -223,25 +239,69 @@ impl Replica {
     /// # Errors
     /// [`Error::UnknownHandle`] if it is not interned.
     pub fn release(&mut self, handle: Handle) -> Result<(), Error> {
-        if self.keys.unpin(handle)? && self.value_at(handle).is_none() {
-            self.keys.remove(handle);
+        if self.keys.unpin(handle)? {
+            self.forget_unused(handle);
         }
         Ok(())
     }
 
-    /// The counter's value, `None` if it is absent.
+    /// Forgets the key if nothing is kept under it.
+    fn forget_unused(&mut self, handle: Handle) {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at);
+        let used = page.is_some_and(|page| page.rows(slot).next().is_some());
+        if !used && !self.keys.is_pinned(handle) {
+            self.keys.remove(handle);
+        }
+    }
+
+    /// The counter's value, `None` if it is absent or has expired by [`set_time`](Replica::set_time).
     pub fn value(&self, key: &str) -> Option<i128> {
         self.value_at(self.keys.find(key)?)
     }
 
-    /// The value of the counter that goes by `handle`, `None` if it is absent.
+    /// The value of the counter that goes by `handle`, as [`value`](Replica::value).
     pub fn value_at(&self, handle: Handle) -> Option<i128> {
         let (page_at, slot) = place(handle);
-        let mut rows = self.pages.get(page_at)?.rows(slot);
+        let page = self.pages.get(page_at)?;
+        if page.is_odd(slot) {
+            return self.odd_value(page, slot);
+        }
+        let mut rows = page.rows(slot);
         let (_, first) = rows.next()?;
         Some(rows.fold(i128::from(first.total), |sum, (_, row)| {
             sum + i128::from(row.total)
         }))
+    }
+
+    #[cold]
+    fn odd_value(&self, page: &Page, slot: u32) -> Option<i128> {
+        let sum = counter::sum(&page.slots(slot), &self.writers);
+        match self.is_past(sum.expiry()) {
+            true => None,
+            false => sum.value(),
+        }
+    }
+
+    /// When the counter expires, in milliseconds since 1970; `None` if it is absent or stays.
+    pub fn expiry_at(&self, handle: Handle) -> Option<u64> {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at)?;
+        if !page.is_odd(slot) {
+            return None;
+        }
+        let expiry = counter::sum(&page.slots(slot), &self.writers).expiry();
+        expiry.filter(|_| !self.is_past(expiry))
+    }
+
+    /// Sets the wall clock by which counters expire, in milliseconds since 1970, until the next
+    /// call. A new replica's stands at 0, when nothing has expired. It may go back.
+    pub fn set_time(&mut self, unix_ms: u64) {
+        self.time = unix_ms;
+    }
+
+    fn is_past(&self, expiry: Option<u64>) -> bool {
+        expiry.is_some_and(|at| at <= self.time)
     }
 
     /// The handle of a key that is known here, without interning it.
@@ -257,7 +317,7 @@ impl Replica {
     /// Each counter that exists, in no stated order.
     pub fn counters(&self) -> impl Iterator<Item = (Handle, &str)> {
         self.pages.iter().enumerate().flat_map(move |(at, page)| {
-            bits(page.present()).filter_map(move |slot| {
+            bits(self.existing(page)).filter_map(move |slot| {
                 let handle = Handle(at as u32 * PAGE as u32 + slot);
                 Some((handle, self.keys.get(handle)?))
             })
@@ -266,8 +326,16 @@ impl Replica {
 
     /// How many counters exist.
     pub fn len(&self) -> usize {
-        let count = |page: &Page| page.present().count_ones() as usize;
+        let count = |page: &Page| self.existing(page).count_ones() as usize;
         self.pages.iter().map(count).sum()
+    }
+
+    /// Which counters of a page exist.
+    fn existing(&self, page: &Page) -> u64 {
+        let odd = page.odd();
+        bits(odd)
+            .filter(|slot| self.odd_value(page, *slot).is_some())
+            .fold(page.present() & !odd, |set, slot| set | 1 << slot)
     }
 
     /// Whether no counter exists.
@@ -275,17 +343,25 @@ impl Replica {
         self.len() == 0
     }
 
-    /// The shards of one counter, in no stated order.
+    /// The shards of one counter, ascending by writer. An absorbed writer's are part of its heir's.
     pub fn shards(&self, handle: Handle) -> impl Iterator<Item = Shard> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
-        page.into_iter().flat_map(move |page| {
-            page.rows(slot).map(|(writer, row)| Shard {
-                writer: self.writers[writer as usize],
-                clock: row.clock,
-                total: row.total,
+        let slots = page.map_or(Vec::new(), |page| page.slots(slot));
+        let sums = counter::sums(&slots, &self.writers);
+        let winner = counter::sum(&slots, &self.writers).base;
+        let shard = |(slot, sum): (&Slot, &counter::Sum)| {
+            let base = sum.base.filter(|base| Some(*base) == winner);
+            let root = slot.side.moved.is_none() && sum.exists();
+            root.then(|| Shard {
+                writer: self.writers[slot.writer() as usize],
+                clock: slot.row.clock,
+                total: sum.amount + base.map_or(0, |base| i128::from(base.value)),
             })
-        })
+        };
+        let mut shards: Vec<Shard> = slots.iter().zip(&sums).filter_map(shard).collect();
+        shards.sort_unstable();
+        shards.into_iter()
     }
 
     /// How many shards are held.
@@ -339,11 +415,7 @@ impl Replica {
 
     /// The heap bytes that the shards and their keys take, as allocated.
     pub fn heap_bytes(&self) -> usize {
-        let columns = self.pages.iter().map(|page| {
-            let rows = page.columns().map(|c| c.rows.capacity());
-            rows.sum::<usize>() * size_of::<Row>() + page.others.capacity() * size_of::<Column>()
-        });
-        columns.sum::<usize>()
+        self.pages.iter().map(Page::heap_bytes).sum::<usize>()
             + self.pages.capacity() * size_of::<Page>()
             + self.summary.capacity() * size_of::<u64>()
             + self.keys.heap_bytes()

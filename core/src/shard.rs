@@ -3,10 +3,12 @@
 //! A plain shard is a row of 16 bytes, `(clock, total)`. Which of the page's 64 counters have a
 //! row is a bit set, and a row's place is the number of bits below its own; so a dense column
 //! costs 16.9 bytes a shard, and merging two columns of the same shape is one linear pass.
-//! What later joins a slot (lives, cuts, absorbed writers) is rare and belongs in a side table
-//! beside the pages, keyed by counter and writer, so that plain shards stay this small.
+//! What else a slot may have (lives, cuts, absorbed writers) is rare and lies beside the columns,
+//! so that plain shards stay this small.
 
+use crate::slot::{Side, Slot};
 use crate::writer_id::WriterId;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Counters in a page.
@@ -14,15 +16,16 @@ pub(crate) const PAGE: usize = 64;
 /// The local number of a replica's own writer.
 pub(crate) const OWN: u32 = 0;
 
-/// What one writer says of one counter.
+/// What one writer's operations come to in one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard {
     /// Who owns it.
     pub writer: WriterId,
     /// The owner's clock at its last change.
     pub clock: u64,
-    /// The sum of the owner's increments and decrements.
-    pub total: i64,
+    /// The sum of the owner's increments and decrements that survive, and the value that it set if
+    /// that is the one that counts. The totals of a counter's shards add up to its value.
+    pub total: i128,
 }
 
 /// A shard without its writer. The order is the merge's: by clock, then, for a forked writer's
@@ -126,10 +129,30 @@ impl Column {
         self.newest = self.newest.max(row.clock);
     }
 
-    /// Merges one row: the greater clock wins.
+    /// Puts a row into a slot, whatever was there.
+    pub(crate) fn put(&mut self, slot: u32, row: Row) {
+        match self.get_mut(slot) {
+            Some(old) => *old = row,
+            None => self.insert(slot, row),
+        }
+        self.newest = self.newest.max(row.clock);
+    }
+
+    /// Takes the row of a slot away.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        if self.has(slot) {
+            self.rows.remove(self.rank(slot));
+            self.present &= !(1 << slot);
+        }
+    }
+
+    /// Merges one row: the greater clock wins. A row that is `covered` and not here was collected.
     #[inline]
-    pub(crate) fn join(&mut self, slot: u32, theirs: Row) -> Joined {
+    pub(crate) fn join(&mut self, slot: u32, theirs: Row, covered: u64) -> Joined {
         let Some(row) = self.get_mut(slot) else {
+            if theirs.clock <= covered {
+                return Joined::Known;
+            }
             self.insert(slot, theirs);
             return Joined::Installed;
         };
@@ -174,6 +197,59 @@ pub(crate) struct Page {
     pub(crate) others: Vec<Column>,
     /// The replica's epoch at the last change of anything in it.
     pub(crate) touched: u64,
+    /// The counters of which some slot has more than a row.
+    pub(crate) odd: Option<Box<Odd>>,
+}
+
+/// Counters of a page with slots that have more than a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Odd {
+    /// Bit `i` is set if counter `i` is one.
+    pub(crate) mask: u64,
+    /// For each of them, in the order of the bits, its sides, ascending by writer.
+    sides: Vec<Vec<Side>>,
+}
+
+impl Odd {
+    fn rank(&self, slot: u32) -> usize {
+        (self.mask & ((1u64 << slot) - 1)).count_ones() as usize
+    }
+
+    pub(crate) fn sides(&self, slot: u32) -> &[Side] {
+        match self.mask >> slot & 1 {
+            1 => self.sides.get(self.rank(slot)).map_or(&[], Vec::as_slice),
+            _ => &[],
+        }
+    }
+
+    /// Each side with its slot, ascending by slot and writer.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Side)> {
+        bits(self.mask)
+            .zip(&self.sides)
+            .flat_map(|(slot, sides)| sides.iter().map(move |side| (slot, side)))
+    }
+
+    fn set(&mut self, slot: u32, sides: Vec<Side>) {
+        let rank = self.rank(slot);
+        match (self.mask >> slot & 1 == 1, sides.is_empty()) {
+            (true, true) => {
+                self.sides.remove(rank);
+                self.mask &= !(1 << slot);
+            }
+            (true, false) => self.sides[rank] = sides,
+            (false, true) => {}
+            (false, false) => {
+                self.sides.insert(rank, sides);
+                self.mask |= 1 << slot;
+            }
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let counters = self.sides.iter();
+        let sides = counters.map(|sides| sides.capacity() * size_of::<Side>());
+        size_of::<Odd>() + self.sides.capacity() * size_of::<Vec<Side>>() + sides.sum::<usize>()
+    }
 }
 
 impl Default for Page {
@@ -182,11 +258,81 @@ impl Default for Page {
             own: Column::new(OWN),
             others: Vec::new(),
             touched: 0,
+            odd: None,
         }
     }
 }
 
 impl Page {
+    /// Which counters have slots with more than a row.
+    #[inline]
+    pub(crate) fn odd(&self) -> u64 {
+        self.odd.as_ref().map_or(0, |odd| odd.mask)
+    }
+
+    /// Whether some slot of the counter has more than a row.
+    #[inline]
+    pub(crate) fn is_odd(&self, slot: u32) -> bool {
+        self.odd() >> slot & 1 == 1
+    }
+
+    /// What the counter's slots have beside their rows, ascending by writer.
+    pub(crate) fn sides(&self, slot: u32) -> &[Side] {
+        self.odd.as_ref().map_or(&[], |odd| odd.sides(slot))
+    }
+
+    /// The counter's slots, ascending by writer.
+    pub(crate) fn slots(&self, slot: u32) -> Vec<Slot> {
+        let mut sides = self.sides(slot).iter().peekable();
+        self.rows(slot)
+            .map(|(writer, row)| Slot {
+                row: *row,
+                side: match sides.next_if(|side| side.writer == writer) {
+                    Some(side) => side.clone(),
+                    None => Side::new(writer),
+                },
+            })
+            .collect()
+    }
+
+    /// Replaces the counter's slots, which ascend by writer.
+    pub(crate) fn set_slots(&mut self, slot: u32, slots: Vec<Slot>) {
+        let has = |writer| slots.binary_search_by_key(&writer, Slot::writer).is_ok();
+        if !has(OWN) {
+            self.own.remove(slot);
+        }
+        for column in &mut self.others {
+            if !has(column.writer) {
+                column.remove(slot);
+            }
+        }
+        self.others.retain(|column| column.present != 0);
+        let mut sides = Vec::new();
+        let mut hint = 0;
+        for Slot { row, side } in slots {
+            self.column_mut(side.writer, &mut hint).put(slot, row);
+            if !side.is_empty() {
+                sides.push(side);
+            }
+        }
+        if self.odd.is_some() || !sides.is_empty() {
+            sides.shrink_to_fit();
+            let odd = self.odd.get_or_insert_default();
+            odd.set(slot, sides);
+            if odd.mask == 0 {
+                self.odd = None;
+            }
+        }
+    }
+
+    /// Heap bytes as allocated.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let rows = self.columns().map(|column| column.rows.capacity());
+        rows.sum::<usize>() * size_of::<Row>()
+            + self.others.capacity() * size_of::<Column>()
+            + self.odd.as_ref().map_or(0, |odd| odd.heap_bytes())
+    }
+
     /// The column of a writer, which is made if there is none. `hint` is where it stood in the
     /// page before, and is moved.
     #[inline]
@@ -200,6 +346,18 @@ impl Page {
         &mut self.others[*hint]
     }
 
+    /// The column of a writer.
+    pub(crate) fn column(&self, writer: u32) -> Option<&Column> {
+        if writer == OWN {
+            return Some(&self.own);
+        }
+        let at = self
+            .others
+            .binary_search_by_key(&writer, |c| c.writer)
+            .ok()?;
+        Some(&self.others[at])
+    }
+
     /// The columns, ascending by the writer's local number.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
         core::iter::once(&self.own).chain(&self.others)
@@ -211,7 +369,7 @@ impl Page {
             .filter_map(move |column| Some((column.writer, column.get(slot)?)))
     }
 
-    /// Which of its counters exist.
+    /// Which of its counters have rows.
     pub(crate) fn present(&self) -> u64 {
         self.columns().fold(0, |set, column| set | column.present)
     }

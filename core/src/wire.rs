@@ -6,6 +6,7 @@
 mod bytes;
 mod frame;
 mod message;
+mod side;
 
 pub(crate) use frame::encode;
 pub use frame::{Body, Delta, Frame, Hello, Pull, frame_space};

@@ -1,10 +1,11 @@
 //! Making messages out of a replica.
 
 use super::{Replica, SUMMARY, place};
-use crate::delta::{Entry, Message};
+use crate::delta::{Entry, KeySide, Message};
 use crate::keys::Handle;
 use crate::limits::PUSH_BYTES_MAX;
-use crate::shard::{Column, OWN, PAGE, Row, bits, find_or_insert};
+use crate::shard::{Column, OWN, PAGE, Page, Row, bits, find_or_insert};
+use crate::slot::Side;
 use crate::vector::VersionVector;
 use alloc::vec::Vec;
 
@@ -12,6 +13,8 @@ use alloc::vec::Vec;
 const NOTHING: u64 = u64::MAX;
 /// What a shard takes in an encoded message, about.
 const ROW_BYTES: usize = 5;
+/// What a slot that has more than a row takes beside it, about.
+const SIDE_BYTES: usize = 24;
 
 /// A place in a replica's history of changes: see [`Replica::since`].
 #[derive(Clone, Debug, Default)]
@@ -55,8 +58,7 @@ impl Replica {
     /// [`VersionVector::default`] the full state.
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.lows(since);
-        let entries = self.entries(|number| Some(lows[number]));
-        self.build(&self.all(&lows), entries)
+        self.build(&self.all(&lows), |number| Some(lows[number]))
     }
 
     /// Everything that was changed, by whomever, after `mark`, which is moved to now; `None` if
@@ -72,7 +74,7 @@ impl Replica {
                 ..self.all(&lows)
             };
             let grew = |number: usize| Some(lows[number]).filter(|lo| *lo < self.clocks[number]);
-            self.build(&selection, self.entries(grew))
+            self.build(&selection, grew)
         });
         self.move_mark(mark);
         message
@@ -94,14 +96,15 @@ impl Replica {
             epoch: mark.epoch,
             ..self.all(&lows)
         };
-        let entries = self.entries(|number| match number as u32 {
+        let base = |number: usize| match number as u32 {
             OWN => Some(own),
             _ => (self.merged_at[number] >= own).then_some(self.clocks[number]),
-        });
+        };
         let (handles, stopped) = self.select(&selection, PUSH_BYTES_MAX);
-        let fits = stopped == END && entries.len() * 20 <= PUSH_BYTES_MAX;
+        let writers = (0..self.clocks.len()).filter(|number| base(*number).is_some());
+        let fits = stopped == END && writers.count() * 20 <= PUSH_BYTES_MAX;
         let push = if fits {
-            Push::Message(self.assemble(&selection, handles, entries))
+            Push::Message(self.assemble(&selection, handles, base))
         } else {
             Push::TooLarge
         };
@@ -130,16 +133,17 @@ impl Replica {
         selection.to = stopped;
         if stopped == END {
             let base = self.lows(since);
-            let entries = self.entries(|number| Some(base[number].min(lows[number])));
-            return (self.assemble(&selection, handles, entries), None);
+            let base = |number: usize| Some(base[number].min(lows[number]));
+            return (self.assemble(&selection, handles, base), None);
         }
         let mut used = alloc::vec![false; self.clocks.len()];
-        self.visit(&selection, &mut |_, number, _| {
+        self.visit(&selection, &mut |_, number, _, _| {
             used[number as usize] = true;
             true
         });
-        let entries = self.entries(|number| used[number].then_some(lows[number]));
-        (self.assemble(&selection, handles, entries), Some(stopped))
+        let base = |number: usize| used[number].then_some(lows[number]);
+        let message = self.assemble(&selection, handles, base);
+        (message, Some(stopped))
     }
 
     /// The version vector by local number.
@@ -168,24 +172,30 @@ impl Replica {
         }
     }
 
-    /// The table of a message: the writers for which `lo` gives a low clock.
-    fn entries(&self, lo: impl Fn(usize) -> Option<u64>) -> Vec<Entry> {
+    /// The table of a message: the writers for which `lo` gives a low clock, and others that its
+    /// sides name, from their `lows` on.
+    fn entries(&self, lo: impl Fn(usize) -> Option<u64>, named: &[Option<u64>]) -> Vec<Entry> {
         let of = |(writer, number)| {
-            let hi = self.clocks[number as usize];
-            let lo = lo(number as usize)?;
+            let number = number as usize;
+            let hi = self.clocks[number];
+            let lo = lo(number).or(named[number])?;
             (hi > 0).then_some(Entry { writer, lo, hi })
         };
         self.numbers.iter().filter_map(of).collect()
     }
 
-    fn build(&self, selection: &Selection<'_>, entries: Vec<Entry>) -> Message {
+    fn build(&self, selection: &Selection<'_>, lo: impl Fn(usize) -> Option<u64>) -> Message {
         let (handles, _) = self.select(selection, usize::MAX);
-        self.assemble(selection, handles, entries)
+        self.assemble(selection, handles, lo)
     }
 
-    /// Calls `visit` with page, writer and the mask of selected slots of each column that has any,
-    /// until it returns false.
-    fn visit(&self, selection: &Selection<'_>, visit: &mut dyn FnMut(usize, u32, u64) -> bool) {
+    /// Calls `visit` with page, writer, the mask of selected slots of each column that has any, and
+    /// how many of them may be more than a row, until it returns false.
+    fn visit(
+        &self,
+        selection: &Selection<'_>,
+        visit: &mut dyn FnMut(usize, u32, u64, usize) -> bool,
+    ) {
         let mut at = selection.from.page as usize;
         while at < self.pages.len() && at <= selection.to.page as usize {
             if at.is_multiple_of(SUMMARY) && self.summary[at / SUMMARY] < selection.epoch {
@@ -194,18 +204,20 @@ impl Replica {
             }
             let page = &self.pages[at];
             if page.touched >= selection.epoch {
+                let news = side_news(page, selection.lows);
                 for column in page.columns() {
-                    let here = Cursor {
-                        page: at as u32,
-                        writer: column.writer,
-                    };
                     let low = selection.lows[column.writer as usize];
-                    if here < selection.from || here >= selection.to || column.newest <= low {
+                    if !selection.has(at, column.writer) {
+                        continue;
+                    }
+                    let beside = news_of(&news, column.writer);
+                    if column.newest <= low && beside == 0 {
                         continue;
                     }
                     let newer = |(slot, row): (u32, &Row)| u64::from(row.clock > low) << slot;
-                    let mask = column.iter().map(newer).fold(0, |set, bit| set | bit);
-                    if mask != 0 && !visit(at, column.writer, mask) {
+                    let mask = column.iter().map(newer).fold(beside, |set, bit| set | bit);
+                    let odd = (mask & page.odd()).count_ones() as usize;
+                    if mask != 0 && !visit(at, column.writer, mask, odd) {
                         return;
                     }
                 }
@@ -224,7 +236,7 @@ impl Replica {
         let mut close = |(page, slots): (usize, u64)| {
             handles.extend(bits(slots).map(|slot| (page * PAGE) as u32 + slot));
         };
-        self.visit(selection, &mut |page, writer, mask| {
+        self.visit(selection, &mut |page, writer, mask, odd| {
             if bytes > budget {
                 let page = page as u32;
                 stopped = Cursor { page, writer };
@@ -235,6 +247,7 @@ impl Replica {
             }
             let fresh = bits(mask & !open.1).map(|slot| self.key_of(page, slot).len() + 2);
             bytes += fresh.sum::<usize>() + mask.count_ones() as usize * ROW_BYTES;
+            bytes += odd * SIDE_BYTES;
             open.1 |= mask;
             true
         });
@@ -247,36 +260,49 @@ impl Replica {
         self.keys.get(handle).unwrap_or_default()
     }
 
-    /// Puts the selected shards of these counters into the order of the wire.
+    /// Puts what is selected of these counters into the order of the wire. `lo` as in
+    /// [`entries`](Replica::entries).
     fn assemble(
         &self,
         selection: &Selection<'_>,
         mut handles: Vec<u32>,
-        entries: Vec<Entry>,
+        lo: impl Fn(usize) -> Option<u64>,
     ) -> Message {
         let key = |handle: &u32| self.keys.get(Handle(*handle)).unwrap_or_default();
         handles.sort_unstable_by(|a, b| key(a).cmp(key(b)));
         let mut message = Message::default();
+        let mut named = alloc::vec![None; self.clocks.len()];
+        for (at, handle) in handles.iter().enumerate() {
+            message.keys.push(key(handle));
+            self.assemble_sides(
+                selection,
+                at as u32,
+                Handle(*handle),
+                &mut message,
+                &mut named,
+            );
+        }
+        message.writers = self.entries(lo, &named);
         let mut index = alloc::vec![0u32; self.writers.len()];
-        for (at, entry) in entries.iter().enumerate() {
+        for (at, entry) in message.writers.iter().enumerate() {
             if let Some(number) = self.numbers.get(&entry.writer) {
                 index[number as usize] = at as u32;
             }
         }
-        message.writers = entries;
+        for KeySide { side, .. } in &mut message.sides {
+            side.renumber(|number| index[number as usize]);
+        }
+        message
+            .sides
+            .sort_unstable_by_key(|s| (s.key, s.side.writer));
         let mut hints = alloc::vec![0usize; self.writers.len()];
         for chunk in handles.chunks(PAGE) {
             let mut out = Vec::new();
             for (bit, handle) in chunk.iter().enumerate() {
-                message.keys.push(key(handle));
                 let (page_at, slot) = place(Handle(*handle));
                 for column in self.pages[page_at].columns() {
                     let number = column.writer as usize;
-                    let here = Cursor {
-                        page: page_at as u32,
-                        writer: column.writer,
-                    };
-                    if here < selection.from || here >= selection.to {
+                    if !selection.has(page_at, column.writer) {
                         continue;
                     }
                     let Some(row) = column
@@ -297,4 +323,72 @@ impl Replica {
         }
         message
     }
+
+    /// Adds what is selected of a counter beside its rows, with local numbers, and notes whom it
+    /// names.
+    fn assemble_sides(
+        &self,
+        selection: &Selection<'_>,
+        key: u32,
+        handle: Handle,
+        message: &mut Message,
+        named: &mut [Option<u64>],
+    ) {
+        let (page_at, slot) = place(handle);
+        for side in self.pages[page_at].sides(slot) {
+            if !selection.has(page_at, side.writer) {
+                continue;
+            }
+            let low = selection.lows[side.writer as usize];
+            let column = self.pages[page_at].column(side.writer);
+            let row = column.and_then(|column| column.get(slot));
+            let mut side = side.clone();
+            if row.is_none_or(|row| row.clock <= low) {
+                side.extra = None;
+            }
+            side.keep_newer(selection.lows);
+            if !side.is_empty() {
+                for stamp in side.stamps() {
+                    named[stamp.writer as usize] = Some(selection.lows[stamp.writer as usize]);
+                }
+                // The message builds on what its sides speak of.
+                let number = side.writer as usize;
+                named[number].get_or_insert(self.clocks[number]);
+                message.sides.push(KeySide { key, side });
+            }
+        }
+    }
+}
+
+impl Selection<'_> {
+    /// Whether a column is between the cursors.
+    fn has(&self, page: usize, writer: u32) -> bool {
+        let page = page as u32;
+        let here = Cursor { page, writer };
+        here >= self.from && here < self.to
+    }
+}
+
+/// Which slots of a page have records beside their rows that are newer than `lows`, by writer.
+fn side_news(page: &Page, lows: &[u64]) -> Vec<(u32, u64)> {
+    let mut news: Vec<(u32, u64)> = Vec::new();
+    for (slot, side) in page.odd.iter().flat_map(|odd| odd.iter()) {
+        if has_newer(side, lows) {
+            news.push((side.writer, 1 << slot));
+        }
+    }
+    news.sort_unstable();
+    news
+}
+
+fn news_of(news: &[(u32, u64)], writer: u32) -> u64 {
+    let from = news.partition_point(|(number, _)| *number < writer);
+    let of = news[from..]
+        .iter()
+        .take_while(|(number, _)| *number == writer);
+    of.fold(0, |set, (_, bit)| set | bit)
+}
+
+fn has_newer(side: &Side, lows: &[u64]) -> bool {
+    side.stamps().any(|by| by.clock > lows[by.writer as usize])
 }

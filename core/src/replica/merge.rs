@@ -1,31 +1,57 @@
 //! Merge: the only way in which another replica's shards get in.
 
 use super::{Fault, Replica, place};
-use crate::delta::Message;
+use crate::counter;
+use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Missing, Rule};
 use crate::keys::Handle;
 use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
 use crate::shard::{Column, Joined, OWN, PAGE, Row, Shard, bits};
+use crate::slot::{Slot, Stamp};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// What a merge did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// How many shards were installed: those newer than what was held.
+    /// How many shards and cuts were installed: those newer than what was held.
     pub shards: usize,
     /// Whether the version vector grew.
     pub new: bool,
 }
 
-/// A fork found while merging: the counter, the writer's local number, both rows.
-type Fork = (Handle, u32, Row, Row);
+/// A fork found while merging: the counter, the writer's local number, the clock and both totals.
+type Fork = (Handle, u32, u64, [i128; 2]);
 
 /// Collects what a merge finds while pages are borrowed.
 struct Found<'a> {
     installed: usize,
     forks: Vec<Fork>,
+    /// Counters with more than rows that changed; they are normalized when all is installed.
+    odd: Vec<Handle>,
     changed: &'a mut dyn FnMut(Handle),
+}
+
+impl<'a> Found<'a> {
+    fn new(changed: &'a mut dyn FnMut(Handle)) -> Found<'a> {
+        Found {
+            installed: 0,
+            forks: Vec::new(),
+            odd: Vec::new(),
+            changed,
+        }
+    }
+}
+
+/// A writer of a message, here.
+#[derive(Clone, Copy)]
+struct Known {
+    number: u32,
+    /// Its clock before the message if anything was ever collected here: what is not newer and not
+    /// here was collected.
+    covered: u64,
+    /// Where its column stood in the page before.
+    hint: usize,
 }
 
 impl Replica {
@@ -54,7 +80,9 @@ impl Replica {
     ) -> Result<Merged, Error> {
         self.check(message)?;
         let new = self.news(message);
-        let shards = self.install(message, changed)?;
+        let mut found = Found::new(changed);
+        self.install(message, &mut found)?;
+        let shards = self.finish(found);
         self.advance(message);
         Ok(Merged { shards, new })
     }
@@ -68,7 +96,7 @@ impl Replica {
     ) -> Result<usize, Error> {
         self.check(last)?;
         // What the last chunk's table does not cover must not become visible.
-        let covered = |entry: &crate::delta::Entry| {
+        let covered = |entry: &Entry| {
             let at = last
                 .writers
                 .binary_search_by_key(&entry.writer, |e| e.writer);
@@ -84,11 +112,12 @@ impl Replica {
             }
         }
         self.keys.room_for(key_bytes)?;
-        let mut shards = 0;
+        let mut found = Found::new(changed);
         for bytes in staged {
-            shards += self.install(&Message::decode(bytes)?, changed)?;
+            self.install(&Message::decode(bytes)?, &mut found)?;
         }
-        shards += self.install(last, changed)?;
+        self.install(last, &mut found)?;
+        let shards = self.finish(found);
         self.advance(last);
         Ok(shards)
     }
@@ -101,7 +130,7 @@ impl Replica {
             .any(|entry| entry.hi > self.clock_of(entry))
     }
 
-    fn clock_of(&self, entry: &crate::delta::Entry) -> u64 {
+    fn clock_of(&self, entry: &Entry) -> u64 {
         match self.numbers.get(&entry.writer) {
             Some(number) => self.clocks[number as usize],
             None => 0,
@@ -141,28 +170,34 @@ impl Replica {
 
     /// Joins the message's shards without moving the version vector: visible to nobody who reads
     /// only after [`advance`](Replica::advance), which must follow before anything else.
-    pub(crate) fn install(
-        &mut self,
-        message: &Message,
-        changed: &mut dyn FnMut(Handle),
-    ) -> Result<usize, Error> {
-        let numbers: Vec<u32> = message
-            .writers
-            .iter()
-            .map(|e| self.number(e.writer))
-            .collect();
-        let mut found = Found {
-            installed: 0,
-            forks: Vec::new(),
-            changed,
-        };
-        let mut hints = alloc::vec![0; message.writers.len()];
+    fn install(&mut self, message: &Message, found: &mut Found<'_>) -> Result<(), Error> {
+        let mut writers = Vec::with_capacity(message.writers.len());
+        for entry in &message.writers {
+            let covered = match self.collected {
+                true => self.clock_of(entry),
+                false => 0,
+            };
+            writers.push(Known {
+                number: self.number(entry.writer),
+                covered,
+                hint: 0,
+            });
+        }
         let mut handles = [Handle(0); PAGE];
         let mut expected = Handle(0);
+        let mut sides = message.sides.iter().peekable();
         for (at, columns) in message.pages.iter().enumerate() {
             let (text, ends, base) = message.keys.page_text(at);
-            if place(expected).1 == 0 && self.keys.is_run(expected, text, ends, base) {
-                self.join_aligned(expected, columns, &numbers, &mut hints, &mut found);
+            let first_key = (at * PAGE) as u32;
+            // Which of the page's keys have shards with more than a row.
+            let mut odd = 0u64;
+            while let Some(next) = sides.next_if(|s| s.key < first_key + PAGE as u32) {
+                odd |= u64::from(next.side.extra.is_some()) << (next.key - first_key);
+            }
+            let (page_at, first) = place(expected);
+            let plain = self.pages.get(page_at).is_none_or(|page| page.odd() == 0);
+            if first == 0 && odd == 0 && plain && self.keys.is_run(expected, text, ends, base) {
+                self.join_aligned(expected, columns, &mut writers, found);
                 expected = Handle(expected.0 + ends.len() as u32);
                 continue;
             }
@@ -172,15 +207,47 @@ impl Replica {
                 *handle = self.keys.find_or_insert(key)?;
                 expected = Handle(handle.0 + 1);
             }
-            self.join_scattered(&handles[..count], columns, &numbers, &mut hints, &mut found);
+            let mut lanes: Vec<Lane<'_>> = columns.iter().map(Lane::new).collect();
+            for (bit, &handle) in handles[..count].iter().enumerate() {
+                let (page_at, slot) = place(handle);
+                if odd >> bit & 1 == 1 || self.page_mut(page_at).is_odd(slot) {
+                    let key = first_key + bit as u32;
+                    self.join_odd(message, key, handle, &mut lanes, bit, &writers, found);
+                } else {
+                    self.join_scattered(handle, &mut lanes, bit, &mut writers, found);
+                }
+                if self.page_mut(page_at).rows(slot).next().is_none() {
+                    self.forget_unused(handle); // it was collected
+                }
+            }
         }
+        for side in &message.sides {
+            self.join_side(message, side, &writers, found);
+        }
+        Ok(())
+    }
+
+    /// Ends what [`install`](Replica::install) began: how much was installed.
+    fn finish(&mut self, found: Found<'_>) -> usize {
         let Found {
-            installed, forks, ..
+            installed,
+            forks,
+            mut odd,
+            changed,
         } = found;
+        odd.sort_unstable();
+        odd.dedup();
+        for handle in odd {
+            let (page_at, slot) = place(handle);
+            let mut slots = self.pages[page_at].slots(slot);
+            counter::normalize(&mut slots);
+            self.put_slots(handle, slots);
+            changed(handle);
+        }
         for fork in forks {
             self.report(fork);
         }
-        Ok(installed)
+        installed
     }
 
     /// Moves the version vector up to the message's `hi`.
@@ -206,22 +273,21 @@ impl Replica {
         number
     }
 
-    /// Joins a page whose keys are the first ones of one page here, in the same order.
+    /// Joins a page whose keys are the first ones of one page here, in the same order, all plain.
     fn join_aligned(
         &mut self,
         first: Handle,
         columns: &[Column],
-        numbers: &[u32],
-        hints: &mut [usize],
+        writers: &mut [Known],
         found: &mut Found<'_>,
     ) {
         let page_at = place(first).0;
         let page = self.page_mut(page_at);
         let mut changed = 0;
         for theirs in columns {
-            let number = numbers[theirs.writer as usize];
-            let ours = page.column_mut(number, &mut hints[theirs.writer as usize]);
-            changed |= join_columns(ours, theirs, first, found);
+            let known = &mut writers[theirs.writer as usize];
+            let ours = page.column_mut(known.number, &mut known.hint);
+            changed |= join_columns(ours, theirs, first, known.covered, found);
         }
         if changed != 0 {
             self.touch(page_at);
@@ -231,54 +297,159 @@ impl Replica {
         }
     }
 
-    /// Joins a page whose keys stand anywhere here, counter by counter.
+    /// Joins one plain counter, whose key stands anywhere here.
     fn join_scattered(
         &mut self,
-        handles: &[Handle],
-        columns: &[Column],
-        numbers: &[u32],
-        hints: &mut [usize],
+        handle: Handle,
+        lanes: &mut [Lane<'_>],
+        bit: usize,
+        writers: &mut [Known],
         found: &mut Found<'_>,
     ) {
-        let lane = |column| Lane::new(column, numbers, hints);
-        let mut lanes: Vec<Lane<'_>> = columns.iter().map(lane).collect();
-        for (bit, &handle) in handles.iter().enumerate() {
-            let (page_at, slot) = place(handle);
-            let page = self.page_mut(page_at);
-            let mut changed = 0;
-            for lane in &mut lanes {
-                if lane.present >> bit & 1 == 1
-                    && let Some(theirs) = lane.rows.next()
-                {
-                    let column = page.column_mut(lane.number, &mut lane.hint);
-                    changed |= join_row(column, handle, slot, *theirs, found);
-                }
-            }
-            if changed != 0 {
-                self.touch(page_at);
-                (found.changed)(handle);
+        let (page_at, slot) = place(handle);
+        let page = self.page_mut(page_at);
+        let mut changed = 0;
+        for lane in lanes {
+            if let Some(theirs) = lane.next(bit) {
+                let known = &mut writers[lane.writer as usize];
+                let column = page.column_mut(known.number, &mut known.hint);
+                changed |= join_row(column, handle, slot, theirs, known.covered, found);
             }
         }
-        for (lane, column) in lanes.iter().zip(columns) {
-            hints[column.writer as usize] = lane.hint;
+        if changed != 0 {
+            self.touch(page_at);
+            (found.changed)(handle);
+        }
+    }
+
+    /// Joins the shards of one counter that has more than rows, here or there.
+    #[cold]
+    #[allow(clippy::too_many_arguments)] // a page's worth of state, passed once a counter
+    fn join_odd(
+        &mut self,
+        message: &Message,
+        key: u32,
+        handle: Handle,
+        lanes: &mut [Lane<'_>],
+        bit: usize,
+        writers: &[Known],
+        found: &mut Found<'_>,
+    ) {
+        let (page_at, slot) = place(handle);
+        let mut slots = self.page_mut(page_at).slots(slot);
+        let mut changed = false;
+        for lane in lanes {
+            let Some(row) = lane.next(bit) else { continue };
+            let Known {
+                number, covered, ..
+            } = writers[lane.writer as usize];
+            let theirs = Slot::new(number, row, message.extra(key, lane.writer));
+            match counter::find(&slots, number) {
+                Err(_) if row.clock <= covered => continue,
+                Err(at) => slots.insert(at, theirs),
+                Ok(at) => {
+                    let ours = &mut slots[at];
+                    let rank = |slot: &Slot| (slot.row.clock, slot.total(), slot.extra());
+                    if rank(&theirs) == rank(ours) || row.clock < ours.row.clock {
+                        continue;
+                    }
+                    if row.clock == ours.row.clock {
+                        let totals = [ours.total(), theirs.total()];
+                        found.forks.push((handle, number, row.clock, totals));
+                    }
+                    if rank(&theirs) > rank(ours) {
+                        ours.set_shard(row.clock, theirs.total(), theirs.extra());
+                    }
+                }
+            }
+            changed = true;
+            found.installed += 1;
+        }
+        if changed {
+            self.put_slots(handle, slots);
+            found.odd.push(handle);
+        }
+    }
+
+    /// Joins what a slot has beside its shard. What it speaks of is here, or was collected.
+    #[cold]
+    fn join_side(
+        &mut self,
+        message: &Message,
+        KeySide { key, side }: &KeySide,
+        writers: &[Known],
+        found: &mut Found<'_>,
+    ) {
+        let Known {
+            number, covered, ..
+        } = writers[side.writer as usize];
+        let Some(handle) = self.keys.find(message.keys.get(*key as usize)) else {
+            return;
+        };
+        let (page_at, at) = place(handle);
+        let Some(page) = self.pages.get(page_at) else {
+            return;
+        };
+        let mut slots = page.slots(at);
+        let Ok(at) = counter::find(&slots, number) else {
+            return;
+        };
+        let fresh = |by: Stamp| by.clock > writers[by.writer as usize].covered;
+        let here = |by: Stamp| Stamp {
+            writer: writers[by.writer as usize].number,
+            ..by
+        };
+        // Of equal clocks, which see the same, any fixed one will do.
+        let rank = |by: Stamp| (self.writers[by.writer as usize], by.clock);
+        let slot = &mut slots[at];
+        let before = slot.side.clone();
+        if let Some(mut cut) = side.cut.filter(|cut| fresh(cut.by)) {
+            cut.by = here(cut.by);
+            let longer = |old: &crate::slot::Cut| {
+                (cut.clock, rank(cut.by), cut.total) > (old.clock, rank(old.by), old.total)
+            };
+            if slot.side.cut.as_ref().is_none_or(longer) {
+                slot.side.cut = Some(cut);
+            }
+        }
+        if let Some(lift) = side.lift.as_ref().filter(|lift| fresh(lift.by)) {
+            let mut lift = lift.clone();
+            lift.by = here(lift.by);
+            let longer =
+                |old: &crate::slot::Lift| (lift.clock, rank(lift.by)) > (old.clock, rank(old.by));
+            if slot.side.lift.as_deref().is_none_or(longer) {
+                slot.side.lift = Some(lift);
+            }
+        }
+        if let Some(moved) = side.moved.as_ref().filter(|moved| fresh(moved.to)) {
+            let mut moved = moved.clone();
+            moved.to = here(moved.to);
+            slot.side.moved = Some(moved);
+        }
+        if side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
+            slot.side.fold.clone_from(&side.fold);
+        }
+        if slot.side != before {
+            self.put_slots(handle, slots);
+            found.installed += 1;
+            found.odd.push(handle);
         }
     }
 
     #[cold]
-    fn report(&mut self, (handle, writer, ours, theirs): Fork) {
+    fn report(&mut self, (handle, writer, clock, totals): Fork) {
         self.fault_count += 1;
         if self.faults.len() >= FAULTS_KEPT_MAX {
             return;
         }
         let writer = self.writers[writer as usize];
-        let shard = |row: Row| Shard {
+        let [ours, theirs] = totals.map(|total| Shard {
             writer,
-            clock: row.clock,
-            total: row.total,
-        };
+            clock,
+            total,
+        });
         if let Some(key) = self.keys.get(handle) {
             let key = key.into();
-            let (ours, theirs) = (shard(ours), shard(theirs));
             self.faults.push(Fault { key, ours, theirs });
         }
     }
@@ -288,18 +459,25 @@ impl Replica {
 struct Lane<'a> {
     present: u64,
     rows: core::slice::Iter<'a, Row>,
-    /// The writer's local number, and where its column stood in the page before.
-    number: u32,
-    hint: usize,
+    /// The writer's index in the message.
+    writer: u32,
 }
 
 impl<'a> Lane<'a> {
-    fn new(column: &'a Column, numbers: &[u32], hints: &[usize]) -> Lane<'a> {
+    fn new(column: &'a Column) -> Lane<'a> {
         Lane {
             present: column.present,
             rows: column.rows.iter(),
-            number: numbers[column.writer as usize],
-            hint: hints[column.writer as usize],
+            writer: column.writer,
+        }
+    }
+
+    /// The row of the page's next key, if there is one. To be called for each key in order.
+    #[inline]
+    fn next(&mut self, bit: usize) -> Option<Row> {
+        match self.present >> bit & 1 {
+            1 => self.rows.next().copied(),
+            _ => None,
         }
     }
 }
@@ -311,21 +489,32 @@ fn join_row(
     handle: Handle,
     slot: u32,
     theirs: Row,
+    covered: u64,
     found: &mut Found<'_>,
 ) -> u64 {
-    match column.join(slot, theirs) {
+    match column.join(slot, theirs, covered) {
         Joined::Known => return 0,
         Joined::Installed => found.installed += 1,
-        Joined::Forked { ours } => found.forks.push((handle, column.writer, ours, theirs)),
+        Joined::Forked { ours } => {
+            let totals = [ours, theirs].map(|row| i128::from(row.total));
+            let fork = (handle, column.writer, theirs.clock, totals);
+            found.forks.push(fork);
+        }
     }
     1
 }
 
 /// Joins two columns of the same 64 counters in one pass; which counters that changed.
-fn join_columns(ours: &mut Column, theirs: &Column, first: Handle, found: &mut Found<'_>) -> u64 {
+fn join_columns(
+    ours: &mut Column,
+    theirs: &Column,
+    first: Handle,
+    covered: u64,
+    found: &mut Found<'_>,
+) -> u64 {
     let count = ours.rows.len();
     if ours.present != theirs.present || theirs.rows.len() != count {
-        return join_unlike(ours, theirs, first, found);
+        return join_unlike(ours, theirs, first, covered, found);
     }
     let mut newer = 0;
     let mut bit = 1u64;
@@ -340,7 +529,7 @@ fn join_columns(ours: &mut Column, theirs: &Column, first: Handle, found: &mut F
     found.installed += newer.count_ones() as usize;
     let changed = match forked {
         0 => 0,
-        _ => join_unlike(ours, theirs, first, found),
+        _ => join_unlike(ours, theirs, first, covered, found),
     };
     if ours.present == u64::MAX {
         return changed | newer;
@@ -353,11 +542,17 @@ fn join_columns(ours: &mut Column, theirs: &Column, first: Handle, found: &mut F
 }
 
 /// Joins two columns of the same 64 counters, row by row.
-fn join_unlike(ours: &mut Column, theirs: &Column, first: Handle, found: &mut Found<'_>) -> u64 {
+fn join_unlike(
+    ours: &mut Column,
+    theirs: &Column,
+    first: Handle,
+    covered: u64,
+    found: &mut Found<'_>,
+) -> u64 {
     let mut changed = 0;
     for (slot, row) in theirs.iter() {
         let handle = Handle(first.0 + slot);
-        changed |= join_row(ours, handle, slot, *row, found) << slot;
+        changed |= join_row(ours, handle, slot, *row, covered, found) << slot;
     }
     changed
 }

@@ -1,8 +1,12 @@
-//! Local operations beyond a plain add.
+//! Local operations beyond a plain add: cancels, expiries, transactions.
 
-use super::Replica;
+use super::{Replica, place};
+use crate::counter::{self, Act};
 use crate::error::Error;
 use crate::keys::Handle;
+use crate::limits::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
+use crate::shard::OWN;
+use crate::slot::{Base, NEVER, Slot};
 use alloc::vec::Vec;
 
 /// One operation on a counter.
@@ -16,31 +20,198 @@ pub enum Op {
     Delete,
     /// Cancels what is seen of the counter and leaves this value.
     Set(i64),
-    /// Lets the counter expire at this time, in milliseconds since 1970.
+    /// Lets the counter, if it exists, expire at this time, in milliseconds since 1970: whoever
+    /// next deals with it then deletes it. Of concurrent expiries the longest counts.
     Expire(u64),
-    /// Takes the counter's expiry away.
+    /// Takes the counter's expiry away. Beats concurrent expiries.
     Persist,
 }
 
+impl Op {
+    /// Whether it may bring an absent counter into being.
+    fn creates(self) -> bool {
+        matches!(self, Op::Add(_) | Op::Reset | Op::Set(_))
+    }
+}
+
+/// A counter of a transaction that is being made.
+struct Draft {
+    handle: Handle,
+    slots: Vec<Slot>,
+    changed: bool,
+}
+
 impl Replica {
-    /// See the notes.
-    pub fn set_time(&mut self, _unix_ms: u64) {
-        todo!()
+    /// Makes one operation, as a transaction of its own. Tells whether the counter existed before,
+    /// or, of [`Op::Persist`], whether it had an expiry.
+    ///
+    /// What does nothing is no transaction: deleting, expiring or persisting an absent counter. A
+    /// counter that has expired is deleted before anything else is done to it.
+    ///
+    /// # Errors
+    /// As [`add`](Replica::add), and [`Error::ExpiryRange`] over
+    /// [`EXPIRY_MAX`](crate::limits::EXPIRY_MAX).
+    pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
+        Ok(self.transact(&[(key, op)])?[0])
     }
-    /// See the notes.
-    pub fn apply(&mut self, _key: &str, _op: Op) -> Result<bool, Error> {
-        todo!()
+
+    /// [Applies](Replica::apply) an operation to the counter that goes by `handle`.
+    ///
+    /// # Errors
+    /// As [`apply`](Replica::apply), and [`Error::UnknownHandle`].
+    pub fn apply_at(&mut self, handle: Handle, op: Op) -> Result<bool, Error> {
+        if self.keys.get(handle).is_none() {
+            return Err(Error::UnknownHandle { handle: handle.0 });
+        }
+        let clock = self.next_clock()?;
+        let mut draft = self.draft(handle);
+        let told = self.step(&mut draft, clock, op)?;
+        self.commit(clock, [draft]);
+        Ok(told)
     }
-    /// See the notes.
-    pub fn transact(&mut self, _ops: &[(&str, Op)]) -> Result<Vec<bool>, Error> {
-        todo!()
+
+    /// Makes several operations on any counters, as one transaction: every replica sees all of
+    /// them or none. Each sees what the ones before it did. Tells of each what
+    /// [`apply`](Replica::apply) does.
+    ///
+    /// # Errors
+    /// As [`apply`](Replica::apply), and [`Error::TransactionTooLarge`]. Nothing of the transaction
+    /// is done then.
+    pub fn transact(&mut self, ops: &[(&str, Op)]) -> Result<Vec<bool>, Error> {
+        if ops.len() > TRANSACTION_OPS_MAX {
+            return Err(Error::TransactionTooLarge { ops: ops.len() });
+        }
+        let clock = self.next_clock()?;
+        let mut drafts: Vec<Draft> = Vec::new();
+        let mut told = Vec::with_capacity(ops.len());
+        for (key, op) in ops {
+            match self.step_key(&mut drafts, clock, key, *op) {
+                Ok(answer) => told.push(answer),
+                Err(error) => {
+                    for draft in drafts {
+                        self.forget_unused(draft.handle);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.commit(clock, drafts);
+        Ok(told)
     }
-    /// See the notes.
-    pub fn materialize_expiry(&mut self, _handle: Handle) -> Result<bool, Error> {
-        todo!()
+
+    /// Deletes the counter if it has expired; tells whether it had.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHandle`], [`Error::ClockExhausted`].
+    pub fn materialize_expiry(&mut self, handle: Handle) -> Result<bool, Error> {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at).filter(|page| page.is_odd(slot));
+        let Some(page) = page else { return Ok(false) };
+        let expiry = counter::sum(&page.slots(slot), &self.writers).expiry();
+        if !self.is_past(expiry) {
+            return Ok(false);
+        }
+        self.apply_at(handle, Op::Delete)?;
+        Ok(true)
     }
-    /// See the notes.
-    pub fn expiry_at(&self, _handle: Handle) -> Option<u64> {
-        todo!()
+
+    /// One operation on a draft of its counter; `drafts` ascend by handle.
+    fn step_key(
+        &mut self,
+        drafts: &mut Vec<Draft>,
+        clock: u64,
+        key: &str,
+        op: Op,
+    ) -> Result<bool, Error> {
+        let handle = match self.keys.find(key) {
+            Some(handle) => handle,
+            None if op.creates() => self.keys.find_or_insert(key)?,
+            None => {
+                self.keys.check(key)?;
+                check(op)?;
+                return Ok(false);
+            }
+        };
+        let at = match drafts.binary_search_by_key(&handle, |draft| draft.handle) {
+            Ok(at) => at,
+            Err(at) => {
+                drafts.insert(at, self.draft(handle));
+                at
+            }
+        };
+        self.step(&mut drafts[at], clock, op)
+    }
+
+    fn draft(&self, handle: Handle) -> Draft {
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at);
+        Draft {
+            handle,
+            slots: page.map_or(Vec::new(), |page| page.slots(slot)),
+            changed: false,
+        }
+    }
+
+    fn step(&self, draft: &mut Draft, clock: u64, op: Op) -> Result<bool, Error> {
+        check(op)?;
+        let act = Act {
+            clock,
+            ids: &self.writers,
+            reuses: self.collected,
+        };
+        let slots = &mut draft.slots;
+        let mut sum = counter::sum(slots, &self.writers);
+        if self.is_past(sum.expiry()) {
+            act.cancel(slots, None);
+            draft.changed = true;
+            sum = counter::Sum::default();
+        }
+        let exists = sum.exists();
+        match op {
+            Op::Add(by) => act
+                .add(slots, by)
+                .map_err(|total| Error::Overflow { total, by })?,
+            Op::Reset => act.cancel(slots, Some(Base::Reset)),
+            Op::Set(value) => act.cancel(slots, Some(Base::Set(value))),
+            _ if !exists => return Ok(false),
+            Op::Delete => act.cancel(slots, None),
+            Op::Expire(at) => act.expire(slots, at),
+            Op::Persist => act.expire(slots, NEVER),
+        }
+        draft.changed = true;
+        Ok(match op {
+            Op::Persist => sum.expiry().is_some(),
+            _ => exists,
+        })
+    }
+
+    /// Makes what was drafted visible.
+    fn commit(&mut self, clock: u64, drafts: impl IntoIterator<Item = Draft>) {
+        for Draft {
+            handle,
+            mut slots,
+            changed,
+        } in drafts
+        {
+            if changed {
+                counter::normalize(&mut slots);
+                self.put_slots(handle, slots);
+                self.clocks[OWN as usize] = clock;
+            }
+        }
+    }
+
+    /// Replaces a counter's slots.
+    pub(super) fn put_slots(&mut self, handle: Handle, slots: Vec<Slot>) {
+        let (page_at, slot) = place(handle);
+        self.page_mut(page_at).set_slots(slot, slots);
+        self.touch(page_at);
+    }
+}
+
+fn check(op: Op) -> Result<(), Error> {
+    match op {
+        Op::Expire(at) if at > EXPIRY_MAX => Err(Error::ExpiryRange { at }),
+        _ => Ok(()),
     }
 }

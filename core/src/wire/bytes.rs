@@ -1,6 +1,7 @@
 //! Reading and writing of numbers and byte strings.
 
 use crate::error::{Error, Limited, Rule};
+use crate::slot::WIDE_MAX;
 use alloc::vec::Vec;
 
 /// Appends the shortest LEB128 form.
@@ -25,6 +26,16 @@ pub(crate) fn zigzag(value: i64) -> u64 {
 
 pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// Appends a wide number: zigzag, then the shortest LEB128 form.
+pub(crate) fn put_wide(out: &mut Vec<u8>, value: i128) {
+    let mut value = ((value << 1) ^ (value >> 127)) as u128;
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 /// Reading failed; the reader knows why. So a result is one bit wide on its way up, which keeps
@@ -125,6 +136,23 @@ impl<'a> Reader<'a> {
             }
             shift += 7;
         }
+    }
+
+    /// A number that [`put_wide`] wrote, below 2^100 in magnitude.
+    pub(crate) fn wide(&mut self) -> Result<i128, Fail> {
+        let mut value = 0u128;
+        for shift in (0..105).step_by(7) {
+            let byte = self.u8()?;
+            value |= u128::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                let wide = (value >> 1) as i128 ^ -((value & 1) as i128);
+                if byte == 0 && shift > 0 || wide.unsigned_abs() >= WIDE_MAX as u128 {
+                    break;
+                }
+                return Ok(wide);
+            }
+        }
+        Err(self.fail(Error::Number))
     }
 
     /// A number of 32 bits.

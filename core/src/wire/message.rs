@@ -1,7 +1,8 @@
 //! The encoding of messages: one table of writers, the keys front-coded, the shards in columns.
 
 use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
-use crate::delta::{Entry, Message, SortedKeys};
+use super::side::{put_sides, read_sides};
+use crate::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_MAX};
 use crate::shard::{Column, PAGE, Row};
@@ -45,7 +46,7 @@ impl Message {
             before = key;
         }
         for (at, columns) in self.pages.iter().enumerate() {
-            put_varint(out, columns.len() as u64 - 1);
+            put_varint(out, columns.len() as u64);
             let mut next = 0;
             for column in columns {
                 put_varint(out, u64::from(column.writer - next));
@@ -54,6 +55,7 @@ impl Message {
                 put_column(out, column, base, all(self.keys.page(at).len()));
             }
         }
+        put_sides(out, self);
     }
 
     /// Decodes a message that came from a peer.
@@ -90,11 +92,22 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         writers,
         keys,
         pages: Vec::with_capacity(pages.min(reader.len())),
+        sides: Vec::new(),
     };
+    // Which keys of each page have nothing yet.
+    let mut unused: Vec<u64> = Vec::with_capacity(pages.min(reader.len()));
     for page in 0..pages {
         let keys = all(message.keys.page(page).len());
-        let columns = read_page(reader, &message.writers, keys)?;
+        let (columns, used) = read_page(reader, &message.writers, keys)?;
         message.pages.push(columns);
+        unused.push(keys & !used);
+    }
+    read_sides(reader, &mut message)?;
+    for KeySide { key, .. } in &message.sides {
+        unused[*key as usize / PAGE] &= !(1 << (*key as usize % PAGE));
+    }
+    if unused.iter().any(|keys| *keys != 0) {
+        return Err(reader.malformed(Rule::KeyUsed));
     }
     Ok(message)
 }
@@ -193,8 +206,13 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
     Ok(keys)
 }
 
-fn read_page(reader: &mut Reader<'_>, writers: &[Entry], keys: u64) -> Result<Vec<Column>, Fail> {
-    let count = reader.count(4)? + 1;
+/// The columns of a page, and which of its keys they have rows of.
+fn read_page(
+    reader: &mut Reader<'_>,
+    writers: &[Entry],
+    keys: u64,
+) -> Result<(Vec<Column>, u64), Fail> {
+    let count = reader.count(4)?;
     let mut columns = Vec::with_capacity(count);
     let mut next = 0;
     let mut used = 0;
@@ -208,10 +226,7 @@ fn read_page(reader: &mut Reader<'_>, writers: &[Entry], keys: u64) -> Result<Ve
         used |= column.present;
         columns.push(column);
     }
-    if used != keys {
-        return Err(reader.malformed(Rule::KeyUsed));
-    }
-    Ok(columns)
+    Ok((columns, used))
 }
 
 fn read_column(

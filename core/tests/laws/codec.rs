@@ -163,12 +163,13 @@ fn every_short_message_is_refused_or_means_itself() {
     table.extend_from_slice(writer(1).as_bytes());
     let interesting = [0, 1, 2, 3, 4, b'k', 0x80, 0xff];
     let mut accepted = 0;
-    // The key, how many columns, the writer, which keys, the clock, the total.
+    // The key, how many columns, the writer, which keys, the clock, the total; nothing beside.
     let mut places = [0usize; 6];
     loop {
         let mut bytes = table.clone();
         bytes.extend_from_slice(&[0, 5, 1, 0, 1]);
         bytes.extend(places.iter().map(|place| interesting[*place]));
+        bytes.push(0);
         strict(&bytes);
         accepted += usize::from(Message::decode(&bytes).is_ok());
         let Some(at) = places

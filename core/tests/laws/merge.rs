@@ -112,7 +112,8 @@ fn a_fork_is_reported_and_the_greater_total_stands() {
             assert_eq!(after[*at], *ours.max(theirs));
         }
         for fault in replica.faults() {
-            let (clock, ours, theirs) = (fault.ours.clock, fault.ours.total, fault.theirs.total);
+            let clock = fault.ours.clock;
+            let [ours, theirs] = [fault.ours, fault.theirs].map(|s| s.total as i64);
             assert_eq!(fault.theirs.clock, clock);
             let at = (fault.key.to_string(), fault.ours.writer);
             assert!(forks.contains(&(&at, (clock, ours), (clock, theirs))));

@@ -200,7 +200,8 @@ pub(crate) fn shards(replica: &Replica) -> Shards {
     for (handle, key) in replica.counters() {
         for shard in replica.shards(handle) {
             let at = (key.to_string(), shard.writer);
-            shards.insert(at, (shard.clock, shard.total));
+            let total = i64::try_from(shard.total).expect("a plain shard");
+            shards.insert(at, (shard.clock, total));
         }
     }
     shards

@@ -1,0 +1,326 @@
+//! The meaning of one counter: what its slots come to, and what an operation does to them.
+//!
+//! Plain slots, which have a row and nothing else, are summed and added to where they lie. This is
+//! for the others. The slots of one counter are taken out of their page, ascending by the writer's
+//! local number, and put back.
+//!
+//! - **A cancel is a prefix.** It notes in each slot that it sees alive up to which clock it saw it,
+//!   and the total there. Of two such cuts the longer one stands.
+//! - **A slot has lives.** When its owner writes and nothing in it survives, it starts again from
+//!   zero at a new `born`. Cuts below `born` are void.
+//! - **An absorbed writer is a child** of its heir's slot: its amount was added to the heir's total,
+//!   and what its slot comes to by now, less that amount, is added on reading. A cut that reaches
+//!   the absorption covers the amount and makes the child void.
+
+use crate::shard::{OWN, Row};
+use crate::slot::{Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX};
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// What slots come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    /// The adds that survive.
+    pub(crate) amount: i128,
+    /// Whether any add survives, be it of 0.
+    pub(crate) adds: bool,
+    /// The greatest base that survives.
+    pub(crate) base: Option<RankedBase>,
+    /// The longest expiry that survives.
+    pub(crate) until: Option<u64>,
+}
+
+impl Sum {
+    fn take(&mut self, other: &Sum) {
+        self.amount += other.amount;
+        self.adds |= other.adds;
+        self.base = self.base.max(other.base);
+        self.until = self.until.max(other.until);
+    }
+
+    /// Whether it makes the counter exist.
+    pub(crate) fn exists(&self) -> bool {
+        self.adds || self.base.is_some()
+    }
+
+    /// Whether a cancel has anything to cancel.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.exists() || self.until.is_some()
+    }
+
+    pub(crate) fn value(&self) -> Option<i128> {
+        let base = self.base.map_or(0, |base| i128::from(base.value));
+        self.exists().then_some(self.amount + base)
+    }
+
+    /// When the counter expires.
+    pub(crate) fn expiry(&self) -> Option<u64> {
+        self.until.filter(|until| self.exists() && *until != NEVER)
+    }
+}
+
+/// Where the slot of a writer is.
+pub(crate) fn find(slots: &[Slot], writer: u32) -> Result<usize, usize> {
+    slots.binary_search_by_key(&writer, Slot::writer)
+}
+
+/// What each slot comes to, its children included.
+pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
+    let mut sums: Vec<Sum> = slots.iter().map(|slot| alone(slot, ids)).collect();
+    let parents: Vec<Option<usize>> = slots.iter().map(|slot| parent(slots, slot)).collect();
+    let mut children = alloc::vec![0u32; slots.len()];
+    for parent in parents.iter().flatten() {
+        children[*parent] += 1;
+    }
+    // Whoever waits for no child can be added to its parent. Circles, which no correct writer
+    // makes, wait for ever and count for nothing.
+    let mut ready: Vec<usize> = (0..slots.len()).filter(|at| children[*at] == 0).collect();
+    while let Some(at) = ready.pop() {
+        let (Some(up), Some(moved)) = (parents[at], &slots[at].side.moved) else {
+            continue;
+        };
+        if let Some(child) = as_child(&slots[up], moved.to.clock, sums[at], moved.amount) {
+            sums[up].take(&child);
+        }
+        children[up] -= 1;
+        if children[up] == 0 {
+            ready.push(up);
+        }
+    }
+    sums
+}
+
+/// What all slots come to together.
+pub(crate) fn sum(slots: &[Slot], ids: &[WriterId]) -> Sum {
+    let mut total = Sum::default();
+    for (slot, sum) in slots.iter().zip(&sums(slots, ids)) {
+        if slot.side.moved.is_none() {
+            total.take(sum);
+        }
+    }
+    total
+}
+
+/// The slot that an absorbed slot is a child of.
+fn parent(slots: &[Slot], slot: &Slot) -> Option<usize> {
+    let moved = slot.side.moved.as_ref()?;
+    find(slots, moved.to.writer).ok()
+}
+
+/// What a child absorbed at `clock` adds to its parent, `None` if it is void.
+fn as_child(parent: &Slot, clock: u64, sum: Sum, moved: i128) -> Option<Sum> {
+    let live = clock >= parent.born() && clock > parent.cut_clock();
+    live.then(|| Sum {
+        amount: sum.amount - moved,
+        until: sum.until.filter(|_| clock > parent.lift_clock()),
+        ..sum
+    })
+}
+
+/// What a slot comes to without its children.
+fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
+    let extra = slot.extra();
+    let cut = slot.cut_clock();
+    let lifted = cut.max(slot.lift_clock());
+    let base = extra.base.filter(|_| cut == 0).map(|base| RankedBase {
+        set: matches!(base, Base::Set(_)),
+        clock: extra.born,
+        writer: ids[slot.writer() as usize],
+        value: base.value(),
+    });
+    let mut sum = Sum {
+        amount: slot.total() - slot.valid_cut().map_or(0, |cut| cut.total),
+        adds: extra.added > cut,
+        base,
+        until: extra.expiry.filter(|e| e.clock > lifted).map(|e| e.until),
+    };
+    if let Some(fold) = &slot.side.fold {
+        let folded = Sum {
+            amount: fold.amount,
+            adds: fold.adds,
+            base: fold.base,
+            until: fold.until,
+        };
+        if let Some(folded) = as_child(slot, fold.clock, folded, 0) {
+            sum.take(&folded);
+        }
+    }
+    sum
+}
+
+/// A local transaction that is being made, with its clock.
+#[derive(Clone, Copy)]
+pub(crate) struct Act<'a> {
+    pub(crate) clock: u64,
+    pub(crate) ids: &'a [WriterId],
+    /// Whether a slot that this writer once had may be forgotten here and known elsewhere, so that
+    /// a new one must say that it begins a life.
+    pub(crate) reuses: bool,
+}
+
+impl Act<'_> {
+    fn stamp(&self) -> Stamp {
+        Stamp {
+            writer: OWN,
+            clock: self.clock,
+        }
+    }
+
+    /// The own slot, beginning a new life in which nothing happened.
+    fn begin<'s>(&self, slots: &'s mut Vec<Slot>) -> &'s mut Slot {
+        let found = find(slots, OWN);
+        let again = found.is_ok() || self.reuses;
+        let at = found.unwrap_or_else(|at| {
+            let row = Row { clock: 0, total: 0 };
+            let side = Side::new(OWN);
+            slots.insert(at, Slot { row, side });
+            at
+        });
+        let slot = &mut slots[at];
+        slot.side = Side::new(OWN);
+        let extra = Extra {
+            born: if again { self.clock } else { 0 },
+            ..Extra::default()
+        };
+        slot.set_shard(self.clock, 0, extra);
+        slot
+    }
+
+    /// Adds to the own slot. On overflow the total is returned, and nothing is changed.
+    pub(crate) fn add(&self, slots: &mut Vec<Slot>, by: i64) -> Result<(), i128> {
+        let sums = sums(slots, self.ids);
+        let own = find(slots, OWN);
+        let sum = own.map_or(Sum::default(), |at| sums[at]);
+        let exists = slots
+            .iter()
+            .zip(&sums)
+            .any(|(slot, sum)| slot.side.moved.is_none() && sum.exists());
+        if !sum.exists() && !(exists && sum.until.is_some()) {
+            if !exists {
+                // A new life of the counter leaves the expiries of earlier ones behind.
+                self.lift(slots, &sums);
+            }
+            let slot = self.begin(slots);
+            let extra = Extra {
+                added: self.clock,
+                ..slot.extra()
+            };
+            slot.set_shard(self.clock, i128::from(by), extra);
+            return Ok(());
+        }
+        let Ok(at) = own else { return Ok(()) }; // a missing slot does not exist
+        let slot = &mut slots[at];
+        let extra = slot.extra();
+        let total = slot.total() + i128::from(by);
+        let left = sum.amount + i128::from(by);
+        let fits = i64::try_from(left).is_ok() || extra.absorbed && left.abs() < WIDE_MAX;
+        if !fits || total.abs() >= WIDE_MAX {
+            return Err(sum.amount);
+        }
+        let added = self.clock;
+        slot.set_shard(self.clock, total, Extra { added, ..extra });
+        Ok(())
+    }
+
+    /// Cancels what is alive, and leaves `base` if there is one.
+    pub(crate) fn cancel(&self, slots: &mut Vec<Slot>, base: Option<Base>) {
+        let sums = sums(slots, self.ids);
+        let mut own_alive = false;
+        for (slot, sum) in slots.iter_mut().zip(&sums) {
+            if slot.writer() == OWN {
+                own_alive = sum.is_alive();
+            } else if slot.side.moved.is_none() && sum.is_alive() {
+                slot.side.cut = Some(Cut {
+                    clock: slot.row.clock,
+                    total: slot.total(),
+                    by: self.stamp(),
+                });
+            }
+        }
+        if own_alive || base.is_some() {
+            let slot = self.begin(slots);
+            let born = self.clock;
+            slot.set_shard(
+                self.clock,
+                0,
+                Extra {
+                    born,
+                    base,
+                    ..Extra::default()
+                },
+            );
+        }
+    }
+
+    /// Replaces the expiries that are seen. The counter exists.
+    pub(crate) fn expire(&self, slots: &mut Vec<Slot>, until: u64) {
+        let sums = sums(slots, self.ids);
+        self.lift(slots, &sums);
+        let own = find(slots, OWN).ok().filter(|at| sums[*at].is_alive());
+        let slot = match own {
+            Some(at) => &mut slots[at],
+            None => self.begin(slots),
+        };
+        let clock = self.clock;
+        let expiry = Some(Expiry { clock, until });
+        slot.set_shard(
+            clock,
+            slot.total(),
+            Extra {
+                expiry,
+                ..slot.extra()
+            },
+        );
+    }
+
+    /// Takes away the expiries that are seen.
+    fn lift(&self, slots: &mut [Slot], sums: &[Sum]) {
+        for (slot, sum) in slots.iter_mut().zip(sums) {
+            if slot.side.moved.is_none() && sum.until.is_some() {
+                slot.side.lift = Some(Box::new(Lift {
+                    clock: slot.row.clock,
+                    by: self.stamp(),
+                }));
+            }
+        }
+    }
+}
+
+/// Drops what can mean nothing any more, whatever comes: void children, cuts of earlier lives,
+/// folds that are cancelled.
+pub(crate) fn normalize(slots: &mut Vec<Slot>) {
+    loop {
+        let void = |slot: &Slot| match (&slot.side.moved, parent(slots, slot)) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(moved), Some(up)) => {
+                let clock = moved.to.clock;
+                clock < slots[up].born() || clock <= slots[up].cut_clock()
+            }
+        };
+        let kept: Vec<bool> = slots.iter().map(|slot| !void(slot)).collect();
+        if kept.iter().all(|kept| *kept) {
+            break;
+        }
+        let mut kept = kept.iter();
+        slots.retain(|_| kept.next() == Some(&true));
+    }
+    let heirs: Vec<u32> = slots
+        .iter()
+        .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
+        .collect();
+    for slot in slots {
+        let (born, cut) = (slot.born(), slot.cut_clock());
+        let expiry = slot.extra().expiry;
+        let side = &mut slot.side;
+        if cut == 0 {
+            side.cut = None;
+        }
+        side.fold
+            .take_if(|fold| fold.clock < born || fold.clock <= cut);
+        let inherits = side.fold.is_some() || heirs.contains(&side.writer);
+        let lifts = |lift: &mut Box<Lift>| expiry.is_some_and(|e| e.clock <= lift.clock);
+        side.lift.take_if(|lift| !inherits && !lifts(lift));
+    }
+}

@@ -1,0 +1,258 @@
+//! What a slot may hold beyond its plain row `(clock, total)`: lives, cuts, bases, expiries, and
+//! what became of absorbed writers.
+//!
+//! A slot is what is known of one writer and one counter. Most slots are plain; the rest of theirs
+//! is kept in a [`Side`] beside the pages.
+
+use crate::shard::Row;
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+
+/// An expiry that never comes: what persist leaves.
+pub(crate) const NEVER: u64 = u64::MAX;
+/// Totals, cuts and moved amounts stay below this in magnitude, so that no sum of them leaves
+/// `i128`: 2^27 of them would have to come together.
+pub(crate) const WIDE_MAX: i128 = 1 << 100;
+
+/// The transaction that made a record: a writer by its local number, and its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) writer: u32,
+    pub(crate) clock: u64,
+}
+
+/// The value that a reset or a set left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Base {
+    Reset,
+    Set(i64),
+}
+
+impl Base {
+    pub(crate) fn value(self) -> i64 {
+        match self {
+            Base::Reset => 0,
+            Base::Set(value) => value,
+        }
+    }
+}
+
+/// A base with what decides between concurrent ones: the greatest counts. A set beats a reset,
+/// then the clock and the writer id of the operation decide. None of that ever changes, also not
+/// when the writer is absorbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RankedBase {
+    pub(crate) set: bool,
+    pub(crate) clock: u64,
+    pub(crate) writer: WriterId,
+    pub(crate) value: i64,
+}
+
+/// When a counter expires, as one writer has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Expiry {
+    /// The owner's clock at the operation.
+    pub(crate) clock: u64,
+    /// Milliseconds since 1970, or [`NEVER`].
+    pub(crate) until: u64,
+}
+
+/// The rare part of a shard. Only the owner writes it, and it goes with the row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Extra {
+    /// The upper half of the total; the row has the lower one, signed.
+    pub(crate) high: i64,
+    /// The clock at which this life of the slot began, 0 for a first life. What was before it was
+    /// cancelled, and cuts below it speak of an earlier life.
+    pub(crate) born: u64,
+    /// The clock of the owner's last add in this life, 0 for none.
+    pub(crate) added: u64,
+    /// Made at `born`.
+    pub(crate) base: Option<Base>,
+    pub(crate) expiry: Option<Expiry>,
+    /// Whether another writer's amount was moved here in this life.
+    pub(crate) absorbed: bool,
+}
+
+/// A cancel of everything in the slot up to a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// The slot's clock as the canceller saw it.
+    pub(crate) clock: u64,
+    /// The slot's total as the canceller saw it.
+    pub(crate) total: i128,
+    pub(crate) by: Stamp,
+}
+
+/// Takes expiries of the slot up to a clock away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lift {
+    pub(crate) clock: u64,
+    pub(crate) by: Stamp,
+}
+
+/// The slot's writer was absorbed: the slot is a child of its heir's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// The heir and its transaction.
+    pub(crate) to: Stamp,
+    /// What the heir's total took over.
+    pub(crate) amount: i128,
+}
+
+/// What former children of the slot still come to, folded into one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fold {
+    /// The owner's clock at the last absorption that was folded.
+    pub(crate) clock: u64,
+    /// The children's surviving amounts less what was moved.
+    pub(crate) amount: i128,
+    pub(crate) adds: bool,
+    pub(crate) base: Option<RankedBase>,
+    /// The longest of the children's expiries.
+    pub(crate) until: Option<u64>,
+}
+
+/// What one slot has beyond its row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Side {
+    /// The slot's writer, by its local number.
+    pub(crate) writer: u32,
+    pub(crate) extra: Option<Box<Extra>>,
+    pub(crate) cut: Option<Cut>,
+    pub(crate) lift: Option<Box<Lift>>,
+    pub(crate) moved: Option<Box<Moved>>,
+    pub(crate) fold: Option<Box<Fold>>,
+}
+
+impl Side {
+    pub(crate) fn new(writer: u32) -> Side {
+        Side {
+            writer,
+            ..Side::default()
+        }
+    }
+
+    /// Whether it says nothing that the row does not.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.extra.is_none()
+            && self.cut.is_none()
+            && self.lift.is_none()
+            && self.moved.is_none()
+            && self.fold.is_none()
+    }
+
+    /// The stamps of the records that are not part of the shard.
+    pub(crate) fn stamps(&self) -> impl Iterator<Item = Stamp> {
+        let cut = self.cut.map(|cut| cut.by);
+        let lift = self.lift.as_ref().map(|lift| lift.by);
+        let moved = self.moved.as_ref().map(|moved| moved.to);
+        let fold = self.fold.as_ref().map(|fold| Stamp {
+            writer: self.writer,
+            clock: fold.clock,
+        });
+        [cut, lift, moved, fold].into_iter().flatten()
+    }
+
+    /// Drops the records beside the shard that are not newer than `lows`, by local number.
+    pub(crate) fn keep_newer(&mut self, lows: &[u64]) {
+        let old = |by: Stamp| by.clock <= lows[by.writer as usize];
+        let writer = self.writer;
+        self.cut.take_if(|cut| old(cut.by));
+        self.lift.take_if(|lift| old(lift.by));
+        self.moved.take_if(|moved| old(moved.to));
+        self.fold.take_if(|fold| {
+            old(Stamp {
+                writer,
+                clock: fold.clock,
+            })
+        });
+    }
+
+    /// Calls `map` on each local number in it.
+    pub(crate) fn renumber(&mut self, mut map: impl FnMut(u32) -> u32) {
+        self.writer = map(self.writer);
+        if let Some(cut) = &mut self.cut {
+            cut.by.writer = map(cut.by.writer);
+        }
+        if let Some(lift) = &mut self.lift {
+            lift.by.writer = map(lift.by.writer);
+        }
+        if let Some(moved) = &mut self.moved {
+            moved.to.writer = map(moved.to.writer);
+        }
+    }
+}
+
+/// A slot, taken out of its page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) row: Row,
+    pub(crate) side: Side,
+}
+
+impl Slot {
+    /// A slot of this shard; without `extra` it is plain.
+    pub(crate) fn new(writer: u32, row: Row, extra: Option<&Extra>) -> Slot {
+        let mut side = Side::new(writer);
+        side.extra = extra.map(|extra| Box::new(*extra));
+        Slot { row, side }
+    }
+
+    pub(crate) fn writer(&self) -> u32 {
+        self.side.writer
+    }
+
+    /// The rare part of the shard, written out.
+    pub(crate) fn extra(&self) -> Extra {
+        match &self.side.extra {
+            Some(extra) => **extra,
+            None => Extra {
+                added: self.row.clock,
+                ..Extra::default()
+            },
+        }
+    }
+
+    /// Replaces the shard.
+    pub(crate) fn set_shard(&mut self, clock: u64, total: i128, extra: Extra) {
+        let extra = Extra {
+            high: ((total - i128::from(total as i64)) >> 64) as i64,
+            ..extra
+        };
+        self.row = Row {
+            clock,
+            total: total as i64,
+        };
+        self.side.extra = None;
+        if extra != self.extra() {
+            self.side.extra = Some(Box::new(extra));
+        }
+    }
+
+    /// The sum of the owner's adds since this life began, and of what was moved here.
+    pub(crate) fn total(&self) -> i128 {
+        let high = self.side.extra.as_ref().map_or(0, |extra| extra.high);
+        (i128::from(high) << 64) + i128::from(self.row.total)
+    }
+
+    pub(crate) fn born(&self) -> u64 {
+        self.side.extra.as_ref().map_or(0, |extra| extra.born)
+    }
+
+    /// The cut, if it speaks of this life.
+    pub(crate) fn valid_cut(&self) -> Option<&Cut> {
+        let born = self.born();
+        self.side.cut.as_ref().filter(|cut| cut.clock >= born)
+    }
+
+    /// The clock up to which this life is cancelled, 0 if it is not.
+    pub(crate) fn cut_clock(&self) -> u64 {
+        self.valid_cut().map_or(0, |cut| cut.clock)
+    }
+
+    /// The clock up to which expiries are taken away.
+    pub(crate) fn lift_clock(&self) -> u64 {
+        self.side.lift.as_ref().map_or(0, |lift| lift.clock)
+    }
+}

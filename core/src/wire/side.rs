@@ -1,0 +1,321 @@
+//! The encoding of what slots have beside their rows. Plain messages have one byte of it.
+
+use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
+use crate::delta::{Entry, KeySide, Message};
+use crate::error::{Error, Rule};
+use crate::limits::EXPIRY_MAX;
+use crate::shard::Row;
+use crate::slot::{
+    Base, Cut, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
+};
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+const EXTRA: u64 = 1;
+const CUT: u64 = 2;
+const LIFT: u64 = 4;
+const MOVED: u64 = 8;
+const FOLD: u64 = 16;
+
+const BORN: u64 = 1;
+const ADDED: u64 = 2;
+const HIGH: u64 = 4;
+const BASE_RESET: u64 = 8;
+const BASE_SET: u64 = 16;
+const EXPIRY: u64 = 32;
+const ABSORBED: u64 = 64;
+
+const FOLD_ADDS: u64 = 1;
+const FOLD_RESET: u64 = 2;
+const FOLD_SET: u64 = 4;
+const FOLD_UNTIL: u64 = 8;
+
+/// The bit if it applies.
+fn bit(applies: bool, bit: u64) -> u64 {
+    if applies { bit } else { 0 }
+}
+
+pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
+    put_varint(out, message.sides.len() as u64);
+    let mut before = 0;
+    for KeySide { key, side } in &message.sides {
+        put_varint(out, u64::from(key - before));
+        before = *key;
+        put_varint(out, u64::from(side.writer));
+        let parts = bit(side.extra.is_some(), EXTRA)
+            | bit(side.cut.is_some(), CUT)
+            | bit(side.lift.is_some(), LIFT)
+            | bit(side.moved.is_some(), MOVED)
+            | bit(side.fold.is_some(), FOLD);
+        put_varint(out, parts);
+        if let (Some(extra), Some(row)) = (&side.extra, message.row(*key, side.writer)) {
+            put_extra(out, extra, row.clock);
+        }
+        let stamp = |out: &mut Vec<u8>, stamp: Stamp| {
+            put_varint(out, u64::from(stamp.writer));
+            put_varint(
+                out,
+                stamp.clock - message.writers[stamp.writer as usize].lo - 1,
+            );
+        };
+        if let Some(cut) = &side.cut {
+            put_varint(out, cut.clock);
+            put_wide(out, cut.total);
+            stamp(out, cut.by);
+        }
+        if let Some(lift) = &side.lift {
+            put_varint(out, lift.clock);
+            stamp(out, lift.by);
+        }
+        if let Some(moved) = &side.moved {
+            put_wide(out, moved.amount);
+            stamp(out, moved.to);
+        }
+        if let Some(fold) = &side.fold {
+            put_fold(out, fold, message.writers[side.writer as usize].lo);
+        }
+    }
+}
+
+fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
+    let parts = bit(extra.born != 0, BORN)
+        | bit(extra.added != clock, ADDED)
+        | bit(extra.high != 0, HIGH)
+        | bit(extra.base == Some(Base::Reset), BASE_RESET)
+        | bit(matches!(extra.base, Some(Base::Set(_))), BASE_SET)
+        | bit(extra.expiry.is_some(), EXPIRY)
+        | bit(extra.absorbed, ABSORBED);
+    put_varint(out, parts);
+    if extra.born != 0 {
+        put_varint(out, clock - extra.born);
+    }
+    if extra.added != clock {
+        put_varint(
+            out,
+            if extra.added == 0 {
+                0
+            } else {
+                clock - extra.added
+            },
+        );
+    }
+    if extra.high != 0 {
+        put_varint(out, zigzag(extra.high));
+    }
+    if let Some(Base::Set(value)) = extra.base {
+        put_varint(out, zigzag(value));
+    }
+    if let Some(expiry) = extra.expiry {
+        put_varint(out, clock - expiry.clock);
+        put_until(out, expiry.until);
+    }
+}
+
+fn put_fold(out: &mut Vec<u8>, fold: &Fold, lo: u64) {
+    put_varint(out, fold.clock - lo - 1);
+    put_wide(out, fold.amount);
+    let parts = bit(fold.adds, FOLD_ADDS)
+        | bit(fold.base.is_some_and(|base| !base.set), FOLD_RESET)
+        | bit(fold.base.is_some_and(|base| base.set), FOLD_SET)
+        | bit(fold.until.is_some(), FOLD_UNTIL);
+    put_varint(out, parts);
+    if let Some(base) = &fold.base {
+        put_varint(out, base.clock);
+        out.extend_from_slice(base.writer.as_bytes());
+        if base.set {
+            put_varint(out, zigzag(base.value));
+        }
+    }
+    if let Some(until) = fold.until {
+        put_until(out, until);
+    }
+}
+
+/// 0 for never, else one more than the time.
+fn put_until(out: &mut Vec<u8>, until: u64) {
+    put_varint(out, if until == NEVER { 0 } else { until + 1 });
+}
+
+pub(super) fn read_sides(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
+    let count = reader.count(4)?;
+    let mut before: Option<(u32, u32)> = None;
+    for _ in 0..count {
+        let key = reader
+            .varint()?
+            .saturating_add(before.map_or(0, |(key, _)| u64::from(key)));
+        let writer = reader.varint()?;
+        if key >= message.keys.len() as u64 || writer >= message.writers.len() as u64 {
+            return Err(reader.malformed(Rule::SidesAscend));
+        }
+        let place = (key as u32, writer as u32);
+        if before.is_some_and(|before| before >= place) {
+            return Err(reader.malformed(Rule::SidesAscend));
+        }
+        before = Some(place);
+        let row = message.row(place.0, place.1).copied();
+        let side = read_side(reader, &message.writers, place.1, row)?;
+        message.sides.push(KeySide { key: place.0, side });
+    }
+    Ok(())
+}
+
+fn read_side(
+    reader: &mut Reader<'_>,
+    writers: &[Entry],
+    writer: u32,
+    row: Option<Row>,
+) -> Result<Side, Fail> {
+    let parts = reader.varint()?;
+    if parts == 0 || parts >= FOLD << 1 {
+        return Err(reader.malformed(Rule::SideParts));
+    }
+    let mut side = Side::new(writer);
+    if parts & EXTRA != 0 {
+        let Some(row) = row else {
+            return Err(reader.malformed(Rule::Extra));
+        };
+        let extra = read_extra(reader, row.clock)?;
+        let slot = Slot::new(writer, row, Some(&extra));
+        if slot.total().abs() >= WIDE_MAX {
+            return Err(reader.fail(Error::Number));
+        }
+        side.extra = slot.side.extra;
+    }
+    if parts & CUT != 0 {
+        side.cut = Some(Cut {
+            clock: reader.varint()?,
+            total: reader.wide()?,
+            by: read_stamp(reader, writers)?,
+        });
+    }
+    if parts & LIFT != 0 {
+        let clock = reader.varint()?;
+        let by = read_stamp(reader, writers)?;
+        side.lift = Some(Box::new(Lift { clock, by }));
+    }
+    if parts & MOVED != 0 {
+        let amount = reader.wide()?;
+        let to = read_stamp(reader, writers)?;
+        side.moved = Some(Box::new(Moved { to, amount }));
+    }
+    if parts & FOLD != 0 {
+        side.fold = Some(Box::new(read_fold(reader, &writers[writer as usize])?));
+    }
+    Ok(side)
+}
+
+/// A clock within what the message says of a writer.
+fn read_clock(reader: &mut Reader<'_>, entry: &Entry) -> Result<u64, Fail> {
+    let after = reader.varint()?;
+    let clock = entry.lo.checked_add(1).and_then(|c| c.checked_add(after));
+    match clock.filter(|clock| *clock <= entry.hi) {
+        Some(clock) => Ok(clock),
+        None => Err(reader.malformed(Rule::ShardClock)),
+    }
+}
+
+fn read_stamp(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Stamp, Fail> {
+    let writer = reader.varint32()?;
+    let Some(entry) = writers.get(writer as usize) else {
+        return Err(reader.malformed(Rule::ColumnWriter));
+    };
+    let clock = read_clock(reader, entry)?;
+    Ok(Stamp { writer, clock })
+}
+
+/// A clock that is so much before the row's.
+fn read_before(reader: &mut Reader<'_>, clock: u64) -> Result<u64, Fail> {
+    match clock.checked_sub(reader.varint()?) {
+        Some(before) if before > 0 => Ok(before),
+        _ => Err(reader.malformed(Rule::Life)),
+    }
+}
+
+fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
+    let parts = reader.varint()?;
+    let bases = parts & (BASE_RESET | BASE_SET);
+    if parts == 0 || parts >= ABSORBED << 1 || bases == BASE_RESET | BASE_SET {
+        return Err(reader.malformed(Rule::Extra));
+    }
+    let mut extra = Extra {
+        added: clock,
+        absorbed: parts & ABSORBED != 0,
+        ..Extra::default()
+    };
+    if parts & BORN != 0 {
+        extra.born = read_before(reader, clock)?;
+    }
+    if parts & ADDED != 0 {
+        let before = reader.varint()?;
+        extra.added = match before {
+            0 => 0,
+            before => clock.saturating_sub(before),
+        };
+        if before != 0 && extra.added == 0 {
+            return Err(reader.malformed(Rule::Life));
+        }
+    }
+    if parts & HIGH != 0 {
+        extra.high = unzigzag(reader.varint()?);
+        if extra.high == 0 {
+            return Err(reader.fail(Error::Number));
+        }
+    }
+    extra.base = match bases {
+        BASE_RESET => Some(Base::Reset),
+        BASE_SET => Some(Base::Set(unzigzag(reader.varint()?))),
+        _ => None,
+    };
+    if parts & EXPIRY != 0 {
+        extra.expiry = Some(Expiry {
+            clock: read_before(reader, clock)?,
+            until: read_until(reader)?,
+        });
+    }
+    let ordered = (extra.added == 0 || extra.added >= extra.born)
+        && extra.expiry.is_none_or(|expiry| expiry.clock >= extra.born)
+        && (extra.base.is_none() || extra.born > 0);
+    if !ordered {
+        return Err(reader.malformed(Rule::Life));
+    }
+    Ok(extra)
+}
+
+fn read_until(reader: &mut Reader<'_>) -> Result<u64, Fail> {
+    match reader.varint()? {
+        0 => Ok(NEVER),
+        more if more - 1 <= EXPIRY_MAX => Ok(more - 1),
+        _ => Err(reader.fail(Error::Number)),
+    }
+}
+
+fn read_fold(reader: &mut Reader<'_>, entry: &Entry) -> Result<Fold, Fail> {
+    let clock = read_clock(reader, entry)?;
+    let amount = reader.wide()?;
+    let parts = reader.varint()?;
+    let bases = parts & (FOLD_RESET | FOLD_SET);
+    if parts >= FOLD_UNTIL << 1 || bases == FOLD_RESET | FOLD_SET {
+        return Err(reader.malformed(Rule::SideParts));
+    }
+    let mut base = None;
+    if bases != 0 {
+        let set = bases == FOLD_SET;
+        base = Some(RankedBase {
+            set,
+            clock: reader.varint()?,
+            writer: WriterId::from_bytes(reader.array()?),
+            value: if set { unzigzag(reader.varint()?) } else { 0 },
+        });
+    }
+    Ok(Fold {
+        clock,
+        amount,
+        adds: parts & FOLD_ADDS != 0,
+        base,
+        until: match parts & FOLD_UNTIL {
+            0 => None,
+            _ => Some(read_until(reader)?),
+        },
+    })
+}
