@@ -35,6 +35,8 @@ struct Node {
     /// How many times its clock has passed.
     time: u8,
     cut: CutId,
+    /// The digest of its canonical bytes.
+    bytes: u128,
 }
 
 struct Txn {
@@ -102,13 +104,7 @@ impl<'a> World<'a> {
         };
         for who in 0..config.replicas as u8 {
             let replica = Replica::new(Space::default(), writer(who));
-            let node = world.node(Node {
-                replica,
-                who,
-                time: 0,
-                cut: nothing,
-            })?;
-            state.nodes[usize::from(who)] = node;
+            state.nodes[usize::from(who)] = world.node(replica, who, 0, nothing)?;
         }
         let first = config.alphabet.len();
         for txn in first..first + config.start.len() {
@@ -216,7 +212,7 @@ impl<'a> World<'a> {
             let [a, b] = [a, b].map(|node| node.replica.vector());
             return Err(format!("after all deliveries one sees {a:?}, one {b:?}"));
         }
-        if a.replica.canonical_bytes() != b.replica.canonical_bytes() {
+        if a.bytes != b.bytes {
             return Err("after all deliveries the bytes differ".into());
         }
         Ok(())
@@ -312,7 +308,7 @@ impl<'a> World<'a> {
                 Err(format!("a message whose base is missing gave {error}"))
             }
             Err(_) => {
-                if digest(&replica.canonical_bytes()) != digest(&to.replica.canonical_bytes()) {
+                if digest(&replica.canonical_bytes()) != to.bytes {
                     return Err("a message that was refused changed the replica".into());
                 }
                 Ok(node)
@@ -333,12 +329,7 @@ impl<'a> World<'a> {
         if view.seen().len() != self.ops_of(cut) {
             return Err("its vector claims other operations than reached it".into());
         }
-        self.node(Node {
-            replica,
-            who,
-            time,
-            cut,
-        })
+        self.node(replica, who, time, cut)
     }
 
     fn ops_of(&self, cut: CutId) -> usize {
@@ -369,16 +360,27 @@ impl<'a> World<'a> {
         id
     }
 
-    fn node(&mut self, node: Node) -> Result<NodeId, String> {
-        let bytes = digest(&guarded(|| node.replica.canonical_bytes())?);
-        if *self.cut_bytes.entry(node.cut).or_insert(bytes) != bytes {
+    fn node(
+        &mut self,
+        replica: Replica,
+        who: u8,
+        time: u8,
+        cut: CutId,
+    ) -> Result<NodeId, String> {
+        let bytes = digest(&guarded(|| replica.canonical_bytes())?);
+        if *self.cut_bytes.entry(cut).or_insert(bytes) != bytes {
             return Err("another replica that saw the same has other bytes".into());
         }
         let next = self.nodes.len() as NodeId;
-        let key = (node.who, node.time, node.cut, bytes);
-        let id = *self.node_ids.entry(key).or_insert(next);
+        let id = *self.node_ids.entry((who, time, cut, bytes)).or_insert(next);
         if id == next {
-            self.nodes.push(node);
+            self.nodes.push(Node {
+                replica,
+                who,
+                time,
+                cut,
+                bytes,
+            });
         }
         Ok(id)
     }
