@@ -3,6 +3,7 @@
 //! The same bodies run natively and in wasm32. Set `TALLYMESH_SEED` to run one case only, and
 //! `TALLYMESH_CASES` to multiply the number of cases (natively).
 
+mod cancel;
 mod chunks;
 mod codec;
 mod deltas;
