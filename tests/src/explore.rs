@@ -44,10 +44,19 @@ enum Local {
 /// One step from a state to the next.
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    Local { at: u8, step: Local },
+    Local {
+        at: u8,
+        step: Local,
+    },
     /// Sends what `to` lacks, or everything.
-    Send { from: u8, to: Option<u8> },
-    Deliver { to: u8, message: MessageId },
+    Send {
+        from: u8,
+        to: Option<u8>,
+    },
+    Deliver {
+        to: u8,
+        message: MessageId,
+    },
 }
 
 /// A state of the whole: each replica, and the set of messages ever sent.
@@ -240,7 +249,8 @@ impl Search<'_> {
             self.parents.push((number, Some(action)));
             next.push((after, child));
         }
-        if self.config.settle_each > 0 && (number as usize).is_multiple_of(self.config.settle_each) {
+        if self.config.settle_each > 0 && (number as usize).is_multiple_of(self.config.settle_each)
+        {
             self.settled += 1;
             let settled = self.settle(state);
             settled.map_err(|wrong| self.failure(number, None, wrong))?;

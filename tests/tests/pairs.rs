@@ -84,34 +84,13 @@ const EXISTING: Table = [
         Expires(10, 2000),
         Value(10),
     ],
-    [
-        Value(15),
-        Value(0),
-        Absent,
-        Value(50),
-        Value(10),
-        Value(10),
-    ],
+    [Value(15), Value(0), Absent, Value(50), Value(10), Value(10)],
 ];
 
 /// From a counter that does not exist.
 const ABSENT: Table = [
-    [
-        Value(8),
-        Value(3),
-        Value(3),
-        Value(53),
-        Value(3),
-        Value(3),
-    ],
-    [
-        Value(5),
-        Value(0),
-        Value(0),
-        Value(50),
-        Value(0),
-        Value(0),
-    ],
+    [Value(8), Value(3), Value(3), Value(53), Value(3), Value(3)],
+    [Value(5), Value(0), Value(0), Value(50), Value(0), Value(0)],
     [Value(5), Value(0), Absent, Value(50), Absent, Absent],
     [
         Value(35),
@@ -142,7 +121,10 @@ fn documented(name: &str) -> Vec<Vec<String>> {
     const PAGE: &str = include_str!("../../docs/consistency.md");
     let mark = format!("<!-- pairs: {name} -->");
     let (_, after) = PAGE.split_once(&mark).expect("the page has the table");
-    let lines = after.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let lines = after
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with('|'));
     let rows = lines.filter(|line| !line.starts_with("|--"));
     let cells = rows.map(|row| {
         let cells = row.trim_matches('|').split('|');

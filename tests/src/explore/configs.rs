@@ -174,7 +174,9 @@ fn pairs(snapshots: usize) -> Vec<Config> {
         for (other, second) in &kinds[at..] {
             for existing in [false, true] {
                 let two = [one, other];
-                let creates = two.iter().any(|k| matches!(**k, "add" | "reset" | "set" | "transfer"));
+                let creates = two
+                    .iter()
+                    .any(|k| matches!(**k, "add" | "reset" | "set" | "transfer"));
                 if !existing && !creates {
                     continue;
                 }
@@ -186,12 +188,22 @@ fn pairs(snapshots: usize) -> Vec<Config> {
                 let expires = two.contains(&&"expire");
                 configs.push(Config {
                     keys: 1 + usize::from(two.contains(&&"transfer")),
-                    start: if existing { singles(&[Act::Add]) } else { Vec::new() },
+                    start: if existing {
+                        singles(&[Act::Add])
+                    } else {
+                        Vec::new()
+                    },
                     alphabet,
                     snapshots,
-                    times: if expires { vec![1_000, 2_000] } else { Vec::new() },
+                    times: if expires {
+                        vec![1_000, 2_000]
+                    } else {
+                        Vec::new()
+                    },
                     passes: 2 * usize::from(expires),
-                    ..base(&format!("3 replicas, 3 of {one}, {other}, {snapshots} snapshots, from {from}"))
+                    ..base(&format!(
+                        "3 replicas, 3 of {one}, {other}, {snapshots} snapshots, from {from}"
+                    ))
                 });
             }
         }

@@ -247,8 +247,7 @@ impl<'a> World<'a> {
         let (made, issued) = match step {
             Local::Materialize(key) => {
                 let key = Key::from(key);
-                let made =
-                    guarded(|| oracle.materialize(&mut view, &mut replica, now, key))??;
+                let made = guarded(|| oracle.materialize(&mut view, &mut replica, now, key))??;
                 (made, vec![(key, Kind::Delete)])
             }
             Local::Transact(number) => {
@@ -256,8 +255,7 @@ impl<'a> World<'a> {
                 let plan = oracle.plan(&view, writer, now, &ops);
                 let issued = plan.map_or(Vec::new(), |plan| plan.issued);
                 let call = Call::Single;
-                let made =
-                    guarded(|| oracle.transact(&mut view, &mut replica, now, &ops, call))??;
+                let made = guarded(|| oracle.transact(&mut view, &mut replica, now, &ops, call))??;
                 (made, issued)
             }
             Local::Pass => (false, Vec::new()),
@@ -266,15 +264,18 @@ impl<'a> World<'a> {
             return Ok(node);
         }
         let clock = replica.clock();
-        let txn = *self.txn_ids.entry((who, time, cut, step)).or_insert_with(|| {
-            self.txns.push(Txn {
-                writer,
-                clock,
-                before,
-                issued,
+        let txn = *self
+            .txn_ids
+            .entry((who, time, cut, step))
+            .or_insert_with(|| {
+                self.txns.push(Txn {
+                    writer,
+                    clock,
+                    before,
+                    issued,
+                });
+                self.txns.len() as TxnId - 1
             });
-            self.txns.len() as TxnId - 1
-        });
         let mut txns = self.cuts[cut as usize].clone();
         txns.push(txn);
         let cut = self.cut(txns);
@@ -317,13 +318,7 @@ impl<'a> World<'a> {
     }
 
     /// Checks a replica that changed, and numbers it.
-    fn adopt(
-        &mut self,
-        replica: Replica,
-        who: u8,
-        time: u8,
-        cut: CutId,
-    ) -> Result<NodeId, String> {
+    fn adopt(&mut self, replica: Replica, who: u8, time: u8, cut: CutId) -> Result<NodeId, String> {
         let (oracle, view) = self.oracle(cut, &replica.vector())?;
         guarded(|| oracle.check(&view, &replica, self.now(time)))??;
         if view.seen().len() != self.ops_of(cut) {
@@ -360,13 +355,7 @@ impl<'a> World<'a> {
         id
     }
 
-    fn node(
-        &mut self,
-        replica: Replica,
-        who: u8,
-        time: u8,
-        cut: CutId,
-    ) -> Result<NodeId, String> {
+    fn node(&mut self, replica: Replica, who: u8, time: u8, cut: CutId) -> Result<NodeId, String> {
         let bytes = digest(&guarded(|| replica.canonical_bytes())?);
         if *self.cut_bytes.entry(cut).or_insert(bytes) != bytes {
             return Err("another replica that saw the same has other bytes".into());
@@ -393,7 +382,11 @@ impl<'a> World<'a> {
                 let clock = node.replica.clock();
                 let ops = self.config.transaction(number, node.who, clock);
                 let ops = ops.iter().map(|(key, op)| format!("{op:?} on key {key}"));
-                format!("{} at clock {}", ops.collect::<Vec<_>>().join(", "), clock + 1)
+                format!(
+                    "{} at clock {}",
+                    ops.collect::<Vec<_>>().join(", "),
+                    clock + 1
+                )
             }
             Local::Pass => format!("its clock shows {}", self.now(node.time + 1)),
             Local::Materialize(key) => format!("deletes key {key} if it has expired"),
@@ -408,7 +401,10 @@ impl<'a> World<'a> {
             clocks.map(|c| c.to_string()).collect::<Vec<_>>().join(" ")
         };
         let (lo, hi) = (text(&sent.lo), text(&sent.hi));
-        format!("what replica {} sent at clocks {hi} to one at {lo}", sent.from)
+        format!(
+            "what replica {} sent at clocks {hi} to one at {lo}",
+            sent.from
+        )
     }
 }
 
