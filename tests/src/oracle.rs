@@ -4,94 +4,77 @@
 //! must answer. A replica's version vector tells which operations it claims to see; the oracle
 //! holds it to that.
 //!
-//! - an add counts at a replica that sees it, unless a cancel which the replica sees had seen it;
-//! - a cancel cancels exactly what its issuer had seen;
-//! - a counter is absent, not 0, when nothing survives;
-//! - whoever sees an operation sees everything that its issuer had seen: views are causal cuts.
+//! # The meaning of a counter
+//! For whoever sees some operations on it ([`Oracle::counter`] is this in code):
+//! - A *cancel* (reset, delete, set) cancels exactly the operations that its issuer had seen, of
+//!   every kind, and keeps doing so when it is cancelled itself.
+//! - The counter exists if an add, a reset or a set is not cancelled. Else it is absent, not 0.
+//! - Its value is the sum of the adds that are not cancelled, and one base: of the resets (0) and
+//!   sets that are not cancelled a set goes before a reset, then the greater clock, then the
+//!   greater writer id.
+//! - An expire or a persist *replaces* the expires and persists that its issuer had seen, and so
+//!   does an add to an absent counter, which begins a new life. Of those neither cancelled nor
+//!   replaced a persist beats all, else the longest wins.
+//! - A counter reads as absent where the wall clock has reached its expiry.
+//!
+//! Whoever sees an operation sees everything that its issuer had seen, and a transaction is seen
+//! as a whole: views are causal cuts. Which operations a call issues is in [`Oracle::plan`].
+
+mod plan;
+mod seen;
+#[cfg(test)]
+mod tests;
+
+pub use plan::{Call, Plan, Refusal};
+pub use seen::{OpId, Seen};
+pub use tallymesh_core::Op as Kind;
 
 use std::collections::{BTreeMap, BTreeSet};
-use tallymesh_core::{Replica, VersionVector, WriterId};
+use std::ops::Range;
+use tallymesh_core::{Handle, Replica, WriterId};
 
-/// The number of an operation, in the order of issue.
-pub type OpId = usize;
 /// The number of a key.
 pub type Key = usize;
 
-/// A set of operations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen(Vec<u64>);
-
-impl Seen {
-    /// Adds an operation.
-    pub fn insert(&mut self, op: OpId) {
-        if op / 64 >= self.0.len() {
-            self.0.resize(op / 64 + 1, 0);
-        }
-        self.0[op / 64] |= 1 << (op % 64);
-    }
-
-    /// Whether the operation is in the set.
-    pub fn contains(&self, op: OpId) -> bool {
-        self.0.get(op / 64).is_some_and(|w| w >> (op % 64) & 1 == 1)
-    }
-
-    /// Adds all of another set.
-    pub fn union(&mut self, other: &Seen) {
-        if other.0.len() > self.0.len() {
-            self.0.resize(other.0.len(), 0);
-        }
-        for (word, more) in self.0.iter_mut().zip(&other.0) {
-            *word |= more;
-        }
-    }
-
-    /// The first operation that is here and not in `other`.
-    pub fn first_missing_in(&self, other: &Seen) -> Option<OpId> {
-        self.0.iter().enumerate().find_map(|(at, word)| {
-            let missing = word & !other.0.get(at).copied().unwrap_or(0);
-            (missing != 0).then(|| at * 64 + missing.trailing_zeros() as usize)
-        })
-    }
-
-    /// How many operations are in the set.
-    pub fn len(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
-    }
-
-    /// Whether the set is empty.
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| *word == 0)
-    }
-}
-
-/// What an operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Adds to the counter.
-    Add {
-        /// How much.
-        by: i64,
-    },
-}
-
-impl Kind {
-    /// Whether it cancels what its issuer had seen of the key.
-    fn cancels(self) -> bool {
-        match self {
-            Kind::Add { .. } => false,
-        }
-    }
-}
-
-/// One operation.
+/// One operation as it was issued.
 #[derive(Clone, Debug)]
-struct Op {
+struct Issued {
     key: Key,
     kind: Kind,
     writer: WriterId,
     clock: u64,
-    /// What the issuer had seen.
+    /// What the issuer had seen, earlier operations of the same transaction too.
     saw: Seen,
+    /// Whether it is an add to a counter that was absent at the issuer.
+    begins_life: bool,
+}
+
+impl Issued {
+    /// Whether it cancels what its issuer had seen of the key.
+    fn cancels(&self) -> bool {
+        matches!(self.kind, Kind::Reset | Kind::Delete | Kind::Set(_))
+    }
+
+    /// Whether it replaces the expires and persists that its issuer had seen of the key.
+    fn replaces_expiry(&self) -> bool {
+        self.begins_life || matches!(self.kind, Kind::Expire(_) | Kind::Persist)
+    }
+}
+
+/// A counter that exists, whatever the time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// Its value.
+    pub value: i128,
+    /// When it expires, in milliseconds since 1970.
+    pub expiry: Option<u64>,
+}
+
+impl Counter {
+    /// Whether it has expired by a wall clock.
+    pub fn is_expired(&self, now: u64) -> bool {
+        self.expiry.is_some_and(|at| at <= now)
+    }
 }
 
 /// What a replica sees, as the oracle has it.
@@ -99,7 +82,7 @@ struct Op {
 pub struct View {
     vector: BTreeMap<WriterId, u64>,
     seen: Seen,
-    values: BTreeMap<Key, i128>,
+    counters: BTreeMap<Key, Counter>,
 }
 
 impl View {
@@ -113,9 +96,15 @@ impl View {
         &self.seen
     }
 
-    /// The counters that exist, with their values.
-    pub fn values(&self) -> &BTreeMap<Key, i128> {
-        &self.values
+    /// The counters that exist, those that have expired by some clock too.
+    pub fn counters(&self) -> &BTreeMap<Key, Counter> {
+        &self.counters
+    }
+
+    /// What a read of the counter answers where the wall clock shows `now`.
+    pub fn read(&self, key: Key, now: u64) -> Option<Counter> {
+        let counter = self.counters.get(&key).copied();
+        counter.filter(|counter| !counter.is_expired(now))
     }
 }
 
@@ -124,12 +113,10 @@ impl View {
 pub struct Oracle {
     keys: Vec<String>,
     numbers: BTreeMap<String, Key>,
-    ops: Vec<Op>,
+    ops: Vec<Issued>,
     /// The operations of each transaction.
-    stamps: BTreeMap<(WriterId, u64), Vec<OpId>>,
+    stamps: BTreeMap<(WriterId, u64), Range<OpId>>,
     by_key: Vec<Vec<OpId>>,
-    /// What survives of each writer's own operations at the writer itself.
-    own: BTreeMap<(WriterId, Key), i64>,
     /// Operations that a crash took back: nobody may ever see them.
     lost: BTreeSet<OpId>,
 }
@@ -143,7 +130,6 @@ impl Oracle {
             keys,
             ops: Vec::new(),
             stamps: BTreeMap::new(),
-            own: BTreeMap::new(),
             lost: BTreeSet::new(),
         }
     }
@@ -168,45 +154,42 @@ impl Oracle {
         self.lost.len()
     }
 
-    /// Whether this writer's part of the counter can take the add.
-    pub fn fits(&self, writer: WriterId, key: Key, by: i64) -> bool {
-        let own = self.own.get(&(writer, key)).copied().unwrap_or(0);
-        own.checked_add(by).is_some()
-    }
-
-    /// Takes in an operation that was made at the replica of `view`.
+    /// Takes in a transaction that was made at the replica of `view`: these operations, each of
+    /// which saw the earlier ones.
     ///
     /// # Errors
-    /// Says so if the stamp was used before.
+    /// Says so if the stamp was used before, or nothing is in the transaction.
     pub fn issue(
         &mut self,
         view: &mut View,
         (writer, clock): (WriterId, u64),
-        key: Key,
-        kind: Kind,
-    ) -> Result<OpId, String> {
+        ops: &[(Key, Kind)],
+    ) -> Result<(), String> {
         let last = view.vector.get(&writer).copied().unwrap_or(0);
         if self.stamps.contains_key(&(writer, clock)) || clock != last + 1 {
             return Err(format!("writer {writer} made clock {clock} after {last}"));
         }
-        let id = self.ops.len();
-        let saw = view.seen.clone();
-        self.ops.push(Op {
-            key,
-            kind,
-            writer,
-            clock,
-            saw,
-        });
-        self.stamps.entry((writer, clock)).or_default().push(id);
-        self.by_key[key].push(id);
-        match kind {
-            Kind::Add { by } => *self.own.entry((writer, key)).or_insert(0) += by,
+        if ops.is_empty() {
+            return Err(format!("writer {writer} made clock {clock} of nothing"));
         }
+        let first = self.ops.len();
         view.vector.insert(writer, clock);
-        view.seen.insert(id);
-        self.revalue(view, key);
-        Ok(id)
+        for &(key, kind) in ops {
+            let id = self.ops.len();
+            self.by_key[key].push(id);
+            self.ops.push(Issued {
+                key,
+                kind,
+                writer,
+                clock,
+                saw: view.seen.clone(),
+                begins_life: matches!(kind, Kind::Add(_)) && !view.counters.contains_key(&key),
+            });
+            view.seen.insert(id);
+            self.recount(view, key);
+        }
+        self.stamps.insert((writer, clock), first..self.ops.len());
+        Ok(())
     }
 
     /// Notes that the replica of `view` is gone, and `kept` is what is left of it, if it was the
@@ -216,131 +199,182 @@ impl Oracle {
         let clock = view.vector.get(&writer).copied().unwrap_or(0);
         let range = (writer, kept_clock + 1)..=(writer, clock.max(kept_clock));
         if clock > kept_clock {
-            let ops = self.stamps.range(range).flat_map(|(_, ops)| ops);
-            self.lost.extend(ops.copied());
+            let ops = self.stamps.range(range).flat_map(|(_, ops)| ops.clone());
+            self.lost.extend(ops);
         }
     }
 
-    /// Brings a view to the version vector that its replica claims.
+    /// Brings a view to the version vector that its replica claims, as
+    /// [`writers`](Replica::writers) gives it.
     ///
     /// # Errors
     /// Says what is wrong with the claim: it went back, names operations that were never made or
     /// were lost, or is no causal cut.
-    pub fn learn(&self, view: &mut View, claimed: &VersionVector) -> Result<(), String> {
+    pub fn learn(
+        &self,
+        view: &mut View,
+        claimed: impl Iterator<Item = (WriterId, u64)>,
+    ) -> Result<(), String> {
         let mut fresh: Vec<OpId> = Vec::new();
-        if claimed.len() < view.vector.len() {
-            return Err("the version vector lost a writer".into());
-        }
-        for (writer, clock) in claimed.iter() {
+        let mut kept = view.vector.len();
+        for (writer, clock) in claimed {
+            kept -= usize::from(view.vector.contains_key(&writer));
             let held = view.vector.get(&writer).copied().unwrap_or(0);
             if clock < held {
                 return Err(format!("clock of {writer} went from {held} to {clock}"));
             }
             if clock > held {
-                let range = (writer, held + 1)..=(writer, clock);
-                let stamps = self.stamps.range(range);
-                let before = fresh.len();
-                fresh.extend(stamps.flat_map(|(_, ops)| ops));
-                let known = self.stamps.contains_key(&(writer, clock));
-                if !known || fresh.len() - before < (clock - held) as usize {
+                let mut made = 0;
+                for (_, ops) in self.stamps.range((writer, held + 1)..=(writer, clock)) {
+                    fresh.extend(ops.clone());
+                    made += 1;
+                }
+                if made != clock - held {
                     return Err(format!("{writer} never made all clocks up to {clock}"));
                 }
                 view.vector.insert(writer, clock);
             }
         }
+        if kept > 0 {
+            return Err("the version vector lost a writer".into());
+        }
         for &op in &fresh {
             view.seen.insert(op);
         }
         for &op in &fresh {
+            let Issued { writer, clock, .. } = self.ops[op];
             if self.lost.contains(&op) {
-                let Op { writer, clock, .. } = &self.ops[op];
                 return Err(format!("{writer}@{clock} was lost, and came back"));
             }
             if let Some(missing) = self.ops[op].saw.first_missing_in(&view.seen) {
-                let Op { writer, clock, .. } = &self.ops[op];
-                let Op {
-                    writer: other,
-                    clock: cause,
-                    ..
-                } = &self.ops[missing];
+                let cause = &self.ops[missing];
+                let cause = format!("{}@{}", cause.writer, cause.clock);
                 return Err(format!(
-                    "not a causal cut: {writer}@{clock} is seen without {other}@{cause}"
+                    "not a causal cut: {writer}@{clock} is seen without {cause}"
                 ));
             }
         }
         let touched: BTreeSet<Key> = fresh.iter().map(|op| self.ops[*op].key).collect();
         for key in touched {
-            self.revalue(view, key);
+            self.recount(view, key);
         }
         Ok(())
     }
 
-    /// Compares every read of the replica with the view.
+    /// Compares every read of the replica, whose wall clock shows `now`, with the view.
     ///
     /// # Errors
     /// Names the first read that differs.
-    pub fn check(&self, view: &View, replica: &Replica) -> Result<(), String> {
+    pub fn check(&self, view: &View, replica: &Replica, now: u64) -> Result<(), String> {
+        let mut exist: Vec<(Handle, &str)> = Vec::new();
         for (key, name) in self.keys.iter().enumerate() {
-            let (expected, read) = (view.values.get(&key).copied(), replica.value(name));
-            if expected != read {
-                return Err(format!("key {key}: read {read:?}, expected {expected:?}"));
+            let expected = view.read(key, now);
+            let handle = replica.handle(name);
+            let value = replica.value(name);
+            let by_handle = handle.and_then(|handle| replica.value_at(handle));
+            let expiry = handle.and_then(|handle| replica.expiry_at(handle));
+            let same = (expected.map(|c| c.value), expected.and_then(|c| c.expiry));
+            if (value, expiry) != same || by_handle != value {
+                return Err(format!(
+                    "key {key} at {now}: read {value:?} (by its handle {by_handle:?}), expiry \
+                     {expiry:?}, expected {expected:?} of {:?}",
+                    view.counters.get(&key)
+                ));
+            }
+            if let (Some(handle), Some(value)) = (handle, value) {
+                let totals = replica.shards(handle).map(|shard| i128::from(shard.total));
+                let sum: i128 = totals.sum();
+                if sum != value {
+                    return Err(format!(
+                        "key {key}: {value}, and its shards add up to {sum}"
+                    ));
+                }
+                exist.push((handle, name));
             }
         }
-        if replica.len() != view.values.len() {
-            let (len, expected) = (replica.len(), view.values.len());
+        let mut listed: Vec<(Handle, &str)> = replica.counters().collect();
+        listed.sort_unstable();
+        exist.sort_unstable();
+        if listed != exist {
+            return Err(format!("the counters are {listed:?}, expected {exist:?}"));
+        }
+        if replica.len() != exist.len() || replica.is_empty() != exist.is_empty() {
+            let (len, expected) = (replica.len(), exist.len());
             return Err(format!("{len} counters, expected {expected}"));
         }
         Ok(())
     }
 
-    /// Compares every shard of the replica with the operations of its owner that the view sees.
-    ///
-    /// # Errors
-    /// Names the first shard that differs.
-    pub fn check_shards(&self, view: &View, replica: &Replica) -> Result<(), String> {
-        let mut expected: BTreeMap<(&str, WriterId), (u64, i64)> = BTreeMap::new();
-        for (id, op) in self.ops.iter().enumerate() {
-            if view.seen.contains(id) {
-                let at = (self.keys[op.key].as_str(), op.writer);
-                let shard = expected.entry(at).or_insert((0, 0));
-                let Kind::Add { by } = op.kind;
-                *shard = (op.clock, shard.1 + by);
-            }
-        }
-        let mut held = BTreeMap::new();
-        for (handle, key) in replica.counters() {
-            for shard in replica.shards(handle) {
-                held.insert((key, shard.writer), (shard.clock, shard.total));
-            }
-        }
-        match held == expected {
-            true => Ok(()),
-            false => Err(format!("shards {held:?}, expected {expected:?}")),
-        }
-    }
-
-    fn revalue(&self, view: &mut View, key: Key) {
-        match self.value(&view.seen, key) {
-            Some(value) => view.values.insert(key, value),
-            None => view.values.remove(&key),
+    fn recount(&self, view: &mut View, key: Key) {
+        match self.counter(&view.seen, key) {
+            Some(counter) => view.counters.insert(key, counter),
+            None => view.counters.remove(&key),
         };
     }
 
-    /// The value of a counter for whoever sees these operations, by definition.
-    fn value(&self, seen: &Seen, key: Key) -> Option<i128> {
-        let visible = || {
-            let ops = self.by_key[key].iter();
-            ops.filter(|op| seen.contains(**op)).copied()
-        };
-        let mut dead = Seen::default();
-        for op in visible().filter(|op| self.ops[*op].kind.cancels()) {
-            dead.union(&self.ops[op].saw);
+    /// The counter for whoever sees these operations, by definition; `None` if it is absent.
+    pub fn counter(&self, seen: &Seen, key: Key) -> Option<Counter> {
+        let live = self.live(seen, key);
+        let base = live.iter().filter_map(|(_, op)| match op.kind {
+            Kind::Reset => Some((false, op.clock, op.writer, 0)),
+            Kind::Set(value) => Some((true, op.clock, op.writer, value)),
+            _ => None,
+        });
+        let base = base.max().map(|(.., value)| i128::from(value));
+        let mut adds = live.iter().filter_map(|(_, op)| match op.kind {
+            Kind::Add(by) => Some(i128::from(by)),
+            _ => None,
+        });
+        let first = base.or_else(|| adds.next())?;
+        Some(Counter {
+            value: first + adds.sum::<i128>(),
+            expiry: self.expiry(seen, key),
+        })
+    }
+
+    /// The sum of the writer's own adds that are seen and not cancelled.
+    pub fn own_sum(&self, seen: &Seen, key: Key, writer: WriterId) -> i128 {
+        let live = self.live(seen, key).into_iter();
+        live.map(|(_, op)| match op.kind {
+            Kind::Add(by) if op.writer == writer => i128::from(by),
+            _ => 0,
+        })
+        .sum()
+    }
+
+    fn expiry(&self, seen: &Seen, key: Key) -> Option<u64> {
+        let mut replaced = Seen::default();
+        for (_, op) in self.visible(seen, key) {
+            if op.replaces_expiry() {
+                replaced.union(&op.saw);
+            }
         }
-        let mut value = None;
-        for op in visible().filter(|op| !dead.contains(*op)) {
-            let Kind::Add { by } = self.ops[op].kind;
-            *value.get_or_insert(0) += i128::from(by);
+        let mut longest = None;
+        for (id, op) in self.live(seen, key) {
+            match op.kind {
+                _ if replaced.contains(id) => {}
+                Kind::Persist => return None,
+                Kind::Expire(at) => longest = longest.max(Some(at)),
+                _ => {}
+            }
         }
-        value
+        longest
+    }
+
+    /// The operations on a key that are seen and not cancelled.
+    fn live(&self, seen: &Seen, key: Key) -> Vec<(OpId, &Issued)> {
+        let mut cancelled = Seen::default();
+        for (_, op) in self.visible(seen, key).filter(|(_, op)| op.cancels()) {
+            cancelled.union(&op.saw);
+        }
+        self.visible(seen, key)
+            .filter(|(id, _)| !cancelled.contains(*id))
+            .collect()
+    }
+
+    fn visible(&self, seen: &Seen, key: Key) -> impl Iterator<Item = (OpId, &Issued)> {
+        let ids = self.by_key[key].iter().copied();
+        ids.filter(|id| seen.contains(*id))
+            .map(|id| (id, &self.ops[id]))
     }
 }

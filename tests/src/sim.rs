@@ -2,7 +2,7 @@
 //!
 //! A run has two phases. First everything breaks: frames are lost, repeated, reordered and delayed;
 //! links close, are cut in one direction or both, and open again; replicas crash and lose what they
-//! had not flushed; tabs come and go. After every step every read at the replica that changed is
+//! had not flushed; tabs come and go; wall clocks are wrong, and jump. After every step every read at the replica that changed is
 //! compared with the [oracle](crate::oracle). Then all is healed and writing stops, and the
 //! replicas must converge: equal bytes everywhere, the oracle's values, nothing lost that was
 //! flushed, within [`bound`].
@@ -15,6 +15,7 @@
 mod net;
 mod node;
 mod profile;
+mod write;
 
 pub use profile::{Carrier, Profile};
 
@@ -46,6 +47,12 @@ pub struct Figures {
     pub ops: u64,
     /// Operations that crashes took back.
     pub lost_ops: u64,
+    /// Transactions of several operations.
+    pub transactions: u64,
+    /// Transactions that did nothing, or had to be refused.
+    pub idle_writes: u64,
+    /// Expiries that a replica materialised.
+    pub expiries: u64,
     /// Frames sent.
     pub frames: u64,
     /// Bytes of frames sent.
@@ -74,6 +81,9 @@ impl Figures {
         self.steps += other.steps;
         self.ops += other.ops;
         self.lost_ops += other.lost_ops;
+        self.transactions += other.transactions;
+        self.idle_writes += other.idle_writes;
+        self.expiries += other.expiries;
         self.frames += other.frames;
         self.bytes += other.bytes;
         self.chunks += other.chunks;
@@ -144,6 +154,8 @@ pub fn bound(profile: &Profile) -> Millis {
 /// What happens at a time.
 enum Event {
     Write,
+    /// Replicas with a disk look for expiries that have passed.
+    Materialize,
     Fault,
     Start(usize),
     Tick(usize, u32),
@@ -189,13 +201,15 @@ struct Sim {
 
 impl Sim {
     fn new(profile: Profile, seed: u64, trace: bool) -> Sim {
-        let nodes = (0..profile.replicas()).map(|at| Node::new(at < profile.durable));
+        let mut random = Random::new(seed ^ 0x5eed_5eed_5eed_5eed);
+        let nodes = (0..profile.replicas())
+            .map(|at| Node::new(at < profile.durable, profile.skew(&mut random)));
         Sim {
             nodes: nodes.collect(),
             oracle: Oracle::new(profile.keys.clone()),
             net: Net::new(profile.edges.clone()),
             profile,
-            random: Random::new(seed ^ 0x5eed_5eed_5eed_5eed),
+            random,
             events: BTreeMap::new(),
             next_event: 0,
             now: 1_000,
@@ -222,11 +236,11 @@ impl Sim {
         for node in 0..self.nodes.len() {
             self.start(node)?;
         }
-        for _ in 0..self.profile.initial_writes {
-            let key = self.oracle.op_count();
-            self.write(0, key)?;
+        for key in 0..self.profile.initial_writes {
+            self.add(0, key)?;
         }
         self.after(0, 100, Event::Write);
+        self.after(0, 2 * self.profile.materialize_every, Event::Materialize);
         self.after(0, 2 * self.profile.fault_every, Event::Fault);
         self.at(start + self.profile.trouble, Event::Heal);
         self.play(start + self.profile.trouble + 1, false)?;
@@ -281,19 +295,9 @@ impl Sim {
 
     fn step(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Write if !self.trouble => Ok(()),
-            Event::Write => {
-                let every = self.profile.write_every;
-                self.after(0, 2 * every, Event::Write);
-                let node = self.random.index(self.nodes.len());
-                for _ in 0..self.random.range(1, 4) {
-                    let key = self.random.index(self.profile.keys.len());
-                    if self.nodes[node].alive {
-                        self.write(node, key)?;
-                    }
-                }
-                Ok(())
-            }
+            Event::Write | Event::Materialize if !self.trouble => Ok(()),
+            Event::Write => self.write(),
+            Event::Materialize => self.materialize(),
             Event::Fault if !self.trouble => Ok(()),
             Event::Fault => {
                 let every = self.profile.fault_every;
@@ -354,7 +358,7 @@ impl Sim {
     fn start(&mut self, node: usize) -> Result<(), String> {
         let nonce = self.random.bytes();
         let sync = Sync::new(self.profile.sync.clone(), self.random.next_u64());
-        self.nodes[node].start(&self.oracle, &nonce, sync)?;
+        self.nodes[node].start(&self.oracle, self.now, &nonce, sync)?;
         self.note(|| format!("start {node}"));
         for edge in 0..self.net.edges.len() {
             if self.net.edges[edge].ends.contains(&node) {
@@ -371,21 +375,6 @@ impl Sim {
         for conn in self.net.conns_of(node) {
             self.close(conn, Some(node));
         }
-    }
-
-    fn write(&mut self, node: usize, key: usize) -> Result<(), String> {
-        // Of so many bits that no two sets of adds have one sum by chance; now and then extreme.
-        let by = match self.random.below(40) {
-            0 => 0,
-            1 => i64::MAX,
-            2 => i64::MIN,
-            _ => (self.random.next_u64() as i64) >> self.random.range(8, 24),
-        };
-        if self.nodes[node].add(&mut self.oracle, key, by)? {
-            self.note(|| format!("write {node} k{key} {by}"));
-            self.input(node, Input::Changed)?;
-        }
-        Ok(())
     }
 
     /// Hands an input to a replica, compares its reads, and sees to its flush and its next tick.
@@ -502,13 +491,12 @@ impl Sim {
             if let Some(op) = expected.first_missing_in(seen) {
                 return Err(format!("operation {op} is lost"));
             }
-            self.oracle.check(&node.view, &node.replica)?;
-            self.oracle.check_shards(&node.view, &node.replica)?;
+            self.oracle.check(&node.view, &node.replica, node.wall)?;
             if node.replica.fault_count() > 0 {
                 return Err(format!("a fault: {:?}", node.replica.faults()[0]));
             }
             let first = first.get_or_insert(node);
-            if first.view.values() != node.view.values() {
+            if first.view.counters() != node.view.counters() {
                 return Err("equal digests and different values".into());
             }
             if first.replica.canonical_bytes() != node.replica.canonical_bytes() {

@@ -226,7 +226,7 @@ impl Sim {
     pub(super) fn fault(&mut self) {
         let edge = self.random.index(self.net.edges.len().max(1));
         let tabs = self.profile.durable..self.nodes.len();
-        match self.random.below(10) {
+        match self.random.below(11) {
             0..=2 if !self.net.edges.is_empty() => {
                 let dirs = *self
                     .random
@@ -250,6 +250,11 @@ impl Sim {
             6 | 7 => {
                 let node = self.random.index(self.profile.durable);
                 self.stop(node);
+            }
+            8 => {
+                let node = self.random.index(self.nodes.len());
+                self.nodes[node].skew = self.profile.skew(&mut self.random);
+                self.note(|| format!("the clock of {node} jumps"));
             }
             _ if !tabs.is_empty() => {
                 let tab = tabs.start + self.random.index(tabs.len());

@@ -1,10 +1,13 @@
 //! A replica with its sync machine, its disk if it has one, and what its application was told.
 
-use crate::oracle::{Key, Kind, Oracle, View};
+use crate::oracle::{Call, Counter, Key, Kind, Oracle, View};
 use std::collections::BTreeMap;
 use tallymesh_core::{
     Input, Mark, Message, Millis, Output, Replica, Space, Sync, SyncConfig, WriterId,
 };
+
+/// The true time at virtual time 0, in milliseconds since 1970.
+const TRUE_TIME: u64 = 1_800_000_000_000;
 
 /// One incarnation of a replica, and the disk that outlives it.
 pub(super) struct Node {
@@ -21,8 +24,13 @@ pub(super) struct Node {
     pub(super) flushed: View,
     mark: Mark,
     disk: Vec<Vec<u8>>,
-    /// What the application shows, from its own writes and from [`Output::Changed`].
-    shown: BTreeMap<Key, i128>,
+    /// What the application shows: what it read after its own writes, after
+    /// [`Output::Changed`], and when its wall clock passed an expiry, in whichever direction.
+    shown: BTreeMap<Key, Counter>,
+    /// How far its wall clock is from the true time, in milliseconds.
+    pub(super) skew: i64,
+    /// What its wall clock showed when it was looked at last.
+    pub(super) wall: u64,
     pub(super) flush_pending: bool,
     /// The earliest tick that is scheduled.
     pub(super) tick_at: Option<Millis>,
@@ -33,7 +41,7 @@ fn fresh(writer: WriterId) -> Replica {
 }
 
 impl Node {
-    pub(super) fn new(durable: bool) -> Node {
+    pub(super) fn new(durable: bool, skew: i64) -> Node {
         Node {
             durable,
             alive: false,
@@ -45,6 +53,8 @@ impl Node {
             mark: Mark::default(),
             disk: Vec::new(),
             shown: BTreeMap::new(),
+            skew,
+            wall: 0,
             flush_pending: false,
             tick_at: None,
         }
@@ -54,6 +64,7 @@ impl Node {
     pub(super) fn start(
         &mut self,
         oracle: &Oracle,
+        now: Millis,
         nonce: &[u8; 16],
         sync: Sync,
     ) -> Result<(), String> {
@@ -65,6 +76,7 @@ impl Node {
         self.flush_pending = false;
         self.tick_at = None;
         self.view = View::default();
+        self.look_at_clock(now);
         if !self.durable {
             self.flushed = View::default();
         }
@@ -72,16 +84,44 @@ impl Node {
             let message = Message::decode_stored(record).map_err(|e| e.to_string())?;
             self.replica.merge(&message).map_err(|e| e.to_string())?;
             // Each prefix of the log is a state that was whole once.
-            oracle.learn(&mut self.view, &self.replica.vector())?;
-            oracle.check(&self.view, &self.replica)?;
+            oracle.learn(&mut self.view, self.replica.writers())?;
+            oracle.check(&self.view, &self.replica, self.wall)?;
         }
         if self.view != self.flushed {
             return Err("the disk does not hold what was flushed".into());
         }
         self.mark = Mark::default();
         self.replica.since(&mut self.mark);
-        self.shown = self.view.values().clone();
+        self.shown = self.readable();
         Ok(())
+    }
+
+    /// Sets the replica's time by the node's own wall clock.
+    pub(super) fn look_at_clock(&mut self, now: Millis) {
+        let before = self.wall;
+        self.wall = (TRUE_TIME + now).saturating_add_signed(self.skew);
+        self.replica.set_time(self.wall);
+        for (key, counter) in self.view.counters() {
+            match (counter.is_expired(before), counter.is_expired(self.wall)) {
+                (false, true) => drop(self.shown.remove(key)),
+                (true, false) => drop(self.shown.insert(*key, *counter)),
+                _ => {}
+            }
+        }
+    }
+
+    /// The counters that a read finds.
+    fn readable(&self) -> BTreeMap<Key, Counter> {
+        let counters = self.view.counters().iter();
+        let alive = counters.filter(|(_, counter)| !counter.is_expired(self.wall));
+        alive.map(|(key, counter)| (*key, *counter)).collect()
+    }
+
+    fn show(&mut self, key: Key, counter: Option<Counter>) {
+        match counter {
+            Some(counter) => self.shown.insert(key, counter),
+            None => self.shown.remove(&key),
+        };
     }
 
     /// Stops without a word; what was not flushed is lost.
@@ -90,23 +130,31 @@ impl Node {
         oracle.lose(self.replica.writer(), &self.view, &self.flushed);
     }
 
-    pub(super) fn add(&mut self, oracle: &mut Oracle, key: Key, by: i64) -> Result<bool, String> {
-        let writer = self.replica.writer();
-        let fits = oracle.fits(writer, key, by);
-        let before = self.replica.clock();
-        let result = self.replica.add(&oracle.keys()[key], by);
-        if result.is_ok() != fits {
-            return Err(format!("add of {by} gave {result:?}"));
+    /// Asks for a transaction, and tells whether one was made.
+    pub(super) fn transact(
+        &mut self,
+        oracle: &mut Oracle,
+        ops: &[(Key, Kind)],
+        call: Call,
+    ) -> Result<bool, String> {
+        let made = oracle.transact(&mut self.view, &mut self.replica, self.wall, ops, call)?;
+        for (key, _) in ops {
+            self.show(*key, self.view.read(*key, self.wall));
         }
-        if fits {
-            let stamp = (writer, self.replica.clock());
-            oracle.issue(&mut self.view, stamp, key, Kind::Add { by })?;
-            self.shown.insert(key, self.view.values()[&key]);
-        } else if self.replica.clock() != before {
-            return Err("a refused add moved the clock".into());
+        Ok(made)
+    }
+
+    /// Materialises the expiries that have passed by its clock, and tells how many.
+    pub(super) fn materialize(&mut self, oracle: &mut Oracle) -> Result<u64, String> {
+        let expire = self.view.counters().iter();
+        let expire = expire.filter(|(_, counter)| counter.expiry.is_some());
+        let keys: Vec<Key> = expire.map(|(key, _)| *key).collect();
+        let mut done = 0;
+        for key in keys {
+            let due = oracle.materialize(&mut self.view, &mut self.replica, self.wall, key)?;
+            done += u64::from(due);
         }
-        oracle.check(&self.view, &self.replica)?;
-        Ok(fits)
+        Ok(done)
     }
 
     pub(super) fn handle(
@@ -115,9 +163,10 @@ impl Node {
         now: Millis,
         input: Input<'_>,
     ) -> Result<(), String> {
+        self.look_at_clock(now);
         self.sync.handle(now, &mut self.replica, input);
-        oracle.learn(&mut self.view, &self.replica.vector())?;
-        oracle.check(&self.view, &self.replica)
+        oracle.learn(&mut self.view, self.replica.writers())?;
+        oracle.check(&self.view, &self.replica, self.wall)
     }
 
     /// Makes durable what changed; only then the outputs are taken.
@@ -136,11 +185,12 @@ impl Node {
             if let Output::Changed { handle } = output {
                 let key = self.replica.key(*handle).ok_or("a counter has no key")?;
                 let key = oracle.number(key).ok_or("a key that nobody wrote")?;
-                let value = self.replica.value_at(*handle).ok_or("an absent counter")?;
-                self.shown.insert(key, value);
+                let value = self.replica.value_at(*handle);
+                let expiry = self.replica.expiry_at(*handle);
+                self.show(key, value.map(|value| Counter { value, expiry }));
             }
         }
-        if self.shown != *self.view.values() {
+        if self.shown != self.readable() {
             return Err("a counter changed and the application was not told".into());
         }
         Ok(outputs)

@@ -36,6 +36,13 @@ pub struct Profile {
     pub initial_writes: usize,
     /// Mean time between writes in the whole mesh.
     pub write_every: Millis,
+    /// Writes that may be of any kind and of several operations, of 1000; the others are plain
+    /// adds.
+    pub rich: u64,
+    /// Furthest that a wall clock is from the true time, in milliseconds.
+    pub skew_max: u64,
+    /// Mean time between looks for expiries that have passed.
+    pub materialize_every: Millis,
     /// Mean time between faults.
     pub fault_every: Millis,
     /// Frames lost, of 1000.
@@ -94,6 +101,9 @@ impl Profile {
             broadcast: random.chance(350),
             initial_writes: if large { keys.len() } else { 0 },
             keys,
+            rich: *random.pick(&[0, 0, 50, 400, 1000, 1000]),
+            skew_max: *random.pick(&[0, 2_000, 60_000, 6 * 3_600_000]),
+            materialize_every: random.range(50, 3_000),
             write_every: random.range(20, if long { 150 } else { 400 }),
             fault_every: if calm {
                 1 << 40
@@ -115,6 +125,11 @@ impl Profile {
     /// How many replicas there are.
     pub fn replicas(&self) -> usize {
         self.durable + self.tabs
+    }
+
+    /// How far some replica's wall clock is from the true time.
+    pub fn skew(&self, random: &mut Random) -> i64 {
+        random.below(2 * self.skew_max + 1) as i64 - self.skew_max as i64
     }
 
     /// The most links that one replica has.

@@ -1,0 +1,207 @@
+//! What a call to a replica must issue, and the comparison of a real replica with that.
+
+use super::{Counter, Key, Kind, Oracle, View};
+use std::collections::BTreeMap;
+use tallymesh_core::{Replica, WriterId};
+
+/// The latest time that a counter can expire at: JavaScript's last date.
+const EXPIRY_MAX: u64 = 8_640_000_000_000_000;
+
+/// What a transaction must do at its replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The operations that are really issued. If there are none, no transaction is made.
+    pub issued: Vec<(Key, Kind)>,
+    /// What the replica answers for each operation that was asked for: whether the counter existed
+    /// just before it, or for a persist whether the counter had an expiry.
+    pub answers: Vec<bool>,
+}
+
+/// Why a transaction must be refused, with nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The sum of the writer's own adds that are not cancelled would leave `i64`.
+    Overflow {
+        /// That sum.
+        total: i128,
+        /// What was to be added.
+        by: i64,
+    },
+    /// An expiry later than the last one that is allowed.
+    ExpiryRange {
+        /// The expiry.
+        at: u64,
+    },
+}
+
+impl Refusal {
+    /// The code of the error that says so.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::Overflow { .. } => "overflow",
+            Refusal::ExpiryRange { .. } => "expiry_range",
+        }
+    }
+}
+
+/// Which of a replica's calls is made for a single operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `add` if it is an add, else `apply`.
+    Single,
+    /// `transact`, as for several.
+    Transact,
+}
+
+impl Oracle {
+    /// What must come of a transaction of these operations, asked of `writer` where the wall clock
+    /// shows `now` and `view` is seen.
+    ///
+    /// - Each operation sees the earlier ones.
+    /// - Any operation on a counter that has expired by `now` is preceded by an ordinary delete.
+    /// - Delete, expire and persist of an absent counter do nothing and are not issued.
+    ///
+    /// # Errors
+    /// Why it must be refused.
+    pub fn plan(
+        &self,
+        view: &View,
+        writer: WriterId,
+        now: u64,
+        ops: &[(Key, Kind)],
+    ) -> Result<Plan, Refusal> {
+        let mut plan = Plan::default();
+        // What the writer sees of the touched counters in the middle of the transaction, and the
+        // sum of its own adds. Whoever sees all earlier operations needs no history for that.
+        let mut drafts: BTreeMap<Key, (Option<Counter>, i128)> = BTreeMap::new();
+        for &(key, kind) in ops {
+            let (counter, own) = drafts.entry(key).or_insert_with(|| {
+                let own = self.own_sum(&view.seen, key, writer);
+                (view.counters.get(&key).copied(), own)
+            });
+            if counter.is_some_and(|counter| counter.is_expired(now)) {
+                plan.issued.push((key, Kind::Delete));
+                (*counter, *own) = (None, 0);
+            }
+            plan.answers.push(match kind {
+                Kind::Persist => counter.is_some_and(|counter| counter.expiry.is_some()),
+                _ => counter.is_some(),
+            });
+            match (kind, &mut *counter) {
+                (Kind::Expire(at), _) if at > EXPIRY_MAX => {
+                    return Err(Refusal::ExpiryRange { at });
+                }
+                (Kind::Delete | Kind::Expire(_) | Kind::Persist, None) => continue,
+                (Kind::Add(by), _) => {
+                    let total = *own;
+                    *own += i128::from(by);
+                    if i64::try_from(*own).is_err() {
+                        return Err(Refusal::Overflow { total, by });
+                    }
+                    let life = counter.get_or_insert(Counter {
+                        value: 0,
+                        expiry: None,
+                    });
+                    life.value += i128::from(by);
+                }
+                (Kind::Expire(at), Some(counter)) => counter.expiry = Some(at),
+                (Kind::Persist, Some(counter)) => counter.expiry = None,
+                (Kind::Delete, Some(_)) => (*counter, *own) = (None, 0),
+                (Kind::Reset, _) => (*counter, *own) = (Some(base(0)), 0),
+                (Kind::Set(value), _) => (*counter, *own) = (Some(base(value)), 0),
+            }
+            plan.issued.push((key, kind));
+        }
+        Ok(plan)
+    }
+
+    /// Asks a real replica for a transaction, and compares its answer and all its reads with the
+    /// plan. Tells whether there was a transaction: if not, it did nothing or had to be refused.
+    ///
+    /// # Errors
+    /// Says what differs.
+    pub fn transact(
+        &mut self,
+        view: &mut View,
+        replica: &mut Replica,
+        now: u64,
+        ops: &[(Key, Kind)],
+        call: Call,
+    ) -> Result<bool, String> {
+        let plan = self.plan(view, replica.writer(), now, ops);
+        let before = replica.clock();
+        replica.set_time(now);
+        let result = match (ops, call) {
+            (&[(key, Kind::Add(by))], Call::Single) => {
+                // It tells the handle and not whether the counter existed.
+                let answers = plan
+                    .as_ref()
+                    .map_or(Vec::new(), |plan| plan.answers.clone());
+                replica.add(&self.keys[key], by).map(|_| answers)
+            }
+            (&[(key, kind)], Call::Single) => {
+                replica.apply(&self.keys[key], kind).map(|bool| vec![bool])
+            }
+            _ => {
+                let named = ops.iter().map(|(key, op)| (self.keys[*key].as_str(), *op));
+                replica.transact(&named.collect::<Vec<_>>())
+            }
+        };
+        let made = match (&plan, &result) {
+            (Ok(plan), Ok(answers)) if plan.answers == *answers => !plan.issued.is_empty(),
+            (Err(refusal), Err(error)) if refusal.code() == error.code() => false,
+            _ => return Err(format!("{ops:?} gave {result:?}, expected {plan:?}")),
+        };
+        let clock = replica.clock();
+        if clock != before + u64::from(made) {
+            let plan = format!("{ops:?}, which issues {plan:?}");
+            return Err(format!("the clock went from {before} to {clock} by {plan}"));
+        }
+        if let (true, Ok(plan)) = (made, &plan) {
+            self.issue(view, (replica.writer(), clock), &plan.issued)?;
+        }
+        self.check(view, replica, now)
+            .map_err(|error| format!("after {ops:?}: {error}"))?;
+        Ok(made)
+    }
+
+    /// Asks a real replica to materialise a counter's expiry, as [`transact`](Oracle::transact)
+    /// asks for operations.
+    ///
+    /// # Errors
+    /// Says what differs.
+    pub fn materialize(
+        &mut self,
+        view: &mut View,
+        replica: &mut Replica,
+        now: u64,
+        key: Key,
+    ) -> Result<bool, String> {
+        let counter = view.counters.get(&key);
+        let due = counter.is_some_and(|counter| counter.is_expired(now));
+        let before = replica.clock();
+        replica.set_time(now);
+        let done = match replica.handle(&self.keys[key]) {
+            Some(handle) => replica.materialize_expiry(handle),
+            None => Ok(false),
+        };
+        if done != Ok(due) || replica.clock() != before + u64::from(due) {
+            return Err(format!("materialising key {key} gave {done:?}, due {due}"));
+        }
+        if due {
+            let stamp = (replica.writer(), replica.clock());
+            self.issue(view, stamp, &[(key, Kind::Delete)])?;
+        }
+        self.check(view, replica, now)
+            .map_err(|error| format!("after materialising key {key}: {error}"))?;
+        Ok(due)
+    }
+}
+
+/// What a reset or a set leaves.
+fn base(value: i64) -> Counter {
+    Counter {
+        value: i128::from(value),
+        expiry: None,
+    }
+}
