@@ -130,7 +130,7 @@ fn base(name: &str) -> Config {
 fn cancels() -> Vec<Config> {
     let all = singles(&[Act::Add, Act::Reset, Act::Delete, Act::Set]);
     let mut transfers = singles(&[Act::Add, Act::Delete]);
-    transfers.push(transfer());
+    transfers.extend([vec![(1, Act::Add)], vec![(1, Act::Delete)], transfer()]);
     vec![
         Config {
             replicas: 2,
@@ -153,7 +153,7 @@ fn cancels() -> Vec<Config> {
 }
 
 /// The kinds of operation, with what each does.
-fn kinds() -> [(&'static str, Vec<(Key, Act)>); 7] {
+fn kinds() -> [Kinds; 7] {
     [
         ("add", vec![(0, Act::Add)]),
         ("reset", vec![(0, Act::Reset)]),
@@ -167,54 +167,118 @@ fn kinds() -> [(&'static str, Vec<(Key, Act)>); 7] {
 
 /// Each pair of kinds at three writers, from a counter that all have seen, and from nothing if
 /// something can come of that.
-fn pairs(snapshots: usize) -> Vec<Config> {
+fn pairs(snapshots: usize, passes: usize) -> Vec<Config> {
     let kinds = kinds();
     let mut configs = Vec::new();
-    for (at, (one, first)) in kinds.iter().enumerate() {
-        for (other, second) in &kinds[at..] {
-            for existing in [false, true] {
-                let two = [one, other];
-                let creates = two
-                    .iter()
-                    .any(|k| matches!(**k, "add" | "reset" | "set" | "transfer"));
-                if !existing && !creates {
-                    continue;
-                }
-                let mut alphabet = vec![first.clone()];
-                if one != other {
-                    alphabet.push(second.clone());
-                }
-                let from = if existing { "a counter" } else { "nothing" };
-                let expires = two.contains(&&"expire");
-                configs.push(Config {
-                    keys: 1 + usize::from(two.contains(&&"transfer")),
-                    start: if existing {
-                        singles(&[Act::Add])
-                    } else {
-                        Vec::new()
-                    },
-                    alphabet,
-                    snapshots,
-                    times: if expires {
-                        vec![1_000, 2_000]
-                    } else {
-                        Vec::new()
-                    },
-                    passes: 2 * usize::from(expires),
-                    ..base(&format!(
-                        "3 replicas, 3 of {one}, {other}, {snapshots} snapshots, from {from}"
-                    ))
-                });
-            }
+    for (at, one) in kinds.iter().enumerate() {
+        for other in &kinds[at..] {
+            configs.extend(pair(one, other, snapshots, passes));
         }
     }
     configs
 }
 
+/// The name of a kind of operation, and what it does.
+type Kinds = (&'static str, Vec<(Key, Act)>);
+
+fn pair(one: &Kinds, other: &Kinds, snapshots: usize, passes: usize) -> Vec<Config> {
+    let names = [one.0, other.0];
+    let creates = |name| matches!(name, "add" | "reset" | "set" | "transfer");
+    let expires = names.contains(&"expire");
+    let mut alphabet = vec![one.1.clone(), other.1.clone()];
+    alphabet.dedup();
+    let mut starts = vec![("a counter", singles(&[Act::Add]))];
+    if names.into_iter().any(creates) {
+        starts.push(("nothing", Vec::new()));
+    }
+    let config = |(from, start)| {
+        let kinds = names[..alphabet.len()].join(", ");
+        Config {
+            keys: 1 + usize::from(names.contains(&"transfer")),
+            start,
+            alphabet: alphabet.clone(),
+            snapshots,
+            times: if expires {
+                vec![1_000, 2_000]
+            } else {
+                Vec::new()
+            },
+            passes: if expires { passes } else { 0 },
+            ..base(&format!(
+                "3 replicas, 3 of {kinds}, {snapshots} snapshots, from {from}"
+            ))
+        }
+    };
+    starts.into_iter().map(config).collect()
+}
+
+/// More kinds at once, and longer histories, of fewer replicas or snapshots.
+fn deep() -> Vec<Config> {
+    let all = [
+        Act::Add,
+        Act::Reset,
+        Act::Delete,
+        Act::Set,
+        Act::Expire,
+        Act::Persist,
+    ];
+    let mut both = singles(&[Act::Add, Act::Delete]);
+    both.extend([
+        vec![(0, Act::Delete), (1, Act::Add)],
+        vec![(0, Act::Add), (0, Act::Delete), (0, Act::Add)],
+    ]);
+    let times = vec![1_000, 2_000];
+    vec![
+        Config {
+            replicas: 2,
+            alphabet: singles(&all),
+            ops: 4,
+            snapshots: 3,
+            times: times.clone(),
+            passes: 1,
+            ..base("2 replicas, 4 of all kinds, 1 passing of time, 3 snapshots")
+        },
+        Config {
+            alphabet: singles(&all),
+            times,
+            passes: 1,
+            ..base("3 replicas, 3 of all kinds, 1 passing of time, 2 snapshots")
+        },
+        Config {
+            replicas: 2,
+            alphabet: singles(&[Act::Add, Act::Delete, Act::Set]),
+            ops: 5,
+            snapshots: 3,
+            ..base("2 replicas, 5 of add, delete, set, 3 snapshots")
+        },
+        Config {
+            alphabet: singles(&[Act::Add, Act::Delete]),
+            ops: 4,
+            snapshots: 3,
+            ..base("3 replicas, 4 of add, delete, 3 snapshots")
+        },
+        Config {
+            replicas: 4,
+            alphabet: singles(&[Act::Add, Act::Delete]),
+            ops: 3,
+            snapshots: 3,
+            ..base("4 replicas, 3 of add, delete, 3 snapshots")
+        },
+        Config {
+            keys: 2,
+            alphabet: both,
+            ops: 3,
+            snapshots: 3,
+            ..base("3 replicas, 2 keys, 3 of add, delete and transactions of them, 3 snapshots")
+        },
+    ]
+}
+
 /// Everything that is explored.
 pub fn full() -> Vec<Config> {
     let mut configs = cancels();
-    configs.extend(pairs(3));
+    configs.extend(deep());
+    configs.extend(pairs(3, 2));
     configs
 }
 
@@ -222,6 +286,6 @@ pub fn full() -> Vec<Config> {
 pub fn share() -> Vec<Config> {
     let mut configs = cancels();
     configs.truncate(2);
-    configs.extend(pairs(2));
+    configs.extend(pairs(2, 1));
     configs
 }
