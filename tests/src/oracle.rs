@@ -282,8 +282,7 @@ impl Oracle {
                 ));
             }
             if let (Some(handle), Some(value)) = (handle, value) {
-                let totals = replica.shards(handle).map(|shard| i128::from(shard.total));
-                let sum: i128 = totals.sum();
+                let sum: i128 = replica.shards(handle).map(|shard| shard.total).sum();
                 if sum != value {
                     return Err(format!(
                         "key {key}: {value}, and its shards add up to {sum}"

@@ -2,10 +2,8 @@
 
 use super::{Counter, Key, Kind, Oracle, View};
 use std::collections::BTreeMap;
-use tallymesh_core::{Replica, WriterId};
-
-/// The latest time that a counter can expire at: JavaScript's last date.
-const EXPIRY_MAX: u64 = 8_640_000_000_000_000;
+use tallymesh_core::limits::EXPIRY_MAX;
+use tallymesh_core::{Error, Replica, WriterId};
 
 /// What a transaction must do at its replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,12 +32,11 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
-    /// The code of the error that says so.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Refusal::Overflow { .. } => "overflow",
-            Refusal::ExpiryRange { .. } => "expiry_range",
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::Overflow { total, by } => Error::Overflow { total, by },
+            Refusal::ExpiryRange { at } => Error::ExpiryRange { at },
         }
     }
 }
@@ -149,7 +146,7 @@ impl Oracle {
         };
         let made = match (&plan, &result) {
             (Ok(plan), Ok(answers)) if plan.answers == *answers => !plan.issued.is_empty(),
-            (Err(refusal), Err(error)) if refusal.code() == error.code() => false,
+            (Err(refusal), Err(error)) if Error::from(*refusal) == *error => false,
             _ => return Err(format!("{ops:?} gave {result:?}, expected {plan:?}")),
         };
         let clock = replica.clock();
