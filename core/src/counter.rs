@@ -218,9 +218,34 @@ impl Act<'_> {
         if !fits || total.abs() >= WIDE_MAX {
             return Err(sum.amount);
         }
-        let added = self.clock;
-        slot.set_shard(self.clock, total, Extra { added, ..extra });
+        let lifted = slot.cut_clock().max(slot.lift_clock());
+        let extra = Extra {
+            added: self.clock,
+            // One that was taken away is not to come back once nobody knows that it was.
+            expiry: extra.expiry.filter(|expiry| expiry.clock > lifted),
+            ..extra
+        };
+        slot.set_shard(self.clock, total, extra);
         Ok(())
+    }
+
+    /// Adds what an absorbed writer's slot comes to; false if it would not fit.
+    pub(crate) fn take_over(&self, slots: &mut Vec<Slot>, amount: i128) -> bool {
+        let alive = find(slots, OWN).is_ok_and(|at| sums(slots, self.ids)[at].is_alive());
+        let slot = match find(slots, OWN) {
+            Ok(at) if alive => &mut slots[at],
+            _ => self.begin(slots),
+        };
+        let extra = Extra {
+            absorbed: true,
+            ..slot.extra()
+        };
+        let total = slot.total() + amount;
+        if total.abs() >= WIDE_MAX {
+            return false;
+        }
+        slot.set_shard(self.clock, total, extra);
+        true
     }
 
     /// Cancels what is alive, and leaves `base` if there is one.

@@ -1,5 +1,6 @@
 //! Messages: a part of the state, from a whole one down to a single add.
 
+use crate::roster::Fact;
 use crate::shard::{Column, PAGE, Row};
 use crate::slot::{Extra, Side};
 use crate::writer_id::WriterId;
@@ -32,6 +33,10 @@ pub struct Message {
     /// What slots have beside their rows, ascending by key and writer. Their writers index
     /// `writers`.
     pub(crate) sides: Vec<KeySide>,
+    /// Whether the sender knows the space to be closed.
+    pub(crate) closed: bool,
+    /// What is said of writers, ascending by kind, writer and clock. Their writers index `writers`.
+    pub(crate) facts: Vec<Fact>,
 }
 
 /// What one slot has beside its row, in a message.

@@ -40,6 +40,10 @@ pub enum Rule {
     Extra,
     /// A life's clocks are in order: it begins, and then has adds and an expiry, up to the row's.
     Life,
+    /// What is said of writers ascends by kind and writer.
+    FactsAscend,
+    /// What is said of writers is of a known kind.
+    FactKind,
     /// A bitmap names some of a page's keys, but not one or all.
     Bitmap,
     /// A column of one shard names one of the page's keys.
@@ -73,6 +77,8 @@ impl fmt::Display for Rule {
             Rule::SideParts => "what is beside a shard has known parts, and at least one",
             Rule::Extra => "the rare part of a shard goes with its row and says more than it",
             Rule::Life => "a life's clocks are in order",
+            Rule::FactsAscend => "what is said of writers ascends by kind and writer",
+            Rule::FactKind => "what is said of writers is of a known kind",
             Rule::Bitmap => "a bitmap names some of a page's keys, but not one or all",
             Rule::SingleKey => "a column of one shard names one of the page's keys",
             Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
@@ -177,6 +183,29 @@ pub enum Error {
         /// This replica's own clock.
         own: u64,
     },
+    /// The space has members already.
+    Closed,
+    /// Only a member may do this.
+    NotAMember,
+    /// There would be too many members.
+    MembersFull {
+        /// How many there would be.
+        members: usize,
+    },
+    /// No writer of this id is known here.
+    UnknownWriter {
+        /// The id.
+        writer: WriterId,
+    },
+    /// This writer was declared dead or absorbed.
+    Retired,
+    /// A writer has seen less than was acknowledged in its name.
+    Behind,
+    /// A message brings a writer that no member has taken in.
+    Stranger {
+        /// The writer.
+        writer: WriterId,
+    },
     /// Bytes end before what they announce.
     Truncated,
     /// Bytes go on after the end of what they announce.
@@ -230,6 +259,13 @@ impl Error {
             Error::WritersFull { .. } => "writers_full",
             Error::NotCovered(_) => "not_covered",
             Error::OwnClockAhead { .. } => "own_clock_ahead",
+            Error::Closed => "closed",
+            Error::NotAMember => "not_a_member",
+            Error::MembersFull { .. } => "members_full",
+            Error::UnknownWriter { .. } => "unknown_writer",
+            Error::Retired => "retired",
+            Error::Behind => "behind",
+            Error::Stranger { .. } => "stranger",
             Error::Truncated => "truncated",
             Error::TrailingBytes { .. } => "trailing_bytes",
             Error::Number => "number",
@@ -295,6 +331,23 @@ impl fmt::Display for Error {
                 f,
                 "a peer knows clock {heard} of this writer, which is at {own}: another process writes under its id"
             ),
+            Error::Closed => f.write_str("the space has members already; add and remove them"),
+            Error::NotAMember => f.write_str("only a member of the space may do this"),
+            Error::MembersFull { members } => write!(
+                f,
+                "{members} members are more than the {} that a space may have",
+                limits::MEMBERS_MAX
+            ),
+            Error::UnknownWriter { writer } => write!(f, "no writer {writer} is known here"),
+            Error::Retired => {
+                f.write_str("this writer was retired; go on under a new one")
+            }
+            Error::Behind => f.write_str(
+                "this writer missed what was collected meanwhile; begin again from a member's state",
+            ),
+            Error::Stranger { writer } => {
+                write!(f, "no member of the space has taken writer {writer} in")
+            }
             Error::Truncated => f.write_str("the bytes end too early"),
             Error::TrailingBytes { bytes } => write!(f, "{bytes} bytes are left over at the end"),
             Error::Number => f.write_str("a number is not in its shortest form or out of range"),

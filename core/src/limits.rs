@@ -6,6 +6,8 @@
 pub const KEY_BYTES_MAX: usize = 512;
 /// Longest name of a space, in bytes.
 pub const SPACE_BYTES_MAX: usize = 64;
+/// Most members of a space.
+pub const MEMBERS_MAX: usize = 255;
 /// Most operations of one transaction.
 pub const TRANSACTION_OPS_MAX: usize = 10_000;
 /// Latest expiry, in milliseconds since 1970: the last date that JavaScript has.

@@ -24,13 +24,23 @@ impl Numbers {
         self.find(writer).ok().map(|at| self.0[at].1)
     }
 
-    /// The writer's number, which is `next` if it had none.
-    pub(crate) fn get_or_insert(&mut self, writer: WriterId, next: u32) -> u32 {
-        let at = self.find(&writer).unwrap_or_else(|at| {
-            self.0.insert(at, (writer, next));
-            at
-        });
-        self.0[at].1
+    /// Gives a writer that has none a number.
+    pub(crate) fn insert(&mut self, writer: WriterId, number: u32) {
+        if let Err(at) = self.find(&writer) {
+            self.0.insert(at, (writer, number));
+        }
+    }
+
+    /// How many writers have one.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets a writer.
+    pub(crate) fn remove(&mut self, writer: &WriterId) {
+        if let Ok(at) = self.find(writer) {
+            self.0.remove(at);
+        }
     }
 
     /// Each writer with its number, ascending by writer.

@@ -3,6 +3,7 @@
 mod build;
 mod merge;
 mod ops;
+mod retire;
 
 pub use build::Mark;
 pub(crate) use build::{Cursor, Push};
@@ -75,6 +76,7 @@ pub struct Replica {
     /// that growth, later ones do.
     merged_at: Vec<u64>,
     numbers: Numbers,
+    roster: retire::Roster,
     /// Whether something was ever collected here: then what is covered and absent is not taken in
     /// again. Before that it can only be a forked writer's.
     collected: bool,
@@ -98,6 +100,7 @@ impl Replica {
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
             numbers: Numbers::new(writer, OWN),
+            roster: retire::Roster::new(),
             collected: false,
             time: 0,
             faults: Vec::new(),

@@ -229,6 +229,10 @@ impl Odd {
             .flat_map(|(slot, sides)| sides.iter().map(move |side| (slot, side)))
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Side> {
+        self.sides.iter_mut().flatten()
+    }
+
     fn set(&mut self, slot: u32, sides: Vec<Side>) {
         let rank = self.rank(slot);
         match (self.mask >> slot & 1 == 1, sides.is_empty()) {
@@ -279,6 +283,11 @@ impl Page {
     /// What the counter's slots have beside their rows, ascending by writer.
     pub(crate) fn sides(&self, slot: u32) -> &[Side] {
         self.odd.as_ref().map_or(&[], |odd| odd.sides(slot))
+    }
+
+    /// All that its slots have beside their rows.
+    pub(crate) fn sides_mut(&mut self) -> impl Iterator<Item = &mut Side> {
+        self.odd.iter_mut().flat_map(|odd| odd.iter_mut())
     }
 
     /// The counter's slots, ascending by writer.

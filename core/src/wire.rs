@@ -4,6 +4,7 @@
 //! encoding, and checks each length against its limit before it allocates.
 
 mod bytes;
+mod fact;
 mod frame;
 mod message;
 mod side;

@@ -4,9 +4,11 @@ use super::{Replica, SUMMARY, place};
 use crate::delta::{Entry, KeySide, Message};
 use crate::keys::Handle;
 use crate::limits::PUSH_BYTES_MAX;
+use crate::roster::{Fact, Says};
 use crate::shard::{Column, OWN, PAGE, Page, Row, bits, find_or_insert};
 use crate::slot::Side;
 use crate::vector::VersionVector;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// A low-water mark that lets no shard of a writer through.
@@ -20,8 +22,8 @@ const SIDE_BYTES: usize = 24;
 #[derive(Clone, Debug, Default)]
 pub struct Mark {
     /// The version vector by local number.
-    clocks: Vec<u64>,
-    epoch: u64,
+    pub(super) clocks: Vec<u64>,
+    pub(super) epoch: u64,
 }
 
 /// The next page and writer of a transfer in chunks.
@@ -65,8 +67,7 @@ impl Replica {
     /// nothing was. Its cost follows the changes, not the state. A store that appends each such
     /// message can merge them in order into an empty replica.
     pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
-        let mut lows = core::mem::take(&mut mark.clocks);
-        lows.resize(self.clocks.len(), 0);
+        let lows: Vec<u64> = (0..self.clocks.len()).map(|n| self.low(mark, n)).collect();
         let changed = lows != self.clocks;
         let message = changed.then(|| {
             let selection = Selection {
@@ -85,8 +86,7 @@ impl Replica {
     /// was merged after that transaction and before the last push counts too: whoever holds the
     /// transaction may have it from elsewhere, without what the last push built on.
     pub(crate) fn push(&mut self, mark: &mut Mark) -> Push {
-        mark.clocks.resize(self.clocks.len(), 0);
-        let own = mark.clocks[OWN as usize];
+        let own = self.low(mark, OWN as usize);
         if own == self.clock() {
             return Push::Nothing;
         }
@@ -178,8 +178,9 @@ impl Replica {
         let of = |(writer, number)| {
             let number = number as usize;
             let hi = self.clocks[number];
+            let is_named = named[number].is_some();
             let lo = lo(number).or(named[number])?;
-            (hi > 0).then_some(Entry { writer, lo, hi })
+            (hi > 0 || is_named).then_some(Entry { writer, lo, hi })
         };
         self.numbers.iter().filter_map(of).collect()
     }
@@ -282,6 +283,18 @@ impl Replica {
                 &mut named,
             );
         }
+        let mut facts = match selection.to == END {
+            true => self.facts(selection.lows),
+            false => Vec::new(),
+        };
+        for fact in &facts {
+            let stamp = fact.stamp();
+            named[stamp.writer as usize] = Some(selection.lows[stamp.writer as usize]);
+            fact.clone().renumber(|number| {
+                named[number as usize].get_or_insert(self.clocks[number as usize]);
+                number
+            });
+        }
         message.writers = self.entries(lo, &named);
         let mut index = alloc::vec![0u32; self.writers.len()];
         for (at, entry) in message.writers.iter().enumerate() {
@@ -295,6 +308,12 @@ impl Replica {
         message
             .sides
             .sort_unstable_by_key(|s| (s.key, s.side.writer));
+        for fact in &mut facts {
+            fact.renumber(|number| index[number as usize]);
+        }
+        facts.sort_by_key(|fact| (fact.kind(), fact.writer, fact.stamp().clock));
+        message.facts = facts;
+        message.closed = self.configuration().is_some();
         let mut hints = alloc::vec![0usize; self.writers.len()];
         for chunk in handles.chunks(PAGE) {
             let mut out = Vec::new();
@@ -322,6 +341,21 @@ impl Replica {
             message.pages.push(out);
         }
         message
+    }
+
+    /// What is known of writers and newer than `lows`, by local numbers.
+    fn facts(&self, lows: &[u64]) -> Vec<Fact> {
+        let cards = self.roster.cards.iter().zip(0..);
+        let facts = cards.flat_map(|(card, number)| card.facts(number));
+        let configuration = self.roster.configuration.as_ref().map(|(by, it)| Fact {
+            writer: by.writer,
+            says: Says::Configuration(by.clock, Box::new(it.clone())),
+        });
+        let newer = |fact: &Fact| {
+            let by = fact.stamp();
+            by.clock > lows[by.writer as usize]
+        };
+        facts.chain(configuration).filter(newer).collect()
     }
 
     /// Adds what is selected of a counter beside its rows, with local numbers, and notes whom it

@@ -6,8 +6,10 @@ use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Missing, Rule};
 use crate::keys::Handle;
 use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
+use crate::roster::{Configuration, Says};
 use crate::shard::{Column, Joined, OWN, PAGE, Row, Shard, bits};
 use crate::slot::{Slot, Stamp};
+use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -43,12 +45,29 @@ impl<'a> Found<'a> {
     }
 }
 
+/// Longest chain of admissions that is followed.
+const ADMISSIONS_MAX: usize = 8;
+
+/// What a writer of a message is here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It is known, or new.
+    Known,
+    /// It was known, and everything of it is covered.
+    Forgotten,
+    /// Nobody has taken it in.
+    Stranger,
+}
+
+/// The local number of a writer that was forgotten.
+const FORGOTTEN: u32 = u32::MAX;
+
 /// A writer of a message, here.
 #[derive(Clone, Copy)]
 struct Known {
     number: u32,
     /// Its clock before the message if anything was ever collected here: what is not newer and not
-    /// here was collected.
+    /// here was collected. Of a writer that was forgotten everything is covered.
     covered: u64,
     /// Where its column stood in the page before.
     hint: usize,
@@ -78,12 +97,25 @@ impl Replica {
         message: &Message,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<Merged, Error> {
-        self.check(message)?;
+        self.merge_live(message, None, changed)
+    }
+
+    /// Merges a message that came in a session of the writer `live` itself, which may be new.
+    ///
+    /// # Errors
+    /// As [`merge`](Replica::merge).
+    pub fn merge_live(
+        &mut self,
+        message: &Message,
+        live: Option<WriterId>,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Result<Merged, Error> {
+        self.check(message, live)?;
         let new = self.news(message);
         let mut found = Found::new(changed);
-        self.install(message, &mut found)?;
-        let shards = self.finish(found);
-        self.advance(message);
+        let forgotten = self.forgotten(message, live);
+        self.install(message, &forgotten, &mut found)?;
+        let shards = self.conclude(message, &forgotten, found);
         Ok(Merged { shards, new })
     }
 
@@ -92,9 +124,10 @@ impl Replica {
         &mut self,
         staged: &[Vec<u8>],
         last: &Message,
+        live: Option<WriterId>,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<usize, Error> {
-        self.check(last)?;
+        self.check(last, live)?;
         // What the last chunk's table does not cover must not become visible.
         let covered = |entry: &Entry| {
             let at = last
@@ -113,21 +146,83 @@ impl Replica {
         }
         self.keys.room_for(key_bytes)?;
         let mut found = Found::new(changed);
+        let forgotten = self.forgotten(last, live);
+        let ids = |at: &usize| last.writers[*at].writer;
+        let ids: Vec<WriterId> = forgotten.iter().map(ids).collect();
         for bytes in staged {
-            self.install(&Message::decode(bytes)?, &mut found)?;
+            let chunk = Message::decode(bytes)?;
+            let writers = chunk.writers.iter().enumerate();
+            let gone = writers.filter(|(_, entry)| ids.contains(&entry.writer));
+            let gone: Vec<usize> = gone.map(|(at, _)| at).collect();
+            self.install(&chunk, &gone, &mut found)?;
         }
-        self.install(last, &mut found)?;
-        let shards = self.finish(found);
-        self.advance(last);
-        Ok(shards)
+        self.install(last, &forgotten, &mut found)?;
+        Ok(self.conclude(last, &forgotten, found))
     }
 
     /// Whether the message holds anything that is not held here.
     pub(crate) fn news(&self, message: &Message) -> bool {
-        message
-            .writers
+        let forgotten = self.forgotten(message, None);
+        let writers = message.writers.iter().enumerate();
+        let mut known = writers.filter(|(at, _)| !forgotten.contains(at));
+        known.any(|(_, entry)| entry.hi > self.clock_of(entry))
+    }
+
+    /// Which writers of a message were forgotten here, by their index.
+    fn forgotten(&self, message: &Message, live: Option<WriterId>) -> Vec<usize> {
+        if self.configuration().is_none() {
+            return Vec::new();
+        }
+        let writers = 0..message.writers.len();
+        writers
+            .filter(|at| self.standing(message, *at, live, 0) == Standing::Forgotten)
+            .collect()
+    }
+
+    /// What a writer of a message is here.
+    fn standing(
+        &self,
+        message: &Message,
+        at: usize,
+        live: Option<WriterId>,
+        depth: usize,
+    ) -> Standing {
+        let writer = message.writers[at].writer;
+        if self.configuration().is_none() || self.numbers.get(&writer).is_some() {
+            return Standing::Known;
+        }
+        let mut standing = match live == Some(writer) {
+            true => Standing::Known,
+            // Whoever sent this holds the writer's admission, and knows that it is known here.
+            false if message.closed => Standing::Forgotten,
+            false => Standing::Stranger,
+        };
+        for fact in message
+            .facts
             .iter()
-            .any(|entry| entry.hi > self.clock_of(entry))
+            .filter(|fact| fact.writer as usize == at)
+        {
+            match &fact.says {
+                Says::Announce(it) => {
+                    return match self.gone(&it.owner) >= Some(it.generation) {
+                        true => Standing::Forgotten,
+                        false => Standing::Known,
+                    };
+                }
+                Says::Admit(admit) => {
+                    let by = admit.by.writer as usize;
+                    let covered = admit.by.clock <= self.held(&message.writers[by].writer)
+                        || depth < ADMISSIONS_MAX
+                            && self.standing(message, by, live, depth + 1) == Standing::Forgotten;
+                    if covered {
+                        return Standing::Forgotten;
+                    }
+                    standing = Standing::Known;
+                }
+                _ => {}
+            }
+        }
+        standing
     }
 
     fn clock_of(&self, entry: &Entry) -> u64 {
@@ -138,9 +233,17 @@ impl Replica {
     }
 
     /// Refuses what must not be merged, before anything is changed.
-    pub(crate) fn check(&self, message: &Message) -> Result<(), Error> {
+    pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
         let mut strangers = 0;
-        for entry in &message.writers {
+        for (at, entry) in message.writers.iter().enumerate() {
+            match self.standing(message, at, live, 0) {
+                Standing::Known => {}
+                Standing::Forgotten => continue,
+                Standing::Stranger => {
+                    let writer = entry.writer;
+                    return Err(Error::Stranger { writer });
+                }
+            }
             let held = self.clock_of(entry);
             if entry.lo > held {
                 let missing = Missing {
@@ -157,11 +260,22 @@ impl Replica {
                         own: held,
                     });
                 }
-                Some(_) => {}
+                Some(number) => {
+                    let retired = self.roster.cards[number as usize].retired;
+                    if retired.is_some_and(|retired| entry.hi > retired.upto) {
+                        return Err(Error::Retired); // the sender stands on what was given up
+                    }
+                }
                 None => strangers += 1,
             }
         }
-        let writers = self.writers.len() + strangers;
+        for fact in &message.facts {
+            let own = message.writers[fact.writer as usize].writer == self.writer();
+            if own && matches!(fact.says, Says::Fence(_) | Says::Retired(_)) {
+                return Err(Error::Retired); // this replica was given up
+            }
+        }
+        let writers = self.numbers.len() + strangers;
         if writers > WRITERS_MAX {
             return Err(Error::WritersFull { writers });
         }
@@ -170,9 +284,22 @@ impl Replica {
 
     /// Joins the message's shards without moving the version vector: visible to nobody who reads
     /// only after [`advance`](Replica::advance), which must follow before anything else.
-    fn install(&mut self, message: &Message, found: &mut Found<'_>) -> Result<(), Error> {
+    fn install(
+        &mut self,
+        message: &Message,
+        forgotten: &[usize],
+        found: &mut Found<'_>,
+    ) -> Result<(), Error> {
         let mut writers = Vec::with_capacity(message.writers.len());
-        for entry in &message.writers {
+        for (at, entry) in message.writers.iter().enumerate() {
+            if forgotten.contains(&at) {
+                writers.push(Known {
+                    number: FORGOTTEN,
+                    covered: u64::MAX,
+                    hint: 0,
+                });
+                continue;
+            }
             let covered = match self.collected {
                 true => self.clock_of(entry),
                 false => 0,
@@ -227,19 +354,21 @@ impl Replica {
         Ok(())
     }
 
-    /// Ends what [`install`](Replica::install) began: how much was installed.
-    fn finish(&mut self, found: Found<'_>) -> usize {
+    /// Ends what [`install`](Replica::install) began: takes in what is said of writers, moves the
+    /// version vector up to the message's `hi`, and tells how much was installed.
+    fn conclude(&mut self, message: &Message, forgotten: &[usize], found: Found<'_>) -> usize {
         let Found {
             installed,
             forks,
             mut odd,
             changed,
         } = found;
+        let retired = self.take_facts(message, forgotten);
+        self.drop_unmoved(&retired);
         odd.sort_unstable();
         odd.dedup();
         for handle in odd {
-            let (page_at, slot) = place(handle);
-            let mut slots = self.pages[page_at].slots(slot);
+            let mut slots = self.slots(handle);
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);
             changed(handle);
@@ -247,29 +376,76 @@ impl Replica {
         for fork in forks {
             self.report(fork);
         }
-        installed
-    }
-
-    /// Moves the version vector up to the message's `hi`.
-    pub(crate) fn advance(&mut self, message: &Message) {
-        for entry in &message.writers {
+        for (at, entry) in message.writers.iter().enumerate() {
+            if forgotten.contains(&at) {
+                continue;
+            }
             let number = self.number(entry.writer) as usize;
             if entry.hi > self.clocks[number] {
                 self.clocks[number] = entry.hi;
                 self.merged_at[number] = self.clock();
             }
         }
+        installed
+    }
+
+    /// Takes in what is said of writers; who was absorbed, as is new.
+    fn take_facts(&mut self, message: &Message, forgotten: &[usize]) -> Vec<u32> {
+        let mut retired = Vec::new();
+        for fact in &message.facts {
+            let mut fact = fact.clone();
+            let by = fact.stamp();
+            let covered = |at: u32| match forgotten.contains(&(at as usize)) {
+                true => u64::MAX,
+                false => self.held(&message.writers[at as usize].writer),
+            };
+            if by.clock <= covered(by.writer) || covered(fact.writer) == u64::MAX {
+                continue;
+            }
+            if let Says::Ack(ack) = &mut fact.says {
+                ack.seen.retain(|(at, _)| covered(*at) != u64::MAX);
+            }
+            let numbers = |at: u32| {
+                let number = self.numbers.get(&message.writers[at as usize].writer);
+                number.unwrap_or(OWN) // all that are left have one
+            };
+            fact.renumber(numbers);
+            if let Says::Configuration(clock, it) = &fact.says {
+                let by = Stamp {
+                    writer: fact.writer,
+                    clock: *clock,
+                };
+                self.take_configuration(by, it);
+                continue;
+            }
+            let card = &mut self.roster.cards[fact.writer as usize];
+            if card.take(&fact.says, &self.writers) && matches!(fact.says, Says::Retired(_)) {
+                retired.push(fact.writer);
+            }
+        }
+        retired
+    }
+
+    /// The later configuration stands; of the same one, the least stamp.
+    fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
+        let rank = |by: Stamp| (self.writers[by.writer as usize], by.clock);
+        let newer = self
+            .roster
+            .configuration
+            .as_ref()
+            .is_none_or(|(old, ours)| theirs > ours || theirs == ours && rank(by) < rank(*old));
+        if newer {
+            self.roster.configuration = Some((by, theirs.clone()));
+        }
     }
 
     /// The writer's local number, given to it if it has none.
-    fn number(&mut self, writer: crate::WriterId) -> u32 {
-        let next = self.writers.len() as u32;
-        let number = self.numbers.get_or_insert(writer, next);
-        if number == next {
-            self.writers.push(writer);
-            self.clocks.push(0);
-            self.merged_at.push(0);
+    pub(super) fn number(&mut self, writer: crate::WriterId) -> u32 {
+        if let Some(number) = self.numbers.get(&writer) {
+            return number;
         }
+        let number = self.assign(writer);
+        self.numbers.insert(writer, number);
         number
     }
 
@@ -286,6 +462,9 @@ impl Replica {
         let mut changed = 0;
         for theirs in columns {
             let known = &mut writers[theirs.writer as usize];
+            if known.number == FORGOTTEN {
+                continue;
+            }
             let ours = page.column_mut(known.number, &mut known.hint);
             changed |= join_columns(ours, theirs, first, known.covered, found);
         }
@@ -312,6 +491,9 @@ impl Replica {
         for lane in lanes {
             if let Some(theirs) = lane.next(bit) {
                 let known = &mut writers[lane.writer as usize];
+                if known.number == FORGOTTEN {
+                    continue;
+                }
                 let column = page.column_mut(known.number, &mut known.hint);
                 changed |= join_row(column, handle, slot, theirs, known.covered, found);
             }
@@ -337,6 +519,7 @@ impl Replica {
     ) {
         let (page_at, slot) = place(handle);
         let mut slots = self.page_mut(page_at).slots(slot);
+        let closed = self.configuration().is_some();
         let mut changed = false;
         for lane in lanes {
             let Some(row) = lane.next(bit) else { continue };
@@ -345,12 +528,16 @@ impl Replica {
             } = writers[lane.writer as usize];
             let theirs = Slot::new(number, row, message.extra(key, lane.writer));
             match counter::find(&slots, number) {
+                _ if number == FORGOTTEN => continue,
                 Err(_) if row.clock <= covered => continue,
                 Err(at) => slots.insert(at, theirs),
                 Ok(at) => {
                     let ours = &mut slots[at];
                     let rank = |slot: &Slot| (slot.row.clock, slot.total(), slot.extra());
-                    if rank(&theirs) == rank(ours) || row.clock < ours.row.clock {
+                    // Parts of an extra may have been collected, here or there.
+                    let same =
+                        closed && (row.clock, theirs.total()) == (ours.row.clock, ours.total());
+                    if same || rank(&theirs) == rank(ours) || row.clock < ours.row.clock {
                         continue;
                     }
                     if row.clock == ours.row.clock {

@@ -152,13 +152,18 @@ impl Replica {
         }
     }
 
-    fn step(&self, draft: &mut Draft, clock: u64, op: Op) -> Result<bool, Error> {
-        check(op)?;
-        let act = Act {
+    /// A transaction of this clock.
+    pub(super) fn act(&self, clock: u64) -> Act<'_> {
+        Act {
             clock,
             ids: &self.writers,
             reuses: self.collected,
-        };
+        }
+    }
+
+    fn step(&self, draft: &mut Draft, clock: u64, op: Op) -> Result<bool, Error> {
+        check(op)?;
+        let act = self.act(clock);
         let slots = &mut draft.slots;
         let mut sum = counter::sum(slots, &self.writers);
         if self.is_past(sum.expiry()) {

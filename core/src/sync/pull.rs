@@ -184,7 +184,7 @@ impl Sync {
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
         let new = replica.news(last);
-        let shards = replica.merge_staged(&staged, last, &mut changed)?;
+        let shards = replica.merge_staged(&staged, last, None, &mut changed)?;
         if new {
             let link = Some(link);
             self.outputs.push(Output::Merged { link, shards });

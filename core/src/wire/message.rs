@@ -1,6 +1,7 @@
 //! The encoding of messages: one table of writers, the keys front-coded, the shards in columns.
 
 use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
+use super::fact::{put_facts, read_facts};
 use super::side::{put_sides, read_sides};
 use crate::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::error::{Error, Limited, Rule};
@@ -56,6 +57,7 @@ impl Message {
             }
         }
         put_sides(out, self);
+        put_facts(out, self);
     }
 
     /// Decodes a message that came from a peer.
@@ -93,6 +95,8 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         keys,
         pages: Vec::with_capacity(pages.min(reader.len())),
         sides: Vec::new(),
+        closed: false,
+        facts: Vec::new(),
     };
     // Which keys of each page have nothing yet.
     let mut unused: Vec<u64> = Vec::with_capacity(pages.min(reader.len()));
@@ -103,6 +107,7 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         unused.push(keys & !used);
     }
     read_sides(reader, &mut message)?;
+    read_facts(reader, &mut message)?;
     for KeySide { key, .. } in &message.sides {
         unused[*key as usize / PAGE] &= !(1 << (*key as usize % PAGE));
     }
@@ -157,9 +162,6 @@ fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
         let Some(hi) = lo.checked_add(reader.varint()?) else {
             return Err(reader.fail(Error::Number));
         };
-        if hi == 0 {
-            return Err(reader.malformed(Rule::WriterClock));
-        }
         writers.push(Entry { writer, lo, hi });
     }
     Ok(writers)

@@ -206,7 +206,7 @@ fn read_side(
 }
 
 /// A clock within what the message says of a writer.
-fn read_clock(reader: &mut Reader<'_>, entry: &Entry) -> Result<u64, Fail> {
+pub(super) fn read_clock(reader: &mut Reader<'_>, entry: &Entry) -> Result<u64, Fail> {
     let after = reader.varint()?;
     let clock = entry.lo.checked_add(1).and_then(|c| c.checked_add(after));
     match clock.filter(|clock| *clock <= entry.hi) {
@@ -215,7 +215,7 @@ fn read_clock(reader: &mut Reader<'_>, entry: &Entry) -> Result<u64, Fail> {
     }
 }
 
-fn read_stamp(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Stamp, Fail> {
+pub(super) fn read_stamp(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Stamp, Fail> {
     let writer = reader.varint32()?;
     let Some(entry) = writers.get(writer as usize) else {
         return Err(reader.malformed(Rule::ColumnWriter));

@@ -169,7 +169,7 @@ fn every_short_message_is_refused_or_means_itself() {
         let mut bytes = table.clone();
         bytes.extend_from_slice(&[0, 5, 1, 0, 1]);
         bytes.extend(places.iter().map(|place| interesting[*place]));
-        bytes.push(0);
+        bytes.extend_from_slice(&[0, 0]);
         strict(&bytes);
         accepted += usize::from(Message::decode(&bytes).is_ok());
         let Some(at) = places

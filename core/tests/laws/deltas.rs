@@ -142,5 +142,5 @@ fn what_a_message_builds_on_must_be_held() {
     assert_eq!((receiver.value("b"), receiver.len()), (None, 0));
     receiver.merge(&source.delta(&receiver.vector())).unwrap();
     assert_eq!(receiver.value("b"), Some(2));
-    assert_eq!(joined(&[]).canonical_bytes(), [0, 0, 0]);
+    assert_eq!(joined(&[]).canonical_bytes(), [0, 0, 0, 0]);
 }

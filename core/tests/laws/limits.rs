@@ -106,7 +106,7 @@ fn a_stranger_may_stand_at_the_last_clock() {
     let mut bytes = table(0, u64::MAX);
     bytes.extend_from_slice(&[1, 0, 1, b'k', 1, 0, 0]);
     put(&mut bytes, u64::MAX - 1);
-    bytes.extend_from_slice(&[7, 0]);
+    bytes.extend_from_slice(&[7, 0, 0]);
     let message = Message::decode(&bytes).unwrap();
     assert_eq!(message.encode(), bytes);
     let mut replica = replica(1);
@@ -120,7 +120,7 @@ fn a_stranger_may_stand_at_the_last_clock() {
     assert_eq!(other.canonical_bytes(), replica.canonical_bytes());
     assert_eq!(other.vector().get(&writer(9)), u64::MAX);
     let mut over = table(1, u64::MAX);
-    over.extend_from_slice(&[0, 0]);
+    over.extend_from_slice(&[0, 0, 0]);
     assert_eq!(Message::decode(&over), Err(Error::Number));
 }
 
@@ -135,7 +135,7 @@ fn a_space_holds_so_many_writers() {
             bytes.extend_from_slice(id.as_bytes());
             bytes.extend_from_slice(&[0, 1]);
         }
-        bytes.extend_from_slice(&[0, 0]);
+        bytes.extend_from_slice(&[0, 0, 0]);
         bytes
     };
     let max = WRITERS_MAX as u64;

@@ -1,0 +1,326 @@
+//! What is known of writers in a closed space: who counts, who admitted whom, who has seen what,
+//! who left, and who took over.
+//!
+//! A space is open until a [`Configuration`] names its members. In an open space nobody is
+//! admitted, has an heir or is retired, and nothing is dropped.
+//!
+//! Everything here is a [`Fact`]: made in a transaction of some writer, stamped with it, and part
+//! of a message if its stamp is. So facts travel with the shards, in causal order.
+
+use crate::slot::Stamp;
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// An owner: the Ed25519 public key under which a program's writers are minted.
+pub type Owner = [u8; 32];
+
+/// The members of a space: the owners whose word counts.
+///
+/// A configuration has a number, and a majority of the members of the one before it makes it. A
+/// forced one begins a new era, which beats all numbers of earlier eras.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Configuration {
+    /// How many forced changes there were.
+    pub era: u64,
+    /// Its number, from 1.
+    pub number: u64,
+    /// The members, ascending.
+    pub members: Vec<Owner>,
+}
+
+impl Configuration {
+    /// Whether the owner is a member.
+    pub fn has(&self, owner: &Owner) -> bool {
+        self.members.binary_search(owner).is_ok()
+    }
+
+    /// How many members are more than half.
+    pub fn majority(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+}
+
+/// The rank of a proposal: the round, then who proposes.
+pub(crate) type Ballot = (u64, WriterId);
+
+/// What a member proposes for the configuration after the present one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Proposal {
+    pub(crate) clock: u64,
+    /// The era and number that are to be decided.
+    pub(crate) slot: (u64, u64),
+    pub(crate) round: u64,
+    /// The members to be accepted, once a majority has promised.
+    pub(crate) members: Option<Vec<Owner>>,
+}
+
+/// What a member has promised and accepted for the configuration after the present one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vote {
+    pub(crate) clock: u64,
+    pub(crate) slot: (u64, u64),
+    /// It accepts no ballot below this one.
+    pub(crate) promised: Ballot,
+    pub(crate) accepted: Option<(Ballot, Vec<Owner>)>,
+}
+
+/// A writer says whose incarnation it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Announce {
+    /// The announcing transaction's clock.
+    pub(crate) clock: u64,
+    pub(crate) owner: Owner,
+    /// With the owner's key and the space it gives the writer's id.
+    pub(crate) nonce: [u8; 16],
+    /// Ascends with the owner's incarnations.
+    pub(crate) generation: u64,
+}
+
+/// A member takes a writer in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admit {
+    /// 0 for the admission, more for each move to another home.
+    pub(crate) turn: u64,
+    pub(crate) by: Stamp,
+}
+
+/// A member says what it and those attached to it have seen of the members' writers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ack {
+    pub(crate) clock: u64,
+    /// The clock of an ack of its own that it wants all to acknowledge, 0 for none.
+    pub(crate) want: u64,
+    /// By number, ascending.
+    pub(crate) seen: Vec<(u32, u64)>,
+}
+
+impl Ack {
+    pub(crate) fn of(&self, writer: u32) -> u64 {
+        match self.seen.binary_search_by_key(&writer, |entry| entry.0) {
+            Ok(at) => self.seen[at].1,
+            Err(_) => 0,
+        }
+    }
+}
+
+/// A writer's last transaction: it leaves, and who takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bye {
+    pub(crate) clock: u64,
+    pub(crate) heir: u32,
+}
+
+/// A member declares a writer dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fence {
+    /// A later turn replaces an earlier one.
+    pub(crate) turn: u64,
+    pub(crate) by: Stamp,
+    pub(crate) heir: u32,
+}
+
+/// A writer was absorbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retired {
+    /// The heir and its transaction.
+    pub(crate) to: Stamp,
+    /// The last clock that was taken over.
+    pub(crate) upto: u64,
+}
+
+/// What is known of a writer in a closed space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Card {
+    pub(crate) announce: Option<Box<Announce>>,
+    /// The first admission; its stamp tells whether a replica has ever heard of the writer.
+    pub(crate) intro: Option<Admit>,
+    /// The latest one: the member by whom the writer is attached.
+    pub(crate) home: Option<Admit>,
+    pub(crate) ack: Option<Box<Ack>>,
+    pub(crate) bye: Option<Bye>,
+    pub(crate) fence: Option<Fence>,
+    pub(crate) retired: Option<Retired>,
+    pub(crate) proposal: Option<Box<Proposal>>,
+    pub(crate) vote: Option<Box<Vote>>,
+}
+
+impl Card {
+    /// Whether it has left, was declared dead, or was absorbed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.bye.is_some() || self.fence.is_some() || self.retired.is_some()
+    }
+
+    /// Who took over, or is to.
+    pub(crate) fn successor(&self) -> Option<u32> {
+        match (self.retired, self.fence, self.bye) {
+            (Some(retired), ..) => Some(retired.to.writer),
+            (_, Some(fence), _) => Some(fence.heir),
+            (_, _, Some(bye)) => Some(bye.heir),
+            _ => None,
+        }
+    }
+}
+
+/// A fact of a writer. Its writers are local numbers, or index a message's table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fact {
+    pub(crate) writer: u32,
+    pub(crate) says: Says,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Says {
+    Announce(Box<Announce>),
+    Admit(Admit),
+    Ack(Box<Ack>),
+    Bye(Bye),
+    Fence(Fence),
+    Retired(Retired),
+    Proposal(Box<Proposal>),
+    Vote(Box<Vote>),
+    /// The writer found a configuration decided, or forced it, at this clock.
+    Configuration(u64, Box<Configuration>),
+}
+
+impl Fact {
+    /// The transaction that it was made in.
+    pub(crate) fn stamp(&self) -> Stamp {
+        let own = |clock| Stamp {
+            writer: self.writer,
+            clock,
+        };
+        match &self.says {
+            Says::Announce(announce) => own(announce.clock),
+            Says::Ack(ack) => own(ack.clock),
+            Says::Bye(bye) => own(bye.clock),
+            Says::Proposal(proposal) => own(proposal.clock),
+            Says::Vote(vote) => own(vote.clock),
+            Says::Configuration(clock, _) => own(*clock),
+            Says::Admit(admit) => admit.by,
+            Says::Fence(fence) => fence.by,
+            Says::Retired(retired) => retired.to,
+        }
+    }
+
+    /// The place of its kind in a message.
+    pub(crate) fn kind(&self) -> u8 {
+        match &self.says {
+            Says::Announce(_) => 0,
+            Says::Admit(_) => 1,
+            Says::Ack(_) => 2,
+            Says::Bye(_) => 3,
+            Says::Fence(_) => 4,
+            Says::Retired(_) => 5,
+            Says::Proposal(_) => 6,
+            Says::Vote(_) => 7,
+            Says::Configuration(..) => 8,
+        }
+    }
+
+    /// Calls `map` on each number in it.
+    pub(crate) fn renumber(&mut self, mut map: impl FnMut(u32) -> u32) {
+        self.writer = map(self.writer);
+        match &mut self.says {
+            Says::Announce(_) | Says::Proposal(_) | Says::Vote(_) | Says::Configuration(..) => {}
+            Says::Admit(admit) => admit.by.writer = map(admit.by.writer),
+            Says::Ack(ack) => {
+                for (writer, _) in &mut ack.seen {
+                    *writer = map(*writer);
+                }
+                ack.seen.sort_unstable();
+            }
+            Says::Bye(bye) => bye.heir = map(bye.heir),
+            Says::Fence(fence) => {
+                fence.by.writer = map(fence.by.writer);
+                fence.heir = map(fence.heir);
+            }
+            Says::Retired(retired) => retired.to.writer = map(retired.to.writer),
+        }
+    }
+}
+
+impl Card {
+    /// All that it says.
+    pub(crate) fn facts(&self, writer: u32) -> impl Iterator<Item = Fact> {
+        let moved = self.home.filter(|home| Some(*home) != self.intro);
+        [
+            self.announce.clone().map(Says::Announce),
+            self.intro.map(Says::Admit),
+            moved.map(Says::Admit),
+            self.ack.clone().map(Says::Ack),
+            self.bye.map(Says::Bye),
+            self.fence.map(Says::Fence),
+            self.retired.map(Says::Retired),
+            self.proposal.clone().map(Says::Proposal),
+            self.vote.clone().map(Says::Vote),
+        ]
+        .into_iter()
+        .flatten()
+        .map(move |says| Fact { writer, says })
+    }
+
+    /// Takes a fact in; `ids` are the writers by number. Tells whether it was new.
+    pub(crate) fn take(&mut self, says: &Says, ids: &[WriterId]) -> bool {
+        let rank = |by: Stamp| (ids[by.writer as usize], by.clock);
+        match says {
+            Says::Announce(announce) => {
+                let news = self.announce.is_none();
+                self.announce.get_or_insert_with(|| announce.clone());
+                news
+            }
+            Says::Admit(admit) => {
+                // Of concurrent admissions the least tells who is known, the greatest the home.
+                let key = |admit: &Admit| (admit.turn, rank(admit.by));
+                let first = self.intro.is_none_or(|intro| key(admit) < key(&intro));
+                if first {
+                    self.intro = Some(*admit);
+                }
+                let last = self.home.is_none_or(|home| key(admit) > key(&home));
+                if last {
+                    self.home = Some(*admit);
+                }
+                first || last
+            }
+            Says::Ack(ack) => {
+                let news = self.ack.as_ref().is_none_or(|old| ack.clock > old.clock);
+                if news {
+                    self.ack = Some(ack.clone());
+                }
+                news
+            }
+            Says::Bye(bye) => self.bye.replace(*bye) != Some(*bye),
+            Says::Fence(fence) => {
+                // Of concurrent fences the least stamp stands.
+                let wins = |old: Fence| {
+                    fence.turn > old.turn || fence.turn == old.turn && rank(fence.by) < rank(old.by)
+                };
+                let news = self.fence.is_none_or(wins);
+                if news {
+                    self.fence = Some(*fence);
+                }
+                news
+            }
+            Says::Retired(retired) => self.retired.replace(*retired) != Some(*retired),
+            Says::Proposal(proposal) => {
+                let news = |old: &Proposal| proposal.clock > old.clock;
+                let news = self.proposal.as_deref().is_none_or(news);
+                if news {
+                    self.proposal = Some(proposal.clone());
+                }
+                news
+            }
+            Says::Vote(vote) => {
+                let news = self
+                    .vote
+                    .as_deref()
+                    .is_none_or(|old| vote.clock > old.clock);
+                if news {
+                    self.vote = Some(vote.clone());
+                }
+                news
+            }
+            Says::Configuration(..) => false,
+        }
+    }
+}

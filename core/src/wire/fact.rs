@@ -1,0 +1,253 @@
+//! The encoding of what is said of writers. Messages of open spaces have one byte of it.
+
+use super::bytes::{Fail, Reader, put_varint};
+use super::side::{read_clock, read_stamp};
+use crate::delta::{Entry, Message};
+use crate::error::{Error, Rule};
+use crate::limits::MEMBERS_MAX;
+use crate::roster::{
+    Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Owner, Proposal, Retired, Says,
+    Vote,
+};
+use crate::slot::Stamp;
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
+    out.push(u8::from(message.closed));
+    if !message.closed {
+        return;
+    }
+    put_varint(out, message.facts.len() as u64);
+    for fact in &message.facts {
+        out.push(fact.kind());
+        put_varint(out, u64::from(fact.writer));
+        put_fact(out, fact, &message.writers);
+    }
+}
+
+fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
+    let after = |by: Stamp| by.clock - writers[by.writer as usize].lo - 1;
+    let stamp = |out: &mut Vec<u8>, by: Stamp| {
+        put_varint(out, u64::from(by.writer));
+        put_varint(out, after(by));
+    };
+    let by = fact.stamp();
+    match &fact.says {
+        Says::Announce(it) => {
+            put_varint(out, after(by));
+            out.extend_from_slice(&it.owner);
+            out.extend_from_slice(&it.nonce);
+            put_varint(out, it.generation);
+        }
+        Says::Admit(it) => {
+            put_varint(out, it.turn);
+            stamp(out, by);
+        }
+        Says::Ack(it) => {
+            put_varint(out, after(by));
+            put_varint(out, it.want);
+            put_varint(out, it.seen.len() as u64);
+            for (writer, clock) in &it.seen {
+                put_varint(out, u64::from(*writer));
+                put_varint(out, *clock);
+            }
+        }
+        Says::Bye(it) => {
+            put_varint(out, after(by));
+            put_varint(out, u64::from(it.heir));
+        }
+        Says::Fence(it) => {
+            put_varint(out, it.turn);
+            stamp(out, by);
+            put_varint(out, u64::from(it.heir));
+        }
+        Says::Retired(it) => {
+            stamp(out, by);
+            put_varint(out, it.upto);
+        }
+        Says::Proposal(it) => {
+            put_varint(out, after(by));
+            put_slot(out, it.slot);
+            put_varint(out, it.round);
+            out.push(u8::from(it.members.is_some()));
+            if let Some(members) = &it.members {
+                put_owners(out, members);
+            }
+        }
+        Says::Vote(it) => {
+            put_varint(out, after(by));
+            put_slot(out, it.slot);
+            put_ballot(out, it.promised);
+            out.push(u8::from(it.accepted.is_some()));
+            if let Some((ballot, members)) = &it.accepted {
+                put_ballot(out, *ballot);
+                put_owners(out, members);
+            }
+        }
+        Says::Configuration(_, it) => {
+            put_varint(out, after(by));
+            put_slot(out, (it.era, it.number));
+            put_owners(out, &it.members);
+        }
+    }
+}
+
+fn put_slot(out: &mut Vec<u8>, (era, number): (u64, u64)) {
+    put_varint(out, era);
+    put_varint(out, number);
+}
+
+fn put_ballot(out: &mut Vec<u8>, (round, writer): Ballot) {
+    put_varint(out, round);
+    out.extend_from_slice(writer.as_bytes());
+}
+
+fn put_owners(out: &mut Vec<u8>, owners: &[Owner]) {
+    put_varint(out, owners.len() as u64);
+    for owner in owners {
+        out.extend_from_slice(owner);
+    }
+}
+
+pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
+    message.closed = read_flag(reader)?;
+    if !message.closed {
+        return Ok(());
+    }
+    let count = reader.count(4)?;
+    let mut before = None;
+    for _ in 0..count {
+        let kind = reader.u8()?;
+        let writer = read_index(reader, &message.writers)?;
+        let says = read_says(reader, kind, writer, &message.writers)?;
+        let fact = Fact { writer, says };
+        let place = (kind, writer, fact.stamp().clock);
+        if before.is_some_and(|before| before > place) {
+            return Err(reader.malformed(Rule::FactsAscend));
+        }
+        before = Some(place);
+        message.facts.push(fact);
+    }
+    Ok(())
+}
+
+fn read_says(
+    reader: &mut Reader<'_>,
+    kind: u8,
+    writer: u32,
+    writers: &[Entry],
+) -> Result<Says, Fail> {
+    let own = &writers[writer as usize];
+    Ok(match kind {
+        0 => Says::Announce(Box::new(Announce {
+            clock: read_clock(reader, own)?,
+            owner: reader.array()?,
+            nonce: reader.array()?,
+            generation: reader.varint()?,
+        })),
+        1 => Says::Admit(Admit {
+            turn: reader.varint()?,
+            by: read_stamp(reader, writers)?,
+        }),
+        2 => Says::Ack(Box::new(read_ack(reader, own, writers)?)),
+        3 => Says::Bye(Bye {
+            clock: read_clock(reader, own)?,
+            heir: read_index(reader, writers)?,
+        }),
+        4 => Says::Fence(Fence {
+            turn: reader.varint()?,
+            by: read_stamp(reader, writers)?,
+            heir: read_index(reader, writers)?,
+        }),
+        5 => Says::Retired(Retired {
+            to: read_stamp(reader, writers)?,
+            upto: reader.varint()?,
+        }),
+        6 => Says::Proposal(Box::new(Proposal {
+            clock: read_clock(reader, own)?,
+            slot: (reader.varint()?, reader.varint()?),
+            round: reader.varint()?,
+            members: match read_flag(reader)? {
+                true => Some(read_owners(reader)?),
+                false => None,
+            },
+        })),
+        7 => Says::Vote(Box::new(Vote {
+            clock: read_clock(reader, own)?,
+            slot: (reader.varint()?, reader.varint()?),
+            promised: read_ballot(reader)?,
+            accepted: match read_flag(reader)? {
+                true => Some((read_ballot(reader)?, read_owners(reader)?)),
+                false => None,
+            },
+        })),
+        8 => {
+            let clock = read_clock(reader, own)?;
+            let configuration = Configuration {
+                era: reader.varint()?,
+                number: reader.varint()?,
+                members: read_owners(reader)?,
+            };
+            Says::Configuration(clock, Box::new(configuration))
+        }
+        _ => return Err(reader.malformed(Rule::FactKind)),
+    })
+}
+
+fn read_ack(reader: &mut Reader<'_>, own: &Entry, writers: &[Entry]) -> Result<Ack, Fail> {
+    let clock = read_clock(reader, own)?;
+    let want = reader.varint()?;
+    let count = reader.count(2)?;
+    let mut seen: Vec<(u32, u64)> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let writer = read_index(reader, writers)?;
+        if seen.last().is_some_and(|last| last.0 >= writer) {
+            return Err(reader.malformed(Rule::WritersAscend));
+        }
+        let clock = reader.varint()?;
+        if clock == 0 {
+            return Err(reader.malformed(Rule::WriterClock));
+        }
+        seen.push((writer, clock));
+    }
+    Ok(Ack { clock, want, seen })
+}
+
+fn read_flag(reader: &mut Reader<'_>) -> Result<bool, Fail> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(reader.malformed(Rule::Flag)),
+    }
+}
+
+fn read_index(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<u32, Fail> {
+    let writer = reader.varint32()?;
+    match writer as usize >= writers.len() {
+        true => Err(reader.malformed(Rule::ColumnWriter)),
+        false => Ok(writer),
+    }
+}
+
+fn read_ballot(reader: &mut Reader<'_>) -> Result<Ballot, Fail> {
+    let round = reader.varint()?;
+    Ok((round, WriterId::from_bytes(reader.array()?)))
+}
+
+fn read_owners(reader: &mut Reader<'_>) -> Result<Vec<Owner>, Fail> {
+    let count = reader.count(32)?;
+    if count > MEMBERS_MAX {
+        return Err(reader.fail(Error::MembersFull { members: count }));
+    }
+    let mut owners: Vec<Owner> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let owner = reader.array()?;
+        if owners.last().is_some_and(|last| *last >= owner) {
+            return Err(reader.malformed(Rule::WritersAscend));
+        }
+        owners.push(owner);
+    }
+    Ok(owners)
+}
