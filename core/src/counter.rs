@@ -336,9 +336,9 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         let mut kept = kept.iter();
         slots.retain(|_| kept.next() == Some(&true));
     }
-    let heirs: Vec<u32> = slots
+    let children: Vec<Stamp> = slots
         .iter()
-        .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
+        .filter_map(|slot| Some(slot.side.moved.as_ref()?.to))
         .collect();
     for slot in slots {
         let (born, cut) = (slot.born(), slot.cut_clock());
@@ -349,8 +349,15 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         }
         side.fold
             .take_if(|fold| fold.clock < born || fold.clock <= cut);
-        let inherits = side.fold.is_some() || heirs.contains(&side.writer);
-        let lifts = |lift: &mut Box<Lift>| expiry.is_some_and(|e| e.clock <= lift.clock);
-        side.lift.take_if(|lift| !inherits && !lifts(lift));
+        let writer = side.writer;
+        let fold = side.fold.as_ref().filter(|fold| fold.until.is_some());
+        let fold = fold.map(|fold| fold.clock);
+        side.lift.take_if(|lift| {
+            let lifts = |clock: u64| clock <= lift.clock;
+            let child = |to: &Stamp| to.writer == writer && lifts(to.clock);
+            !expiry.is_some_and(|it| lifts(it.clock))
+                && !fold.is_some_and(lifts)
+                && !children.iter().any(child)
+        });
     }
 }

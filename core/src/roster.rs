@@ -187,6 +187,9 @@ pub(crate) enum Says {
     /// What the writer had seen at its first transaction, by number, until it is taken in. It says
     /// so itself, and nobody keeps it.
     Base(Vec<(u32, u64)>),
+    /// The sender of a whole state, or somebody before it, has collected what this writer stamped
+    /// up to this clock.
+    Floor(u64),
 }
 
 impl Fact {
@@ -202,12 +205,30 @@ impl Fact {
             Says::Bye(bye) => own(bye.clock),
             Says::Proposal(proposal) => own(proposal.clock),
             Says::Vote(vote) => own(vote.clock),
-            Says::Configuration(clock, _) | Says::Gone(clock, _) => own(*clock),
+            Says::Configuration(clock, _) | Says::Gone(clock, _) | Says::Floor(clock) => {
+                own(*clock)
+            }
             Says::Base(_) => own(1),
             Says::Admit(admit) => admit.by,
             Says::Fence(fence) => fence.by,
             Says::Retired(retired) => retired.to,
         }
+    }
+
+    /// Its place in a message.
+    pub(crate) fn place(&self) -> (u8, u32, u64, u32, u64) {
+        let by = self.stamp();
+        let turn = match &self.says {
+            Says::Admit(admit) => admit.turn,
+            Says::Gone(_, gone) => u64::from_be_bytes(core::array::from_fn(|at| gone.0[at])),
+            _ => 0,
+        };
+        (self.kind(), self.writer, by.clock, by.writer, turn)
+    }
+
+    /// Whether it is of a replica, not of the state.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.says, Says::Base(_) | Says::Floor(_))
     }
 
     /// The place of its kind in a message.
@@ -224,6 +245,7 @@ impl Fact {
             Says::Configuration(..) => 8,
             Says::Gone(..) => 9,
             Says::Base(_) => 10,
+            Says::Floor(_) => 11,
         }
     }
 
@@ -235,7 +257,8 @@ impl Fact {
             | Says::Proposal(_)
             | Says::Vote(_)
             | Says::Configuration(..)
-            | Says::Gone(..) => {}
+            | Says::Gone(..)
+            | Says::Floor(_) => {}
             Says::Admit(admit) => admit.by.writer = map(admit.by.writer),
             Says::Ack(ack) => {
                 for (writer, _) in &mut ack.seen {
@@ -340,7 +363,7 @@ impl Card {
                 news
             }
             // Of the space, not of a writer.
-            Says::Configuration(..) | Says::Gone(..) | Says::Base(_) => false,
+            Says::Configuration(..) | Says::Gone(..) | Says::Base(_) | Says::Floor(_) => false,
         }
     }
 }

@@ -67,7 +67,6 @@ struct Sent {
     from: usize,
     to: usize,
     writer: WriterId,
-    vector: VersionVector,
     bytes: Vec<u8>,
 }
 
@@ -191,7 +190,6 @@ impl World {
             from,
             to,
             writer: replica.writer(),
-            vector: replica.vector(),
             bytes: replica.delta(since).encode(),
         });
     }
@@ -201,14 +199,12 @@ impl World {
             from,
             to,
             writer,
-            ref vector,
             ref bytes,
         } = self.sent[at];
         let message = Message::decode(bytes).map_err(|error| format!("message {at}: {error}"))?;
         if message.encode() != *bytes {
             return Err(format!("message {at} has two encodings"));
         }
-        let vector = vector.clone();
         let replica = &mut self.actors[to].replica;
         let before = self.trace.then(|| replica.delta(&VersionVector::default()));
         let result = replica.merge_live(&message, Some(writer), &mut |_| ());
@@ -216,9 +212,6 @@ impl World {
         match result {
             Ok(_) => {
                 self.figures.merges += 1;
-                if self.actors[to].replica.is_member() {
-                    self.actors[to].replica.heard(writer, &vector);
-                }
                 self.settle(to).map_err(|error| match before {
                     Some(before) => format!("{error}\nhad {before:?}\ngot {message:?}"),
                     None => error,
@@ -454,7 +447,8 @@ impl World {
         let Some((owner, _)) = self.actors[at].member else {
             return Ok(());
         };
-        let state = self.actors[at].replica.canonical_bytes();
+        let state = self.actors[at].replica.delta(&VersionVector::default());
+        let state = state.encode();
         let view = self.actors[at].view.clone();
         self.actors[at].alive = false;
         let new = self.start(Some(owner));
@@ -665,11 +659,8 @@ impl World {
                 }
             }
             if replica.shard_count() > living.len() * self.oracle.keys().len() {
-                return Err(format!("{at} has {} shards", replica.shard_count()));
-            }
-            let exist = self.actors[at].view.counters().len();
-            if exist == 0 && replica.shard_count() > 0 {
-                return Err(format!("{at} has shards of nothing: {}", self.describe()));
+                let count = replica.shard_count();
+                return Err(format!("{at} has {count} shards: {}", self.describe()));
             }
         }
         Ok(())

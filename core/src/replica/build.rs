@@ -60,7 +60,9 @@ impl Replica {
     /// [`VersionVector::default`] the full state.
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.lows(since);
-        self.build(&self.all(&lows), |number| Some(lows[number]))
+        let mut message = self.build(&self.all(&lows), |number| Some(lows[number]));
+        message.complete = message.closed;
+        message
     }
 
     /// Everything that was changed, by whomever, after `mark`, which is moved to now; `None` if
@@ -134,7 +136,9 @@ impl Replica {
         if stopped == END {
             let base = self.lows(since);
             let base = |number: usize| Some(base[number].min(lows[number]));
-            return (self.assemble(&selection, handles, base), None);
+            let mut message = self.assemble(&selection, handles, base);
+            message.complete = message.closed;
+            return (message, None);
         }
         let mut used = alloc::vec![false; self.clocks.len()];
         self.visit(&selection, &mut |_, number, _, _| {
@@ -316,7 +320,7 @@ impl Replica {
         for fact in &mut facts {
             fact.renumber(|number| index[number as usize]);
         }
-        facts.sort_by_key(|fact| (fact.kind(), fact.writer, fact.stamp().clock));
+        facts.sort_by_key(Fact::place);
         message.facts = facts;
         message.closed = self.configuration().is_some();
         let mut hints = alloc::vec![0usize; self.writers.len()];
@@ -364,10 +368,18 @@ impl Replica {
             writer: by.writer,
             says: Says::Gone(by.clock, Box::new((*owner, *generation))),
         });
+        let whole = lows.iter().all(|low| *low == 0);
+        let floor = self.roster.floor.iter().zip(0..);
+        let floor = floor.filter(|(clock, _)| whole && **clock > 0);
+        let floor = floor.map(|(clock, writer)| Fact {
+            writer,
+            says: Says::Floor(*clock),
+        });
         facts
             .chain(configuration)
             .chain(gone)
             .chain(self.base())
+            .chain(floor)
             .filter(newer)
             .collect()
     }

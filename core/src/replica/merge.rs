@@ -122,10 +122,24 @@ impl Replica {
         let forgotten = self.forgotten(message, live);
         self.install(message, &forgotten, &mut found)?;
         let shards = self.conclude(message, &forgotten, found);
+        self.greet(message, live, newcomer)?;
+        Ok(Merged { shards, new })
+    }
+
+    /// Takes the sender in if it is new, and notes what it has seen.
+    fn greet(
+        &mut self,
+        message: &Message,
+        live: Option<WriterId>,
+        newcomer: Option<WriterId>,
+    ) -> Result<(), Error> {
         if let Some(writer) = newcomer {
             self.take_in(writer)?;
         }
-        Ok(Merged { shards, new })
+        if let Some(writer) = live.filter(|_| self.is_member()) {
+            self.heard(&writer, message);
+        }
+        Ok(())
     }
 
     /// Drops what a message takes the place of.
@@ -169,7 +183,10 @@ impl Replica {
         hi: &dyn Fn(&WriterId) -> Option<u64>,
     ) -> bool {
         if let Some((by, clock)) = self.introduced_by(writer) {
-            return hi(&by).is_none_or(|hi| hi >= clock);
+            return match hi(&by) {
+                Some(hi) => hi >= clock,
+                None => by != *writer && self.is_gone_in(message, &by, hi),
+            };
         }
         let Some((owner, generation)) = self.incarnation(writer) else {
             return false;
@@ -283,9 +300,7 @@ impl Replica {
         }
         self.install(last, &forgotten, &mut found)?;
         let shards = self.conclude(last, &forgotten, found);
-        if let Some(writer) = newcomer {
-            self.take_in(writer)?;
-        }
+        self.greet(last, live, newcomer)?;
         Ok(shards)
     }
 
@@ -408,6 +423,16 @@ impl Replica {
                 return Err(Error::Retired); // this replica was given up
             }
         }
+        let hi = |writer: &WriterId| {
+            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            at.ok().map(|at| message.writers[at].hi)
+        };
+        if message.complete
+            && hi(&self.writer()).is_none()
+            && self.is_gone_in(message, &self.writer(), &hi)
+        {
+            return Err(Error::Retired); // it was given up, and forgotten
+        }
         let writers = self.numbers.len() + strangers;
         if writers > WRITERS_MAX {
             return Err(Error::WritersFull { writers });
@@ -522,9 +547,8 @@ impl Replica {
                 self.merged_at[number] = self.clock();
             }
         }
-        if fresh && message.closed {
-            // What was collected before it came here is not known: it may be anything of this.
-            self.roster.floor.clone_from(&self.clocks);
+        if fresh {
+            self.take_floor(message, forgotten);
         }
         installed
     }
@@ -558,7 +582,7 @@ impl Replica {
                 self.take_configuration(by, it);
                 continue;
             }
-            if matches!(fact.says, Says::Base(_)) {
+            if fact.is_local() {
                 continue;
             }
             if let Says::Gone(_, it) = &fact.says {
@@ -575,6 +599,20 @@ impl Replica {
             }
         }
         retired
+    }
+
+    /// Takes over what was collected before the state came here.
+    fn take_floor(&mut self, message: &Message, forgotten: &[usize]) {
+        self.roster.floor.resize(self.writers.len(), 0);
+        for fact in &message.facts {
+            if let Says::Floor(clock) = fact.says
+                && !forgotten.contains(&(fact.writer as usize))
+            {
+                let number = self.number(message.writers[fact.writer as usize].writer);
+                let floor = &mut self.roster.floor[number as usize];
+                *floor = clock.max(*floor);
+            }
+        }
     }
 
     /// The later configuration stands; of the same one, the least stamp.

@@ -235,10 +235,19 @@ impl Replica {
             return Err(Error::Retired);
         }
         let behind = |(number, clock): &(u32, u64)| seen(&self.writers[*number as usize]) < *clock;
-        match !lonely && self.acked().iter().any(behind) {
+        match !lonely && self.given_up().iter().any(behind) {
             true => Err(Error::Behind),
             false => Ok(()),
         }
+    }
+
+    /// What may have been collected, here or elsewhere: nothing that this member has not
+    /// acknowledged, or collected itself.
+    fn given_up(&self) -> Vec<(u32, u64)> {
+        let floor = self.roster.floor.iter().copied().zip(0u32..);
+        let floor = floor.filter(|(clock, _)| *clock > 0);
+        let floor = floor.map(|(clock, number)| (number, clock));
+        self.acked().into_iter().chain(floor).collect()
     }
 
     /// Whether a member's new incarnation, which has seen so much, has missed what may have been
@@ -247,9 +256,10 @@ impl Replica {
         let quorum = self.quorum();
         let members = self.roster.cards.iter().zip(0u32..);
         let mut members = members.filter(|(card, _)| card.announce.is_some());
+        let mut floor = self.roster.floor.iter().zip(&self.writers);
         members.any(|(_, number)| {
             seen(&self.writers[number as usize]) < self.least_seen(&quorum, number)
-        })
+        }) || floor.any(|(clock, writer)| seen(writer) < *clock)
     }
 
     /// Makes this member the home of a writer.
@@ -317,19 +327,26 @@ impl Replica {
         ack.map_or(Vec::new(), |ack| ack.seen.clone())
     }
 
-    /// Notes what a writer that is attached to this member has seen, of which all was taken in
-    /// here.
-    pub fn heard(&mut self, writer: WriterId, vector: &VersionVector) {
-        let Some(number) = self.numbers.get(&writer) else {
+    /// Notes what a writer that is attached to this member has seen, as its message tells, of which
+    /// everything has been taken in.
+    pub(super) fn heard(&mut self, writer: &WriterId, message: &Message) {
+        let Some(number) = self.numbers.get(writer) else {
             return;
         };
-        let held = vector
-            .iter()
-            .all(|(writer, clock)| clock <= self.held(&writer));
-        if !held || number == OWN {
+        let card = &self.roster.cards[number as usize];
+        if number == OWN || card.announce.is_some() || !self.is_home_of(card) {
             return;
         }
-        let seen = self.members_part(|number| vector.get(&self.writers[number as usize]));
+        let before = self.roster.attached.iter().find(|it| it.writer == number);
+        let before = before.map_or(&[][..], |it| &it.seen);
+        let seen = self.members_part(|number| {
+            let writer = self.writers[number as usize];
+            let at = message
+                .writers
+                .binary_search_by_key(&writer, |it| it.writer);
+            at.map_or(0, |at| message.writers[at].hi)
+                .max(of(before, number))
+        });
         match self
             .roster
             .attached
@@ -434,6 +451,19 @@ impl Replica {
         self.roster.configuration = Some((by, next));
         self.made(clock);
         Ok(())
+    }
+
+    /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was
+    /// only declared dead may still have absorbed it itself.
+    fn absorber_of(&self, card: &Card) -> Option<u32> {
+        let mut at = card.successor()?;
+        for _ in 0..HEIRS_MAX {
+            match self.roster.cards[at as usize].retired {
+                Some(retired) => at = retired.to.writer,
+                None => return Some(at),
+            }
+        }
+        None
     }
 
     /// Says goodbye: the writer's last transaction, after which it makes no other. `heir` takes
@@ -658,7 +688,8 @@ impl Replica {
                 (None, Some(_)) => true,
                 (None, None) => false,
             };
-            let mine = number != OWN && card.retired.is_none() && self.heir_of(number) == OWN;
+            let mine =
+                number != OWN && card.retired.is_none() && self.absorber_of(card) == Some(OWN);
             (free && mine).then_some(number)
         };
         let cards = self.roster.cards.iter().zip(0u32..);
@@ -985,7 +1016,7 @@ impl Replica {
     /// Whether a member knows what this replica has seen, and waits for it.
     fn is_counted(&self) -> bool {
         let card = &self.roster.cards[OWN as usize];
-        self.is_member() || card.intro.is_some()
+        self.is_member() || card.intro.is_some() && card.bye.is_none()
     }
 
     /// Whether a message is to take the place of what is held here: nobody has waited for this
@@ -999,7 +1030,8 @@ impl Replica {
         if !whole || alone || self.is_counted() {
             return Ok(false);
         }
-        match self.clock() == 0 {
+        let left = self.roster.cards[OWN as usize].bye.is_some();
+        match self.clock() == 0 || left {
             true => Ok(true),
             false => Err(Error::Outdated),
         }
@@ -1116,20 +1148,21 @@ fn sweep(
         .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
         .collect();
     for slot in slots {
-        let inherits = slot.side.fold.is_some() || heirs.contains(&slot.writer());
-        changed |= settle_slot(slot, inherits, stable, waits);
+        let has_children = heirs.contains(&slot.writer());
+        changed |= settle_slot(slot, has_children, stable, waits);
     }
     changed
 }
 
 /// Folds what a child comes to into its parent.
 fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
+    let lift = parent.lift_clock();
     let mut fold = Fold {
         clock,
         amount: sum.amount - moved,
         adds: sum.adds,
         base: sum.base,
-        until: sum.until,
+        until: sum.until.filter(|_| clock > lift),
     };
     if fold.amount == 0 && !fold.adds && fold.base.is_none() && fold.until.is_none() {
         return;
@@ -1139,7 +1172,7 @@ fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
         fold.amount += old.amount;
         fold.adds |= old.adds;
         fold.base = fold.base.max(old.base);
-        fold.until = fold.until.max(old.until);
+        fold.until = fold.until.max(old.until.filter(|_| old.clock > lift));
     }
     parent.side.fold = Some(Box::new(fold));
 }
@@ -1148,7 +1181,7 @@ fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
 /// taken away.
 fn settle_slot(
     slot: &mut Slot,
-    inherits: bool,
+    has_children: bool,
     stable: &dyn Fn(Stamp) -> bool,
     waits: &mut bool,
 ) -> bool {
@@ -1184,14 +1217,22 @@ fn settle_slot(
     }
     let (clock, total) = (slot.row.clock, slot.total());
     slot.set_shard(clock, total, extra);
-    if let Some(lift) = &slot.side.lift
-        && extra.expiry.is_none()
-        && !inherits
-    {
-        if stable(lift.by) {
-            slot.side.lift = None;
-        } else {
+    if let Some(lift) = &slot.side.lift {
+        if has_children || !stable(lift.by) {
             *waits = true;
+        } else {
+            // What it lifts is gone, or goes now.
+            let clock = lift.clock;
+            if let Some(fold) = slot.side.fold.as_mut().filter(|fold| fold.clock <= clock) {
+                fold.until = None;
+            }
+            if slot
+                .extra()
+                .expiry
+                .is_none_or(|expiry| expiry.clock > clock)
+            {
+                slot.side.lift = None;
+            }
         }
     }
     *slot != before

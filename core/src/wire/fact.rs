@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
-    out.push(u8::from(message.closed));
+    out.push(u8::from(message.closed) + u8::from(message.complete));
     if !message.closed {
         return;
     }
@@ -51,6 +51,7 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
             put_seen(out, &it.seen);
         }
         Says::Base(seen) => put_seen(out, seen),
+        Says::Floor(_) => put_varint(out, after(by)),
         Says::Bye(it) => {
             put_varint(out, after(by));
             put_varint(out, u64::from(it.heir));
@@ -122,19 +123,24 @@ fn put_owners(out: &mut Vec<u8>, owners: &[Owner]) {
 }
 
 pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
-    message.closed = read_flag(reader)?;
+    (message.closed, message.complete) = match reader.u8()? {
+        0 => (false, false),
+        1 => (true, false),
+        2 => (true, true),
+        _ => return Err(reader.malformed(Rule::Flag)),
+    };
     if !message.closed {
         return Ok(());
     }
-    let count = reader.count(4)?;
+    let count = reader.count(3)?;
     let mut before = None;
     for _ in 0..count {
         let kind = reader.u8()?;
         let writer = read_index(reader, &message.writers)?;
         let says = read_says(reader, kind, writer, &message.writers)?;
         let fact = Fact { writer, says };
-        let place = (kind, writer, fact.stamp().clock);
-        if before.is_some_and(|before| before > place) {
+        let place = fact.place();
+        if before.is_some_and(|before| before >= place) {
             return Err(reader.malformed(Rule::FactsAscend));
         }
         before = Some(place);
@@ -206,6 +212,7 @@ fn read_says(
             let clock = read_clock(reader, own)?;
             Says::Gone(clock, Box::new((reader.array()?, reader.varint()?)))
         }
+        11 => Says::Floor(read_clock(reader, own)?),
         10 if own.lo == 0 && own.hi > 0 => Says::Base(read_seen(reader, writers)?),
         _ => return Err(reader.malformed(Rule::FactKind)),
     })
