@@ -77,6 +77,8 @@ export class Replica {
   });
   #localChange = false;
   #scheduled = false;
+  /** Whether an expiry was ever seen; before that no time has to be told, which costs as much as an add. */
+  #timed = false;
 
   /**
    * Makes an empty replica. The module must be loaded: await `init()` before, or use `open()`.
@@ -179,6 +181,7 @@ export class Replica {
    * ```
    */
   transact(operations: readonly Operation[]): boolean[] {
+    this.#timed ||= operations.some(({ op }) => op === 'expire');
     const engine = this.#live();
     // All checks of this side come before the first step.
     const packed = operations.map((operation) => ({ ...pack(operation), key: operation.key, bytes: keyBytes(operation.key) }));
@@ -338,7 +341,7 @@ export class Replica {
   /** The engine, at this moment's time. */
   #live(): Engine {
     if (this.#engine) {
-      this.#engine.set_time(Date.now());
+      if (this.#timed) this.#engine.set_time(Date.now());
       return this.#engine;
     }
     throw new TallymeshError('freed', 'this replica was freed; open a new one');
@@ -379,7 +382,9 @@ export class Replica {
 
   /** A merge changed a counter. */
   #changed(handle: number): void {
-    const key = this.#listeners.size > 0 ? keyOf(this.#live(), handle) : undefined;
+    const engine = this.#live();
+    this.#timed ||= engine.expiry_at(handle) > 0;
+    const key = this.#listeners.size > 0 ? keyOf(engine, handle) : undefined;
     if (key !== undefined) this.#touch(key);
   }
 
