@@ -60,7 +60,7 @@ impl Replica {
     /// [`VersionVector::default`] the full state.
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.lows(since);
-        let mut message = self.build(&self.all(&lows), |number| Some(lows[number]));
+        let mut message = self.build(&self.all(&lows), &|number| Some(lows[number]));
         message.complete = message.closed;
         message
     }
@@ -77,7 +77,7 @@ impl Replica {
                 ..self.all(&lows)
             };
             let grew = |number: usize| Some(lows[number]).filter(|lo| *lo < self.clocks[number]);
-            self.build(&selection, grew)
+            self.build(&selection, &grew)
         });
         self.move_mark(mark);
         message
@@ -106,7 +106,7 @@ impl Replica {
         let writers = (0..self.clocks.len()).filter(|number| base(*number).is_some());
         let fits = stopped == END && writers.count() * 20 <= PUSH_BYTES_MAX;
         let push = if fits {
-            Push::Message(self.assemble(&selection, handles, base))
+            Push::Message(self.assemble(&selection, handles, &base))
         } else {
             Push::TooLarge
         };
@@ -136,7 +136,7 @@ impl Replica {
         if stopped == END {
             let base = self.lows(since);
             let base = |number: usize| Some(base[number].min(lows[number]));
-            let mut message = self.assemble(&selection, handles, base);
+            let mut message = self.assemble(&selection, handles, &base);
             message.complete = message.closed;
             return (message, None);
         }
@@ -146,7 +146,7 @@ impl Replica {
             true
         });
         let base = |number: usize| used[number].then_some(lows[number]);
-        let message = self.assemble(&selection, handles, base);
+        let message = self.assemble(&selection, handles, &base);
         (message, Some(stopped))
     }
 
@@ -183,7 +183,7 @@ impl Replica {
 
     /// The table of a message: the writers for which `lo` gives a low clock, and others that its
     /// sides name, from their `lows` on.
-    fn entries(&self, lo: impl Fn(usize) -> Option<u64>, named: &[Option<u64>]) -> Vec<Entry> {
+    fn entries(&self, lo: &dyn Fn(usize) -> Option<u64>, named: &[Option<u64>]) -> Vec<Entry> {
         let of = |(writer, number)| {
             let number = number as usize;
             let hi = self.clocks[number];
@@ -194,7 +194,7 @@ impl Replica {
         self.numbers.iter().filter_map(of).collect()
     }
 
-    fn build(&self, selection: &Selection<'_>, lo: impl Fn(usize) -> Option<u64>) -> Message {
+    fn build(&self, selection: &Selection<'_>, lo: &dyn Fn(usize) -> Option<u64>) -> Message {
         let (handles, _) = self.select(selection, usize::MAX);
         self.assemble(selection, handles, lo)
     }
@@ -276,7 +276,7 @@ impl Replica {
         &self,
         selection: &Selection<'_>,
         mut handles: Vec<u32>,
-        lo: impl Fn(usize) -> Option<u64>,
+        lo: &dyn Fn(usize) -> Option<u64>,
     ) -> Message {
         let key = |handle: &u32| self.keys.get(Handle(*handle)).unwrap_or_default();
         handles.sort_unstable_by(|a, b| key(a).cmp(key(b)));
