@@ -323,6 +323,27 @@ impl Replica {
             .collect()
     }
 
+    /// Whether this replica is attached to a member that is dead, or no member any more, for the
+    /// sender of a message, who does not know this replica.
+    fn is_orphaned_by(&self, message: &Message) -> bool {
+        let Some(home) = self.home_number() else {
+            return false;
+        };
+        let id = self.writers[home as usize];
+        let dead = message.facts.iter().any(|fact| {
+            let writer = message.writers[fact.writer as usize].writer;
+            writer == id && matches!(fact.says, Says::Fence(_) | Says::Retired(_))
+        });
+        let theirs = message.facts.iter().find_map(|fact| match &fact.says {
+            Says::Configuration(_, it) => Some(&**it),
+            _ => None,
+        });
+        let members = theirs.max(self.configuration());
+        let owner = self.incarnation(&id).map(|it| it.0);
+        let member = owner.is_some_and(|owner| members.is_some_and(|it| it.has(&owner)));
+        dead || !self.takes_from(&id) || !member
+    }
+
     /// Whether a writer of a message is an incarnation of an owner that is no member here.
     fn is_no_member(&self, message: &Message, at: usize) -> bool {
         message.facts.iter().any(|fact| match &fact.says {
@@ -464,6 +485,9 @@ impl Replica {
             && self.is_gone_in(message, &self.writer(), &hi)
         {
             return Err(Error::Retired); // it was given up, and forgotten
+        }
+        if message.complete && hi(&self.writer()).is_none() && self.is_orphaned_by(message) {
+            return Err(Error::Outdated); // nobody there knows of it, or waits for it
         }
         let writers = self.numbers.len() + strangers;
         if writers > WRITERS_MAX {

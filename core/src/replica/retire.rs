@@ -425,6 +425,13 @@ impl Replica {
         Some(self.writers[self.heir_of(home.by.writer) as usize])
     }
 
+    /// The member that is waited for in the name of this replica, which is none itself.
+    pub(super) fn home_number(&self) -> Option<u32> {
+        let card = &self.roster.cards[OWN as usize];
+        let home = card.home.filter(|_| card.announce.is_none())?;
+        Some(home.by.writer)
+    }
+
     /// Replaces the configuration without asking a majority, when one is lost for ever. It beats
     /// whatever the members of the present one may still decide among themselves: a member that
     /// was only out of reach, and is not among `members`, loses its say.
