@@ -218,12 +218,9 @@ impl Act<'_> {
         if !fits || total.abs() >= WIDE_MAX {
             return Err(sum.amount);
         }
-        let lifted = slot.cut_clock().max(slot.lift_clock());
         let extra = Extra {
             added: self.clock,
-            // One that was taken away is not to come back once nobody knows that it was.
-            expiry: extra.expiry.filter(|expiry| expiry.clock > lifted),
-            ..extra
+            ..slot.living_extra()
         };
         slot.set_shard(self.clock, total, extra);
         Ok(())
@@ -238,7 +235,7 @@ impl Act<'_> {
         };
         let extra = Extra {
             absorbed: true,
-            ..slot.extra()
+            ..slot.living_extra()
         };
         let total = slot.total() + amount;
         if total.abs() >= WIDE_MAX {

@@ -411,7 +411,7 @@ impl World {
             .iter()
             .filter(|it| it.alive && it.replica.is_member());
         let member = self.actors[other].member.is_some();
-        if other == by || member && (members.count() < 3 || self.random.chance(1000)) {
+        if other == by || member && (members.count() < 3 || self.random.chance(700)) {
             return Ok(());
         }
         let before = self.actors[by].replica.clock();
