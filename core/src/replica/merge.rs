@@ -1,6 +1,7 @@
 //! Merge: the only way in which another replica's shards get in.
 
 use super::{Fault, Replica, place};
+use crate::MEMBERS;
 use crate::counter;
 use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Missing, Rule};
@@ -133,6 +134,9 @@ impl Replica {
         live: Option<WriterId>,
         newcomer: Option<WriterId>,
     ) -> Result<(), Error> {
+        if !MEMBERS {
+            return Ok(());
+        }
         if let Some(writer) = newcomer {
             self.take_in(writer)?;
         }
@@ -149,7 +153,7 @@ impl Replica {
         new: bool,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<(), Error> {
-        if !new || !self.is_replaced_by(message)? {
+        if !MEMBERS || !new || !self.is_replaced_by(message)? {
             return Ok(());
         }
         // It must not take anything back: whom it does not name, its sender has forgotten.
@@ -191,7 +195,7 @@ impl Replica {
         let Some((owner, generation)) = self.incarnation(writer) else {
             return false;
         };
-        message.facts.iter().any(|fact| match &fact.says {
+        message.facts().iter().any(|fact| match &fact.says {
             Says::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
             _ => false,
         })
@@ -219,7 +223,7 @@ impl Replica {
         let introduced = |fact: &Fact| {
             fact.writer == at && matches!(fact.says, Says::Admit(_) | Says::Announce(_))
         };
-        let known = self.numbers.get(&live).is_some() || message.facts.iter().any(introduced);
+        let known = self.numbers.get(&live).is_some() || message.facts().iter().any(introduced);
         if known && self.standing(message, at as usize, None, 0) == Standing::Forgotten {
             return Err(Error::Retired);
         }
@@ -227,7 +231,7 @@ impl Replica {
             return Ok(None);
         }
         // What it had seen at its first transaction.
-        let base = message.facts.iter().find_map(|fact| match &fact.says {
+        let base = message.facts().iter().find_map(|fact| match &fact.says {
             Says::Base(seen) if fact.writer == at => Some(&seen[..]),
             _ => None,
         });
@@ -330,11 +334,11 @@ impl Replica {
             return false;
         };
         let id = self.writers[home as usize];
-        let dead = message.facts.iter().any(|fact| {
+        let dead = message.facts().iter().any(|fact| {
             let writer = message.writers[fact.writer as usize].writer;
             writer == id && matches!(fact.says, Says::Fence(_) | Says::Retired(_))
         });
-        let theirs = message.facts.iter().find_map(|fact| match &fact.says {
+        let theirs = message.facts().iter().find_map(|fact| match &fact.says {
             Says::Configuration(_, it) => Some(&**it),
             _ => None,
         });
@@ -346,7 +350,7 @@ impl Replica {
 
     /// Whether a writer of a message is an incarnation of an owner that is no member here.
     fn is_no_member(&self, message: &Message, at: usize) -> bool {
-        message.facts.iter().any(|fact| match &fact.says {
+        message.facts().iter().any(|fact| match &fact.says {
             Says::Announce(it) if fact.writer as usize == at => !self
                 .configuration()
                 .is_some_and(|members| members.has(&it.owner)),
@@ -371,11 +375,11 @@ impl Replica {
             // What the message builds on is missing, and so is said below.
             false if message.writers[at].lo > 0 => Standing::Known,
             // Whoever sent this holds the writer's admission, and knows that it is known here.
-            false if message.closed => Standing::Forgotten,
+            false if message.is_closed() => Standing::Forgotten,
             false => Standing::Stranger,
         };
         for fact in message
-            .facts
+            .facts()
             .iter()
             .filter(|fact| fact.writer as usize == at)
         {
@@ -449,7 +453,7 @@ impl Replica {
                         own: held,
                     });
                 }
-                Some(number) => {
+                Some(number) if MEMBERS => {
                     let retired = self.roster.cards[number as usize].retired;
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
                         return Err(Error::Retired); // the sender stands on what was given up
@@ -458,13 +462,14 @@ impl Replica {
                         return Err(Error::Behind);
                     }
                 }
+                Some(_) => {}
                 None if from_guest && self.is_no_member(message, at) => {
                     return Err(Error::Behind); // what it took in there counts for nothing here
                 }
                 None => strangers += 1,
             }
         }
-        for fact in &message.facts {
+        for fact in message.facts() {
             let writer = message.writers[fact.writer as usize].writer;
             if let Says::Retired(retired) = &fact.says
                 && self.held(&writer) > retired.upto
@@ -480,13 +485,13 @@ impl Replica {
             let at = message.writers.binary_search_by_key(writer, |e| e.writer);
             at.ok().map(|at| message.writers[at].hi)
         };
-        if message.complete
+        if message.is_complete()
             && hi(&self.writer()).is_none()
             && self.is_gone_in(message, &self.writer(), &hi)
         {
             return Err(Error::Retired); // it was given up, and forgotten
         }
-        if message.complete && hi(&self.writer()).is_none() && self.is_orphaned_by(message) {
+        if message.is_complete() && hi(&self.writer()).is_none() && self.is_orphaned_by(message) {
             return Err(Error::Outdated); // nobody there knows of it, or waits for it
         }
         let writers = self.numbers.len() + strangers;
@@ -579,9 +584,11 @@ impl Replica {
             fresh,
             changed,
         } = found;
-        let retired = self.take_facts(message, forgotten);
-        self.drop_unmoved(&retired);
-        self.establish();
+        if MEMBERS {
+            let retired = self.take_facts(message, forgotten);
+            self.drop_unmoved(&retired);
+            self.establish();
+        }
         odd.sort_unstable();
         odd.dedup();
         for handle in odd {
@@ -603,7 +610,7 @@ impl Replica {
                 self.merged_at[number] = self.clock();
             }
         }
-        if fresh {
+        if MEMBERS && fresh {
             self.take_floor(message, forgotten);
         }
         installed
@@ -612,7 +619,7 @@ impl Replica {
     /// Takes in what is said of writers; who was absorbed, as is new.
     fn take_facts(&mut self, message: &Message, forgotten: &[usize]) -> Vec<u32> {
         let mut retired = Vec::new();
-        for fact in &message.facts {
+        for fact in message.facts() {
             let mut fact = fact.clone();
             let by = fact.stamp();
             let covered = |at: u32| match forgotten.contains(&(at as usize)) {
@@ -660,7 +667,7 @@ impl Replica {
     /// Takes over what was collected before the state came here.
     fn take_floor(&mut self, message: &Message, forgotten: &[usize]) {
         self.roster.floor.resize(self.writers.len(), 0);
-        for fact in &message.facts {
+        for fact in message.facts() {
             if let Says::Floor(clock) = fact.says
                 && !forgotten.contains(&(fact.writer as usize))
             {
@@ -853,12 +860,16 @@ impl Replica {
                 slot.side.lift = Some(lift);
             }
         }
-        if let Some(moved) = side.moved.as_ref().filter(|moved| fresh(moved.to)) {
+        if let Some(moved) = side
+            .moved
+            .as_ref()
+            .filter(|moved| MEMBERS && fresh(moved.to))
+        {
             let mut moved = moved.clone();
             moved.to = here(moved.to);
             slot.side.moved = Some(moved);
         }
-        if side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
+        if MEMBERS && side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
             slot.side.fold.clone_from(&side.fold);
         }
         if slot.side != before {

@@ -6,6 +6,7 @@
 //! are attached to it. Only what is stable is collected.
 
 use super::{Mark, Replica, place};
+use crate::MEMBERS;
 use crate::counter;
 use crate::delta::Message;
 use crate::error::Error;
@@ -88,7 +89,8 @@ impl Roster {
 impl Replica {
     /// The present configuration; `None` while the space is open.
     pub fn configuration(&self) -> Option<&Configuration> {
-        self.roster.configuration.as_ref().map(|(_, it)| it)
+        let configuration = self.roster.configuration.as_ref().filter(|_| MEMBERS);
+        configuration.map(|(_, it)| it)
     }
 
     /// Closes the space: the owner of this replica's writer is its first member, and all writers
@@ -204,7 +206,7 @@ impl Replica {
 
     /// Whether this replica is a member.
     pub fn is_member(&self) -> bool {
-        self.counts(OWN)
+        MEMBERS && self.counts(OWN)
     }
 
     /// Takes a writer in that asks for it in a session of its own, or makes this member its home.
@@ -285,7 +287,7 @@ impl Replica {
 
     /// Moves the own clock to that of a transaction that was made.
     pub(super) fn made(&mut self, clock: u64) {
-        if self.clock() == 0 {
+        if MEMBERS && self.clock() == 0 {
             self.roster.base.clone_from(&self.clocks);
         }
         self.clocks[OWN as usize] = clock;
@@ -1048,11 +1050,13 @@ impl Replica {
 
     /// Whether everything that was collected here is covered by these clocks.
     pub(super) fn covers_floor(&self, lows: &[u64]) -> bool {
-        self.roster
-            .floor
-            .iter()
-            .zip(lows)
-            .all(|(floor, low)| floor <= low)
+        !MEMBERS
+            || self
+                .roster
+                .floor
+                .iter()
+                .zip(lows)
+                .all(|(floor, low)| floor <= low)
     }
 
     /// The transaction that took a writer in.
@@ -1081,7 +1085,7 @@ impl Replica {
     /// # Errors
     /// [`Error::Outdated`] if that would lose transactions of its own.
     pub(super) fn is_replaced_by(&self, message: &Message) -> Result<bool, Error> {
-        let whole = message.closed && message.writers.iter().all(|entry| entry.lo == 0);
+        let whole = message.is_closed() && message.writers.iter().all(|entry| entry.lo == 0);
         let alone = self.numbers.len() == 1;
         if !whole || alone || self.is_counted() {
             return Ok(false);
@@ -1115,7 +1119,7 @@ impl Replica {
 
     /// A number for a writer that has none.
     pub(super) fn assign(&mut self, writer: WriterId) -> u32 {
-        let number = match self.roster.free.pop() {
+        let number = match self.roster.free.pop().filter(|_| MEMBERS) {
             Some(number) => {
                 self.writers[number as usize] = writer;
                 number
