@@ -218,12 +218,9 @@ impl Act<'_> {
         if !fits || total.abs() >= WIDE_MAX {
             return Err(sum.amount);
         }
-        let lifted = slot.cut_clock().max(slot.lift_clock());
         let extra = Extra {
             added: self.clock,
-            // One that was taken away is not to come back once nobody knows that it was.
-            expiry: extra.expiry.filter(|expiry| expiry.clock > lifted),
-            ..extra
+            ..slot.living_extra()
         };
         slot.set_shard(self.clock, total, extra);
         Ok(())
@@ -238,7 +235,7 @@ impl Act<'_> {
         };
         let extra = Extra {
             absorbed: true,
-            ..slot.extra()
+            ..slot.living_extra()
         };
         let total = slot.total() + amount;
         if total.abs() >= WIDE_MAX {
@@ -303,8 +300,13 @@ impl Act<'_> {
     fn lift(&self, slots: &mut [Slot], sums: &[Sum]) {
         for (slot, sum) in slots.iter_mut().zip(sums) {
             if slot.side.moved.is_none() && sum.until.is_some() {
+                let clock = match slot.writer() {
+                    // One of this very transaction is to stay.
+                    OWN => slot.row.clock.min(self.clock - 1),
+                    _ => slot.row.clock,
+                };
                 slot.side.lift = Some(Box::new(Lift {
-                    clock: slot.row.clock,
+                    clock,
                     by: self.stamp(),
                 }));
             }
@@ -331,9 +333,9 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         let mut kept = kept.iter();
         slots.retain(|_| kept.next() == Some(&true));
     }
-    let heirs: Vec<u32> = slots
+    let children: Vec<Stamp> = slots
         .iter()
-        .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
+        .filter_map(|slot| Some(slot.side.moved.as_ref()?.to))
         .collect();
     for slot in slots {
         let (born, cut) = (slot.born(), slot.cut_clock());
@@ -344,8 +346,15 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         }
         side.fold
             .take_if(|fold| fold.clock < born || fold.clock <= cut);
-        let inherits = side.fold.is_some() || heirs.contains(&side.writer);
-        let lifts = |lift: &mut Box<Lift>| expiry.is_some_and(|e| e.clock <= lift.clock);
-        side.lift.take_if(|lift| !inherits && !lifts(lift));
+        let writer = side.writer;
+        let fold = side.fold.as_ref().filter(|fold| fold.until.is_some());
+        let fold = fold.map(|fold| fold.clock);
+        side.lift.take_if(|lift| {
+            let lifts = |clock: u64| clock <= lift.clock;
+            let child = |to: &Stamp| to.writer == writer && lifts(to.clock);
+            !expiry.is_some_and(|it| lifts(it.clock))
+                && !fold.is_some_and(lifts)
+                && !children.iter().any(child)
+        });
     }
 }

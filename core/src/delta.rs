@@ -35,6 +35,8 @@ pub struct Message {
     pub(crate) sides: Vec<KeySide>,
     /// Whether the sender knows the space to be closed.
     pub(crate) closed: bool,
+    /// Whether, in a closed space, it names all writers that the sender knows.
+    pub(crate) complete: bool,
     /// What is said of writers, ascending by kind, writer and clock. Their writers index `writers`.
     pub(crate) facts: Vec<Fact>,
 }

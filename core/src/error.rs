@@ -201,6 +201,9 @@ pub enum Error {
     Retired,
     /// A writer has seen less than was acknowledged in its name.
     Behind,
+    /// This replica wrote something that no member has taken in, and has missed what was collected
+    /// meanwhile.
+    Outdated,
     /// A message brings a writer that no member has taken in.
     Stranger {
         /// The writer.
@@ -265,6 +268,7 @@ impl Error {
             Error::UnknownWriter { .. } => "unknown_writer",
             Error::Retired => "retired",
             Error::Behind => "behind",
+            Error::Outdated => "outdated",
             Error::Stranger { .. } => "stranger",
             Error::Truncated => "truncated",
             Error::TrailingBytes { .. } => "trailing_bytes",
@@ -343,7 +347,10 @@ impl fmt::Display for Error {
                 f.write_str("this writer was retired; go on under a new one")
             }
             Error::Behind => f.write_str(
-                "this writer missed what was collected meanwhile; begin again from a member's state",
+                "the sender missed what was collected meanwhile; it has to begin again from a member's state",
+            ),
+            Error::Outdated => f.write_str(
+                "this replica missed what was collected meanwhile; begin again from a member's state",
             ),
             Error::Stranger { writer } => {
                 write!(f, "no member of the space has taken writer {writer} in")

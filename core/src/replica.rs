@@ -203,7 +203,7 @@ impl Replica {
         }
         page.own.insert(slot, Row { clock, total: by });
         self.touch(page_at);
-        self.clocks[OWN as usize] = clock;
+        self.made(clock);
         Ok(())
     }
 

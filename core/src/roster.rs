@@ -181,6 +181,15 @@ pub(crate) enum Says {
     Vote(Box<Vote>),
     /// The writer found a configuration decided, or forced it, at this clock.
     Configuration(u64, Box<Configuration>),
+    /// The writer took over an incarnation of this owner at this clock, and it was forgotten, as
+    /// those of earlier generations.
+    Gone(u64, Box<(Owner, u64)>),
+    /// What the writer had seen at its first transaction, by number, until it is taken in. It says
+    /// so itself, and nobody keeps it.
+    Base(Vec<(u32, u64)>),
+    /// The sender of a whole state, or somebody before it, has collected what this writer stamped
+    /// up to this clock.
+    Floor(u64),
 }
 
 impl Fact {
@@ -196,11 +205,30 @@ impl Fact {
             Says::Bye(bye) => own(bye.clock),
             Says::Proposal(proposal) => own(proposal.clock),
             Says::Vote(vote) => own(vote.clock),
-            Says::Configuration(clock, _) => own(*clock),
+            Says::Configuration(clock, _) | Says::Gone(clock, _) | Says::Floor(clock) => {
+                own(*clock)
+            }
+            Says::Base(_) => own(1),
             Says::Admit(admit) => admit.by,
             Says::Fence(fence) => fence.by,
             Says::Retired(retired) => retired.to,
         }
+    }
+
+    /// Its place in a message.
+    pub(crate) fn place(&self) -> (u8, u32, u64, u32, u64) {
+        let by = self.stamp();
+        let turn = match &self.says {
+            Says::Admit(admit) => admit.turn,
+            Says::Gone(_, gone) => u64::from_be_bytes(core::array::from_fn(|at| gone.0[at])),
+            _ => 0,
+        };
+        (self.kind(), self.writer, by.clock, by.writer, turn)
+    }
+
+    /// Whether it is of a replica, not of the state.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.says, Says::Base(_) | Says::Floor(_))
     }
 
     /// The place of its kind in a message.
@@ -215,6 +243,9 @@ impl Fact {
             Says::Proposal(_) => 6,
             Says::Vote(_) => 7,
             Says::Configuration(..) => 8,
+            Says::Gone(..) => 9,
+            Says::Base(_) => 10,
+            Says::Floor(_) => 11,
         }
     }
 
@@ -222,13 +253,24 @@ impl Fact {
     pub(crate) fn renumber(&mut self, mut map: impl FnMut(u32) -> u32) {
         self.writer = map(self.writer);
         match &mut self.says {
-            Says::Announce(_) | Says::Proposal(_) | Says::Vote(_) | Says::Configuration(..) => {}
+            Says::Announce(_)
+            | Says::Proposal(_)
+            | Says::Vote(_)
+            | Says::Configuration(..)
+            | Says::Gone(..)
+            | Says::Floor(_) => {}
             Says::Admit(admit) => admit.by.writer = map(admit.by.writer),
             Says::Ack(ack) => {
                 for (writer, _) in &mut ack.seen {
                     *writer = map(*writer);
                 }
                 ack.seen.sort_unstable();
+            }
+            Says::Base(seen) => {
+                for (writer, _) in seen.iter_mut() {
+                    *writer = map(*writer);
+                }
+                seen.sort_unstable();
             }
             Says::Bye(bye) => bye.heir = map(bye.heir),
             Says::Fence(fence) => {
@@ -320,7 +362,8 @@ impl Card {
                 }
                 news
             }
-            Says::Configuration(..) => false,
+            // Of the space, not of a writer.
+            Says::Configuration(..) | Says::Gone(..) | Says::Base(_) | Says::Floor(_) => false,
         }
     }
 }

@@ -192,6 +192,16 @@ impl Oracle {
         Ok(())
     }
 
+    /// Takes in transactions of a writer, up to this clock, that change no counter.
+    pub fn note(&mut self, view: &mut View, (writer, clock): (WriterId, u64)) {
+        let last = view.vector.get(&writer).copied().unwrap_or(0);
+        for clock in last + 1..=clock {
+            let none = self.ops.len()..self.ops.len();
+            self.stamps.insert((writer, clock), none);
+            view.vector.insert(writer, clock);
+        }
+    }
+
     /// Notes that the replica of `view` is gone, and `kept` is what is left of it, if it was the
     /// only one to have seen the rest.
     pub fn lose(&mut self, writer: WriterId, view: &View, kept: &View) {

@@ -17,6 +17,7 @@ export class TallymeshError extends Error {
 const RULES: Record<string, string> = {
   key_length: 'a key has 1 to 512 bytes of UTF-8',
   overflow: 'what this replica added to the counter would leave the range of a 64-bit integer',
+  transaction_too_large: 'a transaction has at most 10000 operations',
   clock_exhausted: 'this writer has no transactions left; open a new replica',
   unknown_handle: 'this counter handle was freed; ask the replica for a new one',
   counters_full: 'the space cannot hold one more counter',

@@ -19,22 +19,25 @@ export interface ReplicaJSON {
 export interface CounterJSON {
   /** The sum of the shards' totals. */
   value: string;
+  /** When it expires, in milliseconds since 1970, if it does. */
+  expires_at?: string;
   /** Writer id -> what it says. */
   shards: Record<string, { clock: string; total: string }>;
 }
 
 /** Makes the JSON shape, the same as every other surface of Tallymesh shows. */
-export function toJSON(status: Status, counters: [key: string, value: bigint, shards: Shard[]][]): ReplicaJSON {
+export function toJSON(status: Status, counters: [key: string, value: bigint, expiresAt: Date | undefined, shards: Shard[]][]): ReplicaJSON {
   return {
     space: status.space,
     writer: status.writer,
     clock: String(status.clock),
     vector: record([...status.vector].map(([writer, clock]) => [writer, String(clock)])),
     counters: record(
-      counters.map(([key, value, shards]) => [
+      counters.map(([key, value, expiresAt, shards]) => [
         key,
         {
           value: String(value),
+          ...(expiresAt && { expires_at: String(+expiresAt) }),
           shards: record(
             shards.map(({ writer, clock, total }) => [writer, { clock: String(clock), total: String(total) }]),
           ),

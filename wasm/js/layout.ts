@@ -4,7 +4,7 @@ export interface Shard {
   readonly writer: string;
   /** The writer's clock when it last changed this shard. */
   readonly clock: bigint;
-  /** The sum of all that the writer added to the counter. */
+  /** What survives of all that the writer did: its adds, and the value that it set if that one counts. */
   readonly total: bigint;
 }
 
@@ -15,7 +15,7 @@ export function hex(bytes: Uint8Array): string {
   return text;
 }
 
-const SHARD_BYTES = 32;
+const SHARD_BYTES = 40;
 const STATUS_BYTES = 48;
 const ENTRY_BYTES = 24;
 
@@ -27,7 +27,7 @@ export function readShards(bytes: Uint8Array): Shard[] {
     shards.push({
       writer: hex(bytes.subarray(at, at + 16)),
       clock: view.getBigUint64(at + 16, true),
-      total: view.getBigInt64(at + 24, true),
+      total: (view.getBigInt64(at + 32, true) << 64n) | view.getBigUint64(at + 24, true),
     });
   }
   return shards.sort((a, b) => (a.writer < b.writer ? -1 : 1));

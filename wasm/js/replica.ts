@@ -1,9 +1,13 @@
 import { amount } from './amount.js';
+import { Counter } from './counter.js';
 import { CHANGES, COUNTERS, DELTA, errorCode, keyOf, newEngine, read, SHARDS, STATUS, takeHandles, utf8, type Engine } from './engine.js';
 import { coded, TallymeshError } from './errors.js';
+import { Expiries } from './expiries.js';
 import { toJSON, type ReplicaJSON } from './json.js';
+import { keyBytes, shorten } from './key.js';
 import { readShards, readStatus, type Shard } from './layout.js';
 import { Links } from './links.js';
+import { acted, pack, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
 
 /** How a {@link Replica} is made. */
@@ -65,9 +69,16 @@ export class Replica {
   /** Keys that cross no more: each is pinned once. */
   readonly #handles = new Map<string, number>();
   readonly #listeners = new Map<string | undefined, Set<Listener>>();
-  readonly #dirty = new Set<number>();
+  /** Changed counters that listeners are not told of yet; by key, since a key may lose its number. */
+  readonly #dirty = new Set<string>();
+  readonly #expiries = new Expiries((keys) => {
+    for (const key of keys) this.#dirty.add(key);
+    this.#flush();
+  });
   #localChange = false;
   #scheduled = false;
+  /** Whether an expiry was ever seen; before that no time has to be told, which costs as much as an add. */
+  #timed = false;
 
   /**
    * Makes an empty replica. The module must be loaded: await `init()` before, or use `open()`.
@@ -77,7 +88,7 @@ export class Replica {
   constructor(options: ReplicaOptions = {}) {
     this.space = options.space ?? 'default';
     this.#engine = newEngine(this.space, options.ownerKey);
-    this.#links = new Links(this.#engine, (handle) => this.#touch(handle));
+    this.#links = new Links(this.#engine, (handle) => this.#changed(handle));
     this.writer = this.status().writer;
   }
 
@@ -97,11 +108,110 @@ export class Replica {
     }
   }
 
+  /**
+   * Replaces the counter's value, and creates the counter if need be. It cancels what is seen of the
+   * counter here; what others add at the same time stays. Of concurrent calls one counts, and it beats
+   * a reset.
+   *
+   * @param value - as the amount of {@link Replica.add}.
+   * @throws {@link TallymeshError} as {@link Replica.add} does.
+   */
+  set(key: string, value: number | bigint): void {
+    this.transact([{ op: 'set', key, value }]);
+  }
+
+  /**
+   * Takes the counter to 0, and creates it if need be. It cancels what is seen of the counter here; what
+   * others add at the same time stays.
+   *
+   * @throws {@link TallymeshError} as {@link Replica.add} does.
+   */
+  reset(key: string): void {
+    this.transact([{ op: 'reset', key }]);
+  }
+
+  /**
+   * Makes the counter absent. It cancels what is seen of the counter here; what others add at the same
+   * time stays, and then the counter exists with that.
+   *
+   * @returns whether the counter existed.
+   * @throws {@link TallymeshError} as {@link Replica.add} does.
+   */
+  delete(key: string): boolean {
+    return this.#one({ op: 'delete', key });
+  }
+
+  /**
+   * Lets the counter expire: from that time on, by the clock of whoever reads it, it is absent. Of
+   * concurrent expiries the longest counts. A counter that is absent is left so.
+   *
+   * @param at - when, such as `new Date(Date.now() + 60_000)`.
+   * @returns whether the counter existed, and so got this expiry.
+   * @throws {@link TallymeshError} `not_a_date`, and as {@link Replica.add} does.
+   */
+  expire(key: string, at: Date): boolean {
+    return this.#one({ op: 'expire', key, at });
+  }
+
+  /**
+   * Takes the counter's expiry away; that beats concurrent expiries.
+   *
+   * @returns whether there was one.
+   * @throws {@link TallymeshError} as {@link Replica.add} does.
+   */
+  persist(key: string): boolean {
+    return this.#one({ op: 'persist', key });
+  }
+
+  /**
+   * Makes several operations on any counters as one: every replica sees all of them or none. Each sees
+   * what the ones before it did.
+   *
+   * @returns for each operation whether the counter existed before it; for `persist`, whether there was
+   * an expiry.
+   * @throws {@link TallymeshError} `operation`, `transaction_too_large` (over 10,000), and as the methods
+   * of the same names do. Nothing of the transaction is done then.
+   *
+   * @example
+   * ```ts
+   * replica.transact([
+   *   { op: 'add', key: 'stock', by: -1 },
+   *   { op: 'add', key: 'sold' },
+   * ]);
+   * ```
+   */
+  transact(operations: readonly Operation[]): boolean[] {
+    this.#timed ||= operations.some(({ op }) => op === 'expire');
+    const engine = this.#live();
+    // All checks of this side come before the first step.
+    const packed = operations.map((operation) => ({ ...pack(operation), key: operation.key, bytes: keyBytes(operation.key) }));
+    for (const { bytes, kind, number } of packed) engine.stage(bytes, kind, number);
+    if (!engine.commit()) {
+      const [first] = operations;
+      const what = operations.length === 1 && first ? `${first.op} ${JSON.stringify(shorten(first.key))}` : 'make this transaction';
+      throw coded(errorCode(engine), `cannot ${what}`);
+    }
+    const told = Array.from(engine.take(), Boolean);
+    packed.forEach((operation, at) => {
+      if (acted(operation, told[at] === true)) this.#touch(operation.key);
+    });
+    this.#localChange = true;
+    return told;
+  }
+
   /** The counter's exact value, or `undefined` when it does not exist. */
   value(key: string): bigint | undefined {
     const engine = this.#live();
     const handle = this.#handles.get(key) ?? engine.find(utf8(key), false);
     return handle === undefined ? undefined : engine.value_at(handle);
+  }
+
+  /** When the counter expires; `undefined` when it does not, or is absent. */
+  expiresAt(key: string): Date | undefined {
+    const engine = this.#live();
+    const handle = engine.find(utf8(key), false);
+    const at = handle === undefined ? 0 : engine.expiry_at(handle);
+    return at > 0 ? new Date(at) : undefined;
   }
 
   /**
@@ -111,7 +221,7 @@ export class Replica {
    */
   counter(key: string): Counter {
     const handle = this.#intern(key);
-    return new Counter(key, {
+    return new Counter(this, key, {
       add: (by) => this.#add(handle, by, key),
       value: () => this.#live().value_at(handle),
       release: () => void this.#engine?.release(handle),
@@ -152,8 +262,8 @@ export class Replica {
   }
 
   /**
-   * Calls `listener` after local adds and merges, with each counter that they changed; changes of one
-   * turn come together, in a microtask after it.
+   * Calls `listener` after local operations and merges, with each counter that they changed; changes of
+   * one turn come together, in a microtask after it. It is also called when a counter expires.
    *
    * @param key - the counter to watch; `undefined` watches all.
    * @returns a function that ends it.
@@ -163,9 +273,11 @@ export class Replica {
     // One function may be subscribed twice: each subscription is its own.
     const entry: Listener = (value, changed) => listener(value, changed);
     this.#listeners.set(key, listeners.add(entry));
+    for (const watched of key === undefined ? this.keys() : [key]) this.#expiries.note(watched, this.expiresAt(watched));
     return () => {
       listeners.delete(entry);
       if (listeners.size === 0 && this.#listeners.get(key) === listeners) this.#listeners.delete(key);
+      if (this.#listeners.size === 0) this.#expiries.clear();
     };
   }
 
@@ -197,7 +309,7 @@ export class Replica {
     const merged = engine.merge(bytes);
     const changed = takeHandles(engine);
     if (!merged) throw coded(errorCode(engine), 'these bytes cannot be merged');
-    for (const handle of changed) this.#touch(handle);
+    for (const handle of changed) this.#changed(handle);
     this.#localChange = true;
     this.#schedule();
   }
@@ -214,29 +326,30 @@ export class Replica {
   /** The full shard map as JSON, with 64-bit numbers as decimal strings. */
   toJSON(): ReplicaJSON {
     const status = this.status();
-    return toJSON(status, this.list().map(([key, value]) => [key, value, this.shards(key)]));
+    return toJSON(status, this.list().map(([key, value]) => [key, value, this.expiresAt(key), this.shards(key)]));
   }
 
   /** Frees the memory of this replica. Every later call throws `freed`; freeing twice does no harm. */
   free(): void {
     this.#links.end();
     this.#listeners.clear();
+    this.#expiries.clear();
     this.#engine?.free();
     this.#engine = undefined;
   }
 
+  /** The engine, at this moment's time. */
   #live(): Engine {
-    if (this.#engine) return this.#engine;
+    if (this.#engine) {
+      if (this.#timed) this.#engine.set_time(Date.now());
+      return this.#engine;
+    }
     throw new TallymeshError('freed', 'this replica was freed; open a new one');
   }
 
   #intern(key: string): number {
-    if (typeof key !== 'string') throw new TallymeshError('key_type', `a key is a string, not ${typeof key}`);
-    if (!wellFormed(key)) {
-      throw new TallymeshError('key_unicode', 'a key is well-formed Unicode: half of a surrogate pair would be lost');
-    }
     const engine = this.#live();
-    const handle = engine.find(utf8(key), true);
+    const handle = engine.find(keyBytes(key), true);
     if (handle === undefined) throw coded(errorCode(engine), `the key ${JSON.stringify(shorten(key))} was refused`);
     return handle;
   }
@@ -260,11 +373,23 @@ export class Replica {
       typeof by === 'number' && (by | 0) === by ? engine.add_small(handle, by) : engine.add(handle, amount(by));
     if (!added) throw coded(errorCode(engine), `cannot add ${by} to ${JSON.stringify(shorten(key))}`);
     this.#localChange = true;
-    this.#touch(handle);
+    this.#touch(key);
   }
 
-  #touch(handle: number): void {
-    if (this.#listeners.size > 0) this.#dirty.add(handle);
+  #one(operation: Operation): boolean {
+    return this.transact([operation])[0] === true;
+  }
+
+  /** A merge changed a counter. */
+  #changed(handle: number): void {
+    const engine = this.#live();
+    this.#timed ||= engine.expiry_at(handle) > 0;
+    const key = this.#listeners.size > 0 ? keyOf(engine, handle) : undefined;
+    if (key !== undefined) this.#touch(key);
+  }
+
+  #touch(key: string): void {
+    if (this.#listeners.size > 0) this.#dirty.add(key);
     this.#schedule();
   }
 
@@ -282,59 +407,18 @@ export class Replica {
       this.#localChange = false;
       this.#links.localChange();
     }
-    const handles = [...this.#dirty];
+    const keys = [...this.#dirty];
     this.#dirty.clear();
-    for (const handle of handles) {
+    for (const key of keys) {
+      const watched = [key, undefined].flatMap((of) => this.#listeners.get(of) ?? []);
       // A listener may free the replica.
-      const key = this.#engine && keyOf(this.#engine, handle);
-      if (key === undefined) continue;
-      for (const watched of [key, undefined]) {
-        for (const listener of this.#listeners.get(watched) ?? []) {
-          call(listener, this.#engine?.value_at(handle), key);
+      if (watched.length > 0 && this.#engine) this.#expiries.note(key, this.expiresAt(key));
+      for (const listeners of watched) {
+        for (const listener of listeners) {
+          if (this.#engine) call(listener, this.value(key), key);
         }
       }
     }
-  }
-}
-
-/** What a {@link Counter} needs of its replica. */
-interface CounterPort {
-  add(by: number | bigint): void;
-  value(): bigint | undefined;
-  release(): void;
-}
-
-/** A counter under a fixed key, made by {@link Replica.counter}. */
-export class Counter {
-  /** The counter's key. */
-  readonly key: string;
-  #port: CounterPort | undefined;
-
-  /** @internal */
-  constructor(key: string, port: CounterPort) {
-    this.key = key;
-    this.#port = port;
-  }
-
-  /** Adds to the counter, as {@link Replica.add} does. Default: 1. */
-  add(by: number | bigint = 1): void {
-    this.#live().add(by);
-  }
-
-  /** The counter's exact value, or `undefined` when it does not exist. */
-  get value(): bigint | undefined {
-    return this.#live().value();
-  }
-
-  /** Lets go of the key. The counter itself stays; only this object cannot be used any more. */
-  free(): void {
-    this.#port?.release();
-    this.#port = undefined;
-  }
-
-  #live(): CounterPort {
-    if (this.#port) return this.#port;
-    throw new TallymeshError('freed', `this counter object of ${JSON.stringify(this.key)} was freed`);
   }
 }
 
@@ -347,13 +431,4 @@ function call(listener: Listener, value: bigint | undefined, key: string): void 
       throw error;
     });
   }
-}
-
-/** Whether no surrogate stands alone: such a string would become another one in UTF-8. */
-function wellFormed(text: string): boolean {
-  return !/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text);
-}
-
-function shorten(key: string): string {
-  return key.length > 40 ? `${key.slice(0, 40)}…` : key;
 }

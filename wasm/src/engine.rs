@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use tallymesh_core::{
-    Error, Handle, Input, Link, Mark, Message, Millis, Output, Replica, Space, Sync, SyncConfig,
-    VersionVector, WriterId,
+    Error, Handle, Input, Link, Mark, Message, Millis, Op, Output, Replica, Space, Sync,
+    SyncConfig, VersionVector, WriterId,
 };
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -23,7 +23,7 @@ pub mod part {
     pub const KEY: u32 = 1;
     /// The numbers (u32) of all counters that exist, in no stated order.
     pub const COUNTERS: u32 = 2;
-    /// A counter's shards, 32 bytes each: writer (16), clock (u64), total (i64).
+    /// A counter's shards, 40 bytes each: writer (16), clock (u64), total (i128).
     pub const SHARDS: u32 = 3;
     /// This writer (16), its clock, and how many counters, shards and faults there are (u64 each);
     /// then the version vector, 24 bytes an entry: writer (16), clock (u64).
@@ -32,6 +32,22 @@ pub mod part {
     pub const DELTA: u32 = 5;
     /// What changed since this was last read, if anything did: what a store appends.
     pub const CHANGES: u32 = 6;
+}
+
+/// What [`Engine::stage`] stages. TypeScript names the same numbers in js/operation.ts.
+pub mod op {
+    /// Adds the number to the counter.
+    pub const ADD: u32 = 0;
+    /// Leaves the number as the counter's value.
+    pub const SET: u32 = 1;
+    /// Leaves the counter at 0.
+    pub const RESET: u32 = 2;
+    /// Leaves the counter absent.
+    pub const DELETE: u32 = 3;
+    /// Lets the counter expire at the number, in milliseconds since 1970.
+    pub const EXPIRE: u32 = 4;
+    /// Takes the counter's expiry away.
+    pub const PERSIST: u32 = 5;
 }
 
 /// What [`Engine::input`] tells the sync machine. TypeScript names the same numbers in js/engine.ts.
@@ -53,6 +69,8 @@ pub mod event {
 pub struct Engine {
     replica: Replica,
     sync: Sync,
+    /// The operations of the transaction that is being made.
+    staged: Vec<(Vec<u8>, Op)>,
     /// The bytes that [`Engine::take`] gives: one way out for all, since each further one costs code
     /// on both sides.
     bytes: Vec<u8>,
@@ -80,6 +98,7 @@ impl Engine {
         Some(Engine {
             replica: Replica::new(space, writer),
             sync: Sync::new(config, seed),
+            staged: Vec::new(),
             bytes: Vec::new(),
             mark: Mark::default(),
             error: None,
@@ -167,6 +186,46 @@ impl Engine {
     /// Adds a small number: no `bigint` is made for it.
     pub fn add_small(&mut self, handle: u32, by: i32) -> bool {
         self.add(handle, i64::from(by))
+    }
+
+    /// Puts an [`op`] at the end of the transaction that [`Engine::commit`] makes; `key` is in UTF-8.
+    pub fn stage(&mut self, key: &[u8], what: u32, number: i64) {
+        let op = match what {
+            op::ADD => Op::Add(number),
+            op::SET => Op::Set(number),
+            op::RESET => Op::Reset,
+            op::DELETE => Op::Delete,
+            op::EXPIRE => Op::Expire(number as u64),
+            _ => Op::Persist,
+        };
+        self.staged.push((key.to_vec(), op));
+    }
+
+    /// Makes all that was staged visible at once, or nothing of it. Reads a byte of each operation:
+    /// 1 if the counter existed before or, of [`op::PERSIST`], had an expiry, else 0.
+    pub fn commit(&mut self) -> bool {
+        let staged = core::mem::take(&mut self.staged);
+        let ops: Vec<(&str, Op)> = staged
+            .iter()
+            .map(|(key, op)| (str::from_utf8(key).unwrap_or_default(), *op))
+            .collect();
+        let told = self.replica.transact(&ops);
+        let Some(told) = self.keep(told) else {
+            return false;
+        };
+        self.bytes = told.into_iter().map(u8::from).collect();
+        true
+    }
+
+    /// Sets the wall clock that expiry is judged by, in milliseconds since 1970, until the next call.
+    pub fn set_time(&mut self, unix_ms: f64) {
+        self.replica.set_time(unix_ms as u64);
+    }
+
+    /// When the counter expires, in milliseconds since 1970; 0 if it is absent or stays.
+    pub fn expiry_at(&self, handle: u32) -> f64 {
+        let at = self.replica.expiry_at(Handle::from_u32(handle));
+        at.unwrap_or_default() as f64
     }
 
     /// The counter's value, if it exists.

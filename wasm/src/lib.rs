@@ -15,7 +15,7 @@ extern crate alloc;
 
 mod engine;
 
-pub use engine::{Engine, event, part};
+pub use engine::{Engine, event, op, part};
 
 #[cfg(all(target_family = "wasm", not(feature = "std")))]
 mod bare {

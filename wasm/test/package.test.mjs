@@ -30,7 +30,7 @@ test('init may be called any number of times', async () => {
 test('its types compile in a strict project', () => {
   writeFileSync(
     join(project, 'use.ts'),
-    `import { connect, open, TallymeshError, type Replica, type Shard } from 'tallymesh';
+    `import { connect, open, TallymeshError, type Operation, type Replica, type Shard } from 'tallymesh';
      const replica: Replica = await open({ space: 'shop' });
      replica.add('likes', 2n);
      const value: bigint | undefined = replica.value('likes');
@@ -39,8 +39,19 @@ test('its types compile in a strict project', () => {
      connect(replica, 'http://127.0.0.1:1', { paused: true }).close();
      // @ts-expect-error amounts are numbers or bigints
      replica.add('likes', 'one');
+     replica.set('likes', 3n);
+     const existed: boolean = replica.delete('likes');
+     const at: Date | undefined = replica.counter('likes').expiresAt;
+     const operations: Operation[] = [{ op: 'add', key: 'a' }, { op: 'set', key: 'b', value: 2n }, { op: 'expire', key: 'b', at: new Date() }];
+     const told: boolean[] = replica.transact([...operations, { op: 'delete', key: 'a' }]);
+     // @ts-expect-error an expiry is a Date
+     replica.expire('likes', 1000);
+     // @ts-expect-error a set has a value
+     replica.transact([{ op: 'set', key: 'a' }]);
+     // @ts-expect-error a delete has none
+     replica.transact([{ op: 'delete', key: 'a', value: 1 }]);
      stop();
-     export { value, shards, TallymeshError };`,
+     export { at, existed, shards, TallymeshError, told, value };`,
   );
   const typescript = dirname(createRequire(import.meta.url).resolve('typescript/package.json'));
   execFileSync(
@@ -53,15 +64,16 @@ test('its types compile in a strict project', () => {
 test('the examples of the README run', () => {
   const readme = readFileSync(join(project, 'node_modules/tallymesh/README.md'), 'utf8');
   const examples = [...readme.matchAll(/^```js\n(.*?)^```/gms)].map(([, code]) => code);
-  assert.equal(examples.length, 2);
-  // Node 20 has no WebSocket of its own; the second example never waits for an answer.
+  assert.equal(examples.length, 3);
+  // Node 20 has no WebSocket of its own; the last example never waits for an answer.
   const socket = 'globalThis.WebSocket ??= class { close() {} };\n';
   const outputs = examples.map((code, index) => {
     writeFileSync(join(project, `example-${index}.js`), socket + code);
     return execFileSync(process.execPath, [`example-${index}.js`], { cwd: project, encoding: 'utf8' });
   });
   assert.equal(outputs[0], '40n\nundefined\nlikes: 40n\n');
-  assert.equal(outputs[1], 'closed\n');
+  assert.equal(outputs[1], "true\ntrue\ntrue\n[ 'price', 'sold', 'stock', 'views' ]\n");
+  assert.equal(outputs[2], 'closed\n');
 });
 
 test('every code of the package is in the README', () => {

@@ -2,7 +2,7 @@
 //! says so, in a browser.
 #![cfg(target_family = "wasm")]
 
-use tallymesh_wasm::{Engine, event, part};
+use tallymesh_wasm::{Engine, event, op, part};
 use wasm_bindgen_test::wasm_bindgen_test;
 
 const SEND: u32 = 1;
@@ -83,9 +83,73 @@ fn packed_shards_and_vector_hold_writer_clock_and_total() {
     let mut shard = writer.to_vec();
     shard.extend(2u64.to_le_bytes());
     assert_eq!(status[48..], shard);
-    shard.extend((-4i64).to_le_bytes());
+    shard.extend((-4i128).to_le_bytes());
     engine.read(part::SHARDS, key);
     assert_eq!(engine.take(), shard);
+}
+
+/// What is told of each operation, if the transaction is made.
+fn transact(engine: &mut Engine, ops: &[(&str, u32, i64)]) -> Option<Vec<u8>> {
+    for (key, what, number) in ops {
+        engine.stage(key.as_bytes(), *what, *number);
+    }
+    engine.commit().then(|| engine.take())
+}
+
+#[wasm_bindgen_test]
+fn a_transaction_is_made_whole_or_not_at_all() {
+    let (mut a, mut b) = (engine(1), engine(2));
+    let ops = [
+        ("k", op::ADD, -5),
+        ("k", op::SET, i64::MIN),
+        ("l", op::RESET, 0),
+        ("l", op::EXPIRE, 5_000),
+        ("l", op::PERSIST, 0),
+        ("l", op::PERSIST, 0),
+        ("m", op::DELETE, 0),
+    ];
+    assert_eq!(transact(&mut a, &ops), Some(vec![0, 1, 0, 1, 1, 0, 0]));
+    let before = delta(&mut a);
+    assert!(b.merge(&before));
+    for engine in [&mut a, &mut b] {
+        assert_eq!(value(engine, "k"), Some(i128::from(i64::MIN)));
+        assert_eq!(value(engine, "l"), Some(0));
+        assert_eq!(value(engine, "m"), None);
+    }
+    for (refused, code) in [
+        (("", op::RESET, 0), "key_length"),
+        (("l", op::EXPIRE, 8_640_000_000_000_001), "expiry_range"),
+    ] {
+        assert_eq!(transact(&mut a, &[("k", op::DELETE, 0), refused]), None);
+        assert_eq!(error(&mut a), code);
+        assert_eq!(delta(&mut a), before);
+    }
+    // What was refused does not wait for the next one.
+    assert_eq!(transact(&mut a, &[("l", op::ADD, 1)]), Some(vec![1]));
+    assert_eq!(value(&mut a, "k"), Some(i128::from(i64::MIN)));
+}
+
+#[wasm_bindgen_test]
+fn a_counter_expires_by_the_time_that_is_set() {
+    let mut engine = engine(1);
+    let key = engine.find(b"k", true).unwrap();
+    assert!(engine.add(key, 3));
+    assert_eq!(engine.expiry_at(key), 0.0);
+    engine.set_time(1_000.0);
+    assert_eq!(
+        transact(&mut engine, &[("k", op::EXPIRE, 5_000)]),
+        Some(vec![1])
+    );
+    assert_eq!(engine.expiry_at(key), 5_000.0);
+    engine.set_time(4_999.0);
+    assert_eq!(engine.value_at(key), Some(3));
+    engine.set_time(5_000.0);
+    assert_eq!(engine.value_at(key), None);
+    assert_eq!(engine.expiry_at(key), 0.0);
+    engine.read(part::COUNTERS, 0);
+    assert!(engine.take().is_empty());
+    assert!(engine.add(key, 4));
+    assert_eq!(engine.value_at(key), Some(4));
 }
 
 #[wasm_bindgen_test]

@@ -60,7 +60,9 @@ impl Replica {
     /// [`VersionVector::default`] the full state.
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.lows(since);
-        self.build(&self.all(&lows), |number| Some(lows[number]))
+        let mut message = self.build(&self.all(&lows), &|number| Some(lows[number]));
+        message.complete = message.closed;
+        message
     }
 
     /// Everything that was changed, by whomever, after `mark`, which is moved to now; `None` if
@@ -75,7 +77,7 @@ impl Replica {
                 ..self.all(&lows)
             };
             let grew = |number: usize| Some(lows[number]).filter(|lo| *lo < self.clocks[number]);
-            self.build(&selection, grew)
+            self.build(&selection, &grew)
         });
         self.move_mark(mark);
         message
@@ -104,7 +106,7 @@ impl Replica {
         let writers = (0..self.clocks.len()).filter(|number| base(*number).is_some());
         let fits = stopped == END && writers.count() * 20 <= PUSH_BYTES_MAX;
         let push = if fits {
-            Push::Message(self.assemble(&selection, handles, base))
+            Push::Message(self.assemble(&selection, handles, &base))
         } else {
             Push::TooLarge
         };
@@ -134,7 +136,9 @@ impl Replica {
         if stopped == END {
             let base = self.lows(since);
             let base = |number: usize| Some(base[number].min(lows[number]));
-            return (self.assemble(&selection, handles, base), None);
+            let mut message = self.assemble(&selection, handles, &base);
+            message.complete = message.closed;
+            return (message, None);
         }
         let mut used = alloc::vec![false; self.clocks.len()];
         self.visit(&selection, &mut |_, number, _, _| {
@@ -142,7 +146,7 @@ impl Replica {
             true
         });
         let base = |number: usize| used[number].then_some(lows[number]);
-        let message = self.assemble(&selection, handles, base);
+        let message = self.assemble(&selection, handles, &base);
         (message, Some(stopped))
     }
 
@@ -151,10 +155,15 @@ impl Replica {
         &self.clocks
     }
 
-    /// A version vector by local number, no higher than what is held here.
+    /// A version vector by local number, no higher than what is held here; nothing if it lacks what
+    /// was collected here, as then only the whole state will do.
     pub(crate) fn lows(&self, since: &VersionVector) -> Vec<u64> {
         let of = |(writer, clock): (_, &u64)| since.get(writer).min(*clock);
-        self.writers.iter().zip(&self.clocks).map(of).collect()
+        let mut lows: Vec<u64> = self.writers.iter().zip(&self.clocks).map(of).collect();
+        if !self.covers_floor(&lows) {
+            lows.fill(0);
+        }
+        lows
     }
 
     fn move_mark(&mut self, mark: &mut Mark) {
@@ -174,7 +183,7 @@ impl Replica {
 
     /// The table of a message: the writers for which `lo` gives a low clock, and others that its
     /// sides name, from their `lows` on.
-    fn entries(&self, lo: impl Fn(usize) -> Option<u64>, named: &[Option<u64>]) -> Vec<Entry> {
+    fn entries(&self, lo: &dyn Fn(usize) -> Option<u64>, named: &[Option<u64>]) -> Vec<Entry> {
         let of = |(writer, number)| {
             let number = number as usize;
             let hi = self.clocks[number];
@@ -185,7 +194,7 @@ impl Replica {
         self.numbers.iter().filter_map(of).collect()
     }
 
-    fn build(&self, selection: &Selection<'_>, lo: impl Fn(usize) -> Option<u64>) -> Message {
+    fn build(&self, selection: &Selection<'_>, lo: &dyn Fn(usize) -> Option<u64>) -> Message {
         let (handles, _) = self.select(selection, usize::MAX);
         self.assemble(selection, handles, lo)
     }
@@ -267,7 +276,7 @@ impl Replica {
         &self,
         selection: &Selection<'_>,
         mut handles: Vec<u32>,
-        lo: impl Fn(usize) -> Option<u64>,
+        lo: &dyn Fn(usize) -> Option<u64>,
     ) -> Message {
         let key = |handle: &u32| self.keys.get(Handle(*handle)).unwrap_or_default();
         handles.sort_unstable_by(|a, b| key(a).cmp(key(b)));
@@ -311,7 +320,7 @@ impl Replica {
         for fact in &mut facts {
             fact.renumber(|number| index[number as usize]);
         }
-        facts.sort_by_key(|fact| (fact.kind(), fact.writer, fact.stamp().clock));
+        facts.sort_by_key(Fact::place);
         message.facts = facts;
         message.closed = self.configuration().is_some();
         let mut hints = alloc::vec![0usize; self.writers.len()];
@@ -355,7 +364,24 @@ impl Replica {
             let by = fact.stamp();
             by.clock > lows[by.writer as usize]
         };
-        facts.chain(configuration).filter(newer).collect()
+        let gone = self.roster.gone.iter().map(|(owner, generation, by)| Fact {
+            writer: by.writer,
+            says: Says::Gone(by.clock, Box::new((*owner, *generation))),
+        });
+        let whole = lows.iter().all(|low| *low == 0);
+        let floor = self.roster.floor.iter().zip(0..);
+        let floor = floor.filter(|(clock, _)| whole && **clock > 0);
+        let floor = floor.map(|(clock, writer)| Fact {
+            writer,
+            says: Says::Floor(*clock),
+        });
+        facts
+            .chain(configuration)
+            .chain(gone)
+            .chain(self.base())
+            .chain(floor)
+            .filter(newer)
+            .collect()
     }
 
     /// Adds what is selected of a counter beside its rows, with local numbers, and notes whom it

@@ -6,7 +6,7 @@ use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Missing, Rule};
 use crate::keys::Handle;
 use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
-use crate::roster::{Configuration, Says};
+use crate::roster::{Configuration, Fact, Says};
 use crate::shard::{Column, Joined, OWN, PAGE, Row, Shard, bits};
 use crate::slot::{Slot, Stamp};
 use crate::writer_id::WriterId;
@@ -31,12 +31,15 @@ struct Found<'a> {
     forks: Vec<Fork>,
     /// Counters with more than rows that changed; they are normalized when all is installed.
     odd: Vec<Handle>,
+    /// Whether nothing of others was here before.
+    fresh: bool,
     changed: &'a mut dyn FnMut(Handle),
 }
 
 impl<'a> Found<'a> {
-    fn new(changed: &'a mut dyn FnMut(Handle)) -> Found<'a> {
+    fn new(fresh: bool, changed: &'a mut dyn FnMut(Handle)) -> Found<'a> {
         Found {
+            fresh,
             installed: 0,
             forks: Vec::new(),
             odd: Vec::new(),
@@ -66,8 +69,9 @@ const FORGOTTEN: u32 = u32::MAX;
 #[derive(Clone, Copy)]
 struct Known {
     number: u32,
-    /// Its clock before the message if anything was ever collected here: what is not newer and not
-    /// here was collected. Of a writer that was forgotten everything is covered.
+    /// In a closed space its clock before the message: what is not newer was seen before, and if it
+    /// is not here it was collected. Of a writer that was forgotten everything is covered. In an
+    /// open space, where nothing is collected, only a forked writer's is covered and absent.
     covered: u64,
     /// Where its column stood in the page before.
     hint: usize,
@@ -111,12 +115,147 @@ impl Replica {
         changed: &mut dyn FnMut(Handle),
     ) -> Result<Merged, Error> {
         self.check(message, live)?;
+        let newcomer = self.newcomer(message, live)?;
         let new = self.news(message);
-        let mut found = Found::new(changed);
+        self.make_way(message, new, changed)?;
+        let mut found = Found::new(self.numbers.len() == 1, changed);
         let forgotten = self.forgotten(message, live);
         self.install(message, &forgotten, &mut found)?;
         let shards = self.conclude(message, &forgotten, found);
+        self.greet(message, live, newcomer)?;
         Ok(Merged { shards, new })
+    }
+
+    /// Takes the sender in if it is new, and notes what it has seen.
+    fn greet(
+        &mut self,
+        message: &Message,
+        live: Option<WriterId>,
+        newcomer: Option<WriterId>,
+    ) -> Result<(), Error> {
+        if let Some(writer) = newcomer {
+            self.take_in(writer)?;
+        }
+        if let Some(writer) = live.filter(|_| self.is_member()) {
+            self.heard(&writer, message);
+        }
+        Ok(())
+    }
+
+    /// Drops what a message takes the place of.
+    fn make_way(
+        &mut self,
+        message: &Message,
+        new: bool,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Result<(), Error> {
+        if !new || !self.is_replaced_by(message)? {
+            return Ok(());
+        }
+        // It must not take anything back: whom it does not name, its sender has forgotten.
+        let hi = |writer: &WriterId| {
+            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            at.ok().map(|at| message.writers[at].hi)
+        };
+        for (writer, held) in self.writers() {
+            let told = hi(&writer).unwrap_or(match self.is_gone_in(message, &writer, &hi) {
+                true => held,
+                false => 0,
+            });
+            if told < held {
+                let missing = Missing {
+                    writer,
+                    needed: held,
+                    held: told,
+                };
+                return Err(Error::NotCovered(Box::new(missing)));
+            }
+        }
+        self.clear().into_iter().for_each(changed);
+        Ok(())
+    }
+
+    /// Whether the sender of a whole state, which does not name a writer, has forgotten it.
+    fn is_gone_in(
+        &self,
+        message: &Message,
+        writer: &WriterId,
+        hi: &dyn Fn(&WriterId) -> Option<u64>,
+    ) -> bool {
+        if let Some((by, clock)) = self.introduced_by(writer) {
+            return match hi(&by) {
+                Some(hi) => hi >= clock,
+                None => by != *writer && self.is_gone_in(message, &by, hi),
+            };
+        }
+        let Some((owner, generation)) = self.incarnation(writer) else {
+            return false;
+        };
+        message.facts.iter().any(|fact| match &fact.says {
+            Says::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
+            _ => false,
+        })
+    }
+
+    /// The sender of a message, if it is to be taken in along with it.
+    fn newcomer(
+        &self,
+        message: &Message,
+        live: Option<WriterId>,
+    ) -> Result<Option<WriterId>, Error> {
+        let Some(live) = live.filter(|_| self.configuration().is_some()) else {
+            return Ok(None);
+        };
+        if !self.takes_from(&live) {
+            return Err(Error::Retired);
+        }
+        let entry = |writer: &WriterId| {
+            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            at.ok().map(|at| (at as u32, message.writers[at].hi))
+        };
+        let Some((at, hi)) = entry(&live) else {
+            return Ok(None);
+        };
+        let introduced = |fact: &Fact| {
+            fact.writer == at && matches!(fact.says, Says::Admit(_) | Says::Announce(_))
+        };
+        let known = self.numbers.get(&live).is_some() || message.facts.iter().any(introduced);
+        if known && self.standing(message, at as usize, None, 0) == Standing::Forgotten {
+            return Err(Error::Retired);
+        }
+        if self.numbers.get(&live).is_some() || hi == 0 {
+            return Ok(None);
+        }
+        // What it had seen at its first transaction.
+        let base = message.facts.iter().find_map(|fact| match &fact.says {
+            Says::Base(seen) if fact.writer == at => Some(&seen[..]),
+            _ => None,
+        });
+        let base_of = |writer: &WriterId| {
+            let (at, _) = entry(writer)?;
+            let seen = base.unwrap_or_default();
+            let at = seen.binary_search_by_key(&at, |entry| entry.0).ok()?;
+            Some(seen[at].1)
+        };
+        let seen = |writer: &WriterId| base_of(writer).unwrap_or(0);
+        if known {
+            // An incarnation of a member, or one that another member took in.
+            return match base.is_some() && self.is_member() && self.is_behind(&seen) {
+                true => Err(Error::Behind),
+                false => Ok(None),
+            };
+        }
+        if !self.is_member() {
+            return Err(Error::Stranger { writer: live });
+        }
+        // An open replica tells no base, and can only be taken in if it has seen nothing.
+        let lonely = match base {
+            Some(base) => base.is_empty(),
+            None => message.writers.len() == 1,
+        };
+        self.may_admit(&live, lonely, &seen)?;
+        self.next_clock()?;
+        Ok(Some(live))
     }
 
     /// Merges a transfer that came in encoded chunks, all of them at once.
@@ -145,7 +284,10 @@ impl Replica {
             }
         }
         self.keys.room_for(key_bytes)?;
-        let mut found = Found::new(changed);
+        let newcomer = self.newcomer(last, live)?;
+        let new = self.news(last);
+        self.make_way(last, new, changed)?;
+        let mut found = Found::new(self.numbers.len() == 1, changed);
         let forgotten = self.forgotten(last, live);
         let ids = |at: &usize| last.writers[*at].writer;
         let ids: Vec<WriterId> = forgotten.iter().map(ids).collect();
@@ -157,7 +299,9 @@ impl Replica {
             self.install(&chunk, &gone, &mut found)?;
         }
         self.install(last, &forgotten, &mut found)?;
-        Ok(self.conclude(last, &forgotten, found))
+        let shards = self.conclude(last, &forgotten, found);
+        self.greet(last, live, newcomer)?;
+        Ok(shards)
     }
 
     /// Whether the message holds anything that is not held here.
@@ -179,6 +323,37 @@ impl Replica {
             .collect()
     }
 
+    /// Whether this replica is attached to a member that is dead, or no member any more, for the
+    /// sender of a message, who does not know this replica.
+    fn is_orphaned_by(&self, message: &Message) -> bool {
+        let Some(home) = self.home_number() else {
+            return false;
+        };
+        let id = self.writers[home as usize];
+        let dead = message.facts.iter().any(|fact| {
+            let writer = message.writers[fact.writer as usize].writer;
+            writer == id && matches!(fact.says, Says::Fence(_) | Says::Retired(_))
+        });
+        let theirs = message.facts.iter().find_map(|fact| match &fact.says {
+            Says::Configuration(_, it) => Some(&**it),
+            _ => None,
+        });
+        let members = theirs.max(self.configuration());
+        let owner = self.incarnation(&id).map(|it| it.0);
+        let member = owner.is_some_and(|owner| members.is_some_and(|it| it.has(&owner)));
+        dead || !self.takes_from(&id) || !member
+    }
+
+    /// Whether a writer of a message is an incarnation of an owner that is no member here.
+    fn is_no_member(&self, message: &Message, at: usize) -> bool {
+        message.facts.iter().any(|fact| match &fact.says {
+            Says::Announce(it) if fact.writer as usize == at => !self
+                .configuration()
+                .is_some_and(|members| members.has(&it.owner)),
+            _ => false,
+        })
+    }
+
     /// What a writer of a message is here.
     fn standing(
         &self,
@@ -191,8 +366,10 @@ impl Replica {
         if self.configuration().is_none() || self.numbers.get(&writer).is_some() {
             return Standing::Known;
         }
-        let mut standing = match live == Some(writer) {
+        let mut standing = match live == Some(writer) && self.is_member() {
             true => Standing::Known,
+            // What the message builds on is missing, and so is said below.
+            false if message.writers[at].lo > 0 => Standing::Known,
             // Whoever sent this holds the writer's admission, and knows that it is known here.
             false if message.closed => Standing::Forgotten,
             false => Standing::Stranger,
@@ -219,6 +396,8 @@ impl Replica {
                     }
                     standing = Standing::Known;
                 }
+                // It was not taken in yet.
+                Says::Base(_) if standing == Standing::Forgotten => standing = Standing::Stranger,
                 _ => {}
             }
         }
@@ -234,11 +413,21 @@ impl Replica {
 
     /// Refuses what must not be merged, before anything is changed.
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
+        let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
+        let from_guest = live.is_some_and(guest);
         let mut strangers = 0;
         for (at, entry) in message.writers.iter().enumerate() {
             match self.standing(message, at, live, 0) {
                 Standing::Known => {}
-                Standing::Forgotten => continue,
+                Standing::Forgotten => {
+                    if self
+                        .taken_over(&entry.writer)
+                        .is_some_and(|upto| entry.hi > upto)
+                    {
+                        return Err(Error::Behind);
+                    }
+                    continue;
+                }
                 Standing::Stranger => {
                     let writer = entry.writer;
                     return Err(Error::Stranger { writer });
@@ -265,15 +454,40 @@ impl Replica {
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
                         return Err(Error::Retired); // the sender stands on what was given up
                     }
+                    if from_guest && entry.hi > held && self.has_buried(number) {
+                        return Err(Error::Behind);
+                    }
+                }
+                None if from_guest && self.is_no_member(message, at) => {
+                    return Err(Error::Behind); // what it took in there counts for nothing here
                 }
                 None => strangers += 1,
             }
         }
         for fact in &message.facts {
-            let own = message.writers[fact.writer as usize].writer == self.writer();
+            let writer = message.writers[fact.writer as usize].writer;
+            if let Says::Retired(retired) = &fact.says
+                && self.held(&writer) > retired.upto
+            {
+                return Err(Error::Outdated); // it holds what was given up
+            }
+            let own = writer == self.writer();
             if own && matches!(fact.says, Says::Fence(_) | Says::Retired(_)) {
                 return Err(Error::Retired); // this replica was given up
             }
+        }
+        let hi = |writer: &WriterId| {
+            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            at.ok().map(|at| message.writers[at].hi)
+        };
+        if message.complete
+            && hi(&self.writer()).is_none()
+            && self.is_gone_in(message, &self.writer(), &hi)
+        {
+            return Err(Error::Retired); // it was given up, and forgotten
+        }
+        if message.complete && hi(&self.writer()).is_none() && self.is_orphaned_by(message) {
+            return Err(Error::Outdated); // nobody there knows of it, or waits for it
         }
         let writers = self.numbers.len() + strangers;
         if writers > WRITERS_MAX {
@@ -290,6 +504,7 @@ impl Replica {
         forgotten: &[usize],
         found: &mut Found<'_>,
     ) -> Result<(), Error> {
+        let closed = self.configuration().is_some();
         let mut writers = Vec::with_capacity(message.writers.len());
         for (at, entry) in message.writers.iter().enumerate() {
             if forgotten.contains(&at) {
@@ -300,7 +515,7 @@ impl Replica {
                 });
                 continue;
             }
-            let covered = match self.collected {
+            let covered = match closed {
                 true => self.clock_of(entry),
                 false => 0,
             };
@@ -361,10 +576,12 @@ impl Replica {
             installed,
             forks,
             mut odd,
+            fresh,
             changed,
         } = found;
         let retired = self.take_facts(message, forgotten);
         self.drop_unmoved(&retired);
+        self.establish();
         odd.sort_unstable();
         odd.dedup();
         for handle in odd {
@@ -385,6 +602,9 @@ impl Replica {
                 self.clocks[number] = entry.hi;
                 self.merged_at[number] = self.clock();
             }
+        }
+        if fresh {
+            self.take_floor(message, forgotten);
         }
         installed
     }
@@ -418,12 +638,37 @@ impl Replica {
                 self.take_configuration(by, it);
                 continue;
             }
+            if fact.is_local() {
+                continue;
+            }
+            if let Says::Gone(_, it) = &fact.says {
+                let by = Stamp {
+                    writer: fact.writer,
+                    clock: by.clock,
+                };
+                self.take_gone(by, it.0, it.1);
+                continue;
+            }
             let card = &mut self.roster.cards[fact.writer as usize];
             if card.take(&fact.says, &self.writers) && matches!(fact.says, Says::Retired(_)) {
                 retired.push(fact.writer);
             }
         }
         retired
+    }
+
+    /// Takes over what was collected before the state came here.
+    fn take_floor(&mut self, message: &Message, forgotten: &[usize]) {
+        self.roster.floor.resize(self.writers.len(), 0);
+        for fact in &message.facts {
+            if let Says::Floor(clock) = fact.says
+                && !forgotten.contains(&(fact.writer as usize))
+            {
+                let number = self.number(message.writers[fact.writer as usize].writer);
+                let floor = &mut self.roster.floor[number as usize];
+                *floor = clock.max(*floor);
+            }
+        }
     }
 
     /// The later configuration stands; of the same one, the least stamp.

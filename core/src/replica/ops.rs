@@ -5,7 +5,6 @@ use crate::counter::{self, Act};
 use crate::error::Error;
 use crate::keys::Handle;
 use crate::limits::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
-use crate::shard::OWN;
 use crate::slot::{Base, NEVER, Slot};
 use alloc::vec::Vec;
 
@@ -201,7 +200,7 @@ impl Replica {
             if changed {
                 counter::normalize(&mut slots);
                 self.put_slots(handle, slots);
-                self.clocks[OWN as usize] = clock;
+                self.made(clock);
             }
         }
     }

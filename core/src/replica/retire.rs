@@ -7,11 +7,15 @@
 
 use super::{Mark, Replica, place};
 use crate::counter;
+use crate::delta::Message;
 use crate::error::Error;
 use crate::keys::Handle;
-use crate::roster::{Ack, Admit, Announce, Bye, Card, Configuration, Fence, Owner, Retired, Says};
+use crate::limits::MEMBERS_MAX;
+use crate::roster::{
+    Ack, Admit, Announce, Bye, Card, Configuration, Fact, Fence, Owner, Retired, Says,
+};
 use crate::shard::{OWN, PAGE, bits};
-use crate::slot::{Fold, Moved, NEVER, Slot, Stamp};
+use crate::slot::{Fold, Moved, Slot, Stamp};
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -44,17 +48,26 @@ pub(super) struct Roster {
     pub(super) cards: Vec<Card>,
     /// The present configuration, and who said so.
     pub(super) configuration: Option<(Stamp, Configuration)>,
-    /// The newest generation of each owner that was forgotten.
-    pub(super) gone: Vec<(Owner, u64)>,
+    /// The newest generation of each owner that was forgotten, ascending by owner, and the stamp
+    /// of its absorption.
+    pub(super) gone: Vec<(Owner, u64, Stamp)>,
     attached: Vec<Attached>,
     /// Everything up to here, by local number, is stable.
     settled: Vec<u64>,
+    /// The newest stamps, by local number, of what was collected here or before it came here. Whoever
+    /// has not seen them all can't be told the difference, only the whole.
+    pub(super) floor: Vec<u64>,
     /// What was held at an ack of this member's own, which others are to acknowledge.
     pending: Option<(u64, Vec<u64>)>,
     /// The local numbers of forgotten writers.
     free: Vec<u32>,
     /// The epoch in which each local number was given to its writer.
     pub(super) assigned: Vec<u64>,
+    /// Whether others have taken this writer in.
+    established: bool,
+    /// What was held at this writer's first transaction, by local number. A writer that goes on from
+    /// an old state may cancel what was collected meanwhile: this tells.
+    base: Vec<u64>,
     /// Whether the last collection left something that waits to be stable.
     waiting: bool,
     /// Forgotten writers with the last clock that was taken over, ascending by writer.
@@ -101,7 +114,8 @@ impl Replica {
             self.note(writer, Says::Admit(Admit { turn: 0, by }));
         }
         self.roster.configuration = Some((by, configuration));
-        self.clocks[OWN as usize] = clock;
+        self.roster.established = true;
+        self.made(clock);
         Ok(())
     }
 
@@ -130,7 +144,8 @@ impl Replica {
                 self.note(writer, Says::Fence(fence));
             }
         }
-        self.clocks[OWN as usize] = clock;
+        self.made(clock);
+        self.establish();
         Ok(())
     }
 
@@ -175,7 +190,7 @@ impl Replica {
         let clock = self.next_clock()?;
         let by = Stamp { writer: OWN, clock };
         self.note(writer, says(by));
-        self.clocks[OWN as usize] = clock;
+        self.made(clock);
         Ok(())
     }
 
@@ -203,15 +218,52 @@ impl Replica {
         if !self.is_member() {
             return Err(Error::NotAMember);
         }
-        if self.taken_over(&writer).is_some() {
+        let seen = |writer: &WriterId| vector.get(writer);
+        let lonely = vector.iter().all(|(other, _)| other == writer);
+        self.may_admit(&writer, lonely, &seen)?;
+        self.take_in(writer)
+    }
+
+    /// Whether a writer may be taken in that has seen so much of others, or nothing.
+    pub(super) fn may_admit(
+        &self,
+        writer: &WriterId,
+        lonely: bool,
+        seen: &dyn Fn(&WriterId) -> u64,
+    ) -> Result<(), Error> {
+        if self.taken_over(writer).is_some() {
             return Err(Error::Retired);
         }
-        let lonely = vector.iter().all(|(other, _)| other == writer);
-        let behind =
-            |(number, clock): &(u32, u64)| vector.get(&self.writers[*number as usize]) < *clock;
-        if !lonely && self.acked().iter().any(behind) {
-            return Err(Error::Behind);
+        let behind = |(number, clock): &(u32, u64)| seen(&self.writers[*number as usize]) < *clock;
+        match !lonely && self.given_up().iter().any(behind) {
+            true => Err(Error::Behind),
+            false => Ok(()),
         }
+    }
+
+    /// What may have been collected, here or elsewhere: nothing that this member has not
+    /// acknowledged, or collected itself.
+    fn given_up(&self) -> Vec<(u32, u64)> {
+        let floor = self.roster.floor.iter().copied().zip(0u32..);
+        let floor = floor.filter(|(clock, _)| *clock > 0);
+        let floor = floor.map(|(clock, number)| (number, clock));
+        self.acked().into_iter().chain(floor).collect()
+    }
+
+    /// Whether a member's new incarnation, which has seen so much, has missed what may have been
+    /// collected meanwhile.
+    pub(super) fn is_behind(&self, seen: &dyn Fn(&WriterId) -> u64) -> bool {
+        let quorum = self.quorum();
+        let members = self.roster.cards.iter().zip(0u32..);
+        let mut members = members.filter(|(card, _)| card.announce.is_some());
+        let mut floor = self.roster.floor.iter().zip(&self.writers);
+        members.any(|(_, number)| {
+            seen(&self.writers[number as usize]) < self.least_seen(&quorum, number)
+        }) || floor.any(|(clock, writer)| seen(writer) < *clock)
+    }
+
+    /// Makes this member the home of a writer.
+    pub(super) fn take_in(&mut self, writer: WriterId) -> Result<(), Error> {
         let number = self.number(writer);
         let card = &self.roster.cards[number as usize];
         if card.is_over() {
@@ -231,25 +283,70 @@ impl Replica {
         Ok(())
     }
 
+    /// Moves the own clock to that of a transaction that was made.
+    pub(super) fn made(&mut self, clock: u64) {
+        if self.clock() == 0 {
+            self.roster.base.clone_from(&self.clocks);
+        }
+        self.clocks[OWN as usize] = clock;
+    }
+
+    /// What this writer had seen at its first transaction, until somebody has taken it in.
+    pub(super) fn base(&self) -> Option<Fact> {
+        if self.roster.established || self.configuration().is_none() || self.clock() == 0 {
+            return None;
+        }
+        let seen = self.roster.base.iter().copied().zip(0u32..);
+        let seen = seen.filter(|(clock, _)| *clock > 0);
+        Some(Fact {
+            writer: OWN,
+            says: Says::Base(seen.map(|(clock, number)| (number, clock)).collect()),
+        })
+    }
+
+    /// Notes whether somebody has taken this writer in by now.
+    pub(super) fn establish(&mut self) {
+        let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
+        let card = &self.roster.cards[OWN as usize];
+        let announced = card.announce.as_ref().map(|it| it.clock);
+        self.roster.established |= match announced {
+            Some(_) if sole => true,
+            None => card.intro.is_some(),
+            Some(clock) => self
+                .roster
+                .cards
+                .iter()
+                .skip(1)
+                .any(|card| card.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock)),
+        };
+    }
+
     /// What this member's last ack says.
     fn acked(&self) -> Vec<(u32, u64)> {
         let ack = self.roster.cards[OWN as usize].ack.as_ref();
         ack.map_or(Vec::new(), |ack| ack.seen.clone())
     }
 
-    /// Notes what a writer that is attached to this member has seen, of which all was taken in
-    /// here.
-    pub fn heard(&mut self, writer: WriterId, vector: &VersionVector) {
-        let Some(number) = self.numbers.get(&writer) else {
+    /// Notes what a writer that is attached to this member has seen, as its message tells, of which
+    /// everything has been taken in.
+    pub(super) fn heard(&mut self, writer: &WriterId, message: &Message) {
+        let Some(number) = self.numbers.get(writer) else {
             return;
         };
-        let held = vector
-            .iter()
-            .all(|(writer, clock)| clock <= self.held(&writer));
-        if !held || number == OWN {
+        let card = &self.roster.cards[number as usize];
+        if number == OWN || card.announce.is_some() || !self.is_home_of(card) {
             return;
         }
-        let seen = self.members_part(|number| vector.get(&self.writers[number as usize]));
+        let before = self.roster.attached.iter().find(|it| it.writer == number);
+        let before = before.map_or(&[][..], |it| &it.seen);
+        let seen = self.members_part(|number| {
+            let writer = self.writers[number as usize];
+            let at = message
+                .writers
+                .binary_search_by_key(&writer, |it| it.writer);
+            at.map_or(0, |at| message.writers[at].hi)
+                .max(of(before, number))
+        });
         match self
             .roster
             .attached
@@ -299,6 +396,7 @@ impl Replica {
                 *clock = (*clock).min(at.map_or(0, |at| theirs[at].1));
             }
         }
+        seen.retain(|(_, clock)| *clock > 0);
         seen
     }
 
@@ -318,6 +416,61 @@ impl Replica {
             }
         }
         at
+    }
+
+    /// The member by whom this replica's writer was taken in; `None` before that, and of a member.
+    pub fn home(&self) -> Option<WriterId> {
+        let card = &self.roster.cards[OWN as usize];
+        let home = card.home.filter(|_| card.announce.is_none())?;
+        Some(self.writers[self.heir_of(home.by.writer) as usize])
+    }
+
+    /// The member that is waited for in the name of this replica, which is none itself.
+    pub(super) fn home_number(&self) -> Option<u32> {
+        let card = &self.roster.cards[OWN as usize];
+        let home = card.home.filter(|_| card.announce.is_none())?;
+        Some(home.by.writer)
+    }
+
+    /// Replaces the configuration without asking a majority, when one is lost for ever. It beats
+    /// whatever the members of the present one may still decide among themselves: a member that
+    /// was only out of reach, and is not among `members`, loses its say.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::MembersFull`].
+    pub fn force_members(&mut self, members: &[Owner]) -> Result<(), Error> {
+        let Some(present) = self.configuration().filter(|_| self.is_member()) else {
+            return Err(Error::NotAMember);
+        };
+        if members.is_empty() || members.len() > MEMBERS_MAX {
+            let members = members.len();
+            return Err(Error::MembersFull { members });
+        }
+        let mut next = Configuration {
+            era: present.era + 1,
+            number: present.number + 1,
+            members: members.to_vec(),
+        };
+        next.members.sort_unstable();
+        next.members.dedup();
+        let clock = self.next_clock()?;
+        let by = Stamp { writer: OWN, clock };
+        self.roster.configuration = Some((by, next));
+        self.made(clock);
+        Ok(())
+    }
+
+    /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was
+    /// only declared dead may still have absorbed it itself.
+    fn absorber_of(&self, card: &Card) -> Option<u32> {
+        let mut at = card.successor()?;
+        for _ in 0..HEIRS_MAX {
+            match self.roster.cards[at as usize].retired {
+                Some(retired) => at = retired.to.writer,
+                None => return Some(at),
+            }
+        }
+        None
     }
 
     /// Says goodbye: the writer's last transaction, after which it makes no other. `heir` takes
@@ -363,6 +516,17 @@ impl Replica {
         })
     }
 
+    /// The writers that were absorbed and are still known, with the last clock that was taken over.
+    pub fn retired(&self) -> impl Iterator<Item = (WriterId, u64)> {
+        let cards = self.roster.cards.iter().zip(&self.writers);
+        cards.filter_map(|(card, writer)| Some((*writer, card.retired?.upto)))
+    }
+
+    /// All that is known of writers, for the messages of tests.
+    pub fn roster_debug(&self) -> impl core::fmt::Debug {
+        self.roster.clone()
+    }
+
     /// Whether messages of this writer's own may be taken: not if it was declared dead.
     pub fn takes_from(&self, writer: &WriterId) -> bool {
         let card = self
@@ -370,6 +534,22 @@ impl Replica {
             .get(writer)
             .map(|at| &self.roster.cards[at as usize]);
         card.is_none_or(|card| card.fence.is_none() && card.retired.is_none())
+    }
+
+    /// Whether this member has acknowledged that a writer is dead: by then it held all that those who
+    /// are attached to it had of the writer, and takes no more of it from such.
+    pub(super) fn has_buried(&self, writer: u32) -> bool {
+        let card = &self.roster.cards[writer as usize];
+        let acked = self.acked();
+        let buried = |fence: Fence| self.covers(|writer| of(&acked, writer), fence.by);
+        card.retired.is_none() && card.fence.is_some_and(buried)
+    }
+
+    /// Whether a writer is a member's incarnation that counts.
+    pub(super) fn is_counted_member(&self, writer: &WriterId) -> bool {
+        self.numbers
+            .get(writer)
+            .is_some_and(|number| self.counts(number))
     }
 
     /// Whether a set of clocks covers a stamp, or the stamp of the absorption of its writer.
@@ -393,33 +573,67 @@ impl Replica {
             own: self.seen(),
             settled: false,
         };
-        let open = self
-            .roster
-            .cards
-            .iter()
-            .filter(|card| card.retired.is_none());
-        let mut fences = open.filter_map(|card| card.fence);
-        quorum.settled = fences.all(|fence| self.acknowledged(&quorum, fence.by));
+        // A member of whom no living incarnation is known may have seen, and made, anything.
+        let speaks = |owner: &Owner| {
+            let mut incarnations = self.incarnations(owner);
+            incarnations.any(|number| self.counts(number))
+        };
+        if !self
+            .configuration()
+            .is_some_and(|it| it.members.iter().all(speaks))
+        {
+            quorum.members.clear();
+        }
+        let cards = self.roster.cards.iter().zip(0u32..);
+        let mut open = cards.filter(|(card, _)| card.retired.is_none());
+        quorum.settled = open.all(|(card, number)| {
+            let seen = |fence: Fence| self.acknowledged(&quorum, fence.by);
+            let buried = |fence| seen(fence) && self.is_heir_told(&quorum, number);
+            card.fence.is_none_or(buried)
+        });
         quorum
+    }
+
+    /// Whether the heir of a dead member knows of all that anybody knows of it, and so of all writers
+    /// that were attached to it, for whom the heir speaks now.
+    fn is_heir_told(&self, quorum: &Quorum, writer: u32) -> bool {
+        if self.roster.cards[writer as usize].announce.is_none() {
+            return true;
+        }
+        let heir = self.heir_of(writer);
+        let seen = |number: u32| self.seen_by(quorum, number, writer);
+        let most = quorum.members.iter().map(|number| seen(*number)).max();
+        let most = most.unwrap_or(0).max(self.clocks[writer as usize]);
+        quorum.members.contains(&heir) && seen(heir) >= most
+    }
+
+    /// How much of a member's writer a member has acknowledged.
+    fn seen_by(&self, quorum: &Quorum, member: u32, writer: u32) -> u64 {
+        match (member, &self.roster.cards[member as usize].ack) {
+            (OWN, _) => of(&quorum.own, writer),
+            (_, Some(ack)) => ack.of(writer),
+            (_, None) => 0,
+        }
     }
 
     /// Whether all who count have acknowledged a stamp.
     fn acknowledged(&self, quorum: &Quorum, stamp: Stamp) -> bool {
-        quorum.members.iter().all(|&number| {
-            let ack = &self.roster.cards[number as usize].ack;
-            match (number, ack) {
-                (OWN, _) => self.covers(|writer| of(&quorum.own, writer), stamp),
-                (_, Some(ack)) => self.covers(|writer| ack.of(writer), stamp),
-                (_, None) => false,
-            }
-        })
+        !quorum.members.is_empty()
+            && quorum.members.iter().all(|&number| {
+                let ack = &self.roster.cards[number as usize].ack;
+                match (number, ack) {
+                    (OWN, _) => self.covers(|writer| of(&quorum.own, writer), stamp),
+                    (_, Some(ack)) => self.covers(|writer| ack.of(writer), stamp),
+                    (_, None) => false,
+                }
+            })
     }
 
     /// Whether everybody who counts has seen a stamp: what is unseen was made by somebody who had.
     fn is_stable(&self, quorum: &Quorum, stamp: Stamp) -> bool {
-        let settled = self.roster.settled.get(stamp.writer as usize);
-        settled.is_some_and(|clock| *clock >= stamp.clock)
-            || quorum.settled && self.acknowledged(quorum, stamp)
+        let settled = &self.roster.settled;
+        let settled = |writer: u32| settled.get(writer as usize).copied().unwrap_or(0);
+        self.covers(settled, stamp) || quorum.settled && self.acknowledged(quorum, stamp)
     }
 
     /// Publishes what this member has seen, if somebody waits for it; tells whether it did.
@@ -485,6 +699,25 @@ impl Replica {
         Ok(true)
     }
 
+    /// Declares the incarnations dead of owners that are members no more.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub fn fence_strays(&mut self) -> Result<(), Error> {
+        if !self.is_member() {
+            return Ok(());
+        }
+        let is_stray = |card: &Card| {
+            let owner = card.announce.as_ref().map(|it| it.owner);
+            let member = |owner| self.configuration().is_some_and(|it| it.has(&owner));
+            owner.is_some_and(|owner| !member(owner)) && !card.is_over()
+        };
+        let cards = self.roster.cards.iter().zip(&self.writers);
+        let strays = cards.filter(|(card, _)| is_stray(card)).map(|it| *it.1);
+        let strays: Vec<WriterId> = strays.collect();
+        strays.iter().try_for_each(|writer| self.fence(writer))
+    }
+
     /// Takes over the writers whose heir this replica is, if that may be; tells how many.
     ///
     /// # Errors
@@ -500,7 +733,8 @@ impl Replica {
                 (None, Some(_)) => true,
                 (None, None) => false,
             };
-            let mine = number != OWN && card.retired.is_none() && self.heir_of(number) == OWN;
+            let mine =
+                number != OWN && card.retired.is_none() && self.absorber_of(card) == Some(OWN);
             (free && mine).then_some(number)
         };
         let cards = self.roster.cards.iter().zip(0u32..);
@@ -525,7 +759,7 @@ impl Replica {
             let upto = self.clocks[*number as usize];
             self.note(*number, Says::Retired(Retired { to, upto }));
         }
-        self.clocks[OWN as usize] = clock;
+        self.made(clock);
         Ok(ready.len())
     }
 
@@ -544,11 +778,12 @@ impl Replica {
                 continue;
             }
             let amount = sums[at].amount;
-            let to = Stamp { writer: OWN, clock };
-            slots[at].side.moved = Some(Box::new(Moved { to, amount }));
-            let act = self.act(clock);
-            if !act.take_over(slots, amount) {
+            if !self.act(clock).take_over(slots, amount) {
                 return false;
+            }
+            let to = Stamp { writer: OWN, clock };
+            if let Ok(at) = counter::find(slots, writer) {
+                slots[at].side.moved = Some(Box::new(Moved { to, amount }));
             }
         }
         counter::normalize(slots);
@@ -595,6 +830,8 @@ impl Replica {
         self.settle(&quorum);
         let kept: Vec<u64> = (0..self.writers.len()).map(|n| self.low(kept, n)).collect();
         let mut changed = false;
+        let floor = core::cell::RefCell::new(core::mem::take(&mut self.roster.floor));
+        floor.borrow_mut().resize(self.writers.len(), 0);
         self.roster.waiting = false;
         for at in 0..self.pages.len() {
             for slot in bits(self.pages[at].odd()) {
@@ -602,7 +839,13 @@ impl Replica {
                 let mut slots = self.pages[at].slots(slot);
                 let mut waits = false;
                 let stable = |stamp: Stamp| {
-                    stamp.clock <= kept[stamp.writer as usize] && self.is_stable(&quorum, stamp)
+                    let number = stamp.writer as usize;
+                    let stable = stamp.clock <= kept[number] && self.is_stable(&quorum, stamp);
+                    if stable {
+                        let least = &mut floor.borrow_mut()[number];
+                        *least = stamp.clock.max(*least);
+                    }
+                    stable
                 };
                 if sweep(&mut slots, &self.writers, &stable, &mut waits) {
                     changed = true;
@@ -612,22 +855,72 @@ impl Replica {
                 self.roster.waiting |= waits;
             }
         }
+        self.roster.floor = floor.into_inner();
         changed |= self.forget(&quorum, &kept);
         self.collected |= changed;
         changed
     }
 
-    /// Moves the settled vector on if all have acknowledged the ack that waits for it.
+    /// Moves the settled vector on to what all have acknowledged, and to what was held at an ack of
+    /// this member's own that all have acknowledged.
     fn settle(&mut self, quorum: &Quorum) {
-        let Some((clock, _)) = self.roster.pending else {
+        if !quorum.settled {
             return;
-        };
-        let dot = Stamp { writer: OWN, clock };
-        if quorum.settled
-            && self.acknowledged(quorum, dot)
+        }
+        let mut settled = core::mem::take(&mut self.roster.settled);
+        settled.resize(self.writers.len(), 0);
+        let dot = |clock| Stamp { writer: OWN, clock };
+        let waits = self.roster.pending.as_ref().map(|(clock, _)| dot(*clock));
+        if waits.is_some_and(|dot| self.acknowledged(quorum, dot))
             && let Some((_, held)) = self.roster.pending.take()
         {
-            self.roster.settled = held;
+            for (clock, held) in settled.iter_mut().zip(held) {
+                *clock = held.max(*clock);
+            }
+        }
+        for (card, number) in self.roster.cards.iter().zip(0u32..) {
+            if card.announce.is_some() {
+                let clock = &mut settled[number as usize];
+                *clock = self.least_seen(quorum, number).max(*clock);
+            }
+        }
+        self.roster.settled = settled;
+    }
+
+    /// How much of a member's writer all who count have acknowledged.
+    fn least_seen(&self, quorum: &Quorum, writer: u32) -> u64 {
+        let seen = |number: &u32| self.seen_by(quorum, *number, writer);
+        quorum.members.iter().map(seen).min().unwrap_or(0)
+    }
+
+    /// What this replica knows to be stable: a member can tell those that are attached to it, who
+    /// have no acknowledgements of their own to conclude it from.
+    pub fn settled(&self) -> VersionVector {
+        let clocks = |(writer, number): (WriterId, u32)| {
+            let clock = self.roster.settled.get(number as usize).copied();
+            clock
+                .filter(|clock| *clock > 0)
+                .map(|clock| (writer, clock))
+        };
+        VersionVector::from_sorted(self.numbers.iter().filter_map(clocks).collect())
+    }
+
+    /// Takes a member's word for what is [settled](Replica::settled), if this replica has seen all
+    /// that the member had, which was this: otherwise something could be missing here still that
+    /// was made before it was settled.
+    pub fn take_settled(&mut self, settled: &VersionVector, seen: &VersionVector) {
+        if seen
+            .iter()
+            .any(|(writer, clock)| clock > self.held(&writer))
+        {
+            return;
+        }
+        self.roster.settled.resize(self.writers.len(), 0);
+        for (writer, clock) in settled.iter() {
+            if let Some(number) = self.numbers.get(&writer) {
+                let ours = &mut self.roster.settled[number as usize];
+                *ours = clock.max(*ours);
+            }
         }
     }
 
@@ -665,11 +958,7 @@ impl Replica {
     fn forget_writer(&mut self, number: u32, to: Stamp, upto: u64) {
         let card = core::mem::take(&mut self.roster.cards[number as usize]);
         if let Some(announce) = card.announce {
-            let gone = &mut self.roster.gone;
-            match gone.binary_search_by(|entry| entry.0.cmp(&announce.owner)) {
-                Ok(at) => gone[at].1 = gone[at].1.max(announce.generation),
-                Err(at) => gone.insert(at, (announce.owner, announce.generation)),
-            }
+            self.take_gone(to, announce.owner, announce.generation);
         }
         let again = |stamp: &mut Stamp| {
             if stamp.writer == number {
@@ -690,6 +979,9 @@ impl Replica {
         if let Some((by, _)) = &mut self.roster.configuration {
             again(by);
         }
+        for (_, _, by) in &mut self.roster.gone {
+            again(by);
+        }
         for page in &mut self.pages {
             for side in page.sides_mut() {
                 if let Some(cut) = &mut side.cut {
@@ -705,6 +997,19 @@ impl Replica {
             attached.seen.retain(|entry| entry.0 != number);
         }
         self.roster.attached.retain(|it| it.writer != number);
+        self.roster.floor[number as usize] = 0;
+        let floor = &mut self.roster.floor[to.writer as usize];
+        *floor = to.clock.max(*floor);
+        // A base that named it is not empty, though what it named is gone.
+        if self
+            .roster
+            .base
+            .get(number as usize)
+            .is_some_and(|clock| *clock > 0)
+        {
+            self.roster.base[number as usize] = 0;
+            self.roster.base[OWN as usize] = 1;
+        }
         if let Some((_, held)) = &mut self.roster.pending
             && let Some(clock) = held.get_mut(number as usize)
         {
@@ -724,11 +1029,88 @@ impl Replica {
         self.roster.free.push(number);
     }
 
+    /// Notes that an owner's incarnations up to a generation were forgotten.
+    pub(super) fn take_gone(&mut self, by: Stamp, owner: Owner, generation: u64) {
+        let gone = &mut self.roster.gone;
+        match gone.binary_search_by(|entry| entry.0.cmp(&owner)) {
+            Ok(at) if gone[at].1 >= generation => {}
+            Ok(at) => gone[at] = (owner, generation, by),
+            Err(at) => gone.insert(at, (owner, generation, by)),
+        }
+    }
+
     /// The last clock of a forgotten writer that was taken over, if it is still remembered.
     pub fn taken_over(&self, writer: &WriterId) -> Option<u64> {
         let returns = &self.roster.returns;
         let at = returns.binary_search_by(|entry| entry.0.cmp(writer)).ok()?;
         Some(returns[at].1)
+    }
+
+    /// Whether everything that was collected here is covered by these clocks.
+    pub(super) fn covers_floor(&self, lows: &[u64]) -> bool {
+        self.roster
+            .floor
+            .iter()
+            .zip(lows)
+            .all(|(floor, low)| floor <= low)
+    }
+
+    /// The transaction that took a writer in.
+    pub(super) fn introduced_by(&self, writer: &WriterId) -> Option<(WriterId, u64)> {
+        let number = self.numbers.get(writer)?;
+        let by = self.roster.cards[number as usize].intro?.by;
+        Some((self.writers[by.writer as usize], by.clock))
+    }
+
+    /// Whose incarnation a writer is, and of which generation, if it is a member's.
+    pub(super) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
+        let number = self.numbers.get(writer)?;
+        let announce = self.roster.cards[number as usize].announce.as_ref()?;
+        Some((announce.owner, announce.generation))
+    }
+
+    /// Whether a member knows what this replica has seen, and waits for it.
+    fn is_counted(&self) -> bool {
+        let card = &self.roster.cards[OWN as usize];
+        self.is_member() || card.intro.is_some() && card.bye.is_none()
+    }
+
+    /// Whether a message is to take the place of what is held here: nobody has waited for this
+    /// replica, so things may have been collected that it still holds.
+    ///
+    /// # Errors
+    /// [`Error::Outdated`] if that would lose transactions of its own.
+    pub(super) fn is_replaced_by(&self, message: &Message) -> Result<bool, Error> {
+        let whole = message.closed && message.writers.iter().all(|entry| entry.lo == 0);
+        let alone = self.numbers.len() == 1;
+        if !whole || alone || self.is_counted() {
+            return Ok(false);
+        }
+        let left = self.roster.cards[OWN as usize].bye.is_some();
+        match self.clock() == 0 || left {
+            true => Ok(true),
+            false => Err(Error::Outdated),
+        }
+    }
+
+    /// Drops everything but the keys that are interned, to begin again; which counters there were.
+    pub(super) fn clear(&mut self) -> Vec<Handle> {
+        let handles: Vec<Handle> = self.counters().map(|(handle, _)| handle).collect();
+        let writer = self.writer();
+        let pages = core::mem::take(&mut self.pages);
+        self.summary.clear();
+        for (at, page) in pages.iter().enumerate() {
+            for slot in bits(page.present()) {
+                self.forget_unused(Handle((at * PAGE) as u32 + slot));
+            }
+        }
+        self.epoch += 1;
+        self.writers.truncate(1);
+        self.clocks = Vec::from([0]);
+        self.merged_at = Vec::from([0]);
+        self.numbers = crate::numbers::Numbers::new(writer, OWN);
+        self.roster = Roster::new();
+        handles
     }
 
     /// A number for a writer that has none.
@@ -822,20 +1204,21 @@ fn sweep(
         .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
         .collect();
     for slot in slots {
-        let inherits = slot.side.fold.is_some() || heirs.contains(&slot.writer());
-        changed |= settle_slot(slot, inherits, stable, waits);
+        let has_children = heirs.contains(&slot.writer());
+        changed |= settle_slot(slot, has_children, stable, waits);
     }
     changed
 }
 
 /// Folds what a child comes to into its parent.
 fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
+    let lift = parent.lift_clock();
     let mut fold = Fold {
         clock,
         amount: sum.amount - moved,
         adds: sum.adds,
         base: sum.base,
-        until: sum.until,
+        until: sum.until.filter(|_| clock > lift),
     };
     if fold.amount == 0 && !fold.adds && fold.base.is_none() && fold.until.is_none() {
         return;
@@ -845,7 +1228,7 @@ fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
         fold.amount += old.amount;
         fold.adds |= old.adds;
         fold.base = fold.base.max(old.base);
-        fold.until = fold.until.max(old.until);
+        fold.until = fold.until.max(old.until.filter(|_| old.clock > lift));
     }
     parent.side.fold = Some(Box::new(fold));
 }
@@ -854,7 +1237,7 @@ fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
 /// taken away.
 fn settle_slot(
     slot: &mut Slot,
-    inherits: bool,
+    has_children: bool,
     stable: &dyn Fn(Stamp) -> bool,
     waits: &mut bool,
 ) -> bool {
@@ -865,32 +1248,47 @@ fn settle_slot(
     };
     let mut extra = slot.extra();
     if let Some(expiry) = extra.expiry {
+        // One that lives may still be needed where it is known to beat others.
         let dead = expiry.clock <= slot.cut_clock().max(slot.lift_clock());
         let lifted = slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by));
-        let idle = dead || expiry.until == NEVER;
-        if idle && lifted && stable(own(expiry.clock)) {
+        if dead && lifted && stable(own(expiry.clock)) {
             extra.expiry = None;
         } else {
-            *waits |= idle;
+            *waits |= dead;
         }
     }
-    if extra.born > 0 && extra.base.is_none() && slot.side.cut.is_none() {
-        if stable(own(extra.born)) {
-            extra.born = 0;
-        } else {
-            *waits = true;
+    if extra.base.is_some()
+        && let Some(cut) = slot.valid_cut()
+    {
+        match stable(cut.by) {
+            true => extra.base = None,
+            false => *waits = true,
+        }
+    }
+    if extra.born > 0 && extra.base.is_none() {
+        match stable(own(extra.born)) {
+            true => extra.born = 0,
+            false => *waits = true,
         }
     }
     let (clock, total) = (slot.row.clock, slot.total());
     slot.set_shard(clock, total, extra);
-    if let Some(lift) = &slot.side.lift
-        && extra.expiry.is_none()
-        && !inherits
-    {
-        if stable(lift.by) {
-            slot.side.lift = None;
-        } else {
+    if let Some(lift) = &slot.side.lift {
+        if has_children || !stable(lift.by) {
             *waits = true;
+        } else {
+            // What it lifts is gone, or goes now.
+            let clock = lift.clock;
+            if let Some(fold) = slot.side.fold.as_mut().filter(|fold| fold.clock <= clock) {
+                fold.until = None;
+            }
+            if slot
+                .extra()
+                .expiry
+                .is_none_or(|expiry| expiry.clock > clock)
+            {
+                slot.side.lift = None;
+            }
         }
     }
     *slot != before

@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
-    out.push(u8::from(message.closed));
+    out.push(u8::from(message.closed) + u8::from(message.complete));
     if !message.closed {
         return;
     }
@@ -48,12 +48,10 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
         Says::Ack(it) => {
             put_varint(out, after(by));
             put_varint(out, it.want);
-            put_varint(out, it.seen.len() as u64);
-            for (writer, clock) in &it.seen {
-                put_varint(out, u64::from(*writer));
-                put_varint(out, *clock);
-            }
+            put_seen(out, &it.seen);
         }
+        Says::Base(seen) => put_seen(out, seen),
+        Says::Floor(_) => put_varint(out, after(by)),
         Says::Bye(it) => {
             put_varint(out, after(by));
             put_varint(out, u64::from(it.heir));
@@ -91,6 +89,19 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
             put_slot(out, (it.era, it.number));
             put_owners(out, &it.members);
         }
+        Says::Gone(_, it) => {
+            put_varint(out, after(by));
+            out.extend_from_slice(&it.0);
+            put_varint(out, it.1);
+        }
+    }
+}
+
+fn put_seen(out: &mut Vec<u8>, seen: &[(u32, u64)]) {
+    put_varint(out, seen.len() as u64);
+    for (writer, clock) in seen {
+        put_varint(out, u64::from(*writer));
+        put_varint(out, *clock);
     }
 }
 
@@ -112,19 +123,24 @@ fn put_owners(out: &mut Vec<u8>, owners: &[Owner]) {
 }
 
 pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
-    message.closed = read_flag(reader)?;
+    (message.closed, message.complete) = match reader.u8()? {
+        0 => (false, false),
+        1 => (true, false),
+        2 => (true, true),
+        _ => return Err(reader.malformed(Rule::Flag)),
+    };
     if !message.closed {
         return Ok(());
     }
-    let count = reader.count(4)?;
+    let count = reader.count(3)?;
     let mut before = None;
     for _ in 0..count {
         let kind = reader.u8()?;
         let writer = read_index(reader, &message.writers)?;
         let says = read_says(reader, kind, writer, &message.writers)?;
         let fact = Fact { writer, says };
-        let place = (kind, writer, fact.stamp().clock);
-        if before.is_some_and(|before| before > place) {
+        let place = fact.place();
+        if before.is_some_and(|before| before >= place) {
             return Err(reader.malformed(Rule::FactsAscend));
         }
         before = Some(place);
@@ -192,13 +208,25 @@ fn read_says(
             };
             Says::Configuration(clock, Box::new(configuration))
         }
+        9 => {
+            let clock = read_clock(reader, own)?;
+            Says::Gone(clock, Box::new((reader.array()?, reader.varint()?)))
+        }
+        11 => Says::Floor(read_clock(reader, own)?),
+        10 if own.lo == 0 && own.hi > 0 => Says::Base(read_seen(reader, writers)?),
         _ => return Err(reader.malformed(Rule::FactKind)),
     })
 }
 
 fn read_ack(reader: &mut Reader<'_>, own: &Entry, writers: &[Entry]) -> Result<Ack, Fail> {
-    let clock = read_clock(reader, own)?;
-    let want = reader.varint()?;
+    Ok(Ack {
+        clock: read_clock(reader, own)?,
+        want: reader.varint()?,
+        seen: read_seen(reader, writers)?,
+    })
+}
+
+fn read_seen(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<(u32, u64)>, Fail> {
     let count = reader.count(2)?;
     let mut seen: Vec<(u32, u64)> = Vec::with_capacity(count);
     for _ in 0..count {
@@ -212,7 +240,7 @@ fn read_ack(reader: &mut Reader<'_>, own: &Entry, writers: &[Entry]) -> Result<A
         }
         seen.push((writer, clock));
     }
-    Ok(Ack { clock, want, seen })
+    Ok(seen)
 }
 
 fn read_flag(reader: &mut Reader<'_>) -> Result<bool, Fail> {

@@ -96,6 +96,7 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         pages: Vec::with_capacity(pages.min(reader.len())),
         sides: Vec::new(),
         closed: false,
+        complete: false,
         facts: Vec::new(),
     };
     // Which keys of each page have nothing yet.
@@ -294,9 +295,12 @@ fn read_column(
 }
 
 impl crate::Replica {
-    /// One encoding for one state, whichever way it came about: the full state as a message.
+    /// One encoding for one state, whichever way it came about: the full state as a message, without
+    /// what only this replica knows of itself.
     pub fn canonical_bytes(&self) -> Vec<u8> {
-        self.delta(&VersionVector::default()).encode()
+        let mut state = self.delta(&VersionVector::default());
+        state.facts.retain(|fact| !fact.is_local());
+        state.encode()
     }
 }
 

@@ -1,0 +1,688 @@
+//! Random histories of a closed space: members and tabs, admissions, farewells, fences, restarts,
+//! absorption, acknowledgement and collection, with messages lost, repeated and late.
+//!
+//! There is no sync machine here: messages are made and merged by hand, so that every order of
+//! events is reached that a network could make. After every step every read at the replica that
+//! changed is compared with the [oracle](crate::oracle).
+
+use crate::oracle::{Call, Key, Kind, Oracle, View};
+use crate::random::Random;
+use std::collections::BTreeMap;
+use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Steps made.
+    pub steps: u64,
+    /// Transactions of operations.
+    pub transactions: u64,
+    /// Messages merged.
+    pub merges: u64,
+    /// Messages refused.
+    pub refusals: u64,
+    /// Writers that said goodbye.
+    pub farewells: u64,
+    /// Writers declared dead.
+    pub fences: u64,
+    /// Members started again.
+    pub restarts: u64,
+    /// Writers absorbed.
+    pub absorbed: u64,
+    /// Collections that found something.
+    pub collections: u64,
+    /// Most writers that a replica knew.
+    pub writers_max: u64,
+}
+
+impl Figures {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Figures) {
+        self.steps += other.steps;
+        self.transactions += other.transactions;
+        self.merges += other.merges;
+        self.refusals += other.refusals;
+        self.farewells += other.farewells;
+        self.fences += other.fences;
+        self.restarts += other.restarts;
+        self.absorbed += other.absorbed;
+        self.collections += other.collections;
+        self.writers_max = self.writers_max.max(other.writers_max);
+    }
+}
+
+/// A replica and what it sees.
+struct Actor {
+    replica: Replica,
+    view: View,
+    mark: Mark,
+    /// The owner and the nonce of a member.
+    member: Option<(Owner, [u8; 16])>,
+    alive: bool,
+    left: bool,
+}
+
+/// A message under way: it stays, to be delivered again and late.
+struct Sent {
+    from: usize,
+    to: usize,
+    writer: WriterId,
+    bytes: Vec<u8>,
+}
+
+/// An absorption: the heir, its clock, and up to which clock it took over.
+type Taken = (WriterId, u64, u64);
+
+struct World {
+    random: Random,
+    oracle: Oracle,
+    actors: Vec<Actor>,
+    sent: Vec<Sent>,
+    taken: BTreeMap<WriterId, Taken>,
+    figures: Figures,
+    trace: bool,
+    now: u64,
+}
+
+/// Plays one seed.
+///
+/// # Errors
+/// Says what went wrong, and the seed.
+pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
+    let mut random = Random::new(seed ^ 0xc105_ed00);
+    let keys = (0..random.range(1, 3)).map(|at| format!("k{at}")).collect();
+    let mut world = World {
+        oracle: Oracle::new(keys),
+        random,
+        actors: Vec::new(),
+        sent: Vec::new(),
+        taken: BTreeMap::new(),
+        figures: Figures::default(),
+        trace,
+        now: 1_000,
+    };
+    let steps = world.random.range(20, 250);
+    let outcome = world.play(steps);
+    outcome.map_err(|error| format!("seed {seed}: {error}"))?;
+    Ok(world.figures)
+}
+
+impl World {
+    fn note(&self, text: impl FnOnce() -> String) {
+        if self.trace {
+            eprintln!("{}", text());
+        }
+    }
+
+    fn play(&mut self, steps: u64) -> Result<(), String> {
+        let members = self.random.range(1, 3) as usize;
+        let owners: Vec<Owner> = (0..members as u8).map(|at| [at + 1; 32]).collect();
+        self.start(Some(owners[0]));
+        let nonce = self.actors[0].member.map_or([0; 16], |it| it.1);
+        let now = self.now;
+        let done = self.actors[0].replica.found(&owners[0], &nonce, now);
+        done.map_err(|error| error.to_string())?;
+        let done = self.actors[0].replica.force_members(&owners);
+        done.map_err(|error| error.to_string())?;
+        self.settle(0)?;
+        for owner in &owners[1..] {
+            self.join(Some(*owner))?;
+        }
+        for _ in 0..steps {
+            self.figures.steps += 1;
+            self.now += self.random.below(3);
+            self.step()?;
+        }
+        self.finish()
+    }
+
+    /// A new, empty replica.
+    fn start(&mut self, owner: Option<Owner>) -> usize {
+        let nonce = self.random.bytes();
+        let key = owner.unwrap_or([99; 32]);
+        let writer = WriterId::mint(&Space::default(), &key, &nonce);
+        self.actors.push(Actor {
+            replica: Replica::new(Space::default(), writer),
+            view: View::default(),
+            mark: Mark::default(),
+            member: owner.map(|owner| (owner, nonce)),
+            alive: true,
+            left: false,
+        });
+        self.actors.len() - 1
+    }
+
+    /// A new replica that begins from a member's state.
+    fn join(&mut self, owner: Option<Owner>) -> Result<(), String> {
+        let Some(member) = self.pick(|actor| actor.replica.is_member()) else {
+            return Ok(());
+        };
+        let at = self.start(owner);
+        self.note(|| format!("{at} joins at {member}"));
+        self.exchange(member, at)?;
+        if let Some((owner, nonce)) = self.actors[at].member {
+            let now = self.now;
+            return self.announce(at, owner, nonce, now);
+        }
+        Ok(())
+    }
+
+    /// Sends what `to` lacks, and delivers it at once.
+    fn exchange(&mut self, from: usize, to: usize) -> Result<(), String> {
+        let vector = self.actors[to].replica.vector();
+        self.send(from, to, &vector);
+        let last = self.sent.len() - 1;
+        self.deliver(last)
+    }
+
+    fn pick(&mut self, of: impl Fn(&Actor) -> bool) -> Option<usize> {
+        let those = |at: &usize| self.actors[*at].alive && of(&self.actors[*at]);
+        let those: Vec<usize> = (0..self.actors.len()).filter(those).collect();
+        match those.len() {
+            0 => None,
+            count => Some(those[self.random.index(count)]),
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, since: &VersionVector) {
+        let replica = &self.actors[from].replica;
+        self.sent.push(Sent {
+            from,
+            to,
+            writer: replica.writer(),
+            bytes: replica.delta(since).encode(),
+        });
+    }
+
+    fn deliver(&mut self, at: usize) -> Result<(), String> {
+        let Sent {
+            from,
+            to,
+            writer,
+            ref bytes,
+        } = self.sent[at];
+        let message = Message::decode(bytes).map_err(|error| format!("message {at}: {error}"))?;
+        if message.encode() != *bytes {
+            return Err(format!("message {at} has two encodings"));
+        }
+        let replica = &mut self.actors[to].replica;
+        let before = self.trace.then(|| replica.delta(&VersionVector::default()));
+        let result = replica.merge_live(&message, Some(writer), &mut |_| ());
+        self.note(|| format!("{to} gets {at} of {from}: {:?}", result.as_ref().err()));
+        match result {
+            Ok(_) => {
+                self.figures.merges += 1;
+                self.settle(to).map_err(|error| match before {
+                    Some(before) => format!("{error}\nhad {before:?}\ngot {message:?}"),
+                    None => error,
+                })
+            }
+            Err(Error::NotCovered(_) | Error::Stranger { .. }) => {
+                self.figures.refusals += 1;
+                Ok(())
+            }
+            Err(Error::Behind) => {
+                self.figures.refusals += 1;
+                if self.random.chance(500) {
+                    self.note(|| format!("{from} is behind and ends"));
+                    self.actors[from].alive = false;
+                }
+                Ok(())
+            }
+            Err(Error::Outdated) => {
+                self.figures.refusals += 1;
+                if self.random.chance(300) {
+                    self.note(|| format!("{to} is outdated and ends"));
+                    self.actors[to].alive = false;
+                }
+                Ok(())
+            }
+            Err(Error::Retired) => {
+                self.figures.refusals += 1;
+                // Whoever was given up finds out, some time.
+                let gone = self.is_given_up(self.actors[to].replica.writer());
+                if gone && self.random.chance(500) {
+                    self.note(|| format!("{to} ends"));
+                    self.actors[to].alive = false;
+                }
+                Ok(())
+            }
+            Err(error) => Err(format!("message {at} from {from} to {to}: {error}")),
+        }
+    }
+
+    /// Whether somebody has declared a writer dead or absorbed it.
+    fn is_given_up(&self, writer: WriterId) -> bool {
+        let members = self.actors.iter().filter(|it| it.member.is_some());
+        let mut replicas = members.map(|it| &it.replica);
+        self.taken.contains_key(&writer) || replicas.any(|it| !it.takes_from(&writer))
+    }
+
+    /// Compares a replica that may have changed with the oracle.
+    fn settle(&mut self, at: usize) -> Result<(), String> {
+        let actor = &mut self.actors[at];
+        let stamp = (actor.replica.writer(), actor.replica.clock());
+        self.oracle.note(&mut actor.view, stamp);
+        self.check(at)
+    }
+
+    fn check(&mut self, at: usize) -> Result<(), String> {
+        let actor = &mut self.actors[at];
+        let mut claimed: BTreeMap<WriterId, u64> = actor.replica.writers().collect();
+        self.figures.writers_max = self.figures.writers_max.max(claimed.len() as u64);
+        // Whoever sees an absorption sees what was absorbed, also when it has been forgotten.
+        let mut grows = true;
+        while grows {
+            grows = false;
+            for (writer, (heir, clock, upto)) in &self.taken {
+                let sees = claimed.get(heir).is_some_and(|held| held >= clock);
+                let held = claimed.get(writer).copied().unwrap_or(0);
+                if sees && held < *upto {
+                    claimed.insert(*writer, *upto);
+                    grows = true;
+                }
+            }
+        }
+        let named = |error| format!("replica {at}: {error}");
+        self.oracle
+            .learn(&mut actor.view, claimed.into_iter())
+            .map_err(named)?;
+        let now = self.now;
+        actor.replica.set_time(now);
+        self.oracle
+            .check(&actor.view, &actor.replica, now)
+            .map_err(named)?;
+        if actor.replica.fault_count() > 0 {
+            return Err(named(format!("a fault: {:?}", actor.replica.faults()[0])));
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        match self.random.below(100) {
+            0..30 => self.write(),
+            30..52 => self.post(),
+            52..75 => match self.sent.len() {
+                0 => Ok(()),
+                count => {
+                    let at = match self.random.chance(600) {
+                        true => count - 1 - self.random.index(count.min(6)),
+                        false => self.random.index(count),
+                    };
+                    match self.actors[self.sent[at].to].alive {
+                        true => self.deliver(at),
+                        false => Ok(()),
+                    }
+                }
+            },
+            75..79 if self.actors.len() < 14 => self.join(None),
+            79..83 => self.farewell(),
+            83..85 => self.fence(),
+            85..87 => self.restart(),
+            87..91 => self.tend(|replica| replica.acknowledge().map(|_| ())),
+            91..95 => self.absorb(),
+            _ => self.collect(),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), String> {
+        let Some(at) = self.pick(|actor| !actor.left) else {
+            return Ok(());
+        };
+        let count = match self.random.chance(700) {
+            true => 1,
+            false => self.random.range(2, 3),
+        };
+        let ops: Vec<(Key, Kind)> = (0..count).map(|_| self.op()).collect();
+        let now = self.now;
+        let Actor { replica, view, .. } = &mut self.actors[at];
+        let made = self
+            .oracle
+            .transact(view, replica, now, &ops, Call::Transact)
+            .map_err(|error| format!("replica {at}: {error}"))?;
+        self.figures.transactions += u64::from(made);
+        self.note(|| format!("{at} makes {ops:?}"));
+        Ok(())
+    }
+
+    fn op(&mut self) -> (Key, Kind) {
+        let key = self.random.index(self.oracle.keys().len());
+        let amount = (self.random.next_u64() as i64) >> self.random.range(20, 40);
+        let kind = match self.random.below(20) {
+            0..10 => Kind::Add(amount),
+            10..13 => Kind::Delete,
+            13..15 => Kind::Reset,
+            15..17 => Kind::Set(amount),
+            17..19 => Kind::Expire(self.now + self.random.below(60)),
+            _ => Kind::Persist,
+        };
+        (key, kind)
+    }
+
+    /// Somebody sends somebody something.
+    fn post(&mut self) -> Result<(), String> {
+        let Some(from) = self.pick(|_| true) else {
+            return Ok(());
+        };
+        // Whoever was not taken in yet speaks to members only.
+        let actor = &self.actors[from];
+        let speaks = actor.replica.is_member() || actor.replica.home().is_some();
+        let Some(to) = self.pick(|actor| speaks || actor.replica.is_member()) else {
+            return Ok(());
+        };
+        if from == to {
+            return Ok(());
+        }
+        let since = match self.random.below(4) {
+            0 => VersionVector::default(),
+            1 => {
+                let other = self.random.index(self.actors.len());
+                self.actors[other].replica.vector()
+            }
+            _ => self.actors[to].replica.vector(),
+        };
+        self.send(from, to, &since);
+        let number = self.sent.len() - 1;
+        self.note(|| format!("{from} sends {number} to {to}"));
+        Ok(())
+    }
+
+    fn farewell(&mut self) -> Result<(), String> {
+        let Some(at) = self.pick(|actor| !actor.left && actor.replica.home().is_some()) else {
+            return Ok(());
+        };
+        let done = self.actors[at].replica.leave();
+        done.map_err(|error| error.to_string())?;
+        self.note(|| format!("{at} leaves"));
+        self.actors[at].left = true;
+        self.figures.farewells += 1;
+        self.settle(at)
+    }
+
+    fn fence(&mut self) -> Result<(), String> {
+        let Some(by) = self.pick(|actor| actor.replica.is_member()) else {
+            return Ok(());
+        };
+        let other = self.random.index(self.actors.len());
+        let writer = self.actors[other].replica.writer();
+        // Members are seldom given up, and never the last one.
+        let members = self
+            .actors
+            .iter()
+            .filter(|it| it.alive && it.replica.is_member());
+        let member = self.actors[other].member.is_some();
+        if other == by || member && (members.count() < 3 || self.random.chance(700)) {
+            return Ok(());
+        }
+        let before = self.actors[by].replica.clock();
+        let same =
+            self.actors[other].member.map(|it| it.0) == self.actors[by].member.map(|it| it.0);
+        if same {
+            return Ok(());
+        }
+        if let Some((owner, _)) = self.actors[other].member {
+            let replica = &mut self.actors[by].replica;
+            let members = replica.configuration().map(|it| it.members.clone());
+            let mut members = members.unwrap_or_default();
+            members.retain(|it| *it != owner);
+            let done = replica.force_members(&members);
+            done.map_err(|error| error.to_string())?;
+        }
+        match self.actors[by].replica.fence(&writer) {
+            Ok(()) | Err(Error::UnknownWriter { .. }) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        if self.actors[by].replica.clock() > before {
+            self.note(|| format!("{by} declares {other} dead"));
+            self.figures.fences += 1;
+        }
+        self.settle(by)
+    }
+
+    /// A member stops and starts again from what it had written, as a new incarnation.
+    fn restart(&mut self) -> Result<(), String> {
+        let Some(at) = self.pick(|actor| actor.replica.is_member()) else {
+            return Ok(());
+        };
+        let Some((owner, _)) = self.actors[at].member else {
+            return Ok(());
+        };
+        let state = self.actors[at].replica.delta(&VersionVector::default());
+        let state = state.encode();
+        let view = self.actors[at].view.clone();
+        self.actors[at].alive = false;
+        let new = self.start(Some(owner));
+        self.note(|| format!("{at} starts again as {new}"));
+        self.figures.restarts += 1;
+        let message = Message::decode(&state).map_err(|error| error.to_string())?;
+        let replica = &mut self.actors[new].replica;
+        replica.merge(&message).map_err(|error| error.to_string())?;
+        self.actors[new].view = view;
+        self.check(new)?;
+        let nonce = self.actors[new].member.map_or([0; 16], |it| it.1);
+        let now = self.now;
+        self.announce(new, owner, nonce, now)
+    }
+
+    fn announce(
+        &mut self,
+        at: usize,
+        owner: Owner,
+        nonce: [u8; 16],
+        now: u64,
+    ) -> Result<(), String> {
+        match self.actors[at].replica.announce(&owner, &nonce, now) {
+            Ok(()) => self.settle(at),
+            // It was taken out of the configuration meanwhile.
+            Err(Error::NotAMember) => {
+                self.actors[at].alive = false;
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn tend(&mut self, work: impl Fn(&mut Replica) -> Result<(), Error>) -> Result<(), String> {
+        let Some(at) = self.pick(|actor| actor.replica.is_member()) else {
+            return Ok(());
+        };
+        self.note(|| format!("{at} acknowledges"));
+        work(&mut self.actors[at].replica).map_err(|error| error.to_string())?;
+        self.settle(at)
+    }
+
+    fn absorb(&mut self) -> Result<(), String> {
+        match self.pick(|actor| actor.replica.is_member()) {
+            Some(at) => self.absorb_at(at).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    fn absorb_at(&mut self, at: usize) -> Result<usize, String> {
+        let replica = &mut self.actors[at].replica;
+        replica.fence_strays().map_err(|error| error.to_string())?;
+        self.settle(at)?;
+        let replica = &mut self.actors[at].replica;
+        let count = replica.absorb().map_err(|error| error.to_string())?;
+        let heir = (replica.writer(), replica.clock());
+        let retired: Vec<(WriterId, u64)> = replica.retired().collect();
+        for (writer, upto) in retired {
+            self.taken.entry(writer).or_insert((heir.0, heir.1, upto));
+        }
+        self.note(|| format!("{at} absorbs {count}"));
+        self.figures.absorbed += count as u64;
+        self.settle(at)?;
+        Ok(count)
+    }
+
+    fn collect(&mut self) -> Result<(), String> {
+        match self.pick(|_| true) {
+            Some(at) => self.collect_at(at).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    fn collect_at(&mut self, at: usize) -> Result<bool, String> {
+        if !self.actors[at].replica.is_member()
+            && let Some(member) = self.pick(|actor| actor.replica.is_member())
+        {
+            let member = &self.actors[member].replica;
+            let (settled, seen) = (member.settled(), member.vector());
+            self.actors[at].replica.take_settled(&settled, &seen);
+        }
+        let actor = &mut self.actors[at];
+        if self.random.chance(800) {
+            actor.replica.since(&mut actor.mark);
+        }
+        let done = actor.replica.collect(&actor.mark);
+        self.figures.collections += u64::from(done);
+        self.note(|| format!("{at} collects: {done}"));
+        self.check(at)?;
+        Ok(done)
+    }
+
+    /// All who live exchange everything, the members put everything in order, and all must be the
+    /// same and no larger than needed.
+    fn finish(&mut self) -> Result<(), String> {
+        self.note(|| "the end".into());
+        self.now += 1_000;
+        // Whoever was given up has found out by now; members declare dead who is gone.
+        for at in 0..self.actors.len() {
+            let writer = self.actors[at].replica.writer();
+            self.actors[at].alive &= !self.is_given_up(writer);
+        }
+        for round in 0.. {
+            self.drop_owners()?;
+            if round > 40 {
+                return Err(format!("no end: {}", self.describe()));
+            }
+            let before: Vec<Vec<u8>> = self.alive().map(|at| self.bytes(at)).collect();
+            let alive: Vec<usize> = self.alive().collect();
+            for &from in &alive {
+                for &to in &alive {
+                    let actor = &self.actors[from].replica;
+                    let speaks = actor.is_member() || actor.home().is_some();
+                    if from != to && (speaks || self.actors[to].replica.is_member()) {
+                        self.exchange(from, to)?;
+                    }
+                }
+            }
+            for &at in &alive {
+                if self.actors[at].replica.is_member() {
+                    self.bury(at)?;
+                    for key in 0..self.oracle.keys().len() {
+                        let Actor { replica, view, .. } = &mut self.actors[at];
+                        self.oracle.materialize(view, replica, self.now, key)?;
+                    }
+                    let replica = &mut self.actors[at].replica;
+                    replica.acknowledge().map_err(|error| error.to_string())?;
+                    self.settle(at)?;
+                    self.absorb_at(at)?;
+                }
+                let actor = &mut self.actors[at];
+                actor.replica.since(&mut actor.mark);
+                self.collect_at(at)?;
+            }
+            let after: Vec<Vec<u8>> = self.alive().map(|at| self.bytes(at)).collect();
+            if before == after && after.windows(2).all(|pair| pair[0] == pair[1]) {
+                break;
+            }
+        }
+        self.check_size()
+    }
+
+    /// Takes members who are gone for good out of the configuration.
+    fn drop_owners(&mut self) -> Result<(), String> {
+        let owner = |actor: &Actor| actor.member.filter(|_| actor.alive).map(|it| it.0);
+        let living: Vec<Owner> = self.actors.iter().filter_map(owner).collect();
+        let newest = |actor: &&mut Actor| {
+            let configuration = actor.replica.configuration();
+            configuration.map(|it| (it.era, it.number))
+        };
+        let members = self.actors.iter_mut();
+        let members = members.filter(|it| it.alive && it.replica.is_member());
+        let Some(actor) = members.max_by_key(newest) else {
+            return Ok(());
+        };
+        let configuration = actor.replica.configuration();
+        let mut members = configuration.map_or(Vec::new(), |it| it.members.clone());
+        let before = members.len();
+        members.retain(|owner| living.contains(owner));
+        if members.len() < before {
+            let done = actor.replica.force_members(&members);
+            done.map_err(|error| error.to_string())?;
+        }
+        let clock = actor.replica.clock();
+        let writer = actor.replica.writer();
+        self.oracle.note(&mut actor.view, (writer, clock));
+        Ok(())
+    }
+
+    fn alive(&self) -> impl Iterator<Item = usize> {
+        (0..self.actors.len()).filter(|at| self.actors[*at].alive)
+    }
+
+    fn bytes(&self, at: usize) -> Vec<u8> {
+        self.actors[at].replica.canonical_bytes()
+    }
+
+    /// Declares dead whoever this member knows and is gone without a word.
+    fn bury(&mut self, by: usize) -> Result<(), String> {
+        let known: Vec<WriterId> = self.actors[by].replica.writers().map(|it| it.0).collect();
+        for at in 0..self.actors.len() {
+            let Actor {
+                alive, ref replica, ..
+            } = self.actors[at];
+            let writer = replica.writer();
+            if !alive && known.contains(&writer) && self.actors[by].replica.takes_from(&writer) {
+                match self.actors[by].replica.fence(&writer) {
+                    Ok(()) | Err(Error::UnknownWriter { .. } | Error::NotAMember) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+                self.settle(by)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The state must be as large as those make it who live.
+    fn check_size(&self) -> Result<(), String> {
+        let living: Vec<WriterId> = self
+            .alive()
+            .filter(|at| !self.actors[*at].left)
+            .map(|at| self.actors[at].replica.writer())
+            .collect();
+        for at in self.alive() {
+            let replica = &self.actors[at].replica;
+            for (writer, _) in replica.writers() {
+                if !living.contains(&writer) && replica.is_member() {
+                    return Err(format!("{at} still knows {writer}: {}", self.describe()));
+                }
+            }
+            if replica.shard_count() > living.len() * self.oracle.keys().len() {
+                let count = replica.shard_count();
+                return Err(format!("{at} has {count} shards: {}", self.describe()));
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        for at in self.alive() {
+            let replica = &self.actors[at].replica;
+            let writers: Vec<String> = replica
+                .writers()
+                .map(|(writer, clock)| format!("{}@{clock}", &writer.to_string()[..4]))
+                .collect();
+            text += &format!(
+                "\n  {at} {} {} shards {} {writers:?}\n    {:?}\n",
+                if replica.is_member() { "member" } else { "tab" },
+                &replica.writer().to_string()[..4],
+                replica.shard_count(),
+                replica.delta(&VersionVector::default()),
+            );
+        }
+        text
+    }
+}
