@@ -12,6 +12,7 @@
 //!   and what its slot comes to by now, less that amount, is added on reading. A cut that reaches
 //!   the absorption covers the amount and makes the child void.
 
+use crate::MEMBERS;
 use crate::shard::{OWN, Row};
 use crate::slot::{Base, Cut, Expiry, Extra, Lift, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX};
 use crate::writer_id::WriterId;
@@ -68,6 +69,9 @@ pub(crate) fn find(slots: &[Slot], writer: u32) -> Result<usize, usize> {
 /// What each slot comes to, its children included.
 pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
     let mut sums: Vec<Sum> = slots.iter().map(|slot| alone(slot, ids)).collect();
+    if !MEMBERS {
+        return sums;
+    }
     let parents: Vec<Option<usize>> = slots.iter().map(|slot| parent(slots, slot)).collect();
     let mut children = alloc::vec![0u32; slots.len()];
     for parent in parents.iter().flatten() {
@@ -135,7 +139,7 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
         base,
         until: extra.expiry.filter(|e| e.clock > lifted).map(|e| e.until),
     };
-    if let Some(fold) = &slot.side.fold {
+    if let Some(fold) = slot.side.fold.as_ref().filter(|_| MEMBERS) {
         let folded = Sum {
             amount: fold.amount,
             adds: fold.adds,
@@ -196,7 +200,8 @@ impl Act<'_> {
             .iter()
             .zip(&sums)
             .any(|(slot, sum)| slot.side.moved.is_none() && sum.exists());
-        if !sum.exists() && !(exists && sum.until.is_some()) {
+        let goes_on = sum.exists() || exists && sum.until.is_some();
+        if !goes_on {
             if !exists {
                 // A new life of the counter leaves the expiries of earlier ones behind.
                 self.lift(slots, &sums);
@@ -218,12 +223,9 @@ impl Act<'_> {
         if !fits || total.abs() >= WIDE_MAX {
             return Err(sum.amount);
         }
-        let lifted = slot.cut_clock().max(slot.lift_clock());
         let extra = Extra {
             added: self.clock,
-            // One that was taken away is not to come back once nobody knows that it was.
-            expiry: extra.expiry.filter(|expiry| expiry.clock > lifted),
-            ..extra
+            ..slot.living_extra()
         };
         slot.set_shard(self.clock, total, extra);
         Ok(())
@@ -238,7 +240,7 @@ impl Act<'_> {
         };
         let extra = Extra {
             absorbed: true,
-            ..slot.extra()
+            ..slot.living_extra()
         };
         let total = slot.total() + amount;
         if total.abs() >= WIDE_MAX {

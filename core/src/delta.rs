@@ -1,5 +1,6 @@
 //! Messages: a part of the state, from a whole one down to a single add.
 
+use crate::MEMBERS;
 use crate::roster::Fact;
 use crate::shard::{Column, PAGE, Row};
 use crate::slot::{Extra, Side};
@@ -51,6 +52,21 @@ pub(crate) struct KeySide {
 }
 
 impl Message {
+    /// What is said of writers.
+    pub(crate) fn facts(&self) -> &[Fact] {
+        if MEMBERS { &self.facts } else { &[] }
+    }
+
+    /// Whether the sender knows the space to be closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        MEMBERS && self.closed
+    }
+
+    /// Whether, in a closed space, it names all writers that the sender knows.
+    pub(crate) fn is_complete(&self) -> bool {
+        MEMBERS && self.complete
+    }
+
     /// The rare part of a shard that is in the message, if it has one.
     pub(crate) fn extra(&self, key: u32, writer: u32) -> Option<&Extra> {
         let at = self

@@ -185,6 +185,8 @@ pub enum Error {
     },
     /// The space has members already.
     Closed,
+    /// The space has members, and this program was built without them.
+    MembersUnsupported,
     /// Only a member may do this.
     NotAMember,
     /// There would be too many members.
@@ -263,6 +265,7 @@ impl Error {
             Error::NotCovered(_) => "not_covered",
             Error::OwnClockAhead { .. } => "own_clock_ahead",
             Error::Closed => "closed",
+            Error::MembersUnsupported => "members_unsupported",
             Error::NotAMember => "not_a_member",
             Error::MembersFull { .. } => "members_full",
             Error::UnknownWriter { .. } => "unknown_writer",
@@ -336,6 +339,9 @@ impl fmt::Display for Error {
                 "a peer knows clock {heard} of this writer, which is at {own}: another process writes under its id"
             ),
             Error::Closed => f.write_str("the space has members already; add and remove them"),
+            Error::MembersUnsupported => {
+                f.write_str("the space has members, which this program cannot deal with")
+            }
             Error::NotAMember => f.write_str("only a member of the space may do this"),
             Error::MembersFull { members } => write!(
                 f,

@@ -10,6 +10,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+/// Whether spaces with members are spoken. A constant instead of conditional compilation: both
+/// variants are type-checked, and the compiler drops what can't be reached.
+pub(crate) const MEMBERS: bool = cfg!(feature = "members");
+
 extern crate alloc;
 #[cfg(test)]
 extern crate std;

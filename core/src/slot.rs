@@ -214,6 +214,17 @@ impl Slot {
         }
     }
 
+    /// The rare part of the shard without an expiry that was taken away: it is not to come back once
+    /// nobody knows any more that it was.
+    pub(crate) fn living_extra(&self) -> Extra {
+        let extra = self.extra();
+        let lifted = self.cut_clock().max(self.lift_clock());
+        Extra {
+            expiry: extra.expiry.filter(|expiry| expiry.clock > lifted),
+            ..extra
+        }
+    }
+
     /// Replaces the shard.
     pub(crate) fn set_shard(&mut self, clock: u64, total: i128, extra: Extra) {
         let extra = Extra {

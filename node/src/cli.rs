@@ -6,16 +6,22 @@ mod completions;
 mod failure;
 mod get;
 mod list;
+mod operations;
 mod output;
 mod peers;
 mod status;
+mod time;
+mod txn;
 mod up;
 mod watch;
+mod writers;
 
 pub use add::AddArgs;
 pub use completions::CompletionsArgs;
 pub use get::GetArgs;
 pub use list::ListArgs;
+pub use operations::{ExpireArgs, KeyArgs, KeysArgs, SetArgs};
+pub use txn::TxnArgs;
 pub use watch::WatchArgs;
 
 use crate::config::UpArgs;
@@ -51,12 +57,28 @@ enum Command {
     Add(Remote<AddArgs>),
     /// Print a counter
     Get(Remote<GetArgs>),
+    /// Set a counter to a value
+    Set(Remote<SetArgs>),
+    /// Set counters to 0; prints how many existed
+    Reset(Remote<KeysArgs>),
+    /// Delete counters; prints how many existed
+    Del(Remote<KeysArgs>),
+    /// Let a counter expire; prints when
+    Expire(Remote<ExpireArgs>),
+    /// Take the expiry of a counter away; prints 1 if it had one, else 0
+    Persist(Remote<KeyArgs>),
+    /// Print how long a counter stays, or `never` if it does not expire
+    Ttl(Remote<KeyArgs>),
+    /// Make several operations, all or none
+    Txn(Remote<TxnArgs>),
     /// Print all counters, or those whose keys begin with a prefix
     List(Remote<ListArgs>),
     /// Print counters as they change, until interrupted
     Watch(Remote<WatchArgs>),
     /// Print the links of a node
     Peers(Remote<Nothing>),
+    /// Print the writers of a space, each with the clock up to which it is held here
+    Writers(Remote<Nothing>),
     /// Print the state of a node
     Status(Remote<Nothing>),
     /// Print a script that completes commands in a shell
@@ -111,9 +133,17 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Up(args) => Output::new(false).finish(up::run(*args)),
         Command::Add(remote) => remote.run(add::run),
         Command::Get(remote) => remote.run(get::run),
+        Command::Set(remote) => remote.run(operations::set),
+        Command::Reset(remote) => remote.run(operations::reset),
+        Command::Del(remote) => remote.run(operations::delete),
+        Command::Expire(remote) => remote.run(operations::expire),
+        Command::Persist(remote) => remote.run(operations::persist),
+        Command::Ttl(remote) => remote.run(operations::ttl),
+        Command::Txn(remote) => remote.run(txn::run),
         Command::List(remote) => remote.run(list::run),
         Command::Watch(remote) => remote.run(watch::run),
         Command::Peers(remote) => remote.run(|client, output, _| peers::run(client, output)),
+        Command::Writers(remote) => remote.run(|client, output, _| writers::run(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),
         Command::Completions(args) => completions::run(args),
     }
@@ -129,6 +159,11 @@ mod tests {
             "add likes -5 --json",
             "add --json likes -- -5",
             "add -",
+            "set likes -5",
+            "expire likes 15m",
+            "expire likes --at 2027-01-31T12:00:00Z",
+            "del a b",
+            "txn -",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");
@@ -139,6 +174,13 @@ mod tests {
             "add likes 1.5",
             "get",
             "add likes 9223372036854775808",
+            "set likes",
+            "reset",
+            "del",
+            "expire likes",
+            "expire likes 15",
+            "expire likes 15m --at 2027-01-31T12:00:00Z",
+            "txn",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_err(), "{line}");

@@ -3,6 +3,7 @@
 //! [`UpArgs`] is the command line and the environment as they came; [`Config`] is what a node is
 //! started with. Whatever can be wrong with the first is found on the way to the second.
 
+use crate::clock::WallClock;
 use crate::gossip::{Address, GossipConfig};
 use clap::Args;
 use clap::builder::FalseyValueParser;
@@ -94,6 +95,8 @@ pub struct Config {
     pub demo: bool,
     /// Where to write the bound addresses.
     pub ready_file: Option<PathBuf>,
+    /// The clock by which counters expire.
+    pub clock: WallClock,
 }
 
 /// An argument that means nothing.
@@ -140,6 +143,7 @@ impl UpArgs {
             spaces: spaces(&self.space)?,
             demo: self.demo,
             ready_file: self.ready_file,
+            clock: WallClock::default(),
         })
     }
 }

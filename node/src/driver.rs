@@ -7,19 +7,31 @@
 //!
 //! It runs on a thread of its own, because commits block. After a failed commit it stops: nobody
 //! of that batch gets an answer, and no frame of it leaves.
+//!
+//! Counters expire by the wall clock, which is asked once for each batch. The driver wakes when the
+//! next counter that it knows of expires, and deletes it as any user could. The clock may jump:
+//! what matters is what it says when the driver looks, and it looks at least once a second while
+//! any counter expires.
 
+mod answers;
+mod expiries;
 mod space;
 
-use crate::handle::{Changes, Handle, NewLink, PeerKind, SpaceId, Sum};
+pub use answers::{
+    Change, Counter, Done, FaultReport, LinkRow, LinkState, News, Page, Query, Reading,
+    SpaceStatus, WriterRow,
+};
+
+use crate::clock::WallClock;
+use crate::handle::{Handle, NewLink, PeerKind, SpaceId, Sum};
 use crate::metrics::Metrics;
 use crate::store::{Record, Store, StoreError};
-use serde::Serialize;
 use space::OpenSpace;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Error, Link, LinkStatus, Output, Shard, Space, frame_space};
+use tallymesh_core::{Error, Link, Op, Output, Shard, Space, frame_space};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// Most commands that wait in the queue; whoever sends more waits.
@@ -27,6 +39,10 @@ const QUEUE_COMMANDS_MAX: usize = 1024;
 
 /// Most commands that share one commit. More would let the first of them wait too long.
 const BATCH_COMMANDS_MAX: usize = 4096;
+
+/// Longest sleep while a counter waits to expire. It bounds how late an expiry is noticed when the
+/// wall clock jumps ahead, or the machine was suspended.
+const EXPIRY_SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A request to the driver. See the methods of [`Handle`] for what each does.
 pub(crate) enum Command {
@@ -41,10 +57,15 @@ pub(crate) enum Command {
         sums: Vec<Sum>,
         reply: oneshot::Sender<Result<(), crate::handle::Refusal>>,
     },
-    Value {
+    Transact {
+        space: SpaceId,
+        ops: Vec<(String, Op)>,
+        reply: oneshot::Sender<Result<Vec<Done>, crate::handle::Refusal>>,
+    },
+    Read {
         space: SpaceId,
         key: String,
-        reply: oneshot::Sender<Option<i128>>,
+        reply: oneshot::Sender<Option<Counter>>,
     },
     Shards {
         space: SpaceId,
@@ -58,7 +79,11 @@ pub(crate) enum Command {
     },
     Watch {
         space: SpaceId,
-        reply: oneshot::Sender<broadcast::Receiver<Changes>>,
+        reply: oneshot::Sender<broadcast::Receiver<News>>,
+    },
+    Writers {
+        space: SpaceId,
+        reply: oneshot::Sender<Vec<WriterRow>>,
     },
     Status {
         reply: oneshot::Sender<Vec<SpaceStatus>>,
@@ -92,111 +117,6 @@ pub enum Order {
     Close(Link, Error),
 }
 
-/// A counter and its value, a decimal string in JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Counter {
-    /// Its key.
-    pub key: String,
-    /// Its value.
-    #[serde(serialize_with = "decimal")]
-    pub value: i128,
-}
-
-/// Which counters to list.
-#[derive(Clone, Debug, Default)]
-pub struct Query {
-    /// Only keys that begin so.
-    pub prefix: String,
-    /// Only keys after this one, by their bytes.
-    pub after: Option<String>,
-    /// Most counters to return.
-    pub limit: usize,
-}
-
-/// Counters by key, and where to go on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Page {
-    /// The counters, sorted by the bytes of their keys.
-    pub counters: Vec<Counter>,
-    /// The key to ask for the next page with, if there may be more.
-    pub next: Option<String>,
-}
-
-/// The state of one space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SpaceStatus {
-    /// Its name.
-    pub space: String,
-    /// The writer id of this start of the node, as 32 hex digits.
-    pub writer: String,
-    /// The clock of that writer.
-    #[serde(serialize_with = "decimal")]
-    pub clock: u64,
-    /// How many counters exist.
-    pub counters: usize,
-    /// How many shards they have.
-    pub shards: usize,
-    /// How many writers are known.
-    pub writers: usize,
-    /// The digest of the version vector, as 32 hex digits: equal at replicas that hold the same.
-    pub digest: String,
-    /// How often a writer was caught with two contents for one clock.
-    pub faults: u64,
-}
-
-/// How far two replicas have come on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LinkState {
-    /// The other end has not greeted yet; it may not have the space open.
-    Greeting,
-    /// Something is missing here, and this link was asked for it.
-    Pulling,
-    /// Nothing is known to be missing.
-    Ready,
-}
-
-impl LinkState {
-    fn of(status: &LinkStatus) -> LinkState {
-        match (&status.agent, status.pulling) {
-            (None, _) => LinkState::Greeting,
-            (Some(_), true) => LinkState::Pulling,
-            (Some(_), false) => LinkState::Ready,
-        }
-    }
-}
-
-/// The state of one link in one space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LinkRow {
-    /// Its number.
-    pub link: u32,
-    /// The name of the other end: a libp2p peer id, or `ws-N`.
-    pub peer: String,
-    /// What is at the other end.
-    pub kind: PeerKind,
-    /// The space.
-    pub space: String,
-    /// How far the two have come.
-    pub state: LinkState,
-    /// The program at the other end, as it calls itself.
-    pub agent: Option<String>,
-    /// Milliseconds since the last frame came from there, if one did.
-    pub last_heard_ms: Option<u64>,
-    /// Bytes of frames that came from there on this link.
-    pub bytes_in: u64,
-    /// Bytes of frames that went there on this link.
-    pub bytes_out: u64,
-}
-
-/// Writes a number as a decimal string, since JavaScript's numbers end at 2^53.
-fn decimal<S: serde::Serializer>(
-    number: &impl std::fmt::Display,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(number)
-}
-
 /// What the driver knows of a link.
 struct Peer {
     name: String,
@@ -221,6 +141,7 @@ pub(crate) struct Driver {
     peers: HashMap<Link, Peer>,
     broadcast: mpsc::Sender<Order>,
     metrics: Metrics,
+    clock: WallClock,
     started: Instant,
     releases: Vec<Release>,
     stopping: bool,
@@ -245,6 +166,7 @@ pub(crate) fn start(
     store: Box<dyn Store>,
     broadcast: mpsc::Sender<Order>,
     metrics: Metrics,
+    clock: WallClock,
 ) -> Result<Running, StoreError> {
     let io = |doing: &str, error: &dyn std::fmt::Display| StoreError::Io {
         doing: doing.into(),
@@ -257,6 +179,7 @@ pub(crate) fn start(
         peers: HashMap::new(),
         broadcast,
         metrics,
+        clock,
         started: Instant::now(),
         releases: Vec::new(),
         stopping: false,
@@ -298,8 +221,15 @@ impl Driver {
                 break; // All clients are gone.
             }
             self.metrics.batch(batch.len());
+            let wall = self.clock.now();
+            for space in &mut self.spaces {
+                space.set_time(wall);
+            }
             for command in batch.drain(..) {
                 self.apply(command);
+            }
+            for space in &mut self.spaces {
+                self.metrics.expired(space.delete_expired(wall));
             }
             self.tick();
             self.commit()?;
@@ -312,10 +242,18 @@ impl Driver {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// When the earliest of the sync machines wants to be woken.
+    /// When the earliest of the sync machines wants to be woken, or a counter is looked at that is
+    /// next to expire.
     fn next_deadline(&self) -> Option<Instant> {
         let millis = self.spaces.iter().filter_map(OpenSpace::next_deadline);
-        Some(self.started + Duration::from_millis(millis.min()?))
+        let sync = millis.min().map(Duration::from_millis);
+        let expiries = self.spaces.iter().filter_map(OpenSpace::next_expiry);
+        let expiry = expiries.min().map(|at| {
+            let left = at.saturating_sub(self.clock.now());
+            Instant::now() + Duration::from_millis(left).min(EXPIRY_SLEEP_MAX)
+        });
+        let sync = sync.map(|since_start| self.started + since_start);
+        sync.into_iter().chain(expiry).min()
     }
 
     fn apply(&mut self, command: Command) {
@@ -337,8 +275,15 @@ impl Driver {
                     .added(if answer.is_ok() { sums.len() } else { 0 });
                 self.answer(reply, answer);
             }
-            Command::Value { space, key, reply } => {
-                let answer = self.spaces[space.0].replica.value(&key);
+            Command::Transact { space, ops, reply } => {
+                let answer = self.spaces[space.0].transact(&ops);
+                if answer.is_ok() {
+                    self.metrics.operations(ops.iter().map(|(_, op)| *op));
+                }
+                self.answer(reply, answer);
+            }
+            Command::Read { space, key, reply } => {
+                let answer = self.spaces[space.0].read(key);
                 self.answer(reply, answer);
             }
             Command::Shards { space, key, reply } => {
@@ -355,6 +300,10 @@ impl Driver {
             }
             Command::Watch { space, reply } => {
                 let answer = self.spaces[space.0].watchers.subscribe();
+                self.answer(reply, answer);
+            }
+            Command::Writers { space, reply } => {
+                let answer = self.spaces[space.0].writers();
                 self.answer(reply, answer);
             }
             Command::Status { reply } => {
@@ -478,7 +427,7 @@ impl Driver {
             while let Some(output) = self.spaces[place].poll() {
                 self.output(SpaceId(place), output);
             }
-            self.spaces[place].publish_changes();
+            self.spaces[place].settle();
         }
     }
 

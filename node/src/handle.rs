@@ -1,14 +1,13 @@
 //! The client of the driver: cheap to clone, safe to use from any task.
 
-use crate::driver::{Command, Counter, LinkRow, Order, Page, Query, SpaceStatus};
+use crate::driver::{
+    Command, Counter, Done, LinkRow, News, Order, Page, Query, SpaceStatus, WriterRow,
+};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tallymesh_core::{Link, Shard, Space};
+use tallymesh_core::{Link, Op, Shard, Space};
 use tokio::sync::{broadcast, mpsc, oneshot};
-
-/// Counters that changed together, with their newest values.
-pub type Changes = Arc<[Counter]>;
 
 /// One space that this node has open, by its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +65,15 @@ pub enum Refusal {
         /// Why.
         error: tallymesh_core::Error,
     },
+    /// One operation of a transaction was refused; nothing was changed.
+    Op {
+        /// Its place in the transaction, from 0.
+        index: usize,
+        /// Its counter.
+        key: String,
+        /// Why.
+        error: tallymesh_core::Error,
+    },
     /// The space is not open at this node.
     SpaceNotOpen {
         /// Its name.
@@ -79,7 +87,9 @@ impl Refusal {
     /// A stable name of the kind of refusal.
     pub fn code(&self) -> &'static str {
         match self {
-            Refusal::Core(error) | Refusal::Line { error, .. } => error.code(),
+            Refusal::Core(error) | Refusal::Line { error, .. } | Refusal::Op { error, .. } => {
+                error.code()
+            }
             Refusal::SpaceNotOpen { .. } => "space_not_open",
             Refusal::Stopped => "stopped",
         }
@@ -92,6 +102,9 @@ impl fmt::Display for Refusal {
             Refusal::Core(error) => error.fmt(f),
             Refusal::Line { line, key, error } => {
                 write!(f, "line {line}, counter `{key}`: {error}")
+            }
+            Refusal::Op { index, key, error } => {
+                write!(f, "operation {index} from 0, counter `{key}`: {error}")
             }
             Refusal::SpaceNotOpen { space } => write!(
                 f,
@@ -171,12 +184,41 @@ impl Handle {
         self.ask(ask).await?
     }
 
+    /// Makes one operation on a counter, as a transaction of its own. When this returns, it is
+    /// durable.
+    ///
+    /// # Errors
+    /// When the replica refuses, or the node stops first.
+    pub async fn apply(&self, space: SpaceId, key: String, op: Op) -> Result<Done, Refusal> {
+        let only = |refusal| match refusal {
+            Refusal::Op { error, .. } => Refusal::Core(error),
+            other => other,
+        };
+        let done = self.transact(space, vec![(key, op)]).await.map_err(only)?;
+        // There is an answer for each operation; without one nothing is known.
+        done.into_iter().next().ok_or(Refusal::Stopped)
+    }
+
+    /// Makes several operations, all or none: no replica ever sees a part of them. When this
+    /// returns, they are durable.
+    ///
+    /// # Errors
+    /// When the replica refuses one of them, or the node stops first.
+    pub async fn transact(
+        &self,
+        space: SpaceId,
+        ops: Vec<(String, Op)>,
+    ) -> Result<Vec<Done>, Refusal> {
+        self.ask(|reply| Command::Transact { space, ops, reply })
+            .await?
+    }
+
     /// Reads a counter: `None` when it is absent.
     ///
     /// # Errors
     /// When the node stops first.
-    pub async fn value(&self, space: SpaceId, key: String) -> Result<Option<i128>, Refusal> {
-        self.ask(|reply| Command::Value { space, key, reply }).await
+    pub async fn read(&self, space: SpaceId, key: String) -> Result<Option<Counter>, Refusal> {
+        self.ask(|reply| Command::Read { space, key, reply }).await
     }
 
     /// Reads what each writer says of a counter, by writer: `None` when it is absent.
@@ -205,8 +247,16 @@ impl Handle {
     ///
     /// # Errors
     /// When the node stops first.
-    pub async fn watch(&self, space: SpaceId) -> Result<broadcast::Receiver<Changes>, Refusal> {
+    pub async fn watch(&self, space: SpaceId) -> Result<broadcast::Receiver<News>, Refusal> {
         self.ask(|reply| Command::Watch { space, reply }).await
+    }
+
+    /// The version vector of a space: what is held here of each writer.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn writers(&self, space: SpaceId) -> Result<Vec<WriterRow>, Refusal> {
+        self.ask(|reply| Command::Writers { space, reply }).await
     }
 
     /// The state of each open space.

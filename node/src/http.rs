@@ -2,12 +2,16 @@
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `GET /v1/spaces/{space}/counters/{key}` | one counter: `{"key":"likes","value":"12"}` |
+//! | `GET /v1/spaces/{space}/counters/{key}` | one counter: `{"key":"likes","value":"12"}`, with `expires_at` if it expires |
+//! | `PUT`, `DELETE` of the same | sets it to `{"value":"10"}`; deletes it |
+//! | `POST .../{key}/reset`, `/expire`, `/persist` | one operation; `expire` takes `{"at"}` or `{"in_ms"}` |
+//! | `POST /v1/spaces/{space}/transactions` | `{"ops":[...]}`, seen everywhere all together or not at all |
 //! | `POST /v1/spaces/{space}/counters/{key}/add` | adds `{"by":"5"}`, or 1 without a body; answers like the above |
 //! | `GET /v1/spaces/{space}/counters/{key}/shards` | what each writer says of it |
 //! | `GET /v1/spaces/{space}/counters?prefix=&after=&limit=` | counters by key, a page at a time |
 //! | `POST /v1/spaces/{space}/add` | many adds, one `key [n]` a line, all or none |
 //! | `GET /v1/spaces/{space}/events?key=` | changed counters as server-sent events |
+//! | `GET /v1/spaces/{space}/writers` | the version vector |
 //! | `GET /v1/spaces/{space}/sync` | WebSocket: each binary message is one frame |
 //! | `GET /v1/status`, `GET /v1/peers` | this node, and its links |
 //! | `POST /v1/demo/cut` | cuts and heals links, with `up --demo` only |
@@ -19,16 +23,19 @@
 //! stable `code`, a `detail` that says what to do next, and, on writes, `applied`: `no` or
 //! `unknown`. See [`guard`] for which requests are let in at all.
 
+mod body;
 mod bulk;
 mod counters;
 mod demo;
 mod events;
 pub mod guard;
+mod operations;
 mod page;
 mod problem;
 mod status;
 mod sync;
 
+use crate::clock::WallClock;
 use crate::gossip::Cuts;
 use crate::handle::Handle;
 use crate::metrics::Metrics;
@@ -46,7 +53,7 @@ use tokio::sync::watch;
 /// Largest body of a request for one counter, in bytes.
 const BODY_BYTES_MAX: usize = 4 << 10;
 
-/// Largest body of a bulk add, in bytes.
+/// Largest body of a bulk add or a transaction, in bytes.
 pub const BULK_BYTES_MAX: usize = 8 << 20;
 
 /// A request that is not answered within this time is given up. Streams have no such limit once
@@ -57,6 +64,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct App {
     pub(crate) handle: Handle,
     pub(crate) metrics: Metrics,
+    pub(crate) clock: WallClock,
     pub(crate) peer_id: String,
     pub(crate) listen: Vec<String>,
     pub(crate) demo: bool,
@@ -77,15 +85,23 @@ impl App {
 
 /// All routes of a node.
 pub(crate) fn router(app: Arc<App>) -> Router {
+    let large = || DefaultBodyLimit::max(BULK_BYTES_MAX);
     let space = Router::new()
         .route("/counters", get(counters::list))
-        .route("/counters/{key}", get(counters::read))
+        .route(
+            "/counters/{key}",
+            get(counters::read)
+                .put(operations::set)
+                .delete(operations::delete),
+        )
+        .route("/counters/{key}/reset", post(operations::reset))
+        .route("/counters/{key}/expire", post(operations::expire))
+        .route("/counters/{key}/persist", post(operations::persist))
         .route("/counters/{key}/add", post(counters::add))
         .route("/counters/{key}/shards", get(counters::shards))
-        .route(
-            "/add",
-            post(bulk::add).layer(DefaultBodyLimit::max(BULK_BYTES_MAX)),
-        )
+        .route("/add", post(bulk::add).layer(large()))
+        .route("/transactions", post(operations::transact).layer(large()))
+        .route("/writers", get(status::writers))
         .route("/events", get(events::stream))
         .route("/sync", get(sync::upgrade));
     Router::new()

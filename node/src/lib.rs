@@ -6,6 +6,7 @@
 //! driver, which persists before it publishes and before it acknowledges.
 
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod driver;
 pub mod gossip;

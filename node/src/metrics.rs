@@ -10,6 +10,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::Arc;
 use std::time::Duration;
+use tallymesh_core::Op;
 
 /// The figures of one node. Clones share them; recording takes no lock that another task holds
 /// for long.
@@ -17,6 +18,8 @@ use std::time::Duration;
 pub struct Metrics {
     registry: Arc<Registry>,
     adds: Counter,
+    operations: Family<OpLabel, Counter>,
+    expired: Counter,
     commits: Counter,
     commit_seconds: Histogram,
     commit_bytes: Counter,
@@ -34,6 +37,7 @@ pub struct Metrics {
 #[derive(Clone, Default)]
 struct SpaceGauges {
     counters: Family<SpaceLabel, Gauge>,
+    expiring: Family<SpaceLabel, Gauge>,
     shards: Family<SpaceLabel, Gauge>,
     writers: Family<SpaceLabel, Gauge>,
     faults: Family<SpaceLabel, Gauge>,
@@ -42,6 +46,11 @@ struct SpaceGauges {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SpaceLabel {
     space: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OpLabel {
+    op: &'static str,
 }
 
 impl Default for Metrics {
@@ -59,7 +68,7 @@ impl Metrics {
             registry.register(name, help, counter.clone());
             counter
         };
-        let adds = counter("adds", "Adds made here, one for each counter of a request");
+        let adds = counter("adds", "Adds made here, one for each counter of a bulk add");
         let commits = counter("commits", "Durable commits to the store");
         let commit_bytes = counter("commit_bytes", "Bytes of records written to the store");
         let frames_in = counter("frames_in", "Frames that came from peers");
@@ -71,6 +80,13 @@ impl Metrics {
             "Frames dropped: a full outbox, or a space that is not open here",
         );
         let merged = counter("shards_merged", "Shards taken over from peers");
+        let expired = counter("expired", "Counters deleted here because they had expired");
+        let operations = Family::<OpLabel, Counter>::default();
+        registry.register(
+            "operations",
+            "Operations made here that are no adds",
+            operations.clone(),
+        );
         let links = Gauge::default();
         registry.register("links", "Connections to peers", links.clone());
         let commit_seconds = Histogram::new(exponential_buckets(0.000_1, 2.0, 16));
@@ -88,6 +104,11 @@ impl Metrics {
         );
         let spaces = SpaceGauges::default();
         registry.register("counters", "Counters that exist", spaces.counters.clone());
+        registry.register(
+            "expiring",
+            "Counters that have an expiry",
+            spaces.expiring.clone(),
+        );
         registry.register("shards", "Shards of those counters", spaces.shards.clone());
         registry.register("writers", "Writers that are known", spaces.writers.clone());
         registry.register(
@@ -98,6 +119,8 @@ impl Metrics {
         Metrics {
             registry: Arc::new(registry),
             adds,
+            operations,
+            expired,
             commits,
             commit_seconds,
             commit_bytes,
@@ -124,6 +147,7 @@ impl Metrics {
                 family.get_or_create(&label).set(value);
             };
             set(&self.spaces.counters, status.counters as u64);
+            set(&self.spaces.expiring, status.expiring as u64);
             set(&self.spaces.shards, status.shards as u64);
             set(&self.spaces.writers, status.writers as u64);
             set(&self.spaces.faults, status.faults);
@@ -136,6 +160,27 @@ impl Metrics {
 
     pub(crate) fn added(&self, adds: usize) {
         self.adds.inc_by(adds as u64);
+    }
+
+    pub(crate) fn operations(&self, ops: impl Iterator<Item = Op>) {
+        for op in ops {
+            let op = match op {
+                Op::Add(_) => {
+                    self.adds.inc();
+                    continue;
+                }
+                Op::Reset => "reset",
+                Op::Delete => "delete",
+                Op::Set(_) => "set",
+                Op::Expire(_) => "expire",
+                Op::Persist => "persist",
+            };
+            self.operations.get_or_create(&OpLabel { op }).inc();
+        }
+    }
+
+    pub(crate) fn expired(&self, counters: usize) {
+        self.expired.inc_by(counters as u64);
     }
 
     pub(crate) fn batch(&self, commands: usize) {

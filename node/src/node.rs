@@ -157,6 +157,7 @@ impl Node {
             store,
             orders.clone(),
             metrics.clone(),
+            config.clock.clone(),
         )?;
         let handle = driver.handle;
         let network = gossip::start(
@@ -171,6 +172,7 @@ impl Node {
         let app = Arc::new(App {
             handle: handle.clone(),
             metrics,
+            clock: config.clock,
             peer_id: identity.peer_id(),
             listen: network.listen.clone(),
             demo: config.demo,

@@ -526,8 +526,9 @@ impl World {
         if !self.actors[at].replica.is_member()
             && let Some(member) = self.pick(|actor| actor.replica.is_member())
         {
-            let settled = self.actors[member].replica.settled();
-            self.actors[at].replica.take_settled(&settled);
+            let member = &self.actors[member].replica;
+            let (settled, seen) = (member.settled(), member.vector());
+            self.actors[at].replica.take_settled(&settled, &seen);
         }
         let actor = &mut self.actors[at];
         if self.random.chance(800) {

@@ -6,6 +6,7 @@
 //! vectors only, no clock but the simulated one, and nothing that iterates in the order of a hash.
 
 pub mod closed;
+pub mod explore;
 pub mod hostile;
 pub mod oracle;
 pub mod random;

@@ -2,6 +2,7 @@
 
 use super::bytes::{Fail, Reader, put_varint};
 use super::side::{read_clock, read_stamp};
+use crate::MEMBERS;
 use crate::delta::{Entry, Message};
 use crate::error::{Error, Rule};
 use crate::limits::MEMBERS_MAX;
@@ -16,7 +17,7 @@ use alloc::vec::Vec;
 
 pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
     out.push(u8::from(message.closed) + u8::from(message.complete));
-    if !message.closed {
+    if !message.is_closed() {
         return;
     }
     put_varint(out, message.facts.len() as u64);
@@ -131,6 +132,9 @@ pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Resu
     };
     if !message.closed {
         return Ok(());
+    }
+    if !MEMBERS {
+        return Err(reader.fail(Error::MembersUnsupported));
     }
     let count = reader.count(3)?;
     let mut before = None;

@@ -1,6 +1,7 @@
 //! The encoding of what slots have beside their rows. Plain messages have one byte of it.
 
 use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
+use crate::MEMBERS;
 use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Rule};
 use crate::limits::EXPIRY_MAX;
@@ -68,11 +69,11 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
             put_varint(out, lift.clock);
             stamp(out, lift.by);
         }
-        if let Some(moved) = &side.moved {
+        if let Some(moved) = side.moved.as_ref().filter(|_| MEMBERS) {
             put_wide(out, moved.amount);
             stamp(out, moved.to);
         }
-        if let Some(fold) = &side.fold {
+        if let Some(fold) = side.fold.as_ref().filter(|_| MEMBERS) {
             put_fold(out, fold, message.writers[side.writer as usize].lo);
         }
     }
@@ -167,7 +168,8 @@ fn read_side(
     row: Option<Row>,
 ) -> Result<Side, Fail> {
     let parts = reader.varint()?;
-    if parts == 0 || parts >= FOLD << 1 {
+    let known = if MEMBERS { FOLD << 1 } else { MOVED };
+    if parts == 0 || parts >= known {
         return Err(reader.malformed(Rule::SideParts));
     }
     let mut side = Side::new(writer);
@@ -194,12 +196,12 @@ fn read_side(
         let by = read_stamp(reader, writers)?;
         side.lift = Some(Box::new(Lift { clock, by }));
     }
-    if parts & MOVED != 0 {
+    if MEMBERS && parts & MOVED != 0 {
         let amount = reader.wide()?;
         let to = read_stamp(reader, writers)?;
         side.moved = Some(Box::new(Moved { to, amount }));
     }
-    if parts & FOLD != 0 {
+    if MEMBERS && parts & FOLD != 0 {
         side.fold = Some(Box::new(read_fold(reader, &writers[writer as usize])?));
     }
     Ok(side)

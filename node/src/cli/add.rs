@@ -92,11 +92,13 @@ fn shifted(failure: Failure, before: u64) -> Failure {
             detail,
             applied,
             line: Some(line),
+            op,
         } => Failure::Refused {
             code,
             detail,
             applied,
             line: Some(before + line),
+            op,
         },
         other => other,
     }

@@ -70,6 +70,18 @@ impl Client {
         answer(self.checked(response, true)?, true)
     }
 
+    /// Posts JSON to a path of the space.
+    pub(super) fn post_json_in_space(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.post_in_space(path, "application/json", body.to_string().as_bytes())
+    }
+
+    /// Puts JSON to a path of the space.
+    pub(super) fn put_in_space(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let url = format!("{}{}", self.node, self.in_space(path));
+        let request = self.agent.put(url).content_type("application/json");
+        answer(self.checked(request.send(body.to_string()), true)?, true)
+    }
+
     /// Opens a stream in the space.
     pub(super) fn stream_in_space(&self, path: &str) -> Result<impl Read + use<>, Failure> {
         let url = format!("{}{}", self.node, self.in_space(path));
@@ -132,6 +144,7 @@ fn refused(mut response: Response<Body>) -> Failure {
         }),
         applied: text("applied"),
         line: problem["line"].as_u64(),
+        op: problem["op"].as_u64().and_then(|op| op.try_into().ok()),
     }
 }
 

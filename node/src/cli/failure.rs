@@ -29,6 +29,8 @@ pub(super) enum Failure {
         applied: Option<String>,
         /// The line of a bulk write that was refused, from 1.
         line: Option<u64>,
+        /// The operation of a transaction that was refused, from 0.
+        op: Option<usize>,
     },
     /// The connection broke before the answer came.
     Broken {
@@ -89,6 +91,9 @@ impl Failure {
     /// The failure for programs.
     pub(super) fn json(&self) -> Value {
         let mut value = json!({ "code": self.code(), "detail": self.to_string() });
+        if let Failure::Refused { op: Some(op), .. } = self {
+            value["op"] = json!(op);
+        }
         if let Failure::Bulk {
             cause,
             acknowledged,

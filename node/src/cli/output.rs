@@ -36,6 +36,14 @@ impl Output {
         Ok(())
     }
 
+    /// Prints what is no result, for people, to standard error.
+    pub(super) fn remark(&mut self, text: &str) -> Result<(), Failure> {
+        self.out.flush()?;
+        // What is left without standard error are the results.
+        let _ = writeln!(io::stderr(), "{text}");
+        Ok(())
+    }
+
     /// Prints the end of a command and turns it into an exit code.
     pub(super) fn finish(mut self, result: Result<(), Failure>) -> ExitCode {
         let result = result.and_then(|()| Ok(self.out.flush()?));

@@ -30,15 +30,45 @@ pub(super) fn run(client: &Client, output: &mut Output, args: WatchArgs) -> Resu
             Err(failure) => return Err(failure),
         }
     }
+    // The name of the event that is coming, if it has one.
+    let mut name = String::new();
     for line in BufReader::new(stream).lines() {
         let line = line.map_err(|error| ended(error.to_string()))?;
-        let Some(data) = line.strip_prefix("data:") else {
-            continue; // A comment, or the blank line after an event.
-        };
-        let counter = serde_json::from_str(data).map_err(|error| ended(error.to_string()))?;
-        print(output, &counter)?;
+        if let Some(text) = line.strip_prefix("event:") {
+            name = text.trim().to_owned();
+        } else if let Some(data) = line.strip_prefix("data:") {
+            let data = serde_json::from_str(data).map_err(|error| ended(error.to_string()))?;
+            match name.as_str() {
+                "" => print(output, &data)?,
+                _ => print_named(output, &name, data)?,
+            }
+        } else if line.is_empty() {
+            name.clear();
+        }
     }
     Err(ended("the node ended the stream".into()))
+}
+
+/// An event that is no change: for programs with its name, for people as a remark.
+fn print_named(output: &mut Output, name: &str, mut data: Value) -> Result<(), Failure> {
+    if output.is_json() {
+        data["event"] = name.into();
+        return output.line(&data, String::new);
+    }
+    let remark = match name {
+        "fault" => format!(
+            "fault: writer {} used clock {} twice, with totals {} and {} in `{}`; is its process \
+             or its disk cloned?",
+            text(&data["writer"]),
+            text(&data["clock"]),
+            text(&data["ours"]),
+            text(&data["theirs"]),
+            text(&data["key"]),
+        ),
+        "skipped" => "skipped: changes came too fast; all counters that exist follow".into(),
+        _ => return Ok(()), // Of a newer node.
+    };
+    output.remark(&remark)
 }
 
 fn print(output: &mut Output, counter: &Value) -> Result<(), Failure> {

@@ -1,9 +1,12 @@
 //! One open space: its replica, its sync machine, and how far the store has followed.
 
-use super::{Counter, Page, Query, SpaceStatus};
-use crate::handle::{Changes, Refusal, Sum};
+mod writes;
+
+use super::expiries::Expiries;
+use super::{Change, Counter, FaultReport, News, Page, Query, Reading, SpaceStatus, WriterRow};
 use crate::store::{Record, Store, StoreError};
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use tallymesh_core::{
     Error, Handle as Counted, Input, Link, LinkStatus, Mark, Message, Output, Replica, Shard,
     Space, Sync, SyncConfig, VersionVector, WriterId,
@@ -24,7 +27,7 @@ const LOG_BYTES_MIN: usize = 1 << 20;
 pub(super) struct OpenSpace {
     pub(super) replica: Replica,
     /// Readers of events.
-    pub(super) watchers: broadcast::Sender<Changes>,
+    pub(super) watchers: broadcast::Sender<News>,
     sync: Sync,
     /// What the store has.
     stored: Mark,
@@ -33,10 +36,11 @@ pub(super) struct OpenSpace {
     log_bytes: usize,
     /// Counters that changed since readers were last told.
     changed: Vec<Counted>,
+    expiries: Expiries,
     /// Local transactions were made since the sync machine was last told.
     wrote: bool,
-    /// Faults that were logged.
-    faults_logged: u64,
+    /// Faults that were told of.
+    faults_told: u64,
 }
 
 impl OpenSpace {
@@ -71,6 +75,11 @@ impl OpenSpace {
         let mut stored = Mark::default();
         // All that was replayed is stored already: this moves the mark past it.
         let _ = replica.since(&mut stored);
+        let mut expiries = Expiries::default();
+        // At its first time, 0, nothing has expired, so all counters are listed with their expiries.
+        for (counter, _) in replica.counters() {
+            expiries.note(counter, replica.expiry_at(counter));
+        }
         Ok(OpenSpace {
             replica,
             watchers: broadcast::Sender::new(CHANGES_BATCHES_MAX),
@@ -79,8 +88,9 @@ impl OpenSpace {
             snapshot_bytes,
             log_bytes,
             changed: Vec::new(),
+            expiries,
             wrote: false,
-            faults_logged: 0,
+            faults_told: 0,
         })
     }
 
@@ -88,52 +98,25 @@ impl OpenSpace {
         self.replica.space()
     }
 
-    pub(super) fn add(&mut self, key: String, by: i64) -> Result<Counter, Refusal> {
-        let counter = self.replica.add(&key, by)?;
-        self.wrote = true;
-        self.changed.push(counter);
-        let value = self.replica.value_at(counter).unwrap_or_default();
-        Ok(Counter { key, value })
+    /// Sets the time by which counters expire, in milliseconds since 1970. It may go back.
+    pub(super) fn set_time(&mut self, unix_ms: u64) {
+        self.replica.set_time(unix_ms);
     }
 
-    /// Checks everything first, so that a refusal changes nothing.
-    pub(super) fn add_many(&mut self, sums: &[Sum]) -> Result<(), Refusal> {
-        let mut pinned = Vec::with_capacity(sums.len());
-        let checked = sums.iter().try_for_each(|sum| {
-            let at_line = |error| Refusal::Line {
-                line: sum.line,
-                key: sum.key.clone(),
-                error,
-            };
-            let counter = self.replica.intern(&sum.key).map_err(at_line)?;
-            pinned.push(counter);
-            let total = self.own_total(counter);
-            match total.checked_add(sum.by) {
-                Some(_) => Ok(()),
-                None => Err(at_line(Error::Overflow { total, by: sum.by })),
-            }
-        });
-        let done = checked.and_then(|()| {
-            for (counter, sum) in pinned.iter().zip(sums) {
-                self.replica.add_at(*counter, sum.by)?;
-                self.changed.push(*counter);
-                self.wrote = true;
-            }
-            Ok(())
-        });
-        for counter in pinned {
-            // It was pinned above, so it is known.
-            let _ = self.replica.release(counter);
-        }
-        done
+    fn reading(&self, counter: Counted) -> Option<Reading> {
+        Some(Reading {
+            value: self.replica.value_at(counter)?,
+            expires_at: self.replica.expiry_at(counter),
+        })
     }
 
-    fn own_total(&self, counter: Counted) -> i64 {
-        let own = self.replica.writer();
-        let mut shards = self.replica.shards(counter);
-        shards
-            .find(|shard| shard.writer == own)
-            .map_or(0, |shard| shard.total)
+    fn read_at(&self, key: &str) -> Option<Reading> {
+        self.reading(self.replica.handle(key)?)
+    }
+
+    pub(super) fn read(&self, key: String) -> Option<Counter> {
+        let now = self.read_at(&key)?;
+        Some(Counter { key, now })
     }
 
     pub(super) fn shards(&self, key: &str) -> Option<Vec<Shard>> {
@@ -164,19 +147,16 @@ impl OpenSpace {
         let counters: Vec<Counter> = first
             .into_sorted_vec()
             .into_iter()
-            .map(|(key, counter)| self.counter(key, Counted::from_u32(counter)))
+            .filter_map(|(key, counter)| {
+                let now = self.reading(Counted::from_u32(counter))?;
+                let key = key.to_owned();
+                Some(Counter { key, now })
+            })
             .collect();
         let last = counters.last().filter(|_| more);
         Page {
             next: last.map(|counter| counter.key.clone()),
             counters,
-        }
-    }
-
-    fn counter(&self, key: &str, counter: Counted) -> Counter {
-        Counter {
-            key: key.to_owned(),
-            value: self.replica.value_at(counter).unwrap_or_default(),
         }
     }
 
@@ -214,6 +194,11 @@ impl OpenSpace {
         self.sync.next_deadline()
     }
 
+    /// When the next counter expires, in milliseconds since 1970.
+    pub(super) fn next_expiry(&self) -> Option<u64> {
+        self.expiries.next()
+    }
+
     pub(super) fn poll(&mut self) -> Option<Output> {
         self.sync.poll()
     }
@@ -245,45 +230,82 @@ impl OpenSpace {
         self.changed.push(counter);
     }
 
-    /// Tells the readers of events what changed, each counter once.
-    pub(super) fn publish_changes(&mut self) {
+    /// Ends a batch: notes when the changed counters expire, and tells the readers of events of
+    /// each of them once.
+    pub(super) fn settle(&mut self) {
         let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        for counter in &changed {
+            self.expiries.note(*counter, self.due(*counter));
+        }
         if !changed.is_empty() && self.watchers.receiver_count() > 0 {
-            changed.sort_unstable();
-            changed.dedup();
             let newest = changed.iter().filter_map(|counter| {
                 let key = self.replica.key(*counter)?.to_owned();
-                let value = self.replica.value_at(*counter)?;
-                Some(Counter { key, value })
+                let now = self.reading(*counter);
+                Some(Change { key, now })
             });
             // The last reader may have left meanwhile.
-            let _ = self.watchers.send(newest.collect());
+            let _ = self.watchers.send(News::Changed(newest.collect()));
         }
         changed.clear();
         self.changed = changed;
-        self.log_faults();
+        self.tell_faults();
+    }
+
+    /// When a counter is to be looked at because it expires: at once if it has expired and its
+    /// deletion was not seen yet.
+    fn due(&self, counter: Counted) -> Option<u64> {
+        match self.replica.value_at(counter) {
+            Some(_) => self.replica.expiry_at(counter),
+            None => self.replica.shards(counter).next().map(|_| 0),
+        }
     }
 
     /// A fault is a writer that used one clock twice: the operator must hear of it.
-    fn log_faults(&mut self) {
+    fn tell_faults(&mut self) {
         let count = self.replica.fault_count();
-        if count > self.faults_logged {
-            self.faults_logged = count;
-            let space = self.name().as_str();
-            match self.replica.faults().last() {
-                Some(fault) => tracing::error!(
-                    space,
-                    count,
-                    key = %fault.key,
-                    writer = %fault.ours.writer,
-                    clock = fault.ours.clock,
-                    ours = fault.ours.total,
-                    theirs = fault.theirs.total,
-                    "one writer used one clock twice: is its process or its disk cloned?"
-                ),
-                None => tracing::error!(space, count, "a writer used one clock twice"),
-            }
+        if count == self.faults_told {
+            return;
         }
+        let space = self.name().as_str();
+        let told = usize::try_from(self.faults_told).unwrap_or(usize::MAX);
+        for fault in self.replica.faults().iter().skip(told) {
+            let report = FaultReport::of(fault);
+            tracing::error!(
+                space,
+                count,
+                key = %report.key,
+                writer = %report.writer,
+                clock = report.clock,
+                ours = report.ours,
+                theirs = report.theirs,
+                "one writer used one clock twice: is its process or its disk cloned?"
+            );
+            // Without readers of events the log must do.
+            let _ = self.watchers.send(News::Fault(Arc::new(report)));
+        }
+        let kept = self.replica.faults().len() as u64;
+        if count > kept {
+            tracing::error!(
+                space,
+                count,
+                kept,
+                "a writer used one clock twice; the evidence of the first faults is kept"
+            );
+        }
+        self.faults_told = count;
+    }
+
+    /// The version vector, by writer.
+    pub(super) fn writers(&self) -> Vec<WriterRow> {
+        let own = self.replica.writer();
+        let rows = self.replica.writers().map(|(writer, clock)| WriterRow {
+            writer: writer.to_string(),
+            clock,
+            own: writer == own,
+        });
+        rows.collect()
     }
 
     pub(super) fn status(&self) -> SpaceStatus {
@@ -292,6 +314,7 @@ impl OpenSpace {
             writer: self.replica.writer().to_string(),
             clock: self.replica.clock(),
             counters: self.replica.len(),
+            expiring: self.expiries.len(),
             shards: self.replica.shard_count(),
             writers: self.replica.writers().count(),
             digest: hex(&self.replica.digest()),

@@ -1,7 +1,7 @@
 //! Many adds in one request, one a line, all or none.
 
 use super::App;
-use super::counters::not_an_amount;
+use super::body::not_an_amount;
 use super::problem::{Problem, Route};
 use crate::handle::Sum;
 use axum::Json;
@@ -59,6 +59,7 @@ fn sums(body: &[u8]) -> Result<(u64, Vec<Sum>), Problem> {
                 let sum = &mut sums[*entry.get()];
                 let total = sum.by;
                 sum.by = total.checked_add(by).ok_or_else(|| {
+                    let total = i128::from(total);
                     let overflow = Error::Overflow { total, by };
                     at_line(Problem::bad_request(overflow.code(), overflow.to_string()))
                 })?;

@@ -1,6 +1,7 @@
 //! One counter: read, add, shards. And the list of all.
 
 use super::App;
+use super::body::Fields;
 use super::problem::{Asked, Problem, Route};
 use crate::driver::{Counter, Page, Query};
 use axum::Json;
@@ -9,13 +10,14 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::sync::Arc;
 use tallymesh_core::Shard;
 
 /// Most counters of one page of the list, and how many if the request does not say.
 pub(super) const LIST_MAX: usize = 10_000;
 const LIST_DEFAULT: usize = 1_000;
+
+const ADD: &str = r#"{"by":"5"}, or no body to add 1"#;
 
 /// The shards of a counter, by writer.
 #[derive(Serialize)]
@@ -39,10 +41,8 @@ pub(super) async fn read(
     Route((space, key)): Route<(String, String)>,
 ) -> Result<Json<Counter>, Problem> {
     let space = app.handle.space(&space)?;
-    match app.handle.value(space, key.clone()).await? {
-        Some(value) => Ok(Json(Counter { key, value })),
-        None => Err(absent(&key)),
-    }
+    let counter = app.handle.read(space, key.clone()).await?;
+    counter.map(Json).ok_or_else(|| absent(&key))
 }
 
 pub(super) async fn add(
@@ -85,41 +85,18 @@ pub(super) async fn list(
     Ok(Json(app.handle.list(space, query).await?))
 }
 
-fn absent(key: &str) -> Problem {
+/// The problem of a counter that does not exist.
+pub(super) fn absent(key: &str) -> Problem {
     let detail = format!("there is no counter `{key}` here; the first add makes it");
     Problem::new(StatusCode::NOT_FOUND, "absent", detail)
 }
 
 /// Reads `{"by":"5"}` or `{"by":5}`; without a body, or without `by`, it is 1.
 fn amount(body: &[u8]) -> Result<i64, Problem> {
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Ok(1);
-    }
-    let invalid = |detail: String| {
-        let detail = format!("{detail}; send {{\"by\":\"5\"}}, or no body to add 1");
-        Problem::bad_request("body", detail)
-    };
-    let body: Value = serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
-    let Value::Object(fields) = body else {
-        return Err(invalid("the body is no JSON object".into()));
-    };
-    if let Some(unknown) = fields.keys().find(|field| *field != "by") {
-        return Err(invalid(format!("the field `{unknown}` is not known")));
-    }
-    match fields.get("by") {
-        None => Ok(1),
-        Some(Value::String(text)) => text.parse().map_err(|_| not_an_amount(text)),
-        Some(other) => other
-            .as_i64()
-            .ok_or_else(|| not_an_amount(&other.to_string())),
-    }
-}
-
-/// The problem of a text that is no amount.
-pub(super) fn not_an_amount(text: &str) -> Problem {
-    let shown: String = text.chars().take(40).collect();
-    let detail = format!("`{shown}` is no integer from {} to {}", i64::MIN, i64::MAX);
-    Problem::bad_request("amount", detail)
+    let mut fields = Fields::parse(body, ADD)?;
+    let by = fields.amount("by")?.unwrap_or(1);
+    fields.end()?;
+    Ok(by)
 }
 
 #[cfg(test)]

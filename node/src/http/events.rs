@@ -1,14 +1,20 @@
 //! Changed counters as server-sent events.
+//!
+//! A change is an event without a name: the key and the value, which is null if the counter has
+//! become absent. Two kinds have names: `fault`, with the evidence of a writer that used one clock
+//! twice, and `skipped`, for a reader that was too slow: the counters that exist follow it, and
+//! those that do not follow are absent.
 
 use super::App;
 use super::problem::{Asked, Problem, Route};
-use crate::driver::{Counter, Query};
-use crate::handle::{Changes, Handle, SpaceId};
+use crate::driver::{Change, Counter, FaultReport, News, Query, Reading};
+use crate::handle::{Handle, SpaceId};
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
 use futures::stream;
 use serde::Deserialize;
+use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -41,11 +47,12 @@ pub(super) async fn stream(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let space = app.handle.space(&space)?;
     let reader = Reader {
-        changes: app.handle.watch(space).await?,
+        news: app.handle.watch(space).await?,
         handle: app.handle.clone(),
         space,
         key: query.key,
         ready: VecDeque::new(),
+        skipped: false,
         catching_up: None,
     };
     let events = stream::unfold((reader, app), |(mut reader, app)| async move {
@@ -53,93 +60,126 @@ pub(super) async fn stream(
             next = reader.next() => next,
             () = app.stopped() => None,
         };
-        next.map(|counter| (Ok(event(&counter)), (reader, app)))
+        next.map(|told| (Ok(told.event()), (reader, app)))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-fn event(counter: &Counter) -> Event {
-    // Two strings always make JSON; an empty event would say nothing wrong either.
-    Event::default().json_data(counter).unwrap_or_default()
+/// One event.
+enum Told {
+    Change(Change),
+    Fault(Arc<FaultReport>),
+    Skipped,
+}
+
+impl Told {
+    fn event(&self) -> Event {
+        let event = Event::default();
+        let event = match self {
+            Told::Change(change) => event.json_data(change),
+            Told::Fault(report) => event.event("fault").json_data(&**report),
+            Told::Skipped => event.event("skipped").json_data(json!({})),
+        };
+        // Texts always make JSON; an empty event would say nothing wrong either.
+        event.unwrap_or_default()
+    }
 }
 
 /// One reader of events. One that is too slow for the changes skips to the newest values of all
 /// counters.
 struct Reader {
-    changes: Receiver<Changes>,
+    news: Receiver<News>,
     handle: Handle,
     space: SpaceId,
     key: Option<String>,
-    ready: VecDeque<Counter>,
+    ready: VecDeque<Told>,
+    /// Changes were lost, which was not told yet.
+    skipped: bool,
     /// The last key of the list that was told, while catching up.
     catching_up: Option<String>,
 }
 
 impl Reader {
-    /// The next counter to tell of. `None` when the node stops.
-    async fn next(&mut self) -> Option<Counter> {
+    /// The next event. `None` when the node stops.
+    async fn next(&mut self) -> Option<Told> {
         loop {
-            if let Some(counter) = self.ready.pop_front() {
-                return Some(counter);
+            if let Some(told) = self.ready.pop_front() {
+                return Some(told);
+            }
+            if std::mem::take(&mut self.skipped) {
+                self.catching_up = Some(String::new());
+                if self.key.is_none() {
+                    return Some(Told::Skipped);
+                }
             }
             if self.catching_up.is_some() {
                 self.list_more().await?;
                 continue;
             }
-            match self.changes.recv().await {
+            match self.news.recv().await {
                 Ok(first) => {
                     tokio::time::sleep(COALESCE).await;
-                    self.gather(&first);
+                    self.gather(first);
                 }
-                Err(RecvError::Lagged(_)) => self.catching_up = Some(String::new()),
+                Err(RecvError::Lagged(_)) => self.skipped = true,
                 Err(RecvError::Closed) => return None,
             }
         }
     }
 
-    /// Takes all changes that wait, the newest of each counter.
-    fn gather(&mut self, first: &Changes) {
+    /// Takes all news that waits, the newest of each counter.
+    fn gather(&mut self, first: News) {
         let mut newest = BTreeMap::new();
         self.note(&mut newest, first);
         loop {
-            match self.changes.try_recv() {
-                Ok(changes) => self.note(&mut newest, &changes),
-                Err(TryRecvError::Lagged(_)) => self.catching_up = Some(String::new()),
+            match self.news.try_recv() {
+                Ok(news) => self.note(&mut newest, news),
+                Err(TryRecvError::Lagged(_)) => self.skipped = true,
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
         }
-        let counters = newest.into_iter();
-        self.ready = counters
-            .map(|(key, value)| Counter { key, value })
-            .collect();
+        let changes = newest.into_iter();
+        self.ready
+            .extend(changes.map(|(key, now)| Told::Change(Change { key, now })));
     }
 
-    fn note(&self, newest: &mut BTreeMap<String, i128>, changes: &Changes) {
-        let wanted = |counter: &&Counter| self.key.as_ref().is_none_or(|key| *key == counter.key);
-        for counter in changes.iter().filter(wanted) {
-            newest.insert(counter.key.clone(), counter.value);
+    fn note(&mut self, newest: &mut BTreeMap<String, Option<Reading>>, news: News) {
+        let wanted = |key: &str| self.key.as_ref().is_none_or(|own| own == key);
+        match news {
+            News::Changed(changes) => {
+                for change in changes.iter().filter(|change| wanted(&change.key)) {
+                    newest.insert(change.key.clone(), change.now);
+                }
+            }
+            News::Fault(report) if wanted(&report.key) => {
+                self.ready.push_back(Told::Fault(report));
+            }
+            News::Fault(_) => {}
         }
     }
 
-    /// Takes the next part of the list of all counters.
+    /// Takes the next part of the list of all counters, or the one counter.
     async fn list_more(&mut self) -> Option<()> {
+        let after = self.catching_up.take();
         if let Some(key) = &self.key {
-            let value = self.handle.value(self.space, key.clone()).await.ok()?;
-            let counter = value.map(|value| Counter {
+            let counter = self.handle.read(self.space, key.clone()).await.ok()?;
+            self.ready.push_back(Told::Change(Change {
                 key: key.clone(),
-                value,
-            });
-            self.ready.extend(counter);
-            self.catching_up = None;
+                now: counter.map(|counter| counter.now),
+            }));
             return Some(());
         }
         let query = Query {
-            after: self.catching_up.take().filter(|key| !key.is_empty()),
+            after: after.filter(|key| !key.is_empty()),
             limit: CATCH_UP_LIMIT,
             ..Query::default()
         };
         let page = self.handle.list(self.space, query).await.ok()?;
-        self.ready.extend(page.counters);
+        let told = |Counter { key, now }| {
+            let now = Some(now);
+            Told::Change(Change { key, now })
+        };
+        self.ready.extend(page.counters.into_iter().map(told));
         self.catching_up = page.next;
         Some(())
     }

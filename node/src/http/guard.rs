@@ -105,7 +105,10 @@ fn is_port(text: &str) -> bool {
 
 fn preflight() -> Response {
     let allowed = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+        (
+            header::ACCESS_CONTROL_ALLOW_METHODS,
+            "GET, POST, PUT, DELETE",
+        ),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type"),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];

@@ -23,6 +23,9 @@ pub(super) struct Problem {
     /// On bulk writes: the line that was refused, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
+    /// On transactions: the place of the operation that was refused, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    op: Option<usize>,
 }
 
 impl Problem {
@@ -38,6 +41,7 @@ impl Problem {
             detail: detail.into(),
             applied: None,
             line: None,
+            op: None,
         }
     }
 
@@ -55,6 +59,11 @@ impl Problem {
         self
     }
 
+    pub(super) fn op(mut self, index: usize) -> Problem {
+        self.op = Some(index);
+        self
+    }
+
     #[cfg(test)]
     pub(super) fn code(&self) -> &'static str {
         self.code
@@ -63,6 +72,11 @@ impl Problem {
     #[cfg(test)]
     pub(super) fn at_line(&self) -> Option<u64> {
         self.line
+    }
+
+    #[cfg(test)]
+    pub(super) fn at_op(&self) -> Option<usize> {
+        self.op
     }
 }
 
@@ -83,7 +97,7 @@ impl From<Refusal> for Problem {
         let status = match &refusal {
             Refusal::SpaceNotOpen { .. } => StatusCode::NOT_FOUND,
             Refusal::Stopped => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::Core(_) | Refusal::Line { .. } => match refusal.code() {
+            Refusal::Core(_) | Refusal::Line { .. } | Refusal::Op { .. } => match refusal.code() {
                 "overflow" => StatusCode::CONFLICT,
                 "counters_full" | "writers_full" | "clock_exhausted" => {
                     StatusCode::INSUFFICIENT_STORAGE
@@ -91,9 +105,17 @@ impl From<Refusal> for Problem {
                 _ => StatusCode::BAD_REQUEST,
             },
         };
-        let problem = Problem::new(status, refusal.code(), refusal.to_string());
+        let detail = match &refusal {
+            // The place has a field of its own.
+            Refusal::Line { key, error, .. } | Refusal::Op { key, error, .. } => {
+                format!("counter `{key}`: {error}")
+            }
+            other => other.to_string(),
+        };
+        let problem = Problem::new(status, refusal.code(), detail);
         match refusal {
             Refusal::Line { line, .. } => problem.applied("no").line(line),
+            Refusal::Op { index, .. } => problem.applied("no").op(index),
             Refusal::Core(_) => problem.applied("no"),
             Refusal::Stopped => problem.applied("unknown"),
             Refusal::SpaceNotOpen { .. } => problem,

@@ -1,8 +1,8 @@
 //! What operators and the page ask: status, peers, health, figures.
 
 use super::App;
-use super::problem::Problem;
-use crate::driver::{LinkRow, SpaceStatus};
+use super::problem::{Problem, Route};
+use crate::driver::{LinkRow, SpaceStatus, WriterRow};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
@@ -27,6 +27,12 @@ pub(super) struct Peers {
     peers: Vec<LinkRow>,
 }
 
+/// The version vector of a space.
+#[derive(Serialize)]
+pub(super) struct Writers {
+    writers: Vec<WriterRow>,
+}
+
 pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, Problem> {
     let cut = app.cuts.borrow().all;
     Ok(Json(Status {
@@ -42,6 +48,15 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, 
 pub(super) async fn peers(State(app): State<Arc<App>>) -> Result<Json<Peers>, Problem> {
     let peers = app.handle.links().await?;
     Ok(Json(Peers { peers }))
+}
+
+pub(super) async fn writers(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+) -> Result<Json<Writers>, Problem> {
+    let space = app.handle.space(&space)?;
+    let writers = app.handle.writers(space).await?;
+    Ok(Json(Writers { writers }))
 }
 
 /// The process answers.

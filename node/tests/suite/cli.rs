@@ -150,3 +150,144 @@ fn watch_prints_changes() {
         (Ok("likes\t5"), Ok("likes\t7"))
     );
 }
+
+#[test]
+fn operations_print_text_and_json() {
+    let node = Node::start(&[]);
+    assert_eq!(done(&node, &["set", "likes", "-10"], ""), "-10\n");
+    assert_eq!(
+        done(&node, &["set", "likes", "7", "--json"], ""),
+        "{\"existed\":true,\"key\":\"likes\",\"value\":\"7\"}\n"
+    );
+    assert_eq!(done(&node, &["ttl", "likes"], ""), "never\n");
+    assert_eq!(
+        done(&node, &["ttl", "likes", "--json"], ""),
+        "{\"expires_at\":null,\"key\":\"likes\",\"ttl_ms\":null}\n"
+    );
+    assert_eq!(
+        done(
+            &node,
+            &["expire", "likes", "--at", "2100-01-01T00:00:00Z"],
+            ""
+        ),
+        "2100-01-01T00:00:00.000Z\n"
+    );
+    let get = done(&node, &["get", "likes", "--json"], "");
+    assert!(get.contains("\"expires_at\":\"4102444800000\""), "{get}");
+    assert_eq!(done(&node, &["list"], ""), "likes\t7\n");
+    done(&node, &["expire", "likes", "1day 12h"], "");
+    let ttl = done(&node, &["ttl", "likes"], "");
+    assert!(ttl.starts_with("1day 11h 59m"), "{ttl}");
+    assert_eq!(done(&node, &["persist", "likes"], ""), "1\n");
+    assert_eq!(done(&node, &["persist", "likes"], ""), "0\n");
+    assert_eq!(done(&node, &["ttl", "likes"], ""), "never\n");
+    done(&node, &["set", "a b/c", "1"], "");
+    assert_eq!(done(&node, &["reset", "likes", "a b/c", "new"], ""), "2\n");
+    assert_eq!(done(&node, &["list"], ""), "a b/c\t0\nlikes\t0\nnew\t0\n");
+    assert_eq!(done(&node, &["del", "likes", "a b/c", "none"], ""), "2\n");
+    assert_eq!(
+        done(&node, &["del", "likes", "new", "--json"], ""),
+        "{\"existed\":false,\"key\":\"likes\"}\n{\"existed\":true,\"key\":\"new\"}\n"
+    );
+    assert_eq!(done(&node, &["list"], ""), "");
+    done(&node, &["set", "short", "1"], "");
+    assert_eq!(done(&node, &["expire", "short", "0s"], ""), "expired\n");
+    assert_eq!(node.run(&["get", "short"], "").status.code(), Some(4));
+}
+
+#[test]
+fn transactions_are_read_from_arguments_and_lines() {
+    let node = Node::start(&[]);
+    assert_eq!(
+        done(&node, &["txn", "add from -5", "add to 5", "set b 2"], ""),
+        "from\t-5\nto\t5\nb\t2\n"
+    );
+    let lines = "add from\n\nset\twith blanks\t3\nexpire b 24h\ndel to\nreset none\npersist b\n";
+    assert_eq!(
+        done(&node, &["txn", "-"], lines),
+        "from\t-4\nwith blanks\t3\nb\t2\nto\t-\nnone\t0\nb\t2\n"
+    );
+    assert_eq!(
+        done(&node, &["txn", "del to", "del b", "--json"], ""),
+        "{\"existed\":false,\"key\":\"to\"}\n{\"existed\":true,\"key\":\"b\"}\n"
+    );
+    assert_eq!(done(&node, &["txn", "-"], ""), "");
+    let before = done(&node, &["list"], "");
+    let full = "set from 1\n\nadd full 9223372036854775807\nadd full 1\n";
+    let output = node.run(&["txn", "-"], full);
+    let (out, err) = words(&output);
+    assert_eq!((output.status.code(), out.as_str()), (Some(1), ""));
+    assert!(
+        err.contains("operation 4, `add full 1`: counter `full`"),
+        "{err}"
+    );
+    let output = node.run(&["txn", "-", "--json"], full);
+    let problem: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(
+        (&problem["code"], &problem["op"]),
+        (&"overflow".into(), &3.into())
+    );
+    assert_eq!(done(&node, &["list"], ""), before);
+}
+
+#[test]
+fn writers_are_printed_with_this_node_marked() {
+    let node = Node::start(&["--space", "default", "other"]);
+    assert_eq!(done(&node, &["writers"], ""), "");
+    node.add("a", 1);
+    node.add("a", 1);
+    let writer = node.space()["writer"].as_str().expect("text").to_owned();
+    assert_eq!(
+        done(&node, &["writers"], ""),
+        format!("{writer}\t2\tthis node\n")
+    );
+    assert_eq!(
+        done(&node, &["writers", "--json"], ""),
+        format!("{{\"clock\":\"2\",\"own\":true,\"writer\":\"{writer}\"}}\n")
+    );
+    assert_eq!(done(&node, &["writers", "--space", "other"], ""), "");
+}
+
+#[test]
+fn failures_of_operations_have_exit_codes_and_advice() {
+    let node = Node::start(&[]);
+    done(&node, &["set", "k", "1"], "");
+    let table: [(&[&str], i32, &str); 12] = [
+        (&["ttl", "none"], 4, "there is no counter `none`"),
+        (&["persist", "none"], 4, "there is no counter `none`"),
+        (&["expire", "none", "5m"], 4, "there is no counter `none`"),
+        (&["expire", "k"], 2, "--at"),
+        (&["expire", "k", "5"], 2, "15m"),
+        (
+            &["expire", "k", "--at", "tomorrow"],
+            2,
+            "2027-01-31T12:00:00Z",
+        ),
+        (&["expire", "k", "300000years"], 1, "8640000000000000"),
+        (&["set", "k"], 2, "VALUE"),
+        (&["set", "k", "9223372036854775808"], 2, "VALUE"),
+        (&["txn", "add k", "incr k"], 2, "operation 2, `incr k`"),
+        (&["del", "k", "--space", "x"], 1, "--space x"),
+        (
+            &["reset", "k", "--node", "http://127.0.0.1:9"],
+            3,
+            "tallymesh up",
+        ),
+    ];
+    for (arguments, code, part) in table {
+        let output = node.run(arguments, "");
+        let (_, err) = words(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {err}");
+        assert!(err.contains(part), "{arguments:?}: {err}");
+    }
+    assert_eq!(done(&node, &["list"], ""), "k\t1\n");
+    let completions = done(&node, &["completions", "fish"], "");
+    for command in [
+        "set", "reset", "del", "expire", "persist", "ttl", "txn", "writers",
+    ] {
+        assert!(
+            completions.contains(&format!("-a \"{command}\"")),
+            "{command}"
+        );
+    }
+}

@@ -2,8 +2,10 @@
 //! inside.
 
 mod cli;
+mod clock;
 mod cluster;
 mod durability;
 mod http;
+mod operations;
 mod process;
 mod sync;

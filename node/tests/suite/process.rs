@@ -111,6 +111,18 @@ impl Node {
         read(response.expect("an answer"))
     }
 
+    /// Puts to a path: the status and the JSON that came.
+    pub(crate) fn put(&self, path: &str, body: &str) -> (u16, Value) {
+        let response = agent().put(format!("{}{path}", self.url)).send(body);
+        read(response.expect("an answer"))
+    }
+
+    /// Deletes a path: the status and the JSON that came.
+    pub(crate) fn delete(&self, path: &str) -> (u16, Value) {
+        let response = agent().delete(format!("{}{path}", self.url)).call();
+        read(response.expect("an answer"))
+    }
+
     /// Adds to a counter of the default space.
     pub(crate) fn add(&self, key: &str, by: i64) {
         let path = format!("/v1/spaces/default/counters/{key}/add");

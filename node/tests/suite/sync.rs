@@ -30,9 +30,14 @@ struct Client {
 
 impl Client {
     async fn connect(node: &Node) -> Client {
+        Client::connect_as(node, 9).await
+    }
+
+    /// Connects as the writer of this number.
+    async fn connect_as(node: &Node, writer: u8) -> Client {
         let (socket, _) = connect_async(url(node)).await.expect("connect");
         let space = Space::default();
-        let writer = WriterId::mint(&space, &[9; 32], &[9; 16]);
+        let writer = WriterId::mint(&space, &[9; 32], &[writer; 16]);
         let mut client = Client {
             replica: Replica::new(space, writer),
             sync: Sync::new(SyncConfig::default(), 9),
@@ -156,4 +161,52 @@ async fn a_cut_node_closes_sockets_and_takes_none() {
     client
         .run_until(|replica| replica.value("likes") == Some(1))
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fault_shows_in_status_log_figures_and_events() {
+    use std::io::{BufRead, BufReader};
+    let node = Node::start(&[]);
+    node.add("likes", 1);
+    let url = format!("{}/v1/spaces/default/events", node.url);
+    let stream = crate::process::agent().get(url).call().expect("a stream");
+    // Two that write under one id, as clones of one disk do.
+    let mut one = Client::connect_as(&node, 7).await;
+    let mut two = Client::connect_as(&node, 7).await;
+    let all = |replica: &Replica| replica.value("likes") == Some(1);
+    one.run_until(all).await;
+    two.run_until(all).await;
+    for (clone, by) in [(&mut one, 10), (&mut two, 20)] {
+        clone.replica.add("likes", by).expect("add");
+        clone.input(Input::Changed);
+    }
+    one.run_until(|_| node.value("likes") == Some(11)).await;
+    // One clock ahead, so that what it has is news to the node.
+    two.replica.add("views", 1).expect("add");
+    two.input(Input::Changed);
+    two.run_until(|_| node.space()["faults"] != 0).await;
+
+    let lines = BufReader::new(stream.into_body().into_reader()).lines();
+    let mut lines = lines.map(|line| line.expect("a line"));
+    assert!(lines.any(|line| line == "event: fault"));
+    let data = lines.next().expect("the evidence");
+    let data = data.strip_prefix("data: ").expect("data");
+    let evidence: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    let writer = one.replica.writer().to_string();
+    let expected = serde_json::json!({
+        "key": "likes", "writer": writer, "clock": "1", "ours": "10", "theirs": "20",
+    });
+    assert_eq!(evidence, expected);
+    let metrics = node.get("/metrics").1.as_str().expect("text").to_owned();
+    assert!(
+        metrics.contains("tallymesh_faults{space=\"default\"} 1\n"),
+        "{metrics}"
+    );
+    let log = node.log();
+    assert!(
+        log.contains("one writer used one clock twice") && log.contains(&writer),
+        "{log}"
+    );
+    let status = String::from_utf8(node.run(&["status"], "").stdout).expect("text");
+    assert!(status.contains("faults 1"), "{status}");
 }

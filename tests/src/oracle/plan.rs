@@ -1,7 +1,7 @@
 //! What a call to a replica must issue, and the comparison of a real replica with that.
 
 use super::{Counter, Key, Kind, Oracle, View};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::limits::EXPIRY_MAX;
 use tallymesh_core::{Error, Replica, WriterId};
 
@@ -157,7 +157,8 @@ impl Oracle {
         if let (true, Ok(plan)) = (made, &plan) {
             self.issue(view, (replica.writer(), clock), &plan.issued)?;
         }
-        self.check(view, replica, now)
+        let touched = ops.iter().map(|(key, _)| *key).collect();
+        self.check_touched(view, replica, now, &touched)
             .map_err(|error| format!("after {ops:?}: {error}"))?;
         Ok(made)
     }
@@ -189,7 +190,7 @@ impl Oracle {
             let stamp = (replica.writer(), replica.clock());
             self.issue(view, stamp, &[(key, Kind::Delete)])?;
         }
-        self.check(view, replica, now)
+        self.check_touched(view, replica, now, &BTreeSet::from([key]))
             .map_err(|error| format!("after materialising key {key}: {error}"))?;
         Ok(due)
     }

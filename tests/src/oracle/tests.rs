@@ -53,7 +53,8 @@ impl Mesh {
         to: usize,
         vector: impl IntoIterator<Item = (WriterId, u64)>,
     ) -> Result<(), String> {
-        self.oracle.learn(&mut self.views[to], vector.into_iter())
+        let learned = self.oracle.learn(&mut self.views[to], vector.into_iter());
+        learned.map(drop)
     }
 
     /// Both learn all that the other sees, and what they read then at `now`.

@@ -80,7 +80,7 @@ impl Profile {
                 edges.push(((home + 1) % durable, tab));
             }
         }
-        let large = random.chance(if long { 250 } else { 80 });
+        let large = random.chance(if long { 150 } else { 50 });
         let keys = keys(large, random);
         let sync = match random.below(3) {
             0 => SyncConfig::default(),

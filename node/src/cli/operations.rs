@@ -1,0 +1,132 @@
+//! `set`, `reset`, `del`, `expire`, `persist` and `ttl`: one operation each.
+
+use super::client::{Client, encoded};
+use super::failure::Failure;
+use super::get::text;
+use super::output::Output;
+use super::time;
+use clap::{ArgGroup, Args};
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
+
+/// The arguments of `tallymesh set`.
+#[derive(Args, Debug)]
+pub struct SetArgs {
+    /// The counter
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// What it becomes
+    #[arg(value_name = "VALUE", allow_negative_numbers = true)]
+    value: i64,
+}
+
+/// The arguments of `tallymesh reset` and `tallymesh del`.
+#[derive(Args, Debug)]
+pub struct KeysArgs {
+    /// The counters; all are done at once, or none
+    #[arg(value_name = "KEY", required = true)]
+    keys: Vec<String>,
+}
+
+/// The arguments of `tallymesh expire`.
+#[derive(Args, Debug)]
+#[command(override_usage = "tallymesh expire [OPTIONS] <KEY> <DURATION|--at <TIME>>")]
+#[command(group(ArgGroup::new("when").required(true).args(["duration", "at"])))]
+pub struct ExpireArgs {
+    /// The counter
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// How long it stays from now on, such as 90s, 15m, 24h or "1day 12h"
+    #[arg(value_name = "DURATION", value_parser = time::duration)]
+    duration: Option<Duration>,
+
+    /// When it expires, such as 2027-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time::at)]
+    at: Option<SystemTime>,
+}
+
+/// The arguments of `tallymesh persist` and `tallymesh ttl`.
+#[derive(Args, Debug)]
+pub struct KeyArgs {
+    /// The counter
+    #[arg(value_name = "KEY")]
+    key: String,
+}
+
+pub(super) fn set(client: &Client, output: &mut Output, args: SetArgs) -> Result<(), Failure> {
+    let body = json!({ "value": args.value.to_string() });
+    let done = client.put_in_space(&format!("counters/{}", encoded(&args.key)), &body)?;
+    output.line(&done, || text(&done["value"]))
+}
+
+pub(super) fn reset(client: &Client, output: &mut Output, args: KeysArgs) -> Result<(), Failure> {
+    on_all(client, output, "reset", args)
+}
+
+pub(super) fn delete(client: &Client, output: &mut Output, args: KeysArgs) -> Result<(), Failure> {
+    on_all(client, output, "delete", args)
+}
+
+/// One operation on each counter, all in one transaction; for people, how many existed.
+fn on_all(client: &Client, output: &mut Output, op: &str, args: KeysArgs) -> Result<(), Failure> {
+    let keys = args.keys.iter();
+    let ops: Vec<Value> = keys.map(|key| json!({ "op": op, "key": key })).collect();
+    let answer = client.post_json_in_space("transactions", &json!({ "ops": ops }))?;
+    let results = answer["results"].as_array();
+    if !output.is_json() {
+        let existed = results.into_iter().flatten();
+        let existed = existed.filter(|result| result["existed"] == true).count();
+        return output.line(&Value::Null, || existed.to_string());
+    }
+    let mut results = results.into_iter().flatten();
+    results.try_for_each(|result| output.line(result, String::new))
+}
+
+pub(super) fn expire(
+    client: &Client,
+    output: &mut Output,
+    args: ExpireArgs,
+) -> Result<(), Failure> {
+    let body = match (args.duration, args.at) {
+        (Some(duration), _) => json!({ "in_ms": time::millis(duration).to_string() }),
+        (None, Some(at)) => json!({ "at": time::unix_millis(at).to_string() }),
+        (None, None) => json!({}), // The command line asks for one of them.
+    };
+    let path = format!("counters/{}/expire", encoded(&args.key));
+    let done = client.post_json_in_space(&path, &body)?;
+    output.line(&done, || match millis_of(&done) {
+        Some(at) => time::shown(at),
+        None => "expired".into(),
+    })
+}
+
+pub(super) fn persist(client: &Client, output: &mut Output, args: KeyArgs) -> Result<(), Failure> {
+    let path = format!("counters/{}/persist", encoded(&args.key));
+    let done = client.post_json_in_space(&path, &json!({}))?;
+    output.line(&done, || match done["had_expiry"] == true {
+        true => "1".into(),
+        false => "0".into(),
+    })
+}
+
+pub(super) fn ttl(client: &Client, output: &mut Output, args: KeyArgs) -> Result<(), Failure> {
+    let counter = client.get_in_space(&format!("counters/{}", encoded(&args.key)))?;
+    let at = millis_of(&counter);
+    let left = at.map(|at| at.saturating_sub(time::unix_millis(SystemTime::now())));
+    let decimal = |number: Option<u64>| number.map(|number| number.to_string());
+    let json = json!({
+        "key": args.key,
+        "expires_at": decimal(at),
+        "ttl_ms": decimal(left),
+    });
+    output.line(&json, || match left {
+        Some(left) => time::shown_duration(left),
+        None => "never".into(),
+    })
+}
+
+fn millis_of(counter: &Value) -> Option<u64> {
+    counter["expires_at"].as_str()?.parse().ok()
+}

@@ -1,0 +1,229 @@
+//! What the driver answers, and how it looks in JSON: numbers of 64 bits and more are decimal
+//! strings, since JavaScript's numbers end at 2^53.
+
+use crate::handle::PeerKind;
+use serde::{Serialize, Serializer};
+use std::fmt::Display;
+use std::sync::Arc;
+use tallymesh_core::{Fault, LinkStatus};
+
+/// What a counter that exists shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reading {
+    /// Its value.
+    #[serde(serialize_with = "decimal")]
+    pub value: i128,
+    /// When it expires, in milliseconds since 1970.
+    #[serde(
+        serialize_with = "decimal_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub expires_at: Option<u64>,
+}
+
+/// A counter that exists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counter {
+    /// Its key.
+    pub key: String,
+    /// What it shows.
+    #[serde(flatten)]
+    pub now: Reading,
+}
+
+/// A counter that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its key.
+    pub key: String,
+    /// What it shows; `None` if it has become absent.
+    pub now: Option<Reading>,
+}
+
+impl Serialize for Change {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Absent<'a> {
+            key: &'a str,
+            value: (),
+        }
+        match self.now {
+            Some(now) => {
+                let key = self.key.clone();
+                Counter { key, now }.serialize(serializer)
+            }
+            None => {
+                let key = self.key.as_str();
+                Absent { key, value: () }.serialize(serializer)
+            }
+        }
+    }
+}
+
+/// What became of one operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// The counter.
+    pub key: String,
+    /// Whether it existed just before; not told of a `persist`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub existed: Option<bool>,
+    /// Of a `persist`: whether there was an expiry to take away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub had_expiry: Option<bool>,
+    /// What it shows after the whole transaction; `None` if it is absent.
+    #[serde(flatten)]
+    pub now: Option<Reading>,
+}
+
+/// A writer that was caught with two contents for one clock, with the evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FaultReport {
+    /// The counter where it showed.
+    pub key: String,
+    /// The writer, as 32 hex digits.
+    pub writer: String,
+    /// The clock.
+    #[serde(serialize_with = "decimal")]
+    pub clock: u64,
+    /// The total that was held here.
+    #[serde(serialize_with = "decimal")]
+    pub ours: i128,
+    /// The total that came.
+    #[serde(serialize_with = "decimal")]
+    pub theirs: i128,
+}
+
+impl FaultReport {
+    pub(super) fn of(fault: &Fault) -> FaultReport {
+        FaultReport {
+            key: fault.key.to_string(),
+            writer: fault.ours.writer.to_string(),
+            clock: fault.ours.clock,
+            ours: fault.ours.total,
+            theirs: fault.theirs.total,
+        }
+    }
+}
+
+/// What the readers of events are told.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// These counters changed together.
+    Changed(Arc<[Change]>),
+    /// A fault was found.
+    Fault(Arc<FaultReport>),
+}
+
+/// One entry of the version vector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WriterRow {
+    /// The writer, as 32 hex digits.
+    pub writer: String,
+    /// Everything of it up to this clock is held here.
+    #[serde(serialize_with = "decimal")]
+    pub clock: u64,
+    /// Whether this node writes under it since it was started.
+    pub own: bool,
+}
+
+/// Which counters to list.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Only keys that begin so.
+    pub prefix: String,
+    /// Only keys after this one, by their bytes.
+    pub after: Option<String>,
+    /// Most counters to return.
+    pub limit: usize,
+}
+
+/// Counters by key, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Page {
+    /// The counters, sorted by the bytes of their keys.
+    pub counters: Vec<Counter>,
+    /// The key to ask for the next page with, if there may be more.
+    pub next: Option<String>,
+}
+
+/// The state of one space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SpaceStatus {
+    /// Its name.
+    pub space: String,
+    /// The writer id of this start of the node, as 32 hex digits.
+    pub writer: String,
+    /// The clock of that writer.
+    #[serde(serialize_with = "decimal")]
+    pub clock: u64,
+    /// How many counters exist.
+    pub counters: usize,
+    /// How many of them expire.
+    pub expiring: usize,
+    /// How many shards they have.
+    pub shards: usize,
+    /// How many writers are known.
+    pub writers: usize,
+    /// The digest of the version vector, as 32 hex digits: equal at replicas that hold the same.
+    pub digest: String,
+    /// How often a writer was caught with two contents for one clock.
+    pub faults: u64,
+}
+
+/// How far two replicas have come on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkState {
+    /// The other end has not greeted yet; it may not have the space open.
+    Greeting,
+    /// Something is missing here, and this link was asked for it.
+    Pulling,
+    /// Nothing is known to be missing.
+    Ready,
+}
+
+impl LinkState {
+    pub(super) fn of(status: &LinkStatus) -> LinkState {
+        match (&status.agent, status.pulling) {
+            (None, _) => LinkState::Greeting,
+            (Some(_), true) => LinkState::Pulling,
+            (Some(_), false) => LinkState::Ready,
+        }
+    }
+}
+
+/// The state of one link in one space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LinkRow {
+    /// Its number.
+    pub link: u32,
+    /// The name of the other end: a libp2p peer id, or `ws-N`.
+    pub peer: String,
+    /// What is at the other end.
+    pub kind: PeerKind,
+    /// The space.
+    pub space: String,
+    /// How far the two have come.
+    pub state: LinkState,
+    /// The program at the other end, as it calls itself.
+    pub agent: Option<String>,
+    /// Milliseconds since the last frame came from there, if one did.
+    pub last_heard_ms: Option<u64>,
+    /// Bytes of frames that came from there on this link.
+    pub bytes_in: u64,
+    /// Bytes of frames that went there on this link.
+    pub bytes_out: u64,
+}
+
+/// Writes a number as a decimal string.
+fn decimal<S: Serializer>(number: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
+}
+
+fn decimal_if_any<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => decimal(number, serializer),
+        None => serializer.serialize_none(),
+    }
+}

@@ -1,0 +1,78 @@
+//! When counters of a space expire, so that nobody has to search for the next one.
+
+use std::collections::{BTreeSet, HashMap};
+use tallymesh_core::Handle;
+
+/// The counters that expire, by time. It only says where to look: whether a counter has expired is
+/// for the replica to judge.
+#[derive(Default)]
+pub(super) struct Expiries {
+    by_time: BTreeSet<(u64, Handle)>,
+    times: HashMap<Handle, u64>,
+}
+
+impl Expiries {
+    /// Notes when a counter expires, in milliseconds since 1970; `None` if it does not.
+    pub(super) fn note(&mut self, counter: Handle, at: Option<u64>) {
+        let before = match at {
+            Some(at) => self.times.insert(counter, at),
+            None => self.times.remove(&counter),
+        };
+        if before == at {
+            return;
+        }
+        if let Some(before) = before {
+            self.by_time.remove(&(before, counter));
+        }
+        if let Some(at) = at {
+            self.by_time.insert((at, counter));
+        }
+    }
+
+    /// Takes out the counter that expires next, if that is due at `now`.
+    pub(super) fn take_due(&mut self, now: u64) -> Option<Handle> {
+        let &(at, counter) = self.by_time.first().filter(|(at, _)| *at <= now)?;
+        self.by_time.remove(&(at, counter));
+        self.times.remove(&counter);
+        Some(counter)
+    }
+
+    /// When the next counter expires.
+    pub(super) fn next(&self) -> Option<u64> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    /// How many counters expire.
+    pub(super) fn len(&self) -> usize {
+        self.times.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counter_is_due_once_at_its_newest_time() {
+        let handle = Handle::from_u32;
+        let mut expiries = Expiries::default();
+        for (counter, at) in [
+            (1, Some(50)),
+            (2, Some(20)),
+            (3, Some(20)),
+            (1, Some(10)),
+            (3, None),
+            (4, None),
+            (2, Some(20)),
+        ] {
+            expiries.note(handle(counter), at);
+        }
+        assert_eq!((expiries.len(), expiries.next()), (2, Some(10)));
+        assert_eq!(expiries.take_due(9), None);
+        assert_eq!(expiries.take_due(10), Some(handle(1)));
+        assert_eq!(expiries.take_due(10), None);
+        assert_eq!((expiries.len(), expiries.next()), (1, Some(20)));
+        assert_eq!(expiries.take_due(u64::MAX), Some(handle(2)));
+        assert_eq!((expiries.len(), expiries.next()), (0, None));
+    }
+}

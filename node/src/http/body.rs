@@ -1,0 +1,128 @@
+//! Bodies of requests: JSON objects of which every field is known.
+
+use super::problem::Problem;
+use serde_json::{Map, Value};
+
+/// The fields of a JSON object, to be taken one by one.
+pub(super) struct Fields {
+    fields: Map<String, Value>,
+    /// What to send, for whoever sent something else.
+    advice: &'static str,
+}
+
+impl Fields {
+    /// Reads a body; one of blanks only has no fields.
+    pub(super) fn parse(body: &[u8], advice: &'static str) -> Result<Fields, Problem> {
+        if body.iter().all(u8::is_ascii_whitespace) {
+            let fields = Map::new();
+            return Ok(Fields { fields, advice });
+        }
+        match serde_json::from_slice(body) {
+            Ok(value) => Fields::of(value, advice),
+            Err(error) => Err(invalid(&error.to_string(), advice)),
+        }
+    }
+
+    /// Takes a JSON value for an object.
+    pub(super) fn of(value: Value, advice: &'static str) -> Result<Fields, Problem> {
+        match value {
+            Value::Object(fields) => Ok(Fields { fields, advice }),
+            _ => Err(invalid("this is no JSON object", advice)),
+        }
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.fields.remove(name)
+    }
+
+    /// A field that must be there.
+    pub(super) fn required<T>(&self, name: &str, field: Option<T>) -> Result<T, Problem> {
+        field.ok_or_else(|| invalid(&format!("there is no field `{name}`"), self.advice))
+    }
+
+    /// A text.
+    pub(super) fn text(&mut self, name: &str) -> Result<String, Problem> {
+        match self.take(name) {
+            Some(Value::String(text)) => Ok(text),
+            None => self.required(name, None),
+            Some(_) => Err(invalid(
+                &format!("the field `{name}` is no text"),
+                self.advice,
+            )),
+        }
+    }
+
+    /// A list.
+    pub(super) fn list(&mut self, name: &str) -> Result<Vec<Value>, Problem> {
+        match self.take(name) {
+            Some(Value::Array(list)) => Ok(list),
+            None => self.required(name, None),
+            Some(_) => Err(invalid(
+                &format!("the field `{name}` is no list"),
+                self.advice,
+            )),
+        }
+    }
+
+    /// A 64-bit integer, as a number or as a decimal string.
+    pub(super) fn amount(&mut self, name: &str) -> Result<Option<i64>, Problem> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => {
+                let amount = text.parse().map_err(|_| not_an_amount(&text))?;
+                Ok(Some(amount))
+            }
+            Some(other) => match other.as_i64() {
+                Some(amount) => Ok(Some(amount)),
+                None => Err(not_an_amount(&other.to_string())),
+            },
+        }
+    }
+
+    /// A number of milliseconds, as a number or as a decimal string.
+    pub(super) fn millis(&mut self, name: &str) -> Result<Option<u64>, Problem> {
+        let wrong = |text: &str| {
+            let shown: String = text.chars().take(40).collect();
+            let detail = format!(
+                "`{name}` is `{shown}` and must be a whole number of milliseconds from 0 on"
+            );
+            Problem::bad_request("millis", detail)
+        };
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.parse().map_err(|_| wrong(&text))?)),
+            Some(other) => match other.as_u64() {
+                Some(millis) => Ok(Some(millis)),
+                None => Err(wrong(&other.to_string())),
+            },
+        }
+    }
+
+    /// Refuses fields that nobody took.
+    pub(super) fn end(self) -> Result<(), Problem> {
+        match self.fields.keys().next() {
+            None => Ok(()),
+            Some(field) => {
+                let shown: String = field.chars().take(40).collect();
+                let problem = format!("the field `{shown}` is not known here");
+                Err(invalid(&problem, self.advice))
+            }
+        }
+    }
+
+    /// What is wrong with the fields as a whole.
+    pub(super) fn invalid(&self, problem: &str) -> Problem {
+        invalid(problem, self.advice)
+    }
+}
+
+fn invalid(problem: &str, advice: &str) -> Problem {
+    Problem::bad_request("body", format!("{problem}; send {advice}"))
+}
+
+/// The problem of a text that is no amount.
+pub(super) fn not_an_amount(text: &str) -> Problem {
+    let shown: String = text.chars().take(40).collect();
+    let detail = format!("`{shown}` is no integer from {} to {}", i64::MIN, i64::MAX);
+    Problem::bad_request("amount", detail)
+}

@@ -1,0 +1,258 @@
+//! Operations beyond a plain add, one at a time or as a transaction.
+
+use super::App;
+use super::body::Fields;
+use super::counters::absent;
+use super::problem::{Problem, Route};
+use crate::driver::Done;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use tallymesh_core::limits::TRANSACTION_OPS_MAX;
+use tallymesh_core::{Error, Op};
+
+const SET: &str = r#"{"value":"5"}"#;
+const EXPIRE: &str = r#"{"in_ms":"60000"}, or {"at":"1767225600000"} in milliseconds since 1970"#;
+const TRANSACTION: &str = r#"{"ops":[{"op":"add","key":"a","by":"1"}]}"#;
+const OPERATION: &str = r#"{"op","key"} with op one of add ("by"), set ("value"), reset, delete, expire ("at" or "in_ms") and persist"#;
+
+/// What became of a transaction.
+#[derive(Serialize)]
+pub(super) struct Results {
+    /// One for each operation, in their order.
+    results: Vec<Done>,
+}
+
+/// What became of a deletion.
+#[derive(Serialize)]
+pub(super) struct Deleted {
+    key: String,
+    existed: bool,
+}
+
+type Key = Route<(String, String)>;
+type Body = Result<Bytes, BytesRejection>;
+
+pub(super) async fn set(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    body: Body,
+) -> Result<Json<Done>, Problem> {
+    let space = app.handle.space(&space)?;
+    let op = set_op(&body?).map_err(|problem| problem.applied("no"))?;
+    Ok(Json(app.handle.apply(space, key, op).await?))
+}
+
+fn set_op(body: &[u8]) -> Result<Op, Problem> {
+    let mut fields = Fields::parse(body, SET)?;
+    let value = fields.amount("value")?;
+    let op = Op::Set(fields.required("value", value)?);
+    fields.end()?;
+    Ok(op)
+}
+
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+) -> Result<Json<Deleted>, Problem> {
+    let space = app.handle.space(&space)?;
+    let done = app.handle.apply(space, key, Op::Delete).await?;
+    Ok(Json(Deleted {
+        key: done.key,
+        existed: done.existed.unwrap_or_default(),
+    }))
+}
+
+pub(super) async fn reset(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+) -> Result<Json<Done>, Problem> {
+    let space = app.handle.space(&space)?;
+    Ok(Json(app.handle.apply(space, key, Op::Reset).await?))
+}
+
+pub(super) async fn expire(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    body: Body,
+) -> Result<Json<Done>, Problem> {
+    let space = app.handle.space(&space)?;
+    let op = Fields::parse(&body?, EXPIRE).and_then(|mut fields| {
+        let op = expire_op(&mut fields, app.clock.now())?;
+        fields.end()?;
+        Ok(op)
+    });
+    let op = op.map_err(|problem| problem.applied("no"))?;
+    let done = app.handle.apply(space, key, op).await?;
+    match done.existed {
+        Some(false) => Err(absent(&done.key).applied("no")),
+        _ => Ok(Json(done)),
+    }
+}
+
+pub(super) async fn persist(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+) -> Result<Json<Done>, Problem> {
+    let space = app.handle.space(&space)?;
+    let done = app.handle.apply(space, key, Op::Persist).await?;
+    match done.now {
+        None => Err(absent(&done.key).applied("no")),
+        Some(_) => Ok(Json(done)),
+    }
+}
+
+pub(super) async fn transact(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    body: Body,
+) -> Result<Json<Results>, Problem> {
+    let space = app.handle.space(&space)?;
+    let ops = ops(&body?, app.clock.now()).map_err(|problem| problem.applied("no"))?;
+    let results = app.handle.transact(space, ops).await?;
+    Ok(Json(Results { results }))
+}
+
+fn ops(body: &[u8], now: u64) -> Result<Vec<(String, Op)>, Problem> {
+    let mut fields = Fields::parse(body, TRANSACTION)?;
+    let list = fields.list("ops")?;
+    fields.end()?;
+    if list.len() > TRANSACTION_OPS_MAX {
+        let error = Error::TransactionTooLarge { ops: list.len() };
+        let detail = format!("{error}; send fewer at a time, if they may be seen apart");
+        return Err(Problem::bad_request(error.code(), detail));
+    }
+    let ops = list.into_iter().enumerate();
+    ops.map(|(index, value)| op(value, now).map_err(|problem| problem.op(index)))
+        .collect()
+}
+
+fn op(value: Value, now: u64) -> Result<(String, Op), Problem> {
+    let mut fields = Fields::of(value, OPERATION)?;
+    let (name, key) = (fields.text("op")?, fields.text("key")?);
+    let op = match name.as_str() {
+        "add" => Op::Add(fields.amount("by")?.unwrap_or(1)),
+        "set" => {
+            let value = fields.amount("value")?;
+            Op::Set(fields.required("value", value)?)
+        }
+        "reset" => Op::Reset,
+        "delete" => Op::Delete,
+        "expire" => expire_op(&mut fields, now)?,
+        "persist" => Op::Persist,
+        _ => {
+            let shown: String = name.chars().take(40).collect();
+            return Err(fields.invalid(&format!("there is no operation `{shown}`")));
+        }
+    };
+    fields.end()?;
+    Ok((key, op))
+}
+
+/// Reads either the time, or how long from `now`.
+fn expire_op(fields: &mut Fields, now: u64) -> Result<Op, Problem> {
+    match (fields.millis("at")?, fields.millis("in_ms")?) {
+        (Some(at), None) => Ok(Op::Expire(at)),
+        (None, Some(millis)) => Ok(Op::Expire(now.saturating_add(millis))),
+        _ => Err(fields.invalid("an expiry has either `at` or `in_ms`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operation_is_read() {
+        let body = br#"{"ops":[
+            {"op":"add","key":"a"},
+            {"op":"add","key":"a","by":"-2"},
+            {"op":"set","key":"b","value":3},
+            {"op":"reset","key":"c"},
+            {"op":"delete","key":"d"},
+            {"op":"expire","key":"e","at":"50"},
+            {"op":"expire","key":"e","in_ms":7},
+            {"key":"f","op":"persist"}
+        ]}"#;
+        let read = ops(body, 1000).expect("valid");
+        let expected = [
+            ("a", Op::Add(1)),
+            ("a", Op::Add(-2)),
+            ("b", Op::Set(3)),
+            ("c", Op::Reset),
+            ("d", Op::Delete),
+            ("e", Op::Expire(50)),
+            ("e", Op::Expire(1007)),
+            ("f", Op::Persist),
+        ];
+        assert_eq!(read, expected.map(|(key, op)| (key.to_owned(), op)));
+        assert_eq!(ops(br#"{"ops":[]}"#, 0).expect("valid"), []);
+    }
+
+    #[test]
+    fn what_is_no_transaction_is_refused_at_its_place() {
+        let good = r#"{"op":"reset","key":"a"}"#;
+        for (body, code, index) in [
+            ("".to_owned(), "body", None),
+            ("[]".to_owned(), "body", None),
+            (r#"{"ops":{}}"#.to_owned(), "body", None),
+            (r#"{"ops":[],"if":1}"#.to_owned(), "body", None),
+            (format!(r#"{{"ops":[{good},7]}}"#), "body", Some(1)),
+            (
+                format!(r#"{{"ops":[{good},{good},{{"op":"reset"}}]}}"#),
+                "body",
+                Some(2),
+            ),
+            (
+                r#"{"ops":[{"op":"incr","key":"a"}]}"#.to_owned(),
+                "body",
+                Some(0),
+            ),
+            (
+                r#"{"ops":[{"op":"set","key":"a"}]}"#.to_owned(),
+                "body",
+                Some(0),
+            ),
+            (
+                r#"{"ops":[{"op":"set","key":"a","value":"x"}]}"#.to_owned(),
+                "amount",
+                Some(0),
+            ),
+            (
+                r#"{"ops":[{"op":"reset","key":"a","by":1}]}"#.to_owned(),
+                "body",
+                Some(0),
+            ),
+            (
+                r#"{"ops":[{"op":"expire","key":"a"}]}"#.to_owned(),
+                "body",
+                Some(0),
+            ),
+            (
+                r#"{"ops":[{"op":"expire","key":"a","at":1,"in_ms":1}]}"#.to_owned(),
+                "body",
+                Some(0),
+            ),
+            (
+                r#"{"ops":[{"op":"expire","key":"a","in_ms":-1}]}"#.to_owned(),
+                "millis",
+                Some(0),
+            ),
+            (
+                r#"{"ops":[{"op":"expire","key":"a","at":"1.5"}]}"#.to_owned(),
+                "millis",
+                Some(0),
+            ),
+        ] {
+            let problem = ops(body.as_bytes(), 0).expect_err(&body);
+            assert_eq!((problem.code(), problem.at_op()), (code, index), "{body}");
+        }
+        let many = vec![good; TRANSACTION_OPS_MAX + 1].join(",");
+        let problem = ops(format!(r#"{{"ops":[{many}]}}"#).as_bytes(), 0).expect_err("too many");
+        assert_eq!(problem.code(), "transaction_too_large");
+    }
+}

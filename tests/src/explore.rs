@@ -1,0 +1,386 @@
+//! The explorer: every order of events of a small configuration, on the real core.
+//!
+//! A [`Config`] says how many replicas and keys there are, which transactions may be made, and how
+//! many. From the start all actions are tried in all orders, breadth first: a transaction at a
+//! replica, its clock passing a time, a snapshot of its state sent (whole, or what a peer lacks),
+//! and the delivery of any snapshot ever sent to any replica, as often as one likes. A message that
+//! is lost is one that is never delivered.
+//!
+//! Whenever a replica changes, every read is compared with the [`oracle`](crate::oracle), and
+//! replicas that see the same operations must have the same bytes, whichever way they came to see
+//! them. From each state, or from a sample, everything is then delivered everywhere, and all
+//! replicas must end with equal bytes.
+//!
+//! A [`Report`] gives the number of states and transitions. A run that met its bound on states is
+//! incomplete, and says so.
+
+mod configs;
+mod world;
+
+pub use configs::{Act, Config, full, share};
+
+use foldhash::fast::FixedState;
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::BuildHasher;
+use world::{MessageId, NodeId, World};
+
+/// Most replicas of a config.
+pub const REPLICAS_MAX: usize = 4;
+/// Most snapshots that a config may send.
+pub const SNAPSHOTS_MAX: usize = 6;
+
+/// What a replica does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Local {
+    /// Makes the transaction of this number: those of the config's alphabet, then its start.
+    Transact(u8),
+    /// Its clock moves to the config's next time.
+    Pass,
+    /// Deletes a counter that has expired by its clock.
+    Materialize(u8),
+}
+
+/// One step from a state to the next.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Local {
+        at: u8,
+        step: Local,
+    },
+    /// Sends what `to` lacks, or everything.
+    Send {
+        from: u8,
+        to: Option<u8>,
+    },
+    Deliver {
+        to: u8,
+        message: MessageId,
+    },
+}
+
+/// A state of the whole: each replica, and the set of messages ever sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct State {
+    nodes: [NodeId; REPLICAS_MAX],
+    /// Ascending, then [`NONE`].
+    messages: [MessageId; SNAPSHOTS_MAX],
+}
+
+/// A place that is not taken.
+const NONE: u32 = u32::MAX;
+
+impl State {
+    fn nodes(&self) -> impl Iterator<Item = (u8, NodeId)> + '_ {
+        (0..).zip(self.nodes.iter().copied().filter(|id| *id != NONE))
+    }
+
+    fn messages(&self) -> impl Iterator<Item = MessageId> + '_ {
+        self.messages.iter().copied().filter(|id| *id != NONE)
+    }
+
+    /// The same with one more message.
+    fn with(&self, message: MessageId) -> State {
+        let mut next = *self;
+        if !self.messages.contains(&message) {
+            next.messages[SNAPSHOTS_MAX - 1] = message;
+            next.messages.sort_unstable();
+        }
+        next
+    }
+
+    /// 128 bits by which a state is known again.
+    fn digest(&self) -> u128 {
+        let half = |seed| u128::from(FixedState::with_seed(seed).hash_one(self));
+        half(1) << 64 | half(2)
+    }
+}
+
+/// What a run found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The config's name.
+    pub name: String,
+    /// States that were met.
+    pub states: usize,
+    /// Steps between different states.
+    pub transitions: usize,
+    /// Different states of a single replica.
+    pub replica_states: usize,
+    /// Calls of the core that changed, or tried to change, a replica.
+    pub executed: usize,
+    /// States from which everything was delivered everywhere.
+    pub settled: usize,
+    /// Whether every state was met; if not, the bound on states was.
+    pub complete: bool,
+}
+
+impl Report {
+    /// The head of the table that [`Display`](fmt::Display) writes the rows of.
+    pub const HEAD: &str = "| configuration | states | transitions | settled | replica states | core calls | complete |\n|---|---:|---:|---:|---:|---:|---|";
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let complete = if self.complete { "yes" } else { "INCOMPLETE" };
+        write!(
+            f,
+            "| {} | {} | {} | {} | {} | {} | {complete} |",
+            self.name,
+            self.states,
+            self.transitions,
+            self.settled,
+            self.replica_states,
+            self.executed
+        )
+    }
+}
+
+/// A wrong answer, and the shortest way to it.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The config's name.
+    pub name: String,
+    /// What is wrong.
+    pub wrong: String,
+    /// The steps that lead to it.
+    pub steps: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.name, self.wrong)?;
+        for (at, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{:>4}. {step}", at + 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a config to its end, or to its bound on states.
+///
+/// # Errors
+/// The first wrong answer, with the steps that lead to it.
+pub fn explore(config: &Config) -> Result<Report, Failure> {
+    let fail = |wrong| Failure {
+        name: config.name.clone(),
+        wrong,
+        steps: Vec::new(),
+    };
+    config.check().map_err(fail)?;
+    let (world, start) = World::new(config).map_err(fail)?;
+    let mut search = Search {
+        config,
+        world,
+        start,
+        known: HashSet::default(),
+        parents: Vec::new(),
+        transitions: 0,
+        settled: 0,
+    };
+    let complete = search.run()?;
+    Ok(Report {
+        name: config.name.clone(),
+        states: search.parents.len(),
+        transitions: search.transitions,
+        replica_states: search.world.node_count(),
+        executed: search.world.executed(),
+        settled: search.settled,
+        complete,
+    })
+}
+
+/// A state that waits for its turn, and its number.
+type Waiting = (State, u32);
+
+struct Search<'a> {
+    config: &'a Config,
+    world: World<'a>,
+    start: State,
+    known: HashSet<u128, FixedState>,
+    /// How each state was met first: from which, and by what.
+    parents: Vec<(u32, Option<Action>)>,
+    transitions: usize,
+    settled: usize,
+}
+
+impl Search<'_> {
+    /// Whether all states were met.
+    fn run(&mut self) -> Result<bool, Failure> {
+        let mut frontier: Vec<Waiting> = Vec::new();
+        self.known.insert(self.start.digest());
+        self.parents.push((0, None));
+        frontier.push((self.start, 0));
+        let (mut next, mut actions) = (Vec::new(), Vec::new());
+        while !frontier.is_empty() {
+            for (state, number) in frontier.drain(..) {
+                if !self.expand(&state, number, &mut actions, &mut next)? {
+                    return Ok(false);
+                }
+            }
+            std::mem::swap(&mut frontier, &mut next);
+        }
+        Ok(true)
+    }
+
+    /// Tries every action; false if the bound on states was met.
+    fn expand(
+        &mut self,
+        state: &State,
+        number: u32,
+        actions: &mut Vec<Action>,
+        next: &mut Vec<Waiting>,
+    ) -> Result<bool, Failure> {
+        self.actions(state, actions);
+        for &action in actions.iter() {
+            let after = match self.step(state, action) {
+                Ok(after) if after == *state => continue,
+                Ok(after) => after,
+                Err(wrong) => return Err(self.failure(number, Some(action), wrong)),
+            };
+            self.transitions += 1;
+            if !self.known.insert(after.digest()) {
+                continue;
+            }
+            if self.parents.len() >= self.config.states_max {
+                return Ok(false);
+            }
+            let child = self.parents.len() as u32;
+            self.parents.push((number, Some(action)));
+            next.push((after, child));
+        }
+        if self.config.settle_each > 0 && (number as usize).is_multiple_of(self.config.settle_each)
+        {
+            self.settled += 1;
+            let settled = self.settle(state);
+            settled.map_err(|wrong| self.failure(number, None, wrong))?;
+        }
+        Ok(true)
+    }
+
+    /// Everything that can happen next.
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        actions.clear();
+        let (mut made, mut passed) = (0, 0);
+        for (_, node) in state.nodes() {
+            made += self.world.transactions_of(node);
+            passed += self.world.passes_of(node);
+        }
+        let count = self.config.replicas as u8;
+        for at in 0..count {
+            let mut local = |step| actions.push(Action::Local { at, step });
+            if made < self.config.ops + self.config.start.len() {
+                (0..self.config.alphabet.len() as u8).for_each(|op| local(Local::Transact(op)));
+                if !self.config.times.is_empty() {
+                    (0..self.config.keys as u8).for_each(|key| local(Local::Materialize(key)));
+                }
+            }
+            if passed < self.config.passes {
+                local(Local::Pass);
+            }
+            for message in state.messages() {
+                actions.push(Action::Deliver { to: at, message });
+            }
+            if state.messages().count() < self.config.snapshots {
+                let (from, to) = (at, None);
+                actions.push(Action::Send { from, to });
+                for other in (0..count).filter(|other| *other != at) {
+                    let to = Some(other);
+                    actions.push(Action::Send { from, to });
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, state: &State, action: Action) -> Result<State, String> {
+        let mut after = *state;
+        match action {
+            Action::Local { at, step } => {
+                let node = &mut after.nodes[usize::from(at)];
+                *node = self.world.perform(*node, step)?;
+            }
+            Action::Send { from, to } => {
+                let node = state.nodes[usize::from(from)];
+                let lacking = to.map(|to| state.nodes[usize::from(to)]);
+                after = state.with(self.world.snapshot(node, lacking)?);
+            }
+            Action::Deliver { to, message } => {
+                let node = &mut after.nodes[usize::from(to)];
+                *node = self.world.deliver(*node, message)?;
+            }
+        }
+        Ok(after)
+    }
+
+    /// Delivers everything everywhere: what was sent, then the first replica's whole state, into
+    /// which all others went.
+    fn settle(&mut self, state: &State) -> Result<(), String> {
+        let mut nodes: Vec<NodeId> = state.nodes().map(|(_, node)| node).collect();
+        for node in &mut nodes {
+            for message in state.messages() {
+                *node = self.world.deliver(*node, message)?;
+            }
+        }
+        let whole: Vec<MessageId> = nodes
+            .iter()
+            .map(|node| self.world.snapshot(*node, None))
+            .collect::<Result<_, _>>()?;
+        for message in whole {
+            nodes[0] = self.world.deliver(nodes[0], message)?;
+        }
+        let (all, rest) = nodes.split_at_mut(1);
+        let message = self.world.snapshot(all[0], None)?;
+        for node in rest {
+            *node = self.world.deliver(*node, message)?;
+            self.world.same(all[0], *node)?;
+        }
+        Ok(())
+    }
+
+    /// A failure with the way to it, which follows from the parents.
+    fn failure(&mut self, number: u32, last: Option<Action>, wrong: String) -> Failure {
+        let mut actions = Vec::from_iter(last);
+        let mut at = number;
+        while let (parent, Some(action)) = self.parents[at as usize] {
+            actions.push(action);
+            at = parent;
+        }
+        let mut state = self.start;
+        let mut steps = Vec::new();
+        for action in actions.into_iter().rev() {
+            steps.push(self.describe(&state, action));
+            match self.step(&state, action) {
+                Ok(after) => state = after,
+                Err(_) => break,
+            }
+        }
+        if last.is_none() {
+            steps.push("everything is delivered everywhere".into());
+        }
+        Failure {
+            name: self.config.name.clone(),
+            wrong,
+            steps,
+        }
+    }
+
+    fn describe(&self, state: &State, action: Action) -> String {
+        match action {
+            Action::Local { at, step } => {
+                let did = self.world.describe(state.nodes[usize::from(at)], step);
+                format!("replica {at}: {did}")
+            }
+            Action::Send { from, to } => {
+                let what = match to {
+                    Some(to) => format!("what replica {to} lacks"),
+                    None => "its whole state".into(),
+                };
+                format!("replica {from} sends {what}")
+            }
+            Action::Deliver { to, message } => {
+                let message = self.world.describe_message(message);
+                format!("replica {to} gets {message}")
+            }
+        }
+    }
+}

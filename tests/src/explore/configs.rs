@@ -1,0 +1,291 @@
+//! The configurations that are explored, as data.
+
+use super::{REPLICAS_MAX, SNAPSHOTS_MAX};
+use crate::oracle::{Key, Kind};
+
+/// What one operation of a transaction does. Amounts and times follow from who makes it and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Adds a power of four, another one for each transaction: a sum tells what is in it.
+    Add,
+    /// Takes what [`Act::Add`] would add.
+    Take,
+    /// Resets.
+    Reset,
+    /// Deletes.
+    Delete,
+    /// Sets to three times what [`Act::Add`] would add.
+    Set,
+    /// Lets the counter expire at one of the configuration's times, in turn.
+    Expire,
+    /// Takes the expiry away.
+    Persist,
+}
+
+/// A small configuration, and bounds on what may happen in it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its name in reports.
+    pub name: String,
+    /// How many replicas there are, each with a writer.
+    pub replicas: usize,
+    /// How many keys there are.
+    pub keys: usize,
+    /// Transactions that replica 0 makes and all see, before anything else happens.
+    pub start: Vec<Vec<(Key, Act)>>,
+    /// The transactions to choose from.
+    pub alphabet: Vec<Vec<(Key, Act)>>,
+    /// How many transactions are made, at most.
+    pub ops: usize,
+    /// How many different snapshots are sent, at most.
+    pub snapshots: usize,
+    /// What each replica's wall clock shows one after the other, in milliseconds. They begin at 0,
+    /// and each goes its own way.
+    pub times: Vec<u64>,
+    /// How often a clock moves on, at most, over all replicas.
+    pub passes: usize,
+    /// From each how many-th state everything is delivered everywhere; 0: from none.
+    pub settle_each: usize,
+    /// Most states. A run that meets this bound is incomplete.
+    pub states_max: usize,
+}
+
+impl Config {
+    /// # Errors
+    /// Says which number is out of its bounds.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let txns = self.alphabet.len() + self.start.len();
+        let bounds = [
+            ("replicas", self.replicas, REPLICAS_MAX),
+            ("snapshots", self.snapshots, SNAPSHOTS_MAX),
+            ("different transactions", txns, u8::MAX as usize),
+            ("times", self.times.len(), u8::MAX as usize),
+            // Powers of four below 2^62.
+            ("transactions in all", self.replicas * self.clocks(), 30),
+        ];
+        for (what, count, most) in bounds {
+            if count > most {
+                return Err(format!("{count} {what}, at most {most}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many transactions one writer makes, at most.
+    fn clocks(&self) -> usize {
+        self.ops + self.start.len()
+    }
+
+    /// The operations of a transaction that `who` makes at `clock`.
+    pub(super) fn transaction(&self, number: u8, who: u8, clock: u64) -> Vec<(Key, Kind)> {
+        let number = usize::from(number);
+        let started = number.checked_sub(self.alphabet.len());
+        let acts = match started {
+            Some(number) => &self.start[number],
+            None => &self.alphabet[number],
+        };
+        let index = usize::from(who) * self.clocks() + clock as usize;
+        let amount = 1i64 << (2 * index);
+        let kind = |act| match act {
+            Act::Add => Kind::Add(amount),
+            Act::Take => Kind::Add(-amount),
+            Act::Reset => Kind::Reset,
+            Act::Delete => Kind::Delete,
+            Act::Set => Kind::Set(3 * amount),
+            Act::Expire => Kind::Expire(self.times[index % self.times.len()]),
+            Act::Persist => Kind::Persist,
+        };
+        acts.iter().map(|(key, act)| (*key, kind(*act))).collect()
+    }
+}
+
+/// Single operations on key 0.
+fn singles(acts: &[Act]) -> Vec<Vec<(Key, Act)>> {
+    acts.iter().map(|act| vec![(0, *act)]).collect()
+}
+
+/// Moves an amount from key 0 to key 1.
+fn transfer() -> Vec<(Key, Act)> {
+    vec![(0, Act::Take), (1, Act::Add)]
+}
+
+/// A configuration of three replicas, a key and three transactions.
+fn base(name: &str) -> Config {
+    Config {
+        name: name.into(),
+        replicas: 3,
+        keys: 1,
+        start: Vec::new(),
+        alphabet: Vec::new(),
+        ops: 3,
+        snapshots: 2,
+        times: Vec::new(),
+        passes: 0,
+        settle_each: 1,
+        states_max: 50_000_000,
+    }
+}
+
+/// Cancels of two and three replicas, and transactions over two keys.
+fn cancels() -> Vec<Config> {
+    let all = singles(&[Act::Add, Act::Reset, Act::Delete, Act::Set]);
+    let mut transfers = singles(&[Act::Add, Act::Delete]);
+    transfers.extend([vec![(1, Act::Add)], vec![(1, Act::Delete)], transfer()]);
+    vec![
+        Config {
+            replicas: 2,
+            alphabet: all,
+            snapshots: 3,
+            ..base("2 replicas, 3 of add, reset, delete, set, 3 snapshots")
+        },
+        Config {
+            alphabet: singles(&[Act::Add, Act::Delete, Act::Set]),
+            ..base("3 replicas, 3 of add, delete, set, 2 snapshots")
+        },
+        Config {
+            replicas: 2,
+            keys: 2,
+            alphabet: transfers,
+            ops: 4,
+            ..base("2 replicas, 2 keys, 4 of add, delete, transfer, 2 snapshots")
+        },
+    ]
+}
+
+/// The kinds of operation, with what each does.
+fn kinds() -> [Kinds; 7] {
+    [
+        ("add", vec![(0, Act::Add)]),
+        ("reset", vec![(0, Act::Reset)]),
+        ("delete", vec![(0, Act::Delete)]),
+        ("set", vec![(0, Act::Set)]),
+        ("expire", vec![(0, Act::Expire)]),
+        ("persist", vec![(0, Act::Persist)]),
+        ("transfer", transfer()),
+    ]
+}
+
+/// Each pair of kinds at three writers, from a counter that all have seen, and from nothing if
+/// something can come of that.
+fn pairs(snapshots: usize, passes: usize) -> Vec<Config> {
+    let kinds = kinds();
+    let mut configs = Vec::new();
+    for (at, one) in kinds.iter().enumerate() {
+        for other in &kinds[at..] {
+            configs.extend(pair(one, other, snapshots, passes));
+        }
+    }
+    configs
+}
+
+/// The name of a kind of operation, and what it does.
+type Kinds = (&'static str, Vec<(Key, Act)>);
+
+fn pair(one: &Kinds, other: &Kinds, snapshots: usize, passes: usize) -> Vec<Config> {
+    let names = [one.0, other.0];
+    let creates = |name| matches!(name, "add" | "reset" | "set" | "transfer");
+    let expires = names.contains(&"expire");
+    let mut alphabet = vec![one.1.clone(), other.1.clone()];
+    alphabet.dedup();
+    let mut starts = vec![("a counter", singles(&[Act::Add]))];
+    if names.into_iter().any(creates) {
+        starts.push(("nothing", Vec::new()));
+    }
+    let config = |(from, start)| {
+        let kinds = names[..alphabet.len()].join(", ");
+        Config {
+            keys: 1 + usize::from(names.contains(&"transfer")),
+            start,
+            alphabet: alphabet.clone(),
+            snapshots,
+            times: if expires {
+                vec![1_000, 2_000]
+            } else {
+                Vec::new()
+            },
+            passes: if expires { passes } else { 0 },
+            ..base(&format!(
+                "3 replicas, 3 of {kinds}, {snapshots} snapshots, from {from}"
+            ))
+        }
+    };
+    starts.into_iter().map(config).collect()
+}
+
+/// More kinds at once, and longer histories, of fewer replicas or snapshots.
+fn deep() -> Vec<Config> {
+    let all = [
+        Act::Add,
+        Act::Reset,
+        Act::Delete,
+        Act::Set,
+        Act::Expire,
+        Act::Persist,
+    ];
+    let mut both = singles(&[Act::Add, Act::Delete]);
+    both.extend([
+        vec![(0, Act::Delete), (1, Act::Add)],
+        vec![(0, Act::Add), (0, Act::Delete), (0, Act::Add)],
+    ]);
+    let times = vec![1_000, 2_000];
+    vec![
+        Config {
+            replicas: 2,
+            alphabet: singles(&all),
+            ops: 4,
+            snapshots: 3,
+            times: times.clone(),
+            passes: 1,
+            ..base("2 replicas, 4 of all kinds, 1 passing of time, 3 snapshots")
+        },
+        Config {
+            alphabet: singles(&all),
+            times,
+            passes: 1,
+            ..base("3 replicas, 3 of all kinds, 1 passing of time, 2 snapshots")
+        },
+        Config {
+            replicas: 2,
+            alphabet: singles(&[Act::Add, Act::Delete, Act::Set]),
+            ops: 5,
+            snapshots: 3,
+            ..base("2 replicas, 5 of add, delete, set, 3 snapshots")
+        },
+        Config {
+            alphabet: singles(&[Act::Add, Act::Delete]),
+            ops: 4,
+            snapshots: 3,
+            ..base("3 replicas, 4 of add, delete, 3 snapshots")
+        },
+        Config {
+            replicas: 4,
+            alphabet: singles(&[Act::Add, Act::Delete]),
+            ops: 3,
+            snapshots: 3,
+            ..base("4 replicas, 3 of add, delete, 3 snapshots")
+        },
+        Config {
+            keys: 2,
+            alphabet: both,
+            ops: 3,
+            snapshots: 3,
+            ..base("3 replicas, 2 keys, 3 of add, delete and transactions of them, 3 snapshots")
+        },
+    ]
+}
+
+/// Everything that is explored.
+pub fn full() -> Vec<Config> {
+    let mut configs = cancels();
+    configs.extend(deep());
+    configs.extend(pairs(3, 2));
+    configs
+}
+
+/// The share that every test run explores.
+pub fn share() -> Vec<Config> {
+    let mut configs = cancels();
+    configs.truncate(2);
+    configs.extend(pairs(2, 1));
+    configs
+}

@@ -1,0 +1,263 @@
+//! Each pair of concurrent operations comes to what docs/consistency.md says, and the oracle too.
+
+use std::fmt;
+use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
+use tallymesh_tests::oracle::{Call, Oracle, View};
+
+const KEY: &str = "key";
+/// Where an expiry is compared with: a time before it, and one after all.
+const BEFORE: u64 = 500;
+const AFTER: u64 = 2_000;
+
+/// The operations of writer A, which label the rows.
+const ROWS: [Op; 6] = [
+    Op::Add(3),
+    Op::Reset,
+    Op::Delete,
+    Op::Set(30),
+    Op::Expire(1000),
+    Op::Persist,
+];
+/// The operations of writer B, which label the columns.
+const COLUMNS: [Op; 6] = [
+    Op::Add(5),
+    Op::Reset,
+    Op::Delete,
+    Op::Set(50),
+    Op::Expire(2000),
+    Op::Persist,
+];
+
+/// What a cell says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cell {
+    Absent,
+    Value(i128),
+    Expires(i128, u64),
+}
+use Cell::{Absent, Expires, Value};
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Absent => write!(f, "absent"),
+            Value(value) => write!(f, "{value}"),
+            Expires(value, at) => write!(f, "{value}, expires {at}"),
+        }
+    }
+}
+
+type Table = [[Cell; 6]; 6];
+
+/// From a counter of 10 that all have seen.
+const EXISTING: Table = [
+    [
+        Value(18),
+        Value(3),
+        Value(3),
+        Value(53),
+        Expires(13, 2000),
+        Value(13),
+    ],
+    [
+        Value(5),
+        Value(0),
+        Value(0),
+        Value(50),
+        Expires(0, 2000),
+        Value(0),
+    ],
+    [Value(5), Value(0), Absent, Value(50), Absent, Absent],
+    [
+        Value(35),
+        Value(30),
+        Value(30),
+        Value(50),
+        Expires(30, 2000),
+        Value(30),
+    ],
+    [
+        Expires(15, 1000),
+        Expires(0, 1000),
+        Absent,
+        Expires(50, 1000),
+        Expires(10, 2000),
+        Value(10),
+    ],
+    [Value(15), Value(0), Absent, Value(50), Value(10), Value(10)],
+];
+
+/// From a counter that does not exist.
+const ABSENT: Table = [
+    [Value(8), Value(3), Value(3), Value(53), Value(3), Value(3)],
+    [Value(5), Value(0), Value(0), Value(50), Value(0), Value(0)],
+    [Value(5), Value(0), Absent, Value(50), Absent, Absent],
+    [
+        Value(35),
+        Value(30),
+        Value(30),
+        Value(50),
+        Value(30),
+        Value(30),
+    ],
+    [Value(5), Value(0), Absent, Value(50), Absent, Absent],
+    [Value(5), Value(0), Absent, Value(50), Absent, Absent],
+];
+
+/// As the document writes an operation.
+fn label(op: Op) -> String {
+    match op {
+        Op::Add(by) => format!("add {by}"),
+        Op::Reset => "reset".into(),
+        Op::Delete => "delete".into(),
+        Op::Set(value) => format!("set {value}"),
+        Op::Expire(at) => format!("expire {at}"),
+        Op::Persist => "persist".into(),
+    }
+}
+
+/// The cells of the document's table that follows a mark: its head, and its rows.
+fn documented(name: &str) -> Vec<Vec<String>> {
+    const PAGE: &str = include_str!("../../docs/consistency.md");
+    let mark = format!("<!-- pairs: {name} -->");
+    let (_, after) = PAGE.split_once(&mark).expect("the page has the table");
+    let lines = after
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with('|'));
+    let rows = lines.filter(|line| !line.starts_with("|--"));
+    let cells = rows.map(|row| {
+        let cells = row.trim_matches('|').split('|');
+        cells.map(|cell| cell.trim().replace("**", "")).collect()
+    });
+    cells.collect()
+}
+
+#[test]
+fn the_document_has_these_tables() {
+    for (name, table) in [("existing", EXISTING), ("absent", ABSENT)] {
+        let mut expected = vec![vec!["A \\ B".to_string()]];
+        expected[0].extend(COLUMNS.map(label));
+        for (op, row) in ROWS.into_iter().zip(table) {
+            let mut line = vec![label(op)];
+            line.extend(row.iter().map(Cell::to_string));
+            expected.push(line);
+        }
+        assert_eq!(documented(name), expected, "the table {name}");
+    }
+}
+
+/// A replica, and what the oracle says that it sees.
+#[derive(Clone)]
+struct Peer {
+    replica: Replica,
+    view: View,
+}
+
+impl Peer {
+    fn new(byte: u8) -> Peer {
+        let mut replica = Replica::new(Space::default(), WriterId::from_bytes([byte; 16]));
+        replica.set_time(BEFORE);
+        Peer {
+            replica,
+            view: View::default(),
+        }
+    }
+
+    fn apply(&mut self, oracle: &mut Oracle, op: Op) {
+        let (view, replica) = (&mut self.view, &mut self.replica);
+        let made = oracle.transact(view, replica, BEFORE, &[(0, op)], Call::Single);
+        made.unwrap_or_else(|wrong| panic!("{op:?}: {wrong}"));
+    }
+
+    /// Its whole state, encoded.
+    fn state(&self) -> Vec<u8> {
+        self.replica.delta(&VersionVector::default()).encode()
+    }
+
+    /// Merges encoded messages in this order, and compares with the oracle after each.
+    fn after(&self, oracle: &Oracle, messages: &[&[u8]]) -> Peer {
+        let mut peer = self.clone();
+        for bytes in messages {
+            let message = Message::decode(bytes).expect("a message of ours decodes");
+            peer.replica.merge(&message).expect("a full state merges");
+            let learnt = oracle.learn(&mut peer.view, peer.replica.writers());
+            learnt.expect("the view is a causal cut");
+            let checked = oracle.check(&peer.view, &peer.replica, BEFORE);
+            checked.unwrap_or_else(|wrong| panic!("{wrong}"));
+        }
+        peer
+    }
+
+    /// What it reads.
+    fn cell(&self) -> Cell {
+        let handle = self.replica.handle(KEY);
+        let expiry = handle.and_then(|handle| self.replica.expiry_at(handle));
+        match (self.replica.value(KEY), expiry) {
+            (None, None) => Absent,
+            (Some(value), None) => Value(value),
+            (Some(value), Some(at)) => Expires(value, at),
+            (None, Some(at)) => panic!("absent, and expires at {at}"),
+        }
+    }
+}
+
+/// Makes the two operations happen concurrently, and gives what all read at last.
+fn outcome(start: Option<Op>, [of_a, of_b]: [Op; 2]) -> Cell {
+    let mut oracle = Oracle::new(vec![KEY.into()]);
+    let [mut a, mut b, mut c] = [1, 2, 3].map(Peer::new);
+    if let Some(op) = start {
+        c.apply(&mut oracle, op);
+        let state = c.state();
+        [a, b] = [a, b].map(|peer| peer.after(&oracle, &[&state]));
+    }
+    a.apply(&mut oracle, of_a);
+    b.apply(&mut oracle, of_b);
+    let (from_a, from_b) = (a.state(), b.state());
+    let pushed_a = a.replica.delta(&c.replica.vector()).encode();
+    let pushed_b = b.replica.delta(&c.replica.vector()).encode();
+    let met = [
+        a.after(&oracle, &[&from_b]),
+        b.after(&oracle, &[&from_a]),
+        c.after(&oracle, &[&from_a, &from_b]),
+        c.after(&oracle, &[&from_b, &from_a]),
+        c.after(&oracle, &[&pushed_a, &pushed_b]),
+        c.after(&oracle, &[&pushed_b, &pushed_a, &pushed_b]),
+        // One who has seen nothing at all before.
+        Peer::new(4).after(&oracle, &[&from_b, &from_a, &from_b]),
+    ];
+    let cell = met[0].cell();
+    for peer in met {
+        assert_eq!(peer.cell(), cell);
+        let bytes = a.after(&oracle, &[&from_b]).replica.canonical_bytes();
+        assert_eq!(peer.replica.canonical_bytes(), bytes);
+        let Peer { mut replica, view } = peer;
+        replica.set_time(AFTER);
+        let checked = oracle.check(&view, &replica, AFTER);
+        checked.expect("also when the expiry has passed");
+        if matches!(cell, Expires(..)) {
+            assert_eq!(replica.value(KEY), None);
+        }
+    }
+    cell
+}
+
+fn compare(start: Option<Op>, table: Table) {
+    for (row, of_a) in ROWS.into_iter().enumerate() {
+        for (column, of_b) in COLUMNS.into_iter().enumerate() {
+            let cell = outcome(start, [of_a, of_b]);
+            let expected = table[row][column];
+            assert_eq!(cell, expected, "{} with {}", label(of_a), label(of_b));
+        }
+    }
+}
+
+#[test]
+fn concurrent_pairs_on_an_existing_counter() {
+    compare(Some(Op::Add(10)), EXISTING);
+}
+
+#[test]
+fn concurrent_pairs_on_an_absent_counter() {
+    compare(None, ABSENT);
+}
