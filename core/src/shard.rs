@@ -211,6 +211,13 @@ pub(crate) struct Odd {
 }
 
 impl Odd {
+    /// Whether the counter is one.
+    #[cold]
+    #[inline(never)]
+    fn has(&self, slot: u32) -> bool {
+        self.mask >> slot & 1 == 1
+    }
+
     fn rank(&self, slot: u32) -> usize {
         (self.mask & ((1u64 << slot) - 1)).count_ones() as usize
     }
@@ -274,10 +281,14 @@ impl Page {
         self.odd.as_ref().map_or(0, |odd| odd.mask)
     }
 
-    /// Whether some slot of the counter has more than a row.
+    /// Whether some slot of the counter has more than a row. In a page without such there is
+    /// nothing but a null pointer to look at.
     #[inline]
     pub(crate) fn is_odd(&self, slot: u32) -> bool {
-        self.odd() >> slot & 1 == 1
+        match &self.odd {
+            None => false,
+            Some(odd) => odd.has(slot),
+        }
     }
 
     /// What the counter's slots have beside their rows, ascending by writer.

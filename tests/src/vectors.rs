@@ -3,7 +3,7 @@
 
 use tallymesh_core::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
 use tallymesh_core::{
-    Input, Link, Message, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
+    Input, Link, Message, Op, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
 };
 
 /// Bytes with a name and what they say.
@@ -59,6 +59,58 @@ fn two() -> Replica {
         .merge(&full(&with(0x22, &[("b", -5)])))
         .expect("a vector's merge fits");
     replica
+}
+
+/// Writer 11.. after these operations, a transaction each.
+fn after(ops: &[(&str, Op)]) -> Replica {
+    let mut replica = replica(0x11);
+    for (key, op) in ops {
+        replica.apply(key, *op).expect("a vector's operation fits");
+    }
+    replica
+}
+
+/// Writer 22.., who made these operations after it saw 11.. add 1 to a, 2 to b and 300 to c.
+fn cancelled(ops: &[(&str, Op)]) -> Replica {
+    let mut replica = replica(0x22);
+    let adds = full(&with(0x11, &[("a", 1), ("b", 2), ("c", 300)]));
+    replica.merge(&adds).expect("a vector's merge fits");
+    for (key, op) in ops {
+        replica.apply(key, *op).expect("a vector's operation fits");
+    }
+    replica
+}
+
+fn expired() -> Replica {
+    let ops = [
+        ("a", Op::Add(1)),
+        ("b", Op::Add(1)),
+        ("a", Op::Expire(1_000)),
+        ("b", Op::Persist),
+    ];
+    let mut replica = replica(0x22);
+    replica
+        .merge(&full(&after(&ops)))
+        .expect("a vector's merge fits");
+    replica
+        .apply("a", Op::Expire(2_000))
+        .expect("a vector's operation fits");
+    replica
+}
+
+fn wide() -> Replica {
+    let mut one = after(&[("a", Op::Add(i64::MAX))]);
+    let mut two = replica(0x22);
+    two.merge(&full(&one)).expect("a vector's merge fits");
+    // Not seen by the reset: the life goes on.
+    one.apply("a", Op::Add(-1))
+        .expect("a vector's operation fits");
+    two.apply("a", Op::Reset)
+        .expect("a vector's operation fits");
+    one.merge(&full(&two)).expect("a vector's merge fits");
+    one.apply("a", Op::Add(i64::MAX))
+        .expect("a vector's operation fits");
+    one
 }
 
 /// Messages that must decode, and encode to the same bytes.
@@ -122,6 +174,36 @@ pub fn messages() -> Vec<Vector> {
             "two_pages",
             "Writer 11.. added 1 to `counter:00000` to `counter:00064`: a page of 64 keys and one of one.",
             full(&with(0x11, &many)).encode(),
+        ),
+        vector(
+            "cancels",
+            "Writer 22.. saw 11.. add 1 to `a`, 2 to `b`, 300 to `c`, and deleted `a`, reset `b` and set `c` to 7, each a transaction.",
+            full(&cancelled(&[
+                ("a", Op::Delete),
+                ("b", Op::Reset),
+                ("c", Op::Set(7)),
+            ]))
+            .encode(),
+        ),
+        vector(
+            "new_life",
+            "Writer 11.. added 1 to `a`, deleted it and added 5: one shard, of a life that began at clock 3.",
+            full(&after(&[
+                ("a", Op::Add(1)),
+                ("a", Op::Delete),
+                ("a", Op::Add(5)),
+            ]))
+            .encode(),
+        ),
+        vector(
+            "expiries",
+            "Writer 11.. added 1 to `a` and `b`, let `a` expire one second after 1970 and persisted `b`; then 22.., who saw that, let `a` expire after two seconds.",
+            full(&expired()).encode(),
+        ),
+        vector(
+            "wide",
+            "Writer 11.. added the greatest 64-bit integer twice to `a`, and 22.. reset it in between: a total of more than 64 bits.",
+            full(&wide()).encode(),
         ),
         vector(
             "delta",
