@@ -235,6 +235,19 @@ fn all_kinds(passes: usize) -> Config {
     }
 }
 
+/// Expiries that replace each other, on a counter that has one already.
+fn replaced(snapshots: usize) -> Config {
+    Config {
+        start: singles(&[Act::Add, Act::Expire]),
+        alphabet: singles(&[Act::Expire, Act::Persist]),
+        snapshots,
+        times: vec![1_000, 2_000],
+        ..base(&format!(
+            "3 replicas, 3 of expire, persist, {snapshots} snapshots, from a counter that expires"
+        ))
+    }
+}
+
 /// More kinds at once, and longer histories, of fewer replicas or snapshots.
 fn deep() -> Vec<Config> {
     let mut both = singles(&[Act::Add, Act::Delete]);
@@ -253,6 +266,7 @@ fn deep() -> Vec<Config> {
             ..base("2 replicas, 4 of all kinds, 1 passing of time, 3 snapshots")
         },
         all_kinds(1),
+        replaced(3),
         Config {
             replicas: 2,
             alphabet: singles(&[Act::Add, Act::Delete, Act::Set]),
@@ -295,7 +309,7 @@ pub fn full() -> Vec<Config> {
 pub fn share() -> Vec<Config> {
     let mut configs = cancels();
     configs.truncate(2);
-    configs.push(all_kinds(0));
+    configs.extend([all_kinds(0), replaced(2)]);
     configs.extend(pairs(2, 1));
     configs
 }
