@@ -230,7 +230,7 @@ fn all_kinds(passes: usize) -> Config {
         times: vec![1_000, 2_000],
         passes,
         ..base(&format!(
-            "3 replicas, 3 of all kinds, {passes} passings of time, 2 snapshots, from a counter"
+            "3 replicas, 3 of all kinds, {passes} passings of a clock, 2 snapshots, from a counter"
         ))
     }
 }
@@ -263,7 +263,7 @@ fn deep() -> Vec<Config> {
             snapshots: 3,
             times: vec![1_000, 2_000],
             passes: 1,
-            ..base("2 replicas, 4 of all kinds, 1 passing of time, 3 snapshots")
+            ..base("2 replicas, 4 of all kinds, 1 passing of a clock, 3 snapshots")
         },
         all_kinds(1),
         replaced(3),
