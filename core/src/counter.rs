@@ -200,7 +200,8 @@ impl Act<'_> {
             .iter()
             .zip(&sums)
             .any(|(slot, sum)| slot.side.moved.is_none() && sum.exists());
-        if !sum.exists() && !(exists && sum.until.is_some()) {
+        let goes_on = sum.exists() || exists && sum.until.is_some();
+        if !goes_on {
             if !exists {
                 // A new life of the counter leaves the expiries of earlier ones behind.
                 self.lift(slots, &sums);

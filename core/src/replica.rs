@@ -1,9 +1,12 @@
 //! One copy of a space's state: local transactions, reads, and merge.
 
+mod absorb;
 mod build;
+mod collect;
+mod members;
 mod merge;
 mod ops;
-mod retire;
+mod standing;
 
 pub use build::Mark;
 pub(crate) use build::{Cursor, Push};
@@ -76,7 +79,7 @@ pub struct Replica {
     /// that growth, later ones do.
     merged_at: Vec<u64>,
     numbers: Numbers,
-    roster: retire::Roster,
+    roster: members::Roster,
     /// Whether something was ever collected here: then what is covered and absent is not taken in
     /// again. Before that it can only be a forked writer's.
     collected: bool,
@@ -100,7 +103,7 @@ impl Replica {
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
             numbers: Numbers::new(writer, OWN),
-            roster: retire::Roster::new(),
+            roster: members::Roster::new(),
             collected: false,
             time: 0,
             faults: Vec::new(),

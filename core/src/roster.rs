@@ -12,6 +12,17 @@ use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+/// Longest chain of heirs that is followed.
+pub(crate) const HEIRS_MAX: usize = 64;
+
+/// The clock of a writer in a list that ascends by number, 0 if it is not there.
+pub(crate) fn of(seen: &[(u32, u64)], writer: u32) -> u64 {
+    match seen.binary_search_by_key(&writer, |entry| entry.0) {
+        Ok(at) => seen[at].1,
+        Err(_) => 0,
+    }
+}
+
 /// An owner: the Ed25519 public key under which a program's writers are minted.
 pub type Owner = [u8; 32];
 
@@ -97,10 +108,7 @@ pub(crate) struct Ack {
 
 impl Ack {
     pub(crate) fn of(&self, writer: u32) -> u64 {
-        match self.seen.binary_search_by_key(&writer, |entry| entry.0) {
-            Ok(at) => self.seen[at].1,
-            Err(_) => 0,
-        }
+        of(&self.seen, writer)
     }
 }
 

@@ -1,0 +1,594 @@
+//! Acknowledgement, and the collection of what means nothing any more.
+//!
+//! Something is *stable* once everybody who counts has seen it: then whatever is still unseen was
+//! made by somebody who had seen it. Members count, and each of them speaks for the writers that
+//! are attached to it. Only what is stable is collected.
+
+use super::members::Roster;
+use super::{Mark, Replica};
+use crate::MEMBERS;
+use crate::counter;
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::roster::{Ack, Card, Fence, HEIRS_MAX, Owner, Retired, Says, of};
+use crate::shard::{OWN, PAGE, bits};
+use crate::slot::{Fold, Slot, Stamp};
+use crate::vector::VersionVector;
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Those whose acknowledgement is needed.
+pub(super) struct Quorum {
+    pub(super) members: Vec<u32>,
+    /// What this replica has seen, and those that are attached to it.
+    pub(super) own: Vec<(u32, u64)>,
+    /// Whether they acknowledged each fence of a writer that is not absorbed yet. Until then no
+    /// other acknowledgement means anything: some may know of a fence that others do not.
+    pub(super) settled: bool,
+}
+
+impl Replica {
+    /// Whether a set of clocks covers a stamp, or the stamp of the absorption of its writer.
+    pub(super) fn covers(&self, seen: impl Fn(u32) -> u64, mut stamp: Stamp) -> bool {
+        for _ in 0..HEIRS_MAX {
+            if seen(stamp.writer) >= stamp.clock {
+                return true;
+            }
+            match self.roster.cards[stamp.writer as usize].retired {
+                Some(retired) => stamp = retired.to,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    pub(super) fn quorum(&self) -> Quorum {
+        let members = (0..self.writers.len() as u32).filter(|number| self.counts(*number));
+        let mut quorum = Quorum {
+            members: members.collect(),
+            own: self.seen(),
+            settled: false,
+        };
+        // A member of whom no living incarnation is known may have seen, and made, anything.
+        let speaks = |owner: &Owner| {
+            let mut incarnations = self.incarnations(owner);
+            incarnations.any(|number| self.counts(number))
+        };
+        if !self
+            .configuration()
+            .is_some_and(|it| it.members.iter().all(speaks))
+        {
+            quorum.members.clear();
+        }
+        let cards = self.roster.cards.iter().zip(0u32..);
+        let mut open = cards.filter(|(card, _)| card.retired.is_none());
+        quorum.settled = open.all(|(card, number)| {
+            let seen = |fence: Fence| self.acknowledged(&quorum, fence.by);
+            let buried = |fence| seen(fence) && self.is_heir_told(&quorum, number);
+            card.fence.is_none_or(buried)
+        });
+        quorum
+    }
+
+    /// Whether the heir of a dead member knows of all that anybody knows of it, and so of all writers
+    /// that were attached to it, for whom the heir speaks now.
+    pub(super) fn is_heir_told(&self, quorum: &Quorum, writer: u32) -> bool {
+        if self.roster.cards[writer as usize].announce.is_none() {
+            return true;
+        }
+        let heir = self.heir_of(writer);
+        let seen = |number: u32| self.seen_by(quorum, number, writer);
+        let most = quorum.members.iter().map(|number| seen(*number)).max();
+        let most = most.unwrap_or(0).max(self.clocks[writer as usize]);
+        quorum.members.contains(&heir) && seen(heir) >= most
+    }
+
+    /// How much of a member's writer a member has acknowledged.
+    pub(super) fn seen_by(&self, quorum: &Quorum, member: u32, writer: u32) -> u64 {
+        match (member, &self.roster.cards[member as usize].ack) {
+            (OWN, _) => of(&quorum.own, writer),
+            (_, Some(ack)) => ack.of(writer),
+            (_, None) => 0,
+        }
+    }
+
+    /// Whether all who count have acknowledged a stamp.
+    pub(super) fn acknowledged(&self, quorum: &Quorum, stamp: Stamp) -> bool {
+        !quorum.members.is_empty()
+            && quorum.members.iter().all(|&number| {
+                let ack = &self.roster.cards[number as usize].ack;
+                match (number, ack) {
+                    (OWN, _) => self.covers(|writer| of(&quorum.own, writer), stamp),
+                    (_, Some(ack)) => self.covers(|writer| ack.of(writer), stamp),
+                    (_, None) => false,
+                }
+            })
+    }
+
+    /// Whether everybody who counts has seen a stamp: what is unseen was made by somebody who had.
+    pub(super) fn is_stable(&self, quorum: &Quorum, stamp: Stamp) -> bool {
+        let settled = &self.roster.settled;
+        let settled = |writer: u32| settled.get(writer as usize).copied().unwrap_or(0);
+        self.covers(settled, stamp) || quorum.settled && self.acknowledged(quorum, stamp)
+    }
+
+    /// Publishes what this member has seen, if somebody waits for it; tells whether it did.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub fn acknowledge(&mut self) -> Result<bool, Error> {
+        if !self.is_member() {
+            return Ok(false);
+        }
+        let seen = self.seen();
+        let before = self.acked();
+        let asks = self.roster.waiting && self.roster.pending.is_none();
+        let mut due = asks;
+        for (card, number) in self.roster.cards.iter().zip(0u32..) {
+            let newly = |stamp: Stamp| {
+                self.covers(|writer| of(&seen, writer), stamp)
+                    && !self.covers(|writer| of(&before, writer), stamp)
+            };
+            let wanted = card
+                .ack
+                .as_ref()
+                .filter(|_| number != OWN && self.counts(number));
+            let own = |clock| Stamp {
+                writer: number,
+                clock,
+            };
+            due |= wanted.is_some_and(|ack| ack.want > 0 && newly(own(ack.want)));
+            due |= card.retired.is_none() && card.fence.is_some_and(|fence| newly(fence.by));
+            // A new incarnation waits to hear from the others.
+            due |= number != OWN
+                && self.counts(number)
+                && card
+                    .announce
+                    .as_ref()
+                    .is_some_and(|it| newly(own(it.clock)));
+        }
+        if !due {
+            return Ok(false);
+        }
+        let clock = self.next_clock()?;
+        if asks {
+            let mut held = self.clocks.clone();
+            held[OWN as usize] = clock;
+            self.roster.pending = Some((clock, held));
+        }
+        let want = self.roster.pending.as_ref().map_or(0, |pending| pending.0);
+        let mut seen = seen;
+        // It is part of what is seen here, if all that are attached have seen it.
+        if let Some(own) = seen
+            .iter_mut()
+            .find(|entry| entry.0 == OWN && entry.1 == clock - 1)
+        {
+            own.1 = clock;
+        }
+        self.state(OWN, |by| {
+            Says::Ack(Box::new(Ack {
+                clock: by.clock,
+                want,
+                seen,
+            }))
+        })?;
+        Ok(true)
+    }
+
+    /// Collects what is stable: dead slots, absorbed writers' amounts, the writers themselves.
+    /// Nothing that is newer than `kept`, what a store has written, is touched. Tells whether
+    /// anything was collected.
+    ///
+    /// Whoever walks over this replica's state in steps must not do so across a collection.
+    pub fn collect(&mut self, kept: &Mark) -> bool {
+        if self.configuration().is_none() {
+            return false;
+        }
+        let quorum = self.quorum();
+        self.settle(&quorum);
+        let kept: Vec<u64> = (0..self.writers.len()).map(|n| self.low(kept, n)).collect();
+        let mut changed = false;
+        let floor = core::cell::RefCell::new(core::mem::take(&mut self.roster.floor));
+        floor.borrow_mut().resize(self.writers.len(), 0);
+        self.roster.waiting = false;
+        for at in 0..self.pages.len() {
+            for slot in bits(self.pages[at].odd()) {
+                let handle = Handle((at * PAGE) as u32 + slot);
+                let mut slots = self.pages[at].slots(slot);
+                let mut waits = false;
+                let stable = |stamp: Stamp| {
+                    let number = stamp.writer as usize;
+                    let stable = stamp.clock <= kept[number] && self.is_stable(&quorum, stamp);
+                    if stable {
+                        let least = &mut floor.borrow_mut()[number];
+                        *least = stamp.clock.max(*least);
+                    }
+                    stable
+                };
+                if sweep(&mut slots, &self.writers, &stable, &mut waits) {
+                    changed = true;
+                    self.put_slots(handle, slots);
+                    self.forget_unused(handle);
+                }
+                self.roster.waiting |= waits;
+            }
+        }
+        self.roster.floor = floor.into_inner();
+        changed |= self.forget(&quorum, &kept);
+        self.collected |= changed;
+        changed
+    }
+
+    /// Moves the settled vector on to what all have acknowledged, and to what was held at an ack of
+    /// this member's own that all have acknowledged.
+    pub(super) fn settle(&mut self, quorum: &Quorum) {
+        if !quorum.settled {
+            return;
+        }
+        let mut settled = core::mem::take(&mut self.roster.settled);
+        settled.resize(self.writers.len(), 0);
+        let dot = |clock| Stamp { writer: OWN, clock };
+        let waits = self.roster.pending.as_ref().map(|(clock, _)| dot(*clock));
+        if waits.is_some_and(|dot| self.acknowledged(quorum, dot))
+            && let Some((_, held)) = self.roster.pending.take()
+        {
+            for (clock, held) in settled.iter_mut().zip(held) {
+                *clock = held.max(*clock);
+            }
+        }
+        for (card, number) in self.roster.cards.iter().zip(0u32..) {
+            if card.announce.is_some() {
+                let clock = &mut settled[number as usize];
+                *clock = self.least_seen(quorum, number).max(*clock);
+            }
+        }
+        self.roster.settled = settled;
+    }
+
+    /// How much of a member's writer all who count have acknowledged.
+    pub(super) fn least_seen(&self, quorum: &Quorum, writer: u32) -> u64 {
+        let seen = |number: &u32| self.seen_by(quorum, *number, writer);
+        quorum.members.iter().map(seen).min().unwrap_or(0)
+    }
+
+    /// What this replica knows to be stable: a member can tell those that are attached to it, who
+    /// have no acknowledgements of their own to conclude it from.
+    pub fn settled(&self) -> VersionVector {
+        let clocks = |(writer, number): (WriterId, u32)| {
+            let clock = self.roster.settled.get(number as usize).copied();
+            clock
+                .filter(|clock| *clock > 0)
+                .map(|clock| (writer, clock))
+        };
+        VersionVector::from_sorted(self.numbers.iter().filter_map(clocks).collect())
+    }
+
+    /// Takes a member's word for what is [settled](Replica::settled), if this replica has seen all
+    /// that the member had, which was this: otherwise something could be missing here still that
+    /// was made before it was settled.
+    pub fn take_settled(&mut self, settled: &VersionVector, seen: &VersionVector) {
+        if seen
+            .iter()
+            .any(|(writer, clock)| clock > self.held(&writer))
+        {
+            return;
+        }
+        self.roster.settled.resize(self.writers.len(), 0);
+        for (writer, clock) in settled.iter() {
+            if let Some(number) = self.numbers.get(&writer) {
+                let ours = &mut self.roster.settled[number as usize];
+                *ours = clock.max(*ours);
+            }
+        }
+    }
+
+    /// Forgets writers that were absorbed and of whom nothing is left.
+    pub(super) fn forget(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
+        let mut changed = false;
+        let mut left = alloc::vec![false; self.writers.len()];
+        for page in self.pages.iter().filter(|page| page.odd.is_some()) {
+            for column in page.columns().filter(|column| column.present != 0) {
+                left[column.writer as usize] = true;
+            }
+        }
+        for number in 1..self.writers.len() as u32 {
+            let at = number as usize;
+            let Some(Retired { to, upto }) = self.roster.cards[at].retired else {
+                continue;
+            };
+            let is_kept = to.clock <= kept[to.writer as usize] && upto <= kept[at];
+            let named = self
+                .roster
+                .cards
+                .iter()
+                .any(|card| card.successor() == Some(number));
+            if is_kept && !named && !left[at] && self.is_stable(quorum, to) {
+                self.forget_writer(number, to, upto);
+                changed = true;
+            } else {
+                self.roster.waiting = true;
+            }
+        }
+        changed
+    }
+
+    /// Forgets one writer; whatever it stamped is stamped by its absorption from now on.
+    pub(super) fn forget_writer(&mut self, number: u32, to: Stamp, upto: u64) {
+        let card = core::mem::take(&mut self.roster.cards[number as usize]);
+        if let Some(announce) = card.announce {
+            self.take_gone(to, announce.owner, announce.generation);
+        }
+        let again = |stamp: &mut Stamp| {
+            if stamp.writer == number {
+                *stamp = to;
+            }
+        };
+        for card in &mut self.roster.cards {
+            for admit in [&mut card.intro, &mut card.home].into_iter().flatten() {
+                again(&mut admit.by);
+            }
+            if let Some(fence) = &mut card.fence {
+                again(&mut fence.by);
+            }
+            if let Some(ack) = &mut card.ack {
+                ack.seen.retain(|entry| entry.0 != number);
+            }
+        }
+        if let Some((by, _)) = &mut self.roster.configuration {
+            again(by);
+        }
+        for (_, _, by) in &mut self.roster.gone {
+            again(by);
+        }
+        for page in &mut self.pages {
+            for side in page.sides_mut() {
+                if let Some(cut) = &mut side.cut {
+                    again(&mut cut.by);
+                }
+                if let Some(lift) = &mut side.lift {
+                    again(&mut lift.by);
+                }
+            }
+            page.others.retain(|column| column.writer != number);
+        }
+        for attached in &mut self.roster.attached {
+            attached.seen.retain(|entry| entry.0 != number);
+        }
+        self.roster.attached.retain(|it| it.writer != number);
+        self.roster.floor[number as usize] = 0;
+        let floor = &mut self.roster.floor[to.writer as usize];
+        *floor = to.clock.max(*floor);
+        // A base that named it is not empty, though what it named is gone.
+        if self
+            .roster
+            .base
+            .get(number as usize)
+            .is_some_and(|clock| *clock > 0)
+        {
+            self.roster.base[number as usize] = 0;
+            self.roster.base[OWN as usize] = 1;
+        }
+        if let Some((_, held)) = &mut self.roster.pending
+            && let Some(clock) = held.get_mut(number as usize)
+        {
+            *clock = 0;
+        }
+        if let Some(clock) = self.roster.settled.get_mut(number as usize) {
+            *clock = 0;
+        }
+        let writer = self.writers[number as usize];
+        let returns = &mut self.roster.returns;
+        if let Err(at) = returns.binary_search_by(|entry| entry.0.cmp(&writer)) {
+            returns.insert(at, (writer, upto));
+        }
+        self.numbers.remove(&writer);
+        self.clocks[number as usize] = 0;
+        self.merged_at[number as usize] = 0;
+        self.roster.free.push(number);
+    }
+
+    /// Whether everything that was collected here is covered by these clocks.
+    pub(super) fn covers_floor(&self, lows: &[u64]) -> bool {
+        !MEMBERS
+            || self
+                .roster
+                .floor
+                .iter()
+                .zip(lows)
+                .all(|(floor, low)| floor <= low)
+    }
+
+    /// Drops everything but the keys that are interned, to begin again; which counters there were.
+    pub(super) fn clear(&mut self) -> Vec<Handle> {
+        let handles: Vec<Handle> = self.counters().map(|(handle, _)| handle).collect();
+        let writer = self.writer();
+        let pages = core::mem::take(&mut self.pages);
+        self.summary.clear();
+        for (at, page) in pages.iter().enumerate() {
+            for slot in bits(page.present()) {
+                self.forget_unused(Handle((at * PAGE) as u32 + slot));
+            }
+        }
+        self.epoch += 1;
+        self.writers.truncate(1);
+        self.clocks = Vec::from([0]);
+        self.merged_at = Vec::from([0]);
+        self.numbers = crate::numbers::Numbers::new(writer, OWN);
+        self.roster = Roster::new();
+        handles
+    }
+
+    /// A number for a writer that has none.
+    pub(super) fn assign(&mut self, writer: WriterId) -> u32 {
+        let number = match self.roster.free.pop().filter(|_| MEMBERS) {
+            Some(number) => {
+                self.writers[number as usize] = writer;
+                number
+            }
+            None => {
+                self.writers.push(writer);
+                self.clocks.push(0);
+                self.merged_at.push(0);
+                self.roster.cards.push(Card::default());
+                self.roster.assigned.push(0);
+                self.writers.len() as u32 - 1
+            }
+        };
+        self.roster.assigned[number as usize] = self.epoch;
+        number
+    }
+
+    /// The clock that a mark has for a local number: nothing if the number changed hands since.
+    pub(super) fn low(&self, mark: &Mark, number: usize) -> u64 {
+        match self.roster.assigned[number] >= mark.epoch {
+            true => 0,
+            false => mark.clocks.get(number).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// Collects what is stable in one counter; tells whether anything was, and whether anything waits.
+fn sweep(
+    slots: &mut Vec<Slot>,
+    ids: &[WriterId],
+    stable: &dyn Fn(Stamp) -> bool,
+    waits: &mut bool,
+) -> bool {
+    let mut changed = false;
+    loop {
+        let sums = counter::sums(slots, ids);
+        let heirs: Vec<u32> = slots
+            .iter()
+            .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
+            .collect();
+        let is_settled = |slot: &Slot| {
+            slot.side.cut.is_none_or(|cut| stable(cut.by))
+                && slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by))
+        };
+        let mut done = true;
+        for at in 0..slots.len() {
+            let slot = &slots[at];
+            if heirs.contains(&slot.writer()) {
+                continue; // its children first
+            }
+            let stamp = Stamp {
+                writer: slot.writer(),
+                clock: slot.row.clock,
+            };
+            let collected = match &slot.side.moved {
+                Some(moved) => stable(moved.to) && is_settled(slot),
+                None => !sums[at].is_alive() && stable(stamp) && is_settled(slot),
+            };
+            if collected {
+                let child = slots.remove(at);
+                if let Some(moved) = child.side.moved
+                    && let Ok(up) = counter::find(slots, moved.to.writer)
+                {
+                    fold(&mut slots[up], moved.to.clock, &sums[at], moved.amount);
+                }
+                done = false;
+                break;
+            }
+            *waits |= slot.side.moved.is_some() || !sums[at].is_alive();
+        }
+        if done {
+            break;
+        }
+        changed = true;
+        *waits = false;
+    }
+    let heirs: Vec<u32> = slots
+        .iter()
+        .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
+        .collect();
+    for slot in slots {
+        let has_children = heirs.contains(&slot.writer());
+        changed |= settle_slot(slot, has_children, stable, waits);
+    }
+    changed
+}
+
+/// Folds what a child comes to into its parent.
+fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
+    let lift = parent.lift_clock();
+    let mut fold = Fold {
+        clock,
+        amount: sum.amount - moved,
+        adds: sum.adds,
+        base: sum.base,
+        until: sum.until.filter(|_| clock > lift),
+    };
+    if fold.amount == 0 && !fold.adds && fold.base.is_none() && fold.until.is_none() {
+        return;
+    }
+    if let Some(old) = &parent.side.fold {
+        fold.clock = fold.clock.max(old.clock);
+        fold.amount += old.amount;
+        fold.adds |= old.adds;
+        fold.base = fold.base.max(old.base);
+        fold.until = fold.until.max(old.until.filter(|_| old.clock > lift));
+    }
+    parent.side.fold = Some(Box::new(fold));
+}
+
+/// Takes off a slot what all have seen and nobody needs: the begin of its life, expiries that were
+/// taken away.
+fn settle_slot(
+    slot: &mut Slot,
+    has_children: bool,
+    stable: &dyn Fn(Stamp) -> bool,
+    waits: &mut bool,
+) -> bool {
+    let before = slot.clone();
+    let own = |clock| Stamp {
+        writer: slot.writer(),
+        clock,
+    };
+    let mut extra = slot.extra();
+    if let Some(expiry) = extra.expiry {
+        // One that lives may still be needed where it is known to beat others.
+        let dead = expiry.clock <= slot.cut_clock().max(slot.lift_clock());
+        let lifted = slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by));
+        if dead && lifted && stable(own(expiry.clock)) {
+            extra.expiry = None;
+        } else {
+            *waits |= dead;
+        }
+    }
+    if extra.base.is_some()
+        && let Some(cut) = slot.valid_cut()
+    {
+        match stable(cut.by) {
+            true => extra.base = None,
+            false => *waits = true,
+        }
+    }
+    if extra.born > 0 && extra.base.is_none() {
+        match stable(own(extra.born)) {
+            true => extra.born = 0,
+            false => *waits = true,
+        }
+    }
+    let (clock, total) = (slot.row.clock, slot.total());
+    slot.set_shard(clock, total, extra);
+    if let Some(lift) = &slot.side.lift {
+        if has_children || !stable(lift.by) {
+            *waits = true;
+        } else {
+            // What it lifts is gone, or goes now.
+            let clock = lift.clock;
+            if let Some(fold) = slot.side.fold.as_mut().filter(|fold| fold.clock <= clock) {
+                fold.until = None;
+            }
+            if slot
+                .extra()
+                .expiry
+                .is_none_or(|expiry| expiry.clock > clock)
+            {
+                slot.side.lift = None;
+            }
+        }
+    }
+    *slot != before
+}

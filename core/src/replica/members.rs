@@ -1,0 +1,586 @@
+//! Closed spaces: members, their incarnations, and those whom they take in.
+//!
+//! A member admits a writer at its first contact and is its home from then on: it says what the
+//! writer has seen, and takes over when the writer leaves or is given up.
+
+use super::Replica;
+use crate::MEMBERS;
+use crate::delta::Message;
+use crate::error::Error;
+use crate::limits::MEMBERS_MAX;
+use crate::roster::{
+    Admit, Announce, Bye, Card, Configuration, Fact, Fence, HEIRS_MAX, Owner, Says, of,
+};
+use crate::shard::OWN;
+use crate::slot::Stamp;
+use crate::vector::VersionVector;
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// A writer that is attached to this member, and what it has seen of the members' writers.
+#[derive(Clone, Debug)]
+pub(super) struct Attached {
+    pub(super) writer: u32,
+    pub(super) seen: Vec<(u32, u64)>,
+}
+
+/// What is known of the writers of a closed space, and where collection stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Roster {
+    /// By local number.
+    pub(super) cards: Vec<Card>,
+    /// The present configuration, and who said so.
+    pub(super) configuration: Option<(Stamp, Configuration)>,
+    /// The newest generation of each owner that was forgotten, ascending by owner, and the stamp
+    /// of its absorption.
+    pub(super) gone: Vec<(Owner, u64, Stamp)>,
+    pub(super) attached: Vec<Attached>,
+    /// Everything up to here, by local number, is stable.
+    pub(super) settled: Vec<u64>,
+    /// The newest stamps, by local number, of what was collected here or before it came here. Whoever
+    /// has not seen them all can't be told the difference, only the whole.
+    pub(super) floor: Vec<u64>,
+    /// What was held at an ack of this member's own, which others are to acknowledge.
+    pub(super) pending: Option<(u64, Vec<u64>)>,
+    /// The local numbers of forgotten writers.
+    pub(super) free: Vec<u32>,
+    /// The epoch in which each local number was given to its writer.
+    pub(super) assigned: Vec<u64>,
+    /// Whether others have taken this writer in.
+    pub(super) established: bool,
+    /// What was held at this writer's first transaction, by local number. A writer that goes on from
+    /// an old state may cancel what was collected meanwhile: this tells.
+    pub(super) base: Vec<u64>,
+    /// Whether the last collection left something that waits to be stable.
+    pub(super) waiting: bool,
+    /// Forgotten writers with the last clock that was taken over, ascending by writer.
+    pub(super) returns: Vec<(WriterId, u64)>,
+}
+
+impl Roster {
+    /// That of an open space of one writer.
+    pub(super) fn new() -> Roster {
+        Roster {
+            cards: Vec::from([Card::default()]),
+            assigned: Vec::from([0]),
+            ..Roster::default()
+        }
+    }
+}
+
+impl Replica {
+    /// The present configuration; `None` while the space is open.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        let configuration = self.roster.configuration.as_ref().filter(|_| MEMBERS);
+        configuration.map(|(_, it)| it)
+    }
+
+    /// Closes the space: the owner of this replica's writer is its first member, and all writers
+    /// that are known here are taken in. `nonce` is what the writer was minted with; `unix_ms`
+    /// helps to order the owner's incarnations.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the space has members already.
+    pub fn found(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
+        if self.configuration().is_some() {
+            return Err(Error::Closed);
+        }
+        let clock = self.next_clock()?;
+        let configuration = Configuration {
+            era: 0,
+            number: 1,
+            members: Vec::from([*owner]),
+        };
+        let announce = self.announcement(clock, owner, nonce, unix_ms);
+        self.note(OWN, Says::Announce(Box::new(announce)));
+        let by = Stamp { writer: OWN, clock };
+        for writer in 1..self.writers.len() as u32 {
+            self.note(writer, Says::Admit(Admit { turn: 0, by }));
+        }
+        self.roster.configuration = Some((by, configuration));
+        self.roster.established = true;
+        self.made(clock);
+        Ok(())
+    }
+
+    /// Announces this writer as an incarnation of a member, and declares the owner's earlier ones
+    /// dead, with itself as their heir.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`].
+    pub fn announce(&mut self, owner: &Owner, nonce: &[u8; 16], unix_ms: u64) -> Result<(), Error> {
+        if !self.configuration().is_some_and(|it| it.has(owner)) {
+            return Err(Error::NotAMember);
+        }
+        let clock = self.next_clock()?;
+        let earlier: Vec<u32> = self.incarnations(owner).collect();
+        let announce = self.announcement(clock, owner, nonce, unix_ms);
+        self.note(OWN, Says::Announce(Box::new(announce)));
+        let by = Stamp { writer: OWN, clock };
+        for writer in earlier {
+            let card = &self.roster.cards[writer as usize];
+            if writer != OWN && !card.is_over() {
+                let fence = Fence {
+                    turn: 0,
+                    by,
+                    heir: OWN,
+                };
+                self.note(writer, Says::Fence(fence));
+            }
+        }
+        self.made(clock);
+        self.establish();
+        Ok(())
+    }
+
+    pub(super) fn announcement(
+        &self,
+        clock: u64,
+        owner: &Owner,
+        nonce: &[u8; 16],
+        unix_ms: u64,
+    ) -> Announce {
+        let cards = self.roster.cards.iter();
+        let known = cards.filter_map(|card| card.announce.as_ref());
+        let known = known
+            .filter(|it| it.owner == *owner)
+            .map(|it| it.generation);
+        let last = known.chain(self.gone(owner)).max().unwrap_or(0);
+        Announce {
+            clock,
+            owner: *owner,
+            nonce: *nonce,
+            generation: last.saturating_add(1).max(unix_ms),
+        }
+    }
+
+    /// The newest generation of an owner that was forgotten here.
+    pub(super) fn gone(&self, owner: &Owner) -> Option<u64> {
+        let gone = &self.roster.gone;
+        let at = gone.binary_search_by(|entry| entry.0.cmp(owner)).ok()?;
+        Some(gone[at].1)
+    }
+
+    /// The owner's incarnations that are known.
+    pub(super) fn incarnations(&self, owner: &Owner) -> impl Iterator<Item = u32> {
+        let of = move |card: &Card| card.announce.as_ref().is_some_and(|it| it.owner == *owner);
+        let cards = self.roster.cards.iter().zip(0..);
+        cards
+            .filter(move |(card, _)| of(card))
+            .map(|(_, number)| number)
+    }
+
+    /// Notes a fact in a transaction of this replica's.
+    pub(super) fn note(&mut self, writer: u32, says: Says) {
+        self.roster.cards[writer as usize].take(&says, &self.writers);
+    }
+
+    /// Makes one fact a transaction.
+    pub(super) fn state(
+        &mut self,
+        writer: u32,
+        says: impl FnOnce(Stamp) -> Says,
+    ) -> Result<(), Error> {
+        let clock = self.next_clock()?;
+        let by = Stamp { writer: OWN, clock };
+        self.note(writer, says(by));
+        self.made(clock);
+        Ok(())
+    }
+
+    /// Whether this number is a member's incarnation that counts.
+    pub(super) fn counts(&self, writer: u32) -> bool {
+        let card = &self.roster.cards[writer as usize];
+        let owner = card.announce.as_ref().map(|it| it.owner);
+        let member = owner.is_some_and(|it| self.configuration().is_some_and(|c| c.has(&it)));
+        member && !card.is_over()
+    }
+
+    /// Whether this replica is a member.
+    pub fn is_member(&self) -> bool {
+        MEMBERS && self.counts(OWN)
+    }
+
+    /// Takes a writer in that asks for it in a session of its own, or makes this member its home.
+    /// `vector` is what the writer has seen, all of which was taken in here.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::Retired`] if the writer was declared
+    /// dead or absorbed, [`Error::Behind`] if it has seen something, but not all that this member
+    /// has acknowledged: then it has to begin again from this member's state.
+    pub fn admit(&mut self, writer: WriterId, vector: &VersionVector) -> Result<(), Error> {
+        if !self.is_member() {
+            return Err(Error::NotAMember);
+        }
+        let seen = |writer: &WriterId| vector.get(writer);
+        let lonely = vector.iter().all(|(other, _)| other == writer);
+        self.may_admit(&writer, lonely, &seen)?;
+        self.take_in(writer)
+    }
+
+    /// Whether a writer may be taken in that has seen so much of others, or nothing.
+    pub(super) fn may_admit(
+        &self,
+        writer: &WriterId,
+        lonely: bool,
+        seen: &dyn Fn(&WriterId) -> u64,
+    ) -> Result<(), Error> {
+        if self.taken_over(writer).is_some() {
+            return Err(Error::Retired);
+        }
+        let behind = |(number, clock): &(u32, u64)| seen(&self.writers[*number as usize]) < *clock;
+        match !lonely && self.given_up().iter().any(behind) {
+            true => Err(Error::Behind),
+            false => Ok(()),
+        }
+    }
+
+    /// What may have been collected, here or elsewhere: nothing that this member has not
+    /// acknowledged, or collected itself.
+    pub(super) fn given_up(&self) -> Vec<(u32, u64)> {
+        let floor = self.roster.floor.iter().copied().zip(0u32..);
+        let floor = floor.filter(|(clock, _)| *clock > 0);
+        let floor = floor.map(|(clock, number)| (number, clock));
+        self.acked().into_iter().chain(floor).collect()
+    }
+
+    /// Whether a member's new incarnation, which has seen so much, has missed what may have been
+    /// collected meanwhile.
+    pub(super) fn is_behind(&self, seen: &dyn Fn(&WriterId) -> u64) -> bool {
+        let quorum = self.quorum();
+        let members = self.roster.cards.iter().zip(0u32..);
+        let mut members = members.filter(|(card, _)| card.announce.is_some());
+        let mut floor = self.roster.floor.iter().zip(&self.writers);
+        members.any(|(_, number)| {
+            seen(&self.writers[number as usize]) < self.least_seen(&quorum, number)
+        }) || floor.any(|(clock, writer)| seen(writer) < *clock)
+    }
+
+    /// Makes this member the home of a writer.
+    pub(super) fn take_in(&mut self, writer: WriterId) -> Result<(), Error> {
+        let number = self.number(writer);
+        let card = &self.roster.cards[number as usize];
+        if card.is_over() {
+            return Err(Error::Retired);
+        }
+        if card.announce.is_some() || card.home.is_some_and(|home| home.by.writer == OWN) {
+            return Ok(());
+        }
+        let turn = card.home.map_or(0, |home| home.turn + 1);
+        self.state(number, |by| Says::Admit(Admit { turn, by }))?;
+        let seen = self.acked();
+        self.roster.attached.retain(|it| it.writer != number);
+        self.roster.attached.push(Attached {
+            writer: number,
+            seen,
+        });
+        Ok(())
+    }
+
+    /// Moves the own clock to that of a transaction that was made.
+    pub(super) fn made(&mut self, clock: u64) {
+        if MEMBERS && self.clock() == 0 {
+            self.roster.base.clone_from(&self.clocks);
+        }
+        self.clocks[OWN as usize] = clock;
+    }
+
+    /// What this writer had seen at its first transaction, until somebody has taken it in.
+    pub(super) fn base(&self) -> Option<Fact> {
+        if self.roster.established || self.configuration().is_none() || self.clock() == 0 {
+            return None;
+        }
+        let seen = self.roster.base.iter().copied().zip(0u32..);
+        let seen = seen.filter(|(clock, _)| *clock > 0);
+        Some(Fact {
+            writer: OWN,
+            says: Says::Base(seen.map(|(clock, number)| (number, clock)).collect()),
+        })
+    }
+
+    /// Notes whether somebody has taken this writer in by now.
+    pub(super) fn establish(&mut self) {
+        let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
+        let card = &self.roster.cards[OWN as usize];
+        let announced = card.announce.as_ref().map(|it| it.clock);
+        self.roster.established |= match announced {
+            Some(_) if sole => true,
+            None => card.intro.is_some(),
+            Some(clock) => self
+                .roster
+                .cards
+                .iter()
+                .skip(1)
+                .any(|card| card.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock)),
+        };
+    }
+
+    /// What this member's last ack says.
+    pub(super) fn acked(&self) -> Vec<(u32, u64)> {
+        let ack = self.roster.cards[OWN as usize].ack.as_ref();
+        ack.map_or(Vec::new(), |ack| ack.seen.clone())
+    }
+
+    /// Notes what a writer that is attached to this member has seen, as its message tells, of which
+    /// everything has been taken in.
+    pub(super) fn heard(&mut self, writer: &WriterId, message: &Message) {
+        let Some(number) = self.numbers.get(writer) else {
+            return;
+        };
+        let card = &self.roster.cards[number as usize];
+        if number == OWN || card.announce.is_some() || !self.is_home_of(card) {
+            return;
+        }
+        let before = self.roster.attached.iter().find(|it| it.writer == number);
+        let before = before.map_or(&[][..], |it| &it.seen);
+        let seen = self.members_part(|number| {
+            let writer = self.writers[number as usize];
+            let at = message
+                .writers
+                .binary_search_by_key(&writer, |it| it.writer);
+            at.map_or(0, |at| message.writers[at].hi)
+                .max(of(before, number))
+        });
+        match self
+            .roster
+            .attached
+            .iter_mut()
+            .find(|it| it.writer == number)
+        {
+            Some(attached) => attached.seen = seen,
+            None => self.roster.attached.push(Attached {
+                writer: number,
+                seen,
+            }),
+        }
+    }
+
+    /// The clock up to which a writer is held.
+    pub(super) fn held(&self, writer: &WriterId) -> u64 {
+        let number = self.numbers.get(writer);
+        number.map_or(0, |number| self.clocks[number as usize])
+    }
+
+    /// The clocks of those writers that are members' incarnations.
+    pub(super) fn members_part(&self, clock: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
+        let cards = self.roster.cards.iter().zip(0u32..);
+        let members = cards.filter(|(card, _)| card.announce.is_some());
+        let of = members.map(|(_, number)| (number, clock(number)));
+        of.filter(|(_, clock)| *clock > 0).collect()
+    }
+
+    /// What this member can acknowledge: what it and all that are attached to it have seen.
+    pub(super) fn seen(&self) -> Vec<(u32, u64)> {
+        let mut seen = self.members_part(|number| self.clocks[number as usize]);
+        for (card, number) in self.roster.cards.iter().zip(0u32..) {
+            if card.announce.is_some() || card.is_over() || !self.is_home_of(card) {
+                continue;
+            }
+            // What it has seen at least: what it told, or else what its last home spoke for.
+            let told = self.roster.attached.iter().find(|it| it.writer == number);
+            let home = card.home.map(|home| home.by.writer as usize);
+            let before = home.and_then(|home| self.roster.cards[home].ack.as_ref());
+            let theirs = match (told, before) {
+                (Some(attached), _) => &attached.seen[..],
+                (None, Some(ack)) => &ack.seen[..],
+                (None, None) => &[],
+            };
+            for (writer, clock) in &mut seen {
+                let at = theirs.binary_search_by_key(writer, |entry| entry.0);
+                *clock = (*clock).min(at.map_or(0, |at| theirs[at].1));
+            }
+        }
+        seen.retain(|(_, clock)| *clock > 0);
+        seen
+    }
+
+    /// Whether this replica speaks for a writer: it is its home, or took over from its home.
+    pub(super) fn is_home_of(&self, card: &Card) -> bool {
+        card.home
+            .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
+    }
+
+    /// Who speaks for a writer by now: itself, or whoever took over.
+    pub(super) fn heir_of(&self, writer: u32) -> u32 {
+        let mut at = writer;
+        for _ in 0..HEIRS_MAX {
+            match self.roster.cards[at as usize].successor() {
+                Some(next) => at = next,
+                None => return at,
+            }
+        }
+        at
+    }
+
+    /// The member by whom this replica's writer was taken in; `None` before that, and of a member.
+    pub fn home(&self) -> Option<WriterId> {
+        let card = &self.roster.cards[OWN as usize];
+        let home = card.home.filter(|_| card.announce.is_none())?;
+        Some(self.writers[self.heir_of(home.by.writer) as usize])
+    }
+
+    /// The member that is waited for in the name of this replica, which is none itself.
+    pub(super) fn home_number(&self) -> Option<u32> {
+        let card = &self.roster.cards[OWN as usize];
+        let home = card.home.filter(|_| card.announce.is_none())?;
+        Some(home.by.writer)
+    }
+
+    /// Replaces the configuration without asking a majority, when one is lost for ever. It beats
+    /// whatever the members of the present one may still decide among themselves: a member that
+    /// was only out of reach, and is not among `members`, loses its say.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::MembersFull`].
+    pub fn force_members(&mut self, members: &[Owner]) -> Result<(), Error> {
+        let Some(present) = self.configuration().filter(|_| self.is_member()) else {
+            return Err(Error::NotAMember);
+        };
+        if members.is_empty() || members.len() > MEMBERS_MAX {
+            let members = members.len();
+            return Err(Error::MembersFull { members });
+        }
+        let mut next = Configuration {
+            era: present.era + 1,
+            number: present.number + 1,
+            members: members.to_vec(),
+        };
+        next.members.sort_unstable();
+        next.members.dedup();
+        let clock = self.next_clock()?;
+        let by = Stamp { writer: OWN, clock };
+        self.roster.configuration = Some((by, next));
+        self.made(clock);
+        Ok(())
+    }
+
+    /// Says goodbye: the writer's last transaction, after which it makes no other. `heir` takes
+    /// over, its home if none is named.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if there is no heir.
+    pub fn leave(&mut self) -> Result<(), Error> {
+        let home = self.roster.cards[OWN as usize].home;
+        let Some(home) = home else {
+            return Err(Error::NotAMember);
+        };
+        let heir = home.by.writer;
+        self.state(OWN, |by| {
+            Says::Bye(Bye {
+                clock: by.clock,
+                heir,
+            })
+        })
+    }
+
+    /// Declares a writer dead. This member takes over what is known of it.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::UnknownWriter`].
+    pub fn fence(&mut self, writer: &WriterId) -> Result<(), Error> {
+        if !self.is_member() {
+            return Err(Error::NotAMember);
+        }
+        let Some(number) = self.numbers.get(writer).filter(|number| *number != OWN) else {
+            return Err(Error::UnknownWriter { writer: *writer });
+        };
+        let card = &self.roster.cards[number as usize];
+        if card.fence.is_some() || card.retired.is_some() {
+            return Ok(());
+        }
+        self.state(number, |by| {
+            Says::Fence(Fence {
+                turn: 0,
+                by,
+                heir: OWN,
+            })
+        })
+    }
+
+    /// All that is known of writers, for the messages of tests.
+    pub fn roster_debug(&self) -> impl core::fmt::Debug {
+        self.roster.clone()
+    }
+
+    /// Whether messages of this writer's own may be taken: not if it was declared dead.
+    pub fn takes_from(&self, writer: &WriterId) -> bool {
+        let card = self
+            .numbers
+            .get(writer)
+            .map(|at| &self.roster.cards[at as usize]);
+        card.is_none_or(|card| card.fence.is_none() && card.retired.is_none())
+    }
+
+    /// Whether this member has acknowledged that a writer is dead: by then it held all that those who
+    /// are attached to it had of the writer, and takes no more of it from such.
+    pub(super) fn has_buried(&self, writer: u32) -> bool {
+        let card = &self.roster.cards[writer as usize];
+        let acked = self.acked();
+        let buried = |fence: Fence| self.covers(|writer| of(&acked, writer), fence.by);
+        card.retired.is_none() && card.fence.is_some_and(buried)
+    }
+
+    /// Whether a writer is a member's incarnation that counts.
+    pub(super) fn is_counted_member(&self, writer: &WriterId) -> bool {
+        self.numbers
+            .get(writer)
+            .is_some_and(|number| self.counts(number))
+    }
+
+    /// Declares the incarnations dead of owners that are members no more.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub fn fence_strays(&mut self) -> Result<(), Error> {
+        if !self.is_member() {
+            return Ok(());
+        }
+        let is_stray = |card: &Card| {
+            let owner = card.announce.as_ref().map(|it| it.owner);
+            let member = |owner| self.configuration().is_some_and(|it| it.has(&owner));
+            owner.is_some_and(|owner| !member(owner)) && !card.is_over()
+        };
+        let cards = self.roster.cards.iter().zip(&self.writers);
+        let strays = cards.filter(|(card, _)| is_stray(card)).map(|it| *it.1);
+        let strays: Vec<WriterId> = strays.collect();
+        strays.iter().try_for_each(|writer| self.fence(writer))
+    }
+
+    /// Notes that an owner's incarnations up to a generation were forgotten.
+    pub(super) fn take_gone(&mut self, by: Stamp, owner: Owner, generation: u64) {
+        let gone = &mut self.roster.gone;
+        match gone.binary_search_by(|entry| entry.0.cmp(&owner)) {
+            Ok(at) if gone[at].1 >= generation => {}
+            Ok(at) => gone[at] = (owner, generation, by),
+            Err(at) => gone.insert(at, (owner, generation, by)),
+        }
+    }
+
+    /// The last clock of a forgotten writer that was taken over, if it is still remembered.
+    pub fn taken_over(&self, writer: &WriterId) -> Option<u64> {
+        let returns = &self.roster.returns;
+        let at = returns.binary_search_by(|entry| entry.0.cmp(writer)).ok()?;
+        Some(returns[at].1)
+    }
+
+    /// The transaction that took a writer in.
+    pub(super) fn introduced_by(&self, writer: &WriterId) -> Option<(WriterId, u64)> {
+        let number = self.numbers.get(writer)?;
+        let by = self.roster.cards[number as usize].intro?.by;
+        Some((self.writers[by.writer as usize], by.clock))
+    }
+
+    /// Whose incarnation a writer is, and of which generation, if it is a member's.
+    pub(super) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
+        let number = self.numbers.get(writer)?;
+        let announce = self.roster.cards[number as usize].announce.as_ref()?;
+        Some((announce.owner, announce.generation))
+    }
+
+    /// Whether a member knows what this replica has seen, and waits for it.
+    pub(super) fn is_counted(&self) -> bool {
+        let card = &self.roster.cards[OWN as usize];
+        self.is_member() || card.intro.is_some() && card.bye.is_none()
+    }
+}

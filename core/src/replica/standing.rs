@@ -1,0 +1,436 @@
+//! Who may tell this replica what: strangers, those who were given up, those who are behind.
+
+use super::Replica;
+use crate::MEMBERS;
+use crate::delta::Message;
+use crate::error::{Error, Missing};
+use crate::keys::Handle;
+use crate::limits::WRITERS_MAX;
+use crate::roster::{Configuration, Fact, Says};
+use crate::shard::OWN;
+use crate::slot::Stamp;
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Longest chain of admissions that is followed.
+const ADMISSIONS_MAX: usize = 8;
+
+/// What a writer of a message is here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is known, or new.
+    Known,
+    /// It was known, and everything of it is covered.
+    Forgotten,
+    /// Nobody has taken it in.
+    Stranger,
+}
+
+impl Replica {
+    /// Whether a message is to take the place of what is held here: nobody has waited for this
+    /// replica, so things may have been collected that it still holds.
+    ///
+    /// # Errors
+    /// [`Error::Outdated`] if that would lose transactions of its own.
+    pub(super) fn is_replaced_by(&self, message: &Message) -> Result<bool, Error> {
+        let whole = message.is_closed() && message.writers.iter().all(|entry| entry.lo == 0);
+        let alone = self.numbers.len() == 1;
+        if !whole || alone || self.is_counted() {
+            return Ok(false);
+        }
+        let left = self.roster.cards[OWN as usize].bye.is_some();
+        match self.clock() == 0 || left {
+            true => Ok(true),
+            false => Err(Error::Outdated),
+        }
+    }
+
+    /// Takes the sender in if it is new, and notes what it has seen.
+    pub(super) fn greet(
+        &mut self,
+        message: &Message,
+        live: Option<WriterId>,
+        newcomer: Option<WriterId>,
+    ) -> Result<(), Error> {
+        if !MEMBERS {
+            return Ok(());
+        }
+        if let Some(writer) = newcomer {
+            self.take_in(writer)?;
+        }
+        if let Some(writer) = live.filter(|_| self.is_member()) {
+            self.heard(&writer, message);
+        }
+        Ok(())
+    }
+
+    /// Drops what a message takes the place of.
+    pub(super) fn make_way(
+        &mut self,
+        message: &Message,
+        new: bool,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Result<(), Error> {
+        if !MEMBERS || !new || !self.is_replaced_by(message)? {
+            return Ok(());
+        }
+        // It must not take anything back: whom it does not name, its sender has forgotten.
+        let hi = |writer: &WriterId| {
+            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            at.ok().map(|at| message.writers[at].hi)
+        };
+        for (writer, held) in self.writers() {
+            let told = hi(&writer).unwrap_or(match self.is_gone_in(message, &writer, &hi) {
+                true => held,
+                false => 0,
+            });
+            if told < held {
+                let missing = Missing {
+                    writer,
+                    needed: held,
+                    held: told,
+                };
+                return Err(Error::NotCovered(Box::new(missing)));
+            }
+        }
+        self.clear().into_iter().for_each(changed);
+        Ok(())
+    }
+
+    /// Whether the sender of a whole state, which does not name a writer, has forgotten it.
+    pub(super) fn is_gone_in(
+        &self,
+        message: &Message,
+        writer: &WriterId,
+        hi: &dyn Fn(&WriterId) -> Option<u64>,
+    ) -> bool {
+        if let Some((by, clock)) = self.introduced_by(writer) {
+            return match hi(&by) {
+                Some(hi) => hi >= clock,
+                None => by != *writer && self.is_gone_in(message, &by, hi),
+            };
+        }
+        let Some((owner, generation)) = self.incarnation(writer) else {
+            return false;
+        };
+        message.facts().iter().any(|fact| match &fact.says {
+            Says::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
+            _ => false,
+        })
+    }
+
+    /// The sender of a message, if it is to be taken in along with it.
+    pub(super) fn newcomer(
+        &self,
+        message: &Message,
+        live: Option<WriterId>,
+    ) -> Result<Option<WriterId>, Error> {
+        let Some(live) = live.filter(|_| self.configuration().is_some()) else {
+            return Ok(None);
+        };
+        if !self.takes_from(&live) {
+            return Err(Error::Retired);
+        }
+        let entry = |writer: &WriterId| {
+            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            at.ok().map(|at| (at as u32, message.writers[at].hi))
+        };
+        let Some((at, hi)) = entry(&live) else {
+            return Ok(None);
+        };
+        let introduced = |fact: &Fact| {
+            fact.writer == at && matches!(fact.says, Says::Admit(_) | Says::Announce(_))
+        };
+        let known = self.numbers.get(&live).is_some() || message.facts().iter().any(introduced);
+        if known && self.standing(message, at as usize, None, 0) == Standing::Forgotten {
+            return Err(Error::Retired);
+        }
+        if self.numbers.get(&live).is_some() || hi == 0 {
+            return Ok(None);
+        }
+        // What it had seen at its first transaction.
+        let base = message.facts().iter().find_map(|fact| match &fact.says {
+            Says::Base(seen) if fact.writer == at => Some(&seen[..]),
+            _ => None,
+        });
+        let base_of = |writer: &WriterId| {
+            let (at, _) = entry(writer)?;
+            let seen = base.unwrap_or_default();
+            let at = seen.binary_search_by_key(&at, |entry| entry.0).ok()?;
+            Some(seen[at].1)
+        };
+        let seen = |writer: &WriterId| base_of(writer).unwrap_or(0);
+        if known {
+            // An incarnation of a member, or one that another member took in.
+            return match base.is_some() && self.is_member() && self.is_behind(&seen) {
+                true => Err(Error::Behind),
+                false => Ok(None),
+            };
+        }
+        if !self.is_member() {
+            return Err(Error::Stranger { writer: live });
+        }
+        // An open replica tells no base, and can only be taken in if it has seen nothing.
+        let lonely = match base {
+            Some(base) => base.is_empty(),
+            None => message.writers.len() == 1,
+        };
+        self.may_admit(&live, lonely, &seen)?;
+        self.next_clock()?;
+        Ok(Some(live))
+    }
+
+    /// Which writers of a message were forgotten here, by their index.
+    pub(super) fn forgotten(&self, message: &Message, live: Option<WriterId>) -> Vec<usize> {
+        if self.configuration().is_none() {
+            return Vec::new();
+        }
+        let writers = 0..message.writers.len();
+        writers
+            .filter(|at| self.standing(message, *at, live, 0) == Standing::Forgotten)
+            .collect()
+    }
+
+    /// Whether this replica is attached to a member that is dead, or no member any more, for the
+    /// sender of a message, who does not know this replica.
+    pub(super) fn is_orphaned_by(&self, message: &Message) -> bool {
+        let Some(home) = self.home_number() else {
+            return false;
+        };
+        let id = self.writers[home as usize];
+        let dead = message.facts().iter().any(|fact| {
+            let writer = message.writers[fact.writer as usize].writer;
+            writer == id && matches!(fact.says, Says::Fence(_) | Says::Retired(_))
+        });
+        let theirs = message.facts().iter().find_map(|fact| match &fact.says {
+            Says::Configuration(_, it) => Some(&**it),
+            _ => None,
+        });
+        let members = theirs.max(self.configuration());
+        let owner = self.incarnation(&id).map(|it| it.0);
+        let member = owner.is_some_and(|owner| members.is_some_and(|it| it.has(&owner)));
+        dead || !self.takes_from(&id) || !member
+    }
+
+    /// Whether a writer of a message is an incarnation of an owner that is no member here.
+    pub(super) fn is_no_member(&self, message: &Message, at: usize) -> bool {
+        message.facts().iter().any(|fact| match &fact.says {
+            Says::Announce(it) if fact.writer as usize == at => !self
+                .configuration()
+                .is_some_and(|members| members.has(&it.owner)),
+            _ => false,
+        })
+    }
+
+    /// What a writer of a message is here.
+    pub(super) fn standing(
+        &self,
+        message: &Message,
+        at: usize,
+        live: Option<WriterId>,
+        depth: usize,
+    ) -> Standing {
+        let writer = message.writers[at].writer;
+        if self.configuration().is_none() || self.numbers.get(&writer).is_some() {
+            return Standing::Known;
+        }
+        let mut standing = match live == Some(writer) && self.is_member() {
+            true => Standing::Known,
+            // What the message builds on is missing, and so is said below.
+            false if message.writers[at].lo > 0 => Standing::Known,
+            // Whoever sent this holds the writer's admission, and knows that it is known here.
+            false if message.is_closed() => Standing::Forgotten,
+            false => Standing::Stranger,
+        };
+        for fact in message
+            .facts()
+            .iter()
+            .filter(|fact| fact.writer as usize == at)
+        {
+            match &fact.says {
+                Says::Announce(it) => {
+                    return match self.gone(&it.owner) >= Some(it.generation) {
+                        true => Standing::Forgotten,
+                        false => Standing::Known,
+                    };
+                }
+                Says::Admit(admit) => {
+                    let by = admit.by.writer as usize;
+                    let covered = admit.by.clock <= self.held(&message.writers[by].writer)
+                        || depth < ADMISSIONS_MAX
+                            && self.standing(message, by, live, depth + 1) == Standing::Forgotten;
+                    if covered {
+                        return Standing::Forgotten;
+                    }
+                    standing = Standing::Known;
+                }
+                // It was not taken in yet.
+                Says::Base(_) if standing == Standing::Forgotten => standing = Standing::Stranger,
+                _ => {}
+            }
+        }
+        standing
+    }
+
+    /// Refuses what must not be merged, before anything is changed.
+    pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
+        let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
+        let from_guest = live.is_some_and(guest);
+        let mut strangers = 0;
+        for (at, entry) in message.writers.iter().enumerate() {
+            match self.standing(message, at, live, 0) {
+                Standing::Known => {}
+                Standing::Forgotten => {
+                    if self
+                        .taken_over(&entry.writer)
+                        .is_some_and(|upto| entry.hi > upto)
+                    {
+                        return Err(Error::Behind);
+                    }
+                    continue;
+                }
+                Standing::Stranger => {
+                    let writer = entry.writer;
+                    return Err(Error::Stranger { writer });
+                }
+            }
+            let held = self.clock_of(entry);
+            if entry.lo > held {
+                let missing = Missing {
+                    writer: entry.writer,
+                    needed: entry.lo,
+                    held,
+                };
+                return Err(Error::NotCovered(Box::new(missing)));
+            }
+            match self.numbers.get(&entry.writer) {
+                Some(OWN) if entry.hi > held => {
+                    return Err(Error::OwnClockAhead {
+                        heard: entry.hi,
+                        own: held,
+                    });
+                }
+                Some(number) if MEMBERS => {
+                    let retired = self.roster.cards[number as usize].retired;
+                    if retired.is_some_and(|retired| entry.hi > retired.upto) {
+                        return Err(Error::Retired); // the sender stands on what was given up
+                    }
+                    if from_guest && entry.hi > held && self.has_buried(number) {
+                        return Err(Error::Behind);
+                    }
+                }
+                Some(_) => {}
+                None if from_guest && self.is_no_member(message, at) => {
+                    return Err(Error::Behind); // what it took in there counts for nothing here
+                }
+                None => strangers += 1,
+            }
+        }
+        for fact in message.facts() {
+            let writer = message.writers[fact.writer as usize].writer;
+            if let Says::Retired(retired) = &fact.says
+                && self.held(&writer) > retired.upto
+            {
+                return Err(Error::Outdated); // it holds what was given up
+            }
+            let own = writer == self.writer();
+            if own && matches!(fact.says, Says::Fence(_) | Says::Retired(_)) {
+                return Err(Error::Retired); // this replica was given up
+            }
+        }
+        let hi = |writer: &WriterId| {
+            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            at.ok().map(|at| message.writers[at].hi)
+        };
+        if message.is_complete()
+            && hi(&self.writer()).is_none()
+            && self.is_gone_in(message, &self.writer(), &hi)
+        {
+            return Err(Error::Retired); // it was given up, and forgotten
+        }
+        if message.is_complete() && hi(&self.writer()).is_none() && self.is_orphaned_by(message) {
+            return Err(Error::Outdated); // nobody there knows of it, or waits for it
+        }
+        let writers = self.numbers.len() + strangers;
+        if writers > WRITERS_MAX {
+            return Err(Error::WritersFull { writers });
+        }
+        self.keys.room_for(message.keys.bytes())
+    }
+
+    /// Takes in what is said of writers; who was absorbed, as is new.
+    pub(super) fn take_facts(&mut self, message: &Message, forgotten: &[usize]) -> Vec<u32> {
+        let mut retired = Vec::new();
+        for fact in message.facts() {
+            let mut fact = fact.clone();
+            let by = fact.stamp();
+            let covered = |at: u32| match forgotten.contains(&(at as usize)) {
+                true => u64::MAX,
+                false => self.held(&message.writers[at as usize].writer),
+            };
+            if by.clock <= covered(by.writer) || covered(fact.writer) == u64::MAX {
+                continue;
+            }
+            if let Says::Ack(ack) = &mut fact.says {
+                ack.seen.retain(|(at, _)| covered(*at) != u64::MAX);
+            }
+            let numbers = |at: u32| {
+                let number = self.numbers.get(&message.writers[at as usize].writer);
+                number.unwrap_or(OWN) // all that are left have one
+            };
+            fact.renumber(numbers);
+            if let Says::Configuration(clock, it) = &fact.says {
+                let by = Stamp {
+                    writer: fact.writer,
+                    clock: *clock,
+                };
+                self.take_configuration(by, it);
+                continue;
+            }
+            if fact.is_local() {
+                continue;
+            }
+            if let Says::Gone(_, it) = &fact.says {
+                let by = Stamp {
+                    writer: fact.writer,
+                    clock: by.clock,
+                };
+                self.take_gone(by, it.0, it.1);
+                continue;
+            }
+            let card = &mut self.roster.cards[fact.writer as usize];
+            if card.take(&fact.says, &self.writers) && matches!(fact.says, Says::Retired(_)) {
+                retired.push(fact.writer);
+            }
+        }
+        retired
+    }
+
+    /// Takes over what was collected before the state came here.
+    pub(super) fn take_floor(&mut self, message: &Message, forgotten: &[usize]) {
+        self.roster.floor.resize(self.writers.len(), 0);
+        for fact in message.facts() {
+            if let Says::Floor(clock) = fact.says
+                && !forgotten.contains(&(fact.writer as usize))
+            {
+                let number = self.number(message.writers[fact.writer as usize].writer);
+                let floor = &mut self.roster.floor[number as usize];
+                *floor = clock.max(*floor);
+            }
+        }
+    }
+
+    /// The later configuration stands; of the same one, the least stamp.
+    pub(super) fn take_configuration(&mut self, by: Stamp, theirs: &Configuration) {
+        let rank = |by: Stamp| (self.writers[by.writer as usize], by.clock);
+        let newer = self
+            .roster
+            .configuration
+            .as_ref()
+            .is_none_or(|(old, ours)| theirs > ours || theirs == ours && rank(by) < rank(*old));
+        if newer {
+            self.roster.configuration = Some((by, theirs.clone()));
+        }
+    }
+}
