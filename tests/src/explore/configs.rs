@@ -128,13 +128,13 @@ fn base(name: &str) -> Config {
 
 /// Cancels of two and three replicas, and transactions over two keys.
 fn cancels() -> Vec<Config> {
-    let all = singles(&[Act::Add, Act::Reset, Act::Delete, Act::Set]);
+    let four = singles(&[Act::Add, Act::Reset, Act::Delete, Act::Set]);
     let mut transfers = singles(&[Act::Add, Act::Delete]);
     transfers.extend([vec![(1, Act::Add)], vec![(1, Act::Delete)], transfer()]);
     vec![
         Config {
             replicas: 2,
-            alphabet: all,
+            alphabet: four,
             snapshots: 3,
             ..base("2 replicas, 3 of add, reset, delete, set, 3 snapshots")
         },
@@ -212,38 +212,61 @@ fn pair(one: &Kinds, other: &Kinds, snapshots: usize, passes: usize) -> Vec<Conf
     starts.into_iter().map(config).collect()
 }
 
+/// All kinds of single operations.
+const ALL: [Act; 6] = [
+    Act::Add,
+    Act::Reset,
+    Act::Delete,
+    Act::Set,
+    Act::Expire,
+    Act::Persist,
+];
+
+/// All kinds at once, in three transactions on a counter that all have seen.
+fn all_kinds(passes: usize) -> Config {
+    Config {
+        start: singles(&[Act::Add]),
+        alphabet: singles(&ALL),
+        times: vec![1_000, 2_000],
+        passes,
+        ..base(&format!(
+            "3 replicas, 3 of all kinds, {passes} passings of a clock, 2 snapshots, from a counter"
+        ))
+    }
+}
+
+/// Expiries that replace each other, on a counter that has one already.
+fn replaced(snapshots: usize) -> Config {
+    Config {
+        start: singles(&[Act::Add, Act::Expire]),
+        alphabet: singles(&[Act::Expire, Act::Persist]),
+        snapshots,
+        times: vec![1_000, 2_000],
+        ..base(&format!(
+            "3 replicas, 3 of expire, persist, {snapshots} snapshots, from a counter that expires"
+        ))
+    }
+}
+
 /// More kinds at once, and longer histories, of fewer replicas or snapshots.
 fn deep() -> Vec<Config> {
-    let all = [
-        Act::Add,
-        Act::Reset,
-        Act::Delete,
-        Act::Set,
-        Act::Expire,
-        Act::Persist,
-    ];
     let mut both = singles(&[Act::Add, Act::Delete]);
     both.extend([
         vec![(0, Act::Delete), (1, Act::Add)],
         vec![(0, Act::Add), (0, Act::Delete), (0, Act::Add)],
     ]);
-    let times = vec![1_000, 2_000];
     vec![
         Config {
             replicas: 2,
-            alphabet: singles(&all),
+            alphabet: singles(&ALL),
             ops: 4,
             snapshots: 3,
-            times: times.clone(),
+            times: vec![1_000, 2_000],
             passes: 1,
-            ..base("2 replicas, 4 of all kinds, 1 passing of time, 3 snapshots")
+            ..base("2 replicas, 4 of all kinds, 1 passing of a clock, 3 snapshots")
         },
-        Config {
-            alphabet: singles(&all),
-            times,
-            passes: 1,
-            ..base("3 replicas, 3 of all kinds, 1 passing of time, 2 snapshots")
-        },
+        all_kinds(1),
+        replaced(3),
         Config {
             replicas: 2,
             alphabet: singles(&[Act::Add, Act::Delete, Act::Set]),
@@ -286,6 +309,7 @@ pub fn full() -> Vec<Config> {
 pub fn share() -> Vec<Config> {
     let mut configs = cancels();
     configs.truncate(2);
+    configs.extend([all_kinds(0), replaced(2)]);
     configs.extend(pairs(2, 1));
     configs
 }

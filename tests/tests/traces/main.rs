@@ -45,16 +45,22 @@ fn a_life_is_not_seen_before_the_delete_that_it_follows() {
 /// get both, or it would read 3, or 2 with a wrong remainder.
 #[test]
 fn two_deletes_that_saw_different_adds_are_kept_as_one_and_sent_as_one() {
+    two_deletes(1, 2);
+    two_deletes(2, 1);
+}
+
+/// Whichever writer's id is the greater one.
+fn two_deletes(of_one: usize, of_both: usize) {
     let mut play = Play::new(6, KEY);
     play.apply(0, Add(1));
     let one = play.state(0);
     play.apply(0, Add(2));
     let both = play.state(0);
-    play.gets(1, &one);
-    play.apply(1, Delete);
-    play.gets(2, &both);
-    play.apply(2, Delete);
-    let (short, long) = (play.state(1), play.state(2));
+    play.gets(of_one, &one);
+    play.apply(of_one, Delete);
+    play.gets(of_both, &both);
+    play.apply(of_both, Delete);
+    let (short, long) = (play.state(of_one), play.state(of_both));
     // One who knows both deletes, and one who has the adds only.
     play.gets(3, &short);
     play.gets(3, &long);
