@@ -260,7 +260,8 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
     }
     if parts & HIGH != 0 {
         extra.high = unzigzag(reader.varint()?);
-        if extra.high == 0 {
+        // Checked before the total is put together, which could leave 128 bits.
+        if extra.high == 0 || i128::from(extra.high).abs() > WIDE_MAX >> 64 {
             return Err(reader.fail(Error::Number));
         }
     }

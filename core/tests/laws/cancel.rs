@@ -139,3 +139,36 @@ fn overflow_is_judged_on_what_survives() {
     send(&a, &mut b);
     assert_eq!(b.value("k"), Some(i128::from(i64::MAX)));
 }
+
+/// A total is put together from two halves, of which a peer may send any.
+#[test]
+fn totals_beyond_their_bound_are_refused() {
+    let (mut a, mut b) = (replica(1), replica(2));
+    a.add("k", i64::MAX).unwrap();
+    send(&a, &mut b);
+    a.add("k", -1).unwrap();
+    b.apply("k", Op::Reset).unwrap();
+    send(&b, &mut a);
+    a.add("k", i64::MAX).unwrap();
+    let bytes = full(&a).encode();
+    // The upper half is 1, written as 2: the only byte that is followed by the cut's clock.
+    let places = (0..bytes.len()).filter(|at| {
+        let mut other = bytes.clone();
+        other[*at] = 4;
+        Message::decode(&other).is_ok_and(|m| m.encode() == other)
+    });
+    let wide = |high: i64| {
+        let mut number = Vec::new();
+        crate::limits::put(&mut number, ((high << 1) ^ (high >> 63)) as u64);
+        number
+    };
+    let mut refused = 0;
+    for at in places.collect::<Vec<_>>() {
+        for high in [i64::MIN, i64::MAX, 1 << 37, -(1 << 37)] {
+            let mut other = bytes.clone();
+            other.splice(at..=at, wide(high));
+            refused += usize::from(Message::decode(&other) == Err(Error::Number));
+        }
+    }
+    assert!(refused >= 4, "{refused}");
+}
