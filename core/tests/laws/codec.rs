@@ -4,13 +4,16 @@ use crate::limits::put;
 use crate::support::{Random, cases, full, keys, replica, space, world, writer};
 use tallymesh_core::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
 use tallymesh_core::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
-use tallymesh_core::{Error, Mark, Message, frame_space};
+use tallymesh_core::{Error, Mark, Message, Op, Replica, frame_space};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 /// A message of a random history: a full state, a delta, or what came since a mark.
 fn message(random: &mut Random) -> Message {
     let (mut replicas, _) = world(random, 3);
+    if random.chance(60) {
+        stir(random, &mut replicas);
+    }
     match random.below(4) {
         0 => full(&replicas[0]),
         1 => replicas[0].delta(&replicas[1].vector()),
@@ -24,6 +27,39 @@ fn message(random: &mut Random) -> Message {
                 let _ = replicas[0].add(key, by);
             }
             replicas[0].since(&mut mark).unwrap_or_default()
+        }
+    }
+}
+
+/// Operations of all kinds, merges in between, and now and then members.
+fn stir(random: &mut Random, replicas: &mut [Replica]) {
+    if random.chance(40) {
+        let _ = replicas[0].found(&[1; 32], &[2; 16], 5);
+    }
+    for _ in 0..random.below(30) {
+        let (at, from) = (random.below(replicas.len()), random.below(replicas.len()));
+        let keys = keys(random);
+        let key = random.pick(&keys[..keys.len().min(4)]);
+        let op = match random.below(6) {
+            0 => Op::Add(random.amount()),
+            1 => Op::Reset,
+            2 => Op::Delete,
+            3 => Op::Set(random.amount()),
+            4 => Op::Expire(random.next() >> 20),
+            _ => Op::Persist,
+        };
+        // Some are refused: an overflow, a message that builds on something else, no member.
+        let _ = replicas[at].apply(key, op);
+        let delta = replicas[from].delta(&replicas[at].vector());
+        let live = replicas[from].writer();
+        let _ = replicas[at].merge_live(&delta, Some(live), &mut |_| ());
+        match random.below(6) {
+            0 => drop(replicas[0].acknowledge()),
+            1 => drop(replicas[0].absorb()),
+            2 => drop(replicas[0].fence(&live)),
+            3 => drop(replicas[at].leave()),
+            4 => drop(replicas[0].collect(&Mark::default())),
+            _ => {}
         }
     }
 }
@@ -74,6 +110,29 @@ fn frame(random: &mut Random) -> Frame {
 fn strict(bytes: &[u8]) {
     if let Ok(message) = Message::decode(bytes) {
         assert_eq!(message.encode(), bytes);
+        // Whatever it says, it is merged or refused, and what comes of it can be read and sent.
+        let mut replica = replica(77);
+        replica.add("k", 1).unwrap();
+        let _ = replica.merge(&message);
+        let _ = replica.merge(&message);
+        for (handle, key) in replica
+            .counters()
+            .map(|(h, k)| (h, k.to_string()))
+            .collect::<Vec<_>>()
+        {
+            let _ = (replica.value_at(handle), replica.expiry_at(handle));
+            let _ = replica.shards(handle).count();
+            let _ = replica.transact(&[
+                (&key, Op::Expire(5)),
+                (&key, Op::Add(1)),
+                (&key, Op::Delete),
+            ]);
+        }
+        let state = full(&replica).encode();
+        assert_eq!(
+            Message::decode_stored(&state).map(|m| m.encode()),
+            Ok(state)
+        );
     }
     if let Ok(frame) = Frame::decode(bytes) {
         assert_eq!(frame.encode(), bytes);
