@@ -544,7 +544,37 @@ impl Replica {
         let cards = self.roster.cards.iter().zip(&self.writers);
         let strays = cards.filter(|(card, _)| is_stray(card)).map(|it| *it.1);
         let strays: Vec<WriterId> = strays.collect();
-        strays.iter().try_for_each(|writer| self.fence(writer))
+        strays.iter().try_for_each(|writer| self.fence(writer))?;
+        self.adopt_orphans()
+    }
+
+    /// Becomes the heir of the dead whose heirs are dead in a circle. They can't have taken over what
+    /// nobody knows that they did: all have acknowledged that they are dead.
+    fn adopt_orphans(&mut self) -> Result<(), Error> {
+        let quorum = self.quorum();
+        let cards = self.roster.cards.iter().zip(0u32..);
+        let open = cards.filter(|(card, _)| card.retired.is_none());
+        let fences = open.filter_map(|(card, number)| Some((number, card.fence?)));
+        let fences: Vec<(u32, Fence)> = fences.collect();
+        let known = |it: &(u32, Fence)| self.acknowledged(&quorum, it.1.by);
+        if !fences.iter().all(known) {
+            return Ok(());
+        }
+        let orphans = fences
+            .into_iter()
+            .filter(|it| !self.counts(self.heir_of(it.0)));
+        let orphans: Vec<(u32, Fence)> = orphans.collect();
+        for (number, fence) in orphans {
+            let turn = fence.turn.saturating_add(1);
+            self.state(number, |by| {
+                Says::Fence(Fence {
+                    turn,
+                    by,
+                    heir: OWN,
+                })
+            })?;
+        }
+        Ok(())
     }
 
     /// Notes that an owner's incarnations up to a generation were forgotten.
@@ -581,6 +611,7 @@ impl Replica {
     /// Whether a member knows what this replica has seen, and waits for it.
     pub(super) fn is_counted(&self) -> bool {
         let card = &self.roster.cards[OWN as usize];
-        self.is_member() || card.intro.is_some() && card.bye.is_none()
+        let member = self.is_member() && self.roster.established;
+        member || card.intro.is_some() && card.announce.is_none() && card.bye.is_none()
     }
 }
