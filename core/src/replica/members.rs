@@ -594,20 +594,6 @@ impl Replica {
         Some(returns[at].1)
     }
 
-    /// The transaction that took a writer in.
-    pub(super) fn introduced_by(&self, writer: &WriterId) -> Option<(WriterId, u64)> {
-        let number = self.numbers.get(writer)?;
-        let by = self.roster.cards[number as usize].intro?.by;
-        Some((self.writers[by.writer as usize], by.clock))
-    }
-
-    /// Whose incarnation a writer is, and of which generation, if it is a member's.
-    pub(super) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
-        let number = self.numbers.get(writer)?;
-        let announce = self.roster.cards[number as usize].announce.as_ref()?;
-        Some((announce.owner, announce.generation))
-    }
-
     /// Whether a member knows what this replica has seen, and waits for it.
     pub(super) fn is_counted(&self) -> bool {
         let card = &self.roster.cards[OWN as usize];

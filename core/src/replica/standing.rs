@@ -6,7 +6,7 @@ use crate::delta::Message;
 use crate::error::{Error, Missing};
 use crate::keys::Handle;
 use crate::limits::WRITERS_MAX;
-use crate::roster::{Configuration, Fact, Says};
+use crate::roster::{Configuration, Fact, Owner, Says};
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -432,5 +432,19 @@ impl Replica {
         if newer {
             self.roster.configuration = Some((by, theirs.clone()));
         }
+    }
+
+    /// The transaction that took a writer in.
+    pub(super) fn introduced_by(&self, writer: &WriterId) -> Option<(WriterId, u64)> {
+        let number = self.numbers.get(writer)?;
+        let by = self.roster.cards[number as usize].intro?.by;
+        Some((self.writers[by.writer as usize], by.clock))
+    }
+
+    /// Whose incarnation a writer is, and of which generation, if it is a member's.
+    pub(super) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
+        let number = self.numbers.get(writer)?;
+        let announce = self.roster.cards[number as usize].announce.as_ref()?;
+        Some((announce.owner, announce.generation))
     }
 }
