@@ -28,8 +28,8 @@ pub type Owner = [u8; 32];
 
 /// The members of a space: the owners whose word counts.
 ///
-/// A configuration has a number, and a majority of the members of the one before it makes it. A
-/// forced one begins a new era, which beats all numbers of earlier eras.
+/// A configuration has a number. A forced one begins a new era, which beats all numbers of earlier
+/// eras.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Configuration {
     /// How many forced changes there were.
@@ -45,35 +45,6 @@ impl Configuration {
     pub fn has(&self, owner: &Owner) -> bool {
         self.members.binary_search(owner).is_ok()
     }
-
-    /// How many members are more than half.
-    pub fn majority(&self) -> usize {
-        self.members.len() / 2 + 1
-    }
-}
-
-/// The rank of a proposal: the round, then who proposes.
-pub(crate) type Ballot = (u64, WriterId);
-
-/// What a member proposes for the configuration after the present one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Proposal {
-    pub(crate) clock: u64,
-    /// The era and number that are to be decided.
-    pub(crate) slot: (u64, u64),
-    pub(crate) round: u64,
-    /// The members to be accepted, once a majority has promised.
-    pub(crate) members: Option<Vec<Owner>>,
-}
-
-/// What a member has promised and accepted for the configuration after the present one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Vote {
-    pub(crate) clock: u64,
-    pub(crate) slot: (u64, u64),
-    /// It accepts no ballot below this one.
-    pub(crate) promised: Ballot,
-    pub(crate) accepted: Option<(Ballot, Vec<Owner>)>,
 }
 
 /// A writer says whose incarnation it is.
@@ -149,8 +120,6 @@ pub(crate) struct Card {
     pub(crate) bye: Option<Bye>,
     pub(crate) fence: Option<Fence>,
     pub(crate) retired: Option<Retired>,
-    pub(crate) proposal: Option<Box<Proposal>>,
-    pub(crate) vote: Option<Box<Vote>>,
 }
 
 impl Card {
@@ -185,8 +154,6 @@ pub(crate) enum Says {
     Bye(Bye),
     Fence(Fence),
     Retired(Retired),
-    Proposal(Box<Proposal>),
-    Vote(Box<Vote>),
     /// The writer found a configuration decided, or forced it, at this clock.
     Configuration(u64, Box<Configuration>),
     /// The writer took over an incarnation of this owner at this clock, and it was forgotten, as
@@ -211,8 +178,6 @@ impl Fact {
             Says::Announce(announce) => own(announce.clock),
             Says::Ack(ack) => own(ack.clock),
             Says::Bye(bye) => own(bye.clock),
-            Says::Proposal(proposal) => own(proposal.clock),
-            Says::Vote(vote) => own(vote.clock),
             Says::Configuration(clock, _) | Says::Gone(clock, _) | Says::Floor(clock) => {
                 own(*clock)
             }
@@ -248,12 +213,10 @@ impl Fact {
             Says::Bye(_) => 3,
             Says::Fence(_) => 4,
             Says::Retired(_) => 5,
-            Says::Proposal(_) => 6,
-            Says::Vote(_) => 7,
-            Says::Configuration(..) => 8,
-            Says::Gone(..) => 9,
-            Says::Base(_) => 10,
-            Says::Floor(_) => 11,
+            Says::Configuration(..) => 6,
+            Says::Gone(..) => 7,
+            Says::Base(_) => 8,
+            Says::Floor(_) => 9,
         }
     }
 
@@ -261,12 +224,7 @@ impl Fact {
     pub(crate) fn renumber(&mut self, mut map: impl FnMut(u32) -> u32) {
         self.writer = map(self.writer);
         match &mut self.says {
-            Says::Announce(_)
-            | Says::Proposal(_)
-            | Says::Vote(_)
-            | Says::Configuration(..)
-            | Says::Gone(..)
-            | Says::Floor(_) => {}
+            Says::Announce(_) | Says::Configuration(..) | Says::Gone(..) | Says::Floor(_) => {}
             Says::Admit(admit) => admit.by.writer = map(admit.by.writer),
             Says::Ack(ack) => {
                 for (writer, _) in &mut ack.seen {
@@ -302,8 +260,6 @@ impl Card {
             self.bye.map(Says::Bye),
             self.fence.map(Says::Fence),
             self.retired.map(Says::Retired),
-            self.proposal.clone().map(Says::Proposal),
-            self.vote.clone().map(Says::Vote),
         ]
         .into_iter()
         .flatten()
@@ -352,24 +308,6 @@ impl Card {
                 news
             }
             Says::Retired(retired) => self.retired.replace(*retired) != Some(*retired),
-            Says::Proposal(proposal) => {
-                let news = |old: &Proposal| proposal.clock > old.clock;
-                let news = self.proposal.as_deref().is_none_or(news);
-                if news {
-                    self.proposal = Some(proposal.clone());
-                }
-                news
-            }
-            Says::Vote(vote) => {
-                let news = self
-                    .vote
-                    .as_deref()
-                    .is_none_or(|old| vote.clock > old.clock);
-                if news {
-                    self.vote = Some(vote.clone());
-                }
-                news
-            }
             // Of the space, not of a writer.
             Says::Configuration(..) | Says::Gone(..) | Says::Base(_) | Says::Floor(_) => false,
         }

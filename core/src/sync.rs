@@ -55,6 +55,7 @@ mod pull;
 mod push;
 mod serve;
 
+use crate::delta::Message;
 use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
@@ -219,6 +220,15 @@ pub struct Sync {
     announce: Option<(Millis, Option<Link>)>,
 }
 
+/// Refuses what a space with members says: the machine has no part in that yet, and a peer must not
+/// close a space by a message.
+fn only_open(message: &Message) -> Result<(), Error> {
+    match message.is_closed() {
+        true => Err(Error::MembersUnsupported),
+        false => Ok(()),
+    }
+}
+
 impl Sync {
     /// A machine with no links. `seed` is any random number; it names this process to its peers
     /// and spreads its timers.
@@ -369,8 +379,14 @@ impl Sync {
                 self.serve_more(replica, link, id, chunk);
                 Ok(())
             }
-            Body::Delta(delta) => self.delta(now, replica, link, delta),
-            Body::Push(message) => self.pushed(now, replica, Some(link), false, message, bytes),
+            Body::Delta(delta) => {
+                only_open(&delta.message)?;
+                self.delta(now, replica, link, delta)
+            }
+            Body::Push(message) => {
+                only_open(&message)?;
+                self.pushed(now, replica, Some(link), false, message, bytes)
+            }
         }
     }
 
@@ -386,7 +402,10 @@ impl Sync {
             return Err(Error::WrongSpace);
         }
         match frame.body {
-            Body::Push(message) => self.pushed(now, replica, from, true, message, bytes),
+            Body::Push(message) => {
+                only_open(&message)?;
+                self.pushed(now, replica, from, true, message, bytes)
+            }
             _ => Err(Error::Malformed {
                 rule: Rule::OnlyPushes,
             }),

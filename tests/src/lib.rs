@@ -10,5 +10,6 @@ pub mod explore;
 pub mod hostile;
 pub mod oracle;
 pub mod random;
+pub mod seeds;
 pub mod sim;
 pub mod vectors;

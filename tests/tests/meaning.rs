@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tallymesh_core::{Error, Mark, Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::oracle::{Call, Key, Oracle, View};
 use tallymesh_tests::random::Random;
+use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 30_000;
 /// Wall clocks start here; each replica's goes its own way.
@@ -362,12 +363,6 @@ fn run(seed: u64, trace: bool, figures: &Figures) {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    let number = text.parse();
-    Some(number.unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
-
 /// A transaction at a new replica, which must do as the oracle says.
 fn alone(ops: &[Op]) {
     let mut oracle = Oracle::new(vec!["k".into()]);
@@ -391,23 +386,13 @@ fn an_expiry_stays_that_replaces_one_of_its_own_transaction() {
 #[test]
 fn every_read_is_what_the_operations_mean() {
     let figures = Figures::default();
-    if let Some(seed) = number("TALLYMESH_SEED") {
+    if let Some(seed) = seeds::chosen() {
         return run(seed, true, &figures);
     }
-    let seeds = number("TALLYMESH_SEEDS").unwrap_or(SEEDS);
-    let next = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
-                        return;
-                    }
-                    run(seed, false, &figures);
-                }
-            });
-        }
+    let seeds = seeds::count(SEEDS);
+    seeds::each(seeds, |seed| {
+        run(seed, false, &figures);
+        Ok(())
     });
     let Figures {
         transactions,

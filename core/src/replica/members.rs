@@ -13,7 +13,6 @@ use crate::roster::{
 };
 use crate::shard::OWN;
 use crate::slot::Stamp;
-use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -202,23 +201,6 @@ impl Replica {
         MEMBERS && self.counts(OWN)
     }
 
-    /// Takes a writer in that asks for it in a session of its own, or makes this member its home.
-    /// `vector` is what the writer has seen, all of which was taken in here.
-    ///
-    /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::Retired`] if the writer was declared
-    /// dead or absorbed, [`Error::Behind`] if it has seen something, but not all that this member
-    /// has acknowledged: then it has to begin again from this member's state.
-    pub fn admit(&mut self, writer: WriterId, vector: &VersionVector) -> Result<(), Error> {
-        if !self.is_member() {
-            return Err(Error::NotAMember);
-        }
-        let seen = |writer: &WriterId| vector.get(writer);
-        let lonely = vector.iter().all(|(other, _)| other == writer);
-        self.may_admit(&writer, lonely, &seen)?;
-        self.take_in(writer)
-    }
-
     /// Whether a writer may be taken in that has seen so much of others, or nothing.
     pub(super) fn may_admit(
         &self,
@@ -387,8 +369,7 @@ impl Replica {
                 (None, None) => &[],
             };
             for (writer, clock) in &mut seen {
-                let at = theirs.binary_search_by_key(writer, |entry| entry.0);
-                *clock = (*clock).min(at.map_or(0, |at| theirs[at].1));
+                *clock = of(theirs, *writer).min(*clock);
             }
         }
         seen.retain(|(_, clock)| *clock > 0);
@@ -415,9 +396,8 @@ impl Replica {
 
     /// The member by whom this replica's writer was taken in; `None` before that, and of a member.
     pub fn home(&self) -> Option<WriterId> {
-        let card = &self.roster.cards[OWN as usize];
-        let home = card.home.filter(|_| card.announce.is_none())?;
-        Some(self.writers[self.heir_of(home.by.writer) as usize])
+        let home = self.home_number()?;
+        Some(self.writers[self.heir_of(home) as usize])
     }
 
     /// The member that is waited for in the name of this replica, which is none itself.
@@ -455,11 +435,11 @@ impl Replica {
         Ok(())
     }
 
-    /// Says goodbye: the writer's last transaction, after which it makes no other. `heir` takes
-    /// over, its home if none is named.
+    /// Says goodbye: the writer's last transaction, after which it makes no other. Its home takes
+    /// over.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if there is no heir.
+    /// [`Error::NotAMember`] if no member has taken it in.
     pub fn leave(&mut self) -> Result<(), Error> {
         let home = self.roster.cards[OWN as usize].home;
         let Some(home) = home else {
@@ -496,11 +476,6 @@ impl Replica {
                 heir: OWN,
             })
         })
-    }
-
-    /// All that is known of writers, for the messages of tests.
-    pub fn roster_debug(&self) -> impl core::fmt::Debug {
-        self.roster.clone()
     }
 
     /// Whether messages of this writer's own may be taken: not if it was declared dead.

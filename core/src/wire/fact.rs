@@ -6,12 +6,8 @@ use crate::MEMBERS;
 use crate::delta::{Entry, Message};
 use crate::error::{Error, Rule};
 use crate::limits::MEMBERS_MAX;
-use crate::roster::{
-    Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Owner, Proposal, Retired, Says,
-    Vote,
-};
+use crate::roster::{Ack, Admit, Announce, Bye, Configuration, Fact, Fence, Owner, Retired, Says};
 use crate::slot::Stamp;
-use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -66,25 +62,6 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
             stamp(out, by);
             put_varint(out, it.upto);
         }
-        Says::Proposal(it) => {
-            put_varint(out, after(by));
-            put_slot(out, it.slot);
-            put_varint(out, it.round);
-            out.push(u8::from(it.members.is_some()));
-            if let Some(members) = &it.members {
-                put_owners(out, members);
-            }
-        }
-        Says::Vote(it) => {
-            put_varint(out, after(by));
-            put_slot(out, it.slot);
-            put_ballot(out, it.promised);
-            out.push(u8::from(it.accepted.is_some()));
-            if let Some((ballot, members)) = &it.accepted {
-                put_ballot(out, *ballot);
-                put_owners(out, members);
-            }
-        }
         Says::Configuration(_, it) => {
             put_varint(out, after(by));
             put_slot(out, (it.era, it.number));
@@ -109,11 +86,6 @@ fn put_seen(out: &mut Vec<u8>, seen: &[(u32, u64)]) {
 fn put_slot(out: &mut Vec<u8>, (era, number): (u64, u64)) {
     put_varint(out, era);
     put_varint(out, number);
-}
-
-fn put_ballot(out: &mut Vec<u8>, (round, writer): Ballot) {
-    put_varint(out, round);
-    out.extend_from_slice(writer.as_bytes());
 }
 
 fn put_owners(out: &mut Vec<u8>, owners: &[Owner]) {
@@ -185,25 +157,7 @@ fn read_says(
             to: read_stamp(reader, writers)?,
             upto: reader.varint()?,
         }),
-        6 => Says::Proposal(Box::new(Proposal {
-            clock: read_clock(reader, own)?,
-            slot: (reader.varint()?, reader.varint()?),
-            round: reader.varint()?,
-            members: match read_flag(reader)? {
-                true => Some(read_owners(reader)?),
-                false => None,
-            },
-        })),
-        7 => Says::Vote(Box::new(Vote {
-            clock: read_clock(reader, own)?,
-            slot: (reader.varint()?, reader.varint()?),
-            promised: read_ballot(reader)?,
-            accepted: match read_flag(reader)? {
-                true => Some((read_ballot(reader)?, read_owners(reader)?)),
-                false => None,
-            },
-        })),
-        8 => {
+        6 => {
             let clock = read_clock(reader, own)?;
             let configuration = Configuration {
                 era: reader.varint()?,
@@ -212,12 +166,12 @@ fn read_says(
             };
             Says::Configuration(clock, Box::new(configuration))
         }
-        9 => {
+        7 => {
             let clock = read_clock(reader, own)?;
             Says::Gone(clock, Box::new((reader.array()?, reader.varint()?)))
         }
-        11 => Says::Floor(read_clock(reader, own)?),
-        10 if own.lo == 0 && own.hi > 0 => Says::Base(read_seen(reader, writers)?),
+        9 => Says::Floor(read_clock(reader, own)?),
+        8 if own.lo == 0 && own.hi > 0 => Says::Base(read_seen(reader, writers)?),
         _ => return Err(reader.malformed(Rule::FactKind)),
     })
 }
@@ -247,25 +201,12 @@ fn read_seen(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<(u32, u64
     Ok(seen)
 }
 
-fn read_flag(reader: &mut Reader<'_>) -> Result<bool, Fail> {
-    match reader.u8()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(reader.malformed(Rule::Flag)),
-    }
-}
-
 fn read_index(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<u32, Fail> {
     let writer = reader.varint32()?;
     match writer as usize >= writers.len() {
         true => Err(reader.malformed(Rule::ColumnWriter)),
         false => Ok(writer),
     }
-}
-
-fn read_ballot(reader: &mut Reader<'_>) -> Result<Ballot, Fail> {
-    let round = reader.varint()?;
-    Ok((round, WriterId::from_bytes(reader.array()?)))
 }
 
 fn read_owners(reader: &mut Reader<'_>) -> Result<Vec<Owner>, Fail> {

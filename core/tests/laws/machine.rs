@@ -192,3 +192,39 @@ fn a_peer_that_holds_more_is_asked_in_turn() {
     machine.frame(Link(2), Body::Pull(Pull { id: 5, ..ask }));
     assert!(!machine.sent().iter().any(asks));
 }
+
+/// Members have no part in the machine yet: a peer must not close a space by a message.
+#[test]
+fn what_a_space_with_members_says_is_refused() {
+    let mut closed = replica(5);
+    closed.add("a", 1).unwrap();
+    closed.found(&[1; 32], &[2; 16], 5).unwrap();
+    let push = Body::Push(full(&closed));
+    let mut machine = Machine::new();
+    machine.frame(Link(1), push.clone());
+    let (space, broadcast) = (space(), Some(Link(2)));
+    let bytes = &Frame { space, body: push }.encode();
+    machine.input(Input::Broadcast {
+        from: broadcast,
+        bytes,
+    });
+    let delta = Body::Delta(Delta {
+        id: 1,
+        chunk: 0,
+        last: true,
+        message: full(&closed),
+    });
+    machine.frame(Link(2), delta);
+    let refused = std::iter::from_fn(|| machine.sync.poll())
+        .filter(|output| {
+            let error = Error::MembersUnsupported;
+            matches!(output, Output::Refused { error: it, .. } if *it == error)
+        })
+        .count();
+    assert_eq!(refused, 3);
+    assert_eq!(
+        (machine.replica.len(), machine.replica.vector().len()),
+        (0, 0)
+    );
+    assert_eq!(machine.replica.configuration(), None);
+}
