@@ -228,3 +228,32 @@ fn what_a_space_with_members_says_is_refused() {
     );
     assert_eq!(machine.replica.configuration(), None);
 }
+
+/// Two transfers under one number could be mixed up by the links that repeat and reorder.
+#[test]
+fn a_late_pull_begins_nothing_under_a_number_that_was_used() {
+    let mut machine = Machine::new();
+    machine.add("a");
+    let vector = observer().vector();
+    let pull = |id| {
+        Body::Pull(Pull {
+            id,
+            chunk: 0,
+            vector: vector.clone(),
+        })
+    };
+    let mut answers = |id| {
+        machine.frame(Link(1), pull(id));
+        machine.add("a");
+        let sent = machine.sent();
+        let delta = |(_, body): &(Link, Body)| match body {
+            Body::Delta(delta) => Some(delta.id),
+            _ => None,
+        };
+        sent.iter().filter_map(delta).collect::<Vec<_>>()
+    };
+    assert_eq!(answers(7), [7]);
+    assert_eq!(answers(8), [8]);
+    assert_eq!(answers(7), []);
+    assert_eq!(answers(9), [9]);
+}
