@@ -23,7 +23,8 @@ fn retirement_changes_no_value_and_leaves_no_trace() {
     });
     let total = total.into_inner().unwrap();
     println!("{count} seeds: {total:#?}");
-    // The runs are worth something only if what they are about did happen.
+    // The runs are worth something only if what they are about did happen: the rarest, a farewell,
+    // in one run of ten.
     if count >= SEEDS {
         let happened = [
             total.farewells,
@@ -33,6 +34,9 @@ fn retirement_changes_no_value_and_leaves_no_trace() {
             total.collections,
             total.refusals,
         ];
-        assert!(happened.iter().all(|times| *times > SEEDS / 2), "{total:?}");
+        assert!(
+            happened.iter().all(|times| *times > SEEDS / 10),
+            "{total:?}"
+        );
     }
 }
