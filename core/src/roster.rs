@@ -314,10 +314,13 @@ impl Card {
                 }
                 news
             }
-            Says::Retired(retired) => self.retired.replace(*retired) != Some(*retired),
+            Says::Retired(retired) => {
+                self.base = None; // all had acknowledged it
+                self.retired.replace(*retired) != Some(*retired)
+            }
             // A tab's is for the member that takes it in.
             Says::Base(seen) => {
-                if self.announce.is_some() {
+                if self.announce.is_some() && self.retired.is_none() {
                     self.base.get_or_insert_with(|| seen.clone());
                 }
                 false
