@@ -35,6 +35,9 @@ impl World {
                 }
             }
             for &at in &alive {
+                self.actors[at].alive &= !self.actors[at].left; // it has told all
+            }
+            for &at in &alive {
                 if self.actors[at].replica.is_member() {
                     self.bury(at)?;
                     let waits = self.actors[at].aside.is_some();

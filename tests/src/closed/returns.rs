@@ -25,6 +25,8 @@ impl World {
             return self.resume(at);
         }
         let Some(helper) = self.helper(at) else {
+            // Whoever knew better is gone.
+            self.actors[at].stale &= !self.actors[at].replica.is_member();
             return Ok(());
         };
         let owner = self.actors[at].member.map(|it| it.0);
