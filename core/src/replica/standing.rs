@@ -164,7 +164,7 @@ impl Replica {
         };
         let number = self.numbers.get(&live);
         let known = number.is_some() || message.facts().iter().any(introduced);
-        if known && self.standing(message, at as usize, None, 0) == Standing::Forgotten {
+        if self.standing(message, at as usize, Some(live), 0) == Standing::Forgotten {
             return Err(Error::Retired);
         }
         let base = base_in(message, at);
@@ -247,7 +247,9 @@ impl Replica {
         if self.configuration().is_none() || self.numbers.get(&writer).is_some() {
             return Standing::Known;
         }
-        let mut standing = match live == Some(writer) && self.is_member() {
+        // Whoever is to be taken in now says what it had seen, if it knows that there are members.
+        let base = !message.is_closed() || base_in(message, at as u32).is_some();
+        let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
             // What the message builds on is missing, and so is said below.
             false if message.writers[at].lo > 0 => Standing::Known,
