@@ -6,7 +6,7 @@ use crate::delta::Message;
 use crate::error::{Error, Missing};
 use crate::keys::Handle;
 use crate::limits::WRITERS_MAX;
-use crate::roster::{Configuration, Fact, Owner, Says, of};
+use crate::roster::{Card, Configuration, Fact, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -193,6 +193,15 @@ impl Replica {
         Ok(Some(live))
     }
 
+    /// Whether a message's sender is unknown here, and no incarnation of a member.
+    fn is_unknown(&self, message: &Message, live: &WriterId) -> bool {
+        let announces = |fact: &Fact| {
+            let writer = &message.writers[fact.writer as usize].writer;
+            writer == live && matches!(fact.says, Says::Announce(_))
+        };
+        self.numbers.get(live).is_none() && !message.facts().iter().any(announces)
+    }
+
     /// Which writers of a message were forgotten here, by their index.
     pub(super) fn forgotten(&self, message: &Message, live: Option<WriterId>) -> Vec<usize> {
         if self.configuration().is_none() {
@@ -291,6 +300,7 @@ impl Replica {
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
         let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
         let from_guest = live.is_some_and(guest);
+        let from_unknown = live.is_some_and(|live| self.is_unknown(message, &live));
         if MEMBERS && self.roster.cards[OWN as usize].bye.is_some() {
             return Err(Error::Retired); // nobody waits for it any more
         }
@@ -329,11 +339,13 @@ impl Replica {
                     });
                 }
                 Some(number) if MEMBERS => {
-                    let retired = self.roster.cards[number as usize].retired;
+                    let Card { retired, fence, .. } = self.roster.cards[number as usize];
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
                         return Err(Error::Retired); // the sender stands on what was given up
                     }
-                    if from_guest && entry.hi > held && self.has_buried(number) {
+                    // Nobody waited for the sender before the last of a dead writer was agreed on.
+                    let unheard = from_unknown && fence.is_some();
+                    if entry.hi > held && (unheard || from_guest && self.has_buried(number)) {
                         return Err(Error::Behind);
                     }
                 }
