@@ -76,15 +76,15 @@ impl Replica {
         Ok(())
     }
 
-    /// Drops what a message takes the place of.
+    /// Drops what a message takes the place of; tells whether it did.
     pub(super) fn make_way(
         &mut self,
         message: &Message,
         new: bool,
         changed: &mut dyn FnMut(Handle),
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if !MEMBERS || !new || !self.is_replaced_by(message)? {
-            return Ok(());
+            return Ok(false);
         }
         // It must not take anything back: whom it does not name, its sender has forgotten.
         let hi = |writer: &WriterId| {
@@ -106,7 +106,7 @@ impl Replica {
             }
         }
         self.clear(self.writer()).into_iter().for_each(changed);
-        Ok(())
+        Ok(true)
     }
 
     /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
