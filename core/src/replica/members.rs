@@ -207,7 +207,7 @@ impl Replica {
         seen: &dyn Fn(&WriterId) -> u64,
     ) -> Result<(), Error> {
         if self.taken_over(writer).is_some() {
-            return Err(Error::Retired);
+            return Err(Error::Gone { writer: *writer });
         }
         let behind = |(number, clock): &(u32, u64)| seen(&self.writers[*number as usize]) < *clock;
         match !lonely && self.given_up().iter().any(behind) {
@@ -249,14 +249,14 @@ impl Replica {
     /// for from the first one on. Whatever it is sent must be of afterwards.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::Retired`] if the writer is over,
+    /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,
     /// [`Error::WritersFull`].
     pub fn admit(&mut self, writer: &WriterId) -> Result<(), Error> {
         if !self.is_member() {
             return Err(Error::NotAMember);
         }
         if self.taken_over(writer).is_some() {
-            return Err(Error::Retired);
+            return Err(Error::Gone { writer: *writer });
         }
         self.room_for_writer(writer)?;
         self.take_in(*writer)
@@ -276,7 +276,7 @@ impl Replica {
         let number = self.number(writer);
         let card = &self.roster.cards[number as usize];
         if card.is_over() {
-            return Err(Error::Retired);
+            return Err(Error::Gone { writer });
         }
         if card.announce.is_some() || card.home.is_some_and(|home| home.by.writer == OWN) {
             return Ok(());
