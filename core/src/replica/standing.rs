@@ -545,6 +545,9 @@ impl Replica {
             .as_ref()
             .is_none_or(|(old, ours)| theirs > ours || theirs == ours && rank(by) < rank(*old));
         if newer {
+            if self.configuration() != Some(theirs) {
+                self.roster.proposal = None; // its number is taken
+            }
             self.roster.configuration = Some((by, theirs.clone()));
         }
     }
