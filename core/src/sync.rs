@@ -409,10 +409,7 @@ impl Sync {
                 Ok(())
             }
             Body::Writer(writer) => {
-                let peer = self.peers.iter_mut().find(|p| p.link == link);
-                if let Some(greeting) = peer.and_then(|peer| peer.greeting.as_mut()) {
-                    greeting.writer = writer;
-                }
+                self.set_writer(link, writer);
                 Ok(())
             }
             Body::Return(writer) => {

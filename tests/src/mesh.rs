@@ -144,9 +144,17 @@ impl Mesh {
                     self.figures.returns += 1;
                     let old = self.peers[at].replica.writer();
                     let clock = self.peers[at].replica.clock();
-                    let last: Vec<Option<u64>> =
-                        self.peers.iter().map(|it| it.replica.last_of(&old)).collect();
-                    self.note(|| format!("{} {at} returns: {old} at {clock} as {writer}, counted {last:?}", self.now));
+                    let last: Vec<Option<u64>> = self
+                        .peers
+                        .iter()
+                        .map(|it| it.replica.last_of(&old))
+                        .collect();
+                    self.note(|| {
+                        format!(
+                            "{} {at} returns: {old} at {clock} as {writer}, counted {last:?}",
+                            self.now
+                        )
+                    });
                     let peer = &mut self.peers[at];
                     peer.sync
                         .handle(self.now, &mut peer.replica, Input::Renew { writer });
@@ -258,7 +266,14 @@ impl Mesh {
                 let at = self.random.index(self.peers.len());
                 if !self.peers[at].gone {
                     let by = self.random.below(1_000) as i64;
-                    let key = ["a", "b", "c"][self.random.index(3)];
+                    let _ = self.random.index(3);
+                    let key = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"][at];
+                    eprintln!(
+                        "ADD {} {at} {} @{} {by}",
+                        self.now,
+                        self.peers[at].replica.writer(),
+                        self.peers[at].replica.clock() + 1
+                    );
                     let added = self.peers[at].replica.add(key, by);
                     added.map_err(|error| format!("{at} adds: {error}"))?;
                     self.expected += i128::from(by);
@@ -348,7 +363,8 @@ impl Mesh {
             .collect();
         for &at in &living {
             let replica = &self.peers[at].replica;
-            let values = ["a", "b", "c"].map(|key| replica.value(key).unwrap_or(0));
+            let values = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
+                .map(|key| replica.value(key).unwrap_or(0));
             let sum: i128 = values.iter().sum();
             if sum != self.expected {
                 return Err(format!(
@@ -367,6 +383,11 @@ impl Mesh {
 
     fn tell(&self) -> String {
         let mut text = String::new();
+        text += &format!(
+            "{:?}",
+            ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
+                .map(|key| self.peers[0].replica.value(key))
+        );
         for (at, peer) in self.peers.iter().enumerate() {
             let writers = peer.replica.writers();
             let writers = writers.map(|(w, c)| format!("{}@{c}", &w.to_string()[..4]));

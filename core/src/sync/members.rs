@@ -67,6 +67,14 @@ impl Sync {
         }
     }
 
+    /// The peer of a link writes under this writer.
+    pub(super) fn set_writer(&mut self, link: Link, writer: WriterId) {
+        let peer = self.peers.iter_mut().find(|peer| peer.link == link);
+        if let Some(greeting) = peer.and_then(|peer| peer.greeting.as_mut()) {
+            greeting.writer = writer;
+        }
+    }
+
     /// Takes in whoever greets and has written nothing yet.
     pub(super) fn admit(
         &mut self,
@@ -179,7 +187,8 @@ impl Sync {
         link: Link,
         writer: WriterId,
     ) {
-        if self.writer_of(link) != Some(writer) || !replica.is_member() {
+        self.set_writer(link, writer);
+        if !replica.is_member() {
             return;
         }
         if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
@@ -214,7 +223,8 @@ impl Sync {
         (writer, upto): (WriterId, Option<u64>),
     ) {
         if writer != replica.writer() {
-            return;
+            // The frame that said so was lost.
+            return self.send(replica, link, &Body::Writer(replica.writer()));
         }
         self.come_back(now, replica, link);
         if let Some(it) = &mut self.guests.coming_back
