@@ -112,8 +112,14 @@ impl Sync {
         match error {
             // It will be told what is here, and tell more.
             Error::NotCovered(_) | Error::Unsure { .. } => Ok(()),
-            // Nobody has taken it in yet; a member will.
-            Error::Stranger { .. } => Ok(()),
+            // It goes by another writer by now, and the frame that said so was lost.
+            Error::Stranger { writer: stranger } => {
+                let live = live.filter(|live| *live != stranger && replica.is_member());
+                if let Some(writer) = live.filter(|live| !replica.is_counted_member(live)) {
+                    self.send(replica, link, &Body::Ended { writer, upto: None });
+                }
+                Ok(())
+            }
             Error::Gone { .. } | Error::Behind => {
                 if let Some(writer) = live.filter(|live| self.writer_of(link) == Some(*live)) {
                     self.send(replica, link, &Body::Ended { writer, upto: None });
