@@ -50,12 +50,10 @@ impl Replica {
             own: self.seen(),
             settled: false,
         };
-        // A member whose incarnation is dead may have another that has seen, and made, anything. One
-        // of whom none was ever heard is judged by what it had seen when it comes.
+        // A member of whom no living incarnation is known may have seen, and made, anything.
         let speaks = |owner: &Owner| {
             let mut incarnations = self.incarnations(owner);
-            let heard = self.gone(owner).is_some() || self.incarnations(owner).next().is_some();
-            !heard || incarnations.any(|number| self.counts(number))
+            incarnations.any(|number| self.counts(number))
         };
         if !self
             .configuration()
