@@ -81,18 +81,20 @@ impl Mesh {
         for owner in &owners {
             self.start(Some(*owner));
         }
+        let nonce = self.random.bytes();
+        let writer = WriterId::mint(&Space::default(), &owners[0], &nonce);
+        let first = &mut self.peers[0].replica;
+        *first = Replica::new(Space::default(), writer);
+        let founded = first.found(&owners[0], &nonce, 1);
+        founded.map_err(|error| error.to_string())?;
+        let proposed = first.propose_members(&owners);
+        proposed.map_err(|error| error.to_string())?;
         for (a, b) in [(0, 1), (0, 2), (1, 2)] {
             self.connect(a, b);
         }
-        let nonce = self.random.bytes();
-        let writer = WriterId::mint(&Space::default(), &owners[0], &nonce);
-        self.peers[0].replica = Replica::new(Space::default(), writer);
-        let first = &mut self.peers[0].replica;
-        first
-            .found(&owners[0], &nonce, 1)
-            .map_err(|e| e.to_string())?;
-        first.propose_members(&owners).map_err(|e| e.to_string())?;
-        self.handle(0, Input::Changed);
+        while !self.peers.iter().all(|peer| peer.replica.is_member()) {
+            self.step()?;
+        }
         let steps = self.random.range(200, 1_500);
         for _ in 0..steps {
             self.event()?;
