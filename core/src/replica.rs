@@ -9,6 +9,7 @@ mod members;
 mod merge;
 mod ops;
 mod standing;
+mod votes;
 
 pub use build::Mark;
 pub(crate) use build::{Cursor, Push};
