@@ -197,6 +197,7 @@ pub struct LinkStatus {
     pub pulling: bool,
 }
 
+#[derive(Clone)]
 struct Peer {
     link: Link,
     broadcast: bool,
@@ -212,12 +213,14 @@ struct Peer {
     heals: u8,
 }
 
+#[derive(Clone)]
 struct Greeting {
     session: u64,
     agent: String,
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
+#[derive(Clone)]
 pub struct Sync {
     config: SyncConfig,
     /// The state of the generator that spreads the intervals.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 const CHUNK_OVERHEAD_BYTES: usize = 64;
 
 /// The open pull, and who is to be asked next.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Pulls {
     open: Option<Open>,
     /// A transfer that broke: it goes on if the same process comes back.
@@ -22,6 +22,7 @@ pub(super) struct Pulls {
     next_id: u32,
 }
 
+#[derive(Clone)]
 struct Open {
     link: Link,
     /// The process that answers.
