@@ -201,6 +201,7 @@ pub struct LinkStatus {
     pub pulling: bool,
 }
 
+#[derive(Clone)]
 struct Peer {
     link: Link,
     broadcast: bool,
@@ -216,6 +217,7 @@ struct Peer {
     heals: u8,
 }
 
+#[derive(Clone)]
 struct Greeting {
     session: u64,
     agent: String,
@@ -223,6 +225,7 @@ struct Greeting {
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
+#[derive(Clone)]
 pub struct Sync {
     config: SyncConfig,
     /// The state of the generator that spreads the intervals.
