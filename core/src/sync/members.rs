@@ -19,7 +19,7 @@ const PATIENCE: u32 = 60;
 const ASK_AGAIN_MS: Millis = 1_000;
 
 /// What is known of those at the other ends.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Guests {
     /// Attached writers that no link leads to, and since when.
     silent: Vec<(WriterId, Millis)>,
@@ -31,6 +31,7 @@ pub(super) struct Guests {
 }
 
 /// How far a replica that has to come back has got.
+#[derive(Clone)]
 struct ComingBack {
     /// By whom.
     link: Link,
