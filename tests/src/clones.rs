@@ -11,9 +11,7 @@
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::wire::{Body, Frame};
-use tallymesh_core::{
-    Input, Link, Millis, Op, Output, Replica, Space, Sync, SyncConfig, WriterId,
-};
+use tallymesh_core::{Input, Link, Millis, Op, Output, Replica, Space, Sync, SyncConfig, WriterId};
 
 /// Most processes at a time.
 const PROCESSES_MAX: usize = 7;
@@ -487,9 +485,13 @@ impl World {
         }
         for process in self.processes.iter().flatten() {
             let mut other = process.replica.clone();
-            let fresh = process.replica.contents().into_iter().fold(0u64, |sum, it| {
-                sum.wrapping_add(it.shards).wrapping_add(it.cancels)
-            });
+            let fresh = process
+                .replica
+                .contents()
+                .into_iter()
+                .fold(0u64, |sum, it| {
+                    sum.wrapping_add(it.shards).wrapping_add(it.cancels)
+                });
             if other.content_digest() != fresh {
                 return Err("the digest of the contents is stale".into());
             }

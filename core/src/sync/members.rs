@@ -156,6 +156,9 @@ impl Sync {
 
     /// Asks again for what is missing to come back.
     pub(super) fn ask_to_end(&mut self, now: Millis, replica: &Replica) {
+        if !MEMBERS {
+            return;
+        }
         let alone = self.guests.coming_back.as_ref().is_some_and(|it| {
             // Another member will do as well.
             self.writer_of(it.link).is_none()
@@ -182,7 +185,7 @@ impl Sync {
 
     /// Whether the next pull on this link is to bring everything, to begin again from.
     pub(super) fn wants_all(&self, link: Link) -> bool {
-        let it = self.guests.coming_back.as_ref();
+        let it = self.guests.coming_back.as_ref().filter(|_| MEMBERS);
         it.is_some_and(|it| it.link == link && it.upto.is_some())
     }
 
@@ -195,7 +198,7 @@ impl Sync {
         writer: WriterId,
     ) {
         self.set_writer(link, writer);
-        if !replica.is_member() {
+        if !MEMBERS || !replica.is_member() {
             return;
         }
         if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
@@ -229,6 +232,9 @@ impl Sync {
         link: Link,
         (writer, upto): (WriterId, Option<u64>),
     ) {
+        if !MEMBERS {
+            return;
+        }
         if writer != replica.writer() {
             // The frame that said so was lost.
             return self.send(replica, link, &Body::Writer(replica.writer()));
@@ -258,7 +264,7 @@ impl Sync {
         replica: &mut Replica,
         writer: WriterId,
     ) -> bool {
-        let ready = |it: &mut ComingBack| it.state.is_some();
+        let ready = |it: &mut ComingBack| MEMBERS && it.state.is_some();
         let Some(ComingBack { state, upto, .. }) = self.guests.coming_back.take_if(ready) else {
             return false;
         };
