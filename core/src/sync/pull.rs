@@ -1,6 +1,7 @@
 //! Asking a peer for what is missing here, chunk by chunk.
 
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
+use crate::FORKS;
 use crate::delta::Message;
 use crate::error::{Error, Limited};
 use crate::limits::STAGE_BYTES_MAX;
@@ -117,16 +118,17 @@ impl Sync {
                         chunk: 0,
                         staged: Vec::new(),
                         staged_bytes: 0,
-                        whole: self
-                            .peer(link)
-                            .map_or(Vec::new(), |peer| peer.whole.clone()),
+                        whole: match self.peer(link) {
+                            Some(peer) if FORKS => peer.whole.clone(),
+                            _ => Vec::new(),
+                        },
                         resumed: false,
                         deadline,
                     }
                 }
             };
             let (id, chunk) = (open.id, open.chunk);
-            let vector = replica.vector().without(&open.whole);
+            let vector = self.vector_for(replica, link, &open.whole);
             self.pulls.open = Some(open);
             self.send(replica, link, &Body::Pull(Pull { id, chunk, vector }));
         }
@@ -176,19 +178,19 @@ impl Sync {
         let whole = core::mem::take(&mut open.whole);
         self.pulls.open = None;
         let result = self.commit(now, replica, link, staged, &delta.message);
-        if result.is_ok() {
-            self.healed(now, link, &whole);
+        if let Ok(shards) = result {
+            self.healed(now, replica, link, &whole, shards);
         }
         // What was found forked meanwhile; the own writer's comes once there is another.
         let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole);
-        if whole.iter().any(|writer| *writer != replica.writer()) {
+        if FORKS && whole.iter().any(|writer| *writer != replica.writer()) {
             self.want(now, replica, link);
         }
         self.pull_next(now, replica);
-        result
+        result.map(|_| ())
     }
 
-    /// Makes a whole transfer visible at once.
+    /// Makes a whole transfer visible at once; how many shards that installed.
     fn commit(
         &mut self,
         now: Millis,
@@ -196,7 +198,7 @@ impl Sync {
         link: Link,
         staged: Vec<Vec<u8>>,
         last: &Message,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
         let new = replica.news(last);
@@ -207,6 +209,6 @@ impl Sync {
             self.announce_soon(now, link);
             self.retry_waiting(now, replica);
         }
-        Ok(())
+        Ok(shards)
     }
 }
