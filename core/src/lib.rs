@@ -14,6 +14,10 @@
 /// variants are type-checked, and the compiler drops what can't be reached.
 pub(crate) const MEMBERS: bool = cfg!(feature = "members");
 
+/// Whether forks are looked for. A page has no disk that could be copied: it takes its peers' word
+/// for what is forked, leaves its own id if somebody else has it, and saves the rest of the download.
+pub(crate) const FORKS: bool = cfg!(feature = "members");
+
 extern crate alloc;
 #[cfg(test)]
 extern crate std;

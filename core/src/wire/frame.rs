@@ -3,6 +3,7 @@
 use super::VERSION;
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
 use super::message::{put_vector, read_message, read_vector};
+use crate::FORKS;
 use crate::delta::Message;
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{
@@ -253,6 +254,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
                 put_varint(&mut out, *upto);
             }
         }
+        Body::Contents { .. } if !FORKS => {}
         Body::Contents {
             why,
             vector,
@@ -343,6 +345,15 @@ fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
         2 => Why::Forked,
         _ => return Err(reader.malformed(Rule::Flag)),
     };
+    if !FORKS {
+        // Why it is told is all that such a program can make use of.
+        reader.skip_rest();
+        return Ok(Body::Contents {
+            why,
+            vector: [0; 16],
+            writers: Vec::new(),
+        });
+    }
     let vector = reader.array()?;
     // The clocks are checked, and their number with them, before anything else is read.
     let mut writers: Vec<Contents> = read_vector(reader)?
