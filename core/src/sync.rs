@@ -57,6 +57,7 @@ mod pull;
 mod push;
 mod serve;
 
+use crate::BROADCAST;
 use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
@@ -289,7 +290,7 @@ impl Sync {
                 }
             }
             Input::Broadcast { from, bytes } => {
-                if let Err(error) = self.broadcast(now, replica, from, bytes) {
+                if BROADCAST && let Err(error) = self.broadcast(now, replica, from, bytes) {
                     self.refuse(replica, from, false, error);
                 }
             }

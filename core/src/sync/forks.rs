@@ -259,6 +259,9 @@ impl Sync {
     }
 
     fn ask_for_id(&mut self, replica: &Replica) {
+        if !FORKS {
+            return;
+        }
         let writer = replica.writer();
         if self.asked_for_id != Some(writer) {
             self.asked_for_id = Some(writer);
@@ -268,7 +271,7 @@ impl Sync {
 
     /// Goes on under another writer id.
     pub(super) fn renew(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        if self.begin_again(now, replica, writer) {
+        if !FORKS || self.begin_again(now, replica, writer) {
             return;
         }
         let old = replica.writer();
@@ -295,7 +298,9 @@ impl Sync {
         close: bool,
         error: Error,
     ) {
-        if let Error::OwnClockAhead { heard, .. } = error {
+        if let Error::OwnClockAhead { heard, .. } = error
+            && FORKS
+        {
             return self.doubled(replica, link, heard);
         }
         let close = link.filter(|_| close);

@@ -45,6 +45,9 @@ struct ComingBack {
 
 /// Whose changes a push carries: it alone is newer.
 pub(super) fn origin(message: &Message) -> Option<WriterId> {
+    if !MEMBERS {
+        return None;
+    }
     let mut newer = message.writers.iter().filter(|entry| entry.hi > entry.lo);
     newer.next().map(|entry| entry.writer)
 }
@@ -52,7 +55,8 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
 impl Sync {
     /// The writer at the other end of a link.
     pub(super) fn writer_of(&self, link: Link) -> Option<WriterId> {
-        Some(self.peer(link)?.greeting.as_ref()?.writer)
+        let greeting = self.peer(link)?.greeting.as_ref().filter(|_| MEMBERS)?;
+        Some(greeting.writer)
     }
 
     /// A peer holds this, and has made it durable before it said so: if it is a member, the own
@@ -70,6 +74,9 @@ impl Sync {
 
     /// The peer of a link writes under this writer.
     pub(super) fn set_writer(&mut self, link: Link, writer: WriterId) {
+        if !MEMBERS {
+            return;
+        }
         let peer = self.peers.iter_mut().find(|peer| peer.link == link);
         if let Some(greeting) = peer.and_then(|peer| peer.greeting.as_mut()) {
             greeting.writer = writer;
@@ -179,6 +186,9 @@ impl Sync {
     }
 
     pub(super) fn return_due(&self) -> Option<Millis> {
+        if !MEMBERS {
+            return None;
+        }
         let it = self.guests.coming_back.as_ref()?;
         Some(it.due).filter(|_| it.upto.is_none())
     }

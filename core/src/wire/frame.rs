@@ -3,7 +3,6 @@
 use super::VERSION;
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
 use super::message::{put_vector, read_message, read_vector};
-use crate::FORKS;
 use crate::delta::Message;
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{
@@ -12,6 +11,7 @@ use crate::limits::{
 use crate::replica::Contents;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
+use crate::{FORKS, MEMBERS};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -191,10 +191,10 @@ impl Frame {
                     chunk: reader.varint32()?,
                 },
                 PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
-                CONTENTS => read_contents(reader)?,
-                WRITER => Body::Writer(read_writer(reader)?),
-                RETURN => Body::Return(read_writer(reader)?),
-                ENDED => Body::Ended {
+                CONTENTS if FORKS => read_contents(reader)?,
+                WRITER if MEMBERS => Body::Writer(read_writer(reader)?),
+                RETURN if MEMBERS => Body::Return(read_writer(reader)?),
+                ENDED if MEMBERS => Body::Ended {
                     writer: read_writer(reader)?,
                     upto: match reader.u8()? {
                         0 => None,
