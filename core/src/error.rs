@@ -206,6 +206,12 @@ pub enum Error {
     /// This replica wrote something that no member has taken in, and has missed what was collected
     /// meanwhile.
     Outdated,
+    /// A member's new incarnation may have begun from too old a state, and what would tell is
+    /// missing: a complete message is needed.
+    Unsure {
+        /// The incarnation's writer.
+        writer: WriterId,
+    },
     /// A message brings a writer that no member has taken in.
     Stranger {
         /// The writer.
@@ -272,6 +278,7 @@ impl Error {
             Error::Retired => "retired",
             Error::Behind => "behind",
             Error::Outdated => "outdated",
+            Error::Unsure { .. } => "unsure",
             Error::Stranger { .. } => "stranger",
             Error::Truncated => "truncated",
             Error::TrailingBytes { .. } => "trailing_bytes",
@@ -357,6 +364,10 @@ impl fmt::Display for Error {
             ),
             Error::Outdated => f.write_str(
                 "this replica missed what was collected meanwhile; begin again from a member's state",
+            ),
+            Error::Unsure { writer } => write!(
+                f,
+                "it is not certain yet that writer {writer} began from a state that was new enough; ask for all that is missing here"
             ),
             Error::Stranger { writer } => {
                 write!(f, "no member of the space has taken writer {writer} in")

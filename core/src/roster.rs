@@ -112,6 +112,9 @@ pub(crate) struct Retired {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Card {
     pub(crate) announce: Option<Box<Announce>>,
+    /// What the writer had seen at its first transaction, by number, until its place is certain: a
+    /// tab's until it is taken in, an incarnation's until all who count have acknowledged it.
+    pub(crate) base: Option<Box<[(u32, u64)]>>,
     /// The first admission; its stamp tells whether a replica has ever heard of the writer.
     pub(crate) intro: Option<Admit>,
     /// The latest one: the member by whom the writer is attached.
@@ -123,6 +126,11 @@ pub(crate) struct Card {
 }
 
 impl Card {
+    /// Whether it is a member's incarnation whose place is not certain yet.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.announce.is_some() && self.base.is_some()
+    }
+
     /// Whether it has left, was declared dead, or was absorbed.
     pub(crate) fn is_over(&self) -> bool {
         self.bye.is_some() || self.fence.is_some() || self.retired.is_some()
@@ -159,11 +167,9 @@ pub(crate) enum Says {
     /// The writer took over an incarnation of this owner at this clock, and it was forgotten, as
     /// those of earlier generations.
     Gone(u64, Box<(Owner, u64)>),
-    /// What the writer had seen at its first transaction, by number, until it is taken in. It says
-    /// so itself, and nobody keeps it.
-    Base(Vec<(u32, u64)>),
-    /// The sender of a whole state, or somebody before it, has collected what this writer stamped
-    /// up to this clock.
+    /// What the writer had seen at its first transaction, by number, until its place is certain.
+    Base(Box<[(u32, u64)]>),
+    /// What this member's writer stamped up to this clock may have been collected by the sender.
     Floor(u64),
 }
 
@@ -254,6 +260,7 @@ impl Card {
         let moved = self.home.filter(|home| Some(*home) != self.intro);
         [
             self.announce.clone().map(Says::Announce),
+            self.base.clone().map(Says::Base),
             self.intro.map(Says::Admit),
             moved.map(Says::Admit),
             self.ack.clone().map(Says::Ack),
@@ -307,9 +314,19 @@ impl Card {
                 }
                 news
             }
-            Says::Retired(retired) => self.retired.replace(*retired) != Some(*retired),
+            Says::Retired(retired) => {
+                self.base = None; // all had acknowledged it
+                self.retired.replace(*retired) != Some(*retired)
+            }
+            // A tab's is for the member that takes it in.
+            Says::Base(seen) => {
+                if self.announce.is_some() && self.retired.is_none() {
+                    self.base.get_or_insert_with(|| seen.clone());
+                }
+                false
+            }
             // Of the space, not of a writer.
-            Says::Configuration(..) | Says::Gone(..) | Says::Base(_) | Says::Floor(_) => false,
+            Says::Configuration(..) | Says::Gone(..) | Says::Floor(_) => false,
         }
     }
 }

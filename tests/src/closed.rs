@@ -217,7 +217,7 @@ impl World {
                     None => error,
                 })
             }
-            Err(Error::NotCovered(_) | Error::Stranger { .. }) => {
+            Err(Error::NotCovered(_) | Error::Stranger { .. } | Error::Unsure { .. }) => {
                 self.figures.refusals += 1;
                 Ok(())
             }

@@ -62,8 +62,25 @@ impl Replica {
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.lows(since);
         let mut message = self.build(&self.all(&lows), &|number| Some(lows[number]));
-        message.complete = message.closed;
+        self.tell_horizon(&mut message);
         message
+    }
+
+    /// Makes a message complete: it names all writers, and says what may have been collected here.
+    fn tell_horizon(&self, message: &mut Message) {
+        message.complete = message.closed;
+        if !message.is_complete() {
+            return;
+        }
+        for (writer, entry) in message.writers.iter().enumerate() {
+            let number = self.numbers.get(&entry.writer);
+            if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {
+                let writer = writer as u32;
+                let says = Says::Floor(clock);
+                message.facts.push(Fact { writer, says });
+            }
+        }
+        message.facts.sort_by_key(Fact::place);
     }
 
     /// Everything that was changed, by whomever, after `mark`, which is moved to now; `None` if
@@ -138,7 +155,7 @@ impl Replica {
             let base = self.lows(since);
             let base = |number: usize| Some(base[number].min(lows[number]));
             let mut message = self.assemble(&selection, handles, &base);
-            message.complete = message.closed;
+            self.tell_horizon(&mut message);
             return (message, None);
         }
         let mut used = alloc::vec![false; self.clocks.len()];
@@ -359,7 +376,10 @@ impl Replica {
             return Vec::new();
         }
         let cards = self.roster.cards.iter().zip(0..);
-        let facts = cards.flat_map(|(card, number)| card.facts(number));
+        let closed = self.configuration().is_some();
+        let facts = cards
+            .flat_map(|(card, number)| card.facts(number))
+            .filter(|fact| closed || !fact.is_local());
         let configuration = self.roster.configuration.as_ref().map(|(by, it)| Fact {
             writer: by.writer,
             says: Says::Configuration(by.clock, Box::new(it.clone())),
@@ -372,18 +392,9 @@ impl Replica {
             writer: by.writer,
             says: Says::Gone(by.clock, Box::new((*owner, *generation))),
         });
-        let whole = lows.iter().all(|low| *low == 0);
-        let floor = self.roster.floor.iter().zip(0..);
-        let floor = floor.filter(|(clock, _)| whole && **clock > 0);
-        let floor = floor.map(|(clock, writer)| Fact {
-            writer,
-            says: Says::Floor(*clock),
-        });
         facts
             .chain(configuration)
             .chain(gone)
-            .chain(self.base())
-            .chain(floor)
             .filter(newer)
             .collect()
     }

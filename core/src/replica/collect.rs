@@ -64,6 +64,15 @@ impl Replica {
         let cards = self.roster.cards.iter().zip(0u32..);
         let mut open = cards.filter(|(card, _)| card.retired.is_none());
         quorum.settled = open.all(|(card, number)| {
+            // Others may still judge that it began from too old a state.
+            let announce = card.announce.as_ref().filter(|_| card.is_unsure());
+            let announce = announce.map(|it| Stamp {
+                writer: number,
+                clock: it.clock,
+            });
+            if announce.is_some_and(|by| !self.acknowledged(&quorum, by)) {
+                return false;
+            }
             let seen = |fence: Fence| self.acknowledged(&quorum, fence.by);
             let buried = |fence| seen(fence) && self.is_heir_told(&quorum, number);
             card.fence.is_none_or(buried)
@@ -189,8 +198,6 @@ impl Replica {
         self.settle(&quorum);
         let kept: Vec<u64> = (0..self.writers.len()).map(|n| self.low(kept, n)).collect();
         let mut changed = false;
-        let floor = core::cell::RefCell::new(core::mem::take(&mut self.roster.floor));
-        floor.borrow_mut().resize(self.writers.len(), 0);
         self.roster.waiting = false;
         for at in 0..self.pages.len() {
             for slot in bits(self.pages[at].odd()) {
@@ -198,13 +205,7 @@ impl Replica {
                 let mut slots = self.pages[at].slots(slot);
                 let mut waits = false;
                 let stable = |stamp: Stamp| {
-                    let number = stamp.writer as usize;
-                    let stable = stamp.clock <= kept[number] && self.is_stable(&quorum, stamp);
-                    if stable {
-                        let least = &mut floor.borrow_mut()[number];
-                        *least = stamp.clock.max(*least);
-                    }
-                    stable
+                    stamp.clock <= kept[stamp.writer as usize] && self.is_stable(&quorum, stamp)
                 };
                 if sweep(&mut slots, &self.writers, &stable, &mut waits) {
                     changed = true;
@@ -214,9 +215,14 @@ impl Replica {
                 self.roster.waiting |= waits;
             }
         }
-        self.roster.floor = floor.into_inner();
         changed |= self.forget(&quorum, &kept);
         self.collected |= changed;
+        if changed {
+            self.roster.floor.resize(self.writers.len(), 0);
+            for number in 0..self.writers.len() as u32 {
+                self.roster.floor[number as usize] = self.horizon(number);
+            }
+        }
         changed
     }
 
@@ -244,6 +250,14 @@ impl Replica {
             }
         }
         self.roster.settled = settled;
+        for number in 0..self.writers.len() {
+            let card = &self.roster.cards[number];
+            let clock = card.announce.as_ref().map_or(0, |it| it.clock);
+            if card.is_unsure() && self.roster.settled[number] >= clock {
+                self.roster.cards[number].base = None;
+                self.roster.vouched.retain(|it| it.1 != number as u32);
+            }
+        }
     }
 
     /// How much of a member's writer all who count have acknowledged.
@@ -324,7 +338,18 @@ impl Replica {
                 *stamp = to;
             }
         };
-        for card in &mut self.roster.cards {
+        self.roster.vouched.retain(|it| it.1 != number);
+        for (card, of) in self.roster.cards.iter_mut().zip(0u32..) {
+            if let Some(base) = &mut card.base
+                && base.iter().any(|entry| entry.0 == number)
+            {
+                let left = base.iter().copied().filter(|entry| entry.0 != number);
+                let mut left: Vec<(u32, u64)> = left.collect();
+                if of == OWN && left.is_empty() {
+                    left.push((OWN, 1)); // whoever takes this writer in must not think it saw nothing
+                }
+                *base = left.into();
+            }
             for admit in [&mut card.intro, &mut card.home].into_iter().flatten() {
                 again(&mut admit.by);
             }
@@ -356,19 +381,10 @@ impl Replica {
             attached.seen.retain(|entry| entry.0 != number);
         }
         self.roster.attached.retain(|it| it.writer != number);
+        self.roster.floor.resize(self.writers.len(), 0);
         self.roster.floor[number as usize] = 0;
         let floor = &mut self.roster.floor[to.writer as usize];
         *floor = to.clock.max(*floor);
-        // A base that named it is not empty, though what it named is gone.
-        if self
-            .roster
-            .base
-            .get(number as usize)
-            .is_some_and(|clock| *clock > 0)
-        {
-            self.roster.base[number as usize] = 0;
-            self.roster.base[OWN as usize] = 1;
-        }
         if let Some((_, held)) = &mut self.roster.pending
             && let Some(clock) = held.get_mut(number as usize)
         {
@@ -390,13 +406,11 @@ impl Replica {
 
     /// Whether everything that was collected here is covered by these clocks.
     pub(super) fn covers_floor(&self, lows: &[u64]) -> bool {
+        let mut floor = self.roster.floor.iter().zip(0u32..);
         !MEMBERS
-            || self
-                .roster
-                .floor
-                .iter()
-                .zip(lows)
-                .all(|(floor, low)| floor <= low)
+            || floor.all(|(&clock, writer)| {
+                self.covers(|number| lows[number as usize], Stamp { writer, clock })
+            })
     }
 
     /// Drops everything but the keys that are interned, to begin again; which counters there were.

@@ -8,9 +8,7 @@ use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::MEMBERS_MAX;
-use crate::roster::{
-    Admit, Announce, Bye, Card, Configuration, Fact, Fence, HEIRS_MAX, Owner, Says, of,
-};
+use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, HEIRS_MAX, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -37,8 +35,8 @@ pub(super) struct Roster {
     pub(super) attached: Vec<Attached>,
     /// Everything up to here, by local number, is stable.
     pub(super) settled: Vec<u64>,
-    /// The newest stamps, by local number, of what was collected here or before it came here. Whoever
-    /// has not seen them all can't be told the difference, only the whole.
+    /// The members' part, by local number, of what was stable when something was collected, here or
+    /// before it came here. Whoever has not seen it can't be told the difference, only the whole.
     pub(super) floor: Vec<u64>,
     /// What was held at an ack of this member's own, which others are to acknowledge.
     pub(super) pending: Option<(u64, Vec<u64>)>,
@@ -48,9 +46,8 @@ pub(super) struct Roster {
     pub(super) assigned: Vec<u64>,
     /// Whether others have taken this writer in.
     pub(super) established: bool,
-    /// What was held at this writer's first transaction, by local number. A writer that goes on from
-    /// an old state may cancel what was collected meanwhile: this tells.
-    pub(super) base: Vec<u64>,
+    /// Who is known to have taken in an incarnation whose place is not certain.
+    pub(super) vouched: Vec<(WriterId, u32)>,
     /// Whether the last collection left something that waits to be stable.
     pub(super) waiting: bool,
     /// Forgotten writers with the last clock that was taken over, ascending by writer.
@@ -100,6 +97,7 @@ impl Replica {
         self.roster.configuration = Some((by, configuration));
         self.roster.established = true;
         self.made(clock);
+        self.roster.cards[OWN as usize].base = None;
         Ok(())
     }
 
@@ -219,24 +217,32 @@ impl Replica {
     }
 
     /// What may have been collected, here or elsewhere: nothing that this member has not
-    /// acknowledged, or collected itself.
+    /// acknowledged, or knows to be stable.
     pub(super) fn given_up(&self) -> Vec<(u32, u64)> {
-        let floor = self.roster.floor.iter().copied().zip(0u32..);
-        let floor = floor.filter(|(clock, _)| *clock > 0);
-        let floor = floor.map(|(clock, number)| (number, clock));
-        self.acked().into_iter().chain(floor).collect()
+        let owner = |card: &Card| card.announce.as_ref().map(|it| it.owner);
+        let own = owner(&self.roster.cards[OWN as usize]);
+        // Its earlier incarnations spoke for it too.
+        let cards = self.roster.cards.iter().filter(|card| owner(card) == own);
+        let acks = cards.filter_map(|card| card.ack.as_ref());
+        let acked = acks.flat_map(|ack| ack.seen.iter().copied());
+        acked.chain(self.horizons()).collect()
     }
 
-    /// Whether a member's new incarnation, which has seen so much, has missed what may have been
-    /// collected meanwhile.
-    pub(super) fn is_behind(&self, seen: &dyn Fn(&WriterId) -> u64) -> bool {
-        let quorum = self.quorum();
-        let members = self.roster.cards.iter().zip(0u32..);
-        let mut members = members.filter(|(card, _)| card.announce.is_some());
-        let mut floor = self.roster.floor.iter().zip(&self.writers);
-        members.any(|(_, number)| {
-            seen(&self.writers[number as usize]) < self.least_seen(&quorum, number)
-        }) || floor.any(|(clock, writer)| seen(writer) < *clock)
+    /// Up to which clock what a member's writer stamped may have been collected, here or by those
+    /// who took this replica's word for what is stable.
+    pub(super) fn horizon(&self, number: u32) -> u64 {
+        let at = number as usize;
+        let of = |clocks: &[u64]| clocks.get(at).copied().unwrap_or(0);
+        match self.roster.cards[at].announce {
+            Some(_) => of(&self.roster.floor).max(of(&self.roster.settled)),
+            None => 0,
+        }
+    }
+
+    pub(super) fn horizons(&self) -> impl Iterator<Item = (u32, u64)> {
+        let numbers = 0..self.writers.len() as u32;
+        let horizons = numbers.map(|number| (number, self.horizon(number)));
+        horizons.filter(|(_, clock)| *clock > 0)
     }
 
     /// Makes this member the home of a writer.
@@ -263,29 +269,22 @@ impl Replica {
     /// Moves the own clock to that of a transaction that was made.
     pub(super) fn made(&mut self, clock: u64) {
         if MEMBERS && self.clock() == 0 {
-            self.roster.base.clone_from(&self.clocks);
+            let seen = self.clocks.iter().copied().zip(0u32..);
+            let seen = seen.filter(|(clock, _)| *clock > 0);
+            let seen = seen.map(|(clock, number)| (number, clock)).collect();
+            self.roster.cards[OWN as usize].base = Some(seen);
         }
         self.clocks[OWN as usize] = clock;
-    }
-
-    /// What this writer had seen at its first transaction, until somebody has taken it in.
-    pub(super) fn base(&self) -> Option<Fact> {
-        if self.roster.established || self.configuration().is_none() || self.clock() == 0 {
-            return None;
-        }
-        let seen = self.roster.base.iter().copied().zip(0u32..);
-        let seen = seen.filter(|(clock, _)| *clock > 0);
-        Some(Fact {
-            writer: OWN,
-            says: Says::Base(seen.map(|(clock, number)| (number, clock)).collect()),
-        })
     }
 
     /// Notes whether somebody has taken this writer in by now.
     pub(super) fn establish(&mut self) {
         let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
-        let card = &self.roster.cards[OWN as usize];
+        let card = &mut self.roster.cards[OWN as usize];
         let announced = card.announce.as_ref().map(|it| it.clock);
+        if announced.is_none() && card.intro.is_some() {
+            card.base = None;
+        }
         self.roster.established |= match announced {
             Some(_) if sole => true,
             None => card.intro.is_some(),

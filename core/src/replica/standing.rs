@@ -6,7 +6,7 @@ use crate::delta::Message;
 use crate::error::{Error, Missing};
 use crate::keys::Handle;
 use crate::limits::WRITERS_MAX;
-use crate::roster::{Configuration, Fact, Owner, Says};
+use crate::roster::{Configuration, Fact, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -25,6 +25,14 @@ pub(super) enum Standing {
     Forgotten,
     /// Nobody has taken it in.
     Stranger,
+}
+
+/// What a writer of a message had seen at its first transaction, by the message's numbers.
+fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
+    message.facts().iter().find_map(|fact| match &fact.says {
+        Says::Base(seen) if fact.writer == at => Some(&seen[..]),
+        _ => None,
+    })
 }
 
 impl Replica {
@@ -59,8 +67,11 @@ impl Replica {
         if let Some(writer) = newcomer {
             self.take_in(writer)?;
         }
-        if let Some(writer) = live.filter(|_| self.is_member()) {
-            self.heard(&writer, message);
+        if let Some(writer) = live {
+            self.vouch(message, writer);
+            if self.is_member() {
+                self.heard(&writer, message);
+            }
         }
         Ok(())
     }
@@ -98,7 +109,16 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether the sender of a whole state, which does not name a writer, has forgotten it.
+    /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
+    pub(super) fn is_gone_from(&self, message: &Message, writer: &WriterId) -> bool {
+        let hi = |writer: &WriterId| {
+            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            at.ok().map(|at| message.writers[at].hi)
+        };
+        hi(writer).is_none() && self.is_gone_in(message, writer, &hi)
+    }
+
+    /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
     pub(super) fn is_gone_in(
         &self,
         message: &Message,
@@ -149,25 +169,14 @@ impl Replica {
         if self.numbers.get(&live).is_some() || hi == 0 {
             return Ok(None);
         }
-        // What it had seen at its first transaction.
-        let base = message.facts().iter().find_map(|fact| match &fact.says {
-            Says::Base(seen) if fact.writer == at => Some(&seen[..]),
-            _ => None,
-        });
-        let base_of = |writer: &WriterId| {
-            let (at, _) = entry(writer)?;
-            let seen = base.unwrap_or_default();
-            let at = seen.binary_search_by_key(&at, |entry| entry.0).ok()?;
-            Some(seen[at].1)
-        };
-        let seen = |writer: &WriterId| base_of(writer).unwrap_or(0);
         if known {
-            // An incarnation of a member, or one that another member took in.
-            return match base.is_some() && self.is_member() && self.is_behind(&seen) {
-                true => Err(Error::Behind),
-                false => Ok(None),
-            };
+            return Ok(None); // an incarnation of a member, or one that another member took in
         }
+        let base = base_in(message, at);
+        let seen = |writer: &WriterId| {
+            let entry = entry(writer);
+            entry.map_or(0, |(at, _)| of(base.unwrap_or_default(), at))
+        };
         if !self.is_member() {
             return Err(Error::Stranger { writer: live });
         }
@@ -324,8 +333,14 @@ impl Replica {
                 None if from_guest && self.is_no_member(message, at) => {
                     return Err(Error::Behind); // what it took in there counts for nothing here
                 }
-                None => strangers += 1,
+                None => {
+                    self.check_base(message, at as u32)?;
+                    strangers += 1;
+                }
             }
+        }
+        if let Some(live) = live {
+            self.check_unsure(message, &live)?;
         }
         for fact in message.facts() {
             let writer = message.writers[fact.writer as usize].writer;
@@ -339,17 +354,12 @@ impl Replica {
                 return Err(Error::Retired); // this replica was given up
             }
         }
-        let hi = |writer: &WriterId| {
-            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
-            at.ok().map(|at| message.writers[at].hi)
-        };
-        if message.is_complete()
-            && hi(&self.writer()).is_none()
-            && self.is_gone_in(message, &self.writer(), &hi)
-        {
+        let own = self.writer();
+        let named = message.writers.iter().any(|entry| entry.writer == own);
+        if message.is_complete() && self.is_gone_from(message, &own) {
             return Err(Error::Retired); // it was given up, and forgotten
         }
-        if message.is_complete() && hi(&self.writer()).is_none() && self.is_orphaned_by(message) {
+        if message.is_complete() && !named && self.is_orphaned_by(message) {
             return Err(Error::Outdated); // nobody there knows of it, or waits for it
         }
         let writers = self.numbers.len() + strangers;
@@ -357,6 +367,86 @@ impl Replica {
             return Err(Error::WritersFull { writers });
         }
         self.keys.room_for(message.keys.bytes())
+    }
+
+    /// Refuses a member's incarnation that began from too old a state: it may cancel what was
+    /// collected meanwhile.
+    fn check_base(&self, message: &Message, at: u32) -> Result<(), Error> {
+        if !message.is_closed() {
+            return Ok(());
+        }
+        let announces = |fact: &Fact| fact.writer == at && matches!(fact.says, Says::Announce(_));
+        let base = match base_in(message, at) {
+            Some(base) if message.facts().iter().any(announces) => base,
+            _ => return Ok(()),
+        };
+        let seen = |number: u32| {
+            let writer = &self.writers[number as usize];
+            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
+            at.map_or(0, |at| of(base, at as u32))
+        };
+        for (writer, clock) in self.horizons() {
+            if self.covers(seen, Stamp { writer, clock }) {
+                continue;
+            }
+            if !message.is_complete() {
+                let writer = message.writers[at as usize].writer;
+                return Err(Error::Unsure { writer });
+            }
+            if !self.is_gone_from(message, &self.writers[writer as usize]) {
+                return Err(Error::Behind);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what a sender says who may have collected what an incarnation had not seen that was
+    /// taken in here, and whose place is not certain.
+    fn check_unsure(&self, message: &Message, live: &WriterId) -> Result<(), Error> {
+        let cards = self.roster.cards.iter().zip(&self.writers).zip(0u32..);
+        for ((card, writer), number) in cards.filter(|((card, _), _)| card.is_unsure()) {
+            let named = message.writers.binary_search_by_key(writer, |e| e.writer);
+            let knows = named.is_ok_and(|at| message.writers[at].hi > 0);
+            let vouched = |it: &(WriterId, u32)| it.0 == *live && it.1 == number;
+            if writer == live || knows || self.roster.vouched.iter().any(vouched) {
+                continue;
+            }
+            if message.is_closed() && !message.is_complete() {
+                return Err(Error::Unsure { writer: *writer });
+            }
+            let base = card.base.as_deref().unwrap_or_default();
+            for fact in message.facts() {
+                let Says::Floor(clock) = fact.says else {
+                    continue;
+                };
+                let at = fact.writer as usize;
+                let covered = match self.numbers.get(&message.writers[at].writer) {
+                    Some(writer) => self.covers(|number| of(base, number), Stamp { writer, clock }),
+                    None => self.standing(message, at, None, 0) == Standing::Forgotten,
+                };
+                if !covered {
+                    return Err(Error::Outdated);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which incarnations, whose place is not certain, the sender of a message has taken in.
+    pub(super) fn vouch(&mut self, message: &Message, live: WriterId) {
+        let cards = self.roster.cards.iter().zip(&self.writers).zip(0u32..);
+        let unsure = cards.filter(|((card, writer), _)| card.is_unsure() && **writer != live);
+        let named = unsure.filter(|((_, writer), _)| {
+            let at = message.writers.binary_search_by_key(writer, |e| &e.writer);
+            at.is_ok_and(|at| message.writers[at].hi > 0)
+        });
+        let named: Vec<u32> = named.map(|(_, number)| number).collect();
+        for number in named {
+            let vouched = &mut self.roster.vouched;
+            if !vouched.contains(&(live, number)) {
+                vouched.push((live, number));
+            }
+        }
     }
 
     /// Takes in what is said of writers; who was absorbed, as is new.
@@ -372,8 +462,13 @@ impl Replica {
             if by.clock <= covered(by.writer) || covered(fact.writer) == u64::MAX {
                 continue;
             }
-            if let Says::Ack(ack) = &mut fact.says {
-                ack.seen.retain(|(at, _)| covered(*at) != u64::MAX);
+            match &mut fact.says {
+                Says::Ack(ack) => ack.seen.retain(|(at, _)| covered(*at) != u64::MAX),
+                Says::Base(seen) => {
+                    let kept = seen.iter().copied();
+                    *seen = kept.filter(|(at, _)| covered(*at) != u64::MAX).collect();
+                }
+                _ => {}
             }
             let numbers = |at: u32| {
                 let number = self.numbers.get(&message.writers[at as usize].writer);
@@ -388,7 +483,7 @@ impl Replica {
                 self.take_configuration(by, it);
                 continue;
             }
-            if fact.is_local() {
+            if matches!(fact.says, Says::Floor(_)) {
                 continue;
             }
             if let Says::Gone(_, it) = &fact.says {

@@ -48,7 +48,7 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
             put_seen(out, &it.seen);
         }
         Says::Base(seen) => put_seen(out, seen),
-        Says::Floor(_) => put_varint(out, after(by)),
+        Says::Floor(clock) => put_varint(out, *clock),
         Says::Bye(it) => {
             put_varint(out, after(by));
             put_varint(out, u64::from(it.heir));
@@ -170,8 +170,11 @@ fn read_says(
             let clock = read_clock(reader, own)?;
             Says::Gone(clock, Box::new((reader.array()?, reader.varint()?)))
         }
-        9 => Says::Floor(read_clock(reader, own)?),
-        8 if own.lo == 0 && own.hi > 0 => Says::Base(read_seen(reader, writers)?),
+        9 => match reader.varint()? {
+            clock if clock > 0 && clock <= own.hi => Says::Floor(clock),
+            _ => return Err(reader.malformed(Rule::FactKind)),
+        },
+        8 if own.lo == 0 && own.hi > 0 => Says::Base(read_seen(reader, writers)?.into()),
         _ => return Err(reader.malformed(Rule::FactKind)),
     })
 }
