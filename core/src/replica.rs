@@ -3,6 +3,8 @@
 mod absorb;
 mod build;
 mod collect;
+#[cfg(feature = "explore")]
+mod local;
 mod members;
 mod merge;
 mod ops;

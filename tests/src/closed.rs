@@ -8,6 +8,7 @@
 use crate::oracle::{Call, Key, Kind, Oracle, View};
 use crate::random::Random;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
 
 /// What happened in a run.
@@ -89,6 +90,19 @@ struct World {
 /// # Errors
 /// Says what went wrong, and the seed.
 pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| play(seed, trace)));
+    let failure = match outcome {
+        Ok(Ok(figures)) => return Ok(figures),
+        Ok(Err(failure)) => failure,
+        Err(panic) => match panic.downcast_ref::<String>() {
+            Some(text) => format!("panicked: {text}"),
+            None => format!("panicked: {:?}", panic.downcast_ref::<&str>()),
+        },
+    };
+    Err(format!("TALLYMESH_SEED={seed}: {failure}"))
+}
+
+fn play(seed: u64, trace: bool) -> Result<Figures, String> {
     let mut random = Random::new(seed ^ 0xc105_ed00);
     let keys = (0..random.range(1, 3)).map(|at| format!("k{at}")).collect();
     let mut world = World {
@@ -102,8 +116,7 @@ pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
         now: 1_000,
     };
     let steps = world.random.range(20, 250);
-    let outcome = world.play(steps);
-    outcome.map_err(|error| format!("seed {seed}: {error}"))?;
+    world.play(steps)?;
     Ok(world.figures)
 }
 

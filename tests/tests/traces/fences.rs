@@ -51,7 +51,10 @@ fn no_dead_writer_is_absorbed_while_another_fence_is_open() {
     mesh.fences(1, 2);
     assert_eq!(mesh.absorbs(1), 0); // nor has member 0 of that
     mesh.gets(0, &mesh.state(2));
-    assert_eq!(mesh.values([0, 1, 2, tab]), [Some(5), Some(1), Some(5), Some(5)]);
+    assert_eq!(
+        mesh.values([0, 1, 2, tab]),
+        [Some(5), Some(1), Some(5), Some(5)]
+    );
     mesh.gets(0, &mesh.state(1));
     mesh.does(0, |replica| replica.acknowledge());
     mesh.refuses(0, &mesh.state(2), "retired");
@@ -102,7 +105,10 @@ fn a_tab_that_was_taken_in_by_a_dead_member_is_refused() {
     assert_eq!(mesh.absorbs(0), 1);
     mesh.apply(2, Add(4));
     let orphan = mesh.tab(2, 16);
-    assert_eq!(mesh.values([0, 1, 2, orphan]), [Some(1), Some(1), Some(21), Some(21)]);
+    assert_eq!(
+        mesh.values([0, 1, 2, orphan]),
+        [Some(1), Some(1), Some(21), Some(21)]
+    );
     mesh.refuses(0, &mesh.state(orphan), "retired");
     // Member 1 knows of the fence, not of the absorption.
     mesh.refuses(1, &mesh.state(orphan), "behind");

@@ -2,9 +2,7 @@
 //! 0, tabs from [`Mesh::tab`] on.
 
 use std::collections::BTreeMap;
-use tallymesh_core::{
-    Error, Mark, Message, Op, Owner, Replica, Space, VersionVector, WriterId,
-};
+use tallymesh_core::{Error, Mark, Message, Op, Owner, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::oracle::{Call, Oracle, View};
 
 /// The wall clock of all replicas: nothing expires.
@@ -107,7 +105,9 @@ impl Mesh {
     /// A replica makes an operation on the counter.
     pub(crate) fn apply(&mut self, at: usize, op: Op) {
         let Actor { replica, view, .. } = &mut self.actors[at];
-        let made = self.oracle.transact(view, replica, NOW, &[(0, op)], Call::Single);
+        let made = self
+            .oracle
+            .transact(view, replica, NOW, &[(0, op)], Call::Single);
         let made = made.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
         assert!(made, "replica {at}: {op:?} did nothing");
         self.check_all();
@@ -267,7 +267,10 @@ impl Mesh {
             self.absorbs(at);
             if !self.actors[at].replica.is_member() {
                 let home = self.actors[at].replica.home();
-                let home = self.actors.iter().find(|it| Some(it.replica.writer()) == home);
+                let home = self
+                    .actors
+                    .iter()
+                    .find(|it| Some(it.replica.writer()) == home);
                 let told = home.map(|it| (it.replica.settled(), it.replica.vector()));
                 if let Some((settled, seen)) = told {
                     self.actors[at].replica.take_settled(&settled, &seen);
@@ -301,7 +304,10 @@ impl Mesh {
         for &at in those {
             assert_eq!(self.value(at), value, "replica {at}");
             for (writer, _) in self.actors[at].replica.writers() {
-                assert!(writers.contains(&writer), "replica {at} still knows {writer}");
+                assert!(
+                    writers.contains(&writer),
+                    "replica {at} still knows {writer}"
+                );
             }
         }
     }
