@@ -164,7 +164,7 @@ pub(crate) struct Act<'a> {
 }
 
 impl Act<'_> {
-    fn stamp(&self) -> Stamp {
+    pub(crate) fn stamp(&self) -> Stamp {
         Stamp {
             writer: OWN,
             clock: self.clock,
@@ -253,11 +253,8 @@ impl Act<'_> {
     /// Cancels what is alive, and leaves `base` if there is one.
     pub(crate) fn cancel(&self, slots: &mut Vec<Slot>, base: Option<Base>) {
         let sums = sums(slots, self.ids);
-        let mut own_alive = false;
         for (slot, sum) in slots.iter_mut().zip(&sums) {
-            if slot.writer() == OWN {
-                own_alive = sum.is_alive();
-            } else if slot.side.moved.is_none() && sum.is_alive() {
+            if slot.writer() != OWN && slot.side.moved.is_none() && sum.is_alive() {
                 slot.side.cut = Some(Cut {
                     clock: slot.row.clock,
                     total: slot.total(),
@@ -265,6 +262,13 @@ impl Act<'_> {
                 });
             }
         }
+        self.cancel_own(slots, base);
+    }
+
+    /// Cancels what is alive of the own slot, and leaves `base` if there is one.
+    pub(crate) fn cancel_own(&self, slots: &mut Vec<Slot>, base: Option<Base>) {
+        let own = find(slots, OWN);
+        let own_alive = own.is_ok_and(|at| sums(slots, self.ids)[at].is_alive());
         if own_alive || base.is_some() {
             let slot = self.begin(slots);
             let born = self.clock;

@@ -3,8 +3,12 @@
 mod absorb;
 mod build;
 mod collect;
+<<<<<<< HEAD
 #[cfg(feature = "explore")]
 mod local;
+=======
+mod journal;
+>>>>>>> main
 mod members;
 mod merge;
 mod ops;
@@ -12,6 +16,7 @@ mod standing;
 
 pub use build::Mark;
 pub(crate) use build::{Cursor, Push};
+pub use journal::{Again, AgainOp, Journal, Returned};
 pub use merge::Merged;
 pub use ops::Op;
 
@@ -82,6 +87,7 @@ pub struct Replica {
     merged_at: Vec<u64>,
     numbers: Numbers,
     roster: members::Roster,
+    journal: Journal,
     /// Whether something was ever collected here: then what is covered and absent is not taken in
     /// again. Before that it can only be a forked writer's.
     collected: bool,
@@ -106,6 +112,7 @@ impl Replica {
             merged_at: Vec::from([0]),
             numbers: Numbers::new(writer, OWN),
             roster: members::Roster::new(),
+            journal: Journal::default(),
             collected: false,
             time: 0,
             faults: Vec::new(),
@@ -160,10 +167,11 @@ impl Replica {
     #[inline(always)]
     fn add_again(&mut self, handle: Handle, by: i64) -> bool {
         let (page_at, slot) = place(handle);
+        let keeps = self.keeps_journal();
         let Some(page) = self.pages.get_mut(page_at) else {
             return false;
         };
-        if page.is_odd(slot) {
+        if keeps || page.is_odd(slot) {
             return false;
         }
         let Some(row) = page.own.get_mut(slot) else {
@@ -198,8 +206,9 @@ impl Replica {
         }
         let clock = self.next_clock()?;
         let (page_at, slot) = place(handle);
+        let keeps = self.keeps_journal();
         let page = self.page_mut(page_at);
-        if page.is_odd(slot) {
+        if keeps || page.is_odd(slot) {
             return self.apply_at(handle, Op::Add(by)).map(|_| ());
         }
         if let Some(&Row { total, .. }) = page.own.get(slot) {

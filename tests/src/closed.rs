@@ -5,11 +5,16 @@
 //! events is reached that a network could make. After every step every read at the replica that
 //! changed is compared with the [oracle](crate::oracle).
 
+mod end;
+mod returns;
+
 use crate::oracle::{Call, Key, Kind, Oracle, View};
 use crate::random::Random;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{
+    Error, Journal, Mark, Message, Owner, Replica, Space, VersionVector, WriterId,
+};
 
 /// What happened in a run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +35,10 @@ pub struct Figures {
     pub restarts: u64,
     /// Writers absorbed.
     pub absorbed: u64,
+    /// Replicas that came back late.
+    pub returns: u64,
+    /// Transactions that they made again.
+    pub again: u64,
     /// Collections that found something.
     pub collections: u64,
     /// Most writers that a replica knew.
@@ -47,6 +56,8 @@ impl Figures {
         self.fences += other.fences;
         self.restarts += other.restarts;
         self.absorbed += other.absorbed;
+        self.returns += other.returns;
+        self.again += other.again;
         self.collections += other.collections;
         self.writers_max = self.writers_max.max(other.writers_max);
     }
@@ -61,6 +72,12 @@ struct Actor {
     member: Option<(Owner, [u8; 16])>,
     alive: bool,
     left: bool,
+    /// Whether it was told that it can't go on and has to come back.
+    stale: bool,
+    /// What a member that began again has to make again, and must wait for.
+    aside: Option<Journal>,
+    /// A state that it had once, as a backup has it.
+    saved: Option<(Vec<u8>, View)>,
 }
 
 /// A message under way: it stays, to be delivered again and late.
@@ -79,7 +96,9 @@ struct World {
     oracle: Oracle,
     actors: Vec<Actor>,
     sent: Vec<Sent>,
-    taken: BTreeMap<WriterId, Taken>,
+    /// Who absorbed a writer: more than one where a forced change left two sides that do not know of
+    /// each other.
+    taken: BTreeMap<WriterId, Vec<Taken>>,
     figures: Figures,
     trace: bool,
     now: u64,
@@ -161,6 +180,9 @@ impl World {
             member: owner.map(|owner| (owner, nonce)),
             alive: true,
             left: false,
+            stale: false,
+            aside: None,
+            saved: None,
         });
         self.actors.len() - 1
     }
@@ -172,6 +194,12 @@ impl World {
         };
         let at = self.start(owner);
         self.note(|| format!("{at} joins at {member}"));
+        if owner.is_none() && self.random.chance(700) {
+            let writer = self.actors[at].replica.writer();
+            let done = self.actors[member].replica.admit(&writer);
+            done.map_err(|error| error.to_string())?;
+            self.settle(member)?;
+        }
         self.exchange(member, at)?;
         if let Some((owner, nonce)) = self.actors[at].member {
             let now = self.now;
@@ -236,32 +264,39 @@ impl World {
             }
             Err(Error::Behind) => {
                 self.figures.refusals += 1;
-                if self.random.chance(500) {
-                    self.note(|| format!("{from} is behind and ends"));
-                    self.actors[from].alive = false;
-                }
+                let knows = self.actors[from].replica.writer() == writer;
+                let tells = knows && self.random.chance(500);
+                self.gives_up(from, tells);
                 Ok(())
             }
             Err(Error::Outdated) => {
                 self.figures.refusals += 1;
-                if self.random.chance(300) {
-                    self.note(|| format!("{to} is outdated and ends"));
-                    self.actors[to].alive = false;
-                }
+                let tells = self.random.chance(300);
+                self.gives_up(to, tells);
                 Ok(())
             }
             Err(Error::Retired) => {
                 self.figures.refusals += 1;
                 // Whoever was given up finds out, some time.
                 let gone = self.is_given_up(self.actors[to].replica.writer());
-                if gone && self.random.chance(500) {
-                    self.note(|| format!("{to} ends"));
-                    self.actors[to].alive = false;
-                }
+                let tells = gone && self.random.chance(500);
+                self.gives_up(to, tells);
                 Ok(())
             }
             Err(error) => Err(format!("message {at} from {from} to {to}: {error}")),
         }
+    }
+
+    /// A replica that is told that it can't go on ends, or is to come back.
+    fn gives_up(&mut self, at: usize, told: bool) {
+        if !told || self.actors[at].stale || !self.actors[at].alive {
+            return;
+        }
+        let ends = self.actors[at].left || self.random.chance(400);
+        self.note(|| format!("{at} can't go on, ends: {ends}"));
+        let actor = &mut self.actors[at];
+        actor.alive = !ends;
+        actor.stale = !ends;
     }
 
     /// Whether somebody has declared a writer dead or absorbed it.
@@ -287,7 +322,9 @@ impl World {
         let mut grows = true;
         while grows {
             grows = false;
-            for (writer, (heir, clock, upto)) in &self.taken {
+            let taken = self.taken.iter();
+            let taken = taken.flat_map(|(writer, by)| by.iter().map(move |it| (writer, it)));
+            for (writer, (heir, clock, upto)) in taken {
                 let sees = claimed.get(heir).is_some_and(|held| held >= clock);
                 let held = claimed.get(writer).copied().unwrap_or(0);
                 if sees && held < *upto {
@@ -328,7 +365,11 @@ impl World {
                     }
                 }
             },
-            75..79 if self.actors.len() < 14 => self.join(None),
+            75..78 if self.actors.len() < 14 => self.join(None),
+            78 => match self.pick(|actor| actor.stale || actor.aside.is_some()) {
+                Some(at) => self.come_back(at),
+                None => Ok(()),
+            },
             79..83 => self.farewell(),
             83..85 => self.fence(),
             85..87 => self.restart(),
@@ -339,7 +380,7 @@ impl World {
     }
 
     fn write(&mut self) -> Result<(), String> {
-        let Some(at) = self.pick(|actor| !actor.left) else {
+        let Some(at) = self.pick(|actor| !actor.left && actor.aside.is_none()) else {
             return Ok(());
         };
         let count = match self.random.chance(700) {
@@ -460,9 +501,7 @@ impl World {
         let Some((owner, _)) = self.actors[at].member else {
             return Ok(());
         };
-        let state = self.actors[at].replica.delta(&VersionVector::default());
-        let state = state.encode();
-        let view = self.actors[at].view.clone();
+        let (state, view) = self.restored(at);
         self.actors[at].alive = false;
         let new = self.start(Some(owner));
         self.note(|| format!("{at} starts again as {new}"));
@@ -501,7 +540,13 @@ impl World {
         };
         self.note(|| format!("{at} acknowledges"));
         work(&mut self.actors[at].replica).map_err(|error| error.to_string())?;
-        self.settle(at)
+        self.settle(at)?;
+        if self.random.chance(100) {
+            let Actor { replica, view, .. } = &self.actors[at];
+            let state = replica.delta(&VersionVector::default()).encode();
+            self.actors[at].saved = Some((state, view.clone()));
+        }
+        Ok(())
     }
 
     fn absorb(&mut self) -> Result<(), String> {
@@ -516,11 +561,11 @@ impl World {
         replica.fence_strays().map_err(|error| error.to_string())?;
         self.settle(at)?;
         let replica = &mut self.actors[at].replica;
+        let before: Vec<(WriterId, u64)> = replica.retired().collect();
         let count = replica.absorb().map_err(|error| error.to_string())?;
-        let heir = (replica.writer(), replica.clock());
-        let retired: Vec<(WriterId, u64)> = replica.retired().collect();
-        for (writer, upto) in retired {
-            self.taken.entry(writer).or_insert((heir.0, heir.1, upto));
+        for (writer, upto) in replica.retired().filter(|it| !before.contains(it)) {
+            let taken = (replica.writer(), replica.clock(), upto);
+            self.taken.entry(writer).or_default().push(taken);
         }
         self.note(|| format!("{at} absorbs {count}"));
         self.figures.absorbed += count as u64;
@@ -552,161 +597,5 @@ impl World {
         self.note(|| format!("{at} collects: {done}"));
         self.check(at)?;
         Ok(done)
-    }
-
-    /// All who live exchange everything, the members put everything in order, and all must be the
-    /// same and no larger than needed.
-    fn finish(&mut self) -> Result<(), String> {
-        self.note(|| "the end".into());
-        self.now += 1_000;
-        // Whoever was given up has found out by now; members declare dead who is gone.
-        for at in 0..self.actors.len() {
-            let writer = self.actors[at].replica.writer();
-            self.actors[at].alive &= !self.is_given_up(writer);
-        }
-        for round in 0.. {
-            self.drop_owners()?;
-            if !self.has_member() {
-                return Ok(());
-            }
-            if round > 40 {
-                return Err(format!("no end: {}", self.describe()));
-            }
-            let before: Vec<Vec<u8>> = self.alive().map(|at| self.bytes(at)).collect();
-            let alive: Vec<usize> = self.alive().collect();
-            for &from in &alive {
-                for &to in &alive {
-                    let actor = &self.actors[from].replica;
-                    let speaks = actor.is_member() || actor.home().is_some();
-                    if from != to && (speaks || self.actors[to].replica.is_member()) {
-                        self.exchange(from, to)?;
-                    }
-                }
-            }
-            for &at in &alive {
-                if self.actors[at].replica.is_member() {
-                    self.bury(at)?;
-                    for key in 0..self.oracle.keys().len() {
-                        let Actor { replica, view, .. } = &mut self.actors[at];
-                        self.oracle.materialize(view, replica, self.now, key)?;
-                    }
-                    let replica = &mut self.actors[at].replica;
-                    replica.acknowledge().map_err(|error| error.to_string())?;
-                    self.settle(at)?;
-                    self.absorb_at(at)?;
-                }
-                let actor = &mut self.actors[at];
-                actor.replica.since(&mut actor.mark);
-                self.collect_at(at)?;
-            }
-            let after: Vec<Vec<u8>> = self.alive().map(|at| self.bytes(at)).collect();
-            if before == after && after.windows(2).all(|pair| pair[0] == pair[1]) {
-                break;
-            }
-        }
-        match self.has_member() {
-            true => self.check_size(),
-            false => Ok(()),
-        }
-    }
-
-    /// Whether somebody is left to put things in order.
-    fn has_member(&self) -> bool {
-        self.alive().any(|at| self.actors[at].replica.is_member())
-    }
-
-    /// Takes members who are gone for good out of the configuration.
-    fn drop_owners(&mut self) -> Result<(), String> {
-        let owner = |actor: &Actor| actor.member.filter(|_| actor.alive).map(|it| it.0);
-        let living: Vec<Owner> = self.actors.iter().filter_map(owner).collect();
-        let newest = |actor: &&mut Actor| {
-            let configuration = actor.replica.configuration();
-            configuration.map(|it| (it.era, it.number))
-        };
-        let members = self.actors.iter_mut();
-        let members = members.filter(|it| it.alive && it.replica.is_member());
-        let Some(actor) = members.max_by_key(newest) else {
-            return Ok(());
-        };
-        let configuration = actor.replica.configuration();
-        let mut members = configuration.map_or(Vec::new(), |it| it.members.clone());
-        let before = members.len();
-        members.retain(|owner| living.contains(owner));
-        if members.len() < before {
-            let done = actor.replica.force_members(&members);
-            done.map_err(|error| error.to_string())?;
-        }
-        let clock = actor.replica.clock();
-        let writer = actor.replica.writer();
-        self.oracle.note(&mut actor.view, (writer, clock));
-        Ok(())
-    }
-
-    fn alive(&self) -> impl Iterator<Item = usize> {
-        (0..self.actors.len()).filter(|at| self.actors[*at].alive)
-    }
-
-    fn bytes(&self, at: usize) -> Vec<u8> {
-        self.actors[at].replica.canonical_bytes()
-    }
-
-    /// Declares dead whoever this member knows and is gone without a word.
-    fn bury(&mut self, by: usize) -> Result<(), String> {
-        let known: Vec<WriterId> = self.actors[by].replica.writers().map(|it| it.0).collect();
-        for at in 0..self.actors.len() {
-            let Actor {
-                alive, ref replica, ..
-            } = self.actors[at];
-            let writer = replica.writer();
-            if !alive && known.contains(&writer) && self.actors[by].replica.takes_from(&writer) {
-                match self.actors[by].replica.fence(&writer) {
-                    Ok(()) | Err(Error::UnknownWriter { .. } | Error::NotAMember) => {}
-                    Err(error) => return Err(error.to_string()),
-                }
-                self.settle(by)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The state must be as large as those make it who live.
-    fn check_size(&self) -> Result<(), String> {
-        let living: Vec<WriterId> = self
-            .alive()
-            .filter(|at| !self.actors[*at].left)
-            .map(|at| self.actors[at].replica.writer())
-            .collect();
-        for at in self.alive() {
-            let replica = &self.actors[at].replica;
-            for (writer, _) in replica.writers() {
-                if !living.contains(&writer) && replica.is_member() {
-                    return Err(format!("{at} still knows {writer}: {}", self.describe()));
-                }
-            }
-            if replica.shard_count() > living.len() * self.oracle.keys().len() {
-                let count = replica.shard_count();
-                return Err(format!("{at} has {count} shards: {}", self.describe()));
-            }
-        }
-        Ok(())
-    }
-
-    fn describe(&self) -> String {
-        let mut text = String::new();
-        for at in self.alive() {
-            let replica = &self.actors[at].replica;
-            let writers: Vec<String> = replica
-                .writers()
-                .map(|(writer, clock)| format!("{}@{clock}", &writer.to_string()[..4]))
-                .collect();
-            text += &format!(
-                "\n  {at} {} {} shards {} {writers:?}\n    {:?}\n",
-                if replica.is_member() { "member" } else { "tab" },
-                &replica.writer().to_string()[..4],
-                replica.shard_count(),
-                replica.delta(&VersionVector::default()),
-            );
-        }
-        text
     }
 }

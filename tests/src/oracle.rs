@@ -20,11 +20,13 @@
 //! Whoever sees an operation sees everything that its issuer had seen, and a transaction is seen
 //! as a whole: views are causal cuts. Which operations a call issues is in [`Oracle::plan`].
 
+mod again;
 mod plan;
 mod seen;
 #[cfg(test)]
 mod tests;
 
+pub use again::Dot;
 pub use plan::{Call, Plan, Refusal};
 pub use seen::{OpId, Seen};
 pub use tallymesh_core::Op as Kind;
@@ -175,18 +177,7 @@ impl Oracle {
         let first = self.ops.len();
         view.vector.insert(writer, clock);
         for &(key, kind) in ops {
-            let id = self.ops.len();
-            self.by_key[key].push(id);
-            self.ops.push(Issued {
-                key,
-                kind,
-                writer,
-                clock,
-                saw: view.seen.clone(),
-                begins_life: matches!(kind, Kind::Add(_)) && !view.counters.contains_key(&key),
-            });
-            view.seen.insert(id);
-            self.recount(view, key);
+            self.push(view, (writer, clock), (key, kind), None);
         }
         self.stamps.insert((writer, clock), first..self.ops.len());
         Ok(())
@@ -226,9 +217,9 @@ impl Oracle {
         claimed: impl Iterator<Item = (WriterId, u64)>,
     ) -> Result<BTreeSet<Key>, String> {
         let mut fresh: Vec<OpId> = Vec::new();
-        let mut kept = view.vector.len();
+        let mut lost: BTreeSet<WriterId> = view.vector.keys().copied().collect();
         for (writer, clock) in claimed {
-            kept -= usize::from(view.vector.contains_key(&writer));
+            lost.remove(&writer);
             let held = view.vector.get(&writer).copied().unwrap_or(0);
             if clock < held {
                 return Err(format!("clock of {writer} went from {held} to {clock}"));
@@ -245,8 +236,8 @@ impl Oracle {
                 view.vector.insert(writer, clock);
             }
         }
-        if kept > 0 {
-            return Err("the version vector lost a writer".into());
+        if let Some(lost) = lost.first() {
+            return Err(format!("the version vector lost writer {lost}"));
         }
         for &op in &fresh {
             view.seen.insert(op);

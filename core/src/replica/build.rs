@@ -205,7 +205,8 @@ impl Replica {
         let of = |(writer, number)| {
             let number = number as usize;
             let hi = self.clocks[number];
-            let is_named = named[number].is_some();
+            // One that was taken in may have made nothing yet.
+            let is_named = named[number].is_some() || self.roster.cards[number].intro.is_some();
             let lo = lo(number).or(named[number])?;
             (hi > 0 || is_named).then_some(Entry { writer, lo, hi })
         };

@@ -413,10 +413,10 @@ impl Replica {
             })
     }
 
-    /// Drops everything but the keys that are interned, to begin again; which counters there were.
-    pub(super) fn clear(&mut self) -> Vec<Handle> {
+    /// Drops everything but the keys that are interned, to begin again as `writer`; which counters
+    /// there were.
+    pub(super) fn clear(&mut self, writer: WriterId) -> Vec<Handle> {
         let handles: Vec<Handle> = self.counters().map(|(handle, _)| handle).collect();
-        let writer = self.writer();
         let pages = core::mem::take(&mut self.pages);
         self.summary.clear();
         for (at, page) in pages.iter().enumerate() {
@@ -425,7 +425,7 @@ impl Replica {
             }
         }
         self.epoch += 1;
-        self.writers.truncate(1);
+        self.writers = Vec::from([writer]);
         self.clocks = Vec::from([0]);
         self.merged_at = Vec::from([0]);
         self.numbers = crate::numbers::Numbers::new(writer, OWN);

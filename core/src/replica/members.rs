@@ -7,7 +7,7 @@ use super::Replica;
 use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::Error;
-use crate::limits::MEMBERS_MAX;
+use crate::limits::{MEMBERS_MAX, WRITERS_MAX};
 use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, HEIRS_MAX, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
@@ -245,6 +245,32 @@ impl Replica {
         horizons.filter(|(_, clock)| *clock > 0)
     }
 
+    /// Takes in a writer that has asked for it and has made no transaction yet, so that it is waited
+    /// for from the first one on. Whatever it is sent must be of afterwards.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::Retired`] if the writer is over,
+    /// [`Error::WritersFull`].
+    pub fn admit(&mut self, writer: &WriterId) -> Result<(), Error> {
+        if !self.is_member() {
+            return Err(Error::NotAMember);
+        }
+        if self.taken_over(writer).is_some() {
+            return Err(Error::Retired);
+        }
+        self.room_for_writer(writer)?;
+        self.take_in(*writer)
+    }
+
+    /// Refuses one writer too many.
+    fn room_for_writer(&self, writer: &WriterId) -> Result<(), Error> {
+        let writers = self.numbers.len();
+        match self.numbers.get(writer).is_none() && writers >= WRITERS_MAX {
+            true => Err(Error::WritersFull { writers }),
+            false => Ok(()),
+        }
+    }
+
     /// Makes this member the home of a writer.
     pub(super) fn take_in(&mut self, writer: WriterId) -> Result<(), Error> {
         let number = self.number(writer);
@@ -268,7 +294,7 @@ impl Replica {
 
     /// Moves the own clock to that of a transaction that was made.
     pub(super) fn made(&mut self, clock: u64) {
-        if MEMBERS && self.clock() == 0 {
+        if MEMBERS && self.clock() == 0 && self.roster.cards[OWN as usize].intro.is_none() {
             let seen = self.clocks.iter().copied().zip(0u32..);
             let seen = seen.filter(|(clock, _)| *clock > 0);
             let seen = seen.map(|(clock, number)| (number, clock)).collect();
@@ -280,11 +306,8 @@ impl Replica {
     /// Notes whether somebody has taken this writer in by now.
     pub(super) fn establish(&mut self) {
         let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
-        let card = &mut self.roster.cards[OWN as usize];
+        let card = &self.roster.cards[OWN as usize];
         let announced = card.announce.as_ref().map(|it| it.clock);
-        if announced.is_none() && card.intro.is_some() {
-            card.base = None;
-        }
         self.roster.established |= match announced {
             Some(_) if sole => true,
             None => card.intro.is_some(),
@@ -381,6 +404,15 @@ impl Replica {
             .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
     }
 
+    /// The writers that this member speaks for: those it took in, and those whose homes it took over.
+    pub fn attached(&self) -> impl Iterator<Item = WriterId> {
+        let cards = self.roster.cards.iter().zip(&self.writers);
+        let attached = cards.filter(|(card, _)| {
+            card.announce.is_none() && !card.is_over() && self.is_home_of(card)
+        });
+        attached.map(|(_, writer)| *writer)
+    }
+
     /// Who speaks for a writer by now: itself, or whoever took over.
     pub(super) fn heir_of(&self, writer: u32) -> u32 {
         let mut at = writer;
@@ -453,28 +485,41 @@ impl Replica {
         })
     }
 
-    /// Declares a writer dead. This member takes over what is known of it.
+    /// Declares a writer dead. This member takes over what is known of it, which may be nothing: so
+    /// it becomes certain that nothing of it counts.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::UnknownWriter`].
+    /// [`Error::NotAMember`] if this replica is none, [`Error::UnknownWriter`] if it is its own,
+    /// [`Error::WritersFull`].
     pub fn fence(&mut self, writer: &WriterId) -> Result<(), Error> {
         if !self.is_member() {
             return Err(Error::NotAMember);
         }
-        let Some(number) = self.numbers.get(writer).filter(|number| *number != OWN) else {
+        if *writer == self.writer() {
             return Err(Error::UnknownWriter { writer: *writer });
-        };
+        }
+        if self.taken_over(writer).is_some() {
+            return Ok(());
+        }
+        self.room_for_writer(writer)?;
+        let number = self.number(*writer);
         let card = &self.roster.cards[number as usize];
         if card.fence.is_some() || card.retired.is_some() {
             return Ok(());
         }
-        self.state(number, |by| {
-            Says::Fence(Fence {
-                turn: 0,
-                by,
-                heir: OWN,
-            })
-        })
+        let clock = self.next_clock()?;
+        let by = Stamp { writer: OWN, clock };
+        if card.intro.is_none() && card.announce.is_none() {
+            self.note(number, Says::Admit(Admit { turn: 0, by }));
+        }
+        let fence = Fence {
+            turn: 0,
+            by,
+            heir: OWN,
+        };
+        self.note(number, Says::Fence(fence));
+        self.made(clock);
+        Ok(())
     }
 
     /// Whether messages of this writer's own may be taken: not if it was declared dead.

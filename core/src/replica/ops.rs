@@ -1,5 +1,6 @@
 //! Local operations beyond a plain add: cancels, expiries, transactions.
 
+use super::journal::Did;
 use super::{Replica, place};
 use crate::counter::{self, Act};
 use crate::error::Error;
@@ -34,10 +35,10 @@ impl Op {
 }
 
 /// A counter of a transaction that is being made.
-struct Draft {
+pub(super) struct Draft {
     handle: Handle,
-    slots: Vec<Slot>,
-    changed: bool,
+    pub(super) slots: Vec<Slot>,
+    pub(super) changed: bool,
 }
 
 impl Replica {
@@ -64,8 +65,10 @@ impl Replica {
         }
         let clock = self.next_clock()?;
         let mut draft = self.draft(handle);
-        let told = self.step(&mut draft, clock, op)?;
+        let mut did = Vec::new();
+        let told = self.step(&mut draft, clock, op, &mut did)?;
         self.commit(clock, [draft]);
+        self.keep(clock, did);
         Ok(told)
     }
 
@@ -83,8 +86,9 @@ impl Replica {
         let clock = self.next_clock()?;
         let mut drafts: Vec<Draft> = Vec::new();
         let mut told = Vec::with_capacity(ops.len());
+        let mut did = Vec::new();
         for (key, op) in ops {
-            match self.step_key(&mut drafts, clock, key, *op) {
+            match self.step_key(&mut drafts, clock, key, *op, &mut did) {
                 Ok(answer) => told.push(answer),
                 Err(error) => {
                     for draft in drafts {
@@ -95,6 +99,7 @@ impl Replica {
             }
         }
         self.commit(clock, drafts);
+        self.keep(clock, did);
         Ok(told)
     }
 
@@ -121,6 +126,7 @@ impl Replica {
         clock: u64,
         key: &str,
         op: Op,
+        did: &mut Vec<Did>,
     ) -> Result<bool, Error> {
         let handle = match self.keys.find(key) {
             Some(handle) => handle,
@@ -131,14 +137,19 @@ impl Replica {
                 return Ok(false);
             }
         };
-        let at = match drafts.binary_search_by_key(&handle, |draft| draft.handle) {
+        let at = self.draft_of(drafts, handle);
+        self.step(&mut drafts[at], clock, op, did)
+    }
+
+    /// Where the draft of a counter is, made if need be.
+    pub(super) fn draft_of(&self, drafts: &mut Vec<Draft>, handle: Handle) -> usize {
+        match drafts.binary_search_by_key(&handle, |draft| draft.handle) {
             Ok(at) => at,
             Err(at) => {
                 drafts.insert(at, self.draft(handle));
                 at
             }
-        };
-        self.step(&mut drafts[at], clock, op)
+        }
     }
 
     fn draft(&self, handle: Handle) -> Draft {
@@ -160,7 +171,14 @@ impl Replica {
         }
     }
 
-    fn step(&self, draft: &mut Draft, clock: u64, op: Op) -> Result<bool, Error> {
+    /// Makes an operation on a draft; notes what it did, if that is to be kept.
+    pub(super) fn step(
+        &self,
+        draft: &mut Draft,
+        clock: u64,
+        op: Op,
+        did: &mut Vec<Did>,
+    ) -> Result<bool, Error> {
         check(op)?;
         let act = self.act(clock);
         let slots = &mut draft.slots;
@@ -168,6 +186,9 @@ impl Replica {
         if self.is_past(sum.expiry()) {
             act.cancel(slots, None);
             draft.changed = true;
+            if self.keeps_journal() {
+                did.push(self.did(draft.handle, Op::Delete, clock, slots));
+            }
             sum = counter::Sum::default();
         }
         let exists = sum.exists();
@@ -183,6 +204,9 @@ impl Replica {
             Op::Persist => act.expire(slots, NEVER),
         }
         draft.changed = true;
+        if self.keeps_journal() {
+            did.push(self.did(draft.handle, op, clock, slots));
+        }
         Ok(match op {
             Op::Persist => sum.expiry().is_some(),
             _ => exists,
@@ -190,7 +214,7 @@ impl Replica {
     }
 
     /// Makes what was drafted visible.
-    fn commit(&mut self, clock: u64, drafts: impl IntoIterator<Item = Draft>) {
+    pub(super) fn commit(&mut self, clock: u64, drafts: impl IntoIterator<Item = Draft>) {
         for Draft {
             handle,
             mut slots,

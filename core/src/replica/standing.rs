@@ -105,7 +105,7 @@ impl Replica {
                 return Err(Error::NotCovered(Box::new(missing)));
             }
         }
-        self.clear().into_iter().for_each(changed);
+        self.clear(self.writer()).into_iter().for_each(changed);
         Ok(())
     }
 
@@ -162,17 +162,20 @@ impl Replica {
         let introduced = |fact: &Fact| {
             fact.writer == at && matches!(fact.says, Says::Admit(_) | Says::Announce(_))
         };
-        let known = self.numbers.get(&live).is_some() || message.facts().iter().any(introduced);
+        let number = self.numbers.get(&live);
+        let known = number.is_some() || message.facts().iter().any(introduced);
         if known && self.standing(message, at as usize, None, 0) == Standing::Forgotten {
             return Err(Error::Retired);
         }
-        if self.numbers.get(&live).is_some() || hi == 0 {
+        let base = base_in(message, at);
+        // Whoever was taken in before it was heard of may have begun before it knew.
+        let early = number.is_some_and(|it| self.clocks[it as usize] == 0) && base.is_some();
+        // An incarnation of a member, or one that a member took in.
+        let announces = |fact: &Fact| fact.writer == at && matches!(fact.says, Says::Announce(_));
+        let early = early && !message.facts().iter().any(announces);
+        if hi == 0 || known && !early {
             return Ok(None);
         }
-        if known {
-            return Ok(None); // an incarnation of a member, or one that another member took in
-        }
-        let base = base_in(message, at);
         let seen = |writer: &WriterId| {
             let entry = entry(writer);
             entry.map_or(0, |(at, _)| of(base.unwrap_or_default(), at))

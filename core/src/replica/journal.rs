@@ -1,0 +1,287 @@
+//! The late return: how a replica that was given up, or that went on from too old a state, comes
+//! back under a new writer with what was not taken over from it.
+//!
+//! In a closed space a replica keeps its own transactions until a member is known to hold them.
+//! It comes back from a member's whole state, and makes again those that were not taken over.
+//! Adds, sets and resets are made again exactly, and so is the cancelling of its own operations.
+//! Of what a cancel saw of others, only what is still told apart can be cancelled now; the rest is
+//! not, and is reported: never is more cancelled than was seen.
+
+use super::Replica;
+use crate::counter::{self, Act};
+use crate::delta::Message;
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::shard::OWN;
+use crate::slot::{Base, Cut, Slot};
+use crate::writer_id::WriterId;
+use crate::{MEMBERS, Op};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// A cancel saw a writer's slot: up to this clock, at this total.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Saw {
+    writer: WriterId,
+    clock: u64,
+    total: i128,
+}
+
+/// What an operation did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Did {
+    pub(super) key: Box<str>,
+    pub(super) op: Op,
+    /// Of a cancel, what it cut of others.
+    saw: Vec<Saw>,
+}
+
+/// Own transactions of a writer that no member is known to hold.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    writer: Option<WriterId>,
+    /// By clock.
+    made: VecDeque<(u64, Vec<Did>)>,
+    /// Up to this clock the transactions were dropped.
+    dropped: u64,
+}
+
+impl Journal {
+    /// Whose transactions they are; `None` of a journal that was never used.
+    pub fn writer(&self) -> Option<WriterId> {
+        self.writer
+    }
+
+    /// How many transactions it holds.
+    pub fn len(&self) -> usize {
+        self.made.len()
+    }
+
+    /// Whether it holds no transaction.
+    pub fn is_empty(&self) -> bool {
+        self.made.is_empty()
+    }
+}
+
+/// A transaction that was made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// Its clock under the writer before.
+    pub was: u64,
+    /// Its clock now; `None` if it comes to nothing by now.
+    pub clock: Option<u64>,
+    /// Its operations, those too that expired counters had brought about.
+    pub ops: Vec<AgainOp>,
+}
+
+/// An operation that was made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgainOp {
+    /// The counter.
+    pub key: Box<str>,
+    /// The operation.
+    pub op: Op,
+    /// Of a reset, delete or set: the other writers, and up to which clock, whose part of the
+    /// counter it cancels.
+    pub cancels: Vec<(WriterId, u64)>,
+    /// How many writers' parts it had seen and can't cancel any more.
+    pub left: usize,
+}
+
+/// What a late return came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Returned {
+    /// The transactions that were made again, in order.
+    pub again: Vec<Again>,
+    /// Transactions of which it is not known whether they count: the first and the last clock under
+    /// the writer before.
+    pub unknown: Option<(u64, u64)>,
+}
+
+impl Replica {
+    /// Whether own transactions are kept, to be made again if need be.
+    #[inline]
+    pub(super) fn keeps_journal(&self) -> bool {
+        MEMBERS && self.roster.configuration.is_some()
+    }
+
+    /// Notes that a member holds this replica's transactions up to `clock` for good.
+    pub fn held_by_member(&mut self, clock: u64) {
+        let journal = &mut self.journal;
+        let held = |made: &(u64, Vec<Did>)| made.0 <= clock;
+        while journal.made.front().is_some_and(held) {
+            journal.made.pop_front();
+        }
+        journal.dropped = journal.dropped.max(clock.min(self.clocks[OWN as usize]));
+    }
+
+    /// Keeps a transaction.
+    pub(super) fn keep(&mut self, clock: u64, did: Vec<Did>) {
+        if !did.is_empty() {
+            self.journal.made.push_back((clock, did));
+        }
+    }
+
+    /// What an operation did to the slots of a counter; `cut` tells if it cancelled.
+    pub(super) fn did(&self, handle: Handle, op: Op, clock: u64, slots: &[Slot]) -> Did {
+        let cancels = matches!(op, Op::Reset | Op::Delete | Op::Set(_));
+        let own = |cut: &&Cut| cut.by.writer == OWN && cut.by.clock == clock;
+        let cuts = slots.iter().filter(|_| cancels);
+        let cuts =
+            cuts.filter_map(|slot| Some((slot.writer(), slot.side.cut.as_ref().filter(own)?)));
+        Did {
+            key: self.keys.get(handle).unwrap_or_default().into(),
+            op,
+            saw: cuts
+                .map(|(number, cut)| Saw {
+                    writer: self.writers[number as usize],
+                    clock: cut.clock,
+                    total: cut.total,
+                })
+                .collect(),
+        }
+    }
+
+    /// Drops everything but the keys that are interned, and goes on as `writer`, freshly minted, from
+    /// the whole state of another replica. Gives back the own transactions that may not be part of
+    /// that state, to be [made again](Replica::make_again) once it is certain which are not. Names
+    /// each counter that may have changed.
+    ///
+    /// # Errors
+    /// [`Error::Outdated`] if the message is not a whole state of a closed space, and as
+    /// [`merge`](Replica::merge). Nothing is changed then.
+    pub fn begin_again(
+        &mut self,
+        writer: WriterId,
+        state: &Message,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Result<Journal, Error> {
+        if !state.is_complete() || state.writers.iter().any(|entry| entry.lo > 0) {
+            return Err(Error::Outdated);
+        }
+        Replica::new(self.space.clone(), writer).merge(state)?;
+        let mut journal = core::mem::take(&mut self.journal);
+        journal.writer = Some(self.writer());
+        self.clear(writer).into_iter().for_each(&mut *changed);
+        self.merge_with(state, changed)?;
+        Ok(journal)
+    }
+
+    /// Makes transactions of a former writer again, before any other of this one. `upto` is the last
+    /// of its clocks that [was taken over](Replica::taken_over), 0 if none was; `None` if nobody
+    /// remembers: then what was published, up to the clock `published`, is left alone and reported
+    /// as unknown.
+    pub fn make_again(
+        &mut self,
+        journal: Journal,
+        upto: Option<u64>,
+        published: u64,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Returned {
+        let from = upto.unwrap_or(published);
+        let unknown = match upto {
+            Some(upto) if upto < journal.dropped => Some((upto + 1, journal.dropped)),
+            None if from > journal.dropped => Some((journal.dropped + 1, from)),
+            _ => None,
+        };
+        let made = journal.made.into_iter().filter(|made| made.0 > from);
+        let again = made.map(|(was, did)| {
+            let before = self.clock();
+            let ops = self.transact_again(did, changed);
+            let clock = Some(self.clock()).filter(|clock| *clock > before);
+            Again { was, clock, ops }
+        });
+        Returned {
+            again: again.collect(),
+            unknown,
+        }
+    }
+
+    /// Makes a transaction again. What can't be done is left out.
+    fn transact_again(&mut self, did: Vec<Did>, changed: &mut dyn FnMut(Handle)) -> Vec<AgainOp> {
+        let Ok(clock) = self.next_clock() else {
+            return Vec::new();
+        };
+        let mut drafts = Vec::new();
+        let (mut ops, mut again) = (Vec::new(), Vec::new());
+        for it in did {
+            let Ok(handle) = self.keys.find_or_insert(&it.key) else {
+                continue;
+            };
+            let at = self.draft_of(&mut drafts, handle);
+            let draft = &mut drafts[at];
+            let (mut cancels, mut left) = (Vec::new(), 0);
+            let base = match it.op {
+                Op::Reset => Some(Some(Base::Reset)),
+                Op::Set(value) => Some(Some(Base::Set(value))),
+                Op::Delete => Some(None),
+                Op::Add(_) | Op::Expire(_) | Op::Persist => None,
+            };
+            match base {
+                None if self.step(draft, clock, it.op, &mut again).is_err() => continue,
+                None => {}
+                Some(base) => {
+                    let seen = it.saw.len();
+                    cancels = self.cancel_again(&mut draft.slots, it.saw, &self.act(clock));
+                    left = seen - cancels.len();
+                    self.act(clock).cancel_own(&mut draft.slots, base);
+                    draft.changed = true;
+                    again.push(self.did(handle, it.op, clock, &draft.slots));
+                }
+            }
+            changed(handle);
+            ops.push(AgainOp {
+                key: it.key,
+                op: it.op,
+                cancels,
+                left,
+            });
+        }
+        self.commit(clock, drafts);
+        self.keep(clock, again);
+        ops
+    }
+
+    /// Cuts what a cancel had seen of others, as far as it is still told apart: not what was absorbed
+    /// meanwhile, nor where something absorbed since is folded into.
+    fn cancel_again(
+        &self,
+        slots: &mut [Slot],
+        saw: Vec<Saw>,
+        act: &Act<'_>,
+    ) -> Vec<(WriterId, u64)> {
+        let mut cancels = Vec::new();
+        for it in saw {
+            let Some(number) = self.numbers.get(&it.writer) else {
+                continue;
+            };
+            let card = &self.roster.cards[number as usize];
+            let given_up = card.fence.is_some() || card.retired.is_some();
+            if given_up || self.clocks[number as usize] < it.clock {
+                continue;
+            }
+            let later = |slot: &Slot| {
+                let moved = slot.side.moved.as_ref();
+                moved.is_some_and(|moved| moved.to.writer == number && moved.to.clock > it.clock)
+            };
+            let has_later = slots.iter().any(later);
+            if let Ok(at) = counter::find(slots, number) {
+                let slot = &mut slots[at];
+                let fold = slot.side.fold.as_ref();
+                if has_later || fold.is_some_and(|fold| fold.clock > it.clock) {
+                    continue;
+                }
+                if it.clock >= slot.born() && it.clock > slot.cut_clock() {
+                    slot.side.cut = Some(Cut {
+                        clock: it.clock,
+                        total: it.total,
+                        by: act.stamp(),
+                    });
+                }
+            }
+            cancels.push((it.writer, it.clock));
+        }
+        cancels
+    }
+}

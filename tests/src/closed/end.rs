@@ -1,0 +1,176 @@
+//! The end of a history: all who live exchange everything, until nothing is left to do.
+
+use super::{Actor, World};
+use std::collections::BTreeSet;
+use tallymesh_core::{Error, Owner, VersionVector, WriterId};
+
+impl World {
+    /// All who live exchange everything, the members put everything in order, and all must be the
+    /// same and no larger than needed.
+    pub(super) fn finish(&mut self) -> Result<(), String> {
+        self.note(|| "the end".into());
+        self.now += 1_000;
+        // Whoever was given up has found out by now; members declare dead who is gone.
+        for at in 0..self.actors.len() {
+            let given_up = self.is_given_up(self.actors[at].replica.writer());
+            self.gives_up(at, given_up);
+        }
+        for round in 0.. {
+            self.drop_owners()?;
+            if !self.has_member() {
+                return Ok(());
+            }
+            if round > 60 {
+                return Err(format!("no end: {}", self.describe()));
+            }
+            let before: Vec<Vec<u8>> = self.alive().map(|at| self.bytes(at)).collect();
+            let alive: Vec<usize> = self.alive().collect();
+            for &from in &alive {
+                for &to in &alive {
+                    let actor = &self.actors[from].replica;
+                    let speaks = actor.is_member() || actor.home().is_some();
+                    if from != to && (speaks || self.actors[to].replica.is_member()) {
+                        self.exchange(from, to)?;
+                    }
+                }
+            }
+            for &at in &alive {
+                if self.actors[at].replica.is_member() {
+                    self.bury(at)?;
+                    let waits = self.actors[at].aside.is_some();
+                    for key in (0..self.oracle.keys().len()).filter(|_| !waits) {
+                        let Actor { replica, view, .. } = &mut self.actors[at];
+                        self.oracle.materialize(view, replica, self.now, key)?;
+                    }
+                    let replica = &mut self.actors[at].replica;
+                    replica.acknowledge().map_err(|error| error.to_string())?;
+                    self.settle(at)?;
+                    self.absorb_at(at)?;
+                }
+                let actor = &mut self.actors[at];
+                actor.replica.since(&mut actor.mark);
+                self.collect_at(at)?;
+            }
+            for at in 0..self.actors.len() {
+                let actor = &self.actors[at];
+                if actor.alive && (actor.stale || actor.aside.is_some()) {
+                    self.come_back(at)?;
+                }
+            }
+            let after: Vec<Vec<u8>> = self.alive().map(|at| self.bytes(at)).collect();
+            if before == after && after.windows(2).all(|pair| pair[0] == pair[1]) {
+                break;
+            }
+        }
+        match self.has_member() {
+            true => self.check_size(),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether somebody is left to put things in order.
+    fn has_member(&self) -> bool {
+        self.alive().any(|at| self.actors[at].replica.is_member())
+    }
+
+    /// Takes members who are gone for good out of the configuration.
+    fn drop_owners(&mut self) -> Result<(), String> {
+        let owner = |actor: &Actor| actor.member.filter(|_| actor.alive).map(|it| it.0);
+        let living: Vec<Owner> = self.actors.iter().filter_map(owner).collect();
+        let newest = |actor: &&mut Actor| {
+            let configuration = actor.replica.configuration();
+            configuration.map(|it| (it.era, it.number))
+        };
+        let members = self.actors.iter_mut();
+        let members = members.filter(|it| it.alive && it.replica.is_member());
+        let Some(actor) = members.max_by_key(newest) else {
+            return Ok(());
+        };
+        let configuration = actor.replica.configuration();
+        let mut members = configuration.map_or(Vec::new(), |it| it.members.clone());
+        let before = members.len();
+        members.retain(|owner| living.contains(owner));
+        if members.len() < before {
+            let done = actor.replica.force_members(&members);
+            done.map_err(|error| error.to_string())?;
+        }
+        let clock = actor.replica.clock();
+        let writer = actor.replica.writer();
+        self.oracle.note(&mut actor.view, (writer, clock));
+        Ok(())
+    }
+
+    fn alive(&self) -> impl Iterator<Item = usize> {
+        (0..self.actors.len()).filter(|at| self.actors[*at].alive)
+    }
+
+    fn bytes(&self, at: usize) -> Vec<u8> {
+        self.actors[at].replica.canonical_bytes()
+    }
+
+    /// Declares dead whoever this member knows and is gone without a word.
+    fn bury(&mut self, by: usize) -> Result<(), String> {
+        let own = self.actors[by].replica.writer();
+        let replica = &self.actors[by].replica;
+        let known = replica.writers().map(|it| it.0).chain(replica.attached());
+        let known: BTreeSet<WriterId> = known.collect();
+        let living: Vec<WriterId> = self
+            .alive()
+            .map(|at| self.actors[at].replica.writer())
+            .collect();
+        for writer in known
+            .iter()
+            .filter(|it| !living.contains(it) && **it != own)
+        {
+            if self.actors[by].replica.takes_from(writer) {
+                match self.actors[by].replica.fence(writer) {
+                    Ok(()) | Err(Error::NotAMember) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+                self.settle(by)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The state must be as large as those make it who live.
+    fn check_size(&self) -> Result<(), String> {
+        let living: Vec<WriterId> = self
+            .alive()
+            .filter(|at| !self.actors[*at].left)
+            .map(|at| self.actors[at].replica.writer())
+            .collect();
+        for at in self.alive() {
+            let replica = &self.actors[at].replica;
+            for (writer, _) in replica.writers() {
+                if !living.contains(&writer) && replica.is_member() {
+                    return Err(format!("{at} still knows {writer}: {}", self.describe()));
+                }
+            }
+            if replica.shard_count() > living.len() * self.oracle.keys().len() {
+                let count = replica.shard_count();
+                return Err(format!("{at} has {count} shards: {}", self.describe()));
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        for at in self.alive() {
+            let replica = &self.actors[at].replica;
+            let writers: Vec<String> = replica
+                .writers()
+                .map(|(writer, clock)| format!("{}@{clock}", &writer.to_string()[..4]))
+                .collect();
+            text += &format!(
+                "\n  {at} {} {} shards {} {writers:?}\n    {:?}\n",
+                if replica.is_member() { "member" } else { "tab" },
+                &replica.writer().to_string()[..4],
+                replica.shard_count(),
+                replica.delta(&VersionVector::default()),
+            );
+        }
+        text
+    }
+}

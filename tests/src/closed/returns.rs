@@ -1,0 +1,170 @@
+//! Those who can't go on come back: tabs that were given up, members restored from a backup.
+
+use super::{Taken, World};
+use crate::oracle::{Dot, View};
+use std::collections::BTreeMap;
+use tallymesh_core::{Journal, Message, Owner, Space, VersionVector, WriterId};
+
+impl World {
+    /// What a member starts again from: mostly its newest state, sometimes a backup.
+    pub(super) fn restored(&mut self, at: usize) -> (Vec<u8>, View) {
+        if let Some(saved) = self.actors[at].saved.clone()
+            && self.random.chance(250)
+        {
+            self.note(|| format!("{at} is restored from a backup"));
+            return saved;
+        }
+        let actor = &self.actors[at];
+        let state = actor.replica.delta(&VersionVector::default());
+        (state.encode(), actor.view.clone())
+    }
+
+    /// Somebody who can't go on takes the next step to come back.
+    pub(super) fn come_back(&mut self, at: usize) -> Result<(), String> {
+        if self.actors[at].aside.is_some() {
+            return self.resume(at);
+        }
+        let Some(helper) = self.helper(at) else {
+            return Ok(());
+        };
+        let owner = self.actors[at].member.map(|it| it.0);
+        let configuration = self.actors[helper].replica.configuration();
+        let is_member = |owner: &Owner| configuration.is_some_and(|it| it.has(owner));
+        match owner.filter(is_member) {
+            Some(owner) => self.begin_as_member(at, helper, owner),
+            None => self.return_as_tab(at, helper),
+        }
+    }
+
+    /// Who has a state to begin again from: a member, or for the last one a tab.
+    fn helper(&mut self, at: usize) -> Option<usize> {
+        let writer = self.actors[at].replica.writer();
+        let member = self.pick(|actor| {
+            let other = actor.replica.writer() != writer;
+            other && actor.replica.is_member() && !actor.stale && actor.aside.is_none()
+        });
+        let owned = self.actors[at].member.is_some();
+        member
+            .or_else(|| self.pick(|actor| owned && !actor.stale && actor.replica.home().is_some()))
+    }
+
+    fn upto(&self, at: usize, writer: WriterId) -> Option<u64> {
+        let replica = &self.actors[at].replica;
+        let mut retired = replica.retired();
+        let upto = retired.find(|it| it.0 == writer).map(|it| it.1);
+        upto.or_else(|| replica.taken_over(&writer))
+    }
+
+    /// A tab comes back once a member knows what was taken over from it.
+    fn return_as_tab(&mut self, at: usize, helper: usize) -> Result<(), String> {
+        let old = self.actors[at].replica.writer();
+        let Some(upto) = self.upto(helper, old) else {
+            if self.actors[helper].replica.is_member() {
+                self.note(|| format!("{helper} ends {at}, for it to come back"));
+                let done = self.actors[helper].replica.fence(&old);
+                done.map_err(|error| error.to_string())?;
+                return self.settle(helper);
+            }
+            return Ok(());
+        };
+        self.note(|| format!("{at} returns by {helper}, which has it up to {upto}"));
+        self.actors[at].member = None;
+        let journal = self.begin_again(at, helper, None)?;
+        self.make_again(at, journal, upto)
+    }
+
+    /// A member begins again as a new incarnation, and ends the old one.
+    fn begin_as_member(&mut self, at: usize, helper: usize, owner: Owner) -> Result<(), String> {
+        self.note(|| format!("{at} begins again from {helper}"));
+        let old = self.actors[at].replica.writer();
+        let journal = self.begin_again(at, helper, Some(owner))?;
+        let done = self.actors[at].replica.fence(&old);
+        done.map_err(|error| error.to_string())?;
+        self.settle(at)?;
+        self.actors[at].aside = Some(journal);
+        Ok(())
+    }
+
+    /// A member makes again what was not taken over from its old incarnation, once that is certain,
+    /// as one more incarnation: the present one may have taken over others.
+    fn resume(&mut self, at: usize) -> Result<(), String> {
+        let old = self.actors[at].aside.as_ref().and_then(Journal::writer);
+        let Some(upto) = old.and_then(|old| self.upto(at, old)) else {
+            return Ok(());
+        };
+        let Some(owner) = self.actors[at].member.map(|it| it.0) else {
+            return Ok(());
+        };
+        self.note(|| format!("{at} goes on, {upto} was taken over"));
+        let aside = self.actors[at].aside.take();
+        let none = self.begin_again(at, at, Some(owner))?;
+        if !none.is_empty() {
+            return Err(format!("{at} wrote while it waited: {none:?}"));
+        }
+        match aside {
+            Some(journal) => self.make_again(at, journal, upto),
+            None => Ok(()),
+        }
+    }
+
+    /// A replica takes the whole state of another.
+    fn begin_again(
+        &mut self,
+        at: usize,
+        from: usize,
+        owner: Option<Owner>,
+    ) -> Result<Journal, String> {
+        let state = self.actors[from].replica.delta(&VersionVector::default());
+        let state = Message::decode(&state.encode()).map_err(|error| error.to_string())?;
+        let view = self.actors[from].view.clone();
+        let nonce = self.random.bytes();
+        let key = owner.unwrap_or([99; 32]);
+        let writer = WriterId::mint(&Space::default(), &key, &nonce);
+        let actor = &mut self.actors[at];
+        let journal = actor.replica.begin_again(writer, &state, &mut |_| ());
+        let journal = journal.map_err(|error| format!("{at} begins again: {error}"))?;
+        actor.view = view;
+        actor.stale = false;
+        actor.left = false;
+        actor.member = owner.map(|owner| (owner, nonce));
+        actor.mark = Default::default();
+        self.figures.returns += 1;
+        self.check(at)?;
+        if let Some(owner) = owner {
+            let now = self.now;
+            self.announce(at, owner, nonce, now)?;
+        }
+        Ok(journal)
+    }
+
+    fn make_again(&mut self, at: usize, journal: Journal, upto: u64) -> Result<(), String> {
+        let Some(old) = journal.writer() else {
+            return Ok(());
+        };
+        let now = self.now;
+        let super::Actor { replica, view, .. } = &mut self.actors[at];
+        replica.set_time(now);
+        let returned = replica.make_again(journal, Some(upto), 0, &mut |_| ());
+        if returned.unknown.is_some() {
+            return Err(format!("{at} dropped what nobody held: {returned:?}"));
+        }
+        let taken = &self.taken;
+        for again in &returned.again {
+            let keeps = |dot: Dot, cancels: &[Dot]| keeps(taken, dot, cancels);
+            let writers = (old, replica.writer());
+            let done = self.oracle.reissue(view, writers, now, again, &keeps);
+            done.map_err(|error| format!("replica {at}: {error}"))?;
+        }
+        self.figures.again += returned.again.len() as u64;
+        self.note(|| format!("{at} makes again {:?}", returned.again));
+        self.check(at)
+    }
+}
+
+/// Whether a cancel up to these dots covers an operation, or the absorption of its writer.
+fn keeps(taken: &BTreeMap<WriterId, Vec<Taken>>, (writer, clock): Dot, cancels: &[Dot]) -> bool {
+    let covers = |it: &Dot| it.0 == writer && clock <= it.1;
+    let mut by = taken.get(&writer).into_iter().flatten();
+    cancels.iter().any(covers)
+        || by.any(|(heir, at, upto)| clock <= *upto && keeps(taken, (*heir, *at), cancels))
+}

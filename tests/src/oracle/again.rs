@@ -1,0 +1,95 @@
+//! Transactions that a replica makes again after a late return.
+
+use super::{Issued, Key, Kind, OpId, Oracle, Seen, View};
+use tallymesh_core::{Again, WriterId};
+
+/// A writer's clock.
+pub type Dot = (WriterId, u64);
+
+impl Oracle {
+    /// Takes in a transaction of `was` that the replica of `view` made again. A cancel that is made
+    /// again cancels what the first one had seen and `keeps` says it can still tell, given the dot
+    /// of an operation and the dots that it cancels up to; and all that was made again before.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn reissue(
+        &mut self,
+        view: &mut View,
+        (was, writer): (WriterId, WriterId),
+        now: u64,
+        again: &Again,
+        keeps: &dyn Fn(Dot, &[Dot]) -> bool,
+    ) -> Result<(), String> {
+        let Some(first) = self.stamps.get(&(was, again.was)).cloned() else {
+            return Err(format!("{was} never made {}", again.was));
+        };
+        let last = view.vector.get(&writer).copied().unwrap_or(0);
+        let issued = self.ops.len();
+        let mut originals = first.clone();
+        for op in &again.ops {
+            let key = self.number(&op.key).unwrap_or_default();
+            let same = |id: &OpId| (self.ops[*id].key, self.ops[*id].kind) == (key, op.op);
+            let Some(original) = originals.find(same) else {
+                return Err(format!("{op:?} was no operation of {was}@{}", again.was));
+            };
+            let mut saw = None;
+            if self.ops[original].cancels() {
+                let mut seen = Seen::default();
+                for &id in &self.by_key[key] {
+                    let Issued {
+                        writer: by, clock, ..
+                    } = self.ops[id];
+                    let kept =
+                        self.ops[original].saw.contains(id) && keeps((by, clock), &op.cancels);
+                    if kept || by == writer && view.seen.contains(id) {
+                        seen.insert(id);
+                    }
+                }
+                saw = Some(seen);
+            }
+            let kinds = match saw {
+                Some(_) => vec![(key, op.op)],
+                None => {
+                    let plan = self.plan(view, writer, now, &[(key, op.op)]);
+                    plan.map_err(|refusal| format!("{op:?}: {refusal:?}"))?
+                        .issued
+                }
+            };
+            for (key, kind) in kinds {
+                self.push(view, (writer, last + 1), (key, kind), saw.clone());
+            }
+        }
+        match again.clock {
+            Some(clock) if clock == last + 1 && self.ops.len() > issued => {
+                self.stamps.insert((writer, clock), issued..self.ops.len());
+                view.vector.insert(writer, clock);
+                Ok(())
+            }
+            None if self.ops.len() == issued => Ok(()),
+            clock => Err(format!("made again at {clock:?} after {last}: {again:?}")),
+        }
+    }
+
+    /// Takes in one operation that the replica of `view` made; `saw` if it is not all that it sees.
+    pub(super) fn push(
+        &mut self,
+        view: &mut View,
+        (writer, clock): Dot,
+        (key, kind): (Key, Kind),
+        saw: Option<Seen>,
+    ) {
+        let id = self.ops.len();
+        self.by_key[key].push(id);
+        self.ops.push(Issued {
+            key,
+            kind,
+            writer,
+            clock,
+            saw: saw.unwrap_or_else(|| view.seen.clone()),
+            begins_life: matches!(kind, Kind::Add(_)) && !view.counters.contains_key(&key),
+        });
+        view.seen.insert(id);
+        self.recount(view, key);
+    }
+}
