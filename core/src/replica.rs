@@ -3,12 +3,9 @@
 mod absorb;
 mod build;
 mod collect;
-<<<<<<< HEAD
+mod journal;
 #[cfg(feature = "explore")]
 mod local;
-=======
-mod journal;
->>>>>>> main
 mod members;
 mod merge;
 mod ops;
