@@ -11,6 +11,7 @@ pub mod hostile;
 pub mod meaning;
 pub mod oracle;
 pub mod random;
+pub mod retirement;
 pub mod seeds;
 pub mod sim;
 pub mod vectors;
