@@ -252,6 +252,7 @@ impl Replica {
         act: &Act<'_>,
     ) -> Vec<(WriterId, u64)> {
         let mut cancels = Vec::new();
+        let collected = self.horizons().next().is_some();
         for it in saw {
             let Some(number) = self.numbers.get(&it.writer) else {
                 continue;
@@ -270,6 +271,10 @@ impl Replica {
                 let slot = &mut slots[at];
                 let fold = slot.side.fold.as_ref();
                 if has_later || fold.is_some_and(|fold| fold.clock > it.clock) {
+                    continue;
+                }
+                // Where a life began is forgotten when all know: this may be a later one.
+                if collected && slot.born() == 0 && slot.row.clock > it.clock {
                     continue;
                 }
                 if it.clock >= slot.born() && it.clock > slot.cut_clock() {

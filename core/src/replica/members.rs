@@ -466,8 +466,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Says goodbye: the writer's last transaction, after which it makes no other. Its home takes
-    /// over.
+    /// Says goodbye: the writer's last transaction, after which it makes no other and takes nothing
+    /// in. Its home takes over.
     ///
     /// # Errors
     /// [`Error::NotAMember`] if no member has taken it in.
@@ -522,13 +522,14 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether messages of this writer's own may be taken: not if it was declared dead.
+    /// Whether messages of this writer's own may be taken: not if it left, for then all of it is
+    /// held, or was declared dead.
     pub fn takes_from(&self, writer: &WriterId) -> bool {
         let card = self
             .numbers
             .get(writer)
             .map(|at| &self.roster.cards[at as usize]);
-        card.is_none_or(|card| card.fence.is_none() && card.retired.is_none())
+        card.is_none_or(|card| !card.is_over())
     }
 
     /// Whether this member has acknowledged that a writer is dead: by then it held all that those who

@@ -289,6 +289,9 @@ impl Replica {
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
         let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
         let from_guest = live.is_some_and(guest);
+        if MEMBERS && self.roster.cards[OWN as usize].bye.is_some() {
+            return Err(Error::Retired); // nobody waits for it any more
+        }
         let mut strangers = 0;
         for (at, entry) in message.writers.iter().enumerate() {
             match self.standing(message, at, live, 0) {

@@ -35,6 +35,9 @@ impl World {
                 }
             }
             for &at in &alive {
+                self.actors[at].alive &= !self.actors[at].left; // it has told all
+            }
+            for &at in &alive {
                 if self.actors[at].replica.is_member() {
                     self.bury(at)?;
                     let waits = self.actors[at].aside.is_some();
@@ -79,7 +82,7 @@ impl World {
         let living: Vec<Owner> = self.actors.iter().filter_map(owner).collect();
         let newest = |actor: &&mut Actor| {
             let configuration = actor.replica.configuration();
-            configuration.map(|it| (it.era, it.number))
+            (!actor.stale, configuration.map(|it| (it.era, it.number)))
         };
         let members = self.actors.iter_mut();
         let members = members.filter(|it| it.alive && it.replica.is_member());

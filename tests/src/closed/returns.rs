@@ -21,10 +21,12 @@ impl World {
 
     /// Somebody who can't go on takes the next step to come back.
     pub(super) fn come_back(&mut self, at: usize) -> Result<(), String> {
-        if self.actors[at].aside.is_some() {
+        if self.actors[at].aside.is_some() && !self.actors[at].stale {
             return self.resume(at);
         }
         let Some(helper) = self.helper(at) else {
+            // Whoever knew better is gone.
+            self.actors[at].stale &= !self.actors[at].replica.is_member();
             return Ok(());
         };
         let owner = self.actors[at].member.map(|it| it.0);
@@ -57,7 +59,8 @@ impl World {
 
     /// A tab comes back once a member knows what was taken over from it.
     fn return_as_tab(&mut self, at: usize, helper: usize) -> Result<(), String> {
-        let old = self.actors[at].replica.writer();
+        let aside = self.actors[at].aside.as_ref().and_then(Journal::writer);
+        let old = aside.unwrap_or(self.actors[at].replica.writer());
         let Some(upto) = self.upto(helper, old) else {
             if self.actors[helper].replica.is_member() {
                 self.note(|| format!("{helper} ends {at}, for it to come back"));
@@ -70,6 +73,7 @@ impl World {
         self.note(|| format!("{at} returns by {helper}, which has it up to {upto}"));
         self.actors[at].member = None;
         let journal = self.begin_again(at, helper, None)?;
+        let journal = self.actors[at].aside.take().unwrap_or(journal);
         self.make_again(at, journal, upto)
     }
 
@@ -81,7 +85,8 @@ impl World {
         let done = self.actors[at].replica.fence(&old);
         done.map_err(|error| error.to_string())?;
         self.settle(at)?;
-        self.actors[at].aside = Some(journal);
+        // One that was put aside before is still waited for: since then nothing was written.
+        self.actors[at].aside.get_or_insert(journal);
         Ok(())
     }
 
