@@ -15,3 +15,4 @@ pub mod retirement;
 pub mod seeds;
 pub mod sim;
 pub mod vectors;
+pub mod visitors;
