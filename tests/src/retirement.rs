@@ -48,8 +48,8 @@ enum Local {
     Leave,
     /// Declares the so-many-th start of somebody dead. An owner's is taken out of the members.
     Fence(u8, u8),
-    /// Ends, and begins again as a new incarnation.
-    Restart,
+    /// Ends, and begins again as a new incarnation, from its own state as it was in this node.
+    Restart(NodeId),
     /// Closes the space, with all members.
     Found,
     /// Announces itself as an incarnation.
@@ -59,10 +59,21 @@ enum Local {
 /// One step from a state to the next.
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    Local { at: u8, step: Local },
+    Local {
+        at: u8,
+        step: Local,
+    },
     /// Sends what `to` lacks, or everything.
-    Send { from: u8, to: Option<u8> },
-    Deliver { to: u8, message: MessageId },
+    Send {
+        from: u8,
+        to: Option<u8>,
+    },
+    /// `live`: in a session of the sender; else somebody passes it on.
+    Deliver {
+        to: u8,
+        message: MessageId,
+        live: bool,
+    },
 }
 
 /// A state of the whole: each replica, and the set of messages ever sent.
@@ -264,13 +275,23 @@ impl Search<'_> {
                     local(Local::Acknowledge);
                 }
                 if fewer(counts.restarts, self.config.restarts) {
-                    local(Local::Restart);
+                    local(Local::Restart(state.nodes[usize::from(at)]));
+                    if self.config.backups {
+                        let sent = state.messages().map(|message| self.world.sender(message));
+                        for (_, was) in sent.filter(|it| it.0 == at) {
+                            local(Local::Restart(was));
+                        }
+                    }
                 }
                 if fewer(counts.fences, self.config.fences) {
                     for (other, node) in state.nodes().filter(|it| it.0 != at) {
                         let starts = self.world.node(node).counts.restarts;
                         let writer = world::writer(self.config, other, starts);
-                        let mut known = self.world.node(state.nodes[usize::from(at)]).replica.writers();
+                        let mut known = self
+                            .world
+                            .node(state.nodes[usize::from(at)])
+                            .replica
+                            .writers();
                         if known.any(|it| it.0 == writer) {
                             local(Local::Fence(other, starts));
                         }
@@ -285,7 +306,12 @@ impl Search<'_> {
                 local(Local::Collect);
             }
             for message in state.messages() {
-                actions.push(Action::Deliver { to: at, message });
+                let to = at;
+                for live in [true, false] {
+                    if live || self.config.relays {
+                        actions.push(Action::Deliver { to, message, live });
+                    }
+                }
             }
             if sends {
                 let (from, to) = (at, None);
@@ -310,9 +336,9 @@ impl Search<'_> {
                 let lacking = to.map(|to| state.nodes[usize::from(to)]);
                 after = state.with(self.world.snapshot(node, lacking)?);
             }
-            Action::Deliver { to, message } => {
+            Action::Deliver { to, message, live } => {
                 let node = &mut after.nodes[usize::from(to)];
-                *node = self.world.deliver(*node, message)?;
+                *node = self.world.deliver(*node, message, live)?;
             }
         }
         Ok(after)
@@ -358,14 +384,15 @@ impl Search<'_> {
                 };
                 format!("replica {from} sends {what}")
             }
-            Action::Deliver { to, message } => {
+            Action::Deliver { to, message, live } => {
                 let node = state.nodes[usize::from(to)];
-                let refused = match self.world.refusal(node, message) {
+                let refused = match self.world.refusal(node, message, live) {
                     Some(code) => format!(" (refused: {code})"),
                     None => String::new(),
                 };
                 let message = self.world.describe_message(message);
-                format!("replica {to} gets {message}{refused}")
+                let passed_on = if live { "" } else { ", passed on" };
+                format!("replica {to} gets {message}{passed_on}{refused}")
             }
         }
     }

@@ -6,9 +6,7 @@
 
 use crate::random::Random;
 use std::fmt;
-use tallymesh_core::{
-    Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId,
-};
+use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
 
 /// How many members there are.
 const MEMBERS: usize = 3;
@@ -159,10 +157,15 @@ pub fn visit(visitors: u64, seed: u64, progress: &dyn Fn(u64)) -> Result<Outcome
             came += 1;
             let home = random.index(MEMBERS);
             let goes = !came.is_multiple_of(SILENT_EACH);
-            let tab = tab(&mut members.replicas[home], &mut random, goes, &mut |counter, by| {
-                totals[counter] += i128::from(by);
-                parts[home][counter] += by;
-            })?;
+            let tab = tab(
+                &mut members.replicas[home],
+                &mut random,
+                goes,
+                &mut |counter, by| {
+                    totals[counter] += i128::from(by);
+                    parts[home][counter] += by;
+                },
+            )?;
             if !goes {
                 silent += 1;
                 dead.push((random.index(MEMBERS), tab));
@@ -188,7 +191,9 @@ pub fn visit(visitors: u64, seed: u64, progress: &dyn Fn(u64)) -> Result<Outcome
         let writers = replica.writers().count();
         if writers != MEMBERS || replica.shard_count() > MEMBERS * COUNTERS {
             let shards = replica.shard_count();
-            return Err(format!("member {at} knows {writers} writers, {shards} shards"));
+            return Err(format!(
+                "member {at} knows {writers} writers, {shards} shards"
+            ));
         }
     }
     let alone = alone(&parts)?;
@@ -233,7 +238,10 @@ fn tab(
     let at_home = home.writer();
     pass(&home.delta(&VersionVector::default()), at_home, &mut tab)?;
     let mut count = |tab: &mut Replica| {
-        let (counter, by) = (random.index(COUNTERS), random.below(1 << 20) as i64 - (1 << 18));
+        let (counter, by) = (
+            random.index(COUNTERS),
+            random.below(1 << 20) as i64 - (1 << 18),
+        );
         counted(counter, by);
         tab.add(&key(counter), by).map(|_| ()).map_err(tell)
     };

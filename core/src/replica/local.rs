@@ -36,7 +36,10 @@ impl Replica {
             format!("{held:?}")
         };
         let told = |Attached { writer, seen }: &Attached| {
-            let mut seen: Vec<_> = seen.iter().map(|(number, clock)| (id(*number), *clock)).collect();
+            let mut seen: Vec<_> = seen
+                .iter()
+                .map(|(number, clock)| (id(*number), *clock))
+                .collect();
             seen.sort_unstable();
             (id(*writer), seen)
         };

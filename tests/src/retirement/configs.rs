@@ -33,6 +33,11 @@ pub struct Config {
     pub fences: usize,
     /// How many members start again, at most.
     pub restarts: usize,
+    /// Whether a member may also start again from any state of its own that it has sent: what it did
+    /// after that is lost, or others know of it.
+    pub backups: bool,
+    /// Whether messages are also passed on by others.
+    pub relays: bool,
     /// Whether, when everything is put in order, that is also done with each replica gone for good.
     pub crashes: bool,
     /// From each how many-th state everything is put in order; 0: from none.
@@ -105,6 +110,8 @@ fn base(name: &str) -> Config {
         farewells: 0,
         fences: 0,
         restarts: 0,
+        backups: false,
+        relays: false,
         crashes: false,
         settle_each: 50,
         states_max: 30_000_000,
@@ -171,9 +178,7 @@ fn fences() -> Vec<Config> {
             acks: 2,
             gc: true,
             fences: 1,
-            ..base(
-                "2 members, 1 tab, 2 of add, delete, 2 snapshots, 2 acks, collection, 1 fence",
-            )
+            ..base("2 members, 1 tab, 2 of add, delete, 2 snapshots, 2 acks, collection, 1 fence")
         },
         Config {
             members: 2,
@@ -205,7 +210,9 @@ fn crashes() -> Vec<Config> {
             gc: true,
             crashes: true,
             settle_each: 200,
-            ..base("1 member, 2 tabs, 2 of add, delete, 3 snapshots, collection, 1 farewell, crashes")
+            ..base(
+                "1 member, 2 tabs, 2 of add, delete, 3 snapshots, collection, 1 farewell, crashes",
+            )
         },
         Config {
             members: 2,
@@ -217,7 +224,9 @@ fn crashes() -> Vec<Config> {
             restarts: 1,
             crashes: true,
             settle_each: 200,
-            ..base("2 members, 1 tab, 2 of add, delete, 2 snapshots, 1 ack, collection, 1 restart, crashes")
+            ..base(
+                "2 members, 1 tab, 2 of add, delete, 2 snapshots, 1 ack, collection, 1 restart, crashes",
+            )
         },
         Config {
             members: 2,
@@ -243,7 +252,101 @@ fn crashes() -> Vec<Config> {
             farewells: 1,
             restarts: 1,
             settle_each: 200,
-            ..base("2 members, 1 tab, 1 of add, delete, 3 snapshots, 2 acks, collection, 1 farewell, 1 restart")
+            ..base(
+                "2 members, 1 tab, 1 of add, delete, 3 snapshots, 2 acks, collection, 1 farewell, 1 restart",
+            )
+        },
+    ]
+}
+
+/// Members that lose the end of what they wrote, or start from an old copy of it; messages that
+/// others pass on.
+fn losses() -> Vec<Config> {
+    vec![
+        Config {
+            members: 2,
+            tabs: 0,
+            acks: 2,
+            gc: true,
+            restarts: 1,
+            backups: true,
+            crashes: true,
+            ..base(
+                "2 members, 2 of add, delete, 3 snapshots, 2 acks, collection, 1 restart from what \
+                 was sent, crashes",
+            )
+        },
+        Config {
+            members: 2,
+            tabs: 1,
+            ops: 2,
+            snapshots: 2,
+            acks: 1,
+            gc: true,
+            restarts: 1,
+            backups: true,
+            settle_each: 100,
+            ..base(
+                "2 members, 1 tab, 2 of add, delete, 2 snapshots, 1 ack, collection, 1 restart from \
+                 what was sent",
+            )
+        },
+        Config {
+            members: 2,
+            tabs: 0,
+            ops: 1,
+            acks: 2,
+            gc: true,
+            restarts: 2,
+            backups: true,
+            settle_each: 100,
+            ..base(
+                "2 members, 1 of add, delete, 3 snapshots, 2 acks, collection, 2 restarts from what \
+                 was sent",
+            )
+        },
+        Config {
+            members: 2,
+            tabs: 1,
+            ops: 1,
+            acks: 1,
+            gc: true,
+            farewells: 1,
+            relays: true,
+            crashes: true,
+            ..base(
+                "2 members, 1 tab, 1 of add, delete, 3 snapshots passed on, 1 ack, collection, \
+                 1 farewell, crashes",
+            )
+        },
+        Config {
+            members: 2,
+            tabs: 0,
+            strangers: 1,
+            ops: 1,
+            acks: 1,
+            gc: true,
+            farewells: 1,
+            restarts: 1,
+            relays: true,
+            settle_each: 100,
+            ..base(
+                "2 members, 1 stranger, 1 of add, delete, 3 snapshots passed on, 1 ack, collection, \
+                 1 farewell, 1 restart",
+            )
+        },
+        Config {
+            members: 3,
+            tabs: 0,
+            ops: 1,
+            acks: 2,
+            gc: true,
+            fences: 2,
+            relays: true,
+            settle_each: 100,
+            ..base(
+                "3 members, 1 of add, delete, 3 snapshots passed on, 2 acks, collection, 2 fences",
+            )
         },
     ]
 }
@@ -253,6 +356,7 @@ pub fn full() -> Vec<Config> {
     let mut configs = farewells();
     configs.extend(fences());
     configs.extend(crashes());
+    configs.extend(losses());
     configs
 }
 
@@ -273,7 +377,9 @@ pub fn share() -> Vec<Config> {
             gc: true,
             fences: 1,
             crashes: true,
-            ..base("2 members, 1 tab, 1 of add, delete, 2 snapshots, 2 acks, collection, 1 fence, crashes")
+            ..base(
+                "2 members, 1 tab, 1 of add, delete, 2 snapshots, 2 acks, collection, 1 fence, crashes",
+            )
         },
         Config {
             members: 2,

@@ -52,12 +52,12 @@ impl Search<'_> {
             return Ok(());
         };
         let message = self.world.snapshot(sender, Some(receiver))?;
-        let after = self.world.deliver(receiver, message)?;
+        let after = self.world.deliver(receiver, message, true)?;
         nodes[to] = Some(after);
         if after != receiver {
             return Ok(());
         }
-        match self.world.refusal(receiver, message) {
+        match self.world.refusal(receiver, message, true) {
             Some("behind") => self.ends(nodes, from, "behind"),
             Some("outdated") => self.ends(nodes, to, "outdated"),
             Some("retired") => {
@@ -115,7 +115,7 @@ impl Search<'_> {
     fn late(&mut self, state: &State, nodes: &mut Nodes) -> Result<(), String> {
         for node in nodes.iter_mut().flatten() {
             for message in state.messages() {
-                *node = self.world.deliver(*node, message)?;
+                *node = self.world.deliver(*node, message, true)?;
             }
         }
         Ok(())
@@ -157,7 +157,10 @@ impl Search<'_> {
                 return Ok(());
             }
             if *nodes == before {
-                let mut bytes = nodes.iter().flatten().map(|node| self.world.node(*node).bytes);
+                let mut bytes = nodes
+                    .iter()
+                    .flatten()
+                    .map(|node| self.world.node(*node).bytes);
                 let first = bytes.next();
                 return match bytes.all(|bytes| Some(bytes) == first) {
                     true => Ok(()),
@@ -165,7 +168,10 @@ impl Search<'_> {
                 };
             }
         }
-        Err(format!("no order after {ROUNDS} rounds: {}", self.tell(nodes)))
+        Err(format!(
+            "no order after {ROUNDS} rounds: {}",
+            self.tell(nodes)
+        ))
     }
 
     fn round(&mut self, nodes: &mut Nodes) -> Result<(), String> {
@@ -256,7 +262,11 @@ impl Search<'_> {
                 "\n  {} ({}) {} knows {writers:?}, local {}",
                 node.at,
                 &node.replica.writer().to_string()[..4],
-                if node.replica.is_member() { "member" } else { "tab" },
+                if node.replica.is_member() {
+                    "member"
+                } else {
+                    "tab"
+                },
                 node.replica.local_text(),
             );
         }

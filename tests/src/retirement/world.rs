@@ -21,7 +21,7 @@ type CutId = u32;
 type Map<K, V> = HashMap<K, V, FixedState>;
 
 /// What somebody did so far, all its incarnations together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Counts {
     pub(super) ops: u8,
     pub(super) acks: u8,
@@ -54,6 +54,8 @@ struct Txn {
 struct Sent {
     message: Message,
     from: u8,
+    /// The sender as it was.
+    node: NodeId,
     writer: WriterId,
     lo: VersionVector,
     hi: VersionVector,
@@ -61,6 +63,10 @@ struct Sent {
     settled: VersionVector,
     cut: CutId,
 }
+
+/// By what a state of a single replica is known: whose it is and what it did, its cut, its bytes,
+/// and what it keeps to itself.
+type NodeKey = (WriterId, Counts, CutId, u128, u128);
 
 /// What a transaction is known by: who made it, what it had seen, and what it is.
 type TxnKey = (WriterId, u64, CutId, Step);
@@ -78,7 +84,7 @@ pub(super) struct World<'a> {
     pub(super) config: &'a Config,
     keys: Vec<String>,
     nodes: Vec<Node>,
-    node_ids: Map<(WriterId, CutId, u128, u128), NodeId>,
+    node_ids: Map<NodeKey, NodeId>,
     txns: Vec<Txn>,
     txn_ids: Map<TxnKey, TxnId>,
     cuts: Vec<Vec<TxnId>>,
@@ -87,7 +93,7 @@ pub(super) struct World<'a> {
     sent_ids: Map<(u128, CutId), MessageId>,
     performed: Map<(NodeId, Local), NodeId>,
     snapshots: Map<(NodeId, Option<NodeId>), MessageId>,
-    delivered: Map<(NodeId, MessageId), NodeId>,
+    delivered: Map<(NodeId, MessageId, bool), NodeId>,
     executed: usize,
     /// Messages refused, by the code of the error.
     refused: BTreeMap<&'static str, usize>,
@@ -146,7 +152,7 @@ impl<'a> World<'a> {
         self.executed += 1;
         let after = match step {
             Local::Transact(number) => self.transact(node, number),
-            Local::Restart => self.restart(node),
+            Local::Restart(from) => self.restart(node, from),
             _ => self.tend(node, step),
         }?;
         self.performed.insert((node, step), after);
@@ -196,10 +202,11 @@ impl<'a> World<'a> {
         self.adopt(replica, at, counts, cut)
     }
 
-    /// A member starts again, from its whole state.
-    fn restart(&mut self, node: NodeId) -> Result<NodeId, String> {
-        let from = &self.nodes[node as usize];
-        let (at, mut counts, cut) = (from.at, from.counts, from.cut);
+    /// A member starts again, from its own whole state as it once was.
+    fn restart(&mut self, node: NodeId, from: NodeId) -> Result<NodeId, String> {
+        let Node { at, mut counts, .. } = self.nodes[node as usize];
+        let from = &self.nodes[from as usize];
+        let cut = from.cut;
         let whole = from.replica.delta(&VersionVector::default());
         counts.restarts += 1;
         let (owner, nonce) = (owner(at), nonce(at, counts.restarts));
@@ -213,7 +220,7 @@ impl<'a> World<'a> {
             Err(Error::NotAMember) => return Ok(node),
             Err(error) => return Err(format!("the announcement: {error}")),
         }
-        let step = Step::Local(Local::Restart);
+        let step = Step::Local(Local::Restart(node));
         let cut = self.made(&replica, cut, step, Vec::new(), Vec::new());
         self.adopt(replica, at, counts, cut)
     }
@@ -250,6 +257,7 @@ impl<'a> World<'a> {
             self.sent.push(Sent {
                 message,
                 from: from.at,
+                node,
                 writer: from.replica.writer(),
                 lo,
                 hi: from.replica.vector(),
@@ -261,31 +269,49 @@ impl<'a> World<'a> {
         Ok(id)
     }
 
-    /// What becomes of a replica when a message arrives, in a session of its sender.
-    pub(super) fn deliver(&mut self, node: NodeId, message: MessageId) -> Result<NodeId, String> {
-        if let Some(&after) = self.delivered.get(&(node, message)) {
+    /// What becomes of a replica when a message arrives, in a session of its sender if it is `live`,
+    /// else passed on by somebody.
+    pub(super) fn deliver(
+        &mut self,
+        node: NodeId,
+        message: MessageId,
+        live: bool,
+    ) -> Result<NodeId, String> {
+        if let Some(&after) = self.delivered.get(&(node, message, live)) {
             return Ok(after);
         }
         self.executed += 1;
-        let after = self.merge(node, message)?;
-        self.delivered.insert((node, message), after);
+        let after = self.merge(node, message, live)?;
+        self.delivered.insert((node, message, live), after);
         Ok(after)
     }
 
+    /// Who sent a message, from which state.
+    pub(super) fn sender(&self, message: MessageId) -> (u8, NodeId) {
+        let sent = &self.sent[message as usize];
+        (sent.from, sent.node)
+    }
+
     /// The error by which a replica refuses a message.
-    pub(super) fn refusal(&self, node: NodeId, message: MessageId) -> Option<&'static str> {
+    pub(super) fn refusal(
+        &self,
+        node: NodeId,
+        message: MessageId,
+        live: bool,
+    ) -> Option<&'static str> {
         let sent = &self.sent[message as usize];
         let mut replica = self.nodes[node as usize].replica.clone();
-        let merged = replica.merge_live(&sent.message, Some(sent.writer), &mut |_| ());
+        let live = live.then_some(sent.writer);
+        let merged = replica.merge_live(&sent.message, live, &mut |_| ());
         merged.err().map(|error| error.code())
     }
 
-    fn merge(&mut self, node: NodeId, message: MessageId) -> Result<NodeId, String> {
+    fn merge(&mut self, node: NodeId, message: MessageId, live: bool) -> Result<NodeId, String> {
         let (to, sent) = (&self.nodes[node as usize], &self.sent[message as usize]);
         let (at, counts) = (to.at, to.counts);
         let mut replica = to.replica.clone();
         let before = replica.clock();
-        let live = Some(sent.writer);
+        let live = live.then_some(sent.writer);
         match guarded(|| replica.merge_live(&sent.message, live, &mut |_| ()))? {
             Ok(_) => {
                 let mut txns = self.cuts[to.cut as usize].clone();
@@ -418,7 +444,7 @@ impl<'a> World<'a> {
         let bytes = digest(&guarded(|| replica.canonical_bytes())?);
         let local = digest(&replica.local_text());
         let next = self.nodes.len() as NodeId;
-        let key = (replica.writer(), cut, bytes, local);
+        let key = (replica.writer(), counts, cut, bytes, local);
         let id = *self.node_ids.entry(key).or_insert(next);
         if id == next {
             self.nodes.push(Node {
@@ -442,6 +468,11 @@ impl<'a> World<'a> {
                 let ops = ops.iter().map(|(key, op)| format!("{op:?} on key {key}"));
                 ops.collect::<Vec<_>>().join(", ")
             }
+            Local::Restart(from) if from == node => "starts again".into(),
+            Local::Restart(from) => {
+                let clock = self.nodes[from as usize].replica.clock();
+                format!("starts again as it was at its clock {clock}")
+            }
             Local::Fence(other, number) => format!("declares {other} (start {number}) dead"),
             other => format!("{other:?}"),
         }
@@ -458,7 +489,10 @@ impl<'a> World<'a> {
         };
         let (lo, hi) = (text(&sent.lo), text(&sent.hi));
         let name = &sent.writer.to_string()[..4];
-        format!("what {} ({name}) sent at [{hi}] to one at [{lo}]", sent.from)
+        format!(
+            "what {} ({name}) sent at [{hi}] to one at [{lo}]",
+            sent.from
+        )
     }
 }
 
@@ -493,7 +527,7 @@ fn tend(replica: &mut Replica, step: Local, config: &Config) -> Result<(), Error
             replica.force_members(&owners)
         }
         Local::Announce(at) => replica.announce(&owner(at), &nonce(at, 0), 1),
-        Local::Transact(_) | Local::Restart => Ok(()),
+        Local::Transact(_) | Local::Restart(_) => Ok(()),
     }
 }
 
