@@ -86,6 +86,8 @@ struct Sent {
     to: usize,
     writer: WriterId,
     bytes: Vec<u8>,
+    /// What the sender saw.
+    view: View,
 }
 
 /// An absorption: the heir, its clock, and up to which clock it took over.
@@ -232,6 +234,7 @@ impl World {
             to,
             writer: replica.writer(),
             bytes: replica.delta(since).encode(),
+            view: self.actors[from].view.clone(),
         });
     }
 
@@ -241,6 +244,7 @@ impl World {
             to,
             writer,
             ref bytes,
+            ref view,
         } = self.sent[at];
         let message = Message::decode(bytes).map_err(|error| format!("message {at}: {error}"))?;
         if message.encode() != *bytes {
@@ -251,7 +255,10 @@ impl World {
         let result = replica.merge_live(&message, Some(writer), &mut |_| ());
         self.note(|| format!("{to} gets {at} of {from}: {:?}", result.as_ref().err()));
         match result {
-            Ok(_) => {
+            Ok(merged) => {
+                if merged.replaced {
+                    self.actors[to].view = view.clone();
+                }
                 self.figures.merges += 1;
                 self.settle(to).map_err(|error| match before {
                     Some(before) => format!("{error}\nhad {before:?}\ngot {message:?}"),

@@ -532,12 +532,14 @@ impl Replica {
         card.is_none_or(|card| !card.is_over())
     }
 
-    /// Whether this member has acknowledged that a writer is dead: by then it held all that those who
-    /// are attached to it had of the writer, and takes no more of it from such.
+    /// Whether this member has acknowledged that a writer is dead, or concluded from its own word
+    /// alone: by then it held all that those who are attached to it had of the writer, and takes no
+    /// more of it from such.
     pub(super) fn has_buried(&self, writer: u32) -> bool {
         let card = &self.roster.cards[writer as usize];
         let acked = self.acked();
-        let buried = |fence: Fence| self.covers(|writer| of(&acked, writer), fence.by);
+        let known = |writer| of(&acked, writer).max(self.horizon(writer));
+        let buried = |fence: Fence| self.covers(known, fence.by);
         card.retired.is_none() && card.fence.is_some_and(buried)
     }
 

@@ -19,6 +19,9 @@ pub struct Merged {
     pub shards: usize,
     /// Whether the version vector grew.
     pub new: bool,
+    /// Whether the message took the place of all that was held: nobody had waited for this replica,
+    /// and things that it held had been collected.
+    pub replaced: bool,
 }
 
 /// A fork found while merging: the counter, the writer's local number, the clock and both totals.
@@ -129,13 +132,17 @@ impl Replica {
         self.check(message, live)?;
         let newcomer = self.newcomer(message, live)?;
         let new = self.news(message);
-        self.make_way(message, new, changed)?;
+        let replaced = self.make_way(message, new, changed)?;
         let mut found = Found::new(self.numbers.len() == 1, changed);
         let forgotten = self.forgotten(message, live);
         self.install(message, &forgotten, &mut found)?;
         let shards = self.conclude(message, &forgotten, found);
         self.greet(message, live, newcomer)?;
-        Ok(Merged { shards, new })
+        Ok(Merged {
+            shards,
+            new,
+            replaced,
+        })
     }
 
     /// Merges a transfer that came in encoded chunks, all of them at once.

@@ -6,7 +6,7 @@ use crate::delta::Message;
 use crate::error::{Error, Missing};
 use crate::keys::Handle;
 use crate::limits::WRITERS_MAX;
-use crate::roster::{Configuration, Fact, Owner, Says, of};
+use crate::roster::{Card, Configuration, Fact, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -76,15 +76,15 @@ impl Replica {
         Ok(())
     }
 
-    /// Drops what a message takes the place of.
+    /// Drops what a message takes the place of; tells whether it did.
     pub(super) fn make_way(
         &mut self,
         message: &Message,
         new: bool,
         changed: &mut dyn FnMut(Handle),
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if !MEMBERS || !new || !self.is_replaced_by(message)? {
-            return Ok(());
+            return Ok(false);
         }
         // It must not take anything back: whom it does not name, its sender has forgotten.
         let hi = |writer: &WriterId| {
@@ -106,7 +106,7 @@ impl Replica {
             }
         }
         self.clear(self.writer()).into_iter().for_each(changed);
-        Ok(())
+        Ok(true)
     }
 
     /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
@@ -164,7 +164,7 @@ impl Replica {
         };
         let number = self.numbers.get(&live);
         let known = number.is_some() || message.facts().iter().any(introduced);
-        if known && self.standing(message, at as usize, None, 0) == Standing::Forgotten {
+        if self.standing(message, at as usize, Some(live), 0) == Standing::Forgotten {
             return Err(Error::Retired);
         }
         let base = base_in(message, at);
@@ -191,6 +191,15 @@ impl Replica {
         self.may_admit(&live, lonely, &seen)?;
         self.next_clock()?;
         Ok(Some(live))
+    }
+
+    /// Whether a message's sender is unknown here, and no incarnation of a member.
+    fn is_unknown(&self, message: &Message, live: &WriterId) -> bool {
+        let announces = |fact: &Fact| {
+            let writer = &message.writers[fact.writer as usize].writer;
+            writer == live && matches!(fact.says, Says::Announce(_))
+        };
+        self.numbers.get(live).is_none() && !message.facts().iter().any(announces)
     }
 
     /// Which writers of a message were forgotten here, by their index.
@@ -247,7 +256,9 @@ impl Replica {
         if self.configuration().is_none() || self.numbers.get(&writer).is_some() {
             return Standing::Known;
         }
-        let mut standing = match live == Some(writer) && self.is_member() {
+        // Whoever is to be taken in now says what it had seen, if it knows that there are members.
+        let base = !message.is_closed() || base_in(message, at as u32).is_some();
+        let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
             // What the message builds on is missing, and so is said below.
             false if message.writers[at].lo > 0 => Standing::Known,
@@ -289,6 +300,7 @@ impl Replica {
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
         let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
         let from_guest = live.is_some_and(guest);
+        let from_unknown = live.is_some_and(|live| self.is_unknown(message, &live));
         if MEMBERS && self.roster.cards[OWN as usize].bye.is_some() {
             return Err(Error::Retired); // nobody waits for it any more
         }
@@ -327,11 +339,13 @@ impl Replica {
                     });
                 }
                 Some(number) if MEMBERS => {
-                    let retired = self.roster.cards[number as usize].retired;
+                    let Card { retired, fence, .. } = self.roster.cards[number as usize];
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
                         return Err(Error::Retired); // the sender stands on what was given up
                     }
-                    if from_guest && entry.hi > held && self.has_buried(number) {
+                    // Nobody waited for the sender before the last of a dead writer was agreed on.
+                    let unheard = from_unknown && fence.is_some();
+                    if entry.hi > held && (unheard || from_guest && self.has_buried(number)) {
                         return Err(Error::Behind);
                     }
                 }

@@ -41,11 +41,12 @@ impl World {
     /// Who has a state to begin again from: a member, or for the last one a tab.
     fn helper(&mut self, at: usize) -> Option<usize> {
         let writer = self.actors[at].replica.writer();
+        let owned = self.actors[at].member.is_some();
         let member = self.pick(|actor| {
             let other = actor.replica.writer() != writer;
-            other && actor.replica.is_member() && !actor.stale && actor.aside.is_none()
+            let waits = owned && actor.aside.is_some();
+            other && actor.replica.is_member() && !actor.stale && !waits
         });
-        let owned = self.actors[at].member.is_some();
         member
             .or_else(|| self.pick(|actor| owned && !actor.stale && actor.replica.home().is_some()))
     }
