@@ -5,8 +5,11 @@
 //! events is reached that a network could make. After every step every read at the replica that
 //! changed is compared with the [oracle](crate::oracle).
 
+mod deliveries;
 mod end;
 mod returns;
+
+pub use deliveries::{Delivery, deliveries};
 
 use crate::oracle::{Call, Key, Kind, Oracle, View};
 use crate::random::Random;
@@ -104,6 +107,8 @@ struct World {
     figures: Figures,
     trace: bool,
     now: u64,
+    /// Filled if somebody wants to know of the deliveries.
+    delivered: Option<Vec<Delivery>>,
 }
 
 /// Plays one seed.
@@ -124,24 +129,29 @@ pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
 }
 
 fn play(seed: u64, trace: bool) -> Result<Figures, String> {
-    let mut random = Random::new(seed ^ 0xc105_ed00);
-    let keys = (0..random.range(1, 3)).map(|at| format!("k{at}")).collect();
-    let mut world = World {
-        oracle: Oracle::new(keys),
-        random,
-        actors: Vec::new(),
-        sent: Vec::new(),
-        taken: BTreeMap::new(),
-        figures: Figures::default(),
-        trace,
-        now: 1_000,
-    };
+    let mut world = World::new(seed, trace);
     let steps = world.random.range(20, 250);
     world.play(steps)?;
     Ok(world.figures)
 }
 
 impl World {
+    fn new(seed: u64, trace: bool) -> World {
+        let mut random = Random::new(seed ^ 0xc105_ed00);
+        let keys = (0..random.range(1, 3)).map(|at| format!("k{at}")).collect();
+        World {
+            oracle: Oracle::new(keys),
+            random,
+            actors: Vec::new(),
+            sent: Vec::new(),
+            taken: BTreeMap::new(),
+            figures: Figures::default(),
+            trace,
+            now: 1_000,
+            delivered: None,
+        }
+    }
+
     fn note(&self, text: impl FnOnce() -> String) {
         if self.trace {
             eprintln!("{}", text());
@@ -251,6 +261,13 @@ impl World {
             return Err(format!("message {at} has two encodings"));
         }
         let replica = &mut self.actors[to].replica;
+        if let Some(delivered) = &mut self.delivered {
+            delivered.push(Delivery {
+                replica: replica.clone(),
+                live: writer,
+                bytes: bytes.clone(),
+            });
+        }
         let before = self.trace.then(|| replica.delta(&VersionVector::default()));
         let result = replica.merge_live(&message, Some(writer), &mut |_| ());
         self.note(|| format!("{to} gets {at} of {from}: {:?}", result.as_ref().err()));

@@ -2,11 +2,12 @@
 //!
 //! Each panics if a promise is broken.
 
+use crate::closed::Delivery;
 use crate::random::Random;
 use tallymesh_core::wire::Frame;
 use tallymesh_core::{
-    Input, Link, Message, Millis, Output, Replica, Space, Sync, SyncConfig, VersionVector,
-    WriterId, frame_space,
+    Input, Link, Mark, Message, Millis, Op, Output, Replica, Space, Sync, SyncConfig,
+    VersionVector, WriterId, frame_space,
 };
 
 /// Whatever decodes as a message means just these bytes, and can be merged and told on.
@@ -20,6 +21,41 @@ pub fn message(bytes: &[u8]) {
     if replica.merge(&message).is_ok() {
         replica.add("mine", 1).expect("a local add after a merge");
         replayed(&replica);
+    }
+}
+
+/// What arrives in place of a message in a space with members is refused and changes nothing, or the
+/// replica goes on with it: it takes part in retirement and collection, writes, and tells others.
+pub fn merge(delivery: &Delivery, bytes: &[u8]) {
+    let Ok(message) = Message::decode(bytes) else {
+        return;
+    };
+    assert_eq!(message.encode(), bytes, "two encodings of one message");
+    for live in [Some(delivery.live), None] {
+        let mut replica = delivery.replica.clone();
+        let before = (replica.clock(), replica.canonical_bytes());
+        let merged = replica.merge_live(&message, live, &mut |_| ());
+        if merged.is_err() {
+            assert_eq!(before, (replica.clock(), replica.canonical_bytes()));
+            continue;
+        }
+        let _ = replica.fence_strays();
+        let _ = replica.acknowledge();
+        let _ = replica.absorb();
+        let mut mark = Mark::default();
+        let _ = replica.since(&mut mark);
+        replica.collect(&mark);
+        let _ = replica.add("mine", 1);
+        let _ = replica.apply("mine", Op::Delete);
+        let _ = replica.leave();
+        let bytes = replica.canonical_bytes();
+        let state = Message::decode_stored(&bytes).expect("canonical bytes decode");
+        let mut other = Replica::new(Space::default(), WriterId::from_bytes([0xdd; 16]));
+        other.merge(&state).expect("a full state merges");
+        assert_eq!(other.canonical_bytes(), bytes);
+        for (handle, key) in replica.counters() {
+            assert_eq!(replica.value_at(handle), other.value(key));
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Hostile bytes: the corpus, and seeded noise made from it and from the golden vectors.
 
 use std::path::PathBuf;
-use tallymesh_tests::hostile::{frame, message, mutate, peer};
+use tallymesh_tests::closed::{Delivery, deliveries};
+use tallymesh_tests::hostile::{frame, merge, message, mutate, peer};
 use tallymesh_tests::random::Random;
+use tallymesh_tests::seeds;
 use tallymesh_tests::vectors::{Vector, frames, messages, refusals};
 
 type Entry = fn(&[u8]);
@@ -81,4 +83,36 @@ fn a_hostile_peer_breaks_nothing() {
         script([vector.bytes.clone(), vector.bytes].into_iter())
     }));
     attack(peer, &inputs, 40_000);
+}
+
+/// The deliveries of some histories of spaces with members.
+fn histories() -> Vec<Delivery> {
+    let histories = (0..HISTORIES).map(|seed| deliveries(seed).unwrap());
+    histories.flatten().collect()
+}
+
+const HISTORIES: u64 = 12;
+
+/// Messages with all kinds of facts and sides, as they are, changed, and brought to others.
+#[test]
+fn hostile_messages_break_no_space_with_members() {
+    let deliveries = histories();
+    for delivery in &deliveries {
+        merge(delivery, &delivery.bytes);
+    }
+    let rounds = seeds::count(60_000);
+    seeds::each(rounds, |seed| {
+        let mut random = Random::new(seed);
+        let delivery = random.pick(&deliveries);
+        let mut bytes = match random.chance(800) {
+            true => delivery.bytes.clone(),
+            false => random.pick(&deliveries).bytes.clone(),
+        };
+        for _ in 0..3 {
+            mutate(&mut bytes, &mut random);
+            let broken = std::panic::catch_unwind(|| merge(delivery, &bytes));
+            broken.map_err(|_| format!("TALLYMESH_SEED={seed}: {bytes:02x?}"))?;
+        }
+        Ok(())
+    });
 }

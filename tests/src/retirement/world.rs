@@ -313,9 +313,11 @@ impl<'a> World<'a> {
         let before = replica.clock();
         let live = live.then_some(sent.writer);
         match guarded(|| replica.merge_live(&sent.message, live, &mut |_| ()))? {
-            Ok(_) => {
-                let mut txns = self.cuts[to.cut as usize].clone();
-                txns.extend(&self.cuts[sent.cut as usize]);
+            Ok(merged) => {
+                let mut txns = self.cuts[sent.cut as usize].clone();
+                if !merged.replaced {
+                    txns.extend(&self.cuts[to.cut as usize]);
+                }
                 txns.sort_unstable();
                 txns.dedup();
                 if !replica.is_member() {
