@@ -1,8 +1,9 @@
 //! Hostile bytes: the corpus, and seeded noise made from it and from the golden vectors.
 
 use std::path::PathBuf;
+use tallymesh_core::Message;
 use tallymesh_tests::closed::{Delivery, deliveries};
-use tallymesh_tests::hostile::{frame, merge, message, mutate, peer};
+use tallymesh_tests::hostile::{HISTORY_SEED, delivery, frame, merge, message, mutate, peer};
 use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
 use tallymesh_tests::vectors::{Vector, frames, messages, refusals};
@@ -92,6 +93,81 @@ fn histories() -> Vec<Delivery> {
 }
 
 const HISTORIES: u64 = 12;
+
+/// What a message of a space with members may hold, as its text shows it.
+const PARTS: [&str; 14] = [
+    "Announce(",
+    "Admit(",
+    "Ack(",
+    "Bye(",
+    "Fence(",
+    "Retired(",
+    "Configuration(",
+    "Gone(",
+    "Base",
+    "extra: Some",
+    "cut: Some",
+    "lift: Some",
+    "moved: Some",
+    "fold: Some",
+];
+
+fn parts(bytes: &[u8]) -> Vec<&'static str> {
+    let Ok(message) = Message::decode(bytes) else {
+        return Vec::new();
+    };
+    let text = format!("{message:?}");
+    PARTS
+        .into_iter()
+        .filter(|part| text.contains(part))
+        .collect()
+}
+
+/// The corpus has messages with each kind of fact and side. `TALLYMESH_BLESS=1` writes it anew, from
+/// the history that deliveries go into: each message that has a kind which the earlier ones lack,
+/// and the shortest that has most.
+#[test]
+fn the_corpus_knows_spaces_with_members() {
+    if std::env::var_os("TALLYMESH_BLESS").is_some() {
+        let history = deliveries(HISTORY_SEED).unwrap();
+        let mut known: Vec<&str> = Vec::new();
+        let mut order: Vec<usize> = (0..history.len()).collect();
+        order.sort_by_key(|at| history[*at].bytes.len());
+        for at in order {
+            let bytes = &history[at].bytes;
+            let fresh = parts(bytes)
+                .into_iter()
+                .filter(|part| !known.contains(part));
+            let fresh: Vec<&str> = fresh.collect();
+            if fresh.is_empty() {
+                continue;
+            }
+            known.extend(fresh);
+            let number = u16::try_from(at).unwrap();
+            let script = [&number.to_le_bytes()[..], bytes].concat();
+            write("merge", number, &script);
+            write("message", number, bytes);
+        }
+    }
+    let messages = corpus("message").into_iter();
+    let scripts = corpus("merge")
+        .into_iter()
+        .map(|script| script[2..].to_vec());
+    for all in [messages.collect::<Vec<_>>(), scripts.collect()] {
+        let known: Vec<&str> = all.iter().flat_map(|bytes| parts(bytes)).collect();
+        let missing = PARTS.iter().filter(|part| !known.contains(part));
+        assert_eq!(missing.collect::<Vec<_>>(), [] as [&&str; 0]);
+    }
+    corpus("merge").iter().for_each(|script| delivery(script));
+}
+
+fn write(name: &str, number: u16, bytes: &[u8]) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(format!("members_{number}")), bytes).unwrap();
+}
 
 /// Messages with all kinds of facts and sides, as they are, changed, and brought to others.
 #[test]
