@@ -1,8 +1,9 @@
 //! Explores small spaces with members in full: `retirement [PART-OF-A-NAME]`.
 //!
-//! Prints a table in Markdown, and exits with status 1 and the way to it when an answer is wrong.
+//! Prints a table in Markdown, what was refused on the way, and exits with status 1 and the way to it when an answer is wrong.
 
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 use tallymesh_tests::explore::Report;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|_| ()));
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
+    let rest = Mutex::new(Vec::new());
     let work = || {
         while let Some(config) = configs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let start = Instant::now();
@@ -27,7 +29,8 @@ fn main() -> ExitCode {
                 Ok((report, more)) => {
                     println!("{report}");
                     let seconds = start.elapsed().as_secs();
-                    eprintln!("{}: {seconds} s, {more:?}", config.name);
+                    let Ok(mut rest) = rest.lock() else { return };
+                    rest.push(format!("- {}: {seconds} s, {more}", config.name));
                 }
                 Err(failure) => {
                     failed.store(true, Ordering::Relaxed);
@@ -42,6 +45,9 @@ fn main() -> ExitCode {
             scope.spawn(work);
         }
     });
+    for line in rest.into_inner().unwrap_or_default() {
+        println!("{line}");
+    }
     match failed.into_inner() {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,

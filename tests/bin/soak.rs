@@ -1,4 +1,4 @@
-//! Plays many random histories: `soak [--seeds N] [--long N] [--from SEED] [--only PART]`.
+//! Plays many random histories: `soak [--seeds=N] [--long=N] [--from=SEED] [--only=PART]`.
 //!
 //! `--seeds` is how many short ones of each part, `--long` how many long runs of the simulator.
 //! Prints progress, figures, and for each run that failed how to replay it; exits with status 1 if
@@ -30,16 +30,15 @@ fn arguments() -> Result<Arguments, String> {
         from: 0,
         only: String::new(),
     };
-    let mut words = std::env::args().skip(1);
-    while let Some(name) = words.next() {
-        let value = words.next().unwrap_or_default();
+    for word in std::env::args().skip(1) {
+        let (name, value) = word.split_once('=').unwrap_or((&word, ""));
         let number = value.parse::<u64>().ok();
-        match (name.as_str(), number) {
+        match (name, number) {
             ("--seeds", Some(count)) => arguments.seeds = count,
             ("--long", Some(count)) => arguments.long = count,
             ("--from", Some(seed)) => arguments.from = seed,
-            ("--only", _) => arguments.only = value,
-            _ => return Err(format!("{name} {value}")),
+            ("--only", _) => arguments.only = value.to_owned(),
+            _ => return Err(word),
         }
     }
     Ok(arguments)
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(wrong) => {
             eprintln!(
-                "usage: soak [--seeds N] [--long N] [--from SEED] [--only PART], not {wrong}"
+                "usage: soak [--seeds=N] [--long=N] [--from=SEED] [--only=PART], not {wrong}"
             );
             return ExitCode::from(2);
         }

@@ -25,6 +25,7 @@ pub use configs::{Config, full, share};
 use crate::explore::{Failure, Report};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::hash::BuildHasher;
 use world::{Counts, MessageId, World};
 
@@ -121,6 +122,20 @@ pub struct More {
     /// Replicas that had to begin again while everything was put in order, by the code of the error
     /// that told them so.
     pub ended: BTreeMap<&'static str, usize>,
+}
+
+impl fmt::Display for More {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "messages refused: {:?}", self.refused)?;
+        match self.ended.is_empty() {
+            true => Ok(()),
+            false => write!(
+                f,
+                "; replicas that had to begin again in the end: {:?}",
+                self.ended
+            ),
+        }
+    }
 }
 
 /// Runs a config to its end, or to its bound on states.

@@ -64,7 +64,7 @@ fn messages_are_refused_or_mean_themselves() {
     let mut inputs = corpus("message");
     inputs.extend(bytes(messages()));
     inputs.extend(bytes(refusals()));
-    attack(message, &inputs, 60_000);
+    attack(message, &inputs, seeds::count(60_000));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn frames_are_refused_or_mean_themselves() {
     let mut inputs = corpus("frame");
     inputs.extend(bytes(frames()));
     inputs.extend(bytes(refusals()));
-    attack(frame, &inputs, 60_000);
+    attack(frame, &inputs, seeds::count(60_000));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_hostile_peer_breaks_nothing() {
         // Answers to what the victim asks: its first request has number 1.
         script([vector.bytes.clone(), vector.bytes].into_iter())
     }));
-    attack(peer, &inputs, 40_000);
+    attack(peer, &inputs, seeds::count(40_000));
 }
 
 /// The deliveries of some histories of spaces with members.

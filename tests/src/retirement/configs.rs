@@ -342,11 +342,8 @@ fn losses() -> Vec<Config> {
             acks: 2,
             gc: true,
             fences: 2,
-            relays: true,
             settle_each: 100,
-            ..base(
-                "3 members, 1 of add, delete, 3 snapshots passed on, 2 acks, collection, 2 fences",
-            )
+            ..base("3 members, 1 of add, delete, 3 snapshots, 2 acks, collection, 2 fences")
         },
     ]
 }
