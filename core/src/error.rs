@@ -54,9 +54,9 @@ pub enum Rule {
     Signed,
     /// A hello that offers version 1 is written in version 1.
     VersionByte,
-    /// A frame's type is 1 to 6.
+    /// A frame's type is 1 to 7.
     FrameType,
-    /// A flag is 0 or 1.
+    /// A flag is of few values.
     Flag,
     /// The last chunk's table covers all chunks.
     ChunkCovered,
@@ -84,8 +84,8 @@ impl fmt::Display for Rule {
             Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
             Rule::Signed => "totals are signed if one of them is negative",
             Rule::VersionByte => "a hello that offers version 1 is written in version 1",
-            Rule::FrameType => "a frame's type is 1 to 6",
-            Rule::Flag => "a flag is 0 or 1",
+            Rule::FrameType => "a frame's type is 1 to 7",
+            Rule::Flag => "a flag is of few values",
             Rule::ChunkCovered => "the last chunk's table covers all chunks",
             Rule::OnlyPushes => "only pushes are broadcast",
         })
@@ -199,8 +199,13 @@ pub enum Error {
         /// The id.
         writer: WriterId,
     },
-    /// This writer was declared dead or absorbed.
+    /// This replica's writer was declared dead or absorbed.
     Retired,
+    /// The sender's writer left, was declared dead or absorbed.
+    Gone {
+        /// The writer.
+        writer: WriterId,
+    },
     /// A writer has seen less than was acknowledged in its name.
     Behind,
     /// This replica wrote something that no member has taken in, and has missed what was collected
@@ -276,6 +281,7 @@ impl Error {
             Error::MembersFull { .. } => "members_full",
             Error::UnknownWriter { .. } => "unknown_writer",
             Error::Retired => "retired",
+            Error::Gone { .. } => "gone",
             Error::Behind => "behind",
             Error::Outdated => "outdated",
             Error::Unsure { .. } => "unsure",
@@ -356,6 +362,10 @@ impl fmt::Display for Error {
                 limits::MEMBERS_MAX
             ),
             Error::UnknownWriter { writer } => write!(f, "no writer {writer} is known here"),
+            Error::Gone { writer } => write!(
+                f,
+                "the sender's writer {writer} left or was retired; it has to come back under a new one"
+            ),
             Error::Retired => {
                 f.write_str("this writer was retired; go on under a new one")
             }

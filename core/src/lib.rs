@@ -38,7 +38,9 @@ mod writer_id;
 pub use delta::Message;
 pub use error::{Error, Limited, Missing, Rule};
 pub use keys::Handle;
-pub use replica::{Again, AgainOp, Fault, Journal, Mark, Merged, Op, Replica, Returned};
+pub use replica::{
+    Again, AgainOp, Contents, Evidence, Fault, Journal, Mark, Merged, Op, Replica, Returned,
+};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};

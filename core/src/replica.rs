@@ -3,6 +3,7 @@
 mod absorb;
 mod build;
 mod collect;
+mod fork;
 mod journal;
 #[cfg(feature = "explore")]
 mod local;
@@ -10,9 +11,11 @@ mod members;
 mod merge;
 mod ops;
 mod standing;
+mod votes;
 
 pub use build::Mark;
 pub(crate) use build::{Cursor, Push};
+pub use fork::{Contents, Evidence, Fault};
 pub use journal::{Again, AgainOp, Journal, Returned};
 pub use merge::Merged;
 pub use ops::Op;
@@ -25,25 +28,10 @@ use crate::shard::{OWN, PAGE, Page, Row, Shard, bits};
 use crate::slot::Slot;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId, digest16};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Pages under one entry of the summary.
 const SUMMARY: usize = 64;
-
-/// Two shards of one writer and one clock that say different things.
-///
-/// No correct writer makes them: two processes wrote under one id, or a peer lies. The greater
-/// total stands at every replica, and this is the evidence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The counter.
-    pub key: Box<str>,
-    /// The shard that was held.
-    pub ours: Shard,
-    /// The shard that came.
-    pub theirs: Shard,
-}
 
 /// One copy of a space's state, written under one writer id.
 ///
@@ -90,6 +78,9 @@ pub struct Replica {
     collected: bool,
     /// The wall clock by which counters expire, in milliseconds since 1970.
     time: u64,
+    sums: fork::Sums,
+    /// Writers that were found forked since the sync machine last asked.
+    forked: Vec<WriterId>,
     faults: Vec<Fault>,
     fault_count: u64,
 }
@@ -112,6 +103,8 @@ impl Replica {
             journal: Journal::default(),
             collected: false,
             time: 0,
+            sums: fork::Sums::default(),
+            forked: Vec::new(),
             faults: Vec::new(),
             fault_count: 0,
         }
@@ -299,13 +292,18 @@ impl Replica {
 
     /// When the counter expires, in milliseconds since 1970; `None` if it is absent or stays.
     pub fn expiry_at(&self, handle: Handle) -> Option<u64> {
+        let expiry = self.effective_expiry(handle);
+        expiry.filter(|_| !self.is_past(expiry))
+    }
+
+    /// When the counter expires, whatever the time is.
+    fn effective_expiry(&self, handle: Handle) -> Option<u64> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at)?;
         if !page.is_odd(slot) {
             return None;
         }
-        let expiry = counter::sum(&page.slots(slot), &self.writers).expiry();
-        expiry.filter(|_| !self.is_past(expiry))
+        counter::sum(&page.slots(slot), &self.writers).expiry()
     }
 
     /// Sets the wall clock by which counters expire, in milliseconds since 1970, until the next
@@ -433,6 +431,7 @@ impl Replica {
             + self.pages.capacity() * size_of::<Page>()
             + self.summary.capacity() * size_of::<u64>()
             + self.keys.heap_bytes()
+            + self.sums.heap_bytes()
     }
 }
 

@@ -99,6 +99,21 @@ pub(crate) struct Fence {
     pub(crate) heir: u32,
 }
 
+/// A round, and the owner who began it.
+pub(crate) type Ballot = (u64, Owner);
+
+/// A member's vote on the configuration of one number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vote {
+    pub(crate) clock: u64,
+    pub(crate) era: u64,
+    pub(crate) number: u64,
+    /// It accepts nothing under a lesser one.
+    pub(crate) promised: Ballot,
+    /// What it accepted last, and under which ballot.
+    pub(crate) accepted: Option<(Ballot, Vec<Owner>)>,
+}
+
 /// A writer was absorbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retired {
@@ -120,6 +135,7 @@ pub(crate) struct Card {
     /// The latest one: the member by whom the writer is attached.
     pub(crate) home: Option<Admit>,
     pub(crate) ack: Option<Box<Ack>>,
+    pub(crate) vote: Option<Box<Vote>>,
     pub(crate) bye: Option<Bye>,
     pub(crate) fence: Option<Fence>,
     pub(crate) retired: Option<Retired>,
@@ -159,6 +175,7 @@ pub(crate) enum Says {
     Announce(Box<Announce>),
     Admit(Admit),
     Ack(Box<Ack>),
+    Vote(Box<Vote>),
     Bye(Bye),
     Fence(Fence),
     Retired(Retired),
@@ -183,6 +200,7 @@ impl Fact {
         match &self.says {
             Says::Announce(announce) => own(announce.clock),
             Says::Ack(ack) => own(ack.clock),
+            Says::Vote(vote) => own(vote.clock),
             Says::Bye(bye) => own(bye.clock),
             Says::Configuration(clock, _) | Says::Gone(clock, _) | Says::Floor(clock) => {
                 own(*clock)
@@ -223,6 +241,7 @@ impl Fact {
             Says::Gone(..) => 7,
             Says::Base(_) => 8,
             Says::Floor(_) => 9,
+            Says::Vote(_) => 10,
         }
     }
 
@@ -230,7 +249,11 @@ impl Fact {
     pub(crate) fn renumber(&mut self, mut map: impl FnMut(u32) -> u32) {
         self.writer = map(self.writer);
         match &mut self.says {
-            Says::Announce(_) | Says::Configuration(..) | Says::Gone(..) | Says::Floor(_) => {}
+            Says::Announce(_)
+            | Says::Vote(_)
+            | Says::Configuration(..)
+            | Says::Gone(..)
+            | Says::Floor(_) => {}
             Says::Admit(admit) => admit.by.writer = map(admit.by.writer),
             Says::Ack(ack) => {
                 for (writer, _) in &mut ack.seen {
@@ -264,6 +287,7 @@ impl Card {
             self.intro.map(Says::Admit),
             moved.map(Says::Admit),
             self.ack.clone().map(Says::Ack),
+            self.vote.clone().map(Says::Vote),
             self.bye.map(Says::Bye),
             self.fence.map(Says::Fence),
             self.retired.map(Says::Retired),
@@ -299,6 +323,13 @@ impl Card {
                 let news = self.ack.as_ref().is_none_or(|old| ack.clock > old.clock);
                 if news {
                     self.ack = Some(ack.clone());
+                }
+                news
+            }
+            Says::Vote(vote) => {
+                let news = self.vote.as_ref().is_none_or(|old| vote.clock > old.clock);
+                if news {
+                    self.vote = Some(vote.clone());
                 }
                 news
             }

@@ -240,6 +240,16 @@ impl Odd {
         self.sides.iter_mut().flatten()
     }
 
+    /// Gives a writer another local number.
+    pub(crate) fn renumber(&mut self, from: u32, to: u32) {
+        for sides in &mut self.sides {
+            for side in sides.iter_mut() {
+                side.renumber(|number| if number == from { to } else { number });
+            }
+            sides.sort_unstable_by_key(|side| side.writer);
+        }
+    }
+
     fn set(&mut self, slot: u32, sides: Vec<Side>) {
         let rank = self.rank(slot);
         match (self.mask >> slot & 1 == 1, sides.is_empty()) {

@@ -113,6 +113,13 @@ pub(crate) struct Fold {
     pub(crate) until: Option<u64>,
 }
 
+impl Fold {
+    /// Whether nothing is left of them.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.amount == 0 && !self.adds && self.base.is_none() && self.until.is_none()
+    }
+}
+
 /// What one slot has beyond its row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Side {

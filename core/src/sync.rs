@@ -51,6 +51,7 @@
 //! receiver asks for each, stages them, and merges all of them once the last one is there. At most
 //! one such pull is open at a time.
 
+mod forks;
 mod pull;
 mod push;
 mod serve;
@@ -60,7 +61,8 @@ use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica};
-use crate::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
+use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
+use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::{self, Vec};
 
@@ -130,6 +132,11 @@ pub enum Input<'a> {
     },
     /// Local transactions were made on the replica.
     Changed,
+    /// The answer to [`Output::Renew`].
+    Renew {
+        /// A freshly [minted](WriterId::mint) id.
+        writer: WriterId,
+    },
     /// Time went by.
     Tick,
 }
@@ -161,6 +168,9 @@ pub enum Output {
         /// How many shards were installed.
         shards: usize,
     },
+    /// Somebody else writes under this replica's writer id: mint a fresh one, and hand it in by
+    /// [`Input::Renew`] at once. Until then all goes on under the old one.
+    Renew,
     /// Something came that was refused as a whole: show it. With a link, also close that link.
     Refused {
         /// The link to be closed, if a link's peer broke the protocol.
@@ -196,6 +206,10 @@ struct Peer {
     last_heard: Option<Millis>,
     bytes_in: u64,
     bytes_out: u64,
+    /// Forked writers, all of which is to come with the next pull.
+    whole: Vec<WriterId>,
+    /// How often that was done and the contents differed still.
+    heals: u8,
 }
 
 struct Greeting {
@@ -218,6 +232,10 @@ pub struct Sync {
     serving: Vec<serve::Transfer>,
     /// When to tell the others of what was pulled, and who told it.
     announce: Option<(Millis, Option<Link>)>,
+    /// Forked writers to tell the others of.
+    forked: Vec<WriterId>,
+    /// The own writer for which another id was asked for.
+    asked_for_id: Option<WriterId>,
 }
 
 /// Refuses what a space with members says: the machine has no part in that yet, and a peer must not
@@ -244,6 +262,8 @@ impl Sync {
             pushes: push::Pushes::new(Mark::default()),
             serving: Vec::new(),
             announce: None,
+            forked: Vec::new(),
+            asked_for_id: None,
         };
         sync.session = sync.next_random();
         sync
@@ -261,17 +281,19 @@ impl Sync {
                 peer.bytes_in += bytes.len() as u64;
                 peer.last_heard = Some(now);
                 if let Err(error) = self.frame(now, replica, link, bytes) {
-                    self.refuse(Some(link), error);
+                    self.refuse(replica, Some(link), true, error);
                 }
             }
             Input::Broadcast { from, bytes } => {
                 if let Err(error) = self.broadcast(now, replica, from, bytes) {
-                    self.refuse(None, error);
+                    self.refuse(replica, from, false, error);
                 }
             }
             Input::Changed => self.local_change(now),
+            Input::Renew { writer } => self.renew(now, replica, writer),
             Input::Tick => self.tick(now, replica),
         }
+        self.look_for_forks(now, replica);
     }
 
     /// The next thing to be done, `None` when there is nothing more.
@@ -304,7 +326,7 @@ impl Sync {
         })
     }
 
-    fn connected(&mut self, now: Millis, replica: &Replica, link: Link, broadcast: bool) {
+    fn connected(&mut self, now: Millis, replica: &mut Replica, link: Link, broadcast: bool) {
         if self.peer(link).is_some() {
             return;
         }
@@ -317,6 +339,8 @@ impl Sync {
             last_heard: None,
             bytes_in: 0,
             bytes_out: 0,
+            whole: Vec::new(),
+            heals: 0,
         });
         let mut nonce = [0; 16];
         for half in nonce.chunks_exact_mut(8) {
@@ -334,7 +358,7 @@ impl Sync {
             agent: agent.into(),
             nonce,
             proof: Vec::new(),
-            digest: replica.digest(),
+            digests: Sync::digests(replica),
         };
         self.send(replica, link, &Body::Hello(hello));
     }
@@ -365,10 +389,16 @@ impl Sync {
                 self.greet(now, replica, link, hello);
                 Ok(())
             }
-            Body::Digest(digest) => {
-                if digest != replica.digest() {
-                    self.want(now, replica, link);
-                }
+            Body::Digest(digests) => {
+                self.compare(now, replica, link, &digests);
+                Ok(())
+            }
+            Body::Contents {
+                why,
+                vector,
+                writers,
+            } => {
+                self.contents(now, replica, link, (why, vector, &writers));
                 Ok(())
             }
             Body::Pull(pull) => {
@@ -412,15 +442,16 @@ impl Sync {
         }
     }
 
-    fn greet(&mut self, now: Millis, replica: &Replica, link: Link, hello: Hello) {
+    fn greet(&mut self, now: Millis, replica: &mut Replica, link: Link, hello: Hello) {
         let session = hello.session;
         if let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) {
             let agent = hello.agent;
             peer.greeting = Some(Greeting { session, agent });
         }
-        if self.pulls.resume(link, session) || hello.digest != replica.digest() {
+        if self.pulls.resume(link, session) {
             self.want(now, replica, link);
         }
+        self.compare(now, replica, link, &hello.digests);
     }
 
     fn tick(&mut self, now: Millis, replica: &mut Replica) {
@@ -428,6 +459,9 @@ impl Sync {
             self.push_changes(now, replica);
         }
         let told = self.announce.take_if(|(at, _)| *at <= now);
+        if told.is_some() {
+            self.push_forked(replica);
+        }
         let mut links = Vec::new();
         for at in 0..self.peers.len() {
             let peer = &self.peers[at];
@@ -439,7 +473,7 @@ impl Sync {
             }
         }
         if !links.is_empty() {
-            let digest = Body::Digest(replica.digest());
+            let digest = Body::Digest(Sync::digests(replica));
             for link in links {
                 self.send(replica, link, &digest);
             }
@@ -467,10 +501,6 @@ impl Sync {
             peer.bytes_out += bytes.len() as u64;
             self.outputs.push(Output::Send { link, bytes });
         }
-    }
-
-    fn refuse(&mut self, close: Option<Link>, error: Error) {
-        self.outputs.push(Output::Refused { close, error });
     }
 
     fn peer(&self, link: Link) -> Option<&Peer> {

@@ -39,6 +39,12 @@ impl VersionVector {
         self.0.is_empty()
     }
 
+    /// The same without these writers.
+    pub(crate) fn without(mut self, writers: &[WriterId]) -> VersionVector {
+        self.0.retain(|(writer, _)| !writers.contains(writer));
+        self
+    }
+
     /// Whether all that `other` holds is held here too.
     pub fn covers(&self, other: &VersionVector) -> bool {
         other

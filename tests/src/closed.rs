@@ -286,7 +286,7 @@ impl World {
                 self.figures.refusals += 1;
                 Ok(())
             }
-            Err(Error::Behind) => {
+            Err(Error::Gone { .. } | Error::Behind) => {
                 self.figures.refusals += 1;
                 let knows = self.actors[from].replica.writer() == writer;
                 let tells = knows && self.random.chance(500);
@@ -301,9 +301,7 @@ impl World {
             }
             Err(Error::Retired) => {
                 self.figures.refusals += 1;
-                // Whoever was given up finds out, some time.
-                let gone = self.is_given_up(self.actors[to].replica.writer());
-                let tells = gone && self.random.chance(500);
+                let tells = self.random.chance(500);
                 self.gives_up(to, tells);
                 Ok(())
             }

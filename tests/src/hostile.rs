@@ -109,7 +109,9 @@ struct Victim {
     replica: Replica,
     sync: Sync,
     now: Millis,
+    /// Since it had its present id.
     adds: u64,
+    renewals: u64,
     links: [Option<Link>; PEERS as usize],
     next_link: u32,
 }
@@ -137,6 +139,15 @@ impl Victim {
                         let link = Input::Disconnected { link };
                         self.sync.handle(self.now, &mut self.replica, link);
                     }
+                }
+                Output::Renew => {
+                    let id = u128::from(self.next_link) << 64 | u128::from(self.renewals);
+                    let writer = WriterId::from_bytes(id.to_be_bytes());
+                    self.renewals += 1;
+                    self.adds = 0;
+                    let renew = Input::Renew { writer };
+                    self.sync.handle(self.now, &mut self.replica, renew);
+                    assert_eq!(self.replica.writer(), writer);
                 }
                 Output::Merged { .. } => {}
             }
@@ -180,6 +191,7 @@ pub fn peer(script: &[u8]) {
         sync: Sync::new(config, 7),
         now: 1,
         adds: 0,
+        renewals: 0,
         links: [None; PEERS as usize],
         next_link: 0,
     };

@@ -414,6 +414,7 @@ impl Sim {
                     self.gossip(at, &bytes);
                 }
                 Output::Refused { close, error } => self.refused(at, close, &error)?,
+                Output::Renew => return Err(format!("replica {at} is to renew its id")),
                 Output::Changed { .. } | Output::Merged { .. } => {}
             }
         }

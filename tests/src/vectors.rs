@@ -1,7 +1,7 @@
 //! The golden vectors of the wire format, as code: tests compare them with the files under
 //! `vectors/`, which docs/protocol.md refers to by name.
 
-use tallymesh_core::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
+use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
 use tallymesh_core::{
     Input, Link, Message, Op, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
 };
@@ -218,6 +218,22 @@ fn frame(body: Body) -> Vec<u8> {
     Frame { space, body }.encode()
 }
 
+fn digests() -> Digests {
+    let mut replica = two();
+    Digests {
+        vector: replica.digest(),
+        contents: replica.content_digest(),
+    }
+}
+
+fn contents(why: Why, replica: &Replica) -> Body {
+    Body::Contents {
+        why,
+        vector: replica.digest(),
+        writers: replica.contents(),
+    }
+}
+
 fn hello() -> Hello {
     Hello {
         version_min: VERSION,
@@ -227,7 +243,7 @@ fn hello() -> Hello {
         agent: "tallymesh/0.1.0".into(),
         nonce: [0xaa; 16],
         proof: Vec::new(),
-        digest: two().digest(),
+        digests: digests(),
     }
 }
 
@@ -272,7 +288,7 @@ pub fn frames() -> Vec<Vector> {
     vec![
         vector(
             "hello",
-            "Versions 1 to 1, no capabilities, session 0102030405060708, agent tallymesh/0.1.0, nonce aa.., no proof, the digest of two_writers.",
+            "Versions 1 to 1, no capabilities, session 0102030405060708, agent tallymesh/0.1.0, nonce aa.., no proof, the digests of two_writers.",
             frame(Body::Hello(hello())),
         ),
         vector(
@@ -287,8 +303,23 @@ pub fn frames() -> Vec<Vector> {
         ),
         vector(
             "digest",
-            "The digest of two_writers.",
-            frame(Body::Digest(two().digest())),
+            "The digests of two_writers.",
+            frame(Body::Digest(digests())),
+        ),
+        vector(
+            "contents_ask",
+            "Which writers' contents differ? Those of two_writers.",
+            frame(contents(Why::Ask, &two())),
+        ),
+        vector(
+            "contents_forked",
+            "Writers were found forked: here those of the message expired, whose shards have lives and expiries, some of them taken away.",
+            frame(contents(Why::Forked, &expired())),
+        ),
+        vector(
+            "contents_answer",
+            "These differ: here those of the message wide, where 22.. cancels part of 11..'s shard.",
+            frame(contents(Why::Answer, &wide())),
         ),
         vector(
             "pull",
@@ -325,7 +356,7 @@ pub fn frames() -> Vec<Vector> {
 /// Bytes that must be refused, each with the code of the error: frames, except those whose name
 /// begins with `message_`.
 pub fn refusals() -> Vec<Vector> {
-    let digest = frame(Body::Digest(two().digest()));
+    let digest = frame(Body::Digest(digests()));
     let edit = |at: usize, byte: u8| {
         let mut bytes = digest.clone();
         bytes[at] = byte;
@@ -355,9 +386,9 @@ pub fn refusals() -> Vec<Vector> {
         ),
         refused(
             "unknown_type",
-            "A frame of type 7.",
+            "A frame of type 8.",
             "malformed",
-            edit(3, 7),
+            edit(3, 8),
         ),
         refused(
             "hello_other_version",
@@ -373,7 +404,7 @@ pub fn refusals() -> Vec<Vector> {
         ),
         refused(
             "truncated",
-            "A digest of 15 bytes.",
+            "A digest frame that lacks its last byte.",
             "truncated",
             digest[..digest.len() - 1].to_vec(),
         ),

@@ -533,7 +533,7 @@ fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
         base: sum.base,
         until: sum.until.filter(|_| clock > lift),
     };
-    if fold.amount == 0 && !fold.adds && fold.base.is_none() && fold.until.is_none() {
+    if fold.is_empty() {
         return;
     }
     if let Some(old) = &parent.side.fold {
@@ -543,7 +543,7 @@ fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
         fold.base = fold.base.max(old.base);
         fold.until = fold.until.max(old.until.filter(|_| old.clock > lift));
     }
-    parent.side.fold = Some(Box::new(fold));
+    parent.side.fold = Some(Box::new(fold)).filter(|fold| !fold.is_empty());
 }
 
 /// Takes off a slot what all have seen and nobody needs: the begin of its life, expiries that were
@@ -595,6 +595,7 @@ fn settle_slot(
             if let Some(fold) = slot.side.fold.as_mut().filter(|fold| fold.clock <= clock) {
                 fold.until = None;
             }
+            slot.side.fold.take_if(|fold| fold.is_empty());
             if slot
                 .extra()
                 .expiry

@@ -4,10 +4,11 @@
 //! writer has seen, and takes over when the writer leaves or is given up.
 
 use super::Replica;
+use super::votes::checked;
 use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::Error;
-use crate::limits::{MEMBERS_MAX, WRITERS_MAX};
+use crate::limits::WRITERS_MAX;
 use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, HEIRS_MAX, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
@@ -46,6 +47,10 @@ pub(super) struct Roster {
     pub(super) assigned: Vec<u64>,
     /// Whether others have taken this writer in.
     pub(super) established: bool,
+    /// The members that were proposed here.
+    pub(super) proposal: Option<Vec<Owner>>,
+    /// Whether that was put to the vote.
+    pub(super) asked: bool,
     /// Who is known to have taken in an incarnation whose place is not certain.
     pub(super) vouched: Vec<(WriterId, u32)>,
     /// Whether the last collection left something that waits to be stable.
@@ -113,7 +118,11 @@ impl Replica {
         let clock = self.next_clock()?;
         let earlier: Vec<u32> = self.incarnations(owner).collect();
         let announce = self.announcement(clock, owner, nonce, unix_ms);
+        let vote = self.inherited_vote(owner, clock);
         self.note(OWN, Says::Announce(Box::new(announce)));
+        if let Some(vote) = vote {
+            self.note(OWN, Says::Vote(vote));
+        }
         let by = Stamp { writer: OWN, clock };
         for writer in earlier {
             let card = &self.roster.cards[writer as usize];
@@ -207,7 +216,7 @@ impl Replica {
         seen: &dyn Fn(&WriterId) -> u64,
     ) -> Result<(), Error> {
         if self.taken_over(writer).is_some() {
-            return Err(Error::Retired);
+            return Err(Error::Gone { writer: *writer });
         }
         let behind = |(number, clock): &(u32, u64)| seen(&self.writers[*number as usize]) < *clock;
         match !lonely && self.given_up().iter().any(behind) {
@@ -249,14 +258,14 @@ impl Replica {
     /// for from the first one on. Whatever it is sent must be of afterwards.
     ///
     /// # Errors
-    /// [`Error::NotAMember`] if this replica is none, [`Error::Retired`] if the writer is over,
+    /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,
     /// [`Error::WritersFull`].
     pub fn admit(&mut self, writer: &WriterId) -> Result<(), Error> {
         if !self.is_member() {
             return Err(Error::NotAMember);
         }
         if self.taken_over(writer).is_some() {
-            return Err(Error::Retired);
+            return Err(Error::Gone { writer: *writer });
         }
         self.room_for_writer(writer)?;
         self.take_in(*writer)
@@ -276,7 +285,7 @@ impl Replica {
         let number = self.number(writer);
         let card = &self.roster.cards[number as usize];
         if card.is_over() {
-            return Err(Error::Retired);
+            return Err(Error::Gone { writer });
         }
         if card.announce.is_some() || card.home.is_some_and(|home| home.by.writer == OWN) {
             return Ok(());
@@ -448,22 +457,12 @@ impl Replica {
         let Some(present) = self.configuration().filter(|_| self.is_member()) else {
             return Err(Error::NotAMember);
         };
-        if members.is_empty() || members.len() > MEMBERS_MAX {
-            let members = members.len();
-            return Err(Error::MembersFull { members });
-        }
-        let mut next = Configuration {
+        let next = Configuration {
             era: present.era + 1,
             number: present.number + 1,
-            members: members.to_vec(),
+            members: checked(members)?,
         };
-        next.members.sort_unstable();
-        next.members.dedup();
-        let clock = self.next_clock()?;
-        let by = Stamp { writer: OWN, clock };
-        self.roster.configuration = Some((by, next));
-        self.made(clock);
-        Ok(())
+        self.decide(next)
     }
 
     /// Says goodbye: the writer's last transaction, after which it makes no other and takes nothing

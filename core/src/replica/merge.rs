@@ -1,13 +1,13 @@
 //! Merge: the only way in which another replica's shards get in.
 
-use super::{Fault, Replica, place};
+use super::fork::Fork;
+use super::{Replica, place};
 use crate::MEMBERS;
 use crate::counter;
 use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Rule};
 use crate::keys::Handle;
-use crate::limits::FAULTS_KEPT_MAX;
-use crate::shard::{Column, Joined, PAGE, Row, Shard, bits};
+use crate::shard::{Column, Joined, PAGE, Row, bits};
 use crate::slot::{Slot, Stamp};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -24,9 +24,6 @@ pub struct Merged {
     pub replaced: bool,
 }
 
-/// A fork found while merging: the counter, the writer's local number, the clock and both totals.
-type Fork = (Handle, u32, u64, [i128; 2]);
-
 /// Collects what a merge finds while pages are borrowed.
 struct Found<'a> {
     installed: usize,
@@ -39,6 +36,15 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
+    /// Notes what was installed at a clock that was held already; of a writer once in a row.
+    #[cold]
+    fn late(&mut self, handle: Handle, writer: u32, clock: u64) {
+        let again = self.forks.last().is_some_and(|last| last.1 == writer);
+        if !again {
+            self.forks.push((handle, writer, clock, None));
+        }
+    }
+
     fn new(fresh: bool, changed: &'a mut dyn FnMut(Handle)) -> Found<'a> {
         Found {
             fresh,
@@ -61,6 +67,9 @@ struct Known {
     /// is not here it was collected. Of a writer that was forgotten everything is covered. In an
     /// open space, where nothing is collected, only a forked writer's is covered and absent.
     covered: u64,
+    /// In an open space its clock before the message, if the message tells of it again: what is
+    /// not newer and was not here is a forked writer's.
+    held: u64,
     /// Where its column stood in the page before.
     hint: usize,
 }
@@ -221,17 +230,21 @@ impl Replica {
                 writers.push(Known {
                     number: FORGOTTEN,
                     covered: u64::MAX,
+                    held: 0,
                     hint: 0,
                 });
                 continue;
             }
-            let covered = match closed {
-                true => self.clock_of(entry),
-                false => 0,
+            let clock = self.clock_of(entry);
+            let (covered, held) = match closed {
+                true => (clock, 0),
+                false if entry.lo < clock => (0, clock),
+                false => (0, 0),
             };
             writers.push(Known {
                 number: self.number(entry.writer),
                 covered,
+                held,
                 hint: 0,
             });
         }
@@ -348,7 +361,7 @@ impl Replica {
                 continue;
             }
             let ours = page.column_mut(known.number, &mut known.hint);
-            changed |= join_columns(ours, theirs, first, known.covered, found);
+            changed |= join_columns(ours, theirs, first, *known, found);
         }
         if changed != 0 {
             self.touch(page_at);
@@ -377,7 +390,7 @@ impl Replica {
                     continue;
                 }
                 let column = page.column_mut(known.number, &mut known.hint);
-                changed |= join_row(column, handle, slot, theirs, known.covered, found);
+                changed |= join_row(column, handle, slot, theirs, *known, found);
             }
         }
         if changed != 0 {
@@ -406,7 +419,10 @@ impl Replica {
         for lane in lanes {
             let Some(row) = lane.next(bit) else { continue };
             let Known {
-                number, covered, ..
+                number,
+                covered,
+                held,
+                ..
             } = writers[lane.writer as usize];
             let theirs = Slot::new(number, row, message.extra(key, lane.writer));
             match counter::find(&slots, number) {
@@ -424,7 +440,7 @@ impl Replica {
                     }
                     if row.clock == ours.row.clock {
                         let totals = [ours.total(), theirs.total()];
-                        found.forks.push((handle, number, row.clock, totals));
+                        found.forks.push((handle, number, row.clock, Some(totals)));
                     }
                     if rank(&theirs) > rank(ours) {
                         ours.set_shard(row.clock, theirs.total(), theirs.extra());
@@ -433,6 +449,9 @@ impl Replica {
             }
             changed = true;
             found.installed += 1;
+            if row.clock <= held {
+                found.late(handle, number, row.clock);
+            }
         }
         if changed {
             self.put_slots(handle, slots);
@@ -472,22 +491,34 @@ impl Replica {
         let rank = |by: Stamp| (self.writers[by.writer as usize], by.clock);
         let slot = &mut slots[at];
         let before = slot.side.clone();
+        let late = |by: Stamp| by.clock <= writers[by.writer as usize].held;
         if let Some(mut cut) = side.cut.filter(|cut| fresh(cut.by)) {
+            // A cut of an earlier life was dropped when this one was heard of.
+            let late = late(cut.by) && cut.clock >= slot.born();
             cut.by = here(cut.by);
             let longer = |old: &crate::slot::Cut| {
                 (cut.clock, rank(cut.by), cut.total) > (old.clock, rank(old.by), old.total)
             };
             if slot.side.cut.as_ref().is_none_or(longer) {
                 slot.side.cut = Some(cut);
+                if late {
+                    found.late(handle, cut.by.writer, cut.by.clock);
+                }
             }
         }
         if let Some(lift) = side.lift.as_ref().filter(|lift| fresh(lift.by)) {
             let mut lift = lift.clone();
+            let expiry = slot.extra().expiry;
+            let late = late(lift.by) && expiry.is_some_and(|it| it.clock <= lift.clock);
             lift.by = here(lift.by);
             let longer =
                 |old: &crate::slot::Lift| (lift.clock, rank(lift.by)) > (old.clock, rank(old.by));
             if slot.side.lift.as_deref().is_none_or(longer) {
+                let by = lift.by;
                 slot.side.lift = Some(lift);
+                if late {
+                    found.late(handle, by.writer, by.clock);
+                }
             }
         }
         if let Some(moved) = side
@@ -508,24 +539,6 @@ impl Replica {
             found.odd.push(handle);
         }
     }
-
-    #[cold]
-    fn report(&mut self, (handle, writer, clock, totals): Fork) {
-        self.fault_count += 1;
-        if self.faults.len() >= FAULTS_KEPT_MAX {
-            return;
-        }
-        let writer = self.writers[writer as usize];
-        let [ours, theirs] = totals.map(|total| Shard {
-            writer,
-            clock,
-            total,
-        });
-        if let Some(key) = self.keys.get(handle) {
-            let key = key.into();
-            self.faults.push(Fault { key, ours, theirs });
-        }
-    }
 }
 
 /// Joins one row of one counter; 1 if that changed the counter, else 0.
@@ -535,15 +548,20 @@ fn join_row(
     handle: Handle,
     slot: u32,
     theirs: Row,
-    covered: u64,
+    known: Known,
     found: &mut Found<'_>,
 ) -> u64 {
-    match column.join(slot, theirs, covered) {
+    match column.join(slot, theirs, known.covered) {
         Joined::Known => return 0,
-        Joined::Installed => found.installed += 1,
+        Joined::Installed => {
+            found.installed += 1;
+            if theirs.clock <= known.held {
+                found.late(handle, column.writer, theirs.clock);
+            }
+        }
         Joined::Forked { ours } => {
             let totals = [ours, theirs].map(|row| i128::from(row.total));
-            let fork = (handle, column.writer, theirs.clock, totals);
+            let fork = (handle, column.writer, theirs.clock, Some(totals));
             found.forks.push(fork);
         }
     }
@@ -555,12 +573,12 @@ fn join_columns(
     ours: &mut Column,
     theirs: &Column,
     first: Handle,
-    covered: u64,
+    known: Known,
     found: &mut Found<'_>,
 ) -> u64 {
     let count = ours.rows.len();
     if ours.present != theirs.present || theirs.rows.len() != count {
-        return join_unlike(ours, theirs, first, covered, found);
+        return join_unlike(ours, theirs, first, known, found);
     }
     let mut newer = 0;
     let mut bit = 1u64;
@@ -573,9 +591,16 @@ fn join_columns(
     }
     ours.newest = ours.newest.max(theirs.newest);
     found.installed += newer.count_ones() as usize;
+    if newer != 0 && known.held > 0 {
+        for (rank, (slot, row)) in theirs.iter().enumerate() {
+            if newer >> rank & 1 == 1 && row.clock <= known.held {
+                found.late(Handle(first.0 + slot), ours.writer, row.clock);
+            }
+        }
+    }
     let changed = match forked {
         0 => 0,
-        _ => join_unlike(ours, theirs, first, covered, found),
+        _ => join_unlike(ours, theirs, first, known, found),
     };
     if ours.present == u64::MAX {
         return changed | newer;
@@ -592,13 +617,13 @@ fn join_unlike(
     ours: &mut Column,
     theirs: &Column,
     first: Handle,
-    covered: u64,
+    known: Known,
     found: &mut Found<'_>,
 ) -> u64 {
     let mut changed = 0;
     for (slot, row) in theirs.iter() {
         let handle = Handle(first.0 + slot);
-        changed |= join_row(ours, handle, slot, *row, covered, found) << slot;
+        changed |= join_row(ours, handle, slot, *row, known, found) << slot;
     }
     changed
 }

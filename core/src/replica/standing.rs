@@ -150,7 +150,7 @@ impl Replica {
             return Ok(None);
         };
         if !self.takes_from(&live) {
-            return Err(Error::Retired);
+            return Err(Error::Gone { writer: live });
         }
         let entry = |writer: &WriterId| {
             let at = message.writers.binary_search_by_key(writer, |e| e.writer);
@@ -165,7 +165,7 @@ impl Replica {
         let number = self.numbers.get(&live);
         let known = number.is_some() || message.facts().iter().any(introduced);
         if self.standing(message, at as usize, Some(live), 0) == Standing::Forgotten {
-            return Err(Error::Retired);
+            return Err(Error::Gone { writer: live });
         }
         let base = base_in(message, at);
         // Whoever was taken in before it was heard of may have begun before it knew.
@@ -341,7 +341,7 @@ impl Replica {
                 Some(number) if MEMBERS => {
                     let Card { retired, fence, .. } = self.roster.cards[number as usize];
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
-                        return Err(Error::Retired); // the sender stands on what was given up
+                        return Err(Error::Behind); // the sender stands on what was given up
                     }
                     // Nobody waited for the sender before the last of a dead writer was agreed on.
                     let unheard = from_unknown && fence.is_some();
@@ -545,6 +545,9 @@ impl Replica {
             .as_ref()
             .is_none_or(|(old, ours)| theirs > ours || theirs == ours && rank(by) < rank(*old));
         if newer {
+            if self.configuration() != Some(theirs) {
+                self.roster.proposal = None; // its number is taken
+            }
             self.roster.configuration = Some((by, theirs.clone()));
         }
     }

@@ -5,6 +5,7 @@ use crate::delta::Message;
 use crate::error::{Error, Limited};
 use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// What a staged chunk costs beside its bytes, so that many tiny ones count as well.
@@ -31,6 +32,8 @@ struct Open {
     /// The chunks so far, encoded: merged all at once when the last one is there.
     staged: Vec<Vec<u8>>,
     staged_bytes: usize,
+    /// Writers left out of the vector that was asked with.
+    whole: Vec<WriterId>,
     /// Whether it was broken and nothing has come since.
     resumed: bool,
     deadline: Millis,
@@ -113,14 +116,17 @@ impl Sync {
                         chunk: 0,
                         staged: Vec::new(),
                         staged_bytes: 0,
+                        whole: self
+                            .peer(link)
+                            .map_or(Vec::new(), |peer| peer.whole.clone()),
                         resumed: false,
                         deadline,
                     }
                 }
             };
             let (id, chunk) = (open.id, open.chunk);
+            let vector = replica.vector().without(&open.whole);
             self.pulls.open = Some(open);
-            let vector = replica.vector();
             self.send(replica, link, &Body::Pull(Pull { id, chunk, vector }));
         }
     }
@@ -166,8 +172,17 @@ impl Sync {
             return Ok(());
         }
         let staged = core::mem::take(&mut open.staged);
+        let whole = core::mem::take(&mut open.whole);
         self.pulls.open = None;
         let result = self.commit(now, replica, link, staged, &delta.message);
+        if result.is_ok() {
+            self.healed(now, link, &whole);
+        }
+        // What was found forked meanwhile; the own writer's comes once there is another.
+        let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole);
+        if whole.iter().any(|writer| *writer != replica.writer()) {
+            self.want(now, replica, link);
+        }
         self.pull_next(now, replica);
         result
     }

@@ -161,7 +161,7 @@ impl Sync {
                         continue;
                     }
                     Ok(true) => progress = true,
-                    Err(error) => self.refuse(from, error),
+                    Err(error) => self.refuse(replica, from, true, error),
                 }
                 self.pushes.waiting_bytes -= next.bytes.len();
             }

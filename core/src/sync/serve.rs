@@ -28,6 +28,8 @@ pub(super) struct Transfer {
     at: Walk,
     /// Where the next chunk begins.
     next: Option<Walk>,
+    /// Whether nothing is answered any more.
+    ended: bool,
 }
 
 /// A place in the walks over the shard map.
@@ -71,6 +73,7 @@ impl Sync {
                 chunk: 0,
                 at: walk,
                 next: None,
+                ended: false,
             };
             self.send_chunk(replica, link, &mut transfer);
             self.serving.push(transfer);
@@ -83,7 +86,7 @@ impl Sync {
     /// A peer asks for the next chunk, or for the last one again.
     pub(super) fn serve_more(&mut self, replica: &Replica, link: Link, id: u32, chunk: u32) {
         let session = self.session_of(link);
-        let known = |t: &Transfer| Some(t.session) == session && t.id == id;
+        let known = |t: &Transfer| Some(t.session) == session && t.id == id && !t.ended;
         let asked = |t: &Transfer| {
             chunk == t.chunk || t.next.is_some() && chunk.checked_sub(1) == Some(t.chunk)
         };
@@ -100,6 +103,13 @@ impl Sync {
         }
         self.send_chunk(replica, link, &mut transfer);
         self.serving.push(transfer);
+    }
+
+    /// Ends all transfers: their peers ask again, under new numbers.
+    pub(super) fn end_transfers(&mut self) {
+        for transfer in &mut self.serving {
+            transfer.ended = true;
+        }
     }
 
     /// Sends the chunk at which the transfer stands, and finds out where the next one begins.

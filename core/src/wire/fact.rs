@@ -6,7 +6,9 @@ use crate::MEMBERS;
 use crate::delta::{Entry, Message};
 use crate::error::{Error, Rule};
 use crate::limits::MEMBERS_MAX;
-use crate::roster::{Ack, Admit, Announce, Bye, Configuration, Fact, Fence, Owner, Retired, Says};
+use crate::roster::{
+    Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Owner, Retired, Says, Vote,
+};
 use crate::slot::Stamp;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -47,6 +49,16 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
             put_varint(out, it.want);
             put_seen(out, &it.seen);
         }
+        Says::Vote(it) => {
+            put_varint(out, after(by));
+            put_slot(out, (it.era, it.number));
+            put_ballot(out, &it.promised);
+            out.push(u8::from(it.accepted.is_some()));
+            if let Some((ballot, members)) = &it.accepted {
+                put_ballot(out, ballot);
+                put_owners(out, members);
+            }
+        }
         Says::Base(seen) => put_seen(out, seen),
         Says::Floor(clock) => put_varint(out, *clock),
         Says::Bye(it) => {
@@ -86,6 +98,11 @@ fn put_seen(out: &mut Vec<u8>, seen: &[(u32, u64)]) {
 fn put_slot(out: &mut Vec<u8>, (era, number): (u64, u64)) {
     put_varint(out, era);
     put_varint(out, number);
+}
+
+fn put_ballot(out: &mut Vec<u8>, (round, owner): &Ballot) {
+    put_varint(out, *round);
+    out.extend_from_slice(owner);
 }
 
 fn put_owners(out: &mut Vec<u8>, owners: &[Owner]) {
@@ -170,6 +187,17 @@ fn read_says(
             let clock = read_clock(reader, own)?;
             Says::Gone(clock, Box::new((reader.array()?, reader.varint()?)))
         }
+        10 => Says::Vote(Box::new(Vote {
+            clock: read_clock(reader, own)?,
+            era: reader.varint()?,
+            number: reader.varint()?,
+            promised: (reader.varint()?, reader.array()?),
+            accepted: match reader.u8()? {
+                0 => None,
+                1 => Some(((reader.varint()?, reader.array()?), read_owners(reader)?)),
+                _ => return Err(reader.malformed(Rule::Flag)),
+            },
+        })),
         9 => match reader.varint()? {
             clock if clock > 0 && clock <= own.hi => Says::Floor(clock),
             _ => return Err(reader.malformed(Rule::FactKind)),

@@ -8,6 +8,7 @@ use crate::error::{Error, Limited, Rule};
 use crate::limits::{
     AGENT_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX,
 };
+use crate::replica::Contents;
 use crate::vector::VersionVector;
 use crate::writer_id::Space;
 use alloc::string::String;
@@ -21,6 +22,7 @@ const PULL: u8 = 3;
 const DELTA: u8 = 4;
 const MORE: u8 = 5;
 const PUSH: u8 = 6;
+const CONTENTS: u8 = 7;
 
 /// Who a peer is and what it speaks: the first frame in each direction.
 ///
@@ -42,8 +44,28 @@ pub struct Hello {
     pub nonce: [u8; 16],
     /// The proof of the owner's key. Reserved, empty.
     pub proof: Vec<u8>,
-    /// The digest of the sender's version vector.
-    pub digest: [u8; 16],
+    /// What the sender holds.
+    pub digests: Digests,
+}
+
+/// What a replica holds, in few bytes: equal vectors with different contents are a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digests {
+    /// The digest of the version vector.
+    pub vector: [u8; 16],
+    /// The digest of the contents.
+    pub contents: u64,
+}
+
+/// Why a peer tells of writers' contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// To answer: these differ here.
+    Answer,
+    /// To ask: the digests differ, so which of all writers do?
+    Ask,
+    /// To tell: these were found forked.
+    Forked,
 }
 
 /// A request for everything that is not in a version vector.
@@ -75,8 +97,8 @@ pub struct Delta {
 pub enum Body {
     /// The greeting.
     Hello(Hello),
-    /// The digest of the sender's version vector.
-    Digest([u8; 16]),
+    /// What the sender holds.
+    Digest(Digests),
     /// A request.
     Pull(Pull),
     /// A chunk of an answer.
@@ -90,6 +112,15 @@ pub enum Body {
     },
     /// Fresh changes of one writer.
     Push(Message),
+    /// The contents of writers, one by one.
+    Contents {
+        /// What it is for.
+        why: Why,
+        /// The digest of the sender's version vector.
+        vector: [u8; 16],
+        /// The writers, ascending.
+        writers: Vec<Contents>,
+    },
 }
 
 /// A frame: a space and a content.
@@ -128,7 +159,7 @@ impl Frame {
                     }
                     Body::Hello(hello)
                 }
-                DIGEST => Body::Digest(reader.array()?),
+                DIGEST => Body::Digest(read_digests(reader)?),
                 PULL => Body::Pull(Pull {
                     id: reader.varint32()?,
                     chunk: reader.varint32()?,
@@ -140,6 +171,7 @@ impl Frame {
                     chunk: reader.varint32()?,
                 },
                 PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
+                CONTENTS => read_contents(reader)?,
                 _ => return Err(reader.malformed(Rule::FrameType)),
             };
             let space = Space::new(space).map_err(|error| reader.fail(error))?;
@@ -159,11 +191,12 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Delta(_) => DELTA,
         Body::More { .. } => MORE,
         Body::Push(_) => PUSH,
+        Body::Contents { .. } => CONTENTS,
     });
     put_bytes(&mut out, space.as_str().as_bytes());
     match body {
         Body::Hello(hello) => put_hello(&mut out, hello),
-        Body::Digest(digest) => out.extend_from_slice(digest),
+        Body::Digest(digests) => put_digests(&mut out, digests),
         Body::Pull(pull) => {
             put_varint(&mut out, u64::from(pull.id));
             put_varint(&mut out, u64::from(pull.chunk));
@@ -180,6 +213,21 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             put_varint(&mut out, u64::from(*chunk));
         }
         Body::Push(message) => message.encode_into(&mut out),
+        Body::Contents {
+            why,
+            vector,
+            writers,
+        } => {
+            out.push(*why as u8);
+            out.extend_from_slice(vector);
+            let clocks = writers.iter().map(|it| (it.writer, it.clock));
+            put_vector(&mut out, &VersionVector::from_sorted(clocks.collect()));
+            for it in writers {
+                for digest in [it.shards, it.cancels] {
+                    out.extend_from_slice(&digest.to_le_bytes());
+                }
+            }
+        }
     }
     out
 }
@@ -223,7 +271,52 @@ fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
     put_bytes(out, hello.agent.as_bytes());
     out.extend_from_slice(&hello.nonce);
     put_bytes(out, &hello.proof);
-    out.extend_from_slice(&hello.digest);
+    put_digests(out, &hello.digests);
+}
+
+fn put_digests(out: &mut Vec<u8>, digests: &Digests) {
+    out.extend_from_slice(&digests.vector);
+    out.extend_from_slice(&digests.contents.to_le_bytes());
+}
+
+fn read_digests(reader: &mut Reader<'_>) -> Result<Digests, Fail> {
+    Ok(Digests {
+        vector: reader.array()?,
+        contents: read_u64(reader)?,
+    })
+}
+
+fn read_u64(reader: &mut Reader<'_>) -> Result<u64, Fail> {
+    Ok(u64::from_le_bytes(reader.array()?))
+}
+
+fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
+    let why = match reader.u8()? {
+        0 => Why::Answer,
+        1 => Why::Ask,
+        2 => Why::Forked,
+        _ => return Err(reader.malformed(Rule::Flag)),
+    };
+    let vector = reader.array()?;
+    // The clocks are checked, and their number with them, before anything else is read.
+    let mut writers: Vec<Contents> = read_vector(reader)?
+        .iter()
+        .map(|(writer, clock)| Contents {
+            writer,
+            clock,
+            shards: 0,
+            cancels: 0,
+        })
+        .collect();
+    for it in &mut writers {
+        it.shards = read_u64(reader)?;
+        it.cancels = read_u64(reader)?;
+    }
+    Ok(Body::Contents {
+        why,
+        vector,
+        writers,
+    })
 }
 
 fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
@@ -239,11 +332,11 @@ fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
         version_min,
         version_max,
         capabilities: reader.varint()?,
-        session: u64::from_le_bytes(reader.array()?),
+        session: read_u64(reader)?,
         agent: reader.text(Limited::Agent, AGENT_BYTES_MAX)?.into(),
         nonce: reader.array()?,
         proof: reader.bytes(Limited::Proof, PROOF_BYTES_MAX)?.to_vec(),
-        digest: reader.array()?,
+        digests: read_digests(reader)?,
     })
 }
 

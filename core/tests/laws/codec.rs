@@ -3,7 +3,7 @@
 use crate::limits::put;
 use crate::support::{Random, cases, full, keys, replica, space, world, writer};
 use tallymesh_core::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
-use tallymesh_core::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
+use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
 use tallymesh_core::{Error, Mark, Message, Op, Replica, frame_space};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -72,8 +72,15 @@ fn number(random: &mut Random) -> u32 {
     (random.next() as u32) >> random.below(32)
 }
 
+fn digests(random: &mut Random) -> Digests {
+    Digests {
+        vector: bytes(random),
+        contents: random.next(),
+    }
+}
+
 fn frame(random: &mut Random) -> Frame {
-    let body = match random.below(6) {
+    let body = match random.below(7) {
         0 => Body::Hello(Hello {
             version_min: random.below(2) as u8,
             version_max: VERSION + random.below(3) as u8,
@@ -82,9 +89,9 @@ fn frame(random: &mut Random) -> Frame {
             agent: "ä".repeat(random.below(AGENT_BYTES_MAX / 2 + 1)),
             nonce: bytes(random),
             proof: vec![7; random.below(PROOF_BYTES_MAX + 1)],
-            digest: bytes(random),
+            digests: digests(random),
         }),
-        1 => Body::Digest(bytes(random)),
+        1 => Body::Digest(digests(random)),
         2 => Body::Pull(Pull {
             id: number(random),
             chunk: number(random),
@@ -99,6 +106,11 @@ fn frame(random: &mut Random) -> Frame {
         4 => Body::More {
             id: number(random),
             chunk: number(random),
+        },
+        5 => Body::Contents {
+            why: *random.pick(&[Why::Answer, Why::Ask, Why::Forked]),
+            vector: bytes(random),
+            writers: world(random, 3).0[0].contents(),
         },
         _ => Body::Push(message(random)),
     };

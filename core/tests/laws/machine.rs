@@ -1,8 +1,8 @@
 //! What a sync machine says: pushes, which are small and yet never seen without what they build
 //! on, pulls and digests.
 
-use crate::support::{full, observer, replica, space};
-use tallymesh_core::wire::{Body, Delta, Frame, Hello, Pull, VERSION};
+use crate::support::{digests, full, observer, replica, space};
+use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION};
 use tallymesh_core::{
     Error, Input, Link, Message, Millis, Missing, Output, Replica, Sync, SyncConfig,
 };
@@ -32,7 +32,7 @@ impl Machine {
                 agent: String::new(),
                 nonce: [0; 16],
                 proof: Vec::new(),
-                digest: machine.replica.digest(),
+                digests: digests(&mut machine.replica),
             });
             let broadcast = false;
             machine.input(Input::Connected { link, broadcast });
@@ -147,7 +147,13 @@ fn a_push_names_only_what_is_new() {
 fn what_was_pulled_is_announced_to_the_others() {
     let mut machine = Machine::new();
     machine.add("mine");
-    machine.frame(Link(1), Body::Digest([1; 16]));
+    machine.frame(
+        Link(1),
+        Body::Digest(Digests {
+            vector: [1; 16],
+            contents: 1,
+        }),
+    );
     let pull = machine.pull(Link(1));
     assert_eq!((pull.chunk, &pull.vector), (0, &machine.replica.vector()));
     let mut other = replica(2);
@@ -161,7 +167,7 @@ fn what_was_pulled_is_announced_to_the_others() {
     machine.frame(Link(1), Body::Delta(delta));
     assert_eq!(machine.replica.value("k"), Some(1));
     machine.wait();
-    let digest = Body::Digest(machine.replica.digest());
+    let digest = Body::Digest(digests(&mut machine.replica));
     assert_eq!(machine.sent(), [(Link(2), digest)]);
 }
 

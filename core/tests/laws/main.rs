@@ -7,6 +7,7 @@ mod cancel;
 mod chunks;
 mod codec;
 mod deltas;
+mod forks;
 mod handles;
 mod limits;
 mod machine;

@@ -1,7 +1,7 @@
 //! Merge is a join: commutative, associative, idempotent, and nothing ever goes back.
 
 use crate::support::{Random, cases, forked_world, full, joined, observer, shards, world};
-use tallymesh_core::{Message, Replica};
+use tallymesh_core::{Evidence, Fault, Message, Replica};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -106,18 +106,27 @@ fn a_fork_is_reported_and_the_greater_total_stands() {
             .filter(|(_, ours, theirs)| ours.0 == theirs.0 && ours.1 != theirs.1)
             .collect();
         let replica = joined(&[&full(&twins[0]), &full(&twins[1])]);
-        assert_eq!(replica.fault_count(), forks.len() as u64);
+        // What only one of the twins made is told of once a writer.
+        let late = |fault: &&Fault| matches!(fault.evidence, Evidence::Late { .. });
+        let late = replica.faults().iter().filter(late).count();
+        assert_eq!(replica.fault_count(), (forks.len() + late) as u64);
         let after = shards(&replica);
         for (at, ours, theirs) in &forks {
             assert_eq!(after[*at], *ours.max(theirs));
         }
-        for fault in replica.faults() {
-            let clock = fault.ours.clock;
-            let [ours, theirs] = [fault.ours, fault.theirs].map(|s| s.total as i64);
-            assert_eq!(fault.theirs.clock, clock);
-            let at = (fault.key.to_string(), fault.ours.writer);
-            assert!(forks.contains(&(&at, (clock, ours), (clock, theirs))));
+        for Fault {
+            writer,
+            clock,
+            evidence,
+        } in replica.faults()
+        {
+            let Evidence::Totals { key, ours, theirs } = evidence else {
+                continue;
+            };
+            let [ours, theirs] = [ours, theirs].map(|total| (*clock, *total as i64));
+            assert!(forks.contains(&(&(key.to_string(), *writer), ours, theirs)));
         }
-        assert_eq!(replica.faults().len(), forks.len().min(64));
+        let kept = replica.faults().len();
+        assert!((forks.len().min(64)..=64).contains(&kept), "{kept}");
     });
 }

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Once;
+use tallymesh_core::wire::Digests;
 use tallymesh_core::{Message, Replica, Space, VersionVector, WriterId};
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -44,6 +45,14 @@ impl Random {
         for at in (1..items.len()).rev() {
             items.swap(at, self.below(at + 1));
         }
+    }
+}
+
+/// What a hello and a digest frame say.
+pub(crate) fn digests(replica: &mut Replica) -> Digests {
+    Digests {
+        vector: replica.digest(),
+        contents: replica.content_digest(),
     }
 }
 

@@ -44,8 +44,7 @@ impl World {
         let owned = self.actors[at].member.is_some();
         let member = self.pick(|actor| {
             let other = actor.replica.writer() != writer;
-            let waits = owned && actor.aside.is_some();
-            other && actor.replica.is_member() && !actor.stale && !waits
+            other && actor.replica.is_member() && !actor.stale
         });
         member
             .or_else(|| self.pick(|actor| owned && !actor.stale && actor.replica.home().is_some()))

@@ -1,0 +1,350 @@
+//! Forks: one writer id in the hands of two processes. How they show, and how a replica leaves an id
+//! behind that somebody else writes under.
+//!
+//! A correct writer's shards follow from its id and clock alone, so two replicas that hold a writer
+//! up to the same clock hold the same of it. Where they do not, a digest of the contents tells, and
+//! whatever comes at or below a clock that is held already is the other process's.
+
+use super::{Replica, SUMMARY};
+use crate::MEMBERS;
+use crate::keys::Handle;
+use crate::limits::FAULTS_KEPT_MAX;
+use crate::shard::{Column, OWN, PAGE, bits, find_or_insert};
+use crate::slot::{Base, Extra};
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// A writer id that two processes wrote under, or whose stored shards have rotted.
+///
+/// No correct writer makes two different histories. Every replica comes to hold both: for each
+/// counter the greater clock stands, of equal clocks the greater total. This is the evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The writer.
+    pub writer: WriterId,
+    /// The clock that the evidence is of.
+    pub clock: u64,
+    /// What was seen.
+    pub evidence: Evidence,
+}
+
+/// What shows that a writer has two histories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Two shards of this clock differ.
+    Totals {
+        /// The counter.
+        key: Box<str>,
+        /// The total that was held.
+        ours: i128,
+        /// The total that came.
+        theirs: i128,
+    },
+    /// Something of this clock came, though everything up to it was held, without this.
+    Late {
+        /// The counter.
+        key: Box<str>,
+    },
+    /// The writer's contents up to this clock have two digests.
+    Contents {
+        /// The digest here.
+        ours: u64,
+        /// The peer's.
+        theirs: u64,
+    },
+    /// A peer knows this clock of the replica's own writer, which had not come to it.
+    Ahead {
+        /// The clock that the replica had come to.
+        own: u64,
+    },
+}
+
+/// What one writer's history comes to, as two digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The writer.
+    pub writer: WriterId,
+    /// Its clock.
+    pub clock: u64,
+    /// Over its shards. It follows from the writer and the clock alone.
+    pub shards: u64,
+    /// Over its cancels of others' shards that matter still. It follows from the version vector.
+    pub cancels: u64,
+}
+
+/// Something of a clock that was held already: the counter, the writer's local number, the clock,
+/// and both totals if there are two.
+pub(super) type Fork = (Handle, u32, u64, Option<[i128; 2]>);
+
+/// The digest of each page's contents, as it was when the digest of all was asked for last.
+#[derive(Clone, Default)]
+pub(super) struct Sums {
+    /// Pages touched from this epoch on are to be done again.
+    epoch: u64,
+    pages: Vec<u64>,
+    sum: u64,
+}
+
+impl Sums {
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.pages.capacity() * size_of::<u64>()
+    }
+}
+
+impl Replica {
+    /// A digest of everything that is held here: equal at replicas with equal version vectors,
+    /// unless a writer was forked. Only what changed since the last call is looked at.
+    pub fn content_digest(&mut self) -> u64 {
+        if self.sums.pages.len() > self.pages.len() {
+            self.sums = Sums::default(); // all was dropped meanwhile
+        }
+        self.sums.pages.resize(self.pages.len(), 0);
+        let since = self.sums.epoch;
+        let mut at = 0;
+        while at < self.pages.len() {
+            if at.is_multiple_of(SUMMARY) && self.summary[at / SUMMARY] < since {
+                at += SUMMARY;
+                continue;
+            }
+            if self.pages[at].touched >= since {
+                let mut sum = 0u64;
+                self.digest_page(at, &mut |_, _, hash| sum = sum.wrapping_add(hash));
+                let before = core::mem::replace(&mut self.sums.pages[at], sum);
+                self.sums.sum = self.sums.sum.wrapping_add(sum.wrapping_sub(before));
+            }
+            at += 1;
+        }
+        self.epoch += 1;
+        self.sums.epoch = self.epoch;
+        self.sums.sum
+    }
+
+    /// The contents of each writer, ascending by writer. Looks at everything that is held.
+    pub fn contents(&self) -> Vec<Contents> {
+        let mut digests = alloc::vec![[0u64; 2]; self.writers.len()];
+        for at in 0..self.pages.len() {
+            self.digest_page(at, &mut |writer, part, hash| {
+                let digest = &mut digests[writer as usize][part];
+                *digest = digest.wrapping_add(hash);
+            });
+        }
+        let contents = |(writer, number)| {
+            let number = number as usize;
+            let [shards, cancels] = digests[number];
+            Contents {
+                writer,
+                clock: self.clocks[number],
+                shards,
+                cancels,
+            }
+        };
+        let all = self.numbers.iter().map(contents);
+        all.filter(|it| it.clock > 0).collect()
+    }
+
+    /// Calls `take` with the hash of each record of a page, the writer that made it, and whether it
+    /// is a shard (0) or a cancel (1).
+    fn digest_page(&self, at: usize, take: &mut dyn FnMut(u32, usize, u64)) {
+        let page = &self.pages[at];
+        let closed = MEMBERS && self.configuration().is_some();
+        let odd = page.odd();
+        let id = |writer: u32| hash_bytes(self.writers[writer as usize].as_bytes());
+        let key = |slot| {
+            let handle = Handle((at * PAGE) as u32 + slot);
+            (
+                handle,
+                hash_bytes(self.keys.get(handle).unwrap_or_default().as_bytes()),
+            )
+        };
+        let mut keys = [0; PAGE];
+        for slot in bits(page.present()) {
+            let (handle, hash) = key(slot);
+            keys[slot as usize] = hash;
+            if closed && odd >> slot & 1 == 1 {
+                self.digest_survivors(handle, hash, take);
+            }
+        }
+        for column in page.columns() {
+            let id = id(column.writer);
+            for (slot, row) in column.iter() {
+                if !closed || odd >> slot & 1 == 0 {
+                    let base = fold(keys[slot as usize], id);
+                    take(
+                        column.writer,
+                        0,
+                        fold(fold(base, row.clock), row.total as u64),
+                    );
+                }
+            }
+        }
+        if closed {
+            return;
+        }
+        for (slot, side) in page.odd.iter().flat_map(|odd| odd.iter()) {
+            let base = fold(keys[slot as usize], id(side.writer));
+            if let Some(extra) = &side.extra {
+                take(side.writer, 0, hash_extra(base, extra));
+            }
+            // Tagged apart from each other and from rows, whose second word is a clock.
+            let cut = side.cut.map(|it| (it.by, it.clock, it.total, 1));
+            let lift = side.lift.as_ref().map(|it| (it.by, it.clock, 0, 2));
+            for (by, clock, total, tag) in [cut, lift].into_iter().flatten() {
+                let words = [
+                    id(by.writer),
+                    by.clock,
+                    clock,
+                    total as u64,
+                    (total >> 64) as u64,
+                ];
+                take(by.writer, 1, words.into_iter().fold(base ^ tag, fold));
+            }
+        }
+    }
+
+    /// In a space with members, where what does not count any more may be dropped here and not yet
+    /// there: what a counter's shards come to, and its expiry with the first of them.
+    fn digest_survivors(&self, handle: Handle, key: u64, take: &mut dyn FnMut(u32, usize, u64)) {
+        let mut expiry = self.effective_expiry(handle).unwrap_or_default();
+        for shard in self.shards(handle) {
+            let Some(number) = self.numbers.get(&shard.writer) else {
+                continue;
+            };
+            let base = fold(key, hash_bytes(shard.writer.as_bytes()));
+            let mut hash = fold(fold(base, shard.clock), shard.total as u64);
+            if i64::try_from(shard.total).is_err() {
+                hash = fold(hash, (shard.total >> 64) as u64);
+            }
+            if core::mem::take(&mut expiry) != 0 {
+                hash = fold(hash, expiry);
+            }
+            take(number, 0, hash);
+        }
+    }
+
+    /// Goes on under another writer id, freshly [minted](WriterId::mint), as somebody else writes
+    /// under the present one. What was written stays under the old id, which becomes one writer
+    /// among others. False, with nothing done, if the id is known already, or in a space with
+    /// members, who decide such things together.
+    pub fn renew(&mut self, writer: WriterId) -> bool {
+        if self.numbers.get(&writer).is_some() || self.configuration().is_some() {
+            return false;
+        }
+        let old = self.writer();
+        let number = self.assign(old);
+        self.numbers.remove(&old);
+        self.numbers.insert(old, number);
+        self.numbers.insert(writer, OWN);
+        self.writers[OWN as usize] = writer;
+        // A mark that knows the former owner of the number is void.
+        self.roster.assigned[OWN as usize] = self.epoch;
+        self.clocks[number as usize] = core::mem::take(&mut self.clocks[OWN as usize]);
+        // The new writer's first transaction builds on all that is here.
+        self.merged_at.fill(0);
+        for page in &mut self.pages {
+            if page.own.present != 0 {
+                let mut column = core::mem::replace(&mut page.own, Column::new(OWN));
+                column.writer = number;
+                let at = find_or_insert(&mut page.others, number);
+                page.others[at] = column;
+            }
+            if let Some(odd) = &mut page.odd {
+                odd.renumber(OWN, number);
+            }
+        }
+        true
+    }
+
+    /// The writers of which something came that a clock held here had claimed, since this was last
+    /// called.
+    pub(crate) fn take_forked(&mut self) -> Vec<WriterId> {
+        core::mem::take(&mut self.forked)
+    }
+
+    /// Notes that two processes write under the own id: a peer knows this clock of it.
+    pub(crate) fn doubt_self(&mut self, clock: u64) {
+        let writer = self.writer();
+        let own = self.clock();
+        self.note_forked(writer);
+        self.note_fault(Fault {
+            writer,
+            clock,
+            evidence: Evidence::Ahead { own },
+        });
+    }
+
+    fn note_forked(&mut self, writer: WriterId) {
+        if !self.forked.contains(&writer) {
+            self.forked.push(writer);
+        }
+    }
+
+    /// Notes a fault. One that may show again and again is noted once a writer.
+    pub(crate) fn note_fault(&mut self, fault: Fault) {
+        let kind = core::mem::discriminant(&fault.evidence);
+        let known = |old: &Fault| {
+            old.writer == fault.writer && core::mem::discriminant(&old.evidence) == kind
+        };
+        let full = self.faults.len() >= FAULTS_KEPT_MAX;
+        let repeats = !matches!(fault.evidence, Evidence::Totals { .. });
+        if repeats && (full || self.faults.iter().any(known)) {
+            return;
+        }
+        self.fault_count += 1;
+        if !full {
+            self.faults.push(fault);
+        }
+    }
+
+    /// Takes note of what came at a clock that was held already: it is to be stored and told on, as
+    /// what is new is.
+    #[cold]
+    pub(super) fn report(&mut self, (handle, number, clock, totals): Fork) {
+        let writer = self.writers[number as usize];
+        self.roster.assigned[number as usize] = self.epoch;
+        self.note_forked(writer);
+        let key = self.keys.get(handle).unwrap_or_default().into();
+        let evidence = match totals {
+            Some([ours, theirs]) => Evidence::Totals { key, ours, theirs },
+            None => Evidence::Late { key },
+        };
+        self.note_fault(Fault {
+            writer,
+            clock,
+            evidence,
+        });
+    }
+}
+
+/// One step of a hash over words: SplitMix64's finish (Steele, Lea, Flood 2014).
+#[inline]
+fn fold(hash: u64, word: u64) -> u64 {
+    let mut z = hash.rotate_left(32).wrapping_add(word) ^ 0x9e37_79b9_7f4a_7c15;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn hash_bytes(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    fold(
+        words.fold(bytes.len() as u64, fold),
+        u64::from_le_bytes(last),
+    )
+}
+
+fn hash_extra(base: u64, extra: &Extra) -> u64 {
+    let (kind, value) = match extra.base {
+        None => (3, 0),
+        Some(Base::Reset) => (4, 0),
+        Some(Base::Set(value)) => (5, value),
+    };
+    let expiry = extra.expiry.map_or([0; 2], |it| [it.clock, it.until]);
+    [extra.born, extra.added, extra.high as u64, value as u64]
+        .into_iter()
+        .chain(expiry)
+        .fold(base ^ kind, fold)
+}

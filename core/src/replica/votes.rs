@@ -1,0 +1,201 @@
+//! How members agree on the next configuration.
+//!
+//! Each number is decided by one ballot protocol (Lamport, "The Part-Time Parliament", 1998), whose
+//! messages are facts: a member's vote is a register that only its owner writes and that travels
+//! with the state. A proposer asks with a new ballot; members promise it; once a majority of the
+//! present configuration has, the proposer accepts under it what was accepted under the greatest
+//! ballot among them, or else its own proposal; members follow; what a majority accepted under one
+//! ballot is decided. So two configurations of one number can never both take effect.
+
+use super::Replica;
+use crate::error::Error;
+use crate::limits::MEMBERS_MAX;
+use crate::roster::{Ballot, Card, Configuration, Owner, Says, Vote};
+use crate::shard::OWN;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+impl Replica {
+    /// Proposes the members of the next configuration. It takes effect when a majority of the present
+    /// members has agreed, which takes [tending](Replica::vote) here and there; another proposal
+    /// may win instead.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::MembersFull`] if there are too many
+    /// or none.
+    pub fn propose_members(&mut self, members: &[Owner]) -> Result<(), Error> {
+        if !self.is_member() {
+            return Err(Error::NotAMember);
+        }
+        self.roster.proposal = Some(checked(members)?);
+        self.roster.asked = false;
+        self.vote().map(|_| ())
+    }
+
+    /// The members that were proposed here and are not decided on yet.
+    pub fn proposal(&self) -> Option<&[Owner]> {
+        self.roster.proposal.as_deref()
+    }
+
+    /// Takes the next steps in deciding on a configuration; tells whether there was one to take.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub fn vote(&mut self) -> Result<bool, Error> {
+        let mut stepped = false;
+        while self.vote_once()? {
+            stepped = true;
+        }
+        Ok(stepped)
+    }
+
+    fn vote_once(&mut self) -> Result<bool, Error> {
+        let (true, Some(owner)) = (self.has_vote(), self.owner_of(OWN)) else {
+            return Ok(false);
+        };
+        let Some((era, number)) = self.next_number() else {
+            return Ok(false);
+        };
+        let voters = self.configuration().map_or(0, |it| it.members.len());
+        let majority = voters / 2 + 1;
+        let votes = self.votes(era, number);
+        let own = votes
+            .iter()
+            .find(|(of, _)| *of == owner)
+            .map(|(_, vote)| vote.clone());
+        let accepts = |ballot: &Ballot| {
+            let those = votes.iter().filter_map(|(_, vote)| vote.accepted.as_ref());
+            those.filter(|it| it.0 == *ballot).count()
+        };
+        let decided = votes.iter().filter_map(|(_, vote)| vote.accepted.as_ref());
+        let decided = decided.clone().find(|it| accepts(&it.0) >= majority);
+        if let Some((_, members)) = decided.cloned() {
+            let next = Configuration {
+                era,
+                number,
+                members,
+            };
+            return self.decide(next).map(|()| true);
+        }
+        let greatest = votes.iter().map(|(_, vote)| vote.promised).max();
+        let asks = self.roster.proposal.is_some() && !self.roster.asked;
+        let round = greatest.map_or(0, |ballot| ballot.0).saturating_add(1);
+        let new = asks.then_some((round, owner));
+        let Some(ballot) = new.or(greatest) else {
+            return Ok(false);
+        };
+        // What the greatest ballot's proposer accepted is to be followed.
+        let accepted = votes.iter().filter_map(|(_, vote)| vote.accepted.as_ref());
+        let followed = accepted.clone().find(|it| it.0 == ballot).cloned();
+        let promised = own.as_ref().map(|vote| vote.promised);
+        let held = own.and_then(|vote| vote.accepted);
+        let mut accepted_now = held.clone();
+        if followed.is_some() {
+            accepted_now = followed;
+        } else if ballot.1 == owner && promised == Some(ballot) {
+            let promises = votes.iter().filter(|(_, vote)| vote.promised == ballot);
+            if promises.count() >= majority {
+                let before = accepted.max_by_key(|it| it.0).map(|it| it.1.clone());
+                let value = before.or_else(|| self.roster.proposal.clone());
+                accepted_now = value.map(|members| (ballot, members)).or(accepted_now);
+            }
+        }
+        if promised == Some(ballot) && accepted_now == held {
+            return Ok(false);
+        }
+        self.roster.asked |= asks;
+        self.state(OWN, |by| {
+            Says::Vote(Box::new(Vote {
+                clock: by.clock,
+                era,
+                number,
+                promised: ballot,
+                accepted: accepted_now,
+            }))
+        })?;
+        Ok(true)
+    }
+
+    /// Whether this replica may vote. A member's new incarnation may have forgotten what the one
+    /// before promised, if its disk was put back. It votes once so many others have acknowledged it
+    /// that one of them took part in every majority that the one before can have been part of; by
+    /// then they count the old vote no more.
+    fn has_vote(&self) -> bool {
+        let members = self.configuration().map_or(0, |it| it.members.len());
+        let card = &self.roster.cards[OWN as usize];
+        let Some(announce) = card.announce.as_ref().filter(|_| self.is_member()) else {
+            return false;
+        };
+        let knows = |number: u32| {
+            let ack = &self.roster.cards[number as usize].ack;
+            number != OWN
+                && self.counts(number)
+                && ack
+                    .as_ref()
+                    .is_some_and(|ack| ack.of(OWN) >= announce.clock)
+        };
+        let heard = (0..self.writers.len() as u32).filter(|number| knows(*number));
+        let needed = members - (members / 2 + 1) + 1;
+        !card.is_unsure() || members == 1 || heard.count() >= needed
+    }
+
+    /// Writes down what was decided.
+    pub(super) fn decide(&mut self, next: Configuration) -> Result<(), Error> {
+        let clock = self.next_clock()?;
+        let by = crate::slot::Stamp { writer: OWN, clock };
+        self.roster.configuration = Some((by, next));
+        self.roster.proposal = None;
+        self.made(clock);
+        Ok(())
+    }
+
+    /// Era and number of the configuration that is to be decided next.
+    fn next_number(&self) -> Option<(u64, u64)> {
+        let present = self.configuration()?;
+        Some((present.era, present.number.saturating_add(1)))
+    }
+
+    /// Whose incarnation a local number is.
+    pub(super) fn owner_of(&self, number: u32) -> Option<Owner> {
+        let announce = self.roster.cards[number as usize].announce.as_ref();
+        announce.map(|it| it.owner)
+    }
+
+    /// The vote of each member who has one on this number: its newest one.
+    fn votes(&self, era: u64, number: u64) -> Vec<(Owner, Vote)> {
+        let members = self.configuration().map_or(&[][..], |it| &it.members);
+        let vote = |owner: &Owner| Some((*owner, self.vote_of(owner, era, number)?.clone()));
+        members.iter().filter_map(vote).collect()
+    }
+
+    pub(super) fn vote_of(&self, owner: &Owner, era: u64, number: u64) -> Option<&Vote> {
+        let of = |card: &&Card| {
+            let announce = card.announce.as_ref();
+            !card.is_over() && announce.is_some_and(|it| it.owner == *owner)
+        };
+        let cards = self.roster.cards.iter().filter(of);
+        let votes = cards.filter_map(|card| card.vote.as_deref());
+        let votes = votes.filter(|vote| (vote.era, vote.number) == (era, number));
+        votes.max_by_key(|vote| (vote.promised, vote.accepted.as_ref().map(|it| it.0)))
+    }
+
+    /// The present vote of an owner's, to be taken over by its new incarnation.
+    pub(super) fn inherited_vote(&self, owner: &Owner, clock: u64) -> Option<Box<Vote>> {
+        let (era, number) = self.next_number()?;
+        let vote = self.vote_of(owner, era, number)?.clone();
+        Some(Box::new(Vote { clock, ..vote }))
+    }
+}
+
+/// A list of members as a configuration has it.
+pub(super) fn checked(members: &[Owner]) -> Result<Vec<Owner>, Error> {
+    let mut members = members.to_vec();
+    members.sort_unstable();
+    members.dedup();
+    match members.is_empty() || members.len() > MEMBERS_MAX {
+        true => Err(Error::MembersFull {
+            members: members.len(),
+        }),
+        false => Ok(members),
+    }
+}

@@ -1,0 +1,240 @@
+//! Writer ids in two hands: finding out, healing, and going on under another id.
+//!
+//! Where two replicas have equal vectors and different contents, one tells the other the contents
+//! of each writer; the other finds those that differ, answers with them, and both pull with these
+//! writers left out of the vector, so that all of theirs comes, and each merges it. Whoever was
+//! healed so, or was sent what a clock that it held had claimed, tells the others at once.
+
+use super::{Body, Digests, Link, Millis, Output, Sync, Why};
+use crate::error::Error;
+use crate::replica::{Contents, Evidence, Fault, Replica};
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+/// Transfers for healing on one link that did not make the contents equal, after which no more is
+/// tried on it: its peer is at fault, or a program.
+const HEALS_MAX: u8 = 16;
+
+impl Sync {
+    /// What is held here, to be told to peers.
+    pub(super) fn digests(replica: &mut Replica) -> Digests {
+        Digests {
+            vector: replica.digest(),
+            contents: replica.content_digest(),
+        }
+    }
+
+    /// A peer told what it holds.
+    pub(super) fn compare(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        theirs: &Digests,
+    ) {
+        if theirs.vector != replica.digest() {
+            return self.want(now, replica, link);
+        }
+        let equal = theirs.contents == replica.content_digest();
+        if self.may_heal(replica, link, equal) {
+            let writers = replica.contents();
+            self.tell_contents(replica, link, Why::Ask, writers);
+        }
+    }
+
+    /// Whether contents that are not `equal` may be healed on this link. In a space with members
+    /// other rules hold for what is covered already.
+    fn may_heal(&mut self, replica: &Replica, link: Link, equal: bool) -> bool {
+        let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) else {
+            return false;
+        };
+        if equal {
+            peer.heals = 0;
+        }
+        !equal && peer.heals < HEALS_MAX && replica.configuration().is_none()
+    }
+
+    fn tell_contents(&mut self, replica: &Replica, link: Link, why: Why, writers: Vec<Contents>) {
+        let vector = replica.digest();
+        let body = Body::Contents {
+            why,
+            vector,
+            writers,
+        };
+        self.send(replica, link, &body);
+    }
+
+    /// A peer told the contents of writers.
+    pub(super) fn contents(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        (why, vector, theirs): (Why, [u8; 16], &[Contents]),
+    ) {
+        if !self.may_heal(replica, link, false) {
+            return;
+        }
+        let ours = replica.contents();
+        let same_vector = vector == replica.digest();
+        let mut differing = Vec::new();
+        let mut lacking = false;
+        for theirs in theirs {
+            let own = theirs.writer == replica.writer();
+            if own && theirs.clock > replica.clock() {
+                self.doubled(replica, Some(link), theirs.clock);
+                continue;
+            }
+            let Ok(at) = ours.binary_search_by_key(&theirs.writer, |it| it.writer) else {
+                lacking = true;
+                continue;
+            };
+            let ours = ours[at];
+            if ours.clock != theirs.clock {
+                // Which of both histories is here can't be told from a digest.
+                if why == Why::Forked {
+                    differing.push(ours);
+                }
+                continue;
+            }
+            // Cancels matter or not by what others did, so they compare at one moment only.
+            let parts = |it: &Contents| (it.shards, it.cancels * u64::from(same_vector));
+            if parts(&ours) == parts(theirs) {
+                continue;
+            }
+            let digest = |it: &Contents| it.shards.wrapping_add(it.cancels);
+            replica.note_fault(Fault {
+                writer: ours.writer,
+                clock: ours.clock,
+                evidence: Evidence::Contents {
+                    ours: digest(&ours),
+                    theirs: digest(theirs),
+                },
+            });
+            if own {
+                self.ask_for_id(replica);
+            }
+            differing.push(ours);
+        }
+        if differing.is_empty() && !lacking {
+            return;
+        }
+        for it in &differing {
+            self.want_whole(link, it.writer);
+        }
+        if why != Why::Answer {
+            self.tell_contents(replica, link, Why::Answer, differing);
+        }
+        self.want(now, replica, link);
+    }
+
+    /// Lets the next pull from this peer bring everything of the writer.
+    fn want_whole(&mut self, link: Link, writer: WriterId) {
+        let peer = self.peers.iter_mut().find(|peer| peer.link == link);
+        if let Some(peer) = peer.filter(|peer| !peer.whole.contains(&writer)) {
+            peer.whole.push(writer);
+        }
+    }
+
+    /// A transfer came in which all of these writers was asked for.
+    pub(super) fn healed(&mut self, now: Millis, link: Link, whole: &[WriterId]) {
+        if whole.is_empty() {
+            return;
+        }
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+            peer.whole.retain(|writer| !whole.contains(writer));
+            peer.heals = peer.heals.saturating_add(1);
+        }
+        self.tell_forked(now, whole);
+    }
+
+    /// Tells the others soon that these writers were forked.
+    fn tell_forked(&mut self, now: Millis, writers: &[WriterId]) {
+        for writer in writers {
+            if !self.forked.contains(writer) {
+                self.forked.push(*writer);
+            }
+        }
+        self.announce_soon(now, None);
+    }
+
+    /// Sends the contents of the writers that were found forked.
+    pub(super) fn push_forked(&mut self, replica: &Replica) {
+        let forked = core::mem::take(&mut self.forked);
+        if forked.is_empty() {
+            return;
+        }
+        let mut writers = replica.contents();
+        writers.retain(|it| forked.contains(&it.writer));
+        let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
+        for link in links {
+            self.tell_contents(replica, link, Why::Forked, writers.clone());
+        }
+    }
+
+    /// Takes up what merging found.
+    pub(super) fn look_for_forks(&mut self, now: Millis, replica: &mut Replica) {
+        let forked = replica.take_forked();
+        if forked.is_empty() {
+            return;
+        }
+        if forked.contains(&replica.writer()) {
+            self.ask_for_id(replica);
+        }
+        self.tell_forked(now, &forked);
+    }
+
+    /// A peer knows a clock of this replica's own writer that it has not come to.
+    pub(super) fn doubled(&mut self, replica: &mut Replica, link: Option<Link>, heard: u64) {
+        replica.doubt_self(heard);
+        if let Some(link) = link {
+            self.want_whole(link, replica.writer());
+        }
+        self.ask_for_id(replica);
+    }
+
+    fn ask_for_id(&mut self, replica: &Replica) {
+        let writer = replica.writer();
+        if self.asked_for_id != Some(writer) {
+            self.asked_for_id = Some(writer);
+            self.outputs.push(Output::Renew);
+        }
+    }
+
+    /// Goes on under another writer id.
+    pub(super) fn renew(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
+        let old = replica.writer();
+        if !replica.renew(writer) {
+            return;
+        }
+        // They count pages' columns by local numbers, which have changed.
+        self.end_transfers();
+        self.tell_forked(now, &[old]);
+        let mut tellers = Vec::new();
+        for peer in &mut self.peers {
+            if peer.whole.contains(&old) {
+                tellers.push(peer.link);
+            } else {
+                peer.whole.push(old);
+            }
+        }
+        for link in tellers {
+            self.want(now, replica, link);
+        }
+    }
+
+    /// Shows what was refused. That somebody else writes under the own id is no fault of the peer's.
+    pub(super) fn refuse(
+        &mut self,
+        replica: &mut Replica,
+        link: Option<Link>,
+        close: bool,
+        error: Error,
+    ) {
+        if let Error::OwnClockAhead { heard, .. } = error {
+            return self.doubled(replica, link, heard);
+        }
+        let close = link.filter(|_| close);
+        self.outputs.push(Output::Refused { close, error });
+    }
+}
