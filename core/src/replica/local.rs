@@ -24,6 +24,8 @@ impl Replica {
             free: _,
             assigned: _,
             established,
+            proposal,
+            asked,
             vouched,
             waiting,
             returns,
@@ -51,8 +53,8 @@ impl Replica {
         let (settled, floor, own) = (clocks(settled), clocks(floor), id(OWN));
         let collected = self.collected;
         format!(
-            "{own} {collected} {attached:?} {settled} {floor} {pending:?} {established} {vouched:?} \
-             {waiting} {returns:?}"
+            "{own} {collected} {attached:?} {settled} {floor} {pending:?} {established} {proposal:?} \
+             {asked} {vouched:?} {waiting} {returns:?}"
         )
     }
 }

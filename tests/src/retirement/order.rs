@@ -60,6 +60,9 @@ impl Search<'_> {
         match self.world.refusal(receiver, message, true) {
             Some("behind") => self.ends(nodes, from, "behind"),
             Some("outdated") => self.ends(nodes, to, "outdated"),
+            // Whoever has left has nothing more to say.
+            Some("gone") if self.world.node(sender).counts.farewells > 0 => nodes[from] = None,
+            Some("gone") => self.ends(nodes, from, "gone"),
             Some("retired") => {
                 let gone = |at: usize| {
                     let writer = nodes[at].map(|node| self.world.node(node).replica.writer());
@@ -132,15 +135,22 @@ impl Search<'_> {
             return Ok(());
         }
         let trouble = self.config.crashes || self.config.fences + self.config.restarts > 0;
-        let before = nodes.iter().flatten().count();
+        let before = self.staying(nodes);
         self.in_order(nodes)?;
-        if !trouble && nodes.iter().flatten().count() < before {
+        if !trouble && self.staying(nodes) < before {
             return Err("somebody had to begin again, and nobody was given up".into());
         }
         match self.has_member(nodes) {
             true => self.check_size(nodes),
             false => Ok(()),
         }
+    }
+
+    /// How many there are who have not left.
+    fn staying(&self, nodes: &Nodes) -> usize {
+        let nodes = nodes.iter().flatten();
+        let stays = |node: &&NodeId| self.world.node(**node).counts.farewells == 0;
+        nodes.filter(stays).count()
     }
 
     fn has_member(&self, nodes: &Nodes) -> bool {

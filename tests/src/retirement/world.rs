@@ -337,6 +337,7 @@ impl<'a> World<'a> {
                     | Error::Stranger { .. }
                     | Error::Behind
                     | Error::Outdated
+                    | Error::Gone { .. }
                     | Error::Retired => {}
                     _ => return Err(format!("a message was refused: {error}")),
                 }

@@ -25,7 +25,7 @@ fn a_dead_writer_is_absorbed_only_when_all_have_acknowledged_it() {
     mesh.gets(0, &mesh.state(1));
     assert_eq!(mesh.values([0, 1, tab]), [Some(5), Some(5), Some(21)]);
     assert_eq!(mesh.absorbs(0), 1);
-    mesh.refuses(0, &mesh.state(tab), "retired");
+    mesh.refuses(0, &mesh.state(tab), "behind");
     mesh.refuses(tab, &mesh.state(0), "retired");
     mesh.ends(&[0, 1], Some(5));
 }
@@ -57,7 +57,7 @@ fn no_dead_writer_is_absorbed_while_another_fence_is_open() {
     );
     mesh.gets(0, &mesh.state(1));
     mesh.does(0, |replica| replica.acknowledge());
-    mesh.refuses(0, &mesh.state(2), "retired");
+    mesh.refuses(0, &mesh.state(2), "gone");
     mesh.gets(1, &mesh.state(0));
     assert_eq!(mesh.values([0, 1]), [Some(5), Some(5)]);
     assert_eq!(mesh.absorbs(1), 2);
@@ -80,7 +80,7 @@ fn dead_members_who_are_each_others_heirs_find_a_third() {
     mesh.refuses(1, &one, "retired");
     mesh.gets(2, &one);
     // Who is dead is not heard any more, others pass on what it said.
-    mesh.refuses(2, &other, "retired");
+    mesh.refuses(2, &other, "gone");
     mesh.relays(2, &other);
     assert_eq!(mesh.values([0, 1, 2]), [Some(1), Some(4), Some(5)]);
     assert_eq!(mesh.absorbs(2), 0);
@@ -109,11 +109,11 @@ fn a_tab_that_was_taken_in_by_a_dead_member_is_refused() {
         mesh.values([0, 1, 2, orphan]),
         [Some(1), Some(1), Some(21), Some(21)]
     );
-    mesh.refuses(0, &mesh.state(orphan), "retired");
+    mesh.refuses(0, &mesh.state(orphan), "behind");
     // Member 1 knows of the fence, not of the absorption.
     mesh.refuses(1, &mesh.state(orphan), "behind");
     mesh.gets(1, &mesh.state(0));
-    mesh.refuses(1, &mesh.state(orphan), "retired");
+    mesh.refuses(1, &mesh.state(orphan), "behind");
     mesh.ends(&[0, 1], Some(1));
     // Member 2 is forgotten by now.
     for member in [0, 1] {
@@ -162,7 +162,7 @@ fn a_state_from_before_an_admission_tells_nobody_that_it_was_forgotten() {
     mesh.in_order(&[new, 1, tab]);
     assert!(!mesh.knows(tab, &old));
     let state = mesh.state(1);
-    mesh.refuses(tab, &early[0], "retired"); // its sender was absorbed
+    mesh.refuses(tab, &early[0], "gone"); // its sender was absorbed
     mesh.relays(tab, &early[0]);
     mesh.gets(tab, &early[1]);
     mesh.apply(tab, Add(16));
