@@ -285,37 +285,12 @@ impl Search<'_> {
                 (0..self.config.alphabet.len() as u8).for_each(|op| local(Local::Transact(op)));
             }
             if member {
-                local(Local::Absorb);
-                if fewer(counts.acks, self.config.acks) {
-                    local(Local::Acknowledge);
-                }
-                if fewer(counts.restarts, self.config.restarts) {
-                    local(Local::Restart(state.nodes[usize::from(at)]));
-                    if self.config.backups {
-                        let sent = state.messages().map(|message| self.world.sender(message));
-                        for (_, was) in sent.filter(|it| it.0 == at) {
-                            local(Local::Restart(was));
-                        }
-                    }
-                }
-                if fewer(counts.fences, self.config.fences) {
-                    for (other, node) in state.nodes().filter(|it| it.0 != at) {
-                        let starts = self.world.node(node).counts.restarts;
-                        let writer = world::writer(self.config, other, starts);
-                        let mut known = self
-                            .world
-                            .node(state.nodes[usize::from(at)])
-                            .replica
-                            .writers();
-                        if known.any(|it| it.0 == writer) {
-                            local(Local::Fence(other, starts));
-                        }
-                    }
-                }
-            } else if !left && fewer(counts.farewells, self.config.farewells) {
-                if node.replica.home().is_some() {
-                    local(Local::Leave);
-                }
+                self.of_member(state, at, &counts, &mut local);
+            } else if fewer(counts.farewells, self.config.farewells)
+                && !left
+                && node.replica.home().is_some()
+            {
+                local(Local::Leave);
             }
             if self.config.gc {
                 local(Local::Collect);
@@ -334,6 +309,33 @@ impl Search<'_> {
                 for other in (0..count).filter(|other| *other != at) {
                     let to = Some(other);
                     actions.push(Action::Send { from, to });
+                }
+            }
+        }
+    }
+
+    /// What a member can do by itself, beside writing.
+    fn of_member(&self, state: &State, at: u8, counts: &Counts, local: &mut dyn FnMut(Local)) {
+        let own = state.nodes[usize::from(at)];
+        local(Local::Absorb);
+        if usize::from(counts.acks) < self.config.acks {
+            local(Local::Acknowledge);
+        }
+        if usize::from(counts.restarts) < self.config.restarts {
+            local(Local::Restart(own));
+            if self.config.backups {
+                let sent = state.messages().map(|message| self.world.sender(message));
+                let own = sent.filter(|(sender, _)| *sender == at);
+                own.for_each(|(_, was)| local(Local::Restart(was)));
+            }
+        }
+        if usize::from(counts.fences) < self.config.fences {
+            for (other, node) in state.nodes().filter(|it| it.0 != at) {
+                let starts = self.world.node(node).counts.restarts;
+                let writer = world::writer(self.config, other, starts);
+                let mut known = self.world.node(own).replica.writers();
+                if known.any(|it| it.0 == writer) {
+                    local(Local::Fence(other, starts));
                 }
             }
         }
