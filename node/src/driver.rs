@@ -18,7 +18,7 @@ mod expiries;
 mod space;
 
 pub use answers::{
-    Change, Counter, Done, FaultReport, LinkRow, LinkState, News, Page, Query, Reading,
+    Change, Counter, Done, FaultReport, LinkRow, LinkState, News, Page, Query, Reading, Renewal,
     SpaceStatus, WriterRow,
 };
 
@@ -233,7 +233,7 @@ impl Driver {
             }
             self.tick();
             self.commit()?;
-            self.release();
+            self.release()?;
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ impl Driver {
                 self.answer(reply, answer);
             }
             Command::Status { reply } => {
-                let answer = self.spaces.iter().map(OpenSpace::status).collect();
+                let answer = self.spaces.iter_mut().map(OpenSpace::status).collect();
                 self.answer(reply, answer);
             }
             Command::Links { reply } => {
@@ -419,16 +419,22 @@ impl Driver {
     }
 
     /// Lets out what waited for the commit.
-    fn release(&mut self) {
+    fn release(&mut self) -> Result<(), StoreError> {
         for release in self.releases.drain(..) {
             release();
         }
         for place in 0..self.spaces.len() {
             while let Some(output) = self.spaces[place].poll() {
+                if matches!(output, Output::Renew) {
+                    // Changes nothing that would have to be stored before it is told on.
+                    let now = self.now();
+                    self.spaces[place].renew(now)?;
+                }
                 self.output(SpaceId(place), output);
             }
             self.spaces[place].settle();
         }
+        Ok(())
     }
 
     fn output(&mut self, space: SpaceId, output: Output) {
@@ -452,6 +458,7 @@ impl Driver {
             }
             Output::Changed { handle } => self.spaces[space.0].changed(handle),
             Output::Merged { shards, .. } => self.metrics.merged(shards),
+            Output::Renew => self.metrics.renewed(),
             Output::Refused { close, error } => match close {
                 Some(link) => self.close(self.now(), link, error),
                 None => tracing::warn!(code = error.code(), %error, "refused a push"),

@@ -30,6 +30,7 @@ pub struct Metrics {
     bytes_out: Counter,
     dropped: Counter,
     merged: Counter,
+    renewals: Counter,
     links: Gauge,
     spaces: SpaceGauges,
 }
@@ -80,6 +81,10 @@ impl Metrics {
             "Frames dropped: a full outbox, or a space that is not open here",
         );
         let merged = counter("shards_merged", "Shards taken over from peers");
+        let renewals = counter(
+            "renewals",
+            "Times a space went on under another writer id, as somebody else wrote under it",
+        );
         let expired = counter("expired", "Counters deleted here because they had expired");
         let operations = Family::<OpLabel, Counter>::default();
         registry.register(
@@ -113,7 +118,7 @@ impl Metrics {
         registry.register("writers", "Writers that are known", spaces.writers.clone());
         registry.register(
             "faults",
-            "Times a writer was caught with two contents for one clock",
+            "Times it showed that two processes wrote under one writer id",
             spaces.faults.clone(),
         );
         Metrics {
@@ -131,6 +136,7 @@ impl Metrics {
             bytes_out,
             dropped,
             merged,
+            renewals,
             links,
             spaces,
         }
@@ -211,6 +217,10 @@ impl Metrics {
 
     pub(crate) fn merged(&self, shards: usize) {
         self.merged.inc_by(shards as u64);
+    }
+
+    pub(crate) fn renewed(&self) {
+        self.renewals.inc();
     }
 
     pub(crate) fn links(&self, links: usize) {

@@ -5,10 +5,12 @@
 //! A run follows from its seed alone. So: one generator ([`random::Random`]), ordered maps and
 //! vectors only, no clock but the simulated one, and nothing that iterates in the order of a hash.
 
+pub mod clones;
 pub mod closed;
 pub mod explore;
 pub mod hostile;
 pub mod meaning;
+pub mod mesh;
 pub mod oracle;
 pub mod random;
 pub mod retirement;

@@ -36,10 +36,12 @@ fn describe(status: &Value) -> String {
             text(&space["digest"]),
         ));
         lines.push(format!(
-            "         writer {}, clock {}, faults {}",
+            "         writer {}, clock {}, contents {}, faults {}, renewals {}",
             text(&space["writer"]),
             text(&space["clock"]),
+            text(&space["contents"]),
             text(&space["faults"]),
+            text(&space["renewals"]),
         ));
     }
     lines.join("\n")

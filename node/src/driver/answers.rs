@@ -5,7 +5,7 @@ use crate::handle::PeerKind;
 use serde::{Serialize, Serializer};
 use std::fmt::Display;
 use std::sync::Arc;
-use tallymesh_core::{Fault, LinkStatus};
+use tallymesh_core::{Evidence, Fault, LinkStatus};
 
 /// What a counter that exists shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -76,34 +76,66 @@ pub struct Done {
     pub now: Option<Reading>,
 }
 
-/// A writer that was caught with two contents for one clock, with the evidence.
+/// A writer id that two processes wrote under, or whose shards have rotted, with the evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FaultReport {
-    /// The counter where it showed.
-    pub key: String,
+    /// What the evidence is: `totals`, two shards of this clock that differ; `late`, something of
+    /// this clock that came although everything up to it was held; `contents`, two digests of all up
+    /// to this clock; `ahead`, this clock of the node's own writer, which had not come to it.
+    pub kind: &'static str,
     /// The writer, as 32 hex digits.
     pub writer: String,
     /// The clock.
     #[serde(serialize_with = "decimal")]
     pub clock: u64,
-    /// The total that was held here.
-    #[serde(serialize_with = "decimal")]
-    pub ours: i128,
-    /// The total that came.
-    #[serde(serialize_with = "decimal")]
-    pub theirs: i128,
+    /// The counter where it showed, if it was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The total, the digest or the clock that was held here.
+    #[serde(
+        serialize_with = "decimal_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ours: Option<i128>,
+    /// The total or the digest that came.
+    #[serde(
+        serialize_with = "decimal_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub theirs: Option<i128>,
 }
 
 impl FaultReport {
     pub(super) fn of(fault: &Fault) -> FaultReport {
+        let (kind, key, ours, theirs) = match &fault.evidence {
+            Evidence::Totals { key, ours, theirs } => {
+                ("totals", Some(key.to_string()), Some(*ours), Some(*theirs))
+            }
+            Evidence::Late { key } => ("late", Some(key.to_string()), None, None),
+            Evidence::Contents { ours, theirs } => {
+                let [ours, theirs] = [ours, theirs].map(|digest| Some(i128::from(*digest)));
+                ("contents", None, ours, theirs)
+            }
+            Evidence::Ahead { own } => ("ahead", None, Some(i128::from(*own)), None),
+        };
         FaultReport {
-            key: fault.key.to_string(),
-            writer: fault.ours.writer.to_string(),
-            clock: fault.ours.clock,
-            ours: fault.ours.total,
-            theirs: fault.theirs.total,
+            kind,
+            writer: fault.writer.to_string(),
+            clock: fault.clock,
+            key,
+            ours,
+            theirs,
         }
     }
+}
+
+/// The node goes on under another writer id in a space, since somebody else writes under the former.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Renewal {
+    /// The former writer, as 32 hex digits.
+    pub was: String,
+    /// The present writer, as 32 hex digits.
+    pub writer: String,
 }
 
 /// What the readers of events are told.
@@ -113,6 +145,8 @@ pub enum News {
     Changed(Arc<[Change]>),
     /// A fault was found.
     Fault(Arc<FaultReport>),
+    /// The node goes on under another writer id.
+    Renewed(Arc<Renewal>),
 }
 
 /// One entry of the version vector.
@@ -167,8 +201,13 @@ pub struct SpaceStatus {
     pub writers: usize,
     /// The digest of the version vector, as 32 hex digits: equal at replicas that hold the same.
     pub digest: String,
-    /// How often a writer was caught with two contents for one clock.
+    /// The digest of the contents, as 16 hex digits: with equal vectors it differs only where a
+    /// writer was forked.
+    pub contents: String,
+    /// How often it showed that a writer id was used by two processes.
     pub faults: u64,
+    /// How often the node went on under another writer id since it started, because of that.
+    pub renewals: u64,
 }
 
 /// How far two replicas have come on a link.
@@ -221,7 +260,10 @@ fn decimal<S: Serializer>(number: &impl Display, serializer: S) -> Result<S::Ok,
     serializer.collect_str(number)
 }
 
-fn decimal_if_any<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+fn decimal_if_any<S: Serializer>(
+    number: &Option<impl Display>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match number {
         Some(number) => decimal(number, serializer),
         None => serializer.serialize_none(),

@@ -3,7 +3,9 @@
 mod writes;
 
 use super::expiries::Expiries;
-use super::{Change, Counter, FaultReport, News, Page, Query, Reading, SpaceStatus, WriterRow};
+use super::{
+    Change, Counter, FaultReport, News, Page, Query, Reading, Renewal, SpaceStatus, WriterRow,
+};
 use crate::store::{Record, Store, StoreError};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -26,6 +28,10 @@ const LOG_BYTES_MIN: usize = 1 << 20;
 /// A space that this node has open.
 pub(super) struct OpenSpace {
     pub(super) replica: Replica,
+    /// The public key under which writer ids are minted.
+    owner: [u8; 32],
+    /// How often that was done since the start.
+    renewals: u64,
     /// Readers of events.
     pub(super) watchers: broadcast::Sender<News>,
     sync: Sync,
@@ -51,8 +57,7 @@ impl OpenSpace {
         owner: &[u8; 32],
         store: &mut dyn Store,
     ) -> Result<OpenSpace, StoreError> {
-        let writer = WriterId::mint(&space, owner, &random()?);
-        let mut replica = Replica::new(space.clone(), writer);
+        let mut replica = Replica::new(space.clone(), mint(&space, owner)?);
         let (mut snapshot_bytes, mut log_bytes) = (0, 0);
         store.load(&space, &mut |bytes| {
             let damaged = |error: Error| StoreError::Record {
@@ -82,6 +87,8 @@ impl OpenSpace {
         }
         Ok(OpenSpace {
             replica,
+            owner: *owner,
+            renewals: 0,
             watchers: broadcast::Sender::new(CHANGES_BATCHES_MAX),
             sync: Sync::new(config, u64::from_le_bytes(random()?)),
             stored,
@@ -190,6 +197,26 @@ impl OpenSpace {
         self.sync.handle(now, &mut self.replica, input);
     }
 
+    /// Goes on under a fresh writer id: another process writes under the present one.
+    pub(super) fn renew(&mut self, now: u64) -> Result<(), StoreError> {
+        let (space, was) = (self.name().clone(), self.replica.writer().to_string());
+        let writer = mint(&space, &self.owner)?;
+        self.handle(now, Input::Renew { writer });
+        self.renewals += 1;
+        let writer = writer.to_string();
+        tracing::error!(
+            %space,
+            %was,
+            %writer,
+            "another process writes under this node's writer id, so it takes a new one: is this \
+             machine, or its memory, a copy?"
+        );
+        // Without readers of events the log must do.
+        let renewal = Renewal { was, writer };
+        let _ = self.watchers.send(News::Renewed(Arc::new(renewal)));
+        Ok(())
+    }
+
     pub(super) fn next_deadline(&self) -> Option<u64> {
         self.sync.next_deadline()
     }
@@ -262,7 +289,7 @@ impl OpenSpace {
         }
     }
 
-    /// A fault is a writer that used one clock twice: the operator must hear of it.
+    /// A fault is a writer id in two hands: the operator must hear of it.
     fn tell_faults(&mut self) {
         let count = self.replica.fault_count();
         if count == self.faults_told {
@@ -275,12 +302,13 @@ impl OpenSpace {
             tracing::error!(
                 space,
                 count,
-                key = %report.key,
+                kind = report.kind,
+                key = report.key,
                 writer = %report.writer,
                 clock = report.clock,
                 ours = report.ours,
                 theirs = report.theirs,
-                "one writer used one clock twice: is its process or its disk cloned?"
+                "two processes wrote under one writer id: was one of them copied while it ran?"
             );
             // Without readers of events the log must do.
             let _ = self.watchers.send(News::Fault(Arc::new(report)));
@@ -291,7 +319,7 @@ impl OpenSpace {
                 space,
                 count,
                 kept,
-                "a writer used one clock twice; the evidence of the first faults is kept"
+                "two processes wrote under one writer id; the evidence of the first faults is kept"
             );
         }
         self.faults_told = count;
@@ -308,7 +336,7 @@ impl OpenSpace {
         rows.collect()
     }
 
-    pub(super) fn status(&self) -> SpaceStatus {
+    pub(super) fn status(&mut self) -> SpaceStatus {
         SpaceStatus {
             space: self.name().to_string(),
             writer: self.replica.writer().to_string(),
@@ -318,13 +346,19 @@ impl OpenSpace {
             shards: self.replica.shard_count(),
             writers: self.replica.writers().count(),
             digest: hex(&self.replica.digest()),
+            contents: hex(&self.replica.content_digest().to_be_bytes()),
             faults: self.replica.fault_count(),
+            renewals: self.renewals,
         }
     }
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn mint(space: &Space, owner: &[u8; 32]) -> Result<WriterId, StoreError> {
+    Ok(WriterId::mint(space, owner, &random()?))
 }
 
 /// Fresh random bytes from the system.

@@ -7,7 +7,7 @@
 
 use super::App;
 use super::problem::{Asked, Problem, Route};
-use crate::driver::{Change, Counter, FaultReport, News, Query, Reading};
+use crate::driver::{Change, Counter, FaultReport, News, Query, Reading, Renewal};
 use crate::handle::{Handle, SpaceId};
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -69,6 +69,7 @@ pub(super) async fn stream(
 enum Told {
     Change(Change),
     Fault(Arc<FaultReport>),
+    Renewed(Arc<Renewal>),
     Skipped,
 }
 
@@ -78,6 +79,7 @@ impl Told {
         let event = match self {
             Told::Change(change) => event.json_data(change),
             Told::Fault(report) => event.event("fault").json_data(&**report),
+            Told::Renewed(renewal) => event.event("renewed").json_data(&**renewal),
             Told::Skipped => event.event("skipped").json_data(json!({})),
         };
         // Texts always make JSON; an empty event would say nothing wrong either.
@@ -151,10 +153,12 @@ impl Reader {
                     newest.insert(change.key.clone(), change.now);
                 }
             }
-            News::Fault(report) if wanted(&report.key) => {
+            // One that did not show in a counter concerns all.
+            News::Fault(report) if report.key.as_deref().is_none_or(wanted) => {
                 self.ready.push_back(Told::Fault(report));
             }
             News::Fault(_) => {}
+            News::Renewed(renewal) => self.ready.push_back(Told::Renewed(renewal)),
         }
     }
 

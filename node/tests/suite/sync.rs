@@ -194,7 +194,8 @@ async fn a_fault_shows_in_status_log_figures_and_events() {
     let evidence: serde_json::Value = serde_json::from_str(data).expect("JSON");
     let writer = one.replica.writer().to_string();
     let expected = serde_json::json!({
-        "key": "likes", "writer": writer, "clock": "1", "ours": "10", "theirs": "20",
+        "kind": "totals", "key": "likes", "writer": writer, "clock": "1", "ours": "10",
+        "theirs": "20",
     });
     assert_eq!(evidence, expected);
     let metrics = node.get("/metrics").1.as_str().expect("text").to_owned();
@@ -204,7 +205,7 @@ async fn a_fault_shows_in_status_log_figures_and_events() {
     );
     let log = node.log();
     assert!(
-        log.contains("one writer used one clock twice") && log.contains(&writer),
+        log.contains("two processes wrote under one writer id") && log.contains(&writer),
         "{log}"
     );
     let status = String::from_utf8(node.run(&["status"], "").stdout).expect("text");
