@@ -8,6 +8,7 @@
 pub mod closed;
 pub mod explore;
 pub mod hostile;
+pub mod mesh;
 pub mod oracle;
 pub mod random;
 pub mod seeds;

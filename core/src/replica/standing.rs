@@ -42,7 +42,7 @@ impl Replica {
     /// # Errors
     /// [`Error::Outdated`] if that would lose transactions of its own.
     pub(super) fn is_replaced_by(&self, message: &Message) -> Result<bool, Error> {
-        let whole = message.is_closed() && message.writers.iter().all(|entry| entry.lo == 0);
+        let whole = message.is_complete() && message.writers.iter().all(|entry| entry.lo == 0);
         let alone = self.numbers.len() == 1;
         if !whole || alone || self.is_counted() {
             return Ok(false);
@@ -545,6 +545,9 @@ impl Replica {
             .as_ref()
             .is_none_or(|(old, ours)| theirs > ours || theirs == ours && rank(by) < rank(*old));
         if newer {
+            if self.configuration().is_none() {
+                self.begin_journal();
+            }
             if self.configuration() != Some(theirs) {
                 self.roster.proposal = None; // its number is taken
             }

@@ -35,6 +35,9 @@ impl Sync {
         if theirs.vector != replica.digest() {
             return self.want(now, replica, link);
         }
+        if replica.configuration().is_some() {
+            self.held_there(replica, link, &replica.vector());
+        }
         let equal = theirs.contents == replica.content_digest();
         if self.may_heal(replica, link, equal) {
             let writers = replica.contents();
@@ -203,6 +206,9 @@ impl Sync {
 
     /// Goes on under another writer id.
     pub(super) fn renew(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
+        if self.begin_again(now, replica, writer) {
+            return;
+        }
         let old = replica.writer();
         if !replica.renew(writer) {
             return;
