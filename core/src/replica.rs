@@ -5,9 +5,11 @@ mod build;
 mod collect;
 mod fork;
 mod journal;
+mod listing;
 mod members;
 mod merge;
 mod ops;
+mod restore;
 mod standing;
 mod votes;
 
@@ -15,6 +17,7 @@ pub use build::Mark;
 pub(crate) use build::{Cursor, Push};
 pub use fork::{Contents, Evidence, Fault};
 pub use journal::{Again, AgainOp, Journal, Returned};
+pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
 pub use ops::Op;
 
@@ -71,6 +74,8 @@ pub struct Replica {
     numbers: Numbers,
     roster: members::Roster,
     journal: Journal,
+    /// The epoch in which a whole state last took the place of all that was held.
+    began: u64,
     /// Whether something was ever collected here: then what is covered and absent is not taken in
     /// again. Before that it can only be a forked writer's.
     collected: bool,
@@ -99,6 +104,7 @@ impl Replica {
             numbers: Numbers::new(writer, OWN),
             roster: members::Roster::new(),
             journal: Journal::default(),
+            began: 0,
             collected: false,
             time: 0,
             sums: fork::Sums::default(),
