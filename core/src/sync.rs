@@ -203,6 +203,7 @@ pub struct LinkStatus {
     pub pulling: bool,
 }
 
+#[derive(Clone)]
 struct Peer {
     link: Link,
     broadcast: bool,
@@ -218,6 +219,7 @@ struct Peer {
     heals: u8,
 }
 
+#[derive(Clone)]
 struct Greeting {
     session: u64,
     agent: String,
@@ -225,6 +227,7 @@ struct Greeting {
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
+#[derive(Clone)]
 pub struct Sync {
     config: SyncConfig,
     /// The state of the generator that spreads the intervals.
@@ -412,10 +415,7 @@ impl Sync {
                 Ok(())
             }
             Body::Writer(writer) => {
-                let peer = self.peers.iter_mut().find(|p| p.link == link);
-                if let Some(greeting) = peer.and_then(|peer| peer.greeting.as_mut()) {
-                    greeting.writer = writer;
-                }
+                self.set_writer(link, writer);
                 Ok(())
             }
             Body::Return(writer) => {

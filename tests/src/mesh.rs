@@ -81,18 +81,20 @@ impl Mesh {
         for owner in &owners {
             self.start(Some(*owner));
         }
+        let nonce = self.random.bytes();
+        let writer = WriterId::mint(&Space::default(), &owners[0], &nonce);
+        let first = &mut self.peers[0].replica;
+        *first = Replica::new(Space::default(), writer);
+        let founded = first.found(&owners[0], &nonce, 1);
+        founded.map_err(|error| error.to_string())?;
+        let proposed = first.propose_members(&owners);
+        proposed.map_err(|error| error.to_string())?;
         for (a, b) in [(0, 1), (0, 2), (1, 2)] {
             self.connect(a, b);
         }
-        let nonce = self.random.bytes();
-        let writer = WriterId::mint(&Space::default(), &owners[0], &nonce);
-        self.peers[0].replica = Replica::new(Space::default(), writer);
-        let first = &mut self.peers[0].replica;
-        first
-            .found(&owners[0], &nonce, 1)
-            .map_err(|e| e.to_string())?;
-        first.propose_members(&owners).map_err(|e| e.to_string())?;
-        self.handle(0, Input::Changed);
+        while !self.peers.iter().all(|peer| peer.replica.is_member()) {
+            self.step()?;
+        }
         let steps = self.random.range(200, 1_500);
         for _ in 0..steps {
             self.event()?;
@@ -144,9 +146,17 @@ impl Mesh {
                     self.figures.returns += 1;
                     let old = self.peers[at].replica.writer();
                     let clock = self.peers[at].replica.clock();
-                    let last: Vec<Option<u64>> =
-                        self.peers.iter().map(|it| it.replica.last_of(&old)).collect();
-                    self.note(|| format!("{} {at} returns: {old} at {clock} as {writer}, counted {last:?}", self.now));
+                    let last: Vec<Option<u64>> = self
+                        .peers
+                        .iter()
+                        .map(|it| it.replica.last_of(&old))
+                        .collect();
+                    self.note(|| {
+                        format!(
+                            "{} {at} returns: {old} at {clock} as {writer}, counted {last:?}",
+                            self.now
+                        )
+                    });
                     let peer = &mut self.peers[at];
                     peer.sync
                         .handle(self.now, &mut peer.replica, Input::Renew { writer });
@@ -248,8 +258,12 @@ impl Mesh {
             0 if self.peers.len() < 12 => {
                 let at = self.start(None);
                 self.figures.guests += 1;
-                let member = self.random.index(MEMBERS);
-                self.connect(at, member);
+                // Some write before they meet anybody.
+                self.peers[at].linked = self.random.chance(700);
+                if self.peers[at].linked {
+                    let member = self.random.index(MEMBERS);
+                    self.connect(at, member);
+                }
             }
             1 => self.cut(),
             2 => self.mend(),

@@ -241,6 +241,7 @@ impl Replica {
         }
         let from = upto.unwrap_or(published);
         let unknown = match upto {
+            Some(upto) if upto < journal.open => Some((upto + 1, journal.open)),
             Some(upto) if upto < journal.dropped => Some((upto + 1, journal.dropped)),
             None if from > journal.dropped => Some((journal.dropped + 1, from)),
             _ => None,

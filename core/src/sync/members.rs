@@ -19,7 +19,7 @@ const PATIENCE: u32 = 60;
 const ASK_AGAIN_MS: Millis = 1_000;
 
 /// What is known of those at the other ends.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Guests {
     /// Attached writers that no link leads to, and since when.
     silent: Vec<(WriterId, Millis)>,
@@ -31,6 +31,7 @@ pub(super) struct Guests {
 }
 
 /// How far a replica that has to come back has got.
+#[derive(Clone)]
 struct ComingBack {
     /// By whom.
     link: Link,
@@ -64,6 +65,14 @@ impl Sync {
             replica.held_by_member(vector.get(&replica.writer()));
         } else if replica.is_member() {
             replica.told(&writer, vector);
+        }
+    }
+
+    /// The peer of a link writes under this writer.
+    pub(super) fn set_writer(&mut self, link: Link, writer: WriterId) {
+        let peer = self.peers.iter_mut().find(|peer| peer.link == link);
+        if let Some(greeting) = peer.and_then(|peer| peer.greeting.as_mut()) {
+            greeting.writer = writer;
         }
     }
 
@@ -104,8 +113,14 @@ impl Sync {
         match error {
             // It will be told what is here, and tell more.
             Error::NotCovered(_) | Error::Unsure { .. } => Ok(()),
-            // Nobody has taken it in yet; a member will.
-            Error::Stranger { .. } => Ok(()),
+            // It goes by another writer by now, and the frame that said so was lost.
+            Error::Stranger { writer: stranger } => {
+                let live = live.filter(|live| *live != stranger && replica.is_member());
+                if let Some(writer) = live.filter(|live| !replica.is_counted_member(live)) {
+                    self.send(replica, link, &Body::Ended { writer, upto: None });
+                }
+                Ok(())
+            }
             Error::Gone { .. } | Error::Behind => {
                 if let Some(writer) = live.filter(|live| self.writer_of(link) == Some(*live)) {
                     self.send(replica, link, &Body::Ended { writer, upto: None });
@@ -179,7 +194,8 @@ impl Sync {
         link: Link,
         writer: WriterId,
     ) {
-        if self.writer_of(link) != Some(writer) || !replica.is_member() {
+        self.set_writer(link, writer);
+        if !replica.is_member() {
             return;
         }
         if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
@@ -214,7 +230,8 @@ impl Sync {
         (writer, upto): (WriterId, Option<u64>),
     ) {
         if writer != replica.writer() {
-            return;
+            // The frame that said so was lost.
+            return self.send(replica, link, &Body::Writer(replica.writer()));
         }
         self.come_back(now, replica, link);
         if let Some(it) = &mut self.guests.coming_back

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 const CHUNK_OVERHEAD_BYTES: usize = 64;
 
 /// The open pull, and who is to be asked next.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Pulls {
     open: Option<Open>,
     /// A transfer that broke: it goes on if the same process comes back.
@@ -23,6 +23,7 @@ pub(super) struct Pulls {
     next_id: u32,
 }
 
+#[derive(Clone)]
 struct Open {
     link: Link,
     /// The process that answers.

@@ -10,6 +10,7 @@ use crate::wire::{Body, encode};
 use alloc::vec::Vec;
 
 /// Local changes that are to be pushed, and pushes that wait for what they build on.
+#[derive(Clone)]
 pub(super) struct Pushes {
     mark: Mark,
     due: Option<Millis>,
@@ -18,6 +19,7 @@ pub(super) struct Pushes {
     waiting_bytes: usize,
 }
 
+#[derive(Clone)]
 struct Waiting {
     from: Option<Link>,
     broadcast: bool,

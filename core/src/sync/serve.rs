@@ -17,10 +17,13 @@ use alloc::vec::Vec;
 const TRANSFERS_MAX: usize = 64;
 
 /// A transfer to a peer.
+#[derive(Clone)]
 pub(super) struct Transfer {
     /// The process that asked, and its number for the request.
     session: u64,
     id: u32,
+    /// Where it asked last. A copy of the process has the same session, on a link of its own.
+    link: Link,
     /// What the peer held when it asked.
     since: VersionVector,
     /// The number of the chunk that was made last, and where it began.
@@ -67,11 +70,15 @@ impl Sync {
         self.held_there(replica, link, &pull.vector);
         // A number is used once: chunks of two transfers under one number could be mixed up. So a
         // late or repeated request begins nothing.
-        let begun = |t: &Transfer| t.session == session && pull.id.wrapping_sub(t.id) as i32 <= 0;
-        if self.serving.iter().any(begun) {
+        let peers = &self.peers;
+        let is_gone = |link| peers.iter().all(|peer| peer.link != link);
+        let mine = |t: &Transfer| t.session == session && (t.link == link || is_gone(t.link));
+        let begun = |t: &&mut Transfer| mine(t) && pull.id.wrapping_sub(t.id) as i32 <= 0;
+        if let Some(transfer) = self.serving.iter_mut().find(begun) {
+            transfer.link = link;
             self.serve_more(replica, link, pull.id, pull.chunk);
         } else {
-            self.serving.retain(|transfer| transfer.session != session);
+            self.serving.retain(|transfer| !mine(transfer));
             if self.serving.len() >= TRANSFERS_MAX {
                 self.serving.remove(0);
             }
@@ -84,6 +91,7 @@ impl Sync {
             let mut transfer = Transfer {
                 session,
                 id: pull.id,
+                link,
                 since: pull.vector.clone(),
                 chunk: 0,
                 at: walk,
@@ -93,6 +101,10 @@ impl Sync {
             self.send_chunk(replica, link, &mut transfer);
             self.serving.push(transfer);
         }
+        let own = pull.vector.get(&replica.writer());
+        if own > replica.clock() {
+            self.doubled(replica, Some(link), own);
+        }
         if !replica.vector().covers(&pull.vector) {
             self.want(now, replica, link);
         }
@@ -100,8 +112,7 @@ impl Sync {
 
     /// A peer asks for the next chunk, or for the last one again.
     pub(super) fn serve_more(&mut self, replica: &Replica, link: Link, id: u32, chunk: u32) {
-        let session = self.session_of(link);
-        let known = |t: &Transfer| Some(t.session) == session && t.id == id && !t.ended;
+        let known = |t: &Transfer| t.link == link && t.id == id && !t.ended;
         let asked = |t: &Transfer| {
             chunk == t.chunk || t.next.is_some() && chunk.checked_sub(1) == Some(t.chunk)
         };
