@@ -2,9 +2,9 @@
 //!
 //! A change is an event without a name: the key and the value, which is null if the counter has
 //! become absent. Others have names: `members`, when the space has other members, `retired`, when a
-//! writer that is gone was taken over, `renewed`, when the node goes on under another writer, `fault`, with the evidence of a writer that used one clock
-//! twice, and `skipped`, for a reader that was too slow: the counters that exist follow it, and
-//! those that do not follow are absent.
+//! writer that is gone was taken over, `renewed`, when the node goes on under another writer,
+//! `fault`, with the evidence of a writer that used one clock twice, and `skipped`, for a reader
+//! that was too slow: the counters that exist follow it, and those that do not follow are absent.
 
 use super::App;
 use super::problem::{Asked, Problem, Route};
