@@ -67,6 +67,12 @@ impl Message {
         MEMBERS && self.complete
     }
 
+    /// Whether it is all that its sender, in a space with members, held: it can take the place of
+    /// everything that was stored before.
+    pub fn is_whole(&self) -> bool {
+        self.is_complete() && self.writers.iter().all(|entry| entry.lo == 0)
+    }
+
     /// The rare part of a shard that is in the message, if it has one.
     pub(crate) fn extra(&self, key: u32, writer: u32) -> Option<&Extra> {
         let at = self

@@ -46,7 +46,8 @@ pub use delta::Message;
 pub use error::{Error, Limited, Missing, Rule};
 pub use keys::Handle;
 pub use replica::{
-    Again, AgainOp, Contents, Evidence, Fault, Journal, Mark, Merged, Op, Replica, Returned,
+    Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged, Op,
+    Replica, Returned,
 };
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;

@@ -5,11 +5,13 @@ mod build;
 mod collect;
 mod fork;
 mod journal;
+mod listing;
 #[cfg(feature = "explore")]
 mod local;
 mod members;
 mod merge;
 mod ops;
+mod restore;
 mod standing;
 mod votes;
 
@@ -17,6 +19,7 @@ pub use build::Mark;
 pub(crate) use build::{Cursor, Push};
 pub use fork::{Contents, Evidence, Fault};
 pub use journal::{Again, AgainOp, Journal, Returned};
+pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
 pub use ops::Op;
 
@@ -73,6 +76,8 @@ pub struct Replica {
     numbers: Numbers,
     roster: members::Roster,
     journal: Journal,
+    /// The epoch in which a whole state last took the place of all that was held.
+    began: u64,
     /// Whether something was ever collected here: then what is covered and absent is not taken in
     /// again. Before that it can only be a forked writer's.
     collected: bool,
@@ -101,6 +106,7 @@ impl Replica {
             numbers: Numbers::new(writer, OWN),
             roster: members::Roster::new(),
             journal: Journal::default(),
+            began: 0,
             collected: false,
             time: 0,
             sums: fork::Sums::default(),

@@ -192,6 +192,8 @@ pub struct LinkStatus {
     pub link: Link,
     /// The peer's program, once it has greeted.
     pub agent: Option<String>,
+    /// The writer at the other end, once it has greeted.
+    pub writer: Option<WriterId>,
     /// When the last frame came.
     pub last_heard: Option<Millis>,
     /// Bytes of frames that came on the link.
@@ -331,6 +333,7 @@ impl Sync {
         self.peers.iter().map(|peer| LinkStatus {
             link: peer.link,
             agent: peer.greeting.as_ref().map(|g| g.agent.clone()),
+            writer: peer.greeting.as_ref().map(|g| g.writer),
             last_heard: peer.last_heard,
             bytes_in: peer.bytes_in,
             bytes_out: peer.bytes_out,

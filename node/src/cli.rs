@@ -6,6 +6,7 @@ mod completions;
 mod failure;
 mod get;
 mod list;
+mod members;
 mod operations;
 mod output;
 mod peers;
@@ -20,6 +21,7 @@ pub use add::AddArgs;
 pub use completions::CompletionsArgs;
 pub use get::GetArgs;
 pub use list::ListArgs;
+pub use members::{MembersArgs, RetireArgs};
 pub use operations::{ExpireArgs, KeyArgs, KeysArgs, SetArgs};
 pub use txn::TxnArgs;
 pub use watch::WatchArgs;
@@ -39,7 +41,7 @@ Exit codes:
   2  the command line is wrong
   3  no node answers
   4  the counter is absent
-  5  the connection broke during a write: whether it counts is not known";
+  5  not known whether a write counts: the connection broke, or the members have not decided yet";
 
 /// A counter that is written anywhere and adds up everywhere.
 #[derive(Debug, Parser)]
@@ -77,8 +79,15 @@ enum Command {
     Watch(Remote<WatchArgs>),
     /// Print the links of a node
     Peers(Remote<Nothing>),
-    /// Print the writers of a space, each with the clock up to which it is held here
+    /// Print the writers of a space, each with the clock up to which it is held here and, in a space
+    /// with members, what became of it
     Writers(Remote<Nothing>),
+    /// Print the members of a space, or change them
+    Members(Remote<MembersArgs>),
+    /// Declare a writer dead that is gone for good: what it counted stays
+    Retire(Remote<RetireArgs>),
+    /// Print a node's own key, by which it is made a member
+    Id(Remote<Nothing>),
     /// Print the state of a node
     Status(Remote<Nothing>),
     /// Print a script that completes commands in a shell
@@ -95,6 +104,7 @@ struct Remote<T: Args> {
     /// The node to talk to
     #[arg(
         long,
+        global = true,
         value_name = "URL",
         env = "TALLYMESH_NODE",
         default_value = "http://127.0.0.1:4280"
@@ -104,6 +114,7 @@ struct Remote<T: Args> {
     /// The space to count in
     #[arg(
         long,
+        global = true,
         value_name = "NAME",
         env = "TALLYMESH_SPACE",
         default_value = "default"
@@ -111,7 +122,7 @@ struct Remote<T: Args> {
     space: String,
 
     /// Print JSON, one object a line
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
 
     #[command(flatten)]
@@ -144,6 +155,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Watch(remote) => remote.run(watch::run),
         Command::Peers(remote) => remote.run(|client, output, _| peers::run(client, output)),
         Command::Writers(remote) => remote.run(|client, output, _| writers::run(client, output)),
+        Command::Members(remote) => remote.run(members::run),
+        Command::Retire(remote) => remote.run(members::retire),
+        Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),
         Command::Completions(args) => completions::run(args),
     }
@@ -164,6 +178,12 @@ mod tests {
             "expire likes --at 2027-01-31T12:00:00Z",
             "del a b",
             "txn -",
+            "members",
+            "members --json list",
+            "members add 00 --timeout 5s --space x --json",
+            "members force 00 11 --yes",
+            "retire 00",
+            "id --json",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");
@@ -181,6 +201,9 @@ mod tests {
             "expire likes 15",
             "expire likes 15m --at 2027-01-31T12:00:00Z",
             "txn",
+            "members add",
+            "members force --yes",
+            "retire",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_err(), "{line}");

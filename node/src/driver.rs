@@ -15,6 +15,7 @@
 
 mod answers;
 mod expiries;
+mod membership;
 mod space;
 
 pub use answers::{
@@ -22,11 +23,17 @@ pub use answers::{
     SpaceStatus, WriterRow,
 };
 
+pub use membership::{
+    Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
+    Retirement,
+};
+
 use crate::clock::WallClock;
 use crate::handle::{Handle, NewLink, PeerKind, SpaceId, Sum};
 use crate::metrics::Metrics;
 use crate::store::{Record, Store, StoreError};
 use space::OpenSpace;
+pub(crate) use space::Tally;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
@@ -84,6 +91,30 @@ pub(crate) enum Command {
     Writers {
         space: SpaceId,
         reply: oneshot::Sender<Vec<WriterRow>>,
+    },
+    Members {
+        space: SpaceId,
+        reply: oneshot::Sender<Membership>,
+    },
+    Found {
+        space: SpaceId,
+        reply: oneshot::Sender<Result<Membership, crate::handle::Refusal>>,
+    },
+    ChangeMembers {
+        space: SpaceId,
+        change: MemberChange,
+        again: bool,
+        reply: oneshot::Sender<Result<Membership, crate::handle::Refusal>>,
+    },
+    ForceMembers {
+        space: SpaceId,
+        members: Vec<OwnerKey>,
+        reply: oneshot::Sender<Result<Membership, crate::handle::Refusal>>,
+    },
+    Retire {
+        space: SpaceId,
+        who: Retiree,
+        reply: oneshot::Sender<Result<Vec<Retirement>, crate::handle::Refusal>>,
     },
     Status {
         reply: oneshot::Sender<Vec<SpaceStatus>>,
@@ -306,8 +337,37 @@ impl Driver {
                 let answer = self.spaces[space.0].writers();
                 self.answer(reply, answer);
             }
+            Command::Members { space, reply } => {
+                let answer = self.spaces[space.0].membership(now);
+                self.answer(reply, answer);
+            }
+            Command::Found { space, reply } => {
+                let answer = self.spaces[space.0].found(now);
+                self.answer(reply, answer);
+            }
+            Command::ChangeMembers {
+                space,
+                change,
+                again,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].change_members(now, &change, again);
+                self.answer(reply, answer);
+            }
+            Command::ForceMembers {
+                space,
+                members,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].force_members(now, &members);
+                self.answer(reply, answer);
+            }
+            Command::Retire { space, who, reply } => {
+                let answer = self.spaces[space.0].retire(now, who);
+                self.answer(reply, answer);
+            }
             Command::Status { reply } => {
-                let answer = self.spaces.iter_mut().map(OpenSpace::status).collect();
+                let answer = self.spaces.iter_mut().map(|it| it.status(now)).collect();
                 self.answer(reply, answer);
             }
             Command::Links { reply } => {
@@ -394,6 +454,7 @@ impl Driver {
         let now = self.now();
         for space in &mut self.spaces {
             space.tick(now);
+            self.metrics.tended(space.take_tally());
         }
     }
 
@@ -457,7 +518,11 @@ impl Driver {
                 }
             }
             Output::Changed { handle } => self.spaces[space.0].changed(handle),
-            Output::Merged { shards, .. } => self.metrics.merged(shards),
+            Output::Merged { shards, .. } => {
+                self.metrics.merged(shards);
+                let now = self.now();
+                self.spaces[space.0].tend_soon(now);
+            }
             Output::Renew => self.metrics.renewed(),
             Output::Refused { close, error } => match close {
                 Some(link) => self.close(self.now(), link, error),

@@ -1,7 +1,9 @@
 //! The client of the driver: cheap to clone, safe to use from any task.
 
+mod members;
+
 use crate::driver::{
-    Command, Counter, Done, LinkRow, News, Order, Page, Query, SpaceStatus, WriterRow,
+    Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Query, SpaceStatus, WriterRow,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -79,6 +81,28 @@ pub enum Refusal {
         /// Its name.
         space: String,
     },
+    /// The space has no members, so that there is nothing to change.
+    NoMembers {
+        /// Its name.
+        space: String,
+    },
+    /// The node keeps its state in memory only, so that it can be no member.
+    MemoryOnly,
+    /// A member can't be declared dead.
+    IsMember {
+        /// Its key.
+        owner: OwnerKey,
+    },
+    /// No writer of this owner is known.
+    UnknownOwner {
+        /// Its key.
+        owner: OwnerKey,
+    },
+    /// A change of the members was proposed and is not decided yet. It may still take effect.
+    Undecided {
+        /// The members who have not answered, as far as is known.
+        unanswered: Vec<OwnerKey>,
+    },
     /// The node stopped before it could confirm. Whether a write counts is not known.
     Stopped,
 }
@@ -91,6 +115,11 @@ impl Refusal {
                 error.code()
             }
             Refusal::SpaceNotOpen { .. } => "space_not_open",
+            Refusal::NoMembers { .. } => "no_members",
+            Refusal::MemoryOnly => "memory_only",
+            Refusal::IsMember { .. } => "is_member",
+            Refusal::UnknownOwner { .. } => "unknown_owner",
+            Refusal::Undecided { .. } => "undecided",
             Refusal::Stopped => "stopped",
         }
     }
@@ -110,6 +139,37 @@ impl fmt::Display for Refusal {
                 f,
                 "space `{space}` is not open at this node: start it with --space {space}"
             ),
+            Refusal::NoMembers { space } => write!(
+                f,
+                "space `{space}` has no members yet; make this node the first one with \
+                 `tallymesh members init`"
+            ),
+            Refusal::MemoryOnly => f.write_str(
+                "this node keeps its state in memory only, so it can be no member: what it \
+                 acknowledged would be lost with the process; start it on a data folder",
+            ),
+            Refusal::IsMember { owner } => write!(
+                f,
+                "{owner} is a member; take it out first with `tallymesh members remove {owner}`, \
+                 and its writers are retired by themselves"
+            ),
+            Refusal::UnknownOwner { owner } => write!(
+                f,
+                "no writer of owner {owner} is known here; `tallymesh writers` lists them"
+            ),
+            Refusal::Undecided { unanswered } => {
+                let names: Vec<String> = unanswered.iter().map(ToString::to_string).collect();
+                let who = match names.is_empty() {
+                    true => "the others' answers are on their way".to_owned(),
+                    false => format!("no answer yet from {}", names.join(", ")),
+                };
+                write!(
+                    f,
+                    "the change is proposed but a majority has not agreed yet ({who}); it takes \
+                     effect when they do: look with `tallymesh members`. If a majority is lost for \
+                     ever, see `tallymesh members force --help`"
+                )
+            }
             Refusal::Stopped => f.write_str(
                 "the node stopped before it could confirm; whether a write counts is not known, \
                  so read the counter when the node is back",

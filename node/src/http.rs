@@ -11,7 +11,12 @@
 //! | `GET /v1/spaces/{space}/counters?prefix=&after=&limit=` | counters by key, a page at a time |
 //! | `POST /v1/spaces/{space}/add` | many adds, one `key [n]` a line, all or none |
 //! | `GET /v1/spaces/{space}/events?key=` | changed counters as server-sent events |
-//! | `GET /v1/spaces/{space}/writers` | the version vector |
+//! | `GET /v1/spaces/{space}/writers` | the version vector, and what became of each writer |
+//! | `GET /v1/spaces/{space}/members` | the members, what they acknowledged, what waits |
+//! | `POST .../members/init` | makes this node the first member |
+//! | `POST .../members/add`, `/remove` | proposes `{"owner"}` in or out and waits `wait_ms`, at most 20000, for the decision; harmless to repeat |
+//! | `POST .../members/force` | replaces all by `{"members":[...]}` without asking them |
+//! | `POST /v1/spaces/{space}/retire` | declares a `{"writer"}` dead, or all of an `{"owner"}` who is no member |
 //! | `GET /v1/spaces/{space}/sync` | WebSocket: each binary message is one frame |
 //! | `GET /v1/status`, `GET /v1/peers` | this node, and its links |
 //! | `POST /v1/demo/cut` | cuts and heals links, with `up --demo` only |
@@ -29,6 +34,7 @@ mod counters;
 mod demo;
 mod events;
 pub mod guard;
+mod members;
 mod operations;
 mod page;
 mod problem;
@@ -36,6 +42,7 @@ mod status;
 mod sync;
 
 use crate::clock::WallClock;
+use crate::driver::OwnerKey;
 use crate::gossip::Cuts;
 use crate::handle::Handle;
 use crate::metrics::Metrics;
@@ -66,6 +73,7 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     pub(crate) clock: WallClock,
     pub(crate) peer_id: String,
+    pub(crate) owner: OwnerKey,
     pub(crate) listen: Vec<String>,
     pub(crate) demo: bool,
     /// Whether any host name is let in, not only loopback's.
@@ -102,6 +110,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/add", post(bulk::add).layer(large()))
         .route("/transactions", post(operations::transact).layer(large()))
         .route("/writers", get(status::writers))
+        .route("/members", get(members::list))
+        .route("/members/init", post(members::init))
+        .route("/members/add", post(members::add))
+        .route("/members/remove", post(members::remove))
+        .route("/members/force", post(members::force).layer(large()))
+        .route("/retire", post(members::retire))
         .route("/events", get(events::stream))
         .route("/sync", get(sync::upgrade));
     Router::new()

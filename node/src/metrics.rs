@@ -1,6 +1,6 @@
 //! What an operator watches: figures in the text format that Prometheus reads.
 
-use crate::driver::SpaceStatus;
+use crate::driver::{Membership, SpaceStatus, Tally};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -30,6 +30,8 @@ pub struct Metrics {
     bytes_out: Counter,
     dropped: Counter,
     merged: Counter,
+    absorbed: Counter,
+    forgotten: Counter,
     renewals: Counter,
     links: Gauge,
     spaces: SpaceGauges,
@@ -42,6 +44,10 @@ struct SpaceGauges {
     shards: Family<SpaceLabel, Gauge>,
     writers: Family<SpaceLabel, Gauge>,
     faults: Family<SpaceLabel, Gauge>,
+    members: Family<SpaceLabel, Gauge>,
+    attached: Family<SpaceLabel, Gauge>,
+    waiting: Family<SpaceLabel, Gauge>,
+    unacknowledged: Family<SpaceLabel, Gauge>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -52,6 +58,47 @@ struct SpaceLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OpLabel {
     op: &'static str,
+}
+
+impl SpaceGauges {
+    fn register_members(&self, registry: &mut Registry) {
+        let mut gauge = |name, help, family: &Family<SpaceLabel, Gauge>| {
+            registry.register(name, help, family.clone());
+        };
+        gauge(
+            "members",
+            "Members of the space, 0 while it is open",
+            &self.members,
+        );
+        gauge(
+            "attached",
+            "Writers that this member takes care of",
+            &self.attached,
+        );
+        gauge(
+            "waiting",
+            "Writers that are gone and not absorbed yet",
+            &self.waiting,
+        );
+        gauge(
+            "unacknowledged",
+            "Most transactions of members that any one member has not acknowledged",
+            &self.unacknowledged,
+        );
+    }
+
+    fn set_members(&self, label: &SpaceLabel, membership: Option<&Membership>) {
+        let set = |family: &Family<SpaceLabel, Gauge>, value: u64| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            family.get_or_create(label).set(value);
+        };
+        let count = |of: fn(&Membership) -> usize| membership.map_or(0, of) as u64;
+        set(&self.members, count(|it| it.members.len()));
+        set(&self.attached, count(|it| it.attached.len()));
+        set(&self.waiting, count(|it| it.waiting.len()));
+        let behind = membership.and_then(|it| it.members.iter().map(|it| it.behind).max());
+        set(&self.unacknowledged, behind.unwrap_or(0));
+    }
 }
 
 impl Default for Metrics {
@@ -85,6 +132,14 @@ impl Metrics {
             "renewals",
             "Times a space went on under another writer id, as somebody else wrote under it",
         );
+        let absorbed = counter(
+            "writers_absorbed",
+            "Writers that were gone and whose part this node took over",
+        );
+        let forgotten = counter(
+            "writers_forgotten",
+            "Absorbed writers of which nothing is left here",
+        );
         let expired = counter("expired", "Counters deleted here because they had expired");
         let operations = Family::<OpLabel, Counter>::default();
         registry.register(
@@ -108,6 +163,7 @@ impl Metrics {
             batch_commands.clone(),
         );
         let spaces = SpaceGauges::default();
+        spaces.register_members(&mut registry);
         registry.register("counters", "Counters that exist", spaces.counters.clone());
         registry.register(
             "expiring",
@@ -136,6 +192,8 @@ impl Metrics {
             bytes_out,
             dropped,
             merged,
+            absorbed,
+            forgotten,
             renewals,
             links,
             spaces,
@@ -157,6 +215,8 @@ impl Metrics {
             set(&self.spaces.shards, status.shards as u64);
             set(&self.spaces.writers, status.writers as u64);
             set(&self.spaces.faults, status.faults);
+            let membership = status.membership.as_ref();
+            self.spaces.set_members(&label, membership);
         }
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -221,6 +281,11 @@ impl Metrics {
 
     pub(crate) fn renewed(&self) {
         self.renewals.inc();
+    }
+
+    pub(crate) fn tended(&self, tally: Tally) {
+        self.absorbed.inc_by(tally.absorbed as u64);
+        self.forgotten.inc_by(tally.forgotten as u64);
     }
 
     pub(crate) fn links(&self, links: usize) {

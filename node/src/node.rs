@@ -1,7 +1,7 @@
 //! A node put together: store, driver, network and HTTP, from start to stop.
 
 use crate::config::Config;
-use crate::driver;
+use crate::driver::{self, OwnerKey};
 use crate::gossip::{self, Cuts, GossipError, Identity};
 use crate::handle::Handle;
 use crate::http::{self, App};
@@ -174,6 +174,7 @@ impl Node {
             metrics,
             clock: config.clock,
             peer_id: identity.peer_id(),
+            owner: OwnerKey(identity.public_key()),
             listen: network.listen.clone(),
             demo: config.demo,
             open: config.http_open,

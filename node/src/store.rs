@@ -41,6 +41,9 @@ pub trait Store: Send {
     /// When the place can't be read or written.
     fn identity(&mut self, fresh: [u8; 32]) -> Result<[u8; 32], StoreError>;
 
+    /// Whether what is kept outlives the process. A node without that is never a member of a space.
+    fn is_durable(&self) -> bool;
+
     /// Hands every record of `space` to `each`, oldest first, and stops at its first error.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 
 mod deliveries;
 mod end;
+mod log;
 mod returns;
 
 pub use deliveries::{Delivery, deliveries};
@@ -16,7 +17,7 @@ use crate::random::Random;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{
-    Error, Journal, Mark, Message, Owner, Replica, Space, VersionVector, WriterId,
+    Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId,
 };
 
 /// What happened in a run.
@@ -70,7 +71,7 @@ impl Figures {
 struct Actor {
     replica: Replica,
     view: View,
-    mark: Mark,
+    log: log::Log,
     /// The owner and the nonce of a member.
     member: Option<(Owner, [u8; 16])>,
     alive: bool,
@@ -188,7 +189,7 @@ impl World {
         self.actors.push(Actor {
             replica: Replica::new(Space::default(), writer),
             view: View::default(),
-            mark: Mark::default(),
+            log: log::Log::default(),
             member: owner.map(|owner| (owner, nonce)),
             alive: true,
             left: false,
@@ -612,9 +613,12 @@ impl World {
         }
         let actor = &mut self.actors[at];
         if self.random.chance(800) {
-            actor.replica.since(&mut actor.mark);
+            actor.log.keep(&mut actor.replica);
+            if self.random.chance(100) {
+                actor.log.check(&actor.replica, self.now)?;
+            }
         }
-        let done = actor.replica.collect(&actor.mark);
+        let done = actor.replica.collect(&actor.log.mark);
         self.figures.collections += u64::from(done);
         self.note(|| format!("{at} collects: {done}"));
         self.check(at)?;

@@ -85,8 +85,15 @@ impl Replica {
 
     /// Everything that was changed, by whomever, after `mark`, which is moved to now; `None` if
     /// nothing was. Its cost follows the changes, not the state. A store that appends each such
-    /// message can merge them in order into an empty replica.
+    /// message can [restore](Replica::restore) them in order into an empty replica.
+    ///
+    /// In a space with members a state may have taken the place of all that was held. Then it is
+    /// [whole](Message::is_whole), and stands for all messages before it.
     pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
+        if MEMBERS && self.began >= mark.epoch && self.configuration().is_some() {
+            self.move_mark(mark);
+            return Some(self.delta(&VersionVector::default()));
+        }
         let lows: Vec<u64> = (0..self.clocks.len()).map(|n| self.low(mark, n)).collect();
         let changed = lows != self.clocks;
         let message = changed.then(|| {

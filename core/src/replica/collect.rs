@@ -426,6 +426,7 @@ impl Replica {
             }
         }
         self.epoch += 1;
+        self.began = self.epoch;
         self.writers = Vec::from([writer]);
         self.clocks = Vec::from([0]);
         self.merged_at = Vec::from([0]);

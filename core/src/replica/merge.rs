@@ -25,7 +25,7 @@ pub struct Merged {
 }
 
 /// Collects what a merge finds while pages are borrowed.
-struct Found<'a> {
+pub(super) struct Found<'a> {
     installed: usize,
     forks: Vec<Fork>,
     /// Counters with more than rows that changed; they are normalized when all is installed.
@@ -48,7 +48,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn new(fresh: bool, changed: &'a mut dyn FnMut(Handle)) -> Found<'a> {
+    pub(super) fn new(fresh: bool, changed: &'a mut dyn FnMut(Handle)) -> Found<'a> {
         Found {
             fresh,
             installed: 0,
@@ -220,7 +220,7 @@ impl Replica {
 
     /// Joins the message's shards without moving the version vector: visible to nobody who reads
     /// only after [`advance`](Replica::advance), which must follow before anything else.
-    fn install(
+    pub(super) fn install(
         &mut self,
         message: &Message,
         forgotten: &[usize],
@@ -297,7 +297,12 @@ impl Replica {
 
     /// Ends what [`install`](Replica::install) began: takes in what is said of writers, moves the
     /// version vector up to the message's `hi`, and tells how much was installed.
-    fn conclude(&mut self, message: &Message, forgotten: &[usize], found: Found<'_>) -> usize {
+    pub(super) fn conclude(
+        &mut self,
+        message: &Message,
+        forgotten: &[usize],
+        found: Found<'_>,
+    ) -> usize {
         let Found {
             installed,
             forks,
@@ -331,8 +336,9 @@ impl Replica {
                 self.merged_at[number] = self.clock();
             }
         }
-        if MEMBERS && fresh {
+        if MEMBERS && fresh && message.is_closed() {
             self.take_floor(message, forgotten);
+            self.began = self.epoch;
         }
         installed
     }

@@ -150,7 +150,7 @@ impl Replica {
     }
 
     /// Era and number of the configuration that is to be decided next.
-    fn next_number(&self) -> Option<(u64, u64)> {
+    pub(super) fn next_number(&self) -> Option<(u64, u64)> {
         let present = self.configuration()?;
         Some((present.era, present.number.saturating_add(1)))
     }

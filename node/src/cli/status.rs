@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::failure::Failure;
 use super::get::text;
+use super::members;
 use super::output::Output;
 use serde_json::Value;
 
@@ -15,6 +16,7 @@ fn describe(status: &Value) -> String {
     let mut lines = vec![
         format!("version  {}", text(&status["version"])),
         format!("peer id  {}", text(&status["peer_id"])),
+        format!("owner    {}", text(&status["owner"])),
     ];
     for address in status["listen"].as_array().into_iter().flatten() {
         lines.push(format!("listen   {}", text(address)));
@@ -43,6 +45,7 @@ fn describe(status: &Value) -> String {
             text(&space["faults"]),
             text(&space["renewals"]),
         ));
+        lines.extend(members::summary(&space["membership"]));
     }
     lines.join("\n")
 }

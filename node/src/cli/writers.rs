@@ -4,6 +4,7 @@ use super::client::Client;
 use super::failure::Failure;
 use super::get::text;
 use super::output::Output;
+use serde_json::Value;
 
 pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
     let answer = client.get_in_space("writers")?;
@@ -13,8 +14,26 @@ pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
                 true => "\tthis node",
                 false => "",
             };
-            format!("{}\t{}{own}", text(&row["writer"]), text(&row["clock"]))
+            let fate = match row["fate"].as_str() {
+                Some(fate) => format!("\t{fate}{}", belongs(row)),
+                None => String::new(),
+            };
+            let (writer, clock) = (text(&row["writer"]), text(&row["clock"]));
+            format!("{writer}\t{clock}{own}{fate}")
         })?;
     }
     Ok(())
+}
+
+/// To whom a writer belongs, in a space with members.
+fn belongs(row: &Value) -> String {
+    let one = |name: &str, field: &str| {
+        let value = row[field].as_str();
+        value.map(|value| format!(", {name} {value}"))
+    };
+    let parts = [("member", "owner"), ("home", "home"), ("heir", "heir")];
+    parts
+        .iter()
+        .filter_map(|(name, field)| one(name, field))
+        .collect()
 }

@@ -1,6 +1,7 @@
 //! What the driver answers, and how it looks in JSON: numbers of 64 bits and more are decimal
 //! strings, since JavaScript's numbers end at 2^53.
 
+use super::membership::{Absorption, ConfigurationRow, Membership, OwnerKey};
 use crate::handle::PeerKind;
 use serde::{Serialize, Serializer};
 use std::fmt::Display;
@@ -147,6 +148,10 @@ pub enum News {
     Fault(Arc<FaultReport>),
     /// The node goes on under another writer id.
     Renewed(Arc<Renewal>),
+    /// The space has these members from now on.
+    Members(Arc<ConfigurationRow>),
+    /// A writer was absorbed.
+    Absorbed(Arc<Absorption>),
 }
 
 /// One entry of the version vector.
@@ -159,6 +164,18 @@ pub struct WriterRow {
     pub clock: u64,
     /// Whether this node writes under it since it was started.
     pub own: bool,
+    /// In a space with members what became of it: `living`, `left`, `dead` or `absorbed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fate: Option<&'static str>,
+    /// Whose it is, if it is or was a member's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<OwnerKey>,
+    /// The member that speaks for it, if a member has taken it in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
+    /// Who takes over or took over, once it is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heir: Option<String>,
 }
 
 /// Which counters to list.
@@ -208,6 +225,9 @@ pub struct SpaceStatus {
     pub faults: u64,
     /// How often the node went on under another writer id since it started, because of that.
     pub renewals: u64,
+    /// The members, if the space has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub membership: Option<Membership>,
 }
 
 /// How far two replicas have come on a link.
@@ -256,11 +276,14 @@ pub struct LinkRow {
 }
 
 /// Writes a number as a decimal string.
-fn decimal<S: Serializer>(number: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn decimal<S: Serializer>(
+    number: &impl Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(number)
 }
 
-fn decimal_if_any<S: Serializer>(
+pub(super) fn decimal_if_any<S: Serializer>(
     number: &Option<impl Display>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

@@ -1,12 +1,14 @@
 //! One open space: its replica, its sync machine, and how far the store has followed.
 
+mod members;
 mod writes;
 
+pub(crate) use members::Tally;
+
 use super::expiries::Expiries;
-use super::{
-    Change, Counter, FaultReport, News, Page, Query, Reading, Renewal, SpaceStatus, WriterRow,
-};
+use super::{Change, Counter, FaultReport, News, Page, Query, Reading, Renewal, SpaceStatus};
 use crate::store::{Record, Store, StoreError};
+use members::Part;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use tallymesh_core::{
@@ -45,6 +47,9 @@ pub(super) struct OpenSpace {
     expiries: Expiries,
     /// Local transactions were made since the sync machine was last told.
     wrote: bool,
+    /// The wall clock of the present batch, in milliseconds since 1970.
+    unix_ms: u64,
+    part: Part,
     /// Faults that were told of.
     faults_told: u64,
 }
@@ -57,7 +62,8 @@ impl OpenSpace {
         owner: &[u8; 32],
         store: &mut dyn Store,
     ) -> Result<OpenSpace, StoreError> {
-        let mut replica = Replica::new(space.clone(), mint(&space, owner)?);
+        let (writer, nonce) = mint(&space, owner)?;
+        let mut replica = Replica::new(space.clone(), writer);
         let (mut snapshot_bytes, mut log_bytes) = (0, 0);
         store.load(&space, &mut |bytes| {
             let damaged = |error: Error| StoreError::Record {
@@ -65,7 +71,7 @@ impl OpenSpace {
                 problem: error.to_string(),
             };
             let message = Message::decode_stored(bytes).map_err(damaged)?;
-            replica.merge(&message).map_err(damaged)?;
+            replica.restore(&message).map_err(damaged)?;
             if snapshot_bytes == 0 {
                 snapshot_bytes = bytes.len();
             } else {
@@ -97,6 +103,8 @@ impl OpenSpace {
             changed: Vec::new(),
             expiries,
             wrote: false,
+            unix_ms: 0,
+            part: Part::new(nonce, store.is_durable()),
             faults_told: 0,
         })
     }
@@ -107,6 +115,7 @@ impl OpenSpace {
 
     /// Sets the time by which counters expire, in milliseconds since 1970. It may go back.
     pub(super) fn set_time(&mut self, unix_ms: u64) {
+        self.unix_ms = unix_ms;
         self.replica.set_time(unix_ms);
     }
 
@@ -183,12 +192,18 @@ impl OpenSpace {
         self.handle(now, Input::Broadcast { from, bytes });
     }
 
-    /// Tells the sync machine of local writes, and of the time when it is due.
+    /// Does the duties of a member, and tells the sync machine of local writes, and of the time
+    /// when it is due.
     pub(super) fn tick(&mut self, now: u64) {
+        self.tend(now);
         if std::mem::take(&mut self.wrote) {
             self.handle(now, Input::Changed);
         }
-        if self.next_deadline().is_some_and(|deadline| deadline <= now) {
+        if self
+            .sync
+            .next_deadline()
+            .is_some_and(|deadline| deadline <= now)
+        {
             self.handle(now, Input::Tick);
         }
     }
@@ -197,28 +212,15 @@ impl OpenSpace {
         self.sync.handle(now, &mut self.replica, input);
     }
 
-    /// Goes on under a fresh writer id: another process writes under the present one.
-    pub(super) fn renew(&mut self, now: u64) -> Result<(), StoreError> {
-        let (space, was) = (self.name().clone(), self.replica.writer().to_string());
-        let writer = mint(&space, &self.owner)?;
-        self.handle(now, Input::Renew { writer });
-        self.renewals += 1;
-        let writer = writer.to_string();
-        tracing::error!(
-            %space,
-            %was,
-            %writer,
-            "another process writes under this node's writer id, so it takes a new one: is this \
-             machine, or its memory, a copy?"
-        );
+    fn tell_renewal(&self, was: String, writer: String) {
         // Without readers of events the log must do.
         let renewal = Renewal { was, writer };
         let _ = self.watchers.send(News::Renewed(Arc::new(renewal)));
-        Ok(())
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {
-        self.sync.next_deadline()
+        let deadlines = [self.sync.next_deadline(), self.tend_due()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// When the next counter expires, in milliseconds since 1970.
@@ -239,9 +241,12 @@ impl OpenSpace {
         let changes = self.replica.since(&mut self.stored)?;
         let mut bytes = changes.encode();
         let log_bytes = self.log_bytes + bytes.len();
-        let replaces = log_bytes > LOG_BYTES_MIN.max(self.snapshot_bytes * LOG_TO_SNAPSHOT_MAX);
+        let long = log_bytes > LOG_BYTES_MIN.max(self.snapshot_bytes * LOG_TO_SNAPSHOT_MAX);
+        let replaces = long || changes.is_whole();
         if replaces {
-            bytes = self.replica.delta(&VersionVector::default()).encode();
+            if !changes.is_whole() {
+                bytes = self.replica.delta(&VersionVector::default()).encode();
+            }
             (self.snapshot_bytes, self.log_bytes) = (bytes.len(), 0);
         } else {
             self.log_bytes = log_bytes;
@@ -278,6 +283,7 @@ impl OpenSpace {
         changed.clear();
         self.changed = changed;
         self.tell_faults();
+        self.tell_members();
     }
 
     /// When a counter is to be looked at because it expires: at once if it has expired and its
@@ -325,18 +331,8 @@ impl OpenSpace {
         self.faults_told = count;
     }
 
-    /// The version vector, by writer.
-    pub(super) fn writers(&self) -> Vec<WriterRow> {
-        let own = self.replica.writer();
-        let rows = self.replica.writers().map(|(writer, clock)| WriterRow {
-            writer: writer.to_string(),
-            clock,
-            own: writer == own,
-        });
-        rows.collect()
-    }
-
-    pub(super) fn status(&mut self) -> SpaceStatus {
+    pub(super) fn status(&mut self, now: u64) -> SpaceStatus {
+        let closed = self.replica.configuration().is_some();
         SpaceStatus {
             space: self.name().to_string(),
             writer: self.replica.writer().to_string(),
@@ -349,6 +345,7 @@ impl OpenSpace {
             contents: hex(&self.replica.content_digest().to_be_bytes()),
             faults: self.replica.fault_count(),
             renewals: self.renewals,
+            membership: closed.then(|| self.membership(now)),
         }
     }
 }
@@ -357,8 +354,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn mint(space: &Space, owner: &[u8; 32]) -> Result<WriterId, StoreError> {
-    Ok(WriterId::mint(space, owner, &random()?))
+/// A fresh writer id, and the nonce that it was made with.
+fn mint(space: &Space, owner: &[u8; 32]) -> Result<(WriterId, [u8; 16]), StoreError> {
+    let nonce = random()?;
+    Ok((WriterId::mint(space, owner, &nonce), nonce))
 }
 
 /// Fresh random bytes from the system.

@@ -52,6 +52,14 @@ impl Fields {
         }
     }
 
+    /// A text that need not be there.
+    pub(super) fn text_if_any(&mut self, name: &str) -> Result<Option<String>, Problem> {
+        match self.fields.contains_key(name) {
+            true => self.text(name).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// A list.
     pub(super) fn list(&mut self, name: &str) -> Result<Vec<Value>, Problem> {
         match self.take(name) {

@@ -1,13 +1,16 @@
 //! Changed counters as server-sent events.
 //!
 //! A change is an event without a name: the key and the value, which is null if the counter has
-//! become absent. Two kinds have names: `fault`, with the evidence of a writer that used one clock
-//! twice, and `skipped`, for a reader that was too slow: the counters that exist follow it, and
-//! those that do not follow are absent.
+//! become absent. Others have names: `members`, when the space has other members, `retired`, when a
+//! writer that is gone was taken over, `renewed`, when the node goes on under another writer,
+//! `fault`, with the evidence of a writer that used one clock twice, and `skipped`, for a reader
+//! that was too slow: the counters that exist follow it, and those that do not follow are absent.
 
 use super::App;
 use super::problem::{Asked, Problem, Route};
-use crate::driver::{Change, Counter, FaultReport, News, Query, Reading, Renewal};
+use crate::driver::{
+    Absorption, Change, ConfigurationRow, Counter, FaultReport, News, Query, Reading, Renewal,
+};
 use crate::handle::{Handle, SpaceId};
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -70,6 +73,8 @@ enum Told {
     Change(Change),
     Fault(Arc<FaultReport>),
     Renewed(Arc<Renewal>),
+    Members(Arc<ConfigurationRow>),
+    Absorbed(Arc<Absorption>),
     Skipped,
 }
 
@@ -80,6 +85,8 @@ impl Told {
             Told::Change(change) => event.json_data(change),
             Told::Fault(report) => event.event("fault").json_data(&**report),
             Told::Renewed(renewal) => event.event("renewed").json_data(&**renewal),
+            Told::Members(members) => event.event("members").json_data(&**members),
+            Told::Absorbed(writer) => event.event("retired").json_data(&**writer),
             Told::Skipped => event.event("skipped").json_data(json!({})),
         };
         // Texts always make JSON; an empty event would say nothing wrong either.
@@ -158,6 +165,8 @@ impl Reader {
                 self.ready.push_back(Told::Fault(report));
             }
             News::Fault(_) => {}
+            News::Members(members) => self.ready.push_back(Told::Members(members)),
+            News::Absorbed(writer) => self.ready.push_back(Told::Absorbed(writer)),
             News::Renewed(renewal) => self.ready.push_back(Told::Renewed(renewal)),
         }
     }

@@ -95,10 +95,15 @@ impl IntoResponse for Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Problem {
         let status = match &refusal {
-            Refusal::SpaceNotOpen { .. } => StatusCode::NOT_FOUND,
+            Refusal::SpaceNotOpen { .. } | Refusal::UnknownOwner { .. } => StatusCode::NOT_FOUND,
+            Refusal::NoMembers { .. } | Refusal::MemoryOnly | Refusal::IsMember { .. } => {
+                StatusCode::CONFLICT
+            }
+            Refusal::Undecided { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Stopped => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Core(_) | Refusal::Line { .. } | Refusal::Op { .. } => match refusal.code() {
-                "overflow" => StatusCode::CONFLICT,
+                "overflow" | "closed" | "not_a_member" | "members_full" => StatusCode::CONFLICT,
+                "unknown_writer" => StatusCode::NOT_FOUND,
                 "counters_full" | "writers_full" | "clock_exhausted" => {
                     StatusCode::INSUFFICIENT_STORAGE
                 }
@@ -117,7 +122,11 @@ impl From<Refusal> for Problem {
             Refusal::Line { line, .. } => problem.applied("no").line(line),
             Refusal::Op { index, .. } => problem.applied("no").op(index),
             Refusal::Core(_) => problem.applied("no"),
-            Refusal::Stopped => problem.applied("unknown"),
+            Refusal::Stopped | Refusal::Undecided { .. } => problem.applied("unknown"),
+            Refusal::NoMembers { .. }
+            | Refusal::MemoryOnly
+            | Refusal::IsMember { .. }
+            | Refusal::UnknownOwner { .. } => problem.applied("no"),
             Refusal::SpaceNotOpen { .. } => problem,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::App;
 use super::problem::{Problem, Route};
-use crate::driver::{LinkRow, SpaceStatus, WriterRow};
+use crate::driver::{LinkRow, OwnerKey, SpaceStatus, WriterRow};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(super) struct Status {
     version: &'static str,
     peer_id: String,
+    /// This node's own key, by which it is made a member.
+    owner: OwnerKey,
     listen: Vec<String>,
     demo: bool,
     /// Whether all links are cut on purpose.
@@ -38,6 +40,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, 
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION"),
         peer_id: app.peer_id.clone(),
+        owner: app.owner,
         listen: app.listen.clone(),
         demo: app.demo,
         cut,

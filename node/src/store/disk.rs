@@ -130,6 +130,10 @@ impl Store for Disk {
         }
     }
 
+    fn is_durable(&self) -> bool {
+        true
+    }
+
     fn load(
         &mut self,
         space: &Space,

@@ -47,6 +47,10 @@ impl Store for Memory {
         Ok(*self.kept().identity.get_or_insert(fresh))
     }
 
+    fn is_durable(&self) -> bool {
+        false
+    }
+
     fn load(
         &mut self,
         space: &Space,

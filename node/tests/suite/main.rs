@@ -6,6 +6,7 @@ mod clock;
 mod cluster;
 mod durability;
 mod http;
+mod members;
 mod operations;
 mod process;
 mod sync;

@@ -64,6 +64,12 @@ impl Node {
         self.listen = listen.iter().map(text).collect();
     }
 
+    /// Starts a node that stopped, on the same folder and with other arguments.
+    pub(crate) fn start_again_with(&mut self, arguments: Vec<String>) {
+        self.arguments = arguments;
+        self.start_again();
+    }
+
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }

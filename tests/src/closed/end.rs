@@ -51,7 +51,8 @@ impl World {
                     self.absorb_at(at)?;
                 }
                 let actor = &mut self.actors[at];
-                actor.replica.since(&mut actor.mark);
+                actor.log.keep(&mut actor.replica);
+                actor.log.check(&actor.replica, self.now)?;
                 self.collect_at(at)?;
             }
             for at in 0..self.actors.len() {

@@ -129,7 +129,6 @@ impl World {
         actor.stale = false;
         actor.left = false;
         actor.member = owner.map(|owner| (owner, nonce));
-        actor.mark = Default::default();
         self.figures.returns += 1;
         self.check(at)?;
         if let Some(owner) = owner {

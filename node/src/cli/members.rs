@@ -1,0 +1,253 @@
+//! `members`, `retire` and `id`: who counts in a space, and who does not any more.
+
+use super::client::Client;
+use super::failure::Failure;
+use super::get::text;
+use super::output::Output;
+use super::time;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// The longest that one request waits; longer waits are several.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// What a forced change breaks.
+const BREAKS: &str = "\
+A forced change asks nobody. It is for members that are lost for ever.
+- A member left out has no say any more. If it still runs, what it wrote and no other member has \
+taken over comes back late, under a new writer, or is counted no more.
+- What only members left out had acknowledged is not waited for.
+- If both sides of a cut force a change, the later one wins and the other is void.";
+
+/// The arguments of `tallymesh members`.
+#[derive(Args, Debug)]
+pub struct MembersArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print the members (the default)
+    List,
+    /// Make the node the first member of a space that has none
+    Init,
+    /// Make a node a member; waits until a majority of the members has agreed
+    Add(ChangeArgs),
+    /// Take a member out; waits until a majority of the members has agreed
+    Remove(ChangeArgs),
+    /// Replace all members without asking them, when a majority is lost for ever
+    Force(ForceArgs),
+}
+
+#[derive(Args, Debug)]
+struct ChangeArgs {
+    /// The node's key, 64 hex digits: `tallymesh id` prints it there
+    #[arg(value_name = "OWNER")]
+    owner: String,
+
+    /// How long to wait for the decision
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = time::duration)]
+    timeout: Duration,
+}
+
+#[derive(Args, Debug)]
+struct ForceArgs {
+    /// The keys of all members that there are to be
+    #[arg(value_name = "OWNER", required = true)]
+    owners: Vec<String>,
+
+    /// Do it; without this, what it breaks is printed and nothing is done
+    #[arg(long)]
+    yes: bool,
+}
+
+/// The arguments of `tallymesh retire`.
+#[derive(Args, Debug)]
+pub struct RetireArgs {
+    /// The writer, 32 hex digits, or the key of an owner who is no member, 64 hex digits: all its
+    /// writers
+    #[arg(value_name = "WRITER|OWNER")]
+    who: String,
+
+    /// How long to wait until its part has been taken over, which takes a word of every member
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time::duration)]
+    timeout: Duration,
+}
+
+pub(super) fn run(client: &Client, output: &mut Output, args: MembersArgs) -> Result<(), Failure> {
+    match args.action.unwrap_or(Action::List) {
+        Action::List => {
+            let members = client.get_in_space("members")?;
+            output.line(&members, || describe(&members))
+        }
+        Action::Init => {
+            let members = client.post_json_in_space("members/init", &json!({}))?;
+            output.line(&members, || describe(&members))?;
+            match output.is_json() {
+                true => Ok(()),
+                false => output.remark(
+                    "browser tabs can't take part in a space with members yet: they are told \
+                     `members_unsupported`",
+                ),
+            }
+        }
+        Action::Add(args) => change(client, output, "members/add", &args),
+        Action::Remove(args) => change(client, output, "members/remove", &args),
+        Action::Force(args) => force(client, output, &args),
+    }
+}
+
+/// Asks until it is decided, or the time is over; each request may be repeated.
+fn change(
+    client: &Client,
+    output: &mut Output,
+    path: &str,
+    args: &ChangeArgs,
+) -> Result<(), Failure> {
+    let members = waiting(args.timeout, |wait| {
+        let body = json!({ "owner": args.owner, "wait_ms": time::millis(wait) });
+        match client.post_json_in_space(path, &body) {
+            Err(Failure::Refused { code, .. }) if code == "undecided" && wait == WAIT_MAX => {
+                Ok(None)
+            }
+            answer => answer.map(Some),
+        }
+    })?;
+    output.line(&members, || describe(&members))
+}
+
+/// Repeats a request that waits, until it has an answer.
+fn waiting(
+    timeout: Duration,
+    mut ask: impl FnMut(Duration) -> Result<Option<Value>, Failure>,
+) -> Result<Value, Failure> {
+    let begun = Instant::now();
+    loop {
+        let left = timeout.saturating_sub(begun.elapsed());
+        if let Some(answer) = ask(left.min(WAIT_MAX))? {
+            return Ok(answer);
+        }
+    }
+}
+
+fn force(client: &Client, output: &mut Output, args: &ForceArgs) -> Result<(), Failure> {
+    if !args.yes {
+        return Err(Failure::Usage {
+            problem: format!("{BREAKS}\nNothing was done. Add --yes to do it"),
+        });
+    }
+    let body = json!({ "members": args.owners });
+    let members = client.post_json_in_space("members/force", &body)?;
+    output.line(&members, || describe(&members))
+}
+
+/// Declares writers dead.
+pub(super) fn retire(
+    client: &Client,
+    output: &mut Output,
+    args: RetireArgs,
+) -> Result<(), Failure> {
+    let kind = match args.who.len() {
+        64 => "owner",
+        _ => "writer",
+    };
+    let answer = waiting(args.timeout, |wait| {
+        let mut body = json!({ "wait_ms": time::millis(wait) });
+        body[kind] = json!(args.who);
+        let answer = client.post_json_in_space("retire", &body)?;
+        let rows = answer["writers"].as_array();
+        let done = rows.is_some_and(|rows| rows.iter().all(|row| row["fate"] == "absorbed"));
+        Ok((done || wait < WAIT_MAX).then_some(answer))
+    })?;
+    for row in answer["writers"].as_array().into_iter().flatten() {
+        output.line(row, || match row["fate"] == "absorbed" {
+            true => format!(
+                "{}\tabsorbed: counts up to its clock {}",
+                text(&row["writer"]),
+                text(&row["upto"])
+            ),
+            false => format!(
+                "{}\tdead: its part is taken over once every member has heard of it",
+                text(&row["writer"])
+            ),
+        })?;
+    }
+    Ok(())
+}
+
+/// Prints the node's own key.
+pub(super) fn id(client: &Client, output: &mut Output) -> Result<(), Failure> {
+    let status = client.get("/v1/status")?;
+    let own = json!({ "owner": status["owner"], "peer_id": status["peer_id"] });
+    output.line(&own, || text(&status["owner"]))
+}
+
+fn describe(members: &Value) -> String {
+    let configuration = &members["configuration"];
+    if configuration.is_null() {
+        return "no members: the space is open; `tallymesh members init` makes this node the first"
+            .into();
+    }
+    let mut lines = vec![format!(
+        "configuration {} of era {}",
+        text(&configuration["number"]),
+        text(&configuration["era"])
+    )];
+    lines.extend(rows(members, "members").map(member));
+    let mut list = |title: &str, field: &str| {
+        let names: Vec<String> = rows(members, field).map(text).collect();
+        if !names.is_empty() {
+            lines.push(format!("{title}: {}", names.join(", ")));
+        }
+    };
+    list("attached here", "attached");
+    list("waiting to be taken over", "waiting");
+    list("proposed", "proposal");
+    list("no answer yet from", "unanswered");
+    lines.join("\n")
+}
+
+fn rows<'a>(members: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    members[field].as_array().into_iter().flatten()
+}
+
+fn member(row: &Value) -> String {
+    let heard = match (row["own"] == true, row["last_heard_ms"].as_u64()) {
+        (true, _) => "this node".to_owned(),
+        (_, Some(millis)) => format!("heard {:.1} s ago", millis as f64 / 1000.0),
+        (_, None) => "not heard yet".to_owned(),
+    };
+    let known = match (row["writer"].is_null(), row["unsure"] == true) {
+        (true, _) => ", no start of it is known yet",
+        (_, true) => ", its start is not known to all yet",
+        _ => "",
+    };
+    format!(
+        "{}  {heard}, {} unacknowledged{known}",
+        text(&row["owner"]),
+        text(&row["behind"])
+    )
+}
+
+/// A line about the members, of the status of a space.
+pub(super) fn summary(membership: &Value) -> Option<String> {
+    let configuration = &membership["configuration"];
+    if configuration.is_null() {
+        return None;
+    }
+    Some(format!(
+        "         configuration {} of era {}: {} members{}, {} attached here, {} waiting to be \
+         taken over",
+        text(&configuration["number"]),
+        text(&configuration["era"]),
+        rows(membership, "members").count(),
+        match membership["member"] == true {
+            true => " with this node",
+            false => " without this node",
+        },
+        rows(membership, "attached").count(),
+        rows(membership, "waiting").count(),
+    ))
+}

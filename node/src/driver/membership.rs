@@ -1,0 +1,195 @@
+//! What the driver answers about the members of a space, and what it is asked to change.
+
+use super::answers::decimal;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use tallymesh_core::{Configuration, Fate, Listed, Owner, WriterId};
+
+/// An owner's key as 64 hex digits, the way it is typed and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OwnerKey(pub Owner);
+
+impl OwnerKey {
+    /// Reads 64 hex digits, of either case.
+    pub fn parse(text: &str) -> Option<OwnerKey> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let mut owner = [0; 32];
+        for (byte, pair) in owner.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).ok()?;
+            *byte = u8::from_str_radix(pair, 16).ok()?;
+        }
+        Some(OwnerKey(owner))
+    }
+}
+
+impl fmt::Display for OwnerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for OwnerKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A change of the members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    /// Makes an owner a member.
+    Add(OwnerKey),
+    /// Takes an owner out.
+    Remove(OwnerKey),
+}
+
+impl MemberChange {
+    /// Whether these members, ascending, are as this change makes them.
+    pub(crate) fn is_in(&self, members: &[OwnerKey]) -> bool {
+        match self {
+            MemberChange::Add(owner) => members.binary_search(owner).is_ok(),
+            MemberChange::Remove(owner) => members.binary_search(owner).is_err(),
+        }
+    }
+
+    /// The members after it.
+    pub(super) fn applied_to(&self, members: &[OwnerKey]) -> Vec<Owner> {
+        let mut members: Vec<Owner> = members.iter().map(|owner| owner.0).collect();
+        match self {
+            MemberChange::Add(owner) => members.push(owner.0),
+            MemberChange::Remove(owner) => members.retain(|member| *member != owner.0),
+        }
+        members.sort_unstable();
+        members.dedup();
+        members
+    }
+}
+
+/// Who is to be declared dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retiree {
+    /// One writer.
+    Writer(WriterId),
+    /// All living writers of an owner who is no member.
+    Owner(OwnerKey),
+}
+
+/// One member as this node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemberRow {
+    /// Its owner's key, as 64 hex digits.
+    pub owner: OwnerKey,
+    /// The writer of its newest start, as 32 hex digits; `None` if none was heard of.
+    pub writer: Option<String>,
+    /// Everything of that writer up to this clock is held here.
+    #[serde(serialize_with = "decimal")]
+    pub clock: u64,
+    /// How many transactions of members that are held here it has not acknowledged yet.
+    #[serde(serialize_with = "decimal")]
+    pub behind: u64,
+    /// Whether its newest start is not known to all other members yet.
+    pub unsure: bool,
+    /// Whether it is this node.
+    pub own: bool,
+    /// Milliseconds since anything came from it, over its link or from others; `None` if nothing
+    /// did since this node was started.
+    pub last_heard_ms: Option<u64>,
+}
+
+/// A configuration of members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConfigurationRow {
+    /// How many forced changes there were.
+    #[serde(serialize_with = "decimal")]
+    pub era: u64,
+    /// Its number, from 1.
+    #[serde(serialize_with = "decimal")]
+    pub number: u64,
+    /// The owners' keys, ascending.
+    pub members: Vec<OwnerKey>,
+}
+
+impl From<&Configuration> for ConfigurationRow {
+    fn from(it: &Configuration) -> ConfigurationRow {
+        ConfigurationRow {
+            era: it.era,
+            number: it.number,
+            members: it.members.iter().copied().map(OwnerKey).collect(),
+        }
+    }
+}
+
+/// The members of a space as this node sees them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Membership {
+    /// This node's own key.
+    pub owner: OwnerKey,
+    /// Whether this node is a member.
+    pub member: bool,
+    /// The present configuration; `None` while the space is open.
+    pub configuration: Option<ConfigurationRow>,
+    /// Its members.
+    pub members: Vec<MemberRow>,
+    /// Writers that this node takes care of: clients, and nodes that are no members.
+    pub attached: Vec<String>,
+    /// Writers that are gone and whose part was not taken over yet.
+    pub waiting: Vec<String>,
+    /// The members that a change was proposed to have here, until it is decided.
+    pub proposal: Option<Vec<OwnerKey>>,
+    /// While something is to be decided: the members who have not answered, as far as this node
+    /// knows.
+    pub unanswered: Vec<OwnerKey>,
+}
+
+/// What became of a writer that was to be declared dead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Retirement {
+    /// The writer, as 32 hex digits.
+    pub writer: String,
+    /// `absorbed` once its part has been taken over, `dead` until then.
+    pub fate: &'static str,
+    /// Once it is absorbed: the last of its clocks that counts.
+    #[serde(
+        serialize_with = "super::answers::decimal_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub upto: Option<u64>,
+}
+
+/// A writer was absorbed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Absorption {
+    /// The writer, as 32 hex digits.
+    pub writer: String,
+    /// The writer that has taken its part over.
+    pub heir: Option<String>,
+}
+
+/// The word for what became of a writer.
+pub(super) fn fate(it: &Listed) -> &'static str {
+    match it.fate {
+        Fate::Living => "living",
+        Fate::Left => "left",
+        Fate::Dead => "dead",
+        Fate::Absorbed => "absorbed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_64_hex_digits() {
+        let text = "00ff".repeat(16);
+        let key = OwnerKey::parse(&text).expect("valid");
+        assert_eq!(key.to_string(), text);
+        assert_eq!(OwnerKey::parse(&text.to_uppercase()), Some(key));
+        for wrong in ["", "00", &"+f".repeat(32), &"ä".repeat(32), &text[1..]] {
+            assert_eq!(OwnerKey::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! What a node does in a space with members: it announces its start, tends, and changes the
+//! members as it is asked to.
+
+use super::{OpenSpace, mint};
+use crate::driver::membership::{
+    Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
+    Retirement, fate,
+};
+use crate::driver::{News, WriterRow};
+use crate::handle::Refusal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tallymesh_core::{Configuration, Error, Fate, Input, Listed, Owner, WriterId};
+
+/// How often a member does its duties, in milliseconds. More keeps what is dead for longer, less
+/// costs work while nothing happens.
+const TEND_MS: u64 = 1_000;
+
+/// How soon it does after something came that may let others go on, in milliseconds.
+const TEND_SOON_MS: u64 = 50;
+
+/// What this node knows of its part in a space.
+pub(super) struct Part {
+    /// What the present writer id was minted with, besides the owner's key.
+    pub(super) nonce: [u8; 16],
+    /// Whether what is written here outlives the process. Without that it is never a member.
+    pub(super) durable: bool,
+    /// When the duties are due, in milliseconds since the start.
+    due: u64,
+    /// When they were done last.
+    done: u64,
+    /// The clock of each member when it was last seen to grow, and when that was.
+    heard: BTreeMap<Owner, (Option<WriterId>, u64, u64)>,
+    /// What readers of events were told of.
+    told: Option<Configuration>,
+    absorbed: BTreeSet<WriterId>,
+    /// Done since figures were last taken.
+    tally: Tally,
+}
+
+/// What was done for writers that are gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// How many this node took over.
+    pub(crate) absorbed: usize,
+    /// How many were forgotten, as nothing is left of them.
+    pub(crate) forgotten: usize,
+}
+
+impl Part {
+    pub(super) fn new(nonce: [u8; 16], durable: bool) -> Part {
+        Part {
+            nonce,
+            durable,
+            due: 0,
+            done: 0,
+            heard: BTreeMap::new(),
+            told: None,
+            absorbed: BTreeSet::new(),
+            tally: Tally::default(),
+        }
+    }
+}
+
+impl OpenSpace {
+    /// Announces this start if the owner is a member and has not done so under the present writer.
+    pub(super) fn take_part(&mut self) {
+        let named = self.replica.configuration();
+        let named = named.is_some_and(|it| it.has(&self.owner));
+        if !named || !self.part.durable || self.replica.is_announced() {
+            return;
+        }
+        let (owner, nonce) = (self.owner, self.part.nonce);
+        match self.replica.announce(&owner, &nonce, self.unix_ms) {
+            Ok(()) => {
+                self.wrote = true;
+                self.part.due = 0;
+            }
+            Err(error) => {
+                let (space, code) = (self.name().as_str(), error.code());
+                tracing::error!(space, code, %error, "can't take part as a member");
+            }
+        }
+    }
+
+    /// Goes on under a fresh writer id.
+    pub(super) fn mint(&mut self) -> Result<WriterId, crate::store::StoreError> {
+        let (writer, nonce) = mint(self.replica.space(), &self.owner)?;
+        self.part.nonce = nonce;
+        Ok(writer)
+    }
+
+    /// Does the duties soon, as something came that may let others go on.
+    pub(in crate::driver) fn tend_soon(&mut self, now: u64) {
+        if self.replica.configuration().is_some() {
+            let soon = (self.part.done + TEND_SOON_MS).max(now);
+            self.part.due = self.part.due.min(soon);
+        }
+    }
+
+    /// When the duties are due, in a space with members.
+    pub(super) fn tend_due(&self) -> Option<u64> {
+        self.replica.configuration().map(|_| self.part.due)
+    }
+
+    /// Does the duties of a member if they are due.
+    pub(super) fn tend(&mut self, now: u64) {
+        self.take_part();
+        if self.tend_due().is_none_or(|due| due > now) {
+            return;
+        }
+        let part = &mut self.part;
+        (part.due, part.done) = (now + TEND_MS, now);
+        match self.sync.tend(now, &mut self.replica, &self.stored) {
+            Ok(true) => self.wrote = true,
+            Ok(false) => {}
+            Err(error) => {
+                let (space, code) = (self.name().as_str(), error.code());
+                tracing::error!(space, code, %error, "can't do a member's duties");
+            }
+        }
+        self.look_at_writers();
+        self.look_at_members(now);
+    }
+
+    /// Notes whom somebody has taken over, and who was forgotten.
+    fn look_at_writers(&mut self) {
+        let own = self.replica.writer();
+        let listed = self.replica.roster();
+        let absorbed: Vec<Listed> = listed.filter(|it| it.fate == Fate::Absorbed).collect();
+        let now: BTreeSet<WriterId> = absorbed.iter().map(|it| it.writer).collect();
+        let gone = self.part.absorbed.difference(&now).count();
+        self.part.tally.forgotten += gone;
+        for it in absorbed {
+            if self.part.absorbed.contains(&it.writer) {
+                continue;
+            }
+            self.part.tally.absorbed += usize::from(it.heir == Some(own));
+            let (space, writer) = (self.name().as_str(), it.writer.to_string());
+            let heir = it.heir.map(|heir| heir.to_string());
+            tracing::info!(space, %writer, heir, "a writer was retired, and its part taken over");
+            // Without readers of events the log must do.
+            let news = Absorption { writer, heir };
+            let _ = self.watchers.send(News::Absorbed(Arc::new(news)));
+        }
+        self.part.absorbed = now;
+    }
+
+    /// Notes which members were heard of.
+    fn look_at_members(&mut self, now: u64) {
+        for member in self.replica.members() {
+            let heard = self.part.heard.entry(member.owner);
+            let known = heard.or_insert((member.writer, member.clock, now));
+            if (known.0, known.1) != (member.writer, member.clock) {
+                *known = (member.writer, member.clock, now);
+            }
+        }
+    }
+
+    /// Tells the readers of events if the members changed.
+    pub(super) fn tell_members(&mut self) {
+        let present = self.replica.configuration();
+        if present == self.part.told.as_ref() {
+            return;
+        }
+        self.part.told = present.cloned();
+        let Some(present) = present else {
+            return;
+        };
+        let row = ConfigurationRow::from(present);
+        tracing::info!(
+            space = self.name().as_str(),
+            era = row.era,
+            number = row.number,
+            members = row.members.len(),
+            "the space has new members"
+        );
+        // Without readers of events the log must do.
+        let _ = self.watchers.send(News::Members(Arc::new(row)));
+    }
+
+    /// What was done since this was last called.
+    pub(in crate::driver) fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.part.tally)
+    }
+
+    fn refuse_if_not_durable(&self) -> Result<(), Refusal> {
+        match self.part.durable {
+            true => Ok(()),
+            false => Err(Refusal::MemoryOnly),
+        }
+    }
+
+    /// Makes this node the first member.
+    pub(in crate::driver) fn found(&mut self, now: u64) -> Result<Membership, Refusal> {
+        self.refuse_if_not_durable()?;
+        let (owner, nonce) = (self.owner, self.part.nonce);
+        self.replica.found(&owner, &nonce, self.unix_ms)?;
+        self.wrote = true;
+        self.tend_soon(now);
+        Ok(self.membership(now))
+    }
+
+    /// Proposes a change of the members, unless it is made or proposed already; `again` proposes it
+    /// once more.
+    pub(in crate::driver) fn change_members(
+        &mut self,
+        now: u64,
+        change: &MemberChange,
+        again: bool,
+    ) -> Result<Membership, Refusal> {
+        let Some(present) = self.replica.configuration() else {
+            return Err(self.open());
+        };
+        let present = ConfigurationRow::from(present).members;
+        if change.is_in(&present) {
+            return Ok(self.membership(now));
+        }
+        let wanted = change.applied_to(&present);
+        if again || self.replica.proposal() != Some(&wanted[..]) {
+            let before = self.replica.clock();
+            self.replica.propose_members(&wanted)?;
+            self.wrote |= self.replica.clock() != before;
+            self.tend_soon(now);
+        }
+        Ok(self.membership(now))
+    }
+
+    /// Replaces the members without asking the present ones.
+    pub(in crate::driver) fn force_members(
+        &mut self,
+        now: u64,
+        owners: &[OwnerKey],
+    ) -> Result<Membership, Refusal> {
+        if self.replica.configuration().is_none() {
+            return Err(self.open());
+        }
+        let owners: Vec<Owner> = owners.iter().map(|owner| owner.0).collect();
+        self.replica.force_members(&owners)?;
+        self.wrote = true;
+        self.tend_soon(now);
+        Ok(self.membership(now))
+    }
+
+    fn open(&self) -> Refusal {
+        Refusal::NoMembers {
+            space: self.name().to_string(),
+        }
+    }
+
+    /// Declares writers dead; what has become of each by now.
+    pub(in crate::driver) fn retire(
+        &mut self,
+        now: u64,
+        who: Retiree,
+    ) -> Result<Vec<Retirement>, Refusal> {
+        if self.replica.configuration().is_none() {
+            return Err(self.open());
+        }
+        if !self.replica.is_member() {
+            return Err(Error::NotAMember.into());
+        }
+        let writers = match who {
+            Retiree::Writer(writer) => vec![writer],
+            Retiree::Owner(owner) => self.writers_of(owner)?,
+        };
+        for writer in &writers {
+            self.fence(writer)?;
+        }
+        self.tend_soon(now);
+        Ok(writers.iter().map(|it| self.retirement(it)).collect())
+    }
+
+    fn fence(&mut self, writer: &WriterId) -> Result<(), Refusal> {
+        if self.replica.last_of(writer).is_some() {
+            return Ok(());
+        }
+        let listed = self.replica.roster().find(|it| it.writer == *writer);
+        let Some(listed) = listed else {
+            return Err(Error::UnknownWriter { writer: *writer }.into());
+        };
+        let living = self.replica.members().into_iter();
+        let mut living = living.filter(|member| member.writer == Some(*writer));
+        if let (Some(member), Fate::Living) = (living.next(), listed.fate) {
+            let owner = OwnerKey(member.owner);
+            return Err(Refusal::IsMember { owner });
+        }
+        let before = self.replica.clock();
+        self.replica.fence(writer)?;
+        self.wrote |= self.replica.clock() != before;
+        Ok(())
+    }
+
+    /// The living writers of an owner who is no member.
+    fn writers_of(&self, owner: OwnerKey) -> Result<Vec<WriterId>, Refusal> {
+        let present = self.replica.configuration();
+        if present.is_some_and(|it| it.has(&owner.0)) {
+            return Err(Refusal::IsMember { owner });
+        }
+        let theirs = self.replica.roster();
+        let theirs = theirs.filter(|it| it.owner == Some(owner.0));
+        let theirs: Vec<WriterId> = theirs.map(|it| it.writer).collect();
+        match theirs.is_empty() {
+            true => Err(Refusal::UnknownOwner { owner }),
+            false => Ok(theirs),
+        }
+    }
+
+    fn retirement(&self, writer: &WriterId) -> Retirement {
+        let upto = self.replica.last_of(writer);
+        Retirement {
+            writer: writer.to_string(),
+            fate: match upto {
+                Some(_) => "absorbed",
+                None => "dead",
+            },
+            upto,
+        }
+    }
+
+    /// The members as they are seen from here.
+    pub(in crate::driver) fn membership(&self, now: u64) -> Membership {
+        let present = self.replica.configuration();
+        let heard: BTreeMap<WriterId, u64> = self
+            .links()
+            .filter_map(|link| Some((link.writer?, link.last_heard?)))
+            .collect();
+        let row = |member: tallymesh_core::Member| {
+            let linked = member.writer.and_then(|writer| heard.get(&writer).copied());
+            let grown = self.part.heard.get(&member.owner).map(|known| known.2);
+            let grown = grown.filter(|_| member.writer.is_some());
+            let last = linked.max(grown).filter(|_| !member.own);
+            MemberRow {
+                owner: OwnerKey(member.owner),
+                writer: member.writer.map(|writer| writer.to_string()),
+                clock: member.clock,
+                behind: member.behind,
+                unsure: member.unsure,
+                own: member.own,
+                last_heard_ms: last.map(|at| now.saturating_sub(at)),
+            }
+        };
+        let waits = |it: &Listed| matches!(it.fate, Fate::Left | Fate::Dead);
+        let waiting = self.replica.roster().filter(waits);
+        let attached = self.replica.attached().filter(|_| self.replica.is_member());
+        let proposal = self.replica.proposal();
+        Membership {
+            owner: OwnerKey(self.owner),
+            member: self.replica.is_member(),
+            configuration: present.map(ConfigurationRow::from),
+            members: self.replica.members().into_iter().map(row).collect(),
+            attached: attached.map(|writer| writer.to_string()).collect(),
+            waiting: waiting.map(|it| it.writer.to_string()).collect(),
+            proposal: proposal.map(|it| it.iter().copied().map(OwnerKey).collect()),
+            unanswered: {
+                let silent = self.replica.silent_voters().into_iter();
+                silent.map(OwnerKey).collect()
+            },
+        }
+    }
+
+    /// The writers that are known, each with the clock up to which it is held here, and in a space
+    /// with members what became of it.
+    pub(in crate::driver) fn writers(&self) -> Vec<WriterRow> {
+        let own = self.replica.writer();
+        let closed = self.replica.configuration().is_some();
+        let listed = self.replica.roster();
+        let listed = listed.filter(|it| closed || it.clock > 0);
+        let rows = listed.map(|it| WriterRow {
+            writer: it.writer.to_string(),
+            clock: it.clock,
+            own: it.writer == own,
+            fate: closed.then(|| fate(&it)),
+            owner: it.owner.map(OwnerKey),
+            home: it.home.map(|home| home.to_string()),
+            heir: it.heir.map(|heir| heir.to_string()),
+        });
+        rows.collect()
+    }
+
+    /// Goes on under a fresh writer id, as the sync machine asked.
+    pub(in crate::driver) fn renew(&mut self, now: u64) -> Result<(), crate::store::StoreError> {
+        let (space, was) = (self.name().to_string(), self.replica.writer().to_string());
+        let fresh = self.mint()?;
+        self.handle(now, Input::Renew { writer: fresh });
+        self.renewals += 1;
+        let writer = fresh.to_string();
+        match self.replica.configuration() {
+            None => tracing::error!(
+                %space,
+                %was,
+                %writer,
+                "another process writes under this node's writer id, so it takes a new one: is this \
+                 machine, or its memory, a copy?"
+            ),
+            Some(_) => tracing::warn!(
+                %space,
+                %was,
+                %writer,
+                "this node's writer was retired while it was away, so it begins again from a \
+                 member's state, and makes again what was not taken over"
+            ),
+        }
+        self.tell_renewal(was, writer);
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! Requests about the members of a space, and about writers that are gone.
+
+use super::{Handle, Refusal, SpaceId};
+use crate::driver::{Command, MemberChange, Membership, News, OwnerKey, Retiree, Retirement};
+use std::time::Duration;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
+
+/// How long a proposal may go undecided before it is made again. Two who propose at once each wait
+/// for a time of their own, so that one of them gets through.
+const PROPOSE_AGAIN: Duration = Duration::from_secs(2);
+
+impl Handle {
+    /// The members of a space.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn members(&self, space: SpaceId) -> Result<Membership, Refusal> {
+        self.ask(|reply| Command::Members { space, reply }).await
+    }
+
+    /// Gives a space its first member, this node.
+    ///
+    /// # Errors
+    /// When the space has members, the node's state is in memory only, or it stops first.
+    pub async fn found(&self, space: SpaceId) -> Result<Membership, Refusal> {
+        self.ask(|reply| Command::Found { space, reply }).await?
+    }
+
+    /// Changes the members, and waits at most `wait` until that is decided. If somebody else's change
+    /// is decided first, this one is proposed on top of it.
+    ///
+    /// # Errors
+    /// [`Refusal::Undecided`] if it is not decided in time; it may still be. When this node is no
+    /// member, or stops first.
+    pub async fn change_members(
+        &self,
+        space: SpaceId,
+        change: &MemberChange,
+        wait: Duration,
+    ) -> Result<Membership, Refusal> {
+        let deadline = Instant::now() + wait;
+        let mut news = self.watch(space).await?;
+        let mut again = false;
+        loop {
+            let ask = |reply| Command::ChangeMembers {
+                space,
+                change: change.clone(),
+                again,
+                reply,
+            };
+            let now = self.ask(ask).await??;
+            let configuration = now.configuration.as_ref();
+            if configuration.is_some_and(|it| change.is_in(&it.members)) {
+                return Ok(now);
+            }
+            let retry = Instant::now() + PROPOSE_AGAIN + jitter();
+            let told = members_changed(&mut news, deadline.min(retry)).await?;
+            if !told && Instant::now() >= deadline {
+                let now = self.members(space).await?;
+                return Err(Refusal::Undecided {
+                    unanswered: now.unanswered,
+                });
+            }
+            again = !told;
+        }
+    }
+
+    /// Replaces the members without asking the present ones.
+    ///
+    /// # Errors
+    /// When this node is no member, there would be none or too many, or the node stops first.
+    pub async fn force_members(
+        &self,
+        space: SpaceId,
+        members: Vec<OwnerKey>,
+    ) -> Result<Membership, Refusal> {
+        let ask = |reply| Command::ForceMembers {
+            space,
+            members,
+            reply,
+        };
+        self.ask(ask).await?
+    }
+
+    /// Declares writers dead, and waits at most `wait` until their parts have been taken over, which
+    /// takes a word of every member.
+    ///
+    /// # Errors
+    /// When a writer is unknown or a living member's, this node is no member, or stops first.
+    pub async fn retire(
+        &self,
+        space: SpaceId,
+        who: Retiree,
+        wait: Duration,
+    ) -> Result<Vec<Retirement>, Refusal> {
+        let deadline = Instant::now() + wait;
+        let mut news = self.watch(space).await?;
+        loop {
+            let now = self
+                .ask(|reply| Command::Retire { space, who, reply })
+                .await??;
+            let done = now.iter().all(|it| it.upto.is_some());
+            if done || !absorbed(&mut news, deadline).await? {
+                return Ok(now);
+            }
+        }
+    }
+}
+
+/// Waits until the members may have changed; false if that did not happen in time.
+async fn members_changed(news: &mut Receiver<News>, until: Instant) -> Result<bool, Refusal> {
+    heard(news, until, |news| matches!(news, News::Members(_))).await
+}
+
+/// Waits until a writer may have been absorbed; false if that did not happen in time.
+async fn absorbed(news: &mut Receiver<News>, until: Instant) -> Result<bool, Refusal> {
+    heard(news, until, |news| matches!(news, News::Absorbed(_))).await
+}
+
+async fn heard(
+    news: &mut Receiver<News>,
+    until: Instant,
+    wanted: impl Fn(&News) -> bool,
+) -> Result<bool, Refusal> {
+    loop {
+        match timeout_at(until, news.recv()).await {
+            Err(_) => return Ok(false),
+            Ok(Ok(news)) if wanted(&news) => return Ok(true),
+            Ok(Ok(_)) => {}
+            Ok(Err(RecvError::Lagged(_))) => return Ok(true),
+            Ok(Err(RecvError::Closed)) => return Err(Refusal::Stopped),
+        }
+    }
+}
+
+/// Up to as long as a proposal may take.
+fn jitter() -> Duration {
+    let mut bytes = [0; 2];
+    // Without randomness it is proposed again at once, which is no worse than late.
+    let _ = getrandom::fill(&mut bytes);
+    PROPOSE_AGAIN.mul_f64(f64::from(u16::from_le_bytes(bytes)) / 65_536.0)
+}

@@ -1,0 +1,152 @@
+//! The members of a space, and writers that are gone.
+
+use super::App;
+use super::body::Fields;
+use super::problem::{Problem, Route};
+use crate::driver::{MemberChange, Membership, OwnerKey, Retiree, Retirement};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tallymesh_core::WriterId;
+
+/// How long a request waits for a decision if it does not say.
+const WAIT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// The longest wait: whoever wants more asks again, which is harmless.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+const CHANGE: &str = r#"{"owner":"64 hex digits"}, and "wait_ms" if you like"#;
+const FORCE: &str = r#"{"members":["64 hex digits"]}"#;
+const RETIRE: &str =
+    r#"{"writer":"32 hex digits"} or {"owner":"64 hex digits"}, and "wait_ms" if you like"#;
+
+/// What became of writers that were declared dead.
+#[derive(Serialize)]
+pub(super) struct Retirements {
+    writers: Vec<Retirement>,
+}
+
+type Body = Result<Bytes, BytesRejection>;
+
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+) -> Result<Json<Membership>, Problem> {
+    let space = app.handle.space(&space)?;
+    Ok(Json(app.handle.members(space).await?))
+}
+
+pub(super) async fn init(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+) -> Result<Json<Membership>, Problem> {
+    let space = app.handle.space(&space)?;
+    Ok(Json(app.handle.found(space).await?))
+}
+
+pub(super) async fn add(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    body: Body,
+) -> Result<Json<Membership>, Problem> {
+    change(&app, &space, body, MemberChange::Add).await
+}
+
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    body: Body,
+) -> Result<Json<Membership>, Problem> {
+    change(&app, &space, body, MemberChange::Remove).await
+}
+
+async fn change(
+    app: &App,
+    space: &str,
+    body: Body,
+    change: fn(OwnerKey) -> MemberChange,
+) -> Result<Json<Membership>, Problem> {
+    let space = app.handle.space(space)?;
+    let read = Fields::parse(&body?, CHANGE).and_then(|mut fields| {
+        let owner = owner(&fields.text("owner")?)?;
+        let wait = wait(&mut fields)?;
+        fields.end()?;
+        Ok((owner, wait))
+    });
+    let (owner, wait) = read.map_err(|problem| problem.applied("no"))?;
+    let change = change(owner);
+    let members = app.handle.change_members(space, &change, wait).await?;
+    Ok(Json(members))
+}
+
+pub(super) async fn force(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    body: Body,
+) -> Result<Json<Membership>, Problem> {
+    let space = app.handle.space(&space)?;
+    let read = Fields::parse(&body?, FORCE).and_then(|mut fields| {
+        let members = fields.list("members")?.into_iter();
+        let members = members.map(|member| match member {
+            Value::String(text) => owner(&text),
+            other => owner(&other.to_string()),
+        });
+        let members = members.collect::<Result<Vec<OwnerKey>, Problem>>()?;
+        fields.end()?;
+        Ok(members)
+    });
+    let members = read.map_err(|problem| problem.applied("no"))?;
+    Ok(Json(app.handle.force_members(space, members).await?))
+}
+
+pub(super) async fn retire(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    body: Body,
+) -> Result<Json<Retirements>, Problem> {
+    let space = app.handle.space(&space)?;
+    let read = Fields::parse(&body?, RETIRE).and_then(|mut fields| {
+        let who = retiree(&mut fields)?;
+        let wait = wait(&mut fields)?;
+        fields.end()?;
+        Ok((who, wait))
+    });
+    let (who, wait) = read.map_err(|problem| problem.applied("no"))?;
+    let writers = app.handle.retire(space, who, wait).await?;
+    Ok(Json(Retirements { writers }))
+}
+
+fn retiree(fields: &mut Fields) -> Result<Retiree, Problem> {
+    if let Some(text) = fields.text_if_any("owner")? {
+        return owner(&text).map(Retiree::Owner);
+    }
+    let text = fields.text("writer")?;
+    let writer = WriterId::parse(&text.to_ascii_lowercase());
+    writer.map(Retiree::Writer).ok_or_else(|| {
+        let shown: String = text.chars().take(80).collect();
+        let detail = format!(
+            "`{shown}` is no writer: it has 32 hex digits, as `tallymesh writers` shows them"
+        );
+        Problem::bad_request("writer", detail)
+    })
+}
+
+fn owner(text: &str) -> Result<OwnerKey, Problem> {
+    OwnerKey::parse(text).ok_or_else(|| {
+        let shown: String = text.chars().take(80).collect();
+        let detail = format!(
+            "`{shown}` is no owner's key: it has 64 hex digits, as `tallymesh id` shows them"
+        );
+        Problem::bad_request("owner", detail)
+    })
+}
+
+fn wait(fields: &mut Fields) -> Result<Duration, Problem> {
+    let wait = fields.millis("wait_ms")?.map(Duration::from_millis);
+    Ok(wait.unwrap_or(WAIT_DEFAULT).min(WAIT_MAX))
+}

@@ -1,0 +1,45 @@
+//! What a store would have kept of an actor, and that it leads to the same state.
+
+use tallymesh_core::{Mark, Message, Replica, Space, WriterId};
+
+/// The messages that a store has kept.
+#[derive(Default)]
+pub(super) struct Log {
+    pub(super) mark: Mark,
+    records: Vec<Vec<u8>>,
+}
+
+impl Log {
+    /// Keeps what has changed.
+    pub(super) fn keep(&mut self, replica: &mut Replica) {
+        if let Some(message) = replica.since(&mut self.mark) {
+            if message.is_whole() {
+                self.records.clear();
+            }
+            self.records.push(message.encode());
+        }
+    }
+
+    /// Starts from what was kept, just after it was, and compares.
+    pub(super) fn check(&self, replica: &Replica, now: u64) -> Result<(), String> {
+        let fresh = WriterId::mint(&Space::default(), &[98; 32], &[98; 16]);
+        let mut again = Replica::new(Space::default(), fresh);
+        for bytes in &self.records {
+            let message = Message::decode_stored(bytes).map_err(|error| error.to_string())?;
+            let restored = again.restore(&message);
+            restored.map_err(|error| format!("what was kept can't be restored: {error}"))?;
+        }
+        again.set_time(now);
+        if again.configuration() != replica.configuration() {
+            return Err("the configuration was not kept".into());
+        }
+        let keys = replica.counters().map(|(_, key)| key);
+        for key in keys.chain(again.counters().map(|(_, key)| key)) {
+            let (was, is) = (replica.value(key), again.value(key));
+            if was != is {
+                return Err(format!("{key}: {was:?} was kept as {is:?}"));
+            }
+        }
+        Ok(())
+    }
+}
