@@ -36,3 +36,6 @@ pub const AGENT_BYTES_MAX: usize = 64;
 pub const PROOF_BYTES_MAX: usize = 256;
 /// Faults whose evidence is kept; later ones are only counted.
 pub const FAULTS_KEPT_MAX: usize = 64;
+/// Forgotten writers of which a member still knows up to which clock they were taken over. Whoever
+/// comes back after so many others were forgotten is told that it is not known.
+pub const RETURNS_MAX: usize = 65_536;

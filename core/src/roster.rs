@@ -213,14 +213,14 @@ impl Fact {
     }
 
     /// Its place in a message.
-    pub(crate) fn place(&self) -> (u8, u32, u64, u32, u64) {
+    pub(crate) fn place(&self) -> (u8, u32, u64, u32, u64, Owner) {
         let by = self.stamp();
-        let turn = match &self.says {
-            Says::Admit(admit) => admit.turn,
-            Says::Gone(_, gone) => u64::from_be_bytes(core::array::from_fn(|at| gone.0[at])),
-            _ => 0,
+        let (turn, owner) = match &self.says {
+            Says::Admit(admit) => (admit.turn, Owner::default()),
+            Says::Gone(_, gone) => (0, gone.0),
+            _ => (0, Owner::default()),
         };
-        (self.kind(), self.writer, by.clock, by.writer, turn)
+        (self.kind(), self.writer, by.clock, by.writer, turn, owner)
     }
 
     /// Whether it is of a replica, not of the state.

@@ -57,13 +57,13 @@ mod pull;
 mod push;
 mod serve;
 
-use crate::BROADCAST;
 use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica};
 use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
 use crate::writer_id::WriterId;
+use crate::{BROADCAST, FORKS};
 use alloc::string::String;
 use alloc::vec::{self, Vec};
 
@@ -412,6 +412,7 @@ impl Sync {
                 self.compare(now, replica, link, &digests);
                 Ok(())
             }
+            Body::Contents { .. } if !FORKS => Ok(()),
             Body::Contents {
                 why,
                 vector,
@@ -424,8 +425,8 @@ impl Sync {
                 self.set_writer(link, writer);
                 Ok(())
             }
-            Body::Return(writer) => {
-                self.end_writer(now, replica, link, writer);
+            Body::Return { writer, admitted } => {
+                self.end_writer(now, replica, link, (writer, admitted));
                 Ok(())
             }
             Body::Ended { writer, upto } => {

@@ -16,9 +16,7 @@ use crate::oracle::{Call, Key, Kind, Oracle, View};
 use crate::random::Random;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tallymesh_core::{
-    Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId,
-};
+use tallymesh_core::{Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
 
 /// What happened in a run.
 #[derive(Clone, Copy, Debug, Default)]

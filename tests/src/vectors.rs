@@ -295,8 +295,11 @@ pub fn frames() -> Vec<Vector> {
         ),
         vector(
             "return",
-            "The sender's writer, this one, can't go on: end it.",
-            frame(Body::Return(two().writer())),
+            "The sender's writer, this one, which was taken in, can't go on: end it.",
+            frame(Body::Return {
+                writer: two().writer(),
+                admitted: true,
+            }),
         ),
         vector(
             "ended",

@@ -68,15 +68,9 @@ export const DISCONNECTED = 1;
 export const FRAME = 2;
 export const CHANGED = 3;
 export const TICK = 4;
-const RENEW = 5;
 
 /** The bytes of an input that has none. */
 export const NONE: Uint8Array = new Uint8Array();
-
-/** Goes on under another writer id. */
-export function renew(engine: Engine, now: number): void {
-  engine.input(RENEW, now, 0, crypto.getRandomValues(new Uint8Array(16)));
-}
 
 /** The stable code of the engine's last failure. */
 export function errorCode(engine: Engine): string {

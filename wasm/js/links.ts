@@ -1,4 +1,4 @@
-import { CHANGED, CONNECTED, DISCONNECTED, errorCode, FRAME, NONE, renew, TICK, type Engine } from './engine.js';
+import { CHANGED, CONNECTED, DISCONNECTED, errorCode, FRAME, NONE, TICK, type Engine } from './engine.js';
 import { coded } from './errors.js';
 import type { Link, Peer } from './peer.js';
 
@@ -6,7 +6,6 @@ import type { Link, Peer } from './peer.js';
 const SEND = 1;
 const COUNTER = 2;
 const CLOSE = 3;
-const RENEW = 4;
 
 const TIMER_MS_MAX = 60_000;
 
@@ -17,16 +16,14 @@ const TIMER_MS_MAX = 60_000;
 export class Links {
   readonly #engine: Engine;
   readonly #changed: (handle: number) => void;
-  readonly #renewed: () => void;
   readonly #peers = new Map<number, Peer>();
   #last = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #draining = false;
 
-  constructor(engine: Engine, changed: (handle: number) => void, renewed: () => void) {
+  constructor(engine: Engine, changed: (handle: number) => void) {
     this.#engine = engine;
     this.#changed = changed;
-    this.#renewed = renewed;
   }
 
   /** How many links are up. */
@@ -58,12 +55,6 @@ export class Links {
   localChange(): void {
     this.#input(CHANGED);
     this.drain();
-  }
-
-  /** Goes on under another writer id: somebody else writes under the present one. */
-  renew(): void {
-    renew(this.#engine, now());
-    this.#renewed();
   }
 
   /** Ends all links and the timer; the engine is not used after this. */
@@ -99,8 +90,6 @@ export class Links {
       this.#peers.get(subject)?.send(frame);
     } else if (kind === COUNTER) {
       this.#changed(subject);
-    } else if (kind === RENEW) {
-      this.renew();
     } else if (kind === CLOSE) {
       const reason = coded(errorCode(this.#engine), 'the link was closed');
       const peer = this.#peers.get(subject);

@@ -61,6 +61,8 @@ const CACHED_KEYS_MAX = 16_384;
 export class Replica {
   /** The space that this replica belongs to. */
   readonly space: string;
+  /** The id under which this replica writes: 32 hex digits, new for each replica. */
+  readonly writer: string;
 
   #engine: Engine | undefined;
   readonly #links: Links;
@@ -73,7 +75,6 @@ export class Replica {
     for (const key of keys) this.#dirty.add(key);
     this.#flush();
   });
-  #writer: string | undefined;
   #localChange = false;
   #scheduled = false;
   /** Whether an expiry was ever seen; before that no time has to be told, which costs as much as an add. */
@@ -87,15 +88,8 @@ export class Replica {
   constructor(options: ReplicaOptions = {}) {
     this.space = options.space ?? 'default';
     this.#engine = newEngine(this.space, options.ownerKey);
-    this.#links = new Links(this.#engine, (handle) => this.#changed(handle), () => (this.#writer = undefined));
-  }
-
-  /**
-   * The id under which this replica writes: 32 hex digits, new for each replica. It changes if somebody
-   * else is found to write under it too.
-   */
-  get writer(): string {
-    return (this.#writer ??= this.status().writer);
+    this.#links = new Links(this.#engine, (handle) => this.#changed(handle));
+    this.writer = this.status().writer;
   }
 
   /**
@@ -312,11 +306,7 @@ export class Replica {
   merge(bytes: Uint8Array): void {
     const engine = this.#live();
     if (!(bytes instanceof Uint8Array)) throw new TallymeshError('not_bytes', 'merge takes a Uint8Array');
-    let merged = engine.merge(bytes);
-    if (!merged && errorCode(engine) === 'own_clock_ahead') {
-      this.#links.renew();
-      merged = engine.merge(bytes);
-    }
+    const merged = engine.merge(bytes);
     const changed = takeHandles(engine);
     if (!merged) throw coded(errorCode(engine), 'these bytes cannot be merged');
     for (const handle of changed) this.#changed(handle);

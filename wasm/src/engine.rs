@@ -13,7 +13,6 @@ mod kind {
     pub(super) const SEND: u32 = 1;
     pub(super) const CHANGED: u32 = 2;
     pub(super) const CLOSE: u32 = 3;
-    pub(super) const RENEW: u32 = 4;
 }
 
 /// What [`Engine::read`] reads. TypeScript names the same numbers in js/engine.ts.
@@ -63,8 +62,6 @@ pub mod event {
     pub const CHANGED: u32 = 3;
     /// A deadline passed.
     pub const TICK: u32 = 4;
-    /// Somebody else writes under this writer id: the bytes are 16 fresh random ones, for another.
-    pub const RENEW: u32 = 5;
 }
 
 /// A replica of one space beside the sync machine that keeps it in step with its peers.
@@ -72,8 +69,6 @@ pub mod event {
 pub struct Engine {
     replica: Replica,
     sync: Sync,
-    /// The public key under which writer ids are minted.
-    owner: [u8; 32],
     /// The operations of the transaction that is being made.
     staged: Vec<(Vec<u8>, Op)>,
     /// The bytes that [`Engine::take`] gives: one way out for all, since each further one costs code
@@ -103,7 +98,6 @@ impl Engine {
         Some(Engine {
             replica: Replica::new(space, writer),
             sync: Sync::new(config, seed),
-            owner: *owner,
             staged: Vec::new(),
             bytes: Vec::new(),
             mark: Mark::default(),
@@ -267,13 +261,6 @@ impl Engine {
             event::DISCONNECTED => Input::Disconnected { link },
             event::FRAME => Input::Frame { link, bytes },
             event::CHANGED => Input::Changed,
-            event::RENEW => {
-                let Some((nonce, _)) = bytes.split_first_chunk() else {
-                    return;
-                };
-                let writer = WriterId::mint(self.replica.space(), &self.owner, nonce);
-                Input::Renew { writer }
-            }
             _ => Input::Tick,
         };
         self.sync.handle(now as Millis, &mut self.replica, input);
@@ -288,7 +275,7 @@ impl Engine {
 
     /// Takes the next output. The answer is its kind times 2^32 plus its subject: 0 none, 1 send (the
     /// subject is the link, `take` the frame), 2 changed (the counter), 3 close (the link;
-    /// [`part::ERROR`] says why), 4 renew ([`event::RENEW`]).
+    /// [`part::ERROR`] says why).
     pub fn poll(&mut self) -> f64 {
         loop {
             let (kind, subject) = match self.sync.poll() {
@@ -298,7 +285,6 @@ impl Engine {
                     (kind::SEND, link.0)
                 }
                 Some(Output::Changed { handle }) => (kind::CHANGED, handle.as_u32()),
-                Some(Output::Renew) => (kind::RENEW, 0),
                 Some(Output::Refused {
                     close: Some(link),
                     error,

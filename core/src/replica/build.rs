@@ -246,7 +246,7 @@ impl Replica {
                     if !selection.has(at, column.writer) {
                         continue;
                     }
-                    let beside = news_of(&news, column.writer);
+                    let beside = crate::roster::of(&news, column.writer);
                     if column.newest <= low && beside == 0 {
                         continue;
                     }
@@ -457,19 +457,14 @@ fn side_news(page: &Page, lows: &[u64]) -> Vec<(u32, u64)> {
     let mut news: Vec<(u32, u64)> = Vec::new();
     for (slot, side) in page.odd.iter().flat_map(|odd| odd.iter()) {
         if has_newer(side, lows) {
-            news.push((side.writer, 1 << slot));
+            let bit = 1 << slot;
+            match news.binary_search_by_key(&side.writer, |it| it.0) {
+                Ok(at) => news[at].1 |= bit,
+                Err(at) => news.insert(at, (side.writer, bit)),
+            }
         }
     }
-    news.sort_unstable();
     news
-}
-
-fn news_of(news: &[(u32, u64)], writer: u32) -> u64 {
-    let from = news.partition_point(|(number, _)| *number < writer);
-    let of = news[from..]
-        .iter()
-        .take_while(|(number, _)| *number == writer);
-    of.fold(0, |set, (_, bit)| set | bit)
 }
 
 fn has_newer(side: &Side, lows: &[u64]) -> bool {

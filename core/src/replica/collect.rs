@@ -10,6 +10,7 @@ use crate::MEMBERS;
 use crate::counter;
 use crate::error::Error;
 use crate::keys::Handle;
+use crate::limits::RETURNS_MAX;
 use crate::roster::{Ack, Card, Fence, HEIRS_MAX, Owner, Retired, Says, of};
 use crate::shard::{OWN, PAGE, bits};
 use crate::slot::{Fold, Slot, Stamp};
@@ -209,6 +210,7 @@ impl Replica {
                 };
                 if sweep(&mut slots, &self.writers, &stable, &mut waits) {
                     changed = true;
+                    counter::normalize(&mut slots);
                     self.put_slots(handle, slots);
                     self.forget_unused(handle);
                 }
@@ -397,6 +399,11 @@ impl Replica {
         let returns = &mut self.roster.returns;
         if let Err(at) = returns.binary_search_by(|entry| entry.0.cmp(&writer)) {
             returns.insert(at, (writer, upto));
+            self.roster.returned.push(writer);
+        }
+        if returns.len() > RETURNS_MAX {
+            let oldest = self.roster.returned.remove(0);
+            returns.retain(|entry| entry.0 != oldest);
         }
         self.numbers.remove(&writer);
         self.clocks[number as usize] = 0;

@@ -323,9 +323,13 @@ impl Replica {
     /// what is new is.
     #[cold]
     pub(super) fn report(&mut self, (handle, number, clock, totals): Fork) {
+        if !FORKS {
+            self.fault_count += 1;
+            return;
+        }
         let writer = self.writers[number as usize];
         self.rework(&[writer]);
-        if FORKS && !self.forked.contains(&writer) {
+        if !self.forked.contains(&writer) {
             self.forked.push(writer);
         }
         let key = self.keys.get(handle).unwrap_or_default().into();

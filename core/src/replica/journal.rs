@@ -17,7 +17,6 @@ use crate::slot::{Base, Cut, Slot};
 use crate::writer_id::WriterId;
 use crate::{MEMBERS, Op};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// A cancel saw a writer's slot: up to this clock, at this total.
@@ -42,7 +41,7 @@ pub(super) struct Did {
 pub struct Journal {
     writer: Option<WriterId>,
     /// By clock.
-    made: VecDeque<(u64, Vec<Did>)>,
+    made: Vec<(u64, Vec<Did>)>,
     /// Up to this clock the transactions were dropped.
     dropped: u64,
     /// Up to this clock they were made while the space was open, and never kept.
@@ -113,10 +112,8 @@ impl Replica {
     /// Notes that a member holds this replica's transactions up to `clock` for good.
     pub fn held_by_member(&mut self, clock: u64) {
         let journal = &mut self.journal;
-        let held = |made: &(u64, Vec<Did>)| made.0 <= clock;
-        while journal.made.front().is_some_and(held) {
-            journal.made.pop_front();
-        }
+        let held = journal.made.partition_point(|made| made.0 <= clock);
+        journal.made.drain(..held);
         journal.dropped = journal.dropped.max(clock.min(self.clocks[OWN as usize]));
         if clock >= journal.open {
             journal.open = 0;
@@ -150,7 +147,7 @@ impl Replica {
     /// Keeps a transaction.
     pub(super) fn keep(&mut self, clock: u64, did: Vec<Did>) {
         if MEMBERS && !did.is_empty() {
-            self.journal.made.push_back((clock, did));
+            self.journal.made.push((clock, did));
         }
     }
 

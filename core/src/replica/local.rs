@@ -29,6 +29,7 @@ impl Replica {
             vouched,
             waiting,
             returns,
+            returned: _,
         } = &self.roster;
         let id = |number: u32| self.writers[number as usize];
         let clocks = |clocks: &[u64]| {

@@ -58,6 +58,8 @@ pub(super) struct Roster {
     pub(super) waiting: bool,
     /// Forgotten writers with the last clock that was taken over, ascending by writer.
     pub(super) returns: Vec<(WriterId, u64)>,
+    /// They, the longest forgotten first.
+    pub(super) returned: Vec<WriterId>,
 }
 
 impl Roster {

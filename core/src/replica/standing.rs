@@ -353,12 +353,14 @@ impl Replica {
                     return Err(Error::Behind); // what it took in there counts for nothing here
                 }
                 None => {
-                    self.check_base(message, at as u32)?;
+                    if MEMBERS {
+                        self.check_base(message, at as u32)?;
+                    }
                     strangers += 1;
                 }
             }
         }
-        if let Some(live) = live {
+        if let Some(live) = live.filter(|_| MEMBERS) {
             self.check_unsure(message, &live)?;
         }
         for fact in message.facts() {

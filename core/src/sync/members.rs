@@ -181,7 +181,8 @@ impl Sync {
         if it.upto.is_none() && it.due <= now {
             it.due = now + ASK_AGAIN_MS;
             let link = it.link;
-            self.send(replica, link, &Body::Return(replica.writer()));
+            let (writer, admitted) = (replica.writer(), replica.home().is_some());
+            self.send(replica, link, &Body::Return { writer, admitted });
         }
     }
 
@@ -205,11 +206,14 @@ impl Sync {
         now: Millis,
         replica: &mut Replica,
         link: Link,
-        writer: WriterId,
+        (writer, admitted): (WriterId, bool),
     ) {
         self.set_writer(link, writer);
         if !MEMBERS || !replica.is_member() {
             return;
+        }
+        if admitted && !replica.knows(&writer) && replica.last_of(&writer).is_none() {
+            return; // not heard of yet, or forgotten too long ago to say what counts
         }
         if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
             if replica.fence(&writer).is_err() {

@@ -124,7 +124,13 @@ pub enum Body {
     Writer(WriterId),
     /// In a space with members: the sender's writer, which is this, can't go on. Declare it dead, and
     /// say up to which clock it was taken over.
-    Return(WriterId),
+    Return {
+        /// The writer.
+        writer: WriterId,
+        /// Whether it knows that a member took it in: then who does not know it has forgotten it,
+        /// or has not heard of it yet.
+        admitted: bool,
+    },
     /// In a space with members: this writer can't go on.
     Ended {
         /// The writer.
@@ -193,7 +199,14 @@ impl Frame {
                 PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
                 CONTENTS if FORKS => read_contents(reader)?,
                 WRITER if MEMBERS => Body::Writer(read_writer(reader)?),
-                RETURN if MEMBERS => Body::Return(read_writer(reader)?),
+                RETURN if MEMBERS => Body::Return {
+                    writer: read_writer(reader)?,
+                    admitted: match reader.u8()? {
+                        0 => false,
+                        1 => true,
+                        _ => return Err(reader.malformed(Rule::Flag)),
+                    },
+                },
                 ENDED if MEMBERS => Body::Ended {
                     writer: read_writer(reader)?,
                     upto: match reader.u8()? {
@@ -223,7 +236,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Push(_) => PUSH,
         Body::Contents { .. } => CONTENTS,
         Body::Writer(_) => WRITER,
-        Body::Return(_) => RETURN,
+        Body::Return { .. } => RETURN,
         Body::Ended { .. } => ENDED,
     });
     put_bytes(&mut out, space.as_str().as_bytes());
@@ -246,7 +259,12 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             put_varint(&mut out, u64::from(*chunk));
         }
         Body::Push(message) => message.encode_into(&mut out),
-        Body::Writer(writer) | Body::Return(writer) => out.extend_from_slice(writer.as_bytes()),
+        Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } if !MEMBERS => {}
+        Body::Writer(writer) => out.extend_from_slice(writer.as_bytes()),
+        Body::Return { writer, admitted } => {
+            out.extend_from_slice(writer.as_bytes());
+            out.push(u8::from(*admitted));
+        }
         Body::Ended { writer, upto } => {
             out.extend_from_slice(writer.as_bytes());
             out.push(u8::from(upto.is_some()));

@@ -119,7 +119,10 @@ fn frame(random: &mut Random) -> Frame {
             writers: world(random, 3).0[0].contents(),
         },
         6 => Body::Writer(any_writer(random)),
-        7 => Body::Return(any_writer(random)),
+        7 => Body::Return {
+            writer: any_writer(random),
+            admitted: random.chance(50),
+        },
         8 => Body::Ended {
             writer: any_writer(random),
             upto: random.chance(50).then(|| random.next()),

@@ -227,7 +227,13 @@ fn a_member_takes_in_who_greets_and_tells_who_is_over() {
     machine.frame(link, Body::Push(guest.delta(&machine.replica.vector())));
     assert!(machine.sent().contains(&ended(None)));
     assert_eq!(machine.replica.value("a"), None);
-    machine.frame(link, Body::Return(writer));
+    machine.frame(
+        link,
+        Body::Return {
+            writer,
+            admitted: false,
+        },
+    );
     let kept = Mark::default();
     let tended = machine.sync.tend(0, &mut machine.replica, &kept);
     assert_eq!(tended, Ok(true));
