@@ -6,6 +6,8 @@ mod collect;
 mod fork;
 mod journal;
 mod listing;
+#[cfg(feature = "explore")]
+mod local;
 mod members;
 mod merge;
 mod ops;

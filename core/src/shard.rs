@@ -240,13 +240,16 @@ impl Odd {
         self.sides.iter_mut().flatten()
     }
 
-    /// Gives a writer another local number.
-    pub(crate) fn renumber(&mut self, from: u32, to: u32) {
+    /// Gives the own writer a local number above all others.
+    pub(crate) fn renumber_own(&mut self, number: u32) {
         for sides in &mut self.sides {
             for side in sides.iter_mut() {
-                side.renumber(|number| if number == from { to } else { number });
+                side.renumber(|old| if old == OWN { number } else { old });
             }
-            sides.sort_unstable_by_key(|side| side.writer);
+            if sides[0].writer == number {
+                let own = sides.remove(0);
+                sides.push(own);
+            }
         }
     }
 

@@ -57,6 +57,7 @@ mod pull;
 mod push;
 mod serve;
 
+use crate::BROADCAST;
 use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
@@ -215,8 +216,11 @@ struct Peer {
     bytes_out: u64,
     /// Forked writers, all of which is to come with the next pull.
     whole: Vec<WriterId>,
-    /// How often that was done and the contents differed still.
-    heals: u8,
+    /// Whether there are any.
+    all: bool,
+    /// How often in a row that brought nothing, and when it may be done again.
+    futile: u8,
+    heal_after: Millis,
 }
 
 #[derive(Clone)]
@@ -288,7 +292,7 @@ impl Sync {
                 }
             }
             Input::Broadcast { from, bytes } => {
-                if let Err(error) = self.broadcast(now, replica, from, bytes) {
+                if BROADCAST && let Err(error) = self.broadcast(now, replica, from, bytes) {
                     self.refuse(replica, from, false, error);
                 }
             }
@@ -351,7 +355,9 @@ impl Sync {
             bytes_in: 0,
             bytes_out: 0,
             whole: Vec::new(),
-            heals: 0,
+            all: false,
+            futile: 0,
+            heal_after: 0,
         });
         let mut nonce = [0; 16];
         for half in nonce.chunks_exact_mut(8) {

@@ -414,9 +414,9 @@ pub fn refusals() -> Vec<Vector> {
         ),
         refused(
             "unknown_type",
-            "A frame of type 8.",
+            "A frame of type 11.",
             "malformed",
-            edit(3, 8),
+            edit(3, 11),
         ),
         refused(
             "hello_other_version",

@@ -6,12 +6,12 @@
 //! whatever comes at or below a clock that is held already is the other process's.
 
 use super::{Replica, SUMMARY};
-use crate::MEMBERS;
 use crate::keys::Handle;
 use crate::limits::FAULTS_KEPT_MAX;
-use crate::shard::{Column, OWN, PAGE, bits, find_or_insert};
+use crate::shard::{Column, OWN, PAGE, bits};
 use crate::slot::{Base, Extra};
 use crate::writer_id::WriterId;
+use crate::{FORKS, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -73,6 +73,13 @@ pub struct Contents {
     pub cancels: u64,
 }
 
+impl Contents {
+    /// Whether they have no digests: nothing is left of the writer, or the program makes none.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.shards == 0 && self.cancels == 0
+    }
+}
+
 /// Something of a clock that was held already: the counter, the writer's local number, the clock,
 /// and both totals if there are two.
 pub(super) type Fork = (Handle, u32, u64, Option<[i128; 2]>);
@@ -94,8 +101,12 @@ impl Sums {
 
 impl Replica {
     /// A digest of everything that is held here: equal at replicas with equal version vectors,
-    /// unless a writer was forked. Only what changed since the last call is looked at.
+    /// unless a writer was forked. Only what changed since the last call is looked at. 0 in a program
+    /// built without them.
     pub fn content_digest(&mut self) -> u64 {
+        if !FORKS {
+            return 0;
+        }
         if self.sums.pages.len() > self.pages.len() {
             self.sums = Sums::default(); // all was dropped meanwhile
         }
@@ -123,7 +134,8 @@ impl Replica {
     /// The contents of each writer, ascending by writer. Looks at everything that is held.
     pub fn contents(&self) -> Vec<Contents> {
         let mut digests = alloc::vec![[0u64; 2]; self.writers.len()];
-        for at in 0..self.pages.len() {
+        let pages = if FORKS { self.pages.len() } else { 0 };
+        for at in 0..pages {
             self.digest_page(at, &mut |writer, part, hash| {
                 let digest = &mut digests[writer as usize][part];
                 *digest = digest.wrapping_add(hash);
@@ -245,11 +257,10 @@ impl Replica {
             if page.own.present != 0 {
                 let mut column = core::mem::replace(&mut page.own, Column::new(OWN));
                 column.writer = number;
-                let at = find_or_insert(&mut page.others, number);
-                page.others[at] = column;
+                page.others.push(column);
             }
             if let Some(odd) = &mut page.odd {
-                odd.renumber(OWN, number);
+                odd.renumber_own(number);
             }
         }
         true
@@ -265,22 +276,34 @@ impl Replica {
     pub(crate) fn doubt_self(&mut self, clock: u64) {
         let writer = self.writer();
         let own = self.clock();
-        self.note_forked(writer);
-        self.note_fault(Fault {
+        self.note_fault(|| Fault {
             writer,
             clock,
             evidence: Evidence::Ahead { own },
         });
     }
 
-    fn note_forked(&mut self, writer: WriterId) {
-        if !self.forked.contains(&writer) {
-            self.forked.push(writer);
+    /// Lets what changed of these writers be stored although its clocks were stored already; in a
+    /// page what changed of any.
+    pub(crate) fn rework(&mut self, writers: &[WriterId]) {
+        if !FORKS {
+            self.roster.assigned.fill(self.epoch);
+            return;
+        }
+        for writer in writers {
+            if let Some(number) = self.numbers.get(writer) {
+                self.roster.assigned[number as usize] = self.epoch;
+            }
         }
     }
 
     /// Notes a fault. One that may show again and again is noted once a writer.
-    pub(crate) fn note_fault(&mut self, fault: Fault) {
+    pub(crate) fn note_fault(&mut self, fault: impl FnOnce() -> Fault) {
+        if !FORKS {
+            self.fault_count += 1;
+            return;
+        }
+        let fault = fault();
         let kind = core::mem::discriminant(&fault.evidence);
         let known = |old: &Fault| {
             old.writer == fault.writer && core::mem::discriminant(&old.evidence) == kind
@@ -301,14 +324,16 @@ impl Replica {
     #[cold]
     pub(super) fn report(&mut self, (handle, number, clock, totals): Fork) {
         let writer = self.writers[number as usize];
-        self.roster.assigned[number as usize] = self.epoch;
-        self.note_forked(writer);
+        self.rework(&[writer]);
+        if FORKS && !self.forked.contains(&writer) {
+            self.forked.push(writer);
+        }
         let key = self.keys.get(handle).unwrap_or_default().into();
         let evidence = match totals {
             Some([ours, theirs]) => Evidence::Totals { key, ours, theirs },
             None => Evidence::Late { key },
         };
-        self.note_fault(Fault {
+        self.note_fault(|| Fault {
             writer,
             clock,
             evidence,

@@ -149,7 +149,7 @@ impl Replica {
 
     /// Keeps a transaction.
     pub(super) fn keep(&mut self, clock: u64, did: Vec<Did>) {
-        if !did.is_empty() {
+        if MEMBERS && !did.is_empty() {
             self.journal.made.push_back((clock, did));
         }
     }
@@ -286,7 +286,11 @@ impl Replica {
                     let seen = it.saw.len();
                     cancels = self.cancel_again(&mut draft.slots, it.saw, &self.act(clock));
                     left = seen - cancels.len();
-                    self.act(clock).cancel_own(&mut draft.slots, base);
+                    let own = counter::find(&draft.slots, OWN);
+                    let sums = counter::sums(&draft.slots, &self.writers);
+                    let own_alive = own.is_ok_and(|at| sums[at].is_alive());
+                    self.act(clock)
+                        .cancel_own(&mut draft.slots, base, own_alive);
                     draft.changed = true;
                     again.push(self.did(handle, it.op, clock, &draft.slots));
                 }

@@ -2,7 +2,6 @@
 
 use super::fork::Fork;
 use super::{Replica, place};
-use crate::MEMBERS;
 use crate::counter;
 use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Rule};
@@ -10,6 +9,7 @@ use crate::keys::Handle;
 use crate::shard::{Column, Joined, PAGE, Row, bits};
 use crate::slot::{Slot, Stamp};
 use crate::writer_id::WriterId;
+use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
 
 /// What a merge did.
@@ -39,6 +39,9 @@ impl<'a> Found<'a> {
     /// Notes what was installed at a clock that was held already; of a writer once in a row.
     #[cold]
     fn late(&mut self, handle: Handle, writer: u32, clock: u64) {
+        if !FORKS {
+            return; // nothing counts as held then
+        }
         let again = self.forks.last().is_some_and(|last| last.1 == writer);
         if !again {
             self.forks.push((handle, writer, clock, None));
@@ -238,7 +241,7 @@ impl Replica {
             let clock = self.clock_of(entry);
             let (covered, held) = match closed {
                 true => (clock, 0),
-                false if entry.lo < clock => (0, clock),
+                false if FORKS && entry.lo < clock => (0, clock),
                 false => (0, 0),
             };
             writers.push(Known {
@@ -597,7 +600,7 @@ fn join_columns(
     }
     ours.newest = ours.newest.max(theirs.newest);
     found.installed += newer.count_ones() as usize;
-    if newer != 0 && known.held > 0 {
+    if FORKS && newer != 0 && known.held > 0 {
         for (rank, (slot, row)) in theirs.iter().enumerate() {
             if newer >> rank & 1 == 1 && row.clock <= known.held {
                 found.late(Handle(first.0 + slot), ours.writer, row.clock);

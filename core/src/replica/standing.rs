@@ -293,13 +293,13 @@ impl Replica {
     /// Refuses what must not be merged, before anything is changed.
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
         let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
-        let from_guest = live.is_some_and(guest);
+        let from_guest = MEMBERS && live.is_some_and(guest);
         if self.configuration().is_some() && !message.is_closed() && self.news(message) {
             // The sender keeps no journal yet: first it has to learn that there are members.
             let writer = live.unwrap_or(message.writers[0].writer);
             return Err(Error::Stranger { writer });
         }
-        let from_unknown = live.is_some_and(|live| self.is_unknown(message, &live));
+        let from_unknown = MEMBERS && live.is_some_and(|live| self.is_unknown(message, &live));
         if MEMBERS && self.roster.cards[OWN as usize].bye.is_some() {
             return Err(Error::Retired); // nobody waits for it any more
         }

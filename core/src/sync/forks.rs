@@ -5,15 +5,17 @@
 //! writers left out of the vector, so that all of theirs comes, and each merges it. Whoever was
 //! healed so, or was sent what a clock that it held had claimed, tells the others at once.
 
-use super::{Body, Digests, Link, Millis, Output, Sync, Why};
+use super::{Body, Digests, Link, Millis, Output, Peer, Sync, Why};
 use crate::error::Error;
 use crate::replica::{Contents, Evidence, Fault, Replica};
+use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
+use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
 
-/// Transfers for healing on one link that did not make the contents equal, after which no more is
-/// tried on it: its peer is at fault, or a program.
-const HEALS_MAX: u8 = 16;
+/// How often the wait doubles between transfers for healing that brought nothing: the peer is slower
+/// to heal, or at fault.
+const DOUBLINGS_MAX: u8 = 6;
 
 impl Sync {
     /// What is held here, to be told to peers.
@@ -35,26 +37,32 @@ impl Sync {
         if theirs.vector != replica.digest() {
             return self.want(now, replica, link);
         }
-        if replica.configuration().is_some() {
-            self.held_there(replica, link, &replica.vector());
+        if MEMBERS && replica.configuration().is_some() {
+            return self.held_there(replica, link, &replica.vector());
         }
-        let equal = theirs.contents == replica.content_digest();
-        if self.may_heal(replica, link, equal) {
+        if !FORKS {
+            return;
+        }
+        let ours = replica.content_digest();
+        let unknown = ours == 0 || theirs.contents == 0;
+        let equal = unknown || theirs.contents == ours;
+        if self.may_heal(now, replica, link, equal) {
             let writers = replica.contents();
             self.tell_contents(replica, link, Why::Ask, writers);
         }
     }
 
-    /// Whether contents that are not `equal` may be healed on this link. In a space with members
-    /// other rules hold for what is covered already.
-    fn may_heal(&mut self, replica: &Replica, link: Link, equal: bool) -> bool {
+    /// Whether contents that are not `equal` may be healed on this link by now. In a space with
+    /// members other rules hold for what is covered already.
+    fn may_heal(&mut self, now: Millis, replica: &Replica, link: Link, equal: bool) -> bool {
         let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) else {
             return false;
         };
         if equal {
-            peer.heals = 0;
+            peer.futile = 0;
+            peer.heal_after = 0;
         }
-        !equal && peer.heals < HEALS_MAX && replica.configuration().is_none()
+        !equal && peer.heal_after <= now && replica.configuration().is_none()
     }
 
     fn tell_contents(&mut self, replica: &Replica, link: Link, why: Why, writers: Vec<Contents>) {
@@ -75,7 +83,16 @@ impl Sync {
         link: Link,
         (why, vector, theirs): (Why, [u8; 16], &[Contents]),
     ) {
-        if !self.may_heal(replica, link, false) {
+        if !FORKS {
+            if why == Why::Forked {
+                theirs
+                    .iter()
+                    .for_each(|it| self.want_whole(link, it.writer));
+                self.want(now, replica, link);
+            }
+            return;
+        }
+        if !self.may_heal(now, replica, link, false) {
             return;
         }
         let ours = replica.contents();
@@ -102,11 +119,15 @@ impl Sync {
             }
             // Cancels matter or not by what others did, so they compare at one moment only.
             let parts = |it: &Contents| (it.shards, it.cancels * u64::from(same_vector));
-            if parts(&ours) == parts(theirs) {
+            if parts(&ours) == parts(theirs) && !ours.is_unknown() {
+                continue;
+            }
+            differing.push(ours);
+            if theirs.is_unknown() || ours.is_unknown() {
                 continue;
             }
             let digest = |it: &Contents| it.shards.wrapping_add(it.cancels);
-            replica.note_fault(Fault {
+            replica.note_fault(|| Fault {
                 writer: ours.writer,
                 clock: ours.clock,
                 evidence: Evidence::Contents {
@@ -117,7 +138,6 @@ impl Sync {
             if own {
                 self.ask_for_id(replica);
             }
-            differing.push(ours);
         }
         if differing.is_empty() && !lacking {
             return;
@@ -131,28 +151,70 @@ impl Sync {
         self.want(now, replica, link);
     }
 
-    /// Lets the next pull from this peer bring everything of the writer.
+    /// Lets the next pull from this peer bring everything of the writer; in a page, of all writers.
     fn want_whole(&mut self, link: Link, writer: WriterId) {
-        let peer = self.peers.iter_mut().find(|peer| peer.link == link);
-        if let Some(peer) = peer.filter(|peer| !peer.whole.contains(&writer)) {
-            peer.whole.push(writer);
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+            peer.all = true;
+            if FORKS && !peer.whole.contains(&writer) {
+                peer.whole.push(writer);
+            }
+        }
+    }
+
+    /// What is held here, less what is to come whole from this peer.
+    pub(super) fn vector_for(
+        &self,
+        replica: &Replica,
+        link: Link,
+        whole: &[WriterId],
+    ) -> VersionVector {
+        match FORKS {
+            true => replica.vector().without(whole),
+            false if self.peer(link).is_some_and(|peer| peer.all) => VersionVector::default(),
+            false => replica.vector(),
         }
     }
 
     /// A transfer came in which all of these writers was asked for.
-    pub(super) fn healed(&mut self, now: Millis, link: Link, whole: &[WriterId]) {
-        if whole.is_empty() {
+    pub(super) fn healed(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        whole: &[WriterId],
+        shards: usize,
+    ) {
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+            if !core::mem::take(&mut peer.all) {
+                return;
+            }
+        }
+        replica.rework(whole);
+        if !FORKS {
             return;
         }
+        let interval = Millis::from(self.config.interval_ms);
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
             peer.whole.retain(|writer| !whole.contains(writer));
-            peer.heals = peer.heals.saturating_add(1);
+            peer.all = !peer.whole.is_empty();
+            (peer.futile, peer.heal_after) = match shards {
+                0 => (
+                    DOUBLINGS_MAX.min(peer.futile + 1),
+                    now + (interval << peer.futile),
+                ),
+                _ => (0, 0),
+            };
         }
-        self.tell_forked(now, whole);
+        if shards > 0 {
+            self.tell_forked(now, whole);
+        }
     }
 
     /// Tells the others soon that these writers were forked.
     fn tell_forked(&mut self, now: Millis, writers: &[WriterId]) {
+        if !FORKS {
+            return;
+        }
         for writer in writers {
             if !self.forked.contains(writer) {
                 self.forked.push(*writer);
@@ -164,7 +226,7 @@ impl Sync {
     /// Sends the contents of the writers that were found forked.
     pub(super) fn push_forked(&mut self, replica: &Replica) {
         let forked = core::mem::take(&mut self.forked);
-        if forked.is_empty() {
+        if !FORKS || forked.is_empty() {
             return;
         }
         let mut writers = replica.contents();
@@ -178,7 +240,7 @@ impl Sync {
     /// Takes up what merging found.
     pub(super) fn look_for_forks(&mut self, now: Millis, replica: &mut Replica) {
         let forked = replica.take_forked();
-        if forked.is_empty() {
+        if !FORKS || forked.is_empty() {
             return;
         }
         if forked.contains(&replica.writer()) {
@@ -197,6 +259,9 @@ impl Sync {
     }
 
     fn ask_for_id(&mut self, replica: &Replica) {
+        if !FORKS {
+            return;
+        }
         let writer = replica.writer();
         if self.asked_for_id != Some(writer) {
             self.asked_for_id = Some(writer);
@@ -206,7 +271,7 @@ impl Sync {
 
     /// Goes on under another writer id.
     pub(super) fn renew(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        if self.begin_again(now, replica, writer) {
+        if !FORKS || self.begin_again(now, replica, writer) {
             return;
         }
         let old = replica.writer();
@@ -216,16 +281,12 @@ impl Sync {
         // They count pages' columns by local numbers, which have changed.
         self.end_transfers();
         self.tell_forked(now, &[old]);
-        let mut tellers = Vec::new();
-        for peer in &mut self.peers {
-            if peer.whole.contains(&old) {
-                tellers.push(peer.link);
-            } else {
-                peer.whole.push(old);
+        for at in 0..self.peers.len() {
+            let Peer { link, all, .. } = self.peers[at];
+            self.want_whole(link, old);
+            if all {
+                self.want(now, replica, link);
             }
-        }
-        for link in tellers {
-            self.want(now, replica, link);
         }
     }
 
@@ -237,7 +298,9 @@ impl Sync {
         close: bool,
         error: Error,
     ) {
-        if let Error::OwnClockAhead { heard, .. } = error {
+        if let Error::OwnClockAhead { heard, .. } = error
+            && FORKS
+        {
             return self.doubled(replica, link, heard);
         }
         let close = link.filter(|_| close);

@@ -45,6 +45,9 @@ struct ComingBack {
 
 /// Whose changes a push carries: it alone is newer.
 pub(super) fn origin(message: &Message) -> Option<WriterId> {
+    if !MEMBERS {
+        return None;
+    }
     let mut newer = message.writers.iter().filter(|entry| entry.hi > entry.lo);
     newer.next().map(|entry| entry.writer)
 }
@@ -52,7 +55,8 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
 impl Sync {
     /// The writer at the other end of a link.
     pub(super) fn writer_of(&self, link: Link) -> Option<WriterId> {
-        Some(self.peer(link)?.greeting.as_ref()?.writer)
+        let greeting = self.peer(link)?.greeting.as_ref().filter(|_| MEMBERS)?;
+        Some(greeting.writer)
     }
 
     /// A peer holds this, and has made it durable before it said so: if it is a member, the own
@@ -70,6 +74,9 @@ impl Sync {
 
     /// The peer of a link writes under this writer.
     pub(super) fn set_writer(&mut self, link: Link, writer: WriterId) {
+        if !MEMBERS {
+            return;
+        }
         let peer = self.peers.iter_mut().find(|peer| peer.link == link);
         if let Some(greeting) = peer.and_then(|peer| peer.greeting.as_mut()) {
             greeting.writer = writer;
@@ -156,6 +163,9 @@ impl Sync {
 
     /// Asks again for what is missing to come back.
     pub(super) fn ask_to_end(&mut self, now: Millis, replica: &Replica) {
+        if !MEMBERS {
+            return;
+        }
         let alone = self.guests.coming_back.as_ref().is_some_and(|it| {
             // Another member will do as well.
             self.writer_of(it.link).is_none()
@@ -176,13 +186,16 @@ impl Sync {
     }
 
     pub(super) fn return_due(&self) -> Option<Millis> {
+        if !MEMBERS {
+            return None;
+        }
         let it = self.guests.coming_back.as_ref()?;
         Some(it.due).filter(|_| it.upto.is_none())
     }
 
     /// Whether the next pull on this link is to bring everything, to begin again from.
     pub(super) fn wants_all(&self, link: Link) -> bool {
-        let it = self.guests.coming_back.as_ref();
+        let it = self.guests.coming_back.as_ref().filter(|_| MEMBERS);
         it.is_some_and(|it| it.link == link && it.upto.is_some())
     }
 
@@ -195,7 +208,7 @@ impl Sync {
         writer: WriterId,
     ) {
         self.set_writer(link, writer);
-        if !replica.is_member() {
+        if !MEMBERS || !replica.is_member() {
             return;
         }
         if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
@@ -229,6 +242,9 @@ impl Sync {
         link: Link,
         (writer, upto): (WriterId, Option<u64>),
     ) {
+        if !MEMBERS {
+            return;
+        }
         if writer != replica.writer() {
             // The frame that said so was lost.
             return self.send(replica, link, &Body::Writer(replica.writer()));
@@ -258,7 +274,7 @@ impl Sync {
         replica: &mut Replica,
         writer: WriterId,
     ) -> bool {
-        let ready = |it: &mut ComingBack| it.state.is_some();
+        let ready = |it: &mut ComingBack| MEMBERS && it.state.is_some();
         let Some(ComingBack { state, upto, .. }) = self.guests.coming_back.take_if(ready) else {
             return false;
         };

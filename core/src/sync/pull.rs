@@ -1,6 +1,7 @@
 //! Asking a peer for what is missing here, chunk by chunk.
 
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
+use crate::FORKS;
 use crate::delta::Message;
 use crate::error::{Error, Limited};
 use crate::limits::STAGE_BYTES_MAX;
@@ -118,9 +119,10 @@ impl Sync {
                         chunk: 0,
                         staged: Vec::new(),
                         staged_bytes: 0,
-                        whole: self
-                            .peer(link)
-                            .map_or(Vec::new(), |peer| peer.whole.clone()),
+                        whole: match self.peer(link) {
+                            Some(peer) if FORKS => peer.whole.clone(),
+                            _ => Vec::new(),
+                        },
                         resumed: false,
                         deadline,
                     }
@@ -129,7 +131,7 @@ impl Sync {
             let (id, chunk) = (open.id, open.chunk);
             let vector = match self.wants_all(link) {
                 true => VersionVector::default(),
-                false => replica.vector().without(&open.whole),
+                false => self.vector_for(replica, link, &open.whole),
             };
             self.pulls.open = Some(open);
             self.send(replica, link, &Body::Pull(Pull { id, chunk, vector }));
@@ -185,19 +187,19 @@ impl Sync {
             return Ok(());
         }
         let result = self.commit(now, replica, link, staged, &delta.message);
-        if result.is_ok() {
-            self.healed(now, link, &whole);
+        if let Ok(shards) = result {
+            self.healed(now, replica, link, &whole, shards);
         }
         // What was found forked meanwhile; the own writer's comes once there is another.
         let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole);
-        if whole.iter().any(|writer| *writer != replica.writer()) {
+        if FORKS && whole.iter().any(|writer| *writer != replica.writer()) {
             self.want(now, replica, link);
         }
         self.pull_next(now, replica);
-        result
+        result.map(|_| ())
     }
 
-    /// Makes a whole transfer visible at once.
+    /// Makes a whole transfer visible at once; how many shards that installed.
     fn commit(
         &mut self,
         now: Millis,
@@ -205,14 +207,17 @@ impl Sync {
         link: Link,
         staged: Vec<Vec<u8>>,
         last: &Message,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let new = replica.news(last);
         let live = self.writer_of(link);
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
         let shards = match replica.merge_staged(&staged, last, live, &mut changed) {
             Ok(shards) => shards,
-            Err(error) => return self.not_merged(now, replica, Some(link), live, error),
+            Err(error) => {
+                self.not_merged(now, replica, Some(link), live, error)?;
+                return Ok(0);
+            }
         };
         if new {
             let link = Some(link);
@@ -220,6 +225,6 @@ impl Sync {
             self.announce_soon(now, link);
             self.retry_waiting(now, replica);
         }
-        Ok(())
+        Ok(shards)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::members::origin;
 use super::{Link, Millis, Output, Sync};
+use crate::BROADCAST;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::{WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
@@ -80,7 +81,7 @@ impl Sync {
             if peer.greeting.is_none() || Some(peer.link) == from {
                 continue;
             }
-            if peer.broadcast {
+            if BROADCAST && peer.broadcast {
                 if !reached {
                     reached = true;
                     let bytes = bytes.to_vec();

@@ -73,7 +73,13 @@ impl Sync {
         let peers = &self.peers;
         let is_gone = |link| peers.iter().all(|peer| peer.link != link);
         let mine = |t: &Transfer| t.session == session && (t.link == link || is_gone(t.link));
-        let begun = |t: &&mut Transfer| mine(t) && pull.id.wrapping_sub(t.id) as i32 <= 0;
+        // What comes on a new link is no repetition. It may go on where a link broke, unless a copy
+        // of the process asks, or the process was put back to an earlier state.
+        let goes_on = |t: &Transfer| pull.chunk > 0 && t.id == pull.id && mine(t);
+        let begun = |t: &&mut Transfer| match t.link == link {
+            true => pull.id.wrapping_sub(t.id) as i32 <= 0,
+            false => goes_on(t) && pull.vector.covers(&t.since),
+        };
         if let Some(transfer) = self.serving.iter_mut().find(begun) {
             transfer.link = link;
             self.serve_more(replica, link, pull.id, pull.chunk);

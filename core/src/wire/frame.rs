@@ -11,6 +11,7 @@ use crate::limits::{
 use crate::replica::Contents;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
+use crate::{FORKS, MEMBERS};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -190,10 +191,10 @@ impl Frame {
                     chunk: reader.varint32()?,
                 },
                 PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
-                CONTENTS => read_contents(reader)?,
-                WRITER => Body::Writer(read_writer(reader)?),
-                RETURN => Body::Return(read_writer(reader)?),
-                ENDED => Body::Ended {
+                CONTENTS if FORKS => read_contents(reader)?,
+                WRITER if MEMBERS => Body::Writer(read_writer(reader)?),
+                RETURN if MEMBERS => Body::Return(read_writer(reader)?),
+                ENDED if MEMBERS => Body::Ended {
                     writer: read_writer(reader)?,
                     upto: match reader.u8()? {
                         0 => None,
@@ -253,6 +254,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
                 put_varint(&mut out, *upto);
             }
         }
+        Body::Contents { .. } if !FORKS => {}
         Body::Contents {
             why,
             vector,
@@ -343,6 +345,15 @@ fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
         2 => Why::Forked,
         _ => return Err(reader.malformed(Rule::Flag)),
     };
+    if !FORKS {
+        // Why it is told is all that such a program can make use of.
+        reader.skip_rest();
+        return Ok(Body::Contents {
+            why,
+            vector: [0; 16],
+            writers: Vec::new(),
+        });
+    }
     let vector = reader.array()?;
     // The clocks are checked, and their number with them, before anything else is read.
     let mut writers: Vec<Contents> = read_vector(reader)?
