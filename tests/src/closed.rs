@@ -613,7 +613,7 @@ impl World {
         if self.random.chance(800) {
             actor.log.keep(&mut actor.replica);
             if self.random.chance(100) {
-                actor.log.check(&actor.replica, self.now)?;
+                actor.log.check(&mut actor.replica, self.now)?;
             }
         }
         let done = actor.replica.collect(&actor.log.mark);

@@ -54,6 +54,8 @@ struct Selection<'a> {
     to: Cursor,
     /// The epoch from which on a page counts as changed.
     epoch: u64,
+    /// What is said of writers goes in that is newer than this, if anything.
+    said: Option<&'a [u64]>,
 }
 
 impl Replica {
@@ -154,13 +156,17 @@ impl Replica {
     ) -> (Message, Option<Cursor>) {
         let mut selection = Selection {
             from: cursor,
+            said: None,
             ..self.all(lows)
         };
         let (handles, stopped) = self.select(&selection, budget);
         selection.to = stopped;
         if stopped == END {
-            let base = self.lows(since);
-            let base = |number: usize| Some(base[number].min(lows[number]));
+            let base = self.lows(since).into_iter().zip(lows);
+            let base: Vec<u64> = base.map(|(base, low)| base.min(*low)).collect();
+            // All of them, not only what is new since this walk began.
+            selection.said = Some(&base);
+            let base = |number: usize| Some(base[number]);
             let mut message = self.assemble(&selection, handles, &base);
             self.tell_horizon(&mut message);
             return (message, None);
@@ -203,6 +209,7 @@ impl Replica {
             from: Cursor::default(),
             to: END,
             epoch: 0,
+            said: Some(lows),
         }
     }
 
@@ -318,13 +325,12 @@ impl Replica {
                 &mut named,
             );
         }
-        let mut facts = match selection.to == END {
-            true => self.facts(selection.lows),
-            false => Vec::new(),
-        };
+        let said = selection.said;
+        let mut facts = said.map_or(Vec::new(), |lows| self.facts(lows));
         for fact in &facts {
             let stamp = fact.stamp();
-            named[stamp.writer as usize] = Some(selection.lows[stamp.writer as usize]);
+            let low = said.map(|lows| lows[stamp.writer as usize]);
+            named[stamp.writer as usize] = low;
             fact.clone().renumber(|number| {
                 named[number as usize].get_or_insert(self.clocks[number as usize]);
                 number

@@ -137,6 +137,23 @@ fn long_key(at: usize) -> String {
 }
 
 #[test]
+fn a_long_transfer_brings_all_that_is_said_of_writers() {
+    cases(3, |random| {
+        let mut pair = Pair::new(random);
+        for at in 0..2_000 {
+            pair.peers[0].replica.add(&long_key(at), 1).unwrap();
+        }
+        pair.peers[0].replica.found(&[7; 32], &[1; 16], 1).unwrap();
+        pair.connect();
+        pair.settle();
+        assert!(pair.first_chunks > 0, "more than one chunk");
+        let [from, to] = &pair.peers;
+        assert_eq!(to.replica.configuration(), from.replica.configuration());
+        assert!(to.replica.configuration().is_some());
+    });
+}
+
+#[test]
 fn a_long_transfer_shows_nothing_until_it_is_whole() {
     cases(40, |random| {
         let mut pair = Pair::new(random);

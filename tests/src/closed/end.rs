@@ -52,7 +52,7 @@ impl World {
                 }
                 let actor = &mut self.actors[at];
                 actor.log.keep(&mut actor.replica);
-                actor.log.check(&actor.replica, self.now)?;
+                actor.log.check(&mut actor.replica, self.now)?;
                 self.collect_at(at)?;
             }
             for at in 0..self.actors.len() {

@@ -21,7 +21,7 @@ impl Log {
     }
 
     /// Starts from what was kept, just after it was, and compares.
-    pub(super) fn check(&self, replica: &Replica, now: u64) -> Result<(), String> {
+    pub(super) fn check(&self, replica: &mut Replica, now: u64) -> Result<(), String> {
         let fresh = WriterId::mint(&Space::default(), &[98; 32], &[98; 16]);
         let mut again = Replica::new(Space::default(), fresh);
         for bytes in &self.records {
@@ -30,6 +30,7 @@ impl Log {
             restored.map_err(|error| format!("what was kept can't be restored: {error}"))?;
         }
         again.set_time(now);
+        replica.set_time(now);
         if again.configuration() != replica.configuration() {
             return Err("the configuration was not kept".into());
         }
