@@ -8,4 +8,5 @@ mod durability;
 mod http;
 mod operations;
 mod process;
+mod restart;
 mod sync;
