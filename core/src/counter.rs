@@ -262,13 +262,12 @@ impl Act<'_> {
                 });
             }
         }
-        self.cancel_own(slots, base);
+        let own = find(slots, OWN);
+        self.cancel_own(slots, base, own.is_ok_and(|at| sums[at].is_alive()));
     }
 
-    /// Cancels what is alive of the own slot, and leaves `base` if there is one.
-    pub(crate) fn cancel_own(&self, slots: &mut Vec<Slot>, base: Option<Base>) {
-        let own = find(slots, OWN);
-        let own_alive = own.is_ok_and(|at| sums(slots, self.ids)[at].is_alive());
+    /// Cancels the own slot, if it is alive, and leaves `base` if there is one.
+    pub(crate) fn cancel_own(&self, slots: &mut Vec<Slot>, base: Option<Base>, own_alive: bool) {
         if own_alive || base.is_some() {
             let slot = self.begin(slots);
             let born = self.clock;

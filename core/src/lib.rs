@@ -15,8 +15,11 @@
 pub(crate) const MEMBERS: bool = cfg!(feature = "members");
 
 /// Whether forks are looked for. A page has no disk that could be copied: it takes its peers' word
-/// for what is forked, leaves its own id if somebody else has it, and saves the rest of the download.
+/// for what is forked, and saves the rest of the download.
 pub(crate) const FORKS: bool = cfg!(feature = "members");
+
+/// Whether there may be a broadcast beside links. A page has links only.
+pub(crate) const BROADCAST: bool = cfg!(feature = "members");
 
 extern crate alloc;
 #[cfg(test)]

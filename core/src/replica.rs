@@ -5,6 +5,8 @@ mod build;
 mod collect;
 mod fork;
 mod journal;
+#[cfg(feature = "explore")]
+mod local;
 mod members;
 mod merge;
 mod ops;

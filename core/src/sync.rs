@@ -52,11 +52,12 @@
 //! one such pull is open at a time.
 
 mod forks;
+mod members;
 mod pull;
 mod push;
 mod serve;
 
-use crate::delta::Message;
+use crate::BROADCAST;
 use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
@@ -84,6 +85,9 @@ pub struct SyncConfig {
     pub interval_ms: u32,
     /// How long an answer may take before somebody else is asked, in milliseconds.
     pub pull_timeout_ms: u32,
+    /// How long a member waits for a writer that it took in and that no link leads to, in
+    /// milliseconds; then it takes over, and the writer has to come back. 0 waits for ever.
+    pub lease_ms: u32,
     /// The program's name and version in the hello, for people. One of more than
     /// [`AGENT_BYTES_MAX`] bytes is not sent.
     pub agent: &'static str,
@@ -95,6 +99,7 @@ impl Default for SyncConfig {
             push_delay_ms: 5,
             interval_ms: 5_000,
             pull_timeout_ms: 10_000,
+            lease_ms: 600_000,
             agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")),
         }
     }
@@ -220,6 +225,7 @@ struct Peer {
 struct Greeting {
     session: u64,
     agent: String,
+    writer: WriterId,
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
@@ -242,15 +248,7 @@ pub struct Sync {
     forked: Vec<WriterId>,
     /// The own writer for which another id was asked for.
     asked_for_id: Option<WriterId>,
-}
-
-/// Refuses what a space with members says: the machine has no part in that yet, and a peer must not
-/// close a space by a message.
-fn only_open(message: &Message) -> Result<(), Error> {
-    match message.is_closed() {
-        true => Err(Error::MembersUnsupported),
-        false => Ok(()),
-    }
+    guests: members::Guests,
 }
 
 impl Sync {
@@ -270,6 +268,7 @@ impl Sync {
             announce: None,
             forked: Vec::new(),
             asked_for_id: None,
+            guests: members::Guests::default(),
         };
         sync.session = sync.next_random();
         sync
@@ -291,7 +290,7 @@ impl Sync {
                 }
             }
             Input::Broadcast { from, bytes } => {
-                if let Err(error) = self.broadcast(now, replica, from, bytes) {
+                if BROADCAST && let Err(error) = self.broadcast(now, replica, from, bytes) {
                     self.refuse(replica, from, false, error);
                 }
             }
@@ -314,10 +313,17 @@ impl Sync {
     pub fn next_deadline(&self) -> Option<Millis> {
         let digests = self.greeted().map(|peer| peer.next_digest).min();
         let announce = self.announce.map(|(at, _)| at);
-        [digests, announce, self.pushes.due(), self.pulls.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let returns = self.return_due();
+        [
+            digests,
+            announce,
+            returns,
+            self.pushes.due(),
+            self.pulls.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// The links as they stand.
@@ -367,6 +373,8 @@ impl Sync {
             nonce,
             proof: Vec::new(),
             digests: Sync::digests(replica),
+            writer: replica.writer(),
+            clock: replica.clock(),
         };
         self.send(replica, link, &Body::Hello(hello));
     }
@@ -409,6 +417,18 @@ impl Sync {
                 self.contents(now, replica, link, (why, vector, &writers));
                 Ok(())
             }
+            Body::Writer(writer) => {
+                self.set_writer(link, writer);
+                Ok(())
+            }
+            Body::Return(writer) => {
+                self.end_writer(now, replica, link, writer);
+                Ok(())
+            }
+            Body::Ended { writer, upto } => {
+                self.ended(now, replica, link, (writer, upto));
+                Ok(())
+            }
             Body::Pull(pull) => {
                 self.serve(now, replica, link, &pull);
                 Ok(())
@@ -417,14 +437,8 @@ impl Sync {
                 self.serve_more(replica, link, id, chunk);
                 Ok(())
             }
-            Body::Delta(delta) => {
-                only_open(&delta.message)?;
-                self.delta(now, replica, link, delta)
-            }
-            Body::Push(message) => {
-                only_open(&message)?;
-                self.pushed(now, replica, Some(link), false, message, bytes)
-            }
+            Body::Delta(delta) => self.delta(now, replica, link, delta),
+            Body::Push(message) => self.pushed(now, replica, Some(link), false, message, bytes),
         }
     }
 
@@ -440,10 +454,7 @@ impl Sync {
             return Err(Error::WrongSpace);
         }
         match frame.body {
-            Body::Push(message) => {
-                only_open(&message)?;
-                self.pushed(now, replica, from, true, message, bytes)
-            }
+            Body::Push(message) => self.pushed(now, replica, from, true, message, bytes),
             _ => Err(Error::Malformed {
                 rule: Rule::OnlyPushes,
             }),
@@ -453,9 +464,14 @@ impl Sync {
     fn greet(&mut self, now: Millis, replica: &mut Replica, link: Link, hello: Hello) {
         let session = hello.session;
         if let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) {
-            let agent = hello.agent;
-            peer.greeting = Some(Greeting { session, agent });
+            let (agent, writer) = (hello.agent, hello.writer);
+            peer.greeting = Some(Greeting {
+                session,
+                agent,
+                writer,
+            });
         }
+        self.admit(now, replica, link, hello.writer, hello.clock);
         if self.pulls.resume(link, session) {
             self.want(now, replica, link);
         }
@@ -486,6 +502,7 @@ impl Sync {
                 self.send(replica, link, &digest);
             }
         }
+        self.ask_to_end(now, replica);
         self.pulls.time_out(now);
         self.pull_next(now, replica);
     }

@@ -1,82 +1,183 @@
-//! Runs many seeds of the simulator: `soak [--seeds N] [--from SEED]`.
+//! Plays many random histories: `soak [--seeds=N] [--long=N] [--from=SEED] [--only=PART]`.
 //!
-//! Prints progress and figures, and exits with status 1 and the seed when a run fails.
+//! `--seeds` is how many short ones of each part, `--long` how many long runs of the simulator.
+//! Prints progress, figures, and for each run that failed how to replay it; exits with status 1 if
+//! one did.
 
+use std::fmt::Debug;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tallymesh_tests::sim::{Figures, run};
+use tallymesh_tests::{closed, meaning, sim};
 
-struct Progress {
-    total: Figures,
-    failures: Vec<String>,
+/// A part is given up after so many failures.
+const FAILURES_MAX: usize = 20;
+/// Of so many seeds of the simulator one, the last, is long.
+const LONG_EVERY: u64 = sim::LONG_EVERY;
+
+struct Arguments {
+    seeds: u64,
+    long: u64,
+    from: u64,
+    only: String,
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let mut arguments = Arguments {
+        seeds: 100_000,
+        long: 1_000,
+        from: 0,
+        only: String::new(),
+    };
+    for word in std::env::args().skip(1) {
+        let (name, value) = word.split_once('=').unwrap_or((&word, ""));
+        let number = value.parse::<u64>().ok();
+        match (name, number) {
+            ("--seeds", Some(count)) => arguments.seeds = count,
+            ("--long", Some(count)) => arguments.long = count,
+            ("--from", Some(seed)) => arguments.from = seed,
+            ("--only", _) => arguments.only = value.to_owned(),
+            _ => return Err(word),
+        }
+    }
+    Ok(arguments)
+}
+
+fn main() -> ExitCode {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(wrong) => {
+            eprintln!(
+                "usage: soak [--seeds=N] [--long=N] [--from=SEED] [--only=PART], not {wrong}"
+            );
+            return ExitCode::from(2);
+        }
+    };
+    // A panic is a failure of its run, and is reported with the seed.
+    std::panic::set_hook(Box::new(|_| ()));
+    let short = |seed| seed + seed / (LONG_EVERY - 1);
+    let long = |seed| seed * LONG_EVERY + LONG_EVERY - 1;
+    let all = [
+        arguments.part(
+            "meaning",
+            "meaning",
+            arguments.seeds,
+            |seed| seed,
+            &|seed| meaning::run(seed, false),
+            meaning::Figures::add,
+        ),
+        arguments.part(
+            "closed",
+            "closed",
+            arguments.seeds,
+            |seed| seed,
+            &|seed| closed::run(seed, false),
+            closed::Figures::add,
+        ),
+        arguments.part(
+            "short",
+            "convergence",
+            arguments.seeds,
+            short,
+            &|seed| sim::run(seed, false),
+            sim::Figures::add,
+        ),
+        arguments.part(
+            "long",
+            "convergence",
+            arguments.long,
+            long,
+            &|seed| sim::run(seed, false),
+            sim::Figures::add,
+        ),
+    ];
+    match all.iter().all(|passed| *passed) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// What came of a part so far.
+struct Progress<F> {
+    total: F,
+    failures: usize,
     done: u64,
     printed: Instant,
 }
 
-fn main() -> ExitCode {
-    let (mut seeds, mut from) = (100_000, 0);
-    let mut arguments = std::env::args().skip(1);
-    while let Some(name) = arguments.next() {
-        let value = arguments.next().and_then(|text| text.parse::<u64>().ok());
-        match (name.as_str(), value) {
-            ("--seeds", Some(count)) => seeds = count,
-            ("--from", Some(seed)) => from = seed,
-            _ => {
-                eprintln!("usage: soak [--seeds N] [--from SEED], not {name}");
-                return ExitCode::from(2);
-            }
+impl Arguments {
+    /// Plays `count` runs; tells whether all passed.
+    fn part<F: Default + Debug + Send>(
+        &self,
+        name: &str,
+        test: &str,
+        count: u64,
+        seed: impl Fn(u64) -> u64 + Sync,
+        run: &(dyn Fn(u64) -> Result<F, String> + Sync),
+        add: fn(&mut F, &F),
+    ) -> bool {
+        if !self.only.is_empty() && self.only != name {
+            return true;
         }
-    }
-    let start = Instant::now();
-    let next = AtomicU64::new(from);
-    let progress = Mutex::new(Progress {
-        total: Figures::default(),
-        failures: Vec::new(),
-        done: 0,
-        printed: start,
-    });
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            let failed = progress.lock().is_ok_and(|p| !p.failures.is_empty());
-            if seed >= from + seeds || failed {
-                return;
+        let start = Instant::now();
+        let next = AtomicU64::new(self.from);
+        let progress = Mutex::new(Progress {
+            total: F::default(),
+            failures: 0,
+            done: 0,
+            printed: start,
+        });
+        let work = || {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let failures = progress.lock().map_or(0, |progress| progress.failures);
+                if number >= self.from + count || failures >= FAILURES_MAX {
+                    return;
+                }
+                let seed = seed(number);
+                let outcome = run(seed);
+                let Ok(mut progress) = progress.lock() else {
+                    return;
+                };
+                progress.done += 1;
+                match outcome {
+                    Ok(figures) => add(&mut progress.total, &figures),
+                    Err(failure) => {
+                        progress.failures += 1;
+                        let failure = failure.lines().next().unwrap_or_default();
+                        println!("FAILED {name}: {failure}");
+                        println!(
+                            "  replay: TALLYMESH_SEED={seed} cargo test --release \
+                             -p tallymesh-tests --test {test}"
+                        );
+                    }
+                }
+                if progress.printed.elapsed() > Duration::from_secs(5) {
+                    progress.printed = Instant::now();
+                    let (done, failures) = (progress.done, progress.failures);
+                    let seconds = start.elapsed().as_secs();
+                    println!("{name}: {done}/{count} runs, {seconds} s, {failures} failed");
+                }
             }
-            let outcome = run(seed, false);
-            let Ok(mut progress) = progress.lock() else {
-                return;
-            };
-            progress.done += 1;
-            match outcome {
-                Ok(figures) => progress.total.add(&figures),
-                Err(failure) => progress.failures.push(failure),
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+                scope.spawn(work);
             }
-            if progress.printed.elapsed() > Duration::from_secs(5) {
-                progress.printed = Instant::now();
-                let (done, total) = (progress.done, &progress.total);
-                let seconds = start.elapsed().as_secs();
-                println!("{done}/{seeds} seeds, {seconds} s, {total:?}");
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
-            scope.spawn(work);
-        }
-    });
-    let Ok(progress) = progress.into_inner() else {
-        eprintln!("a worker failed outside a run");
-        return ExitCode::FAILURE;
-    };
-    let (done, seconds) = (progress.done, start.elapsed().as_secs());
-    println!("{done} seeds in {seconds} s: {:?}", progress.total);
-    for failure in &progress.failures {
-        eprintln!("{failure}");
-    }
-    match progress.failures.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+        });
+        let Ok(progress) = progress.into_inner() else {
+            println!("FAILED {name}: a worker failed outside a run");
+            return false;
+        };
+        let Progress {
+            total,
+            failures,
+            done,
+            ..
+        } = progress;
+        let (seconds, from) = (start.elapsed().as_secs(), self.from);
+        println!("= {name} | {done} from {from} | {failures} failed | {seconds} s | {total:?}");
+        failures == 0
     }
 }

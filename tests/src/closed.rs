@@ -5,12 +5,16 @@
 //! events is reached that a network could make. After every step every read at the replica that
 //! changed is compared with the [oracle](crate::oracle).
 
+mod deliveries;
 mod end;
 mod returns;
+
+pub use deliveries::{Delivery, deliveries};
 
 use crate::oracle::{Call, Key, Kind, Oracle, View};
 use crate::random::Random;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{
     Error, Journal, Mark, Message, Owner, Replica, Space, VersionVector, WriterId,
 };
@@ -103,6 +107,8 @@ struct World {
     figures: Figures,
     trace: bool,
     now: u64,
+    /// Filled if somebody wants to know of the deliveries.
+    delivered: Option<Vec<Delivery>>,
 }
 
 /// Plays one seed.
@@ -110,25 +116,42 @@ struct World {
 /// # Errors
 /// Says what went wrong, and the seed.
 pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
-    let mut random = Random::new(seed ^ 0xc105_ed00);
-    let keys = (0..random.range(1, 3)).map(|at| format!("k{at}")).collect();
-    let mut world = World {
-        oracle: Oracle::new(keys),
-        random,
-        actors: Vec::new(),
-        sent: Vec::new(),
-        taken: BTreeMap::new(),
-        figures: Figures::default(),
-        trace,
-        now: 1_000,
+    let outcome = catch_unwind(AssertUnwindSafe(|| play(seed, trace)));
+    let failure = match outcome {
+        Ok(Ok(figures)) => return Ok(figures),
+        Ok(Err(failure)) => failure,
+        Err(panic) => match panic.downcast_ref::<String>() {
+            Some(text) => format!("panicked: {text}"),
+            None => format!("panicked: {:?}", panic.downcast_ref::<&str>()),
+        },
     };
+    Err(format!("TALLYMESH_SEED={seed}: {failure}"))
+}
+
+fn play(seed: u64, trace: bool) -> Result<Figures, String> {
+    let mut world = World::new(seed, trace);
     let steps = world.random.range(20, 250);
-    let outcome = world.play(steps);
-    outcome.map_err(|error| format!("seed {seed}: {error}"))?;
+    world.play(steps)?;
     Ok(world.figures)
 }
 
 impl World {
+    fn new(seed: u64, trace: bool) -> World {
+        let mut random = Random::new(seed ^ 0xc105_ed00);
+        let keys = (0..random.range(1, 3)).map(|at| format!("k{at}")).collect();
+        World {
+            oracle: Oracle::new(keys),
+            random,
+            actors: Vec::new(),
+            sent: Vec::new(),
+            taken: BTreeMap::new(),
+            figures: Figures::default(),
+            trace,
+            now: 1_000,
+            delivered: None,
+        }
+    }
+
     fn note(&self, text: impl FnOnce() -> String) {
         if self.trace {
             eprintln!("{}", text());
@@ -238,6 +261,13 @@ impl World {
             return Err(format!("message {at} has two encodings"));
         }
         let replica = &mut self.actors[to].replica;
+        if let Some(delivered) = &mut self.delivered {
+            delivered.push(Delivery {
+                replica: replica.clone(),
+                live: writer,
+                bytes: bytes.clone(),
+            });
+        }
         let before = self.trace.then(|| replica.delta(&VersionVector::default()));
         let result = replica.merge_live(&message, Some(writer), &mut |_| ());
         self.note(|| format!("{to} gets {at} of {from}: {:?}", result.as_ref().err()));

@@ -2,11 +2,13 @@
 //!
 //! Each panics if a promise is broken.
 
+use crate::closed::{Delivery, deliveries};
 use crate::random::Random;
+use std::sync::OnceLock;
 use tallymesh_core::wire::Frame;
 use tallymesh_core::{
-    Input, Link, Message, Millis, Output, Replica, Space, Sync, SyncConfig, VersionVector,
-    WriterId, frame_space,
+    Input, Link, Mark, Message, Millis, Op, Output, Replica, Space, Sync, SyncConfig,
+    VersionVector, WriterId, frame_space,
 };
 
 /// Whatever decodes as a message means just these bytes, and can be merged and told on.
@@ -22,6 +24,62 @@ pub fn message(bytes: &[u8]) {
         replayed(&replica);
     }
 }
+
+/// What arrives in place of a message in a space with members is refused and changes nothing, or the
+/// replica goes on with it: it takes part in retirement and collection, writes, and tells others.
+pub fn merge(delivery: &Delivery, bytes: &[u8]) {
+    let Ok(message) = Message::decode(bytes) else {
+        return;
+    };
+    assert_eq!(message.encode(), bytes, "two encodings of one message");
+    for live in [Some(delivery.live), None] {
+        let mut replica = delivery.replica.clone();
+        replica.set_time(0); // nothing expires
+        let before = (replica.clock(), replica.canonical_bytes());
+        let merged = replica.merge_live(&message, live, &mut |_| ());
+        if merged.is_err() {
+            assert_eq!(before, (replica.clock(), replica.canonical_bytes()));
+            continue;
+        }
+        told(&replica);
+        let _ = replica.fence_strays();
+        let _ = replica.acknowledge();
+        let _ = replica.absorb();
+        let mut mark = Mark::default();
+        let _ = replica.since(&mut mark);
+        replica.collect(&mark);
+        let _ = replica.add("mine", 1);
+        let _ = replica.apply("mine", Op::Delete);
+        let _ = replica.leave();
+        told(&replica);
+    }
+}
+
+/// A fresh replica that is told this one's state reads the same, of the same writers.
+fn told(replica: &Replica) {
+    let bytes = replica.canonical_bytes();
+    let state = Message::decode_stored(&bytes).expect("canonical bytes decode");
+    let mut other = Replica::new(Space::default(), WriterId::from_bytes([0xdd; 16]));
+    other.merge(&state).expect("a full state merges");
+    assert_eq!(other.vector(), replica.vector());
+    assert_eq!(other.len(), replica.len());
+    for (handle, key) in replica.counters() {
+        assert_eq!(replica.value_at(handle), other.value(key));
+    }
+}
+
+/// Brings a message to a replica of a fixed history: two bytes say to whom, the rest is the message.
+pub fn delivery(script: &[u8]) {
+    static HISTORY: OnceLock<Vec<Delivery>> = OnceLock::new();
+    let history = HISTORY.get_or_init(|| deliveries(HISTORY_SEED).expect("the history plays"));
+    if let [low, high, bytes @ ..] = script {
+        let at = usize::from(u16::from_le_bytes([*low, *high]));
+        merge(&history[at % history.len()], bytes);
+    }
+}
+
+/// The history that [`delivery`] brings messages into.
+pub const HISTORY_SEED: u64 = 208;
 
 /// Whatever decodes as a frame means just these bytes.
 pub fn frame(bytes: &[u8]) {

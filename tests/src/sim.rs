@@ -18,7 +18,7 @@ mod node;
 mod profile;
 mod write;
 
-pub use profile::{Carrier, Profile};
+pub use profile::{Carrier, LONG_EVERY, Profile};
 
 use crate::oracle::{Oracle, Seen};
 use crate::random::Random;

@@ -244,6 +244,8 @@ fn hello() -> Hello {
         nonce: [0xaa; 16],
         proof: Vec::new(),
         digests: digests(),
+        writer: two().writer(),
+        clock: two().clock(),
     }
 }
 
@@ -287,8 +289,34 @@ pub fn frames() -> Vec<Vector> {
     let vector_of_two = two().vector();
     vec![
         vector(
+            "writer",
+            "The sender writes under this writer from now on.",
+            frame(Body::Writer(two().writer())),
+        ),
+        vector(
+            "return",
+            "The sender's writer, this one, can't go on: end it.",
+            frame(Body::Return(two().writer())),
+        ),
+        vector(
+            "ended",
+            "This writer can't go on; how much of it counts is not certain yet.",
+            frame(Body::Ended {
+                writer: two().writer(),
+                upto: None,
+            }),
+        ),
+        vector(
+            "ended_upto",
+            "This writer can't go on; its transactions up to clock 300 count.",
+            frame(Body::Ended {
+                writer: two().writer(),
+                upto: Some(300),
+            }),
+        ),
+        vector(
             "hello",
-            "Versions 1 to 1, no capabilities, session 0102030405060708, agent tallymesh/0.1.0, nonce aa.., no proof, the digests of two_writers.",
+            "Versions 1 to 1, no capabilities, session 0102030405060708, agent tallymesh/0.1.0, nonce aa.., no proof, the digests of two_writers, and their first writer and its clock.",
             frame(Body::Hello(hello())),
         ),
         vector(
@@ -386,9 +414,9 @@ pub fn refusals() -> Vec<Vector> {
         ),
         refused(
             "unknown_type",
-            "A frame of type 8.",
+            "A frame of type 11.",
             "malformed",
-            edit(3, 8),
+            edit(3, 11),
         ),
         refused(
             "hello_other_version",

@@ -1,8 +1,11 @@
 //! Hostile bytes: the corpus, and seeded noise made from it and from the golden vectors.
 
 use std::path::PathBuf;
-use tallymesh_tests::hostile::{frame, message, mutate, peer};
+use tallymesh_core::Message;
+use tallymesh_tests::closed::{Delivery, deliveries};
+use tallymesh_tests::hostile::{HISTORY_SEED, delivery, frame, merge, message, mutate, peer};
 use tallymesh_tests::random::Random;
+use tallymesh_tests::seeds;
 use tallymesh_tests::vectors::{Vector, frames, messages, refusals};
 
 type Entry = fn(&[u8]);
@@ -61,7 +64,7 @@ fn messages_are_refused_or_mean_themselves() {
     let mut inputs = corpus("message");
     inputs.extend(bytes(messages()));
     inputs.extend(bytes(refusals()));
-    attack(message, &inputs, 60_000);
+    attack(message, &inputs, seeds::count(60_000));
 }
 
 #[test]
@@ -69,7 +72,7 @@ fn frames_are_refused_or_mean_themselves() {
     let mut inputs = corpus("frame");
     inputs.extend(bytes(frames()));
     inputs.extend(bytes(refusals()));
-    attack(frame, &inputs, 60_000);
+    attack(frame, &inputs, seeds::count(60_000));
 }
 
 #[test]
@@ -80,5 +83,112 @@ fn a_hostile_peer_breaks_nothing() {
         // Answers to what the victim asks: its first request has number 1.
         script([vector.bytes.clone(), vector.bytes].into_iter())
     }));
-    attack(peer, &inputs, 40_000);
+    attack(peer, &inputs, seeds::count(40_000));
+}
+
+/// The deliveries of some histories of spaces with members.
+fn histories() -> Vec<Delivery> {
+    let histories = (0..HISTORIES).map(|seed| deliveries(seed).unwrap());
+    histories.flatten().collect()
+}
+
+const HISTORIES: u64 = 12;
+
+/// What a message of a space with members may hold, as its text shows it.
+const PARTS: [&str; 14] = [
+    "Announce(",
+    "Admit(",
+    "Ack(",
+    "Bye(",
+    "Fence(",
+    "Retired(",
+    "Configuration(",
+    "Gone(",
+    "Base",
+    "extra: Some",
+    "cut: Some",
+    "lift: Some",
+    "moved: Some",
+    "fold: Some",
+];
+
+fn parts(bytes: &[u8]) -> Vec<&'static str> {
+    let Ok(message) = Message::decode(bytes) else {
+        return Vec::new();
+    };
+    let text = format!("{message:?}");
+    PARTS
+        .into_iter()
+        .filter(|part| text.contains(part))
+        .collect()
+}
+
+/// The corpus has messages with each kind of fact and side. `TALLYMESH_BLESS=1` writes it anew, from
+/// the history that deliveries go into: each message that has a kind which the earlier ones lack,
+/// and the shortest that has most.
+#[test]
+fn the_corpus_knows_spaces_with_members() {
+    if std::env::var_os("TALLYMESH_BLESS").is_some() {
+        let history = deliveries(HISTORY_SEED).unwrap();
+        let mut known: Vec<&str> = Vec::new();
+        let mut order: Vec<usize> = (0..history.len()).collect();
+        order.sort_by_key(|at| history[*at].bytes.len());
+        for at in order {
+            let bytes = &history[at].bytes;
+            let fresh = parts(bytes)
+                .into_iter()
+                .filter(|part| !known.contains(part));
+            let fresh: Vec<&str> = fresh.collect();
+            if fresh.is_empty() {
+                continue;
+            }
+            known.extend(fresh);
+            let number = u16::try_from(at).unwrap();
+            let script = [&number.to_le_bytes()[..], bytes].concat();
+            write("merge", number, &script);
+            write("message", number, bytes);
+        }
+    }
+    let messages = corpus("message").into_iter();
+    let scripts = corpus("merge")
+        .into_iter()
+        .map(|script| script[2..].to_vec());
+    for all in [messages.collect::<Vec<_>>(), scripts.collect()] {
+        let known: Vec<&str> = all.iter().flat_map(|bytes| parts(bytes)).collect();
+        let missing = PARTS.iter().filter(|part| !known.contains(part));
+        assert_eq!(missing.collect::<Vec<_>>(), [] as [&&str; 0]);
+    }
+    corpus("merge").iter().for_each(|script| delivery(script));
+}
+
+fn write(name: &str, number: u16, bytes: &[u8]) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(format!("members_{number}")), bytes).unwrap();
+}
+
+/// Messages with all kinds of facts and sides, as they are, changed, and brought to others.
+#[test]
+fn hostile_messages_break_no_space_with_members() {
+    let deliveries = histories();
+    for delivery in &deliveries {
+        merge(delivery, &delivery.bytes);
+    }
+    let rounds = seeds::count(60_000);
+    seeds::each(rounds, |seed| {
+        let mut random = Random::new(seed);
+        let delivery = random.pick(&deliveries);
+        let mut bytes = match random.chance(800) {
+            true => delivery.bytes.clone(),
+            false => random.pick(&deliveries).bytes.clone(),
+        };
+        for _ in 0..3 {
+            mutate(&mut bytes, &mut random);
+            let broken = std::panic::catch_unwind(|| merge(delivery, &bytes));
+            broken.map_err(|_| format!("TALLYMESH_SEED={seed}: {bytes:02x?}"))?;
+        }
+        Ok(())
+    });
 }

@@ -6,6 +6,7 @@ mod check;
 mod demo;
 mod pack;
 mod pass_on;
+mod proofs;
 mod repo;
 mod run;
 mod setup;
@@ -54,8 +55,10 @@ enum Command {
     Check,
     /// Run the benchmarks; arguments after `--` go to them
     Bench(pass_on::BenchArgs),
-    /// Run the deterministic simulator over many seeds
-    Soak(pass_on::SoakArgs),
+    /// Play many random histories and write docs/reports/soak.md
+    Soak(proofs::SoakArgs),
+    /// Go through all orders of events of small spaces and write docs/reports/explore.md
+    Explore(proofs::ExploreArgs),
     /// Run one WebAssembly test binary (cargo calls this)
     #[command(hide = true)]
     WasmTestRunner {
@@ -90,7 +93,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Test(args) => test::command(&repo, &args),
         Command::Check => check::command(&repo),
         Command::Bench(args) => pass_on::bench(&repo, &args),
-        Command::Soak(args) => pass_on::soak(&repo, &args),
+        Command::Soak(args) => proofs::soak(&repo, &args),
+        Command::Explore(args) => proofs::explore(&repo, &args),
         Command::WasmTestRunner { .. } => unreachable!("handled above"),
     }
 }

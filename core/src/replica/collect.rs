@@ -419,6 +419,7 @@ impl Replica {
         let handles: Vec<Handle> = self.counters().map(|(handle, _)| handle).collect();
         let pages = core::mem::take(&mut self.pages);
         self.summary.clear();
+        self.sums = Default::default();
         for (at, page) in pages.iter().enumerate() {
             for slot in bits(page.present()) {
                 self.forget_unused(Handle((at * PAGE) as u32 + slot));

@@ -45,6 +45,10 @@ pub struct Journal {
     made: VecDeque<(u64, Vec<Did>)>,
     /// Up to this clock the transactions were dropped.
     dropped: u64,
+    /// Up to this clock they were made while the space was open, and never kept.
+    open: u64,
+    /// What all the own transactions come to, if some were never kept.
+    survivors: Vec<Did>,
 }
 
 impl Journal {
@@ -114,11 +118,38 @@ impl Replica {
             journal.made.pop_front();
         }
         journal.dropped = journal.dropped.max(clock.min(self.clocks[OWN as usize]));
+        if clock >= journal.open {
+            journal.open = 0;
+        }
+    }
+
+    /// Notes that the space has members from now on.
+    pub(super) fn begin_journal(&mut self) {
+        self.journal.open = self.clock();
+    }
+
+    /// What is left of the own transactions, as adds.
+    fn survivors(&self) -> Vec<Did> {
+        let mut survivors = Vec::new();
+        for handle in self.slots_of(&[OWN]) {
+            let slots = self.slots(handle);
+            let sums = counter::sums(&slots, &self.writers);
+            let own = counter::find(&slots, OWN).ok().map(|at| sums[at]);
+            let mut rest = own.and_then(|sum| sum.value()).unwrap_or(0);
+            let mut first = own.is_some_and(|sum| sum.exists());
+            while rest != 0 || core::mem::take(&mut first) {
+                let by = rest.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+                rest -= i128::from(by);
+                first = false;
+                survivors.push(self.did(handle, Op::Add(by), 0, &slots));
+            }
+        }
+        survivors
     }
 
     /// Keeps a transaction.
     pub(super) fn keep(&mut self, clock: u64, did: Vec<Did>) {
-        if !did.is_empty() {
+        if MEMBERS && !did.is_empty() {
             self.journal.made.push_back((clock, did));
         }
     }
@@ -157,21 +188,40 @@ impl Replica {
         state: &Message,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<Journal, Error> {
-        if !state.is_complete() || state.writers.iter().any(|entry| entry.lo > 0) {
+        self.begin_again_staged(writer, &[], state, changed)
+    }
+
+    /// As [`begin_again`](Replica::begin_again), from a state that came in encoded chunks.
+    pub(crate) fn begin_again_staged(
+        &mut self,
+        writer: WriterId,
+        staged: &[Vec<u8>],
+        last: &Message,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Result<Journal, Error> {
+        if !last.is_complete() || last.writers.iter().any(|entry| entry.lo > 0) {
             return Err(Error::Outdated);
         }
-        Replica::new(self.space.clone(), writer).merge(state)?;
+        let mut fresh = Replica::new(self.space.clone(), writer);
+        fresh.merge_staged(staged, last, None, &mut |_| ())?;
+        if self.configuration().is_none() {
+            self.begin_journal();
+        }
         let mut journal = core::mem::take(&mut self.journal);
         journal.writer = Some(self.writer());
+        if journal.open > 0 {
+            journal.survivors = self.survivors();
+        }
         self.clear(writer).into_iter().for_each(&mut *changed);
-        self.merge_with(state, changed)?;
+        self.merge_staged(staged, last, None, changed)?;
         Ok(journal)
     }
 
     /// Makes transactions of a former writer again, before any other of this one. `upto` is the last
     /// of its clocks that [was taken over](Replica::taken_over), 0 if none was; `None` if nobody
     /// remembers: then what was published, up to the clock `published`, is left alone and reported
-    /// as unknown.
+    /// as unknown. Of a writer that began before the space had members, and of which nothing was
+    /// taken over, what is left is added.
     pub fn make_again(
         &mut self,
         journal: Journal,
@@ -179,8 +229,19 @@ impl Replica {
         published: u64,
         changed: &mut dyn FnMut(Handle),
     ) -> Returned {
+        if upto == Some(0) && !journal.survivors.is_empty() {
+            let before = self.clock();
+            let ops = self.transact_again(journal.survivors, changed);
+            let clock = Some(self.clock()).filter(|clock| *clock > before);
+            let was = journal.open;
+            return Returned {
+                again: Vec::from([Again { was, clock, ops }]),
+                unknown: None,
+            };
+        }
         let from = upto.unwrap_or(published);
         let unknown = match upto {
+            Some(upto) if upto < journal.open => Some((upto + 1, journal.open)),
             Some(upto) if upto < journal.dropped => Some((upto + 1, journal.dropped)),
             None if from > journal.dropped => Some((journal.dropped + 1, from)),
             _ => None,
@@ -225,7 +286,11 @@ impl Replica {
                     let seen = it.saw.len();
                     cancels = self.cancel_again(&mut draft.slots, it.saw, &self.act(clock));
                     left = seen - cancels.len();
-                    self.act(clock).cancel_own(&mut draft.slots, base);
+                    let own = counter::find(&draft.slots, OWN);
+                    let sums = counter::sums(&draft.slots, &self.writers);
+                    let own_alive = own.is_ok_and(|at| sums[at].is_alive());
+                    self.act(clock)
+                        .cancel_own(&mut draft.slots, base, own_alive);
                     draft.changed = true;
                     again.push(self.did(handle, it.op, clock, &draft.slots));
                 }

@@ -12,6 +12,7 @@ use crate::limits::WRITERS_MAX;
 use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, HEIRS_MAX, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
+use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -338,6 +339,20 @@ impl Replica {
     /// Notes what a writer that is attached to this member has seen, as its message tells, of which
     /// everything has been taken in.
     pub(super) fn heard(&mut self, writer: &WriterId, message: &Message) {
+        self.heard_of(writer, &|writer| {
+            let at = message.writers.binary_search_by_key(writer, |it| it.writer);
+            at.map_or(0, |at| message.writers[at].hi)
+        });
+    }
+
+    /// Notes that a writer that is attached to this member has seen this, if all of it is here.
+    pub(crate) fn told(&mut self, writer: &WriterId, seen: &VersionVector) {
+        if self.vector().covers(seen) {
+            self.heard_of(writer, &|writer| seen.get(writer));
+        }
+    }
+
+    fn heard_of(&mut self, writer: &WriterId, hi: &dyn Fn(&WriterId) -> u64) {
         let Some(number) = self.numbers.get(writer) else {
             return;
         };
@@ -345,23 +360,18 @@ impl Replica {
         if number == OWN || card.announce.is_some() || !self.is_home_of(card) {
             return;
         }
-        let before = self.roster.attached.iter().find(|it| it.writer == number);
-        let before = before.map_or(&[][..], |it| &it.seen);
-        let seen = self.members_part(|number| {
-            let writer = self.writers[number as usize];
-            let at = message
-                .writers
-                .binary_search_by_key(&writer, |it| it.writer);
-            at.map_or(0, |at| message.writers[at].hi)
-                .max(of(before, number))
-        });
-        match self
+        let at = self
             .roster
             .attached
-            .iter_mut()
-            .find(|it| it.writer == number)
-        {
-            Some(attached) => attached.seen = seen,
+            .iter()
+            .position(|it| it.writer == number);
+        let before = at.map_or(&[][..], |at| &self.roster.attached[at].seen);
+        let seen = self.members_part(|number| {
+            let writer = &self.writers[number as usize];
+            hi(writer).max(of(before, number))
+        });
+        match at {
+            Some(at) => self.roster.attached[at].seen = seen,
             None => self.roster.attached.push(Attached {
                 writer: number,
                 seen,
@@ -543,7 +553,7 @@ impl Replica {
     }
 
     /// Whether a writer is a member's incarnation that counts.
-    pub(super) fn is_counted_member(&self, writer: &WriterId) -> bool {
+    pub(crate) fn is_counted_member(&self, writer: &WriterId) -> bool {
         self.numbers
             .get(writer)
             .is_some_and(|number| self.counts(number))
@@ -606,6 +616,20 @@ impl Replica {
             Ok(at) => gone[at] = (owner, generation, by),
             Err(at) => gone.insert(at, (owner, generation, by)),
         }
+    }
+
+    /// The last clock of a writer that counts, if it is over and that is certain here.
+    pub fn last_of(&self, writer: &WriterId) -> Option<u64> {
+        let number = self.numbers.get(writer);
+        let retired = number.and_then(|number| self.roster.cards[number as usize].retired);
+        retired
+            .map(|it| it.upto)
+            .or_else(|| self.taken_over(writer))
+    }
+
+    /// Whether a writer is known here.
+    pub(crate) fn knows(&self, writer: &WriterId) -> bool {
+        self.numbers.get(writer).is_some()
     }
 
     /// The last clock of a forgotten writer that was taken over, if it is still remembered.

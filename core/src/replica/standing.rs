@@ -42,7 +42,7 @@ impl Replica {
     /// # Errors
     /// [`Error::Outdated`] if that would lose transactions of its own.
     pub(super) fn is_replaced_by(&self, message: &Message) -> Result<bool, Error> {
-        let whole = message.is_closed() && message.writers.iter().all(|entry| entry.lo == 0);
+        let whole = message.is_complete() && message.writers.iter().all(|entry| entry.lo == 0);
         let alone = self.numbers.len() == 1;
         if !whole || alone || self.is_counted() {
             return Ok(false);
@@ -183,12 +183,7 @@ impl Replica {
         if !self.is_member() {
             return Err(Error::Stranger { writer: live });
         }
-        // An open replica tells no base, and can only be taken in if it has seen nothing.
-        let lonely = match base {
-            Some(base) => base.is_empty(),
-            None => message.writers.len() == 1,
-        };
-        self.may_admit(&live, lonely, &seen)?;
+        self.may_admit(&live, base.is_some_and(<[_]>::is_empty), &seen)?;
         self.next_clock()?;
         Ok(Some(live))
     }
@@ -256,15 +251,14 @@ impl Replica {
         if self.configuration().is_none() || self.numbers.get(&writer).is_some() {
             return Standing::Known;
         }
-        // Whoever is to be taken in now says what it had seen, if it knows that there are members.
-        let base = !message.is_closed() || base_in(message, at as u32).is_some();
+        // Whoever is to be taken in now says what it had seen.
+        let base = base_in(message, at as u32).is_some();
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
             // What the message builds on is missing, and so is said below.
             false if message.writers[at].lo > 0 => Standing::Known,
             // Whoever sent this holds the writer's admission, and knows that it is known here.
-            false if message.is_closed() => Standing::Forgotten,
-            false => Standing::Stranger,
+            false => Standing::Forgotten,
         };
         for fact in message
             .facts()
@@ -299,8 +293,13 @@ impl Replica {
     /// Refuses what must not be merged, before anything is changed.
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
         let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
-        let from_guest = live.is_some_and(guest);
-        let from_unknown = live.is_some_and(|live| self.is_unknown(message, &live));
+        let from_guest = MEMBERS && live.is_some_and(guest);
+        if self.configuration().is_some() && !message.is_closed() && self.news(message) {
+            // The sender keeps no journal yet: first it has to learn that there are members.
+            let writer = live.unwrap_or(message.writers[0].writer);
+            return Err(Error::Stranger { writer });
+        }
+        let from_unknown = MEMBERS && live.is_some_and(|live| self.is_unknown(message, &live));
         if MEMBERS && self.roster.cards[OWN as usize].bye.is_some() {
             return Err(Error::Retired); // nobody waits for it any more
         }
@@ -545,6 +544,9 @@ impl Replica {
             .as_ref()
             .is_none_or(|(old, ours)| theirs > ours || theirs == ours && rank(by) < rank(*old));
         if newer {
+            if self.configuration().is_none() {
+                self.begin_journal();
+            }
             if self.configuration() != Some(theirs) {
                 self.roster.proposal = None; // its number is taken
             }

@@ -6,11 +6,11 @@
 //! healed so, or was sent what a clock that it held had claimed, tells the others at once.
 
 use super::{Body, Digests, Link, Millis, Output, Peer, Sync, Why};
-use crate::FORKS;
 use crate::error::Error;
 use crate::replica::{Contents, Evidence, Fault, Replica};
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
+use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
 
 /// How often the wait doubles between transfers for healing that brought nothing: the peer is slower
@@ -36,6 +36,9 @@ impl Sync {
     ) {
         if theirs.vector != replica.digest() {
             return self.want(now, replica, link);
+        }
+        if MEMBERS && replica.configuration().is_some() {
+            return self.held_there(replica, link, &replica.vector());
         }
         if !FORKS {
             return;
@@ -256,6 +259,9 @@ impl Sync {
     }
 
     fn ask_for_id(&mut self, replica: &Replica) {
+        if !FORKS {
+            return;
+        }
         let writer = replica.writer();
         if self.asked_for_id != Some(writer) {
             self.asked_for_id = Some(writer);
@@ -265,6 +271,9 @@ impl Sync {
 
     /// Goes on under another writer id.
     pub(super) fn renew(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
+        if !FORKS || self.begin_again(now, replica, writer) {
+            return;
+        }
         let old = replica.writer();
         if !replica.renew(writer) {
             return;
@@ -289,7 +298,9 @@ impl Sync {
         close: bool,
         error: Error,
     ) {
-        if let Error::OwnClockAhead { heard, .. } = error {
+        if let Error::OwnClockAhead { heard, .. } = error
+            && FORKS
+        {
             return self.doubled(replica, link, heard);
         }
         let close = link.filter(|_| close);

@@ -6,6 +6,7 @@ use crate::delta::Message;
 use crate::error::{Error, Limited};
 use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
+use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -128,7 +129,10 @@ impl Sync {
                 }
             };
             let (id, chunk) = (open.id, open.chunk);
-            let vector = self.vector_for(replica, link, &open.whole);
+            let vector = match self.wants_all(link) {
+                true => VersionVector::default(),
+                false => self.vector_for(replica, link, &open.whole),
+            };
             self.pulls.open = Some(open);
             self.send(replica, link, &Body::Pull(Pull { id, chunk, vector }));
         }
@@ -177,6 +181,11 @@ impl Sync {
         let staged = core::mem::take(&mut open.staged);
         let whole = core::mem::take(&mut open.whole);
         self.pulls.open = None;
+        let complete = delta.message.writers.iter().all(|entry| entry.lo == 0);
+        if complete && self.wants_all(link) {
+            self.whole_state(staged, delta.message);
+            return Ok(());
+        }
         let result = self.commit(now, replica, link, staged, &delta.message);
         if let Ok(shards) = result {
             self.healed(now, replica, link, &whole, shards);
@@ -199,10 +208,17 @@ impl Sync {
         staged: Vec<Vec<u8>>,
         last: &Message,
     ) -> Result<usize, Error> {
+        let new = replica.news(last);
+        let live = self.writer_of(link);
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
-        let new = replica.news(last);
-        let shards = replica.merge_staged(&staged, last, None, &mut changed)?;
+        let shards = match replica.merge_staged(&staged, last, live, &mut changed) {
+            Ok(shards) => shards,
+            Err(error) => {
+                self.not_merged(now, replica, Some(link), live, error)?;
+                return Ok(0);
+            }
+        };
         if new {
             let link = Some(link);
             self.outputs.push(Output::Merged { link, shards });

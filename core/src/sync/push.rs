@@ -1,6 +1,8 @@
 //! Pushing fresh changes, and taking in those of others.
 
+use super::members::origin;
 use super::{Link, Millis, Output, Sync};
+use crate::BROADCAST;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::{WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
@@ -34,6 +36,13 @@ impl Pushes {
             waiting: Vec::new(),
             waiting_bytes: 0,
         }
+    }
+
+    /// Forgets what was pushed, after the replica began again under another writer.
+    pub(super) fn restart(&mut self) {
+        self.mark = Mark::default();
+        self.waiting.clear();
+        self.waiting_bytes = 0;
     }
 
     pub(super) fn due(&self) -> Option<Millis> {
@@ -72,7 +81,7 @@ impl Sync {
             if peer.greeting.is_none() || Some(peer.link) == from {
                 continue;
             }
-            if peer.broadcast {
+            if BROADCAST && peer.broadcast {
                 if !reached {
                     reached = true;
                     let bytes = bytes.to_vec();
@@ -94,7 +103,7 @@ impl Sync {
         message: Message,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        if self.take(replica, from, broadcast, &message, bytes)? {
+        if self.take(now, replica, from, broadcast, &message, bytes)? {
             self.retry_waiting(now, replica);
             return Ok(());
         }
@@ -122,6 +131,7 @@ impl Sync {
     /// Merges a push and passes it on; false if something that it builds on is missing.
     fn take(
         &mut self,
+        now: Millis,
         replica: &mut Replica,
         from: Option<Link>,
         broadcast: bool,
@@ -133,15 +143,18 @@ impl Sync {
         }
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
-        match replica.merge_with(message, &mut changed) {
+        let live = origin(message);
+        match replica.merge_live(message, live, &mut changed) {
             Ok(merged) => {
                 let shards = merged.shards;
                 self.outputs.push(Output::Merged { link: from, shards });
                 self.pass_on(from, broadcast, bytes);
                 Ok(true)
             }
-            Err(Error::NotCovered(_)) => Ok(false),
-            Err(error) => Err(error),
+            Err(Error::NotCovered(_) | Error::Unsure { .. }) => Ok(false),
+            Err(error) => self
+                .not_merged(now, replica, from, live, error)
+                .map(|()| true),
         }
     }
 
@@ -157,7 +170,7 @@ impl Sync {
                     ref message,
                     ref bytes,
                 } = next;
-                match self.take(replica, from, broadcast, message, bytes) {
+                match self.take(now, replica, from, broadcast, message, bytes) {
                     Ok(false) => {
                         self.pushes.waiting.push(next);
                         continue;

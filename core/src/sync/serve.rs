@@ -48,11 +48,26 @@ struct Walk {
 }
 
 impl Sync {
+    /// Whether a transfer in several chunks is under way to a peer that is there.
+    pub(super) fn is_serving(&self) -> bool {
+        let there = |session| {
+            self.greeted().any(|peer| {
+                peer.greeting
+                    .as_ref()
+                    .is_some_and(|it| it.session == session)
+            })
+        };
+        self.serving
+            .iter()
+            .any(|it| it.next.is_some() && there(it.session))
+    }
+
     /// A peer asks for what it lacks.
     pub(super) fn serve(&mut self, now: Millis, replica: &mut Replica, link: Link, pull: &Pull) {
         let Some(session) = self.session_of(link) else {
             return;
         };
+        self.held_there(replica, link, &pull.vector);
         // A number is used once: chunks of two transfers under one number could be mixed up. So a
         // late or repeated request begins nothing.
         let peers = &self.peers;

@@ -3,7 +3,6 @@
 use super::VERSION;
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
 use super::message::{put_vector, read_message, read_vector};
-use crate::FORKS;
 use crate::delta::Message;
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{
@@ -11,7 +10,8 @@ use crate::limits::{
 };
 use crate::replica::Contents;
 use crate::vector::VersionVector;
-use crate::writer_id::Space;
+use crate::writer_id::{Space, WriterId};
+use crate::{FORKS, MEMBERS};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -24,6 +24,9 @@ const DELTA: u8 = 4;
 const MORE: u8 = 5;
 const PUSH: u8 = 6;
 const CONTENTS: u8 = 7;
+const WRITER: u8 = 8;
+const RETURN: u8 = 9;
+const ENDED: u8 = 10;
 
 /// Who a peer is and what it speaks: the first frame in each direction.
 ///
@@ -47,6 +50,10 @@ pub struct Hello {
     pub proof: Vec<u8>,
     /// What the sender holds.
     pub digests: Digests,
+    /// The writer that the sender writes under.
+    pub writer: WriterId,
+    /// That writer's clock.
+    pub clock: u64,
 }
 
 /// What a replica holds, in few bytes: equal vectors with different contents are a fork.
@@ -113,6 +120,18 @@ pub enum Body {
     },
     /// Fresh changes of one writer.
     Push(Message),
+    /// The sender writes under another writer from now on.
+    Writer(WriterId),
+    /// In a space with members: the sender's writer, which is this, can't go on. Declare it dead, and
+    /// say up to which clock it was taken over.
+    Return(WriterId),
+    /// In a space with members: this writer can't go on.
+    Ended {
+        /// The writer.
+        writer: WriterId,
+        /// The last clock of it that counts, once that is certain.
+        upto: Option<u64>,
+    },
     /// The contents of writers, one by one.
     Contents {
         /// What it is for.
@@ -172,7 +191,17 @@ impl Frame {
                     chunk: reader.varint32()?,
                 },
                 PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
-                CONTENTS => read_contents(reader)?,
+                CONTENTS if FORKS => read_contents(reader)?,
+                WRITER if MEMBERS => Body::Writer(read_writer(reader)?),
+                RETURN if MEMBERS => Body::Return(read_writer(reader)?),
+                ENDED if MEMBERS => Body::Ended {
+                    writer: read_writer(reader)?,
+                    upto: match reader.u8()? {
+                        0 => None,
+                        1 => Some(reader.varint()?),
+                        _ => return Err(reader.malformed(Rule::Flag)),
+                    },
+                },
                 _ => return Err(reader.malformed(Rule::FrameType)),
             };
             let space = Space::new(space).map_err(|error| reader.fail(error))?;
@@ -193,6 +222,9 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::More { .. } => MORE,
         Body::Push(_) => PUSH,
         Body::Contents { .. } => CONTENTS,
+        Body::Writer(_) => WRITER,
+        Body::Return(_) => RETURN,
+        Body::Ended { .. } => ENDED,
     });
     put_bytes(&mut out, space.as_str().as_bytes());
     match body {
@@ -214,6 +246,14 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             put_varint(&mut out, u64::from(*chunk));
         }
         Body::Push(message) => message.encode_into(&mut out),
+        Body::Writer(writer) | Body::Return(writer) => out.extend_from_slice(writer.as_bytes()),
+        Body::Ended { writer, upto } => {
+            out.extend_from_slice(writer.as_bytes());
+            out.push(u8::from(upto.is_some()));
+            if let Some(upto) = upto {
+                put_varint(&mut out, *upto);
+            }
+        }
         Body::Contents { .. } if !FORKS => {}
         Body::Contents {
             why,
@@ -274,6 +314,12 @@ fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
     out.extend_from_slice(&hello.nonce);
     put_bytes(out, &hello.proof);
     put_digests(out, &hello.digests);
+    out.extend_from_slice(hello.writer.as_bytes());
+    put_varint(out, hello.clock);
+}
+
+fn read_writer(reader: &mut Reader<'_>) -> Result<WriterId, Fail> {
+    Ok(WriterId::from_bytes(reader.array()?))
 }
 
 fn put_digests(out: &mut Vec<u8>, digests: &Digests) {
@@ -348,6 +394,8 @@ fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
         nonce: reader.array()?,
         proof: reader.bytes(Limited::Proof, PROOF_BYTES_MAX)?.to_vec(),
         digests: read_digests(reader)?,
+        writer: read_writer(reader)?,
+        clock: reader.varint()?,
     })
 }
 

@@ -4,7 +4,7 @@ use crate::limits::put;
 use crate::support::{Random, cases, full, keys, replica, space, world, writer};
 use tallymesh_core::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
 use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
-use tallymesh_core::{Error, Mark, Message, Op, Replica, frame_space};
+use tallymesh_core::{Error, Mark, Message, Op, Replica, WriterId, frame_space};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -79,8 +79,12 @@ fn digests(random: &mut Random) -> Digests {
     }
 }
 
+fn any_writer(random: &mut Random) -> WriterId {
+    WriterId::from_bytes(bytes(random))
+}
+
 fn frame(random: &mut Random) -> Frame {
-    let body = match random.below(7) {
+    let body = match random.below(10) {
         0 => Body::Hello(Hello {
             version_min: random.below(2) as u8,
             version_max: VERSION + random.below(3) as u8,
@@ -90,6 +94,8 @@ fn frame(random: &mut Random) -> Frame {
             nonce: bytes(random),
             proof: vec![7; random.below(PROOF_BYTES_MAX + 1)],
             digests: digests(random),
+            writer: any_writer(random),
+            clock: random.next(),
         }),
         1 => Body::Digest(digests(random)),
         2 => Body::Pull(Pull {
@@ -111,6 +117,12 @@ fn frame(random: &mut Random) -> Frame {
             why: *random.pick(&[Why::Answer, Why::Ask, Why::Forked]),
             vector: bytes(random),
             writers: world(random, 3).0[0].contents(),
+        },
+        6 => Body::Writer(any_writer(random)),
+        7 => Body::Return(any_writer(random)),
+        8 => Body::Ended {
+            writer: any_writer(random),
+            upto: random.chance(50).then(|| random.next()),
         },
         _ => Body::Push(message(random)),
     };

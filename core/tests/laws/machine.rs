@@ -4,7 +4,7 @@
 use crate::support::{digests, full, observer, replica, space};
 use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION};
 use tallymesh_core::{
-    Error, Input, Link, Message, Millis, Missing, Output, Replica, Sync, SyncConfig,
+    Error, Input, Link, Mark, Message, Millis, Missing, Output, Replica, Sync, SyncConfig, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -24,21 +24,27 @@ impl Machine {
             now: 0,
         };
         for link in [Link(1), Link(2)] {
-            let hello = Body::Hello(Hello {
-                version_min: VERSION,
-                version_max: VERSION,
-                capabilities: 0,
-                session: u64::from(link.0),
-                agent: String::new(),
-                nonce: [0; 16],
-                proof: Vec::new(),
-                digests: digests(&mut machine.replica),
-            });
+            let hello = machine.hello(link.0, replica(7).writer());
             let broadcast = false;
             machine.input(Input::Connected { link, broadcast });
             machine.frame(link, hello);
         }
         machine
+    }
+
+    fn hello(&mut self, session: u32, writer: WriterId) -> Body {
+        Body::Hello(Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            capabilities: 0,
+            session: u64::from(session),
+            agent: String::new(),
+            nonce: [0; 16],
+            proof: Vec::new(),
+            digests: digests(&mut self.replica),
+            writer,
+            clock: 0,
+        })
     }
 
     fn input(&mut self, input: Input<'_>) {
@@ -199,40 +205,34 @@ fn a_peer_that_holds_more_is_asked_in_turn() {
     assert!(!machine.sent().iter().any(asks));
 }
 
-/// Members have no part in the machine yet: a peer must not close a space by a message.
+/// A member takes in who greets, and tells who was given up what of it counts.
 #[test]
-fn what_a_space_with_members_says_is_refused() {
-    let mut closed = replica(5);
-    closed.add("a", 1).unwrap();
-    closed.found(&[1; 32], &[2; 16], 5).unwrap();
-    let push = Body::Push(full(&closed));
+fn a_member_takes_in_who_greets_and_tells_who_is_over() {
     let mut machine = Machine::new();
-    machine.frame(Link(1), push.clone());
-    let (space, broadcast) = (space(), Some(Link(2)));
-    let bytes = &Frame { space, body: push }.encode();
-    machine.input(Input::Broadcast {
-        from: broadcast,
-        bytes,
-    });
-    let delta = Body::Delta(Delta {
-        id: 1,
-        chunk: 0,
-        last: true,
-        message: full(&closed),
-    });
-    machine.frame(Link(2), delta);
-    let refused = std::iter::from_fn(|| machine.sync.poll())
-        .filter(|output| {
-            let error = Error::MembersUnsupported;
-            matches!(output, Output::Refused { error: it, .. } if *it == error)
-        })
-        .count();
-    assert_eq!(refused, 3);
-    assert_eq!(
-        (machine.replica.len(), machine.replica.vector().len()),
-        (0, 0)
-    );
-    assert_eq!(machine.replica.configuration(), None);
+    let owner = [1; 32];
+    machine.replica.found(&owner, &[2; 16], 5).unwrap();
+    let mut guest = replica(9);
+    let writer = guest.writer();
+    let (link, broadcast) = (Link(3), false);
+    machine.input(Input::Connected { link, broadcast });
+    let hello = machine.hello(3, writer);
+    machine.frame(link, hello);
+    assert!(machine.replica.attached().any(|it| it == writer));
+    let whole = full(&machine.replica);
+    guest.merge(&whole).unwrap();
+    guest.add("a", 1).unwrap();
+    machine.replica.fence(&writer).unwrap();
+    machine.sent();
+    let ended = |upto| (link, Body::Ended { writer, upto });
+    machine.frame(link, Body::Push(guest.delta(&machine.replica.vector())));
+    assert!(machine.sent().contains(&ended(None)));
+    assert_eq!(machine.replica.value("a"), None);
+    machine.frame(link, Body::Return(writer));
+    let kept = Mark::default();
+    let tended = machine.sync.tend(0, &mut machine.replica, &kept);
+    assert_eq!(tended, Ok(true));
+    machine.input(Input::Tick);
+    assert!(machine.sent().contains(&ended(Some(0))));
 }
 
 /// Two transfers under one number could be mixed up by the links that repeat and reorder.

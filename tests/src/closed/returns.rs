@@ -51,10 +51,7 @@ impl World {
     }
 
     fn upto(&self, at: usize, writer: WriterId) -> Option<u64> {
-        let replica = &self.actors[at].replica;
-        let mut retired = replica.retired();
-        let upto = retired.find(|it| it.0 == writer).map(|it| it.1);
-        upto.or_else(|| replica.taken_over(&writer))
+        self.actors[at].replica.last_of(&writer)
     }
 
     /// A tab comes back once a member knows what was taken over from it.

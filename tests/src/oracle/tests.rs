@@ -228,7 +228,7 @@ fn a_claim_is_a_causal_cut_of_what_was_made() {
     let error = mesh.claim(2, vec![(writer(0), 1)]).unwrap_err();
     assert!(error.contains("from 2 to 1"), "{error}");
     let error = mesh.claim(2, vec![(writer(1), 1)]).unwrap_err();
-    assert!(error.contains("lost a writer"), "{error}");
+    assert!(error.contains("lost writer"), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::random::Random;
 use tallymesh_core::{Millis, SyncConfig};
 
 /// Every so many seeds there is a long run.
-const LONG_EVERY: u64 = 50;
+pub const LONG_EVERY: u64 = 50;
 
 /// How a link treats its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,10 @@
 //! that a plausible but wrong rule would give.
 
 mod chunks;
+mod fences;
+mod mesh;
 mod play;
+mod retirement;
 
 use play::Play;
 use tallymesh_core::Op::{Add, Delete, Reset, Set};

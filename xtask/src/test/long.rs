@@ -2,30 +2,31 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use super::Tally;
-use super::stages::native;
+use super::stages::{native, tests};
+use super::summary::Runner;
+use crate::proofs::{self, ExploreArgs, SoakArgs};
 use crate::repo::Repo;
-use crate::run::{ask, capture};
 
 const REPORT: &str = "docs/reports/long.md";
-const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Attacks for each seed.
+const ATTACKS: u64 = 200;
 
 /// One part of the long run.
 struct Part {
     name: &'static str,
     took: Duration,
     tally: Tally,
-    /// The last line that it printed.
+    /// What it counted.
     figures: String,
 }
 
-/// Runs the native tests and the simulator with many seeds and writes the report, also when
-/// something failed.
+/// Runs the native tests with many seeds, the random histories, the exploration and the attacks, and
+/// writes the reports, also when something failed.
 pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
     let mut parts = Vec::new();
     println!("== native tests with TALLYMESH_SEEDS={seeds}");
@@ -37,8 +38,32 @@ pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
         figures: tally.to_string(),
         tally,
     });
-    println!("== simulator, {seeds} seeds");
-    parts.push(soak(repo, seeds)?);
+    let mut part = |name: &'static str, run: &dyn Fn() -> Result<Tally>| -> Result<()> {
+        println!("== {name}");
+        let begun = Instant::now();
+        let tally = run()?;
+        parts.push(Part {
+            name,
+            took: begun.elapsed(),
+            figures: tally.to_string(),
+            tally,
+        });
+        Ok(())
+    };
+    part("soak", &|| {
+        let args = SoakArgs {
+            seeds,
+            long: seeds / 100,
+            from: 0,
+            visitors: seeds * 10,
+            only: None,
+        };
+        proofs::soaked(repo, &args)
+    })?;
+    part("explore", &|| {
+        proofs::explored(repo, &ExploreArgs { only: None })
+    })?;
+    part("hostile bytes", &|| hostile(repo, seeds))?;
 
     fs::create_dir_all(repo.path("docs/reports"))?;
     fs::write(repo.path(REPORT), report(repo, seeds, &parts)?)?;
@@ -57,73 +82,19 @@ pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
     Ok(())
 }
 
-fn soak(repo: &Repo, seeds: u64) -> Result<Part> {
-    let begun = Instant::now();
+/// Changed bytes against decoders, merge and the sync machine: many more than in a usual run.
+fn hostile(repo: &Repo, seeds: u64) -> Result<Tally> {
     let mut command = repo.cargo();
     command
-        .args([
-            "run",
-            "--release",
-            "--package",
-            "tallymesh-tests",
-            "--bin",
-            "soak",
-            "--",
-        ])
-        .args(["--seeds", &seeds.to_string()]);
-    let done = capture(repo, "soak", LIMIT, &mut command)?;
-    let mut tally = Tally::default();
-    if done.success {
-        tally = Tally::pass();
-    } else {
-        tally.fail(format!("soak:\n{}", done.tail()));
-    }
-    Ok(Part {
-        name: "simulator",
-        took: begun.elapsed(),
-        tally,
-        figures: done
-            .text
-            .trim_end()
-            .lines()
-            .last()
-            .unwrap_or("")
-            .trim()
-            .to_owned(),
-    })
+        .args(["test", "--release", "--package", "tallymesh-tests"])
+        .args(["--test", "hostile"])
+        .env("TALLYMESH_SEEDS", (seeds * ATTACKS).to_string());
+    tests(repo, "hostile bytes", Runner::Rust, &mut command)
 }
 
 fn report(repo: &Repo, seeds: u64, parts: &[Part]) -> Result<String> {
-    let git = |arguments: &[&str]| {
-        ask(Command::new("git")
-            .current_dir(repo.path(""))
-            .args(arguments))
-        .unwrap_or_default()
-    };
-    let dirty = if git(&["status", "--porcelain"]).is_empty() {
-        ""
-    } else {
-        ", with changes that were not committed"
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let compiler = ask(Command::new("rustc")
-        .current_dir(repo.path(""))
-        .arg("--version"));
-    let mut text = String::new();
-    writeln!(text, "# The last long test run\n")?;
-    writeln!(
-        text,
-        "Written by `cargo xtask test --long --seeds {seeds}`.\n"
-    )?;
-    writeln!(text, "- commit: {}{dirty}", git(&["rev-parse", "HEAD"]))?;
-    writeln!(text, "- seeds: {seeds}")?;
-    writeln!(
-        text,
-        "- machine: {cores} cores, {} {}, {}\n",
-        std::env::consts::OS,
-        std::env::consts::ARCH,
-        compiler.unwrap_or_default()
-    )?;
+    let command = format!("cargo xtask test --long --seeds {seeds}");
+    let mut text = proofs::head(repo, "The last long test run", &command)?;
     writeln!(text, "| part | seconds | result | figures |")?;
     writeln!(text, "|---|---:|---|---|")?;
     for part in parts {

@@ -1,0 +1,60 @@
+//! What a replica keeps to itself: for tests that must know whether two replicas are the same.
+
+use super::Replica;
+use super::members::{Attached, Roster};
+use crate::shard::OWN;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+impl Replica {
+    /// All that decides what a replica of a closed space does and that its
+    /// [`canonical_bytes`](Replica::canonical_bytes) leave out, as text. Two replicas of one writer
+    /// with the same bytes and the same text behave the same, but for faults, marks and handles.
+    pub fn local_text(&self) -> String {
+        // Each field is named, so that a new one is thought of here.
+        let Roster {
+            cards: _,
+            configuration: _,
+            gone: _,
+            attached,
+            settled,
+            floor,
+            pending,
+            free: _,
+            assigned: _,
+            established,
+            proposal,
+            asked,
+            vouched,
+            waiting,
+            returns,
+        } = &self.roster;
+        let id = |number: u32| self.writers[number as usize];
+        let clocks = |clocks: &[u64]| {
+            let held = clocks.iter().zip(&self.writers);
+            let mut held: Vec<_> = held.filter(|(clock, _)| **clock > 0).collect();
+            held.sort_unstable_by_key(|(_, writer)| **writer);
+            format!("{held:?}")
+        };
+        let told = |Attached { writer, seen }: &Attached| {
+            let mut seen: Vec<_> = seen
+                .iter()
+                .map(|(number, clock)| (id(*number), *clock))
+                .collect();
+            seen.sort_unstable();
+            (id(*writer), seen)
+        };
+        let mut attached: Vec<_> = attached.iter().map(told).collect();
+        attached.sort_unstable();
+        let mut vouched: Vec<_> = vouched.iter().map(|(by, of)| (*by, id(*of))).collect();
+        vouched.sort_unstable();
+        let pending = pending.as_ref().map(|(clock, held)| (*clock, clocks(held)));
+        let (settled, floor, own) = (clocks(settled), clocks(floor), id(OWN));
+        let collected = self.collected;
+        format!(
+            "{own} {collected} {attached:?} {settled} {floor} {pending:?} {established} {proposal:?} \
+             {asked} {vouched:?} {waiting} {returns:?}"
+        )
+    }
+}

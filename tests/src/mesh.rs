@@ -1,0 +1,402 @@
+//! A space with members over the sync machine: three members, guests that come, write, fall silent,
+//! and come back, over links that lose, repeat and reorder frames. Only adds, so that the sum at the
+//! end tells whether each counted once.
+
+use crate::random::Random;
+use std::collections::BTreeMap;
+use tallymesh_core::{
+    Input, Link, Mark, Output, Owner, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
+};
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Adds made.
+    pub adds: u64,
+    /// Guests that came.
+    pub guests: u64,
+    /// Guests that came back under another writer.
+    pub returns: u64,
+    /// Frames sent.
+    pub frames: u64,
+    /// Writers known to the members at the end.
+    pub writers: u64,
+}
+
+struct Peer {
+    replica: Replica,
+    sync: Sync,
+    mark: Mark,
+    owner: Option<Owner>,
+    /// Whether its links are up.
+    linked: bool,
+    gone: bool,
+}
+
+/// A frame under way: when it arrives, to whom, on which link.
+type Flight = (u64, usize, Link, Vec<u8>);
+
+struct Mesh {
+    random: Random,
+    now: u64,
+    peers: Vec<Peer>,
+    links: BTreeMap<Link, [usize; 2]>,
+    flights: Vec<Flight>,
+    next_link: u32,
+    figures: Figures,
+    expected: i128,
+    loss: u64,
+}
+
+const LEASE_MS: u32 = 3_000;
+const STEP_MS: u64 = 20;
+const MEMBERS: usize = 3;
+
+/// Plays one seed.
+///
+/// # Errors
+/// Says what went wrong.
+pub fn run(seed: u64) -> Result<Figures, String> {
+    let mut random = Random::new(seed ^ 0x3e5b);
+    let loss = *random.pick(&[0, 50, 200]);
+    let mut mesh = Mesh {
+        random,
+        now: 0,
+        peers: Vec::new(),
+        links: BTreeMap::new(),
+        flights: Vec::new(),
+        next_link: 0,
+        figures: Figures::default(),
+        expected: 0,
+        loss,
+    };
+    mesh.play()
+        .map_err(|error| format!("seed {seed}: {error}"))?;
+    Ok(mesh.figures)
+}
+
+impl Mesh {
+    fn play(&mut self) -> Result<(), String> {
+        let owners: Vec<Owner> = (1..=MEMBERS as u8).map(|at| [at; 32]).collect();
+        for owner in &owners {
+            self.start(Some(*owner));
+        }
+        let nonce = self.random.bytes();
+        let writer = WriterId::mint(&Space::default(), &owners[0], &nonce);
+        let first = &mut self.peers[0].replica;
+        *first = Replica::new(Space::default(), writer);
+        let founded = first.found(&owners[0], &nonce, 1);
+        founded.map_err(|error| error.to_string())?;
+        let proposed = first.propose_members(&owners);
+        proposed.map_err(|error| error.to_string())?;
+        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+            self.connect(a, b);
+        }
+        while !self.peers.iter().all(|peer| peer.replica.is_member()) {
+            self.step()?;
+        }
+        let steps = self.random.range(200, 1_500);
+        for _ in 0..steps {
+            self.event()?;
+            self.step()?;
+        }
+        self.finish()
+    }
+
+    fn start(&mut self, owner: Option<Owner>) -> usize {
+        let nonce = self.random.bytes();
+        let writer = WriterId::mint(&Space::default(), &owner.unwrap_or([9; 32]), &nonce);
+        let config = SyncConfig {
+            interval_ms: 500,
+            pull_timeout_ms: 400,
+            lease_ms: LEASE_MS,
+            ..SyncConfig::default()
+        };
+        self.peers.push(Peer {
+            replica: Replica::new(Space::default(), writer),
+            sync: Sync::new(config, self.random.next_u64()),
+            mark: Mark::default(),
+            owner,
+            linked: true,
+            gone: false,
+        });
+        self.peers.len() - 1
+    }
+
+    fn connect(&mut self, a: usize, b: usize) {
+        let link = Link(self.next_link);
+        self.next_link += 1;
+        self.links.insert(link, [a, b]);
+        for at in [a, b] {
+            let broadcast = false;
+            self.handle(at, Input::Connected { link, broadcast });
+        }
+    }
+
+    fn handle(&mut self, at: usize, input: Input<'_>) {
+        let peer = &mut self.peers[at];
+        peer.sync.handle(self.now, &mut peer.replica, input);
+        while let Some(output) = self.peers[at].sync.poll() {
+            match output {
+                Output::Send { link, bytes } => self.send(at, link, bytes),
+                Output::Renew => {
+                    let nonce: [u8; 16] = self.random.bytes();
+                    let owner = self.peers[at].owner.unwrap_or([9; 32]);
+                    let writer = WriterId::mint(&Space::default(), &owner, &nonce);
+                    self.figures.returns += 1;
+                    let old = self.peers[at].replica.writer();
+                    let clock = self.peers[at].replica.clock();
+                    let last: Vec<Option<u64>> = self
+                        .peers
+                        .iter()
+                        .map(|it| it.replica.last_of(&old))
+                        .collect();
+                    self.note(|| {
+                        format!(
+                            "{} {at} returns: {old} at {clock} as {writer}, counted {last:?}",
+                            self.now
+                        )
+                    });
+                    let peer = &mut self.peers[at];
+                    peer.sync
+                        .handle(self.now, &mut peer.replica, Input::Renew { writer });
+                    let clock = self.peers[at].replica.clock();
+                    self.note(|| format!("   made again: {clock}"));
+                }
+                Output::Refused { close, error } => {
+                    self.note(|| format!("{} {at} refuses, closes {close:?}: {error}", self.now));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn note(&self, text: impl FnOnce() -> String) {
+        if std::env::var("TALLYMESH_SEED").is_ok() {
+            eprintln!("{}", text());
+        }
+    }
+
+    fn send(&mut self, from: usize, link: Link, bytes: Vec<u8>) {
+        let Some(ends) = self.links.get(&link) else {
+            return;
+        };
+        self.figures.frames += 1;
+        let to = ends[usize::from(ends[0] == from)];
+        if bytes[3] >= 9 {
+            self.note(|| {
+                format!(
+                    "{} {from} to {to}: frame {} {:?}",
+                    self.now,
+                    bytes[3],
+                    &bytes[11..13]
+                )
+            });
+        }
+        let copies = 1 + u64::from(self.random.chance(self.loss / 4));
+        for _ in 0..copies {
+            // The first frames of a link are not lost: a connection is made or it is not.
+            if bytes[3] == 1 || !self.random.chance(self.loss) {
+                let late = match bytes[3] {
+                    1 => 0,
+                    _ => 1 + self.random.below(2 + self.loss / 2),
+                };
+                self.flights
+                    .push((self.now + late, to, link, bytes.clone()));
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.now += STEP_MS;
+        let mut due: Vec<Flight> = self.flights.extract_if(.., |it| it.0 <= self.now).collect();
+        due.sort_by_key(|it| it.0);
+        for (_, to, link, bytes) in due {
+            if self.links.contains_key(&link) {
+                self.handle(
+                    to,
+                    Input::Frame {
+                        link,
+                        bytes: &bytes,
+                    },
+                );
+            }
+        }
+        for at in 0..self.peers.len() {
+            if self.peers[at].gone {
+                continue;
+            }
+            self.handle(at, Input::Tick);
+            if self.now % 500 < STEP_MS {
+                self.tend(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tend(&mut self, at: usize) -> Result<(), String> {
+        let peer = &mut self.peers[at];
+        if let Some(owner) = peer.owner
+            && !peer.replica.is_member()
+            && peer
+                .replica
+                .configuration()
+                .is_some_and(|it| it.has(&owner))
+        {
+            let announced = peer.replica.announce(&owner, &[0; 16], self.now);
+            announced.map_err(|error| error.to_string())?;
+        }
+        peer.replica.since(&mut peer.mark);
+        let tended = peer.sync.tend(self.now, &mut peer.replica, &peer.mark);
+        tended.map_err(|error| format!("{at} tends: {error}"))?;
+        self.handle(at, Input::Changed);
+        Ok(())
+    }
+
+    fn event(&mut self) -> Result<(), String> {
+        match self.random.below(40) {
+            0 if self.peers.len() < 12 => {
+                let at = self.start(None);
+                self.figures.guests += 1;
+                // Some write before they meet anybody.
+                self.peers[at].linked = self.random.chance(700);
+                if self.peers[at].linked {
+                    let member = self.random.index(MEMBERS);
+                    self.connect(at, member);
+                }
+            }
+            1 => self.cut(),
+            2 => self.mend(),
+            3 if self.random.chance(200) => self.vanish(),
+            4..14 => {
+                let at = self.random.index(self.peers.len());
+                if !self.peers[at].gone {
+                    let by = self.random.below(1_000) as i64;
+                    let key = ["a", "b", "c"][self.random.index(3)];
+                    let added = self.peers[at].replica.add(key, by);
+                    added.map_err(|error| format!("{at} adds: {error}"))?;
+                    self.expected += i128::from(by);
+                    self.figures.adds += 1;
+                    self.handle(at, Input::Changed);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A guest's links go down.
+    fn cut(&mut self) {
+        let at = self.random.index(self.peers.len());
+        if at >= MEMBERS {
+            self.unlink(at);
+        }
+    }
+
+    fn unlink(&mut self, at: usize) {
+        let of = |ends: &[usize; 2]| ends.contains(&at);
+        let links = self.links.iter().filter(|it| of(it.1));
+        let links: Vec<(Link, [usize; 2])> = links.map(|it| (*it.0, *it.1)).collect();
+        for (link, ends) in links {
+            self.links.remove(&link);
+            for at in ends {
+                self.handle(at, Input::Disconnected { link });
+            }
+        }
+        self.peers[at].linked = false;
+    }
+
+    fn mend(&mut self) {
+        let at = self.random.index(self.peers.len());
+        if !self.peers[at].linked && !self.peers[at].gone {
+            self.peers[at].linked = true;
+            let member = self.random.index(MEMBERS);
+            self.connect(at, member);
+        }
+    }
+
+    /// A guest of whom all is known goes for good.
+    fn vanish(&mut self) {
+        let at = self.random.index(self.peers.len());
+        if at < MEMBERS || self.peers[at].gone {
+            return;
+        }
+        let guest = &self.peers[at].replica;
+        let holds = |it: &Peer| {
+            let held = it.replica.vector().get(&guest.writer());
+            held == guest.clock()
+        };
+        if self.peers[..MEMBERS].iter().all(holds) {
+            self.unlink(at);
+            self.peers[at].gone = true;
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        self.loss = 0;
+        for at in MEMBERS..self.peers.len() {
+            if !self.peers[at].linked && !self.peers[at].gone {
+                self.peers[at].linked = true;
+                self.connect(at, self.random_member());
+            }
+        }
+        for _ in 0..3_000 {
+            self.step()?;
+            if self.now % 2_000 < STEP_MS && self.settled().is_ok() {
+                break;
+            }
+        }
+        self.settled()?;
+        self.figures.writers = self.peers[0].replica.writers().count() as u64;
+        Ok(())
+    }
+
+    fn random_member(&self) -> usize {
+        self.now as usize / 20 % MEMBERS
+    }
+
+    /// Whether all agree on the right sum, and nobody is known who is gone.
+    fn settled(&self) -> Result<(), String> {
+        let living: Vec<usize> = (0..self.peers.len())
+            .filter(|at| !self.peers[*at].gone)
+            .collect();
+        for &at in &living {
+            let replica = &self.peers[at].replica;
+            let values = ["a", "b", "c"].map(|key| replica.value(key).unwrap_or(0));
+            let sum: i128 = values.iter().sum();
+            if sum != self.expected {
+                return Err(format!(
+                    "{at} has {sum}, not {}: {}",
+                    self.expected,
+                    self.tell()
+                ));
+            }
+            let known = replica.writers().count();
+            if known > living.len() {
+                return Err(format!("{at} knows {known} writers: {}", self.tell()));
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self) -> String {
+        let mut text = String::new();
+        for (at, peer) in self.peers.iter().enumerate() {
+            let writers = peer.replica.writers();
+            let writers = writers.map(|(w, c)| format!("{}@{c}", &w.to_string()[..4]));
+            let writers: Vec<String> = writers.collect();
+            text += &format!(
+                "\n{at} {} gone {} linked {}: {} {writers:?}",
+                &peer.replica.writer().to_string()[..4],
+                peer.gone,
+                peer.linked,
+                peer.replica.is_member(),
+            );
+        }
+        if std::env::var("TALLYMESH_SEED").is_ok() {
+            let state = self.peers[0].replica.delta(&VersionVector::default());
+            text += &format!("\n{state:?}");
+        }
+        text
+    }
+}

@@ -1,0 +1,285 @@
+//! The start of a configuration, and how everything is put in order from a state.
+
+use super::{Local, NodeId, Search, State, world};
+use std::collections::BTreeSet;
+use tallymesh_core::WriterId;
+
+/// Rounds after which everything must be in order.
+const ROUNDS: usize = 40;
+
+/// Replicas that put things in order, by place.
+type Nodes = Vec<Option<NodeId>>;
+
+impl Search<'_> {
+    /// Brings the members together, takes the tabs in, and puts everything in order.
+    pub(super) fn begin(&mut self) -> Result<(), String> {
+        let mut nodes: Nodes = self.start.nodes().map(|(_, node)| Some(node)).collect();
+        let (members, tabs) = (self.config.members, self.config.tabs);
+        self.does(&mut nodes, 0, Local::Found)?;
+        for at in 1..nodes.len() {
+            self.sends(&mut nodes, 0, at)?;
+            if at < members {
+                self.does(&mut nodes, at, Local::Announce(at as u8))?;
+            } else if at < members + tabs {
+                self.does(&mut nodes, at, Local::Transact(0))?;
+                self.sends(&mut nodes, at, 0)?;
+            }
+        }
+        // Those whom nobody has taken in have the state, and nobody knows of them.
+        let strangers = nodes.split_off(members + tabs);
+        self.in_order(&mut nodes)?;
+        nodes.extend(strangers);
+        for at in members + tabs..nodes.len() {
+            self.sends(&mut nodes, 0, at)?;
+        }
+        for (place, node) in self.start.nodes.iter_mut().zip(nodes) {
+            *place = node.ok_or("a replica ended at the start")?;
+        }
+        self.made = self.counts(&self.start);
+        Ok(())
+    }
+
+    fn does(&mut self, nodes: &mut Nodes, at: usize, step: Local) -> Result<(), String> {
+        if let Some(node) = nodes[at] {
+            nodes[at] = Some(self.world.perform(node, step)?);
+        }
+        Ok(())
+    }
+
+    /// One tells the other what it lacks. Who is told to begin again ends.
+    fn sends(&mut self, nodes: &mut Nodes, from: usize, to: usize) -> Result<(), String> {
+        let (Some(sender), Some(receiver)) = (nodes[from], nodes[to]) else {
+            return Ok(());
+        };
+        let message = self.world.snapshot(sender, Some(receiver))?;
+        let after = self.world.deliver(receiver, message, true)?;
+        nodes[to] = Some(after);
+        if after != receiver {
+            return Ok(());
+        }
+        match self.world.refusal(receiver, message, true) {
+            Some("behind") => self.ends(nodes, from, "behind"),
+            Some("outdated") => self.ends(nodes, to, "outdated"),
+            // Whoever has left has nothing more to say.
+            Some("gone") if self.world.node(sender).counts.farewells > 0 => nodes[from] = None,
+            Some("gone") => self.ends(nodes, from, "gone"),
+            Some("retired") => {
+                let gone = |at: usize| {
+                    let writer = nodes[at].map(|node| self.world.node(node).replica.writer());
+                    writer.is_some_and(|writer| self.is_given_up(nodes, &writer))
+                };
+                if gone(to) {
+                    self.ends(nodes, to, "retired");
+                } else if gone(from) {
+                    self.ends(nodes, from, "retired");
+                } else {
+                    return Err("a message was refused as of one who was given up".into());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn ends(&mut self, nodes: &mut Nodes, at: usize, code: &'static str) {
+        *self.ended.entry(code).or_default() += 1;
+        nodes[at] = None;
+    }
+
+    /// Whether somebody has declared a writer dead or absorbed it, who is there still.
+    fn is_given_up(&self, nodes: &Nodes, writer: &WriterId) -> bool {
+        let mut nodes = nodes.iter().flatten().map(|node| self.world.node(*node));
+        nodes.any(|node| {
+            !node.replica.takes_from(writer) || node.replica.taken_over(writer).is_some()
+        })
+    }
+
+    /// Puts everything in order from a state, with all, and if the config says so with each replica
+    /// gone for good.
+    pub(super) fn settle(&mut self, state: &State) -> Result<(), String> {
+        let nodes: Nodes = state.nodes().map(|(_, node)| Some(node)).collect();
+        self.settled += 1;
+        let mut all = nodes.clone();
+        self.late(state, &mut all)?;
+        self.finish(&mut all)?;
+        if self.config.crashes {
+            for at in 0..nodes.len() {
+                let mut rest = nodes.clone();
+                rest[at] = None;
+                let wrong = |wrong| format!("with replica {at} gone: {wrong}");
+                self.late(state, &mut rest).map_err(wrong)?;
+                self.finish(&mut rest).map_err(wrong)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers all that was ever sent.
+    fn late(&mut self, state: &State, nodes: &mut Nodes) -> Result<(), String> {
+        for node in nodes.iter_mut().flatten() {
+            for message in state.messages() {
+                *node = self.world.deliver(*node, message, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, nodes: &mut Nodes) -> Result<(), String> {
+        for at in 0..nodes.len() {
+            let writer = nodes[at].map(|node| self.world.node(node).replica.writer());
+            if writer.is_some_and(|writer| self.is_given_up(nodes, &writer)) {
+                nodes[at] = None;
+            }
+        }
+        if !self.has_member(nodes) {
+            return Ok(());
+        }
+        let trouble = self.config.crashes || self.config.fences + self.config.restarts > 0;
+        let before = self.staying(nodes);
+        self.in_order(nodes)?;
+        if !trouble && self.staying(nodes) < before {
+            return Err("somebody had to begin again, and nobody was given up".into());
+        }
+        match self.has_member(nodes) {
+            true => self.check_size(nodes),
+            false => Ok(()),
+        }
+    }
+
+    /// How many there are who have not left.
+    fn staying(&self, nodes: &Nodes) -> usize {
+        let nodes = nodes.iter().flatten();
+        let stays = |node: &&NodeId| self.world.node(**node).counts.farewells == 0;
+        nodes.filter(stays).count()
+    }
+
+    fn has_member(&self, nodes: &Nodes) -> bool {
+        let mut nodes = nodes.iter().flatten();
+        nodes.any(|node| self.world.node(*node).replica.is_member())
+    }
+
+    /// Rounds until nothing changes any more.
+    fn in_order(&mut self, nodes: &mut Nodes) -> Result<(), String> {
+        for _ in 0..ROUNDS {
+            let before = nodes.clone();
+            self.round(nodes)?;
+            if !self.has_member(nodes) {
+                return Ok(());
+            }
+            if *nodes == before {
+                let mut bytes = nodes
+                    .iter()
+                    .flatten()
+                    .map(|node| self.world.node(*node).bytes);
+                let first = bytes.next();
+                return match bytes.all(|bytes| Some(bytes) == first) {
+                    true => Ok(()),
+                    false => Err(format!("in the end the bytes differ: {}", self.tell(nodes))),
+                };
+            }
+        }
+        Err(format!(
+            "no order after {ROUNDS} rounds: {}",
+            self.tell(nodes)
+        ))
+    }
+
+    fn round(&mut self, nodes: &mut Nodes) -> Result<(), String> {
+        for from in 0..nodes.len() {
+            for to in 0..nodes.len() {
+                if from != to && (self.speaks(nodes, from) || self.is_member(nodes, to)) {
+                    self.sends(nodes, from, to)?;
+                }
+            }
+        }
+        for at in 0..nodes.len() {
+            if self.is_member(nodes, at) {
+                self.bury(nodes, at)?;
+                self.does(nodes, at, Local::Acknowledge)?;
+                self.does(nodes, at, Local::Absorb)?;
+            }
+            self.does(nodes, at, Local::Collect)?;
+        }
+        Ok(())
+    }
+
+    fn is_member(&self, nodes: &Nodes, at: usize) -> bool {
+        nodes[at].is_some_and(|node| self.world.node(node).replica.is_member())
+    }
+
+    /// Whether it is a member or was taken in by one.
+    fn speaks(&self, nodes: &Nodes, at: usize) -> bool {
+        let home = |node: NodeId| self.world.node(node).replica.home().is_some();
+        self.is_member(nodes, at) || nodes[at].is_some_and(home)
+    }
+
+    /// Declares dead whoever this member knows and is gone without a word.
+    fn bury(&mut self, nodes: &mut Nodes, at: usize) -> Result<(), String> {
+        let Some(node) = nodes[at] else { return Ok(()) };
+        let replica = &self.world.node(node).replica;
+        let known = replica.writers().map(|it| it.0).chain(replica.attached());
+        let known: BTreeSet<WriterId> = known.collect();
+        let configuration = replica.configuration().cloned();
+        for other in (0..nodes.len()).filter(|other| *other != at) {
+            // Of a member that started again the earlier ones are declared dead by the later one.
+            for start in 0..=self.config.restarts as u8 {
+                let writer = world::writer(self.config, other as u8, start);
+                let alive = nodes[other]
+                    .is_some_and(|node| self.world.node(node).replica.writer() == writer);
+                let owner = [other as u8 + 1; 32];
+                let counts = other < self.config.members
+                    && nodes[other].is_none()
+                    && configuration.as_ref().is_some_and(|it| it.has(&owner));
+                let Some(node) = nodes[at] else { return Ok(()) };
+                let takes = self.world.node(node).replica.takes_from(&writer);
+                if !alive && known.contains(&writer) && (takes || counts) {
+                    self.does(nodes, at, Local::Fence(other as u8, start))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The state must be as large as those make it who live.
+    fn check_size(&self, nodes: &Nodes) -> Result<(), String> {
+        let all = || nodes.iter().flatten().map(|node| self.world.node(*node));
+        let living: Vec<WriterId> = all()
+            .filter(|node| node.counts.farewells == 0)
+            .map(|node| node.replica.writer())
+            .collect();
+        for node in all() {
+            for (writer, _) in node.replica.writers() {
+                if !living.contains(&writer) {
+                    return Err(format!("{writer} is still known: {}", self.tell(nodes)));
+                }
+            }
+            if node.replica.shard_count() > living.len() * self.config.keys {
+                return Err(format!("too many shards: {}", self.tell(nodes)));
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, nodes: &Nodes) -> String {
+        let mut text = String::new();
+        for node in nodes.iter().flatten() {
+            let node = self.world.node(*node);
+            let writers = node.replica.writers();
+            let writers: Vec<String> = writers
+                .map(|(writer, clock)| format!("{}@{clock}", &writer.to_string()[..4]))
+                .collect();
+            text += &format!(
+                "\n  {} ({}) {} knows {writers:?}, local {}",
+                node.at,
+                &node.replica.writer().to_string()[..4],
+                if node.replica.is_member() {
+                    "member"
+                } else {
+                    "tab"
+                },
+                node.replica.local_text(),
+            );
+        }
+        text
+    }
+}

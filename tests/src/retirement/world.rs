@@ -1,0 +1,569 @@
+//! What the replicas of a configuration can become: each different state of a single replica once,
+//! each call of the core once.
+
+use super::configs::Config;
+use super::{Local, NodeId};
+use crate::oracle::{Call, Key, Kind, Oracle, View};
+use foldhash::fast::FixedState;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
+
+/// The number of a message.
+pub(super) type MessageId = u32;
+/// The number of a transaction. A later one never precedes what it saw.
+type TxnId = u32;
+/// The number of a set of transactions that a replica can see.
+type CutId = u32;
+
+/// A map that never iterates.
+type Map<K, V> = HashMap<K, V, FixedState>;
+
+/// What somebody did so far, all its incarnations together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Counts {
+    pub(super) ops: u8,
+    pub(super) acks: u8,
+    pub(super) farewells: u8,
+    pub(super) fences: u8,
+    pub(super) restarts: u8,
+}
+
+pub(super) struct Node {
+    pub(super) replica: Replica,
+    /// Whose replica it is.
+    pub(super) at: u8,
+    pub(super) counts: Counts,
+    cut: CutId,
+    /// Digests of its canonical bytes and of what it keeps to itself.
+    pub(super) bytes: u128,
+    local: u128,
+}
+
+struct Txn {
+    writer: WriterId,
+    clock: u64,
+    before: CutId,
+    /// Empty if it changes no counter.
+    issued: Vec<(Key, Kind)>,
+    /// Whom it absorbed.
+    retires: Vec<WriterId>,
+}
+
+struct Sent {
+    message: Message,
+    from: u8,
+    /// The sender as it was.
+    node: NodeId,
+    writer: WriterId,
+    lo: VersionVector,
+    hi: VersionVector,
+    /// What a member knows to be stable.
+    settled: VersionVector,
+    cut: CutId,
+}
+
+/// By what a state of a single replica is known: whose it is and what it did, its cut, its bytes,
+/// and what it keeps to itself.
+type NodeKey = (WriterId, Counts, CutId, u128, u128);
+
+/// What a transaction is known by: who made it, what it had seen, and what it is.
+type TxnKey = (WriterId, u64, CutId, Step);
+
+/// What can make a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    Local(Local),
+    /// Taking in the sender of a message.
+    Admission(WriterId),
+}
+
+/// All that was met of single replicas.
+pub(super) struct World<'a> {
+    pub(super) config: &'a Config,
+    keys: Vec<String>,
+    nodes: Vec<Node>,
+    node_ids: Map<NodeKey, NodeId>,
+    txns: Vec<Txn>,
+    txn_ids: Map<TxnKey, TxnId>,
+    cuts: Vec<Vec<TxnId>>,
+    cut_ids: Map<Vec<TxnId>, CutId>,
+    sent: Vec<Sent>,
+    sent_ids: Map<(u128, CutId), MessageId>,
+    performed: Map<(NodeId, Local), NodeId>,
+    snapshots: Map<(NodeId, Option<NodeId>), MessageId>,
+    delivered: Map<(NodeId, MessageId, bool), NodeId>,
+    executed: usize,
+    /// Messages refused, by the code of the error.
+    refused: BTreeMap<&'static str, usize>,
+}
+
+impl<'a> World<'a> {
+    /// The world, and a new replica for each place.
+    pub(super) fn new(config: &'a Config) -> Result<(World<'a>, Vec<NodeId>), String> {
+        let mut world = World {
+            config,
+            keys: (0..config.keys).map(|key| format!("key {key}")).collect(),
+            nodes: Vec::new(),
+            node_ids: Map::default(),
+            txns: Vec::new(),
+            txn_ids: Map::default(),
+            cuts: Vec::new(),
+            cut_ids: Map::default(),
+            sent: Vec::new(),
+            sent_ids: Map::default(),
+            performed: Map::default(),
+            snapshots: Map::default(),
+            delivered: Map::default(),
+            executed: 0,
+            refused: BTreeMap::new(),
+        };
+        let nothing = world.cut(Vec::new());
+        let mut nodes = Vec::new();
+        for at in 0..config.replicas() as u8 {
+            let replica = Replica::new(Space::default(), writer(config, at, 0));
+            nodes.push(world.adopt(replica, at, Counts::default(), nothing)?);
+        }
+        Ok((world, nodes))
+    }
+
+    pub(super) fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node as usize]
+    }
+
+    pub(super) fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn executed(&self) -> usize {
+        self.executed
+    }
+
+    pub(super) fn refused(&self) -> &BTreeMap<&'static str, usize> {
+        &self.refused
+    }
+
+    /// What becomes of a replica by something it does itself; the same if that changes nothing.
+    pub(super) fn perform(&mut self, node: NodeId, step: Local) -> Result<NodeId, String> {
+        if let Some(&after) = self.performed.get(&(node, step)) {
+            return Ok(after);
+        }
+        self.executed += 1;
+        let after = match step {
+            Local::Transact(number) => self.transact(node, number),
+            Local::Restart(from) => self.restart(node, from),
+            _ => self.tend(node, step),
+        }?;
+        self.performed.insert((node, step), after);
+        Ok(after)
+    }
+
+    fn transact(&mut self, node: NodeId, number: u8) -> Result<NodeId, String> {
+        let from = &self.nodes[node as usize];
+        let (at, mut counts, cut) = (from.at, from.counts, from.cut);
+        let mut replica = from.replica.clone();
+        let (mut oracle, mut view) = self.oracle(cut)?;
+        let ops = self.config.transaction(number, at, counts.ops + 1);
+        let plan = oracle.plan(&view, replica.writer(), 0, &ops);
+        let issued = plan.map_or(Vec::new(), |plan| plan.issued);
+        let call = Call::Single;
+        let made = guarded(|| oracle.transact(&mut view, &mut replica, 0, &ops, call))??;
+        if !made {
+            return Ok(node);
+        }
+        counts.ops += 1;
+        let step = Step::Local(Local::Transact(number));
+        let cut = self.made(&replica, cut, step, issued, Vec::new());
+        self.adopt(replica, at, counts, cut)
+    }
+
+    /// What changes no counter.
+    fn tend(&mut self, node: NodeId, step: Local) -> Result<NodeId, String> {
+        let from = &self.nodes[node as usize];
+        let (at, mut counts, mut cut) = (from.at, from.counts, from.cut);
+        let mut replica = from.replica.clone();
+        let before = replica.clock();
+        let known: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
+        let config = self.config;
+        let done = guarded(|| tend(&mut replica, step, config))?;
+        done.map_err(|error| format!("{step:?}: {error}"))?;
+        if replica.clock() > before {
+            match step {
+                Local::Acknowledge => counts.acks += 1,
+                Local::Leave => counts.farewells += 1,
+                Local::Fence(..) => counts.fences += 1,
+                _ => {}
+            }
+            let retired = replica.retired().map(|it| it.0);
+            let retired = retired.filter(|it| !known.contains(it)).collect();
+            cut = self.made(&replica, cut, Step::Local(step), Vec::new(), retired);
+        }
+        self.adopt(replica, at, counts, cut)
+    }
+
+    /// A member starts again, from its own whole state as it once was.
+    fn restart(&mut self, node: NodeId, from: NodeId) -> Result<NodeId, String> {
+        let Node { at, mut counts, .. } = self.nodes[node as usize];
+        let from = &self.nodes[from as usize];
+        let cut = from.cut;
+        let whole = from.replica.delta(&VersionVector::default());
+        counts.restarts += 1;
+        let (owner, nonce) = (owner(at), nonce(at, counts.restarts));
+        let writer = writer(self.config, at, counts.restarts);
+        let mut replica = Replica::new(Space::default(), writer);
+        let merged = guarded(|| replica.merge(&whole))?;
+        merged.map_err(|error| format!("the log does not replay: {error}"))?;
+        let now = u64::from(counts.restarts) + 1;
+        match guarded(|| replica.announce(&owner, &nonce, now))? {
+            Ok(()) => {}
+            Err(Error::NotAMember) => return Ok(node),
+            Err(error) => return Err(format!("the announcement: {error}")),
+        }
+        let step = Step::Local(Local::Restart(node));
+        let cut = self.made(&replica, cut, step, Vec::new(), Vec::new());
+        self.adopt(replica, at, counts, cut)
+    }
+
+    /// What a replica sends: what the other lacks, or everything.
+    pub(super) fn snapshot(
+        &mut self,
+        node: NodeId,
+        to: Option<NodeId>,
+    ) -> Result<MessageId, String> {
+        if let Some(&message) = self.snapshots.get(&(node, to)) {
+            return Ok(message);
+        }
+        self.executed += 1;
+        let from = &self.nodes[node as usize];
+        let lo = to.map_or(VersionVector::default(), |to| {
+            self.nodes[to as usize].replica.vector()
+        });
+        let bytes = guarded(|| from.replica.delta(&lo).encode())?;
+        let message = guarded(|| Message::decode(&bytes))?
+            .map_err(|error| format!("a message of ours does not decode: {error}"))?;
+        if message.encode() != bytes {
+            return Err("a decoded message encodes to other bytes".into());
+        }
+        let settled = match from.replica.is_member() {
+            true => from.replica.settled(),
+            false => VersionVector::default(),
+        };
+        let told: Vec<_> = settled.iter().collect();
+        let key = (digest(&(from.replica.writer(), bytes, told)), from.cut);
+        let next = self.sent.len() as MessageId;
+        let id = *self.sent_ids.entry(key).or_insert(next);
+        if id == next {
+            self.sent.push(Sent {
+                message,
+                from: from.at,
+                node,
+                writer: from.replica.writer(),
+                lo,
+                hi: from.replica.vector(),
+                settled,
+                cut: from.cut,
+            });
+        }
+        self.snapshots.insert((node, to), id);
+        Ok(id)
+    }
+
+    /// What becomes of a replica when a message arrives, in a session of its sender if it is `live`,
+    /// else passed on by somebody.
+    pub(super) fn deliver(
+        &mut self,
+        node: NodeId,
+        message: MessageId,
+        live: bool,
+    ) -> Result<NodeId, String> {
+        if let Some(&after) = self.delivered.get(&(node, message, live)) {
+            return Ok(after);
+        }
+        self.executed += 1;
+        let after = self.merge(node, message, live)?;
+        self.delivered.insert((node, message, live), after);
+        Ok(after)
+    }
+
+    /// Who sent a message, from which state.
+    pub(super) fn sender(&self, message: MessageId) -> (u8, NodeId) {
+        let sent = &self.sent[message as usize];
+        (sent.from, sent.node)
+    }
+
+    /// The error by which a replica refuses a message.
+    pub(super) fn refusal(
+        &self,
+        node: NodeId,
+        message: MessageId,
+        live: bool,
+    ) -> Option<&'static str> {
+        let sent = &self.sent[message as usize];
+        let mut replica = self.nodes[node as usize].replica.clone();
+        let live = live.then_some(sent.writer);
+        let merged = replica.merge_live(&sent.message, live, &mut |_| ());
+        merged.err().map(|error| error.code())
+    }
+
+    fn merge(&mut self, node: NodeId, message: MessageId, live: bool) -> Result<NodeId, String> {
+        let (to, sent) = (&self.nodes[node as usize], &self.sent[message as usize]);
+        let (at, counts) = (to.at, to.counts);
+        let mut replica = to.replica.clone();
+        let before = replica.clock();
+        let live = live.then_some(sent.writer);
+        match guarded(|| replica.merge_live(&sent.message, live, &mut |_| ()))? {
+            Ok(merged) => {
+                let mut txns = self.cuts[sent.cut as usize].clone();
+                if !merged.replaced {
+                    txns.extend(&self.cuts[to.cut as usize]);
+                }
+                txns.sort_unstable();
+                txns.dedup();
+                if !replica.is_member() {
+                    guarded(|| replica.take_settled(&sent.settled, &sent.hi))?;
+                }
+                let step = Step::Admission(sent.writer);
+                let mut cut = self.cut(txns);
+                if replica.clock() > before {
+                    cut = self.made(&replica, cut, step, Vec::new(), Vec::new());
+                }
+                self.adopt(replica, at, counts, cut)
+            }
+            Err(error) => {
+                *self.refused.entry(error.code()).or_default() += 1;
+                match error {
+                    Error::NotCovered(_)
+                    | Error::Stranger { .. }
+                    | Error::Behind
+                    | Error::Outdated
+                    | Error::Gone { .. }
+                    | Error::Retired => {}
+                    _ => return Err(format!("a message was refused: {error}")),
+                }
+                let same = digest(&replica.canonical_bytes()) == to.bytes
+                    && digest(&replica.local_text()) == to.local;
+                match same {
+                    true => Ok(node),
+                    false => Err(format!("a refused message ({error}) changed the replica")),
+                }
+            }
+        }
+    }
+
+    /// A transaction that was made after a cut; the cut with it.
+    fn made(
+        &mut self,
+        replica: &Replica,
+        before: CutId,
+        step: Step,
+        issued: Vec<(Key, Kind)>,
+        retires: Vec<WriterId>,
+    ) -> CutId {
+        let (writer, clock) = (replica.writer(), replica.clock());
+        let next = self.txns.len() as TxnId;
+        let id = *self
+            .txn_ids
+            .entry((writer, clock, before, step))
+            .or_insert(next);
+        if id == next {
+            self.txns.push(Txn {
+                writer,
+                clock,
+                before,
+                issued,
+                retires,
+            });
+        }
+        let mut txns = self.cuts[before as usize].clone();
+        txns.push(id);
+        self.cut(txns)
+    }
+
+    fn cut(&mut self, txns: Vec<TxnId>) -> CutId {
+        let next = self.cuts.len() as CutId;
+        let id = *self.cut_ids.entry(txns.clone()).or_insert(next);
+        if id == next {
+            self.cuts.push(txns);
+        }
+        id
+    }
+
+    /// The clocks of those who see a cut.
+    fn clocks(&self, cut: CutId) -> BTreeMap<WriterId, u64> {
+        let mut clocks = BTreeMap::new();
+        for txn in &self.cuts[cut as usize] {
+            let Txn { writer, clock, .. } = self.txns[*txn as usize];
+            let held = clocks.entry(writer).or_insert(0);
+            *held = clock.max(*held);
+        }
+        clocks
+    }
+
+    /// The oracle of those who see a cut, and their view.
+    fn oracle(&self, cut: CutId) -> Result<(Oracle, View), String> {
+        let mut oracle = Oracle::new(self.keys.clone());
+        for txn in &self.cuts[cut as usize] {
+            let txn = &self.txns[*txn as usize];
+            let mut view = View::default();
+            oracle.learn(&mut view, self.clocks(txn.before).into_iter())?;
+            let stamp = (txn.writer, txn.clock);
+            match txn.issued.is_empty() {
+                true => oracle.note(&mut view, stamp),
+                false => oracle.issue(&mut view, stamp, &txn.issued)?,
+            }
+        }
+        let mut view = View::default();
+        oracle.learn(&mut view, self.clocks(cut).into_iter())?;
+        Ok((oracle, view))
+    }
+
+    /// Checks a replica that changed, and numbers it.
+    fn adopt(
+        &mut self,
+        replica: Replica,
+        at: u8,
+        counts: Counts,
+        cut: CutId,
+    ) -> Result<NodeId, String> {
+        let (oracle, view) = self.oracle(cut)?;
+        guarded(|| oracle.check(&view, &replica, 0))??;
+        let held: BTreeMap<WriterId, u64> = replica.writers().collect();
+        let txns = &self.cuts[cut as usize];
+        let retired = |writer: &WriterId| {
+            let mut txns = txns.iter().map(|txn| &self.txns[*txn as usize]);
+            txns.any(|txn| txn.retires.contains(writer))
+        };
+        for (writer, clock) in self.clocks(cut) {
+            match held.get(&writer) {
+                Some(held) if *held == clock => {}
+                None if retired(&writer) => {}
+                held => return Err(format!("it holds {held:?} of {writer}, and saw {clock}")),
+            }
+        }
+        if let Some(fault) = replica.faults().first() {
+            return Err(format!("a fault: {fault:?}"));
+        }
+        let bytes = digest(&guarded(|| replica.canonical_bytes())?);
+        let local = digest(&replica.local_text());
+        let next = self.nodes.len() as NodeId;
+        let key = (replica.writer(), counts, cut, bytes, local);
+        let id = *self.node_ids.entry(key).or_insert(next);
+        if id == next {
+            self.nodes.push(Node {
+                replica,
+                at,
+                counts,
+                cut,
+                bytes,
+                local,
+            });
+        }
+        Ok(id)
+    }
+
+    /// What a step does, for people.
+    pub(super) fn describe(&self, node: NodeId, step: Local) -> String {
+        let Node { at, counts, .. } = &self.nodes[node as usize];
+        match step {
+            Local::Transact(number) => {
+                let ops = self.config.transaction(number, *at, counts.ops + 1);
+                let ops = ops.iter().map(|(key, op)| format!("{op:?} on key {key}"));
+                ops.collect::<Vec<_>>().join(", ")
+            }
+            Local::Restart(from) if from == node => "starts again".into(),
+            Local::Restart(from) => {
+                let clock = self.nodes[from as usize].replica.clock();
+                format!("starts again as it was at its clock {clock}")
+            }
+            Local::Fence(other, number) => format!("declares {other} (start {number}) dead"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    /// Which message it is, for people.
+    pub(super) fn describe_message(&self, message: MessageId) -> String {
+        let sent = &self.sent[message as usize];
+        let text = |vector: &VersionVector| {
+            let clocks = vector
+                .iter()
+                .map(|(writer, clock)| format!("{}@{clock}", &writer.to_string()[..4]));
+            clocks.collect::<Vec<_>>().join(" ")
+        };
+        let (lo, hi) = (text(&sent.lo), text(&sent.hi));
+        let name = &sent.writer.to_string()[..4];
+        format!(
+            "what {} ({name}) sent at [{hi}] to one at [{lo}]",
+            sent.from
+        )
+    }
+}
+
+/// Calls what changes no counter.
+fn tend(replica: &mut Replica, step: Local, config: &Config) -> Result<(), Error> {
+    match step {
+        Local::Acknowledge => replica.acknowledge().map(|_| ()),
+        Local::Absorb => {
+            replica.fence_strays()?;
+            replica.absorb().map(|_| ())
+        }
+        Local::Collect => {
+            let mut mark = Mark::default();
+            replica.since(&mut mark);
+            replica.collect(&mark);
+            Ok(())
+        }
+        Local::Leave => replica.leave(),
+        Local::Fence(at, number) => {
+            let owner = owner(at);
+            let members = replica.configuration().map(|it| it.members.clone());
+            let mut members = members.unwrap_or_default();
+            if usize::from(at) < config.members && members.contains(&owner) {
+                members.retain(|it| *it != owner);
+                replica.force_members(&members)?;
+            }
+            replica.fence(&writer(config, at, number))
+        }
+        Local::Found => {
+            let owners: Vec<Owner> = (0..config.members as u8).map(owner).collect();
+            replica.found(&owner(0), &nonce(0, 0), 1)?;
+            replica.force_members(&owners)
+        }
+        Local::Announce(at) => replica.announce(&owner(at), &nonce(at, 0), 1),
+        Local::Transact(_) | Local::Restart(_) => Ok(()),
+    }
+}
+
+fn owner(at: u8) -> Owner {
+    [at + 1; 32]
+}
+
+fn nonce(at: u8, number: u8) -> [u8; 16] {
+    let mut nonce = [number; 16];
+    nonce[0] = at;
+    nonce
+}
+
+/// The writer of a place, at its so-many-th start.
+pub(super) fn writer(config: &Config, at: u8, number: u8) -> WriterId {
+    let owner = match usize::from(at) < config.members {
+        true => owner(at),
+        false => [99; 32],
+    };
+    WriterId::mint(&Space::default(), &owner, &nonce(at, number))
+}
+
+/// 128 bits by which something is known again.
+fn digest<T: Hash + ?Sized>(of: &T) -> u128 {
+    let half = |seed| u128::from(FixedState::with_seed(seed).hash_one(of));
+    half(3) << 64 | half(4)
+}
+
+/// Calls the core; a panic becomes an error, so that it is reported with the way to it.
+fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()));
+        format!("panic: {}", text.unwrap_or_default())
+    })
+}

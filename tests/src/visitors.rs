@@ -1,0 +1,271 @@
+//! Tabs that come, count and go, in any number: what is left of them is their total.
+//!
+//! Members take them in, most say goodbye, some are declared dead; the members exchange deltas,
+//! acknowledge, absorb and collect as they go. In the end the state must be that of a space in which
+//! the members had counted themselves.
+
+use crate::random::Random;
+use std::fmt;
+use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
+
+/// How many members there are.
+const MEMBERS: usize = 3;
+/// How many counters there are.
+const COUNTERS: usize = 4;
+/// Tabs that are there at the same time.
+const CROWD: usize = 48;
+/// Of so many tabs one goes without a word.
+const SILENT_EACH: u64 = 20;
+/// Rounds after which everything must be in order.
+const ROUNDS: usize = 30;
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Tabs that came.
+    pub visitors: u64,
+    /// Tabs that were declared dead.
+    pub silent: u64,
+    /// The most writers that a member knew at a time.
+    pub writers_max: usize,
+    /// Bytes of a member's canonical state before any tab came.
+    pub bytes_before: usize,
+    /// The same after the last one went.
+    pub bytes_after: usize,
+    /// The same of a space in which the members counted all of it themselves.
+    pub bytes_alone: usize,
+    /// Heap bytes of a member's shards and keys, in the end, and in the space without tabs.
+    pub heap: [usize; 2],
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome {
+            visitors,
+            silent,
+            writers_max,
+            bytes_before,
+            bytes_after,
+            bytes_alone,
+            heap: [heap, heap_alone],
+        } = self;
+        write!(
+            f,
+            "{visitors} tabs, {silent} of them declared dead, at most {writers_max} writers known; \
+             state {bytes_before} bytes before, {bytes_after} after, {bytes_alone} without tabs; \
+             heap of shards and keys {heap} bytes, {heap_alone} without tabs"
+        )
+    }
+}
+
+/// Members of a space, and what each of them wrote down.
+pub struct Members {
+    replicas: Vec<Replica>,
+    marks: Vec<Mark>,
+}
+
+impl Members {
+    /// Members who know each other.
+    ///
+    /// # Errors
+    /// Says what went wrong.
+    pub fn new() -> Result<Members, String> {
+        let owners: Vec<Owner> = (1..=MEMBERS as u8).map(|number| [number; 32]).collect();
+        let replica = |owner: &Owner| {
+            let writer = WriterId::mint(&Space::default(), owner, &[1; 16]);
+            Replica::new(Space::default(), writer)
+        };
+        let mut members = Members {
+            replicas: owners.iter().map(replica).collect(),
+            marks: vec![Mark::default(); MEMBERS],
+        };
+        let first = &mut members.replicas[0];
+        first.found(&owners[0], &[1; 16], 1).map_err(tell)?;
+        first.force_members(&owners).map_err(tell)?;
+        for (at, owner) in owners.iter().enumerate().skip(1) {
+            members.send(0, at)?;
+            let announced = members.replicas[at].announce(owner, &[1; 16], 1);
+            announced.map_err(tell)?;
+        }
+        members.in_order()?;
+        Ok(members)
+    }
+
+    fn send(&mut self, from: usize, to: usize) -> Result<(), String> {
+        let since = self.replicas[to].vector();
+        let message = self.replicas[from].delta(&since);
+        let writer = self.replicas[from].writer();
+        pass(&message, writer, &mut self.replicas[to])
+    }
+
+    /// All hear from all, acknowledge, absorb and collect.
+    fn round(&mut self) -> Result<(), String> {
+        for from in 0..MEMBERS {
+            for to in (0..MEMBERS).filter(|to| *to != from) {
+                self.send(from, to)?;
+            }
+        }
+        for (replica, mark) in self.replicas.iter_mut().zip(&mut self.marks) {
+            replica.acknowledge().map_err(tell)?;
+            replica.absorb().map_err(tell)?;
+            replica.since(mark);
+            replica.collect(mark);
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> Vec<Vec<u8>> {
+        self.replicas.iter().map(Replica::canonical_bytes).collect()
+    }
+
+    /// Rounds until nothing changes any more.
+    ///
+    /// # Errors
+    /// Says what went wrong.
+    pub fn in_order(&mut self) -> Result<(), String> {
+        let mut quiet = 0;
+        for _ in 0..ROUNDS {
+            let before = self.bytes();
+            self.round()?;
+            quiet = if before == self.bytes() { quiet + 1 } else { 0 };
+            if quiet == 2 {
+                return match before.iter().all(|bytes| *bytes == before[0]) {
+                    true => Ok(()),
+                    false => Err("the members' bytes differ in the end".into()),
+                };
+            }
+        }
+        Err(format!("no order after {ROUNDS} rounds"))
+    }
+}
+
+/// Lets so many tabs come and go; `seed` says what they do.
+///
+/// # Errors
+/// Says what is wrong in the end.
+pub fn visit(visitors: u64, seed: u64, progress: &dyn Fn(u64)) -> Result<Outcome, String> {
+    let mut members = Members::new()?;
+    let bytes_before = members.bytes()[0].len();
+    let mut random = Random::new(seed);
+    let mut totals = [0i128; COUNTERS];
+    let mut parts = [[0i64; COUNTERS]; MEMBERS];
+    let (mut came, mut silent, mut writers_max) = (0, 0, 0);
+    while came < visitors {
+        let crowd = CROWD.min((visitors - came) as usize);
+        let mut dead = Vec::new();
+        for _ in 0..crowd {
+            came += 1;
+            let home = random.index(MEMBERS);
+            let goes = !came.is_multiple_of(SILENT_EACH);
+            let tab = tab(
+                &mut members.replicas[home],
+                &mut random,
+                goes,
+                &mut |counter, by| {
+                    totals[counter] += i128::from(by);
+                    parts[home][counter] += by;
+                },
+            )?;
+            if !goes {
+                silent += 1;
+                dead.push((random.index(MEMBERS), tab));
+            }
+        }
+        let known = members.replicas.iter().map(|it| it.writers().count());
+        writers_max = known.max().unwrap_or(0).max(writers_max);
+        members.round()?;
+        for (member, tab) in dead {
+            members.replicas[member].fence(&tab).map_err(tell)?;
+        }
+        members.round()?;
+        progress(came);
+    }
+    members.in_order()?;
+    for (at, replica) in members.replicas.iter().enumerate() {
+        for (counter, total) in totals.iter().enumerate() {
+            let value = replica.value(&key(counter));
+            if value != Some(*total) {
+                return Err(format!("member {at} reads {value:?}, expected {total}"));
+            }
+        }
+        let writers = replica.writers().count();
+        if writers != MEMBERS || replica.shard_count() > MEMBERS * COUNTERS {
+            let shards = replica.shard_count();
+            return Err(format!(
+                "member {at} knows {writers} writers, {shards} shards"
+            ));
+        }
+    }
+    let alone = alone(&parts)?;
+    for replica in members.replicas.iter_mut() {
+        replica.shrink();
+    }
+    Ok(Outcome {
+        visitors,
+        silent,
+        writers_max,
+        bytes_before,
+        bytes_after: members.bytes()[0].len(),
+        bytes_alone: alone.canonical_bytes().len(),
+        heap: [members.replicas[0].heap_bytes(), alone.heap_bytes()],
+    })
+}
+
+/// A member of a space in which the members counted all of it themselves.
+fn alone(parts: &[[i64; COUNTERS]; MEMBERS]) -> Result<Replica, String> {
+    let mut members = Members::new()?;
+    for (replica, parts) in members.replicas.iter_mut().zip(parts) {
+        for (counter, part) in parts.iter().enumerate() {
+            replica.add(&key(counter), *part).map_err(tell)?;
+        }
+    }
+    members.in_order()?;
+    let mut replica = members.replicas.swap_remove(0);
+    replica.shrink();
+    Ok(replica)
+}
+
+/// A tab that begins from a member's state, is taken in by it, counts, and goes, with a goodbye or
+/// without.
+fn tab(
+    home: &mut Replica,
+    random: &mut Random,
+    goes: bool,
+    counted: &mut dyn FnMut(usize, i64),
+) -> Result<WriterId, String> {
+    let writer = WriterId::mint(&Space::default(), &[99; 32], &random.bytes());
+    let mut tab = Replica::new(Space::default(), writer);
+    let at_home = home.writer();
+    pass(&home.delta(&VersionVector::default()), at_home, &mut tab)?;
+    let mut count = |tab: &mut Replica| {
+        let (counter, by) = (
+            random.index(COUNTERS),
+            random.below(1 << 20) as i64 - (1 << 18),
+        );
+        counted(counter, by);
+        tab.add(&key(counter), by).map(|_| ()).map_err(tell)
+    };
+    count(&mut tab)?;
+    pass(&tab.delta(&home.vector()), writer, home)?;
+    pass(&home.delta(&tab.vector()), at_home, &mut tab)?;
+    count(&mut tab)?;
+    count(&mut tab)?;
+    if goes {
+        tab.leave().map_err(tell)?;
+    }
+    pass(&tab.delta(&home.vector()), writer, home)?;
+    Ok(writer)
+}
+
+fn pass(message: &Message, from: WriterId, to: &mut Replica) -> Result<(), String> {
+    let merged = to.merge_live(message, Some(from), &mut |_| ());
+    merged.map(|_| ()).map_err(tell)
+}
+
+fn key(counter: usize) -> String {
+    format!("counter {counter}")
+}
+
+fn tell(error: Error) -> String {
+    error.to_string()
+}

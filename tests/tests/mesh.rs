@@ -1,0 +1,33 @@
+//! Spaces with members over the sync machine. `TALLYMESH_SEED=n` replays one seed,
+//! `TALLYMESH_SEEDS=n` runs so many.
+
+use std::sync::Mutex;
+use tallymesh_tests::mesh::{Figures, run};
+use tallymesh_tests::seeds;
+
+const SEEDS: u64 = 200;
+
+#[test]
+fn guests_come_and_go_and_each_add_counts_once() {
+    if let Some(seed) = seeds::chosen() {
+        println!(
+            "{:?}",
+            run(seed).unwrap_or_else(|failure| panic!("{failure}"))
+        );
+        return;
+    }
+    let total = Mutex::new(Figures::default());
+    seeds::each(seeds::count(SEEDS), |seed| {
+        let figures = run(seed)?;
+        let mut total = total.lock().unwrap();
+        total.adds += figures.adds;
+        total.guests += figures.guests;
+        total.returns += figures.returns;
+        total.frames += figures.frames;
+        total.writers = total.writers.max(figures.writers);
+        Ok(())
+    });
+    let total = total.into_inner().unwrap();
+    println!("{total:?}");
+    assert!(total.returns > 0 && total.guests > 0, "{total:?}");
+}

@@ -1,0 +1,332 @@
+//! A space with members, each replica held to the oracle at every step. Members are numbered from
+//! 0, tabs from [`Mesh::tab`] on.
+
+use std::collections::BTreeMap;
+use tallymesh_core::{Error, Mark, Message, Op, Owner, Replica, Space, VersionVector, WriterId};
+use tallymesh_tests::oracle::{Call, Oracle, View};
+
+/// The wall clock of all replicas: nothing expires.
+const NOW: u64 = 0;
+/// Rounds after which everything must be in order.
+const ROUNDS: usize = 24;
+
+struct Actor {
+    replica: Replica,
+    view: View,
+    mark: Mark,
+    owner: Option<Owner>,
+    nonce: [u8; 16],
+}
+
+/// A message of one of them, whoever gets it.
+pub(crate) struct Sent {
+    writer: WriterId,
+    bytes: Vec<u8>,
+}
+
+/// Absorbed writers: the heir, its clock, and up to which clock it took over.
+type Taken = BTreeMap<WriterId, (WriterId, u64, u64)>;
+
+pub(crate) struct Mesh {
+    oracle: Oracle,
+    actors: Vec<Actor>,
+    taken: Taken,
+    starts: u8,
+}
+
+impl Mesh {
+    /// So many members who know and have acknowledged each other.
+    pub(crate) fn new(members: u8) -> Mesh {
+        let mut mesh = Mesh {
+            oracle: Oracle::new(vec!["key".into()]),
+            actors: Vec::new(),
+            taken: Taken::new(),
+            starts: 0,
+        };
+        let owners: Vec<Owner> = (1..=members).map(|number| [number; 32]).collect();
+        for owner in &owners {
+            mesh.start(Some(*owner));
+        }
+        let nonce = mesh.actors[0].nonce;
+        mesh.does(0, |replica| {
+            replica.found(&owners[0], &nonce, 1)?;
+            replica.force_members(&owners)
+        });
+        for at in 1..owners.len() {
+            mesh.gets(at, &mesh.state(0));
+            mesh.announces(at);
+        }
+        let all: Vec<usize> = (0..owners.len()).collect();
+        mesh.in_order(&all);
+        mesh
+    }
+
+    fn start(&mut self, owner: Option<Owner>) -> usize {
+        self.starts += 1;
+        let nonce = [self.starts; 16];
+        let writer = WriterId::mint(&Space::default(), &owner.unwrap_or([99; 32]), &nonce);
+        self.actors.push(Actor {
+            replica: Replica::new(Space::default(), writer),
+            view: View::default(),
+            mark: Mark::default(),
+            owner,
+            nonce,
+        });
+        self.actors.len() - 1
+    }
+
+    fn announces(&mut self, at: usize) {
+        let Actor { owner, nonce, .. } = self.actors[at];
+        let owner = owner.expect("a member has an owner");
+        let at_ms = u64::from(self.starts);
+        self.does(at, |replica| replica.announce(&owner, &nonce, at_ms));
+    }
+
+    /// A tab that has a member's state, adds to the counter, and is taken in.
+    pub(crate) fn tab(&mut self, home: usize, by: i64) -> usize {
+        let at = self.start(None);
+        self.gets(at, &self.state(home));
+        self.apply(at, Op::Add(by));
+        self.meet(at, home);
+        assert_eq!(self.actors[at].replica.home(), Some(self.writer(home)));
+        at
+    }
+
+    /// A member starts again as a new incarnation, from this state. The old one ends.
+    pub(crate) fn restarts(&mut self, old: usize, state: &Sent) -> usize {
+        let at = self.start(self.actors[old].owner);
+        let message = Message::decode(&state.bytes).expect("a message of ours decodes");
+        let merged = self.actors[at].replica.merge(&message);
+        merged.unwrap_or_else(|error| panic!("replica {at}: {error}"));
+        self.announces(at);
+        at
+    }
+
+    /// A replica makes an operation on the counter.
+    pub(crate) fn apply(&mut self, at: usize, op: Op) {
+        let Actor { replica, view, .. } = &mut self.actors[at];
+        let made = self
+            .oracle
+            .transact(view, replica, NOW, &[(0, op)], Call::Single);
+        let made = made.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
+        assert!(made, "replica {at}: {op:?} did nothing");
+        self.check_all();
+    }
+
+    /// A replica does something that changes no counter.
+    pub(crate) fn does<T>(
+        &mut self,
+        at: usize,
+        change: impl FnOnce(&mut Replica) -> Result<T, Error>,
+    ) -> T {
+        let Actor { replica, view, .. } = &mut self.actors[at];
+        let done = change(replica).unwrap_or_else(|error| panic!("replica {at}: {error}"));
+        let (writer, clock) = (replica.writer(), replica.clock());
+        self.oracle.note(view, (writer, clock));
+        for (retired, upto) in replica.retired() {
+            self.taken.entry(retired).or_insert((writer, clock, upto));
+        }
+        self.check_all();
+        done
+    }
+
+    /// A member absorbs whom it may; tells how many.
+    pub(crate) fn absorbs(&mut self, at: usize) -> usize {
+        self.does(at, Replica::absorb)
+    }
+
+    /// A member declares another replica dead.
+    pub(crate) fn fences(&mut self, by: usize, other: usize) {
+        let writer = self.writer(other);
+        self.does(by, |replica| replica.fence(&writer));
+    }
+
+    /// A member takes others out of the configuration, by force.
+    pub(crate) fn keeps_only(&mut self, by: usize, members: &[usize]) {
+        let owner = |at: &usize| self.actors[*at].owner.expect("a member has an owner");
+        let owners: Vec<Owner> = members.iter().map(owner).collect();
+        self.does(by, |replica| replica.force_members(&owners));
+    }
+
+    /// A replica writes everything down, and collects; tells whether anything was collected.
+    pub(crate) fn collects(&mut self, at: usize) -> bool {
+        let Actor { replica, mark, .. } = &mut self.actors[at];
+        replica.since(mark);
+        let done = replica.collect(mark);
+        self.check_all();
+        done
+    }
+
+    pub(crate) fn writer(&self, at: usize) -> WriterId {
+        self.actors[at].replica.writer()
+    }
+
+    pub(crate) fn vector(&self, at: usize) -> VersionVector {
+        self.actors[at].replica.vector()
+    }
+
+    pub(crate) fn bytes(&self, at: usize) -> Vec<u8> {
+        self.actors[at].replica.canonical_bytes()
+    }
+
+    /// Whether a replica knows another one's writer.
+    pub(crate) fn knows(&self, at: usize, writer: &WriterId) -> bool {
+        let mut writers = self.actors[at].replica.writers();
+        writers.any(|(known, _)| known == *writer)
+    }
+
+    pub(crate) fn value(&self, at: usize) -> Option<i128> {
+        self.actors[at].replica.value("key")
+    }
+
+    /// What each of these replicas reads.
+    pub(crate) fn values<const N: usize>(&self, of: [usize; N]) -> [Option<i128>; N] {
+        of.map(|at| self.value(at))
+    }
+
+    /// A replica's whole state.
+    pub(crate) fn state(&self, at: usize) -> Sent {
+        self.since(at, &VersionVector::default())
+    }
+
+    /// What a replica has that is not in the vector.
+    pub(crate) fn since(&self, at: usize, vector: &VersionVector) -> Sent {
+        let replica = &self.actors[at].replica;
+        Sent {
+            writer: replica.writer(),
+            bytes: replica.delta(vector).encode(),
+        }
+    }
+
+    /// `live`: the message comes from its writer, not from others who pass it on.
+    fn merge(&mut self, at: usize, sent: &Sent, live: bool) -> Result<(), Error> {
+        let message = Message::decode(&sent.bytes).expect("a message of ours decodes");
+        let replica = &mut self.actors[at].replica;
+        replica.merge_live(&message, live.then_some(sent.writer), &mut |_| ())?;
+        let Actor { replica, view, .. } = &mut self.actors[at];
+        // It may have taken the sender in.
+        self.oracle.note(view, (replica.writer(), replica.clock()));
+        self.check_all();
+        Ok(())
+    }
+
+    /// A message arrives that the replica can merge.
+    pub(crate) fn gets(&mut self, at: usize, sent: &Sent) {
+        let merged = self.merge(at, sent, true);
+        merged.unwrap_or_else(|error| panic!("replica {at}: {error}"));
+    }
+
+    /// A message arrives from others than its writer.
+    pub(crate) fn relays(&mut self, at: usize, sent: &Sent) {
+        let merged = self.merge(at, sent, false);
+        merged.unwrap_or_else(|error| panic!("replica {at}: {error}"));
+    }
+
+    /// A message arrives that is refused, and changes nothing.
+    pub(crate) fn refuses(&mut self, at: usize, sent: &Sent, code: &str) {
+        let before = self.bytes(at);
+        let refused = self.merge(at, sent, true);
+        assert_eq!(refused.map_err(|error| error.code()), Err(code));
+        assert_eq!(self.bytes(at), before);
+    }
+
+    /// Both hear all that the other has.
+    pub(crate) fn meet(&mut self, one: usize, other: usize) {
+        for (from, to) in [(one, other), (other, one)] {
+            self.gets(to, &self.since(from, &self.vector(to)));
+        }
+    }
+
+    /// Compares every replica with the oracle, also those that did not change: what one of them
+    /// does must not be seen by another before it hears of it.
+    fn check_all(&mut self) {
+        for (at, Actor { replica, view, .. }) in self.actors.iter_mut().enumerate() {
+            let claimed = claim(replica, &self.taken);
+            let learnt = self.oracle.learn(view, claimed.into_iter());
+            learnt.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
+            let checked = self.oracle.check(view, replica, NOW);
+            checked.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
+            assert_eq!(replica.fault_count(), 0, "replica {at}");
+        }
+    }
+
+    /// One round in which these hear from each other, acknowledge, absorb and collect.
+    pub(crate) fn round(&mut self, those: &[usize]) {
+        for &from in those {
+            for &to in those {
+                if from != to {
+                    self.gets(to, &self.since(from, &self.vector(to)));
+                }
+            }
+        }
+        for &at in those {
+            self.does(at, |replica| {
+                replica.fence_strays()?;
+                replica.acknowledge()
+            });
+            self.absorbs(at);
+            if !self.actors[at].replica.is_member() {
+                let home = self.actors[at].replica.home();
+                let home = self
+                    .actors
+                    .iter()
+                    .find(|it| Some(it.replica.writer()) == home);
+                let told = home.map(|it| (it.replica.settled(), it.replica.vector()));
+                if let Some((settled, seen)) = told {
+                    self.actors[at].replica.take_settled(&settled, &seen);
+                }
+            }
+            self.collects(at);
+        }
+    }
+
+    /// Rounds until nothing changes any more: all must have the same bytes then.
+    pub(crate) fn in_order(&mut self, those: &[usize]) {
+        let mut quiet = 0;
+        for _ in 0..ROUNDS {
+            let before: Vec<Vec<u8>> = those.iter().map(|at| self.bytes(*at)).collect();
+            self.round(those);
+            let after: Vec<Vec<u8>> = those.iter().map(|at| self.bytes(*at)).collect();
+            quiet = if before == after { quiet + 1 } else { 0 };
+            // In the first one somebody may have found something to ask for in the next one.
+            if quiet == 2 {
+                assert!(after.windows(2).all(|pair| pair[0] == pair[1]), "{those:?}");
+                return;
+            }
+        }
+        panic!("no order after {ROUNDS} rounds of {those:?}");
+    }
+
+    /// All is put in order among these, who read this, and know nobody else any more.
+    pub(crate) fn ends(&mut self, those: &[usize], value: Option<i128>) {
+        self.in_order(those);
+        let writers: Vec<WriterId> = those.iter().map(|at| self.writer(*at)).collect();
+        for &at in those {
+            assert_eq!(self.value(at), value, "replica {at}");
+            for (writer, _) in self.actors[at].replica.writers() {
+                assert!(
+                    writers.contains(&writer),
+                    "replica {at} still knows {writer}"
+                );
+            }
+        }
+    }
+}
+
+/// What a replica sees: whoever sees an absorption sees what was absorbed, also when the writer has
+/// been forgotten.
+fn claim(replica: &Replica, taken: &Taken) -> BTreeMap<WriterId, u64> {
+    let mut claimed: BTreeMap<WriterId, u64> = replica.writers().collect();
+    let mut grows = true;
+    while grows {
+        grows = false;
+        for (writer, (heir, clock, upto)) in taken {
+            let sees = claimed.get(heir).is_some_and(|held| held >= clock);
+            if sees && claimed.get(writer).is_none_or(|held| held < upto) {
+                claimed.insert(*writer, *upto);
+                grows = true;
+            }
+        }
+    }
+    claimed
+}

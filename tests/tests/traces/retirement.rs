@@ -1,0 +1,138 @@
+//! Absorption, collection and forgetting in spaces with members.
+
+use crate::mesh::Mesh;
+use tallymesh_core::Op::{Add, Delete};
+
+// Absorption.
+
+/// The delete saw the tab's 4 and not the absorption. Whoever moves an amount without remembering
+/// whose it was reads 5 when both meet.
+#[test]
+fn a_delete_concurrent_with_an_absorption_takes_the_absorbed_part_only() {
+    let mut mesh = Mesh::new(2);
+    let tab = mesh.tab(0, 4);
+    mesh.apply(0, Add(1));
+    mesh.does(tab, |replica| replica.leave());
+    let left = mesh.state(tab);
+    mesh.gets(0, &left);
+    assert_eq!(mesh.absorbs(0), 1);
+    let moved = mesh.state(0);
+    mesh.gets(1, &left);
+    assert_eq!(mesh.values([0, 1, tab]), [Some(5), Some(4), Some(4)]);
+    mesh.apply(1, Delete);
+    mesh.gets(1, &moved);
+    assert_eq!(mesh.value(1), Some(1));
+    mesh.gets(0, &mesh.state(1));
+    assert_eq!(mesh.value(0), Some(1));
+    mesh.ends(&[0, 1], Some(1));
+}
+
+/// The delete saw the absorption, so all of it goes; the tab's part does not come back as a rest.
+#[test]
+fn a_delete_after_an_absorption_takes_the_absorbed_part_too() {
+    let mut mesh = Mesh::new(2);
+    let tab = mesh.tab(0, 4);
+    mesh.apply(0, Add(1));
+    mesh.does(tab, |replica| replica.leave());
+    let left = mesh.state(tab);
+    mesh.gets(0, &left);
+    assert_eq!(mesh.absorbs(0), 1);
+    mesh.gets(1, &mesh.state(0));
+    mesh.apply(1, Delete);
+    let deleted = mesh.state(1);
+    mesh.relays(1, &left);
+    mesh.gets(0, &deleted);
+    assert_eq!(mesh.values([0, 1]), [None, None]);
+    mesh.apply(0, Add(16));
+    mesh.ends(&[0, 1], Some(16));
+}
+
+// Collection.
+
+/// One who has an old state and hears of the delete later must read absent. If the record of the
+/// delete is dropped before all have seen it, the 1 stays.
+#[test]
+fn what_is_deleted_is_dropped_when_all_have_seen_it_and_not_before() {
+    let mut mesh = Mesh::new(2);
+    let empty = mesh.bytes(0).len();
+    mesh.apply(0, Add(1));
+    let added = mesh.state(0);
+    let vector = mesh.vector(0);
+    mesh.apply(0, Delete);
+    mesh.collects(0);
+    let deleted = mesh.since(0, &vector);
+    mesh.gets(1, &added);
+    assert_eq!(mesh.values([0, 1]), [None, Some(1)]);
+    mesh.gets(1, &deleted);
+    assert_eq!(mesh.values([0, 1]), [None, None]);
+    mesh.ends(&[0, 1], None);
+    // Each clock may have grown by a byte, and nothing else.
+    assert!(mesh.bytes(0).len() <= empty + 8);
+    // What comes late of what was dropped brings nothing back.
+    mesh.gets(1, &added);
+    mesh.gets(0, &added);
+    assert_eq!(mesh.values([0, 1]), [None, None]);
+}
+
+/// A member that starts twice is absorbed by what was absorbed itself, and the other member has
+/// forgotten both before its tab hears what is settled, in which neither is named. Who has seen an
+/// absorption has seen all of the absorbed one: else the tab would wait for ever for word of it.
+#[test]
+fn what_is_settled_by_one_who_has_forgotten_a_writer_counts_for_all_of_it() {
+    let mut mesh = Mesh::new(2);
+    let tab = mesh.tab(0, 1);
+    mesh.apply(1, Add(4));
+    mesh.in_order(&[0, 1, tab]);
+    let mut starts = vec![1];
+    for _ in 0..2 {
+        let last = starts[starts.len() - 1];
+        let new = mesh.restarts(last, &mesh.state(last));
+        mesh.apply(new, Add(16));
+        starts.push(new);
+    }
+    let [first, second, third] = [0, 1, 2].map(|at| starts[at]);
+    let gone = [first, second].map(|at| mesh.writer(at));
+    assert_eq!(mesh.values([0, third, tab]), [Some(5), Some(37), Some(5)]);
+    while gone.iter().any(|writer| mesh.knows(0, writer)) {
+        mesh.round(&[0, third]);
+        mesh.meet(0, tab); // which hears everything but what is settled
+    }
+    // A visitor, about whom all have to acknowledge something again.
+    let visitor = mesh.tab(0, 64);
+    mesh.does(visitor, |replica| replica.leave());
+    mesh.gets(0, &mesh.since(visitor, &mesh.vector(0)));
+    assert_eq!(mesh.absorbs(0), 1);
+    let visitor = mesh.writer(visitor);
+    while mesh.knows(0, &visitor) {
+        mesh.round(&[0, third]);
+        mesh.meet(0, tab);
+    }
+    assert!(gone.iter().all(|writer| mesh.knows(tab, writer)));
+    assert_eq!(mesh.values([0, third, tab]), [Some(101); 3]);
+    mesh.ends(&[0, third, tab], Some(101));
+}
+
+/// A tab's part that comes to nothing is folded into nothing: what lies in the heir's slot for an
+/// absorbed part that counts is not there for one that was deleted meanwhile.
+#[test]
+fn an_absorbed_part_that_was_deleted_is_folded_into_nothing() {
+    assert!(size_with_a_tab_of_nothing(true) < size_with_a_tab_of_nothing(false));
+}
+
+fn size_with_a_tab_of_nothing(is_deleted: bool) -> usize {
+    let mut mesh = Mesh::new(2);
+    let tab = mesh.tab(0, 7);
+    mesh.apply(tab, Add(-7));
+    mesh.meet(1, tab);
+    mesh.apply(0, Add(1));
+    if is_deleted {
+        mesh.apply(1, Delete);
+        assert_eq!(mesh.value(1), None);
+    }
+    mesh.does(tab, |replica| replica.leave());
+    mesh.gets(0, &mesh.state(tab));
+    assert_eq!(mesh.absorbs(0), 1);
+    assert_eq!(mesh.values([0, tab]), [Some(1), Some(0)]);
+    mesh.ends(&[0, 1], Some(1));
+    mesh.bytes(0).len()
+}
