@@ -86,6 +86,13 @@ pub enum StoreError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The data file is not whole.
+    Damaged {
+        /// The data folder.
+        folder: PathBuf,
+        /// What the database says.
+        problem: String,
+    },
     /// Reading or writing failed.
     Io {
         /// What was being done, as "could not ...".
@@ -102,6 +109,7 @@ impl StoreError {
             StoreError::InUse { .. } => "store_in_use",
             StoreError::Format { .. } => "store_format",
             StoreError::Record { .. } => "store_record",
+            StoreError::Damaged { .. } => "store_damaged",
             StoreError::Io { .. } => "store_io",
         }
     }
@@ -126,6 +134,12 @@ impl fmt::Display for StoreError {
                 f,
                 "a stored record of space `{space}` can't be used ({problem}): the data folder is \
                  damaged, so start with an empty one and let the peers fill it"
+            ),
+            StoreError::Damaged { folder, problem } => write!(
+                f,
+                "the data folder {} is damaged ({problem}): move it away, and start with a backup \
+                 or with an empty folder, which the peers fill",
+                folder.display()
             ),
             StoreError::Io { doing, problem } => write!(
                 f,

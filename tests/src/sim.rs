@@ -2,7 +2,8 @@
 //!
 //! A run has two phases. First everything breaks: frames are lost, repeated, reordered and delayed;
 //! links close, are cut in one direction or both, and open again; replicas crash and lose what they
-//! had not flushed; tabs come and go; wall clocks are wrong, and jump. After every step every read at the replica that changed is
+//! had not flushed; disks lose flushes that they acknowledged, go back to a backup, are empty or a
+//! copy of another's; tabs come and go; wall clocks are wrong, and jump. After every step every read at the replica that changed is
 //! compared with the [oracle](crate::oracle). Then all is healed and writing stops, and the
 //! replicas must converge: equal bytes everywhere, the oracle's values, nothing lost that was
 //! flushed, within [`bound`].
@@ -69,6 +70,10 @@ pub struct Figures {
     pub cuts: u64,
     /// Replicas crashed or gone.
     pub crashes: u64,
+    /// Disks that were not what they had been.
+    pub betrayals: u64,
+    /// Frames that were very late.
+    pub stragglers: u64,
     /// Virtual time from the end of the trouble to convergence.
     pub converged_ms: u64,
     /// What it was allowed to take.
@@ -92,6 +97,8 @@ impl Figures {
         self.closes += other.closes;
         self.cuts += other.cuts;
         self.crashes += other.crashes;
+        self.betrayals += other.betrayals;
+        self.stragglers += other.stragglers;
         if other.converged_ms * self.bound_ms.max(1) >= self.converged_ms * other.bound_ms {
             self.converged_ms = other.converged_ms;
             self.bound_ms = other.bound_ms;
@@ -191,6 +198,8 @@ struct Sim {
     next_event: u64,
     now: Millis,
     trouble: bool,
+    /// When the trouble ends.
+    heal_at: Millis,
     /// Operations that were acknowledged by a replica with a disk.
     acknowledged: Seen,
     figures: Figures,
@@ -214,6 +223,7 @@ impl Sim {
             next_event: 0,
             now: 1_000,
             trouble: true,
+            heal_at: 0,
             acknowledged: Seen::default(),
             figures: Figures::default(),
             idle: false,
@@ -233,6 +243,7 @@ impl Sim {
 
     fn run(&mut self) -> Result<Figures, String> {
         let start = self.now;
+        self.heal_at = start + self.profile.trouble;
         for node in 0..self.nodes.len() {
             self.start(node)?;
         }
@@ -242,7 +253,7 @@ impl Sim {
         self.after(0, 100, Event::Write);
         self.after(0, 2 * self.profile.materialize_every, Event::Materialize);
         self.after(0, 2 * self.profile.fault_every, Event::Fault);
-        self.at(start + self.profile.trouble, Event::Heal);
+        self.at(self.heal_at, Event::Heal);
         self.play(start + self.profile.trouble + 1, false)?;
         let healed = self.now;
         let expected = self.expected();

@@ -32,6 +32,8 @@ fn replicas_converge_and_never_show_a_wrong_number() {
             total.lost_ops,
             total.transactions,
             total.expiries,
+            total.betrayals,
+            total.stragglers,
         ];
         assert!(happened.iter().all(|count| *count > 100), "{total:?}");
     }

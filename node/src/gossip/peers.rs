@@ -1,12 +1,32 @@
 //! The peers that are connected, and the frames that wait for each.
 
 use libp2p::request_response::OutboundRequestId;
+use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, VecDeque};
-use tallymesh_core::Link;
+use tallymesh_core::wire::{Body, Frame};
+use tallymesh_core::{Link, Space};
 
 /// Most bytes that wait for one peer. Frames beyond are dropped, and repaired by sync later.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
+
+/// Most frames that wait for the older connections of their peer to be closed: the hellos of as many
+/// spaces. What is lost here is repaired by sync.
+const TWIN_FRAMES_MAX: usize = 64;
+
+/// The space and the session of a hello.
+fn greeting(frame: &[u8]) -> Option<(Space, u64)> {
+    const TYPE_AT: usize = 3;
+    const HELLO: u8 = 1;
+    if frame.get(TYPE_AT) != Some(&HELLO) {
+        return None;
+    }
+    let frame = Frame::decode(frame).ok()?;
+    match frame.body {
+        Body::Hello(hello) => Some((frame.space, hello.session)),
+        _ => None,
+    }
+}
 
 /// Connected peers by link and by name.
 #[derive(Default)]
@@ -23,6 +43,25 @@ pub(super) struct Peer {
     queue: VecDeque<Vec<u8>>,
     queued_bytes: usize,
     in_flight: Option<OutboundRequestId>,
+    connections: Vec<ConnectionId>,
+    /// The session of the process at the other end, in each space that it has greeted in.
+    sessions: HashMap<Space, u64>,
+    /// Another process with the same key, which is to take the link over.
+    twin: Option<Twin>,
+}
+
+/// A process with the key of one that is connected: a copy of its folder, or its next start.
+struct Twin {
+    connection: ConnectionId,
+    frames: Vec<Vec<u8>>,
+}
+
+/// What becomes of a frame.
+pub(super) enum Fate {
+    /// It goes to the driver.
+    Deliver(Link, Vec<u8>),
+    /// It waits, or is of no use: these connections are to be closed.
+    Close(Vec<ConnectionId>),
 }
 
 impl Peers {
@@ -35,6 +74,9 @@ impl Peers {
             queue: VecDeque::new(),
             queued_bytes: 0,
             in_flight: None,
+            connections: Vec::new(),
+            sessions: HashMap::new(),
+            twin: None,
         };
         self.by_id.insert(peer, new);
     }
@@ -64,6 +106,46 @@ impl Peers {
 }
 
 impl Peer {
+    /// One more connection exists.
+    pub(super) fn opened(&mut self, connection: ConnectionId) {
+        self.connections.push(connection);
+    }
+
+    /// A connection is gone, and others are left. If only that of another process with the same key
+    /// is, gives that and the frames with which it takes over.
+    pub(super) fn closed(
+        &mut self,
+        connection: ConnectionId,
+    ) -> Option<(ConnectionId, Vec<Vec<u8>>)> {
+        self.connections.retain(|open| *open != connection);
+        self.twin.take_if(|twin| twin.connection == connection);
+        let alone = |twin: &mut Twin| self.connections == [twin.connection];
+        let twin = self.twin.take_if(alone)?;
+        Some((twin.connection, twin.frames))
+    }
+
+    /// A frame came. One key has one link: where a second process greets under it, the older
+    /// connections are closed, and what it sends waits until they are.
+    pub(super) fn frame(&mut self, connection: ConnectionId, frame: Vec<u8>) -> Fate {
+        if let Some(twin) = &mut self.twin {
+            if twin.connection == connection && twin.frames.len() < TWIN_FRAMES_MAX {
+                twin.frames.push(frame);
+            }
+            return Fate::Close(Vec::new());
+        }
+        if let Some((space, session)) = greeting(&frame) {
+            let others = self.connections.iter().copied();
+            let others: Vec<ConnectionId> = others.filter(|open| *open != connection).collect();
+            let known = *self.sessions.entry(space).or_insert(session);
+            if known != session && !others.is_empty() {
+                let frames = vec![frame];
+                self.twin = Some(Twin { connection, frames });
+                return Fate::Close(others);
+            }
+        }
+        Fate::Deliver(self.link, frame)
+    }
+
     /// Queues a frame; false if the queue is full and the frame was dropped.
     pub(super) fn push(&mut self, frame: Vec<u8>) -> bool {
         if self.queued_bytes + frame.len() > QUEUE_BYTES_MAX {

@@ -12,6 +12,10 @@ const WAIT_MIN: Duration = Duration::from_millis(250);
 /// often.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// A connection that lasted less long counts as a failure: of two nodes with one key each would else
+/// take the other's place all the time.
+const STEADY: Duration = Duration::from_secs(10);
+
 /// The nodes to stay connected to, and when each is tried next.
 pub(super) struct Redial {
     targets: Vec<Target>,
@@ -24,6 +28,8 @@ struct Target {
     wait: Duration,
     next: Instant,
     dialling: Option<ConnectionId>,
+    /// When it was reached last.
+    reached: Option<Instant>,
 }
 
 impl Redial {
@@ -53,6 +59,7 @@ impl Redial {
             wait: WAIT_MIN,
             next: now,
             dialling: None,
+            reached: None,
         });
     }
 
@@ -92,7 +99,7 @@ impl Redial {
         if let Some(target) = self.find(attempt) {
             target.dialling = None;
             target.peer = Some(peer);
-            target.wait = WAIT_MIN;
+            target.reached = Some(now);
             target.next = now;
         }
     }
@@ -102,6 +109,19 @@ impl Redial {
         if let Some(target) = self.find(attempt) {
             target.dialling = None;
             target.back_off(now);
+        }
+    }
+
+    /// The last connection to `peer` is gone.
+    pub(super) fn lost(&mut self, peer: PeerId, now: Instant) {
+        for target in &mut self.targets {
+            if target.peer != Some(peer) {
+                continue;
+            }
+            match target.reached.take() {
+                Some(since) if now.duration_since(since) < STEADY => target.back_off(now),
+                _ => target.wait = WAIT_MIN,
+            }
         }
     }
 
@@ -185,5 +205,25 @@ mod tests {
         assert_eq!(redial.due(now, nobody).len(), 1);
         redial.avoid(peer, now);
         assert!(redial.due(now, nobody).is_empty());
+    }
+
+    #[test]
+    fn a_connection_that_does_not_last_counts_as_a_failure() {
+        let mut now = Instant::now();
+        let address: Multiaddr = "/ip4/127.0.0.1/tcp/1".parse().expect("address");
+        let mut redial = Redial::new([address].into_iter(), now);
+        let peer = PeerId::random();
+        let mut waits = Vec::new();
+        for (attempt, lasts) in [1, 1, 1, 20, 1].into_iter().enumerate() {
+            let id = ConnectionId::new_unchecked(attempt);
+            redial.dialling(0, Some(id), now);
+            redial.reached(id, peer, now);
+            now += Duration::from_secs(lasts);
+            redial.lost(peer, now);
+            let next = redial.targets[0].next.max(now);
+            waits.push((next - now).as_millis());
+            now = next;
+        }
+        assert_eq!(waits, [250, 500, 1000, 0, 250]);
     }
 }

@@ -1,7 +1,7 @@
 //! The loop that owns the swarm: events in, frames out, links kept up or cut.
 
 use super::behaviour::{self, Behaviour, BehaviourEvent};
-use super::peers::Peers;
+use super::peers::{Fate, Peers};
 use super::redial::Redial;
 use super::{Address, Cuts, GossipError, Peer};
 use crate::driver::Order;
@@ -11,7 +11,7 @@ use libp2p::core::transport::ListenerId;
 use libp2p::gossipsub::{self, MessageAcceptance, PublishError};
 use libp2p::request_response::OutboundRequestId;
 use libp2p::swarm::dial_opts::DialOpts;
-use libp2p::swarm::{Swarm, SwarmEvent};
+use libp2p::swarm::{ConnectionId, Swarm, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, identify, mdns, request_response};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -140,6 +140,9 @@ impl Network {
                 if num_established.get() == 1 {
                     self.connected(peer_id).await;
                 }
+                if let Some(peer) = self.peers.get_mut(&peer_id) {
+                    peer.opened(connection_id);
+                }
             }
             SwarmEvent::ConnectionClosed {
                 peer_id,
@@ -147,9 +150,20 @@ impl Network {
                 cause,
                 ..
             } => {
+                self.redial.lost(peer_id, now);
                 if let Some(link) = self.peers.remove(&peer_id) {
                     tracing::info!(peer = %peer_id, ?cause, "disconnected");
                     self.handle.disconnect(link).await;
+                }
+            }
+            SwarmEvent::ConnectionClosed {
+                peer_id,
+                connection_id,
+                ..
+            } => {
+                let peer = self.peers.get_mut(&peer_id);
+                if let Some((twin, frames)) = peer.and_then(|peer| peer.closed(connection_id)) {
+                    self.take_over(peer_id, twin, frames).await;
                 }
             }
             SwarmEvent::OutgoingConnectionError {
@@ -178,6 +192,41 @@ impl Network {
             outbox: self.orders.clone(),
         };
         self.handle.connect(new).await;
+    }
+
+    /// Another process with the same key has the link from now on.
+    async fn take_over(&mut self, peer: PeerId, connection: ConnectionId, frames: Vec<Vec<u8>>) {
+        if let Some(link) = self.peers.remove(&peer) {
+            self.handle.disconnect(link).await;
+        }
+        self.connected(peer).await;
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.opened(connection);
+        }
+        for frame in frames {
+            self.frame(peer, connection, frame).await;
+        }
+    }
+
+    async fn frame(&mut self, id: PeerId, connection: ConnectionId, frame: Vec<u8>) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        match peer.frame(connection, frame) {
+            Fate::Deliver(link, frame) => self.handle.frame(link, frame).await,
+            Fate::Close(connections) => {
+                if !connections.is_empty() {
+                    tracing::warn!(
+                        peer = %id,
+                        "two processes have this key: the newer one gets the link. If both run, one \
+                         is a copy of the other's data folder: give it a folder of its own"
+                    );
+                }
+                for connection in connections {
+                    self.swarm.close_connection(connection);
+                }
+            }
+        }
     }
 
     async fn behaviour_event(&mut self, event: BehaviourEvent) {
@@ -217,6 +266,7 @@ impl Network {
         match event {
             request_response::Event::Message {
                 peer,
+                connection_id,
                 message:
                     request_response::Message::Request {
                         request, channel, ..
@@ -225,9 +275,7 @@ impl Network {
             } => {
                 // It fails when the connection is gone, of which another event tells.
                 let _ = self.swarm.behaviour_mut().frames.send_response(channel, ());
-                if let Some(link) = self.peers.link(&peer) {
-                    self.handle.frame(link, request).await;
-                }
+                self.frame(peer, connection_id, request).await;
             }
             request_response::Event::Message {
                 peer,

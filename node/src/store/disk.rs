@@ -2,11 +2,12 @@
 
 use super::{FORMAT, Record, Store, StoreError};
 use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, TableDefinition,
-    TableError,
+    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
+    TableDefinition, TableError,
 };
 use std::fmt::Display;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tallymesh_core::Space;
 
@@ -46,6 +47,10 @@ impl Disk {
             .map_err(|error| match error {
                 DatabaseError::DatabaseAlreadyOpen => StoreError::InUse {
                     folder: folder.to_path_buf(),
+                },
+                DatabaseError::Storage(error) if is_damage(&error) => StoreError::Damaged {
+                    folder: folder.to_path_buf(),
+                    problem: error.to_string(),
                 },
                 other => io(format!("open {}", path.display()), other),
             })?;
@@ -157,6 +162,18 @@ impl Store for Disk {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
         self.append(records)
             .map_err(|error| io("make a batch of work durable", error))
+    }
+}
+
+/// Whether the file is at fault, and not the way to it.
+fn is_damage(error: &StorageError) -> bool {
+    match error {
+        StorageError::Corrupted(_) => true,
+        StorageError::Io(error) => matches!(
+            error.kind(),
+            ErrorKind::UnexpectedEof | ErrorKind::InvalidData
+        ),
+        _ => false,
     }
 }
 

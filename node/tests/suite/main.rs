@@ -9,4 +9,5 @@ mod http;
 mod members;
 mod operations;
 mod process;
+mod restart;
 mod sync;

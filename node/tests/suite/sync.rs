@@ -211,3 +211,44 @@ async fn a_fault_shows_in_status_log_figures_and_events() {
     let status = String::from_utf8(node.run(&["status"], "").stdout).expect("text");
     assert!(status.contains("faults 1"), "{status}");
 }
+
+/// Somebody else writes under the node's own id, as a machine does that was resumed from an image a
+/// second time: the node leaves the id to it, both go on, and all that both did counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_id_is_in_use_takes_another() {
+    let node = Node::start(&[]);
+    node.add("likes", 1);
+    let was = node.space()["writer"].as_str().expect("an id").to_owned();
+    let mut twin = Client::connect(&node).await;
+    let writer = WriterId::parse(&was).expect("an id");
+    twin.replica = Replica::new(Space::default(), writer);
+    for _ in 0..5 {
+        twin.replica.add("views", 10).expect("add");
+    }
+    twin.input(Input::Changed);
+    let both = |replica: &Replica| {
+        let values = ["likes", "views"].map(|key| replica.value(key));
+        values == [Some(1), Some(50)]
+    };
+    twin.run_until(both).await;
+    twin.run_until(|_| node.value("views") == Some(50)).await;
+    twin.run_until(|_| node.space()["renewals"] == 1).await;
+    assert_eq!(node.value("likes"), Some(1));
+    assert_ne!(node.space()["writer"], was.as_str());
+    node.add("likes", 1);
+    twin.run_until(|replica| replica.value("likes") == Some(2))
+        .await;
+    assert_ne!(node.space()["faults"], 0);
+    let metrics = node.get("/metrics").1.as_str().expect("text").to_owned();
+    assert!(
+        metrics.contains("tallymesh_renewals_total 1\n"),
+        "{metrics}"
+    );
+    let log = node.log();
+    assert!(
+        log.contains("it takes a new one") && log.contains(&was),
+        "{log}"
+    );
+    let status = String::from_utf8(node.run(&["status"], "").stdout).expect("text");
+    assert!(status.contains("renewals 1"), "{status}");
+}

@@ -31,6 +31,14 @@ impl Seen {
         }
     }
 
+    /// Drops all that is not in another set.
+    pub fn intersect(&mut self, other: &Seen) {
+        self.0.truncate(other.0.len());
+        for (word, kept) in self.0.iter_mut().zip(&other.0) {
+            *word &= kept;
+        }
+    }
+
     /// The first operation that is here and not in `other`.
     pub fn first_missing_in(&self, other: &Seen) -> Option<OpId> {
         self.0.iter().enumerate().find_map(|(at, word)| {

@@ -1,6 +1,7 @@
 //! Links between replicas, and what befalls them.
 
 use super::{CALM_DELAY_MS, Carrier, Event, HANDSHAKE_MS, Sim};
+use crate::oracle::Seen;
 use tallymesh_core::{Input, Link, Millis};
 
 /// Two replicas that would be linked.
@@ -135,6 +136,11 @@ impl Sim {
     }
 
     fn delay(&mut self) -> Millis {
+        if self.trouble && self.random.chance(5) {
+            // Very late, and perhaps by then long overtaken.
+            self.figures.stragglers += 1;
+            return self.random.range(1, (self.heal_at - self.now).max(1));
+        }
         let most = match self.trouble {
             true => self.profile.delay_max,
             false => CALM_DELAY_MS,
@@ -251,6 +257,11 @@ impl Sim {
                 let node = self.random.index(self.profile.durable);
                 self.stop(node);
             }
+            8 if self.random.chance(500) => {
+                let node = self.random.index(self.profile.durable);
+                self.nodes[node].back_up();
+                self.note(|| format!("a backup of {node}"));
+            }
             8 => {
                 let node = self.random.index(self.nodes.len());
                 self.nodes[node].skew = self.profile.skew(&mut self.random);
@@ -277,8 +288,47 @@ impl Sim {
     fn stop(&mut self, node: usize) {
         if self.nodes[node].alive {
             self.crash(node);
+            if self.nodes[node].durable && self.profile.rot && self.random.chance(500) {
+                self.betray(node);
+            }
             self.after(10, 3_000, Event::Start(node));
         }
+    }
+
+    /// The disk of a replica that has crashed is not what it was: its last flushes were not done,
+    /// a backup was put back, it is empty, or it is a copy of another's.
+    fn betray(&mut self, at: usize) {
+        let other = self.random.index(self.profile.durable);
+        let what = match self.random.below(4) {
+            0 => {
+                let (records, part) = (self.random.range(1, 6), self.random.below(40));
+                self.nodes[at].tear(records as usize, part as usize);
+                "a torn tail"
+            }
+            1 => {
+                let backup = self.nodes[at].backup();
+                self.nodes[at].replace_disk(backup);
+                "a backup"
+            }
+            2 => {
+                self.nodes[at].replace_disk(Default::default());
+                "an empty disk"
+            }
+            _ => {
+                let copy = self.nodes[other].disk();
+                self.nodes[at].replace_disk(copy);
+                "another's disk"
+            }
+        };
+        self.note(|| format!("{at} has {what}"));
+        self.figures.betrayals += 1;
+        // What is on no other disk was lost with it, though it was acknowledged. It may come back:
+        // others may have heard of it, or hear of it still.
+        let mut kept = Seen::default();
+        for node in self.nodes.iter().filter(|node| node.durable) {
+            kept.union(node.flushed.seen());
+        }
+        self.acknowledged.intersect(&kept);
     }
 
     /// The trouble is over: nothing is lost any more, and whatever is broken is found out.

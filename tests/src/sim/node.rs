@@ -28,6 +28,10 @@ pub(super) struct Node {
     pub(super) flushed: View,
     mark: Mark,
     disk: Vec<Vec<u8>>,
+    /// What it saw when each record of the disk was written.
+    records: Vec<View>,
+    /// A copy of the disk that was made some time.
+    backup: Disk,
     /// What the application shows: what it read after its own writes, after
     /// [`Output::Changed`], and when its wall clock passed an expiry, in whichever direction.
     shown: BTreeMap<Key, Counter>,
@@ -43,6 +47,9 @@ pub(super) struct Node {
     /// The earliest tick that is scheduled.
     pub(super) tick_at: Option<Millis>,
 }
+
+/// The records of a disk, and what was seen when each was written.
+pub(super) type Disk = (Vec<Vec<u8>>, Vec<View>);
 
 fn fresh(writer: WriterId) -> Replica {
     Replica::new(Space::default(), writer)
@@ -60,6 +67,8 @@ impl Node {
             flushed: View::default(),
             mark: Mark::default(),
             disk: Vec::new(),
+            records: Vec::new(),
+            backup: Disk::default(),
             shown: BTreeMap::new(),
             skew,
             wall: 0,
@@ -89,6 +98,13 @@ impl Node {
         self.look_at_clock(now);
         if !self.durable {
             self.flushed = View::default();
+        }
+        // What was being written when the power failed is not whole.
+        if self.disk.len() > self.records.len()
+            && let Some(torn) = self.disk.pop()
+            && Message::decode_stored(&torn).is_ok()
+        {
+            return Err("half a record was taken for a whole one".into());
         }
         for record in &self.disk {
             let message = Message::decode_stored(record).map_err(|e| e.to_string())?;
@@ -139,6 +155,42 @@ impl Node {
     pub(super) fn crash(&mut self, oracle: &mut Oracle) {
         self.alive = false;
         oracle.lose(self.replica.writer(), &self.view, &self.flushed);
+    }
+
+    /// The disk as it is.
+    pub(super) fn disk(&self) -> Disk {
+        (self.disk.clone(), self.records.clone())
+    }
+
+    /// Copies the disk away.
+    pub(super) fn back_up(&mut self) {
+        self.backup = self.disk();
+    }
+
+    /// The copy that was made last; nothing if none was.
+    pub(super) fn backup(&self) -> Disk {
+        self.backup.clone()
+    }
+
+    /// Puts other records on the disk of a replica that does not run.
+    pub(super) fn replace_disk(&mut self, (disk, records): Disk) {
+        self.flushed = records.last().cloned().unwrap_or_default();
+        (self.disk, self.records) = (disk, records);
+    }
+
+    /// Loses the last records of the disk, as a flush does that was acknowledged and not done; of
+    /// the first of them a part may be left.
+    pub(super) fn tear(&mut self, records: usize, part: usize) {
+        let keep = self.disk.len() - records.min(self.disk.len());
+        let torn = self
+            .disk
+            .get(keep)
+            .map(|torn| torn[..part.min(torn.len() - 1)].to_vec());
+        let (mut disk, mut views) = self.disk();
+        disk.truncate(keep);
+        views.truncate(keep);
+        self.replace_disk((disk, views));
+        self.disk.extend(torn);
     }
 
     /// Asks for a transaction, and tells whether one was made.
@@ -194,6 +246,7 @@ impl Node {
             && let Some(message) = self.replica.since(&mut self.mark)
         {
             self.disk.push(message.encode());
+            self.records.push(self.view.clone());
         }
         if !self.is_flushed() {
             self.flushed = self.view.clone();
@@ -223,6 +276,7 @@ impl Node {
     pub(super) fn compact(&mut self) {
         if self.durable && self.is_flushed() && !self.disk.is_empty() {
             self.disk = vec![self.replica.canonical_bytes()];
+            self.records = vec![self.view.clone()];
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct Profile {
     pub materialize_every: Millis,
     /// Mean time between faults.
     pub fault_every: Millis,
+    /// Whether disks betray: crashes of replicas with a disk may lose what they had made durable.
+    pub rot: bool,
     /// Frames lost, of 1000.
     pub drop: u64,
     /// Frames repeated, of 1000.
@@ -110,6 +112,7 @@ impl Profile {
             } else {
                 random.range(100, 3000)
             },
+            rot: random.chance(400),
             drop: if calm { 0 } else { random.below(200) },
             repeat: if calm { 0 } else { random.below(200) },
             delay_max: *random.pick(&[5, 50, 300, 1500]),

@@ -1,0 +1,149 @@
+//! Disks that are not what they were: lost tails, backups, copies, empty ones. Every node must come to
+//! the right number, whatever its peers know of its former starts.
+
+use crate::process::{Node, eventually, up};
+use std::fs;
+use std::path::Path;
+
+/// Waits until all nodes hold the same, and this of the counter.
+fn converged(nodes: &[&Node], key: &str, value: i128) {
+    eventually("all nodes hold the same", || {
+        let held = |node: &Node| {
+            let space = node.space();
+            (space["digest"].clone(), space["contents"].clone())
+        };
+        let first = held(nodes[0]);
+        let same = nodes.iter().all(|node| held(node) == first);
+        let there = nodes.iter().all(|node| node.value(key) == Some(value));
+        (same && there).then_some(())
+    });
+}
+
+/// Copies the files of a data folder over those of another.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("make the folder");
+    for file in fs::read_dir(from).expect("read the folder") {
+        let file = file.expect("an entry").path();
+        let name = file.file_name().expect("a name");
+        fs::copy(&file, to.join(name)).expect("copy a file");
+    }
+}
+
+fn without_faults(nodes: &[&Node]) {
+    for node in nodes {
+        let space = node.space();
+        assert_eq!(space["faults"], 0, "{}", node.log());
+        assert_eq!(space["renewals"], 0, "{}", node.log());
+    }
+}
+
+/// A node, and another that is linked to it and keeps it for its peer.
+fn pair() -> (Node, Node) {
+    let one = Node::start(&[]);
+    let two = Node::start(&["--peer", &one.listen[0]]);
+    (one, two)
+}
+
+/// The machine loses power, and the disk what it had acknowledged as flushed: the file is what it was
+/// some time before, in the middle of its life.
+#[test]
+fn a_power_cut_that_takes_the_tail_of_the_log() {
+    let (peer, mut node) = pair();
+    node.add("likes", 5);
+    converged(&[&peer, &node], "likes", 5);
+    let image = tempfile::tempdir().expect("a folder");
+    copy(&node.data(), image.path());
+    node.add("likes", 3);
+    node.add("likes", 3);
+    converged(&[&peer, &node], "likes", 11);
+    node.kill();
+    copy(image.path(), &node.data());
+    node.start_again();
+    node.add("likes", 1);
+    converged(&[&peer, &node], "likes", 12);
+    // What the lost start had made is not made again under its clocks.
+    peer.add("likes", 100);
+    node.add("likes", 1);
+    converged(&[&peer, &node], "likes", 113);
+    without_faults(&[&peer, &node]);
+}
+
+#[test]
+fn an_old_backup_that_is_put_back_while_peers_know_more() {
+    let (peer, mut node) = pair();
+    let backup = tempfile::tempdir().expect("a folder");
+    node.add("likes", 5);
+    assert!(node.terminate().success(), "{}", node.log());
+    copy(&node.data(), backup.path());
+    for round in 0..3 {
+        node.start_again();
+        node.add("likes", 10);
+        converged(&[&peer, &node], "likes", 5 + 11 * round + 10);
+        assert!(node.terminate().success(), "{}", node.log());
+        copy(backup.path(), &node.data());
+        node.start_again();
+        node.add("likes", 1);
+        converged(&[&peer, &node], "likes", 5 + 11 * (round + 1));
+        assert!(node.terminate().success(), "{}", node.log());
+    }
+    node.start_again();
+    converged(&[&peer, &node], "likes", 38);
+    without_faults(&[&peer, &node]);
+}
+
+/// Both have the same key and the same past, and go on with writer ids of their own.
+#[test]
+fn a_folder_that_is_copied_and_both_run() {
+    let (peer, mut node) = pair();
+    node.add("likes", 5);
+    converged(&[&peer, &node], "likes", 5);
+    assert!(node.terminate().success(), "{}", node.log());
+    let mut twin = Node::start(&["--peer", &peer.listen[0]]);
+    assert!(twin.terminate().success(), "{}", twin.log());
+    copy(&node.data(), &twin.data());
+    node.start_again();
+    twin.start_again();
+    assert_ne!(node.space()["writer"], twin.space()["writer"]);
+    node.add("likes", 10);
+    twin.add("likes", 100);
+    // Of two with one key a peer may keep but one link; they find each other out over it in turn.
+    converged(&[&peer, &node, &twin], "likes", 115);
+    without_faults(&[&peer, &node, &twin]);
+}
+
+#[test]
+fn a_node_that_lost_its_disk() {
+    let (peer, mut node) = pair();
+    node.add("likes", 5);
+    converged(&[&peer, &node], "likes", 5);
+    node.kill();
+    fs::remove_dir_all(node.data()).expect("lose the disk");
+    node.start_again();
+    node.add("likes", 1);
+    converged(&[&peer, &node], "likes", 6);
+    without_faults(&[&peer, &node]);
+}
+
+/// A file that was cut in half is refused with words that help, and an empty folder does.
+#[test]
+fn a_file_that_is_cut_short_is_refused_with_advice() {
+    let (peer, mut node) = pair();
+    node.add("likes", 5);
+    converged(&[&peer, &node], "likes", 5);
+    node.kill();
+    for file in fs::read_dir(node.data()).expect("read the folder") {
+        let path = file.expect("an entry").path();
+        let length = fs::metadata(&path).expect("a file").len();
+        let file = fs::OpenOptions::new().write(true).open(&path);
+        file.expect("open").set_len(length / 2).expect("cut");
+    }
+    let output = up(&node.data()).args(["--http", "127.0.0.1:0"]).output();
+    let output = output.expect("run");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(!words.contains("panicked"), "{words}");
+    assert!(words.contains("empty"), "{words}");
+    fs::remove_dir_all(node.data()).expect("empty the folder");
+    node.start_again();
+    converged(&[&peer, &node], "likes", 5);
+}
