@@ -184,10 +184,10 @@ impl Sync {
         whole: &[WriterId],
         shards: usize,
     ) {
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
-            if !core::mem::take(&mut peer.all) {
-                return;
-            }
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link)
+            && !core::mem::take(&mut peer.all)
+        {
+            return;
         }
         replica.rework(whole);
         if !FORKS {
