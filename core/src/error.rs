@@ -1,5 +1,6 @@
 //! What can go wrong, with a stable code for each.
 
+use crate::MEMBERS;
 use crate::limits;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -264,6 +265,21 @@ impl Error {
     /// The stable code of this error, the same on each surface.
     pub const fn code(&self) -> &'static str {
         match self {
+            // Spares a program without members their names.
+            Error::Closed
+            | Error::NotAMember
+            | Error::MembersFull { .. }
+            | Error::UnknownWriter { .. }
+            | Error::Retired
+            | Error::Gone { .. }
+            | Error::Behind
+            | Error::Outdated
+            | Error::Unsure { .. }
+            | Error::Stranger { .. }
+                if !MEMBERS =>
+            {
+                "members_unsupported"
+            }
             Error::KeyLength { .. } => "key_length",
             Error::SpaceName { .. } => "space_name",
             Error::Overflow { .. } => "overflow",

@@ -63,7 +63,7 @@ use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica};
 use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
 use crate::writer_id::WriterId;
-use crate::{BROADCAST, FORKS};
+use crate::{BROADCAST, MEMBERS};
 use alloc::string::String;
 use alloc::vec::{self, Vec};
 
@@ -412,7 +412,6 @@ impl Sync {
                 self.compare(now, replica, link, &digests);
                 Ok(())
             }
-            Body::Contents { .. } if !FORKS => Ok(()),
             Body::Contents {
                 why,
                 vector,
@@ -421,6 +420,7 @@ impl Sync {
                 self.contents(now, replica, link, (why, vector, &writers));
                 Ok(())
             }
+            Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } if !MEMBERS => Ok(()),
             Body::Writer(writer) => {
                 self.set_writer(link, writer);
                 Ok(())

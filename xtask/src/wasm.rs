@@ -18,14 +18,14 @@ const PROFILE: &str = "wasm";
 
 /// wasm-opt's flags. The features are named one by one: with all of them on, it writes
 /// modules that V8 rejects.
-const WASM_OPT: [&str; 17] = [
+const WASM_OPT: [&str; 18] = [
     // Control flow made anew: a percent less to download.
     "-Oz",
     "--flatten",
     "--rereloop",
     "-Oz",
     // Larger functions with one caller stay apart: brotli packs them better.
-    "--one-caller-inline-max-function-size=40",
+    "--one-caller-inline-max-function-size=30",
     "--converge",
     // The far end of the stack is there, which is never reached; offsets can be folded then.
     "--low-memory-unused",
@@ -40,6 +40,7 @@ const WASM_OPT: [&str; 17] = [
     "--enable-multivalue",
     "--strip-debug",
     "--strip-producers",
+    "--strip-target-features",
 ];
 
 /// Brings wasm/dist/{tallymesh.wasm, bindgen.js, bindgen.d.ts} up to date.

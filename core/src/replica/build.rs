@@ -220,7 +220,8 @@ impl Replica {
             let number = number as usize;
             let hi = self.clocks[number];
             // One that was taken in may have made nothing yet.
-            let is_named = named[number].is_some() || self.roster.cards[number].intro.is_some();
+            let taken_in = MEMBERS && self.roster.cards[number].intro.is_some();
+            let is_named = named[number].is_some() || taken_in;
             let lo = lo(number).or(named[number])?;
             (hi > 0 || is_named).then_some(Entry { writer, lo, hi })
         };
@@ -325,7 +326,7 @@ impl Replica {
                 &mut named,
             );
         }
-        let said = selection.said;
+        let said = selection.said.filter(|_| MEMBERS);
         let mut facts = said.map_or(Vec::new(), |lows| self.facts(lows));
         for fact in &facts {
             let stamp = fact.stamp();
@@ -349,12 +350,14 @@ impl Replica {
         message
             .sides
             .sort_unstable_by_key(|s| (s.key, s.side.writer));
-        for fact in &mut facts {
-            fact.renumber(|number| index[number as usize]);
+        if MEMBERS {
+            for fact in &mut facts {
+                fact.renumber(|number| index[number as usize]);
+            }
+            facts.sort_by_key(Fact::place);
+            message.facts = facts;
+            message.closed = self.configuration().is_some();
         }
-        facts.sort_by_key(Fact::place);
-        message.facts = facts;
-        message.closed = self.configuration().is_some();
         let mut hints = alloc::vec![0usize; self.writers.len()];
         for chunk in handles.chunks(PAGE) {
             let mut out = Vec::new();

@@ -85,9 +85,7 @@ impl Sync {
     ) {
         if !FORKS {
             if why == Why::Forked {
-                theirs
-                    .iter()
-                    .for_each(|it| self.want_whole(link, it.writer));
+                self.want_whole(link, replica.writer()); // which is all that there is
                 self.want(now, replica, link);
             }
             return;
@@ -225,8 +223,11 @@ impl Sync {
 
     /// Sends the contents of the writers that were found forked.
     pub(super) fn push_forked(&mut self, replica: &Replica) {
+        if !FORKS {
+            return;
+        }
         let forked = core::mem::take(&mut self.forked);
-        if !FORKS || forked.is_empty() {
+        if forked.is_empty() {
             return;
         }
         let mut writers = replica.contents();
@@ -239,8 +240,11 @@ impl Sync {
 
     /// Takes up what merging found.
     pub(super) fn look_for_forks(&mut self, now: Millis, replica: &mut Replica) {
+        if !FORKS {
+            return;
+        }
         let forked = replica.take_forked();
-        if !FORKS || forked.is_empty() {
+        if forked.is_empty() {
             return;
         }
         if forked.contains(&replica.writer()) {

@@ -197,7 +197,7 @@ impl Frame {
                     chunk: reader.varint32()?,
                 },
                 PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
-                CONTENTS if FORKS => read_contents(reader)?,
+                CONTENTS => read_contents(reader)?,
                 WRITER if MEMBERS => Body::Writer(read_writer(reader)?),
                 RETURN if MEMBERS => Body::Return {
                     writer: read_writer(reader)?,
