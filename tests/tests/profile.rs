@@ -95,7 +95,10 @@ fn run(seed: u64) -> Result<(), String> {
         profile.read(tab)?;
         let values = ["a", "b"].map(|key| tab.replica.value(key).unwrap_or(0));
         if values != [profile.stored, -profile.stored] {
-            return Err(format!("seed {seed}: {values:?}, stored {}", profile.stored));
+            return Err(format!(
+                "seed {seed}: {values:?}, stored {}",
+                profile.stored
+            ));
         }
         if tab.replica.canonical_bytes() != last_bytes(&profile)? || tab.replica.fault_count() > 0 {
             return Err(format!("seed {seed}: tabs differ"));
