@@ -161,6 +161,12 @@ impl Sync {
         self.ask_to_end(now, replica);
     }
 
+    /// Whether this replica has to come back, and is not told yet what of it counts.
+    pub(super) fn is_coming_back(&self) -> bool {
+        let it = self.guests.coming_back.as_ref().filter(|_| MEMBERS);
+        it.is_some_and(|it| it.upto.is_none())
+    }
+
     /// Asks again for what is missing to come back.
     pub(super) fn ask_to_end(&mut self, now: Millis, replica: &Replica) {
         if !MEMBERS {
