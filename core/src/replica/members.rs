@@ -5,7 +5,6 @@
 
 use super::Replica;
 use super::votes::checked;
-use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::WRITERS_MAX;
@@ -14,6 +13,7 @@ use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
+use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -208,7 +208,7 @@ impl Replica {
 
     /// Whether this replica is a member.
     pub fn is_member(&self) -> bool {
-        MEMBERS && self.counts(OWN)
+        DUTIES && self.counts(OWN)
     }
 
     /// Whether a writer may be taken in that has seen so much of others, or nothing.

@@ -5,12 +5,12 @@
 //! waits until it is certain what of it counts, takes the whole state, and makes the rest again.
 
 use super::{Body, Link, Millis, Output, Sync};
-use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::replica::{Mark, Replica};
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
+use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
 
 /// How often collection waits for transfers that are under way.
@@ -321,11 +321,13 @@ impl Sync {
             return Ok(false);
         }
         let before = replica.clock();
-        self.give_up_silent(now, replica);
-        replica.vote()?;
-        replica.fence_strays()?;
-        replica.absorb()?;
-        replica.acknowledge()?;
+        if DUTIES {
+            self.give_up_silent(now, replica);
+            replica.vote()?;
+            replica.fence_strays()?;
+            replica.absorb()?;
+            replica.acknowledge()?;
+        }
         let busy = self.is_serving();
         self.guests.put_off = match busy {
             true => self.guests.put_off + 1,
