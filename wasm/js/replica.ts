@@ -1,12 +1,15 @@
 import { amount } from './amount.js';
 import { Counter } from './counter.js';
-import { CHANGES, COUNTERS, DELTA, errorCode, keyOf, newEngine, read, SHARDS, STATUS, takeHandles, utf8, type Engine } from './engine.js';
+import {
+  CHANGES, COUNTERS, DELTA, errorCode, keyOf, loadGuest, newEngine, ownerKey, read, resumed, SHARDS, STATUS, takeHandles, utf8,
+  type Engine, type Guest,
+} from './engine.js';
 import { coded, TallymeshError } from './errors.js';
 import { Expiries } from './expiries.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, shorten } from './key.js';
-import { readShards, readStatus, type Shard } from './layout.js';
-import { Links } from './links.js';
+import { readShards, readStatus, type Members, type Shard, type Writer } from './layout.js';
+import { Links, now } from './links.js';
 import { acted, pack, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
 
@@ -19,6 +22,11 @@ export interface ReplicaOptions {
    * which suit a replica that nobody has to recognise.
    */
   readonly ownerKey?: Uint8Array;
+  /**
+   * Whether to begin with the second module, which must be loaded then: for a space that is known to have
+   * members. Default: false; the replica finds out by itself.
+   */
+  readonly members?: boolean;
 }
 
 /** Called with a counter's value (`undefined` when it is absent) and its key. */
@@ -42,6 +50,16 @@ export interface Status {
   readonly links: number;
   /** How many forks were met: one writer, one clock, two contents. More than 0 calls for a look. */
   readonly faults: number;
+  /** The space's members as this replica knows them; `undefined` while it takes the space for open. */
+  readonly members: Members | undefined;
+  /** The writer of the member that takes care of this replica, once one does. */
+  readonly home: string | undefined;
+}
+
+/** A number of a key that is kept, whichever module the replica is in. */
+interface Pin {
+  readonly key: string;
+  handle: number;
 }
 
 /** How many keys keep their number at hand; the one that was taken up longest ago goes first. */
@@ -61,13 +79,20 @@ const CACHED_KEYS_MAX = 16_384;
 export class Replica {
   /** The space that this replica belongs to. */
   readonly space: string;
-  /** The id under which this replica writes: 32 hex digits, new for each replica. */
-  readonly writer: string;
 
+  readonly #owner: Uint8Array;
+  #writer: string;
   #engine: Engine | undefined;
+  /** The second module, if the engine is of that one. */
+  #guest: Guest | undefined;
+  #upgrading: Promise<void> | undefined;
+  /** Faults that the engine of the first module had met. */
+  #faultsBefore = 0;
   readonly #links: Links;
   /** Keys that cross no more: each is pinned once. */
   readonly #handles = new Map<string, number>();
+  /** Those of counter objects. */
+  readonly #pins = new Set<Pin>();
   readonly #listeners = new Map<string | undefined, Set<Listener>>();
   /** Changed counters that listeners are not told of yet; by key, since a key may lose its number. */
   readonly #dirty = new Set<string>();
@@ -87,9 +112,24 @@ export class Replica {
    */
   constructor(options: ReplicaOptions = {}) {
     this.space = options.space ?? 'default';
-    this.#engine = newEngine(this.space, options.ownerKey);
-    this.#links = new Links(this.#engine, (handle) => this.#changed(handle));
-    this.writer = this.status().writer;
+    this.#owner = ownerKey(options.ownerKey);
+    const { engine, by } = newEngine(this.space, this.#owner, options.members === true);
+    this.#engine = engine;
+    this.#guest = by;
+    this.#links = new Links(engine, {
+      changed: (handle) => this.#changed(handle),
+      renewed: () => (this.#writer = this.status().writer),
+      closed: () => void this.upgrade().catch((error: TallymeshError) => this.#links.giveUp(error)),
+    });
+    this.#writer = this.status().writer;
+  }
+
+  /**
+   * The id under which this replica writes: 32 hex digits, new for each replica. It changes when a space
+   * with members has given this replica up and it comes back, under a fresh one.
+   */
+  get writer(): string {
+    return this.#writer;
   }
 
   /**
@@ -220,11 +260,15 @@ export class Replica {
    * @throws {@link TallymeshError} `key_length` or `freed`.
    */
   counter(key: string): Counter {
-    const handle = this.#intern(key);
+    const pin = { key, handle: this.#intern(key) };
+    this.#pins.add(pin);
     return new Counter(this, key, {
-      add: (by) => this.#add(handle, by, key),
-      value: () => this.#live().value_at(handle),
-      release: () => void this.#engine?.release(handle),
+      add: (by) => this.#add(pin.handle, by, key),
+      value: () => this.#live().value_at(pin.handle),
+      release: () => {
+        this.#pins.delete(pin);
+        this.#engine?.release(pin.handle);
+      },
     });
   }
 
@@ -258,7 +302,51 @@ export class Replica {
   status(): Status {
     const engine = this.#live();
     engine.read(STATUS, 0);
-    return { space: this.space, ...readStatus(engine.take()), links: this.#links.size };
+    const status = readStatus(engine.take());
+    const { members, home } = this.#guest?.members(engine) ?? {};
+    return { space: this.space, ...status, faults: status.faults + this.#faultsBefore, links: this.#links.size, members, home };
+  }
+
+  /** The writers that are known here, sorted, and what became of them. */
+  writers(): Writer[] {
+    const engine = this.#live();
+    if (this.#guest) return this.#guest.writers(engine);
+    return [...this.status().vector].map(([writer, clock]) => ({ writer, clock, fate: 'living' }));
+  }
+
+  /**
+   * Moves this replica to the second module, which deals with spaces that have members, and loads that if
+   * need be. A replica does this by itself when a link brings word of members; links are closed with
+   * `upgraded` then and are to be made again, as `connect()` does. Nothing that is counted gets lost.
+   *
+   * @throws {@link TallymeshError} `module_load`; it may be tried again.
+   */
+  upgrade(): Promise<void> {
+    this.#live();
+    this.#upgrading ??= loadGuest().then(
+      (guest) => this.#move(guest),
+      (error: unknown) => {
+        this.#upgrading = undefined;
+        throw error;
+      },
+    );
+    return this.#upgrading;
+  }
+
+  /**
+   * Says goodbye to the member that takes care of this replica, which then takes over what was counted
+   * here: at once, and not only when this replica was not heard of for ten minutes. To be called before
+   * a page goes, and a connection is closed. A replica that is used again comes back by itself, under
+   * another {@link Replica.writer}.
+   *
+   * @returns false, with nothing done, where there is nobody to say it to: the space is open, or no member
+   * was met yet.
+   */
+  leave(): boolean {
+    const engine = this.#live();
+    const left = this.#guest?.leave(engine, now()) === true;
+    this.#links.drain();
+    return left;
   }
 
   /**
@@ -336,6 +424,20 @@ export class Replica {
     this.#expiries.clear();
     this.#engine?.free();
     this.#engine = undefined;
+  }
+
+  /** Goes on with an engine of the second module: no call of the application comes in between. */
+  #move(guest: Guest): void {
+    const before = this.#engine;
+    if (!before || this.#guest) return;
+    this.#faultsBefore = this.status().faults;
+    const engine = resumed(guest, before, this.space, this.#owner);
+    this.#engine = engine;
+    this.#guest = guest;
+    for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));
+    for (const pin of this.#pins) pin.handle = this.#intern(pin.key);
+    before.free();
+    this.#links.move(engine, new TallymeshError('upgraded', 'the replica went on in its second module; connect it again'));
   }
 
   /** The engine, at this moment's time. */
