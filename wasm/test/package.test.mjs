@@ -8,9 +8,9 @@ import { install } from './install.mjs';
 
 const { project, files, load } = install();
 
-test('the tarball holds one module, the entries and their types, and nothing else', () => {
-  assert.deepEqual(files.filter((path) => path.endsWith('.wasm')), ['dist/tallymesh.wasm']);
-  for (const path of ['dist/browser.js', 'dist/node.js', 'dist/types/browser.d.ts']) assert.ok(files.includes(path), path);
+test('the tarball holds both modules, the entries and their types, and nothing else', () => {
+  assert.deepEqual(files.filter((path) => path.endsWith('.wasm')), ['dist/tallymesh-members.wasm', 'dist/tallymesh.wasm']);
+  for (const path of ['dist/browser.js', 'dist/members.js', 'dist/node.js', 'dist/types/browser.d.ts']) assert.ok(files.includes(path), path);
   for (const path of files) assert.match(path, /^(package\.json|README\.md|dist\/)/);
 });
 
