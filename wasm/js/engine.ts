@@ -1,7 +1,7 @@
 import { Engine, initSync } from '#bindgen';
 import type { ModuleSource } from './entry.js';
 import { explain, TallymeshError } from './errors.js';
-import type { Members, Writer } from './layout.js';
+import type { Members, Returned, Writer } from './layout.js';
 
 /** What the second module adds to the first one. It is a file of its own, loaded when it is needed. */
 export interface Guest {
@@ -13,6 +13,8 @@ export interface Guest {
   writers(engine: Engine): Writer[];
   /** Says goodbye; false if there is nobody to say it to. */
   leave(engine: Engine, now: number): boolean;
+  /** What a late return came to. */
+  returned(bytes: Uint8Array, writer: string, before: string): Returned;
   /** Sentences for the codes that only it has. */
   readonly rules: Readonly<Record<string, string>>;
 }

@@ -34,6 +34,20 @@ export interface Writer {
   readonly fate: 'living' | 'left' | 'dead' | 'absorbed';
 }
 
+/** What became of a replica's transactions when it came back after it had been given up, or had left. */
+export interface Returned {
+  /** The id under which it writes from now on. */
+  readonly writer: string;
+  /** The one before. */
+  readonly before: string;
+  /** How many transactions were made again, since nobody had taken them over. */
+  readonly again: number;
+  /** The first and the last of those transactions before of which it is not known whether they count. */
+  readonly unknown?: readonly [first: bigint, last: bigint];
+  /** How many resets, deletes and sets cancel less than they had seen: the rest was taken over by others. */
+  readonly weaker: number;
+}
+
 /** Writes bytes as hex digits. */
 export function hex(bytes: Uint8Array): string {
   let text = '';

@@ -7,6 +7,7 @@ const SEND = 1;
 const COUNTER = 2;
 const CLOSE = 3;
 const NEW_WRITER = 4;
+const RETURNED = 5;
 
 const TIMER_MS_MAX = 60_000;
 
@@ -16,6 +17,8 @@ export interface Told {
   changed(handle: number): void;
   /** The replica writes under another id from now on. */
   renewed(): void;
+  /** It came back, and this became of what it had counted. */
+  returned(bytes: Uint8Array): void;
   /** A peer told of members, which takes the second module. */
   closed(): void;
 }
@@ -123,6 +126,8 @@ export class Links {
     } else if (kind === NEW_WRITER) {
       this.#input(RENEW, 0, random(16));
       this.#told.renewed();
+    } else if (kind === RETURNED) {
+      this.#told.returned(this.#engine.take());
     } else if (kind === CLOSE) {
       const code = errorCode(this.#engine);
       const peer = this.#peers.get(subject);

@@ -1,7 +1,7 @@
 // What the second module adds: a file of its own, which is loaded together with that module.
 import { Engine as MembersEngine, initSync } from '#bindgen-members';
 import type { Engine, Guest } from './engine.js';
-import { hex, type Members, type Writer } from './layout.js';
+import { hex, type Members, type Returned, type Writer } from './layout.js';
 
 // What `Engine.read` reads: the numbers of wasm/src/engine.rs.
 const MEMBERS = 7;
@@ -14,7 +14,7 @@ const FATES = ['living', 'left', 'dead', 'absorbed'] as const;
 /** Starts the second module. */
 export function start(module: WebAssembly.Module): Guest {
   initSync({ module });
-  return { make, members, writers, leave, rules };
+  return { make, members, writers, leave, returned, rules };
 }
 
 // Both modules have one interface; this one has more.
@@ -58,6 +58,13 @@ function writers(engine: Engine): Writer[] {
 /** An id in hex; nothing if it is all zeros. */
 function id(bytes: Uint8Array): string | undefined {
   return bytes.some((byte) => byte !== 0) ? hex(bytes) : undefined;
+}
+
+function returned(bytes: Uint8Array, writer: string, before: string): Returned {
+  const view = new DataView(bytes.buffer);
+  const number = (at: number): bigint => view.getBigUint64(at * 8, true);
+  const [first, last] = [number(1), number(2)];
+  return { writer, before, again: Number(number(0)), weaker: Number(number(3)), ...(last > 0n && { unknown: [first, last] as const }) };
 }
 
 function leave(engine: Engine, now: number): boolean {

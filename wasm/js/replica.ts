@@ -8,7 +8,7 @@ import { coded, TallymeshError } from './errors.js';
 import { Expiries } from './expiries.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, shorten } from './key.js';
-import { readShards, readStatus, type Members, type Shard, type Writer } from './layout.js';
+import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
 import { Links, now } from './links.js';
 import { acted, pack, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
@@ -82,6 +82,7 @@ export class Replica {
 
   readonly #owner: Uint8Array;
   #writer: string;
+  #writerBefore = '';
   #engine: Engine | undefined;
   /** The second module, if the engine is of that one. */
   #guest: Guest | undefined;
@@ -94,6 +95,7 @@ export class Replica {
   /** Those of counter objects. */
   readonly #pins = new Set<Pin>();
   readonly #listeners = new Map<string | undefined, Set<Listener>>();
+  readonly #returnListeners = new Set<(returned: Returned) => void>();
   /** Changed counters that listeners are not told of yet; by key, since a key may lose its number. */
   readonly #dirty = new Set<string>();
   readonly #expiries = new Expiries((keys) => {
@@ -118,7 +120,11 @@ export class Replica {
     this.#guest = by;
     this.#links = new Links(engine, {
       changed: (handle) => this.#changed(handle),
-      renewed: () => (this.#writer = this.status().writer),
+      renewed: () => {
+        this.#writerBefore = this.#writer;
+        this.#writer = this.status().writer;
+      },
+      returned: (bytes) => this.#returned(bytes),
       closed: () => void this.upgrade().catch((error: TallymeshError) => this.#links.giveUp(error)),
     });
     this.#writer = this.status().writer;
@@ -369,6 +375,19 @@ export class Replica {
     };
   }
 
+  /**
+   * Calls `listener` when this replica came back in a space with members after it had been given up, or had
+   * left: what it had counted counts once, but for what is said to be unknown or weaker. Without a listener,
+   * such losses are written to the console as a warning.
+   *
+   * @returns a function that ends it.
+   */
+  onReturn(listener: (returned: Returned) => void): () => void {
+    const entry = (returned: Returned): void => listener(returned);
+    this.#returnListeners.add(entry);
+    return () => void this.#returnListeners.delete(entry);
+  }
+
   /** The whole state as bytes, for {@link Replica.merge} of any other replica of the space. */
   delta(): Uint8Array {
     const engine = this.#live();
@@ -421,9 +440,18 @@ export class Replica {
   free(): void {
     this.#links.end();
     this.#listeners.clear();
+    this.#returnListeners.clear();
     this.#expiries.clear();
     this.#engine?.free();
     this.#engine = undefined;
+  }
+
+  #returned(bytes: Uint8Array): void {
+    const returned = this.#guest?.returned(bytes, this.#writer, this.#writerBefore);
+    if (!returned) return;
+    const { unknown, weaker } = returned;
+    if (this.#returnListeners.size === 0 && (unknown || weaker > 0)) console.warn('tallymesh came back with losses', returned);
+    for (const listener of this.#returnListeners) guarded(() => listener(returned));
   }
 
   /** Goes on with an engine of the second module: no call of the application comes in between. */
@@ -517,7 +545,7 @@ export class Replica {
       if (watched.length > 0 && this.#engine) this.#expiries.note(key, this.expiresAt(key));
       for (const listeners of watched) {
         for (const listener of listeners) {
-          if (this.#engine) call(listener, this.value(key), key);
+          if (this.#engine) guarded(() => listener(this.value(key), key));
         }
       }
     }
@@ -525,9 +553,9 @@ export class Replica {
 }
 
 /** Calls a listener; its error is reported as uncaught and stops nobody else. */
-function call(listener: Listener, value: bigint | undefined, key: string): void {
+function guarded(call: () => void): void {
   try {
-    listener(value, key);
+    call();
   } catch (error) {
     queueMicrotask(() => {
       throw error;

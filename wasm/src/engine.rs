@@ -18,6 +18,8 @@ mod kind {
     pub(super) const CLOSE: u32 = 3;
     #[cfg(feature = "members")]
     pub(super) const RENEW: u32 = 4;
+    #[cfg(feature = "members")]
+    pub(super) const RETURNED: u32 = 5;
 }
 
 /// What [`Engine::read`] reads. TypeScript names the same numbers in js/engine.ts.
@@ -302,7 +304,10 @@ impl Engine {
 
     /// Takes the next output. The answer is its kind times 2^32 plus its subject: 0 none, 1 send (the
     /// subject is the link, `take` the frame), 2 changed (the counter), 3 close (the link;
-    /// [`part::ERROR`] says why), 4 renew (an [`event::RENEW`] is to follow at once).
+    /// [`part::ERROR`] says why), 4 renew (an [`event::RENEW`] is to follow at once), 5 came
+    /// back: `take` has u64 each of how many transactions were made again, the first and the last clock
+    /// of those of which it is not known whether they count (0 and 0: none), and how many cancels are
+    /// weaker now.
     pub fn poll(&mut self) -> f64 {
         loop {
             let (kind, subject) = match self.sync.poll() {
@@ -321,6 +326,11 @@ impl Engine {
                 }
                 #[cfg(feature = "members")]
                 Some(Output::Renew) => (kind::RENEW, 0),
+                #[cfg(feature = "members")]
+                Some(Output::Returned(returned)) => {
+                    self.bytes = members::returned(&returned);
+                    (kind::RETURNED, 0)
+                }
                 // Every peer of a page is a link of its own: there is no channel to broadcast on.
                 Some(_) => continue,
             };

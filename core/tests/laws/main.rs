@@ -13,4 +13,5 @@ mod limits;
 mod machine;
 mod merge;
 mod resume;
+mod returns;
 mod support;

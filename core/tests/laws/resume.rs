@@ -289,7 +289,11 @@ fn one_that_has_seen_nobody_is_taken_in_as_it_is() {
     // It leaves: its home takes over, and nothing changes.
     peers[0].replica.leave().unwrap();
     peers[0].handle(4_000, Input::Changed);
-    settle(&mut peers, 4_001, 6_000);
+    settle(&mut peers, 4_001, 4_020);
+    for peer in &mut peers {
+        peer.handle(4_020, Input::Disconnected { link: Link(1) });
+    }
+    settle(&mut peers, 4_021, 6_000);
     assert_eq!(peers[1].replica.value("likes"), Some(15));
     assert_eq!(peers[1].replica.roster().count(), 1);
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use tallymesh_core::{Fate, Input, Message, Millis, Replica, Space, WriterId};
+use tallymesh_core::{Fate, Input, Message, Millis, Replica, Returned, Space, WriterId};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Engine, put};
@@ -93,6 +93,17 @@ pub(super) fn put_writers(bytes: &mut Vec<u8>, replica: &Replica) {
         };
         put(bytes, &[fate]);
     }
+}
+
+/// What [`Engine::poll`] tells of a late return.
+pub(super) fn returned(returned: &Returned) -> Vec<u8> {
+    let ops = returned.again.iter().flat_map(|again| &again.ops);
+    let weaker = ops.filter(|op| op.left > 0).count();
+    let (first, last) = returned.unknown.unwrap_or_default();
+    [returned.again.len() as u64, first, last, weaker as u64]
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
 }
 
 fn id(writer: &Option<WriterId>) -> &[u8; 16] {
