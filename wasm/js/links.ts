@@ -15,9 +15,7 @@ const TIMER_MS_MAX = 60_000;
 export interface Told {
   /** A merge changed a counter. */
   changed(handle: number): void;
-  /** The replica writes under another id from now on. */
-  renewed(): void;
-  /** It came back, and this became of what it had counted. */
+  /** The replica came back under another id, and this became of what it had counted. */
   returned(bytes: Uint8Array): void;
   /** A peer told of members, which takes the second module. */
   closed(): void;
@@ -125,7 +123,6 @@ export class Links {
       this.#told.changed(subject);
     } else if (kind === NEW_WRITER) {
       this.#input(RENEW, 0, random(16));
-      this.#told.renewed();
     } else if (kind === RETURNED) {
       this.#told.returned(this.#engine.take());
     } else if (kind === CLOSE) {

@@ -82,7 +82,6 @@ export class Replica {
 
   readonly #owner: Uint8Array;
   #writer: string;
-  #writerBefore = '';
   #engine: Engine | undefined;
   /** The second module, if the engine is of that one. */
   #guest: Guest | undefined;
@@ -120,10 +119,6 @@ export class Replica {
     this.#guest = by;
     this.#links = new Links(engine, {
       changed: (handle) => this.#changed(handle),
-      renewed: () => {
-        this.#writerBefore = this.#writer;
-        this.#writer = this.status().writer;
-      },
       returned: (bytes) => this.#returned(bytes),
       closed: () => void this.upgrade().catch((error: TallymeshError) => this.#links.giveUp(error)),
     });
@@ -447,7 +442,9 @@ export class Replica {
   }
 
   #returned(bytes: Uint8Array): void {
-    const returned = this.#guest?.returned(bytes, this.#writer, this.#writerBefore);
+    const before = this.#writer;
+    this.#writer = this.status().writer;
+    const returned = this.#guest?.returned(bytes, this.#writer, before);
     if (!returned) return;
     const { unknown, weaker } = returned;
     if (this.#returnListeners.size === 0 && (unknown || weaker > 0)) console.warn('tallymesh came back with losses', returned);
