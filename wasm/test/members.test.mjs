@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { install } from './install.mjs';
 import { pair, until } from './link.mjs';
-import { closedState, OWNER } from './member.mjs';
+import { absorbedState, closedState, OWNER } from './member.mjs';
 
 const { init, connect, open, Replica } = await install().load();
 await init();
@@ -63,6 +63,13 @@ test('only what differs is told by the second module', async () => {
   assert.equal(small.leave(), false);
   assert.equal(large.leave(), false);
   assert.throws(() => new Replica({ members: true, space: 'no space' }), { code: 'space_name' });
+});
+
+test('what members took over tells of members too', async () => {
+  const [small, large] = [new Replica(), await open({ members: true })];
+  assert.throws(() => small.merge(absorbedState(10)), { code: 'members_unsupported' });
+  large.merge(absorbedState(10));
+  assert.equal(large.value('likes'), 10n);
 });
 
 test('a link that brings word of members is closed, and made again after the upgrade', async () => {
