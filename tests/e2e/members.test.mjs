@@ -67,6 +67,8 @@ async function page(node, options = {}) {
     errors,
     add: (by) => tab.evaluate((by) => window.counter.add(by), by),
     online: () => tab.evaluate((url) => void window.online(url), node),
+    resume: () => tab.evaluate(() => window.connection.resume()),
+    state: () => tab.evaluate(() => window.connection.state),
     offline: () => tab.evaluate(() => window.connection.close()),
     likes: () => tab.evaluate(() => String(window.replica.value('likes'))),
     writer: () => tab.evaluate(() => window.replica.writer),
@@ -108,14 +110,15 @@ test('a page counts before it meets the members, goes on among them, and leaves'
   await agree(node, [tab], '16');
   assert.deepEqual((await tab.writers()).map(({ fate }) => fate), ['living', 'living'], JSON.stringify(status));
   assert.equal(await tab.leave(), true);
-  await tab.offline();
+  assert.equal(await tab.leave(), false, 'it has left');
+  assert.equal(await tab.state(), 'paused');
   await until('its writer to be forgotten', async () => (await writers(node)).length === 1);
   assert.equal(await read(node, 'likes'), '16');
   assert.deepEqual(await tab.returns(), []);
 
   // It is used again, and comes back under another id.
   await tab.add(2);
-  await tab.online();
+  await tab.resume();
   await agree(node, [tab], '18');
   assert.notEqual(await tab.writer(), writer);
   const [returned] = await tab.returns();
@@ -134,7 +137,6 @@ test('the number of writers does not grow with tabs', { skip }, async () => {
     await until('the page to be taken in', async () => (await tab.status()).home !== undefined);
     await agree(node, [tab], String((turn * (turn + 1)) / 2));
     assert.equal(await tab.leave(), true);
-    await tab.offline();
     await tab.close();
   }
   await until('all pages to be forgotten', async () => (await writers(node)).length === 1);

@@ -4,7 +4,7 @@ import type { Replica } from './replica.js';
 
 /**
  * Where a {@link Connection} stands: `connecting`, `online`, `waiting` for its next attempt, `paused` by
- * {@link Connection.pause}, or `closed` for good.
+ * {@link Connection.pause} or as the replica left, or `closed` for good.
  */
 export type ConnectionState = 'connecting' | 'online' | 'waiting' | 'paused' | 'closed';
 
@@ -146,6 +146,8 @@ export class Connection {
           if (reason.code === 'upgraded') {
             hangUp();
             this.#dial();
+          } else if (reason.code === 'left') {
+            this.pause();
           } else {
             // What was refused will be refused again: that the link came up was no success.
             this.#failures = failures;

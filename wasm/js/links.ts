@@ -40,12 +40,16 @@ export class Links {
     this.#told = told;
   }
 
-  /** Goes on with another engine. All links end for this reason, and are to be made again. */
-  move(engine: Engine, reason: TallymeshError): void {
-    this.#engine = engine;
+  /** Ends all links, for this reason if one is to be told, and goes on with `engine`. */
+  end(reason?: TallymeshError, engine = this.#engine): void {
+    clearTimeout(this.#timer);
     const peers = [...this.#peers.values(), ...this.#parked.values()];
-    this.end();
-    for (const peer of peers) peer.close(reason);
+    for (const link of this.#peers.keys()) this.#input(DISCONNECTED, link);
+    this.#peers.clear();
+    this.#parked.clear();
+    // A peer may attach again at once.
+    this.#engine = engine;
+    if (reason) for (const peer of peers) peer.close(reason);
   }
 
   /** Ends the links that wait for the second module. */
@@ -85,13 +89,6 @@ export class Links {
   localChange(): void {
     this.#input(CHANGED);
     this.drain();
-  }
-
-  /** Ends all links and the timer; the engine is not used after this. */
-  end(): void {
-    clearTimeout(this.#timer);
-    this.#peers.clear();
-    this.#parked.clear();
   }
 
   /**

@@ -337,17 +337,18 @@ export class Replica {
   /**
    * Says goodbye to the member that takes care of this replica, which then takes over what was counted
    * here: at once, and not only when this replica was not heard of for ten minutes. To be called before
-   * a page goes, and a connection is closed. A replica that is used again comes back by itself, under
-   * another {@link Replica.writer}.
+   * a page goes. All links end with `left`, which pauses a {@link Connection}. Whatever is counted after it
+   * waits here; once a link is made again, the replica comes back, under another {@link Replica.writer}.
    *
    * @returns false, with nothing done, where there is nobody to say it to: the space is open, or no member
    * was met yet.
    */
   leave(): boolean {
     const engine = this.#live();
-    const left = this.#guest?.leave(engine, now()) === true;
+    if (this.#guest?.leave(engine, now()) !== true) return false;
     this.#links.drain();
-    return left;
+    this.#links.end(new TallymeshError('left', 'the replica left; once it is connected again, it comes back'));
+    return true;
   }
 
   /**
@@ -461,8 +462,8 @@ export class Replica {
     this.#guest = guest;
     for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));
     for (const pin of this.#pins) pin.handle = this.#intern(pin.key);
+    this.#links.end(new TallymeshError('upgraded', 'the replica went on in its second module; connect it again'), engine);
     before.free();
-    this.#links.move(engine, new TallymeshError('upgraded', 'the replica went on in its second module; connect it again'));
   }
 
   /** The engine, at this moment's time. */

@@ -41,9 +41,14 @@ function start(replica: Replica): void {
   for (const key of COUNTERS) counters.pin(key);
   choose(chosen);
 
-  // A page that comes back from the browser's cache goes on under another id.
+  // A page that comes back from the browser's cache goes on, under another id.
+  let hidden = false;
   addEventListener('pagehide', () => {
-    replica.leave();
+    hidden = replica.leave();
+  });
+  addEventListener('pageshow', () => {
+    if (hidden) connection.resume();
+    hidden = false;
   });
 
   const panel = new NetworkPanel(replica, connection, new Node(location.origin, space), networkElements(), (writer) => {
