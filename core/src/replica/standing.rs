@@ -253,8 +253,11 @@ impl Replica {
         }
         // Whoever is to be taken in now says what it had seen.
         let base = base_in(message, at as u32).is_some();
+        let held = |upto| message.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
+            // All of it is held, as its heir's.
+            false if self.taken_over(&writer).is_some_and(held) => Standing::Forgotten,
             // What the message builds on is missing, and so is said below.
             false if message.writers[at].lo > 0 => Standing::Known,
             // Whoever sent this holds the writer's admission, and knows that it is known here.

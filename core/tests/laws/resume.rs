@@ -298,6 +298,54 @@ fn one_that_has_seen_nobody_is_taken_in_as_it_is() {
     assert_eq!(peers[1].replica.roster().count(), 1);
 }
 
+/// A guest need not know yet that a writer was forgotten, to be understood.
+#[test]
+fn a_farewell_may_build_on_a_writer_that_was_forgotten() {
+    let mut home = member(&[10]);
+    let mut sync = Sync::new(SyncConfig::default(), 1);
+    let mut tend = |home: &mut Replica| {
+        for now in 0..4 {
+            let mark = home.mark();
+            sync.tend(now, home, &mark).unwrap();
+        }
+    };
+    let hear = |home: &mut Replica, guest: &Replica| {
+        let news = guest.delta(&home.vector());
+        home.merge_live(&news, Some(guest.writer()), &mut |_| ())
+            .unwrap();
+    };
+    let tell = |home: &Replica, guest: &mut Replica| {
+        let news = home.delta(&guest.vector());
+        guest.merge(&news).unwrap();
+    };
+    let mut guests = [replica(2), replica(3)];
+    for guest in &mut guests {
+        guest.add("likes", 1).unwrap();
+        tell(&home, guest);
+        hear(&mut home, guest);
+        tell(&home, guest);
+    }
+    let [early, late] = &mut guests;
+    early.leave().unwrap();
+    hear(&mut home, early);
+    tend(&mut home);
+    tell(&home, late);
+    hear(&mut home, late);
+    late.add("likes", 1).unwrap();
+    hear(&mut home, late);
+    tend(&mut home);
+    let known = |replica: &Replica| replica.roster().any(|it| it.writer == early.writer());
+    assert!(!known(&home) && known(late));
+    let before = late.vector();
+    late.leave().unwrap();
+    let farewell = late.delta(&before);
+    home.merge_live(&farewell, Some(late.writer()), &mut |_| ())
+        .unwrap();
+    tend(&mut home);
+    assert_eq!(home.value("likes"), Some(13));
+    assert_eq!(home.roster().count(), 1);
+}
+
 #[test]
 fn one_that_stands_on_an_open_state_comes_back_under_a_fresh_id() {
     let mut old = replica(3);
