@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { launch } from './browser.mjs';
+import { launch, openTab } from './browser.mjs';
 import { oneNode, read } from './nodes.mjs';
 import { until } from './until.mjs';
 
@@ -141,6 +141,27 @@ test('the number of writers does not grow with tabs', { skip }, async () => {
   }
   await until('all pages to be forgotten', async () => (await writers(node)).length === 1);
   assert.equal(await read(node, 'likes'), '10');
+});
+
+test('the demo page leaves when it goes, and comes back with what was counted', { skip }, async () => {
+  const node = await start();
+  await tell(node, 'members', 'init');
+  const context = await browser.newContext();
+  const tab = await openTab(context, node);
+  const total = () => tab.evaluate(() => String(window.tallymesh.value('likes')));
+  for (const likes of ['3', '6', '9']) {
+    await tab.evaluate(() => window.tallymesh.add('likes', 3));
+    await until('the page to be taken in', () => tab.evaluate(() => window.tallymesh.status().home !== undefined));
+    await until(`the page to show ${likes}`, async () => (await total()) === likes);
+    await until(`${node} to hold ${likes}`, async () => (await read(node, 'likes')) === likes);
+    await tab.goto('about:blank');
+    await until('the page to be forgotten', async () => (await writers(node)).length === 1);
+    await tab.goto(node);
+    await tab.waitForFunction(() => window.tallymesh !== undefined);
+  }
+  const [status] = await tell(node, 'status');
+  assert.ok(JSON.stringify(status).includes('"members"'), JSON.stringify(status));
+  await context.close();
 });
 
 test('a page that was there before the members goes on, and one that is given up comes back', { skip }, async () => {
