@@ -8,9 +8,11 @@
 mod deliveries;
 mod end;
 mod log;
+mod reduce;
 mod returns;
 
 pub use deliveries::{Delivery, deliveries};
+pub use reduce::reduce;
 
 use crate::oracle::{Call, Key, Kind, Oracle, View};
 use crate::random::Random;
@@ -115,23 +117,21 @@ struct World {
 /// # Errors
 /// Says what went wrong, and the seed.
 pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| play(seed, trace)));
-    let failure = match outcome {
-        Ok(Ok(figures)) => return Ok(figures),
-        Ok(Err(failure)) => failure,
-        Err(panic) => match panic.downcast_ref::<String>() {
-            Some(text) => format!("panicked: {text}"),
-            None => format!("panicked: {:?}", panic.downcast_ref::<&str>()),
-        },
-    };
-    Err(format!("TALLYMESH_SEED={seed}: {failure}"))
+    let mut world = World::new(seed, trace);
+    match guarded(|| world.play()) {
+        Ok(()) => Ok(world.figures),
+        Err(failure) => Err(format!("TALLYMESH_SEED={seed}: {failure}")),
+    }
 }
 
-fn play(seed: u64, trace: bool) -> Result<Figures, String> {
-    let mut world = World::new(seed, trace);
-    let steps = world.random.range(20, 250);
-    world.play(steps)?;
-    Ok(world.figures)
+/// Plays; a panic of the core is a failure.
+fn guarded(play: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|panic| {
+        Err(match panic.downcast_ref::<String>() {
+            Some(text) => format!("panicked: {text}"),
+            None => format!("panicked: {:?}", panic.downcast_ref::<&str>()),
+        })
+    })
 }
 
 impl World {
@@ -151,13 +151,23 @@ impl World {
         }
     }
 
+    fn play(&mut self) -> Result<(), String> {
+        let steps = self.random.range(20, 250);
+        self.begin()?;
+        for _ in 0..steps {
+            self.turn()?;
+        }
+        self.finish()
+    }
+
     fn note(&self, text: impl FnOnce() -> String) {
         if self.trace {
             eprintln!("{}", text());
         }
     }
 
-    fn play(&mut self, steps: u64) -> Result<(), String> {
+    /// The members come together.
+    fn begin(&mut self) -> Result<(), String> {
         let members = self.random.range(1, 3) as usize;
         let owners: Vec<Owner> = (0..members as u8).map(|at| [at + 1; 32]).collect();
         self.start(Some(owners[0]));
@@ -171,12 +181,14 @@ impl World {
         for owner in &owners[1..] {
             self.join(Some(*owner))?;
         }
-        for _ in 0..steps {
-            self.figures.steps += 1;
-            self.now += self.random.below(3);
-            self.step()?;
-        }
-        self.finish()
+        Ok(())
+    }
+
+    /// One thing that happens, and what time passes before it.
+    fn turn(&mut self) -> Result<(), String> {
+        self.figures.steps += 1;
+        self.now += self.random.below(3);
+        self.step()
     }
 
     /// A new, empty replica.
