@@ -7,65 +7,19 @@
 
 mod deliveries;
 mod end;
+mod figures;
 mod log;
 mod reduce;
 mod returns;
 
 pub use deliveries::{Delivery, deliveries};
+pub use figures::Figures;
 pub use reduce::reduce;
 
-use crate::oracle::{Call, Key, Kind, Oracle, View};
+use crate::oracle::{Call, Key, Kind, Oracle, Takeovers, View};
 use crate::random::Random;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
-
-/// What happened in a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
-    /// Steps made.
-    pub steps: u64,
-    /// Transactions of operations.
-    pub transactions: u64,
-    /// Messages merged.
-    pub merges: u64,
-    /// Messages refused.
-    pub refusals: u64,
-    /// Writers that said goodbye.
-    pub farewells: u64,
-    /// Writers declared dead.
-    pub fences: u64,
-    /// Members started again.
-    pub restarts: u64,
-    /// Writers absorbed.
-    pub absorbed: u64,
-    /// Replicas that came back late.
-    pub returns: u64,
-    /// Transactions that they made again.
-    pub again: u64,
-    /// Collections that found something.
-    pub collections: u64,
-    /// Most writers that a replica knew.
-    pub writers_max: u64,
-}
-
-impl Figures {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Figures) {
-        self.steps += other.steps;
-        self.transactions += other.transactions;
-        self.merges += other.merges;
-        self.refusals += other.refusals;
-        self.farewells += other.farewells;
-        self.fences += other.fences;
-        self.restarts += other.restarts;
-        self.absorbed += other.absorbed;
-        self.returns += other.returns;
-        self.again += other.again;
-        self.collections += other.collections;
-        self.writers_max = self.writers_max.max(other.writers_max);
-    }
-}
 
 /// A replica and what it sees.
 struct Actor {
@@ -94,17 +48,12 @@ struct Sent {
     view: View,
 }
 
-/// An absorption: the heir, its clock, and up to which clock it took over.
-type Taken = (WriterId, u64, u64);
-
 struct World {
     random: Random,
     oracle: Oracle,
     actors: Vec<Actor>,
     sent: Vec<Sent>,
-    /// Who absorbed a writer: more than one where a forced change left two sides that do not know of
-    /// each other.
-    taken: BTreeMap<WriterId, Vec<Taken>>,
+    taken: Takeovers,
     figures: Figures,
     trace: bool,
     now: u64,
@@ -143,7 +92,7 @@ impl World {
             random,
             actors: Vec::new(),
             sent: Vec::new(),
-            taken: BTreeMap::new(),
+            taken: Takeovers::default(),
             figures: Figures::default(),
             trace,
             now: 1_000,
@@ -336,7 +285,7 @@ impl World {
     fn is_given_up(&self, writer: WriterId) -> bool {
         let members = self.actors.iter().filter(|it| it.member.is_some());
         let mut replicas = members.map(|it| &it.replica);
-        self.taken.contains_key(&writer) || replicas.any(|it| !it.takes_from(&writer))
+        self.taken.has(&writer) || replicas.any(|it| !it.takes_from(&writer))
     }
 
     /// Compares a replica that may have changed with the oracle.
@@ -349,23 +298,9 @@ impl World {
 
     fn check(&mut self, at: usize) -> Result<(), String> {
         let actor = &mut self.actors[at];
-        let mut claimed: BTreeMap<WriterId, u64> = actor.replica.writers().collect();
-        self.figures.writers_max = self.figures.writers_max.max(claimed.len() as u64);
-        // Whoever sees an absorption sees what was absorbed, also when it has been forgotten.
-        let mut grows = true;
-        while grows {
-            grows = false;
-            let taken = self.taken.iter();
-            let taken = taken.flat_map(|(writer, by)| by.iter().map(move |it| (writer, it)));
-            for (writer, (heir, clock, upto)) in taken {
-                let sees = claimed.get(heir).is_some_and(|held| held >= clock);
-                let held = claimed.get(writer).copied().unwrap_or(0);
-                if sees && held < *upto {
-                    claimed.insert(*writer, *upto);
-                    grows = true;
-                }
-            }
-        }
+        let writers = actor.replica.writers().count() as u64;
+        self.figures.writers_max = self.figures.writers_max.max(writers);
+        let claimed = self.taken.claimed(&actor.replica);
         let named = |error| format!("replica {at}: {error}");
         self.oracle
             .learn(&mut actor.view, claimed.into_iter())
@@ -594,12 +529,9 @@ impl World {
         replica.fence_strays().map_err(|error| error.to_string())?;
         self.settle(at)?;
         let replica = &mut self.actors[at].replica;
-        let before: Vec<(WriterId, u64)> = replica.retired().collect();
+        let before: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
         let count = replica.absorb().map_err(|error| error.to_string())?;
-        for (writer, upto) in replica.retired().filter(|it| !before.contains(it)) {
-            let taken = (replica.writer(), replica.clock(), upto);
-            self.taken.entry(writer).or_default().push(taken);
-        }
+        self.taken.note(replica, &before);
         self.note(|| format!("{at} absorbs {count}"));
         self.figures.absorbed += count as u64;
         self.settle(at)?;

@@ -1,8 +1,7 @@
 //! Those who can't go on come back: tabs that were given up, members restored from a backup.
 
-use super::{Taken, World};
+use super::World;
 use crate::oracle::{Dot, View};
-use std::collections::BTreeMap;
 use tallymesh_core::{Journal, Message, Owner, Space, VersionVector, WriterId};
 
 impl World {
@@ -151,7 +150,7 @@ impl World {
         }
         let taken = &self.taken;
         for again in &returned.again {
-            let keeps = |dot: Dot, cancels: &[Dot]| keeps(taken, dot, cancels);
+            let keeps = |dot: Dot, cancels: &[Dot]| taken.keeps(dot, cancels);
             let writers = (old, replica.writer());
             let done = self.oracle.reissue(view, writers, now, again, &keeps);
             done.map_err(|error| format!("replica {at}: {error}"))?;
@@ -160,12 +159,4 @@ impl World {
         self.note(|| format!("{at} makes again {:?}", returned.again));
         self.check(at)
     }
-}
-
-/// Whether a cancel up to these dots covers an operation, or the absorption of its writer.
-fn keeps(taken: &BTreeMap<WriterId, Vec<Taken>>, (writer, clock): Dot, cancels: &[Dot]) -> bool {
-    let covers = |it: &Dot| it.0 == writer && clock <= it.1;
-    let mut by = taken.get(&writer).into_iter().flatten();
-    cancels.iter().any(covers)
-        || by.any(|(heir, at, upto)| clock <= *upto && keeps(taken, (*heir, *at), cancels))
 }

@@ -6,6 +6,7 @@ mod fences;
 mod mesh;
 mod play;
 mod retirement;
+mod returns;
 
 use play::Play;
 use tallymesh_core::Op::{Add, Delete, Reset, Set};
