@@ -4,7 +4,7 @@
 use tallymesh_core::{
     AgainOp, Error, Mark, Message, Op, Owner, Replica, Space, VersionVector, WriterId,
 };
-use tallymesh_tests::oracle::{Call, Dot, Oracle, Takeovers, View};
+use tallymesh_tests::oracle::{Call, Dot, Key, Oracle, Takeovers, View};
 
 /// The wall clock of all replicas: nothing expires.
 const NOW: u64 = 0;
@@ -36,7 +36,7 @@ impl Mesh {
     /// So many members who know and have acknowledged each other.
     pub(crate) fn new(members: u8) -> Mesh {
         let mut mesh = Mesh {
-            oracle: Oracle::new(vec!["key".into()]),
+            oracle: Oracle::new(vec!["key".into(), "other".into()]),
             actors: Vec::new(),
             taken: Takeovers::default(),
             starts: 0,
@@ -128,10 +128,15 @@ impl Mesh {
 
     /// A replica makes an operation on the counter.
     pub(crate) fn apply(&mut self, at: usize, op: Op) {
+        self.apply_to(at, 0, op);
+    }
+
+    /// A replica makes an operation on one of the two counters.
+    pub(crate) fn apply_to(&mut self, at: usize, key: Key, op: Op) {
         let Actor { replica, view, .. } = &mut self.actors[at];
         let made = self
             .oracle
-            .transact(view, replica, NOW, &[(0, op)], Call::Single);
+            .transact(view, replica, NOW, &[(key, op)], Call::Single);
         let made = made.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
         assert!(made, "replica {at}: {op:?} did nothing");
         self.check_all();
