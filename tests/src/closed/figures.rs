@@ -23,6 +23,8 @@ pub struct Figures {
     pub returns: u64,
     /// Transactions that they made again.
     pub again: u64,
+    /// Replicas that came back when nobody remembered them.
+    pub unknown: u64,
     /// Collections that found something.
     pub collections: u64,
     /// Most writers that a replica knew.
@@ -42,6 +44,7 @@ impl Figures {
         self.absorbed += other.absorbed;
         self.returns += other.returns;
         self.again += other.again;
+        self.unknown += other.unknown;
         self.collections += other.collections;
         self.writers_max = self.writers_max.max(other.writers_max);
     }
