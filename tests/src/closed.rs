@@ -474,9 +474,9 @@ impl World {
         let new = self.start(Some(owner));
         self.note(|| format!("{at} starts again as {new}"));
         self.figures.restarts += 1;
-        let message = Message::decode(&state).map_err(|error| error.to_string())?;
-        let replica = &mut self.actors[new].replica;
-        replica.merge(&message).map_err(|error| error.to_string())?;
+        let message = Message::decode_stored(&state).map_err(|error| error.to_string())?;
+        let restored = self.actors[new].replica.restore(&message);
+        restored.map_err(|error| error.to_string())?;
         self.actors[new].view = view;
         self.check(new)?;
         let nonce = self.actors[new].member.map_or([0; 16], |it| it.1);
@@ -511,7 +511,7 @@ impl World {
         self.settle(at)?;
         if self.random.chance(100) {
             let Actor { replica, view, .. } = &self.actors[at];
-            let state = replica.delta(&VersionVector::default()).encode();
+            let state = replica.snapshot().encode();
             self.actors[at].saved = Some((state, view.clone()));
         }
         Ok(())

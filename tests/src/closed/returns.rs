@@ -14,8 +14,7 @@ impl World {
             return saved;
         }
         let actor = &self.actors[at];
-        let state = actor.replica.delta(&VersionVector::default());
-        (state.encode(), actor.view.clone())
+        (actor.replica.snapshot().encode(), actor.view.clone())
     }
 
     /// Somebody who can't go on takes the next step to come back.
@@ -60,12 +59,15 @@ impl World {
         let upto = self.upto(helper, old);
         let published = self.published(old);
         if upto.is_none() {
-            let replica = &mut self.actors[helper].replica;
-            if !replica.is_member() {
+            if !self.actors[helper].replica.is_member() {
                 return Ok(());
             }
             let knows = |replica: &Replica| replica.writers().any(|(writer, _)| writer == old);
-            if published == 0 || knows(replica) {
+            // Whom nobody ever heard of nobody can have forgotten.
+            let heard =
+                |it: &Actor| it.replica.writer() != old && it.view.vector().contains_key(&old);
+            let is_new = !self.taken.has(&old) && !self.actors.iter().any(heard);
+            if is_new || knows(&self.actors[helper].replica) {
                 self.note(|| format!("{helper} ends {at}, for it to come back"));
                 let done = self.actors[helper].replica.fence(&old);
                 done.map_err(|error| error.to_string())?;
@@ -73,11 +75,13 @@ impl World {
             }
             // It may have been forgotten here, in an earlier life: then others may still say.
             let says = |it: &Actor| knows(&it.replica) || it.replica.last_of(&old).is_some();
-            if self
+            let others = self
                 .actors
                 .iter()
-                .any(|it| it.alive && says(it) && it.replica.is_member())
-            {
+                .enumerate()
+                .filter(|it| it.0 != at && it.1.alive);
+            let mut others = others.filter(|it| it.1.replica.is_member());
+            if others.any(|it| says(it.1)) {
                 return Ok(());
             }
         }

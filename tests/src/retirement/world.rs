@@ -207,13 +207,14 @@ impl<'a> World<'a> {
         let Node { at, mut counts, .. } = self.nodes[node as usize];
         let from = &self.nodes[from as usize];
         let cut = from.cut;
-        let whole = from.replica.delta(&VersionVector::default());
+        let stored = guarded(|| Message::decode_stored(&from.replica.snapshot().encode()))?;
+        let stored = stored.map_err(|error| format!("a store's message: {error}"))?;
         counts.restarts += 1;
         let (owner, nonce) = (owner(at), nonce(at, counts.restarts));
         let writer = writer(self.config, at, counts.restarts);
         let mut replica = Replica::new(Space::default(), writer);
-        let merged = guarded(|| replica.merge(&whole))?;
-        merged.map_err(|error| format!("the log does not replay: {error}"))?;
+        let restored = guarded(|| replica.restore(&stored))?;
+        restored.map_err(|error| format!("the log does not replay: {error}"))?;
         let now = u64::from(counts.restarts) + 1;
         match guarded(|| replica.announce(&owner, &nonce, now))? {
             Ok(()) => {}

@@ -90,12 +90,13 @@ impl Mesh {
         at
     }
 
-    /// A member starts again as a new incarnation, from this state. The old one ends.
-    pub(crate) fn restarts(&mut self, old: usize, state: &Sent) -> usize {
+    /// A member starts again as a new incarnation, from what its store has. The old one ends.
+    pub(crate) fn restarts(&mut self, old: usize) -> usize {
         let at = self.start(self.actors[old].owner);
-        let message = Message::decode(&state.bytes).expect("a message of ours decodes");
-        let merged = self.actors[at].replica.merge(&message);
-        merged.unwrap_or_else(|error| panic!("replica {at}: {error}"));
+        let stored = self.actors[old].replica.snapshot().encode();
+        let message = Message::decode_stored(&stored).expect("a message of ours decodes");
+        let restored = self.actors[at].replica.restore(&message);
+        restored.unwrap_or_else(|error| panic!("replica {at}: {error}"));
         self.announces(at);
         at
     }

@@ -86,7 +86,7 @@ fn what_is_settled_by_one_who_has_forgotten_a_writer_counts_for_all_of_it() {
     let mut starts = vec![1];
     for _ in 0..2 {
         let last = starts[starts.len() - 1];
-        let new = mesh.restarts(last, &mesh.state(last));
+        let new = mesh.restarts(last);
         mesh.apply(new, Add(16));
         starts.push(new);
     }
