@@ -12,7 +12,7 @@ use tallymesh_tests::retirement::{explore, full};
 fn main() -> ExitCode {
     let part = std::env::args().nth(1).unwrap_or_default();
     let mut configs = full();
-    configs.retain(|config| config.name.contains(&part));
+    configs.retain(|config| config.name().contains(&part));
     if configs.is_empty() {
         eprintln!("no configuration is named like {part}");
         return ExitCode::from(2);
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
                     println!("{report}");
                     let seconds = start.elapsed().as_secs();
                     let Ok(mut rest) = rest.lock() else { return };
-                    rest.push(format!("- {}: {seconds} s, {more}", config.name));
+                    rest.push(format!("- {}: {seconds} s, {more}", config.name()));
                 }
                 Err(failure) => {
                     failed.store(true, Ordering::Relaxed);

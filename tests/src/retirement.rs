@@ -4,7 +4,8 @@
 //! From a start in which the members know each other, and tabs were taken in, all actions are tried
 //! in all orders, breadth first: transactions, snapshots (whole, or what a peer lacks), the
 //! delivery of any snapshot ever sent to any replica, farewells, declaring others dead, absorption,
-//! acknowledgement, collection, and members that start again. A replica that is gone is one that
+//! acknowledgement, collection, members that start again, tabs that come back, proposals and votes,
+//! and clocks that move on. A replica that is gone is one that
 //! does nothing any more, a message that is lost one that is never delivered.
 //!
 //! Whenever a replica changes, every read is compared with the [`oracle`](crate::oracle). From each
@@ -16,8 +17,10 @@
 //! and keep the same to themselves. Local numbers of writers, which follow from the order in which
 //! they were met, are not told apart.
 
+mod calls;
 mod configs;
 mod order;
+mod seen;
 mod world;
 
 pub use configs::{Config, full, share};
@@ -27,12 +30,13 @@ use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::hash::BuildHasher;
+use tallymesh_core::Replica;
 use world::{Counts, MessageId, World};
 
 /// Most replicas of a config.
 pub const REPLICAS_MAX: usize = 4;
 /// Most snapshots that a config may send.
-pub const MESSAGES_MAX: usize = 4;
+pub const MESSAGES_MAX: usize = 6;
 
 /// The number of a state of a single replica.
 type NodeId = u32;
@@ -51,6 +55,14 @@ enum Local {
     Fence(u8, u8),
     /// Ends, and begins again as a new incarnation, from its own state as it was in this node.
     Restart(NodeId),
+    /// Proposes the members of the next configuration.
+    Propose(u8),
+    /// Takes the next steps in deciding on it.
+    Vote,
+    /// Its clock moves on to the config's next time.
+    Pass,
+    /// Deletes a counter that has expired by its clock.
+    Materialize(u8),
     /// Closes the space, with all members.
     Found,
     /// Announces itself as an incarnation.
@@ -74,6 +86,11 @@ enum Action {
         to: u8,
         message: MessageId,
         live: bool,
+    },
+    /// A tab that was given up comes back by a member, as that is now.
+    Return {
+        at: u8,
+        by: u8,
     },
 }
 
@@ -144,7 +161,7 @@ impl fmt::Display for More {
 /// The first wrong answer, with the steps that lead to it.
 pub fn explore(config: &Config) -> Result<(Report, More), Failure> {
     let fail = |wrong| Failure {
-        name: config.name.clone(),
+        name: config.name(),
         wrong,
         steps: Vec::new(),
     };
@@ -169,7 +186,7 @@ pub fn explore(config: &Config) -> Result<(Report, More), Failure> {
     search.begin().map_err(fail)?;
     let complete = search.run()?;
     let report = Report {
-        name: config.name.clone(),
+        name: config.name(),
         states: search.parents.len(),
         transitions: search.transitions,
         replica_states: search.world.node_count(),
@@ -264,6 +281,9 @@ impl Search<'_> {
             sum.farewells += counts.farewells;
             sum.fences += counts.fences;
             sum.restarts += counts.restarts;
+            sum.returns += counts.returns;
+            sum.proposals += counts.proposals;
+            sum.passes += counts.passes;
         }
         sum.ops -= self.made.ops;
         sum.acks -= self.made.acks;
@@ -284,6 +304,10 @@ impl Search<'_> {
             if fewer(counts.ops, self.config.ops) && !left {
                 (0..self.config.alphabet.len() as u8).for_each(|op| local(Local::Transact(op)));
             }
+            let passes = usize::from(node.counts.passes) < self.config.times.len();
+            if passes && fewer(counts.passes, self.config.passes) {
+                local(Local::Pass);
+            }
             if member {
                 self.of_member(state, at, &counts, &mut local);
             } else if fewer(counts.farewells, self.config.farewells)
@@ -294,6 +318,16 @@ impl Search<'_> {
             }
             if self.config.gc {
                 local(Local::Collect);
+            }
+            let tab = usize::from(at) >= self.config.members && !left;
+            if tab && fewer(counts.returns, self.config.returns) {
+                let writer = node.replica.writer();
+                let knows =
+                    |replica: &Replica| replica.is_member() && replica.last_of(&writer).is_some();
+                let helpers = state
+                    .nodes()
+                    .filter(|it| knows(&self.world.node(it.1).replica));
+                actions.extend(helpers.map(|(by, _)| Action::Return { at, by }));
             }
             for message in state.messages() {
                 let to = at;
@@ -306,7 +340,8 @@ impl Search<'_> {
             if sends {
                 let (from, to) = (at, None);
                 actions.push(Action::Send { from, to });
-                for other in (0..count).filter(|other| *other != at) {
+                let others = (0..count).filter(|other| *other != at && !self.config.wholes);
+                for other in others {
                     let to = Some(other);
                     actions.push(Action::Send { from, to });
                 }
@@ -318,6 +353,15 @@ impl Search<'_> {
     fn of_member(&self, state: &State, at: u8, counts: &Counts, local: &mut dyn FnMut(Local)) {
         let own = state.nodes[usize::from(at)];
         local(Local::Absorb);
+        if !self.config.proposals.is_empty() {
+            local(Local::Vote);
+        }
+        if usize::from(counts.proposals) < self.config.proposed {
+            (0..self.config.proposals.len() as u8).for_each(|it| local(Local::Propose(it)));
+        }
+        if !self.config.times.is_empty() {
+            (0..self.config.keys as u8).for_each(|key| local(Local::Materialize(key)));
+        }
         if usize::from(counts.acks) < self.config.acks {
             local(Local::Acknowledge);
         }
@@ -331,8 +375,8 @@ impl Search<'_> {
         }
         if usize::from(counts.fences) < self.config.fences {
             for (other, node) in state.nodes().filter(|it| it.0 != at) {
-                let starts = self.world.node(node).counts.restarts;
-                let writer = world::writer(self.config, other, starts);
+                let starts = self.world.node(node).counts.starts();
+                let writer = calls::writer(self.config, other, starts);
                 let mut known = self.world.node(own).replica.writers();
                 if known.any(|it| it.0 == writer) {
                     local(Local::Fence(other, starts));
@@ -356,6 +400,11 @@ impl Search<'_> {
             Action::Deliver { to, message, live } => {
                 let node = &mut after.nodes[usize::from(to)];
                 *node = self.world.deliver(*node, message, live)?;
+            }
+            Action::Return { at, by } => {
+                let by = state.nodes[usize::from(by)];
+                let node = &mut after.nodes[usize::from(at)];
+                *node = self.world.comes_back(*node, by)?;
             }
         }
         Ok(after)
@@ -382,7 +431,7 @@ impl Search<'_> {
             steps.push("everything is put in order".into());
         }
         Failure {
-            name: self.config.name.clone(),
+            name: self.config.name(),
             wrong,
             steps,
         }
@@ -394,6 +443,7 @@ impl Search<'_> {
                 let did = self.world.describe(state.nodes[usize::from(at)], step);
                 format!("replica {at}: {did}")
             }
+            Action::Return { at, by } => format!("replica {at} comes back by replica {by}"),
             Action::Send { from, to } => {
                 let what = match to {
                     Some(to) => format!("what replica {to} lacks"),

@@ -23,8 +23,13 @@ impl Takeovers {
     pub fn note(&mut self, replica: &Replica, before: &[WriterId]) {
         let by = (replica.writer(), replica.clock());
         for (writer, upto) in replica.retired().filter(|it| !before.contains(&it.0)) {
-            self.0.entry(writer).or_default().push(Taken { by, upto });
+            self.add(writer, by, upto);
         }
+    }
+
+    /// Notes that a writer was absorbed by this transaction of its heir's, up to this clock.
+    pub fn add(&mut self, writer: WriterId, by: Dot, upto: u64) {
+        self.0.entry(writer).or_default().push(Taken { by, upto });
     }
 
     /// Whether somebody took a writer over.
