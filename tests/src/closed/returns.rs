@@ -75,11 +75,8 @@ impl World {
             }
             // It may have been forgotten here, in an earlier life: then others may still say.
             let says = |it: &Actor| knows(&it.replica) || it.replica.last_of(&old).is_some();
-            let others = self
-                .actors
-                .iter()
-                .enumerate()
-                .filter(|it| it.0 != at && it.1.alive);
+            let others = self.actors.iter().enumerate().filter(|it| it.0 != at);
+            let others = others.filter(|it| it.1.alive && !it.1.stale);
             let mut others = others.filter(|it| it.1.replica.is_member());
             if others.any(|it| says(it.1)) {
                 return Ok(());

@@ -1,6 +1,7 @@
 //! Histories that are known to break counters of this sort, each of them short, with the number
 //! that a plausible but wrong rule would give.
 
+mod arrivals;
 mod chunks;
 mod fences;
 mod mesh;

@@ -80,14 +80,30 @@ impl Mesh {
         self.does(at, |replica| replica.announce(&owner, &nonce, at_ms));
     }
 
+    /// Somebody whom nobody knows, and who knows nobody.
+    pub(crate) fn stranger(&mut self) -> usize {
+        self.start(None)
+    }
+
+    /// Somebody who has a member's state, and whom nobody knows.
+    pub(crate) fn reader(&mut self, of: usize) -> usize {
+        let at = self.start(None);
+        self.gets(at, &self.state(of));
+        at
+    }
+
     /// A tab that has a member's state, adds to the counter, and is taken in.
     pub(crate) fn tab(&mut self, home: usize, by: i64) -> usize {
-        let at = self.start(None);
-        self.gets(at, &self.state(home));
+        let at = self.reader(home);
         self.apply(at, Op::Add(by));
         self.meet(at, home);
-        assert_eq!(self.actors[at].replica.home(), Some(self.writer(home)));
+        assert_eq!(self.home(at), Some(self.writer(home)));
         at
+    }
+
+    /// The member by whom a tab was taken in.
+    pub(crate) fn home(&self, at: usize) -> Option<WriterId> {
+        self.actors[at].replica.home()
     }
 
     /// A member starts again as a new incarnation, from what its store has. The old one ends.
