@@ -1,8 +1,9 @@
 //! What a replica does by itself, beside transactions, and how it starts again or comes back.
 
+use super::Local;
 use super::configs::Config;
 use super::world::{CutId, Did, Node, Remade, Step, World, guarded};
-use super::{Local, NodeId};
+use crate::search::NodeId;
 use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
 
 impl World<'_> {

@@ -1,8 +1,8 @@
 //! The configurations that are explored, as data.
 
-use super::{MESSAGES_MAX, REPLICAS_MAX};
 use crate::explore::Act;
 use crate::oracle::{Key, Kind};
+use crate::search::{MESSAGES_MAX, REPLICAS_MAX};
 
 /// A small space with members, and bounds on what may happen in it.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! The start of a configuration, and how everything is put in order from a state.
 
-use super::{Local, NodeId, Search, State, calls};
+use super::{Local, Space, calls};
+use crate::search::{NodeId, State};
 use std::collections::BTreeSet;
 use tallymesh_core::WriterId;
 
@@ -10,10 +11,10 @@ const ROUNDS: usize = 40;
 /// Replicas that put things in order, by place.
 type Nodes = Vec<Option<NodeId>>;
 
-impl Search<'_> {
+impl Space<'_> {
     /// Brings the members together, takes the tabs in, and puts everything in order.
-    pub(super) fn begin(&mut self) -> Result<(), String> {
-        let mut nodes: Nodes = self.start.nodes().map(|(_, node)| Some(node)).collect();
+    pub(super) fn begin(&mut self, nodes: &[NodeId]) -> Result<State, String> {
+        let mut nodes: Nodes = nodes.iter().copied().map(Some).collect();
         let (members, tabs) = (self.config.members, self.config.tabs);
         self.does(&mut nodes, 0, Local::Found)?;
         for at in 1..nodes.len() {
@@ -32,11 +33,10 @@ impl Search<'_> {
         for at in members + tabs..nodes.len() {
             self.sends(&mut nodes, 0, at)?;
         }
-        for (place, node) in self.start.nodes.iter_mut().zip(nodes) {
-            *place = node.ok_or("a replica ended at the start")?;
-        }
-        self.made = self.counts(&self.start);
-        Ok(())
+        let nodes: Option<Vec<NodeId>> = nodes.into_iter().collect();
+        let start = State::new(&nodes.ok_or("a replica ended at the start")?);
+        self.made = self.counts(&start);
+        Ok(start)
     }
 
     fn does(&mut self, nodes: &mut Nodes, at: usize, step: Local) -> Result<(), String> {
@@ -96,9 +96,8 @@ impl Search<'_> {
 
     /// Puts everything in order from a state, with all, and if the config says so with each replica
     /// gone for good.
-    pub(super) fn settle(&mut self, state: &State) -> Result<(), String> {
+    pub(super) fn settle_all(&mut self, state: &State) -> Result<(), String> {
         let nodes: Nodes = state.nodes().map(|(_, node)| Some(node)).collect();
-        self.settled += 1;
         let mut all = nodes.clone();
         self.late(state, &mut all)?;
         self.finish(&mut all)?;

@@ -1,10 +1,11 @@
 //! What the replicas of a configuration can become: each different state of a single replica once,
 //! each call of the core once.
 
+use super::Local;
 use super::calls::writer;
 use super::configs::Config;
-use super::{Local, NodeId};
 use crate::oracle::{Call, Key, Kind};
+use crate::search::{MessageId, NodeId};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -13,8 +14,6 @@ use tallymesh_core::{
     Again, Configuration, Error, Message, Replica, Space, VersionVector, WriterId,
 };
 
-/// The number of a message.
-pub(super) type MessageId = u32;
 /// The number of a transaction. A later one never precedes what it saw.
 pub(super) type TxnId = u32;
 /// The number of a set of transactions that a replica can see.
