@@ -1,5 +1,9 @@
 //! Breadth-first search of everything that can happen: what the explorers share.
 
+mod table;
+
+pub use table::table;
+
 use foldhash::fast::FixedState;
 use std::collections::HashSet;
 use std::fmt;
