@@ -221,6 +221,8 @@ struct Peer {
     bytes_out: u64,
     /// Whether what it told last was refused: until the next digest it is not asked again.
     rests: bool,
+    /// Whether all that it had was held here once.
+    level: bool,
     /// Whether it greeted under a writer that has been forgotten here: nothing of that counted since.
     forgotten: bool,
     /// The own clock up to which others may have been told of this replica's transactions before.
@@ -366,6 +368,7 @@ impl Sync {
             bytes_in: 0,
             bytes_out: 0,
             rests: false,
+            level: false,
             forgotten: false,
             published: self.guests.published,
             whole: Vec::new(),
@@ -491,6 +494,7 @@ impl Sync {
             });
         }
         self.admit(now, replica, link, hello.writer, hello.clock);
+        self.doubt(now, replica, link);
         if self.pulls.resume(link, session) {
             self.want(now, replica, link);
         }

@@ -667,6 +667,19 @@ impl Replica {
         held && intro.clock > 0 || self.gone(&intro.owner) >= Some(intro.generation)
     }
 
+    /// Whether a writer is a member's incarnation whom another member has taken in, if there is one.
+    pub(crate) fn is_sure_member(&self, writer: &WriterId) -> bool {
+        let Some(number) = self.numbers.get(writer).filter(|it| self.counts(*it)) else {
+            return false;
+        };
+        let announce = &self.roster.cards[number as usize].announce;
+        let clock = announce.as_ref().map_or(u64::MAX, |it| it.clock);
+        let acked = |card: &Card| card.ack.as_ref().is_some_and(|ack| ack.of(number) >= clock);
+        let mut others = self.roster.cards.iter().zip(0u32..);
+        let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
+        sole || others.any(|(card, other)| other != number && acked(card))
+    }
+
     /// Whether this is a member's writer that others have taken in.
     pub(crate) fn is_established(&self) -> bool {
         self.is_member() && self.roster.established
