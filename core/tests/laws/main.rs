@@ -12,5 +12,6 @@ mod handles;
 mod limits;
 mod machine;
 mod merge;
+mod resume;
 mod returns;
 mod support;
