@@ -94,8 +94,8 @@ fn tried(repo: &Repo, args: &Args) -> Result<Tally> {
     };
     let kept = Kept::read(repo)?;
     let mut mutants = list::of(repo, &files)?;
-    mutants.extend(kept.own(&files, mutants.len()));
-    let planted = build::planted(repo, &files, &mut mutants)?;
+    mutants.extend(kept.own(mutants.len()));
+    let planted = build::planted(repo, &mut mutants)?;
     say(&format!(
         "{} mutants, {} of them in one build",
         mutants.len(),

@@ -55,24 +55,27 @@ impl Planted {
 
 /// The text of a file with one mutant, as cargo-mutants would write it.
 fn changed(text: &str, mutant: &Mutant) -> Result<String> {
-    let range = match mutant.genre {
-        Genre::Own => {
-            let at = text.find(&mutant.of).context("the text is there once")?;
-            at..at + mutant.of.len()
-        }
-        _ => mutant.range(text)?,
-    };
     let mut new = text.to_owned();
-    new.replace_range(range, &mutant.replacement);
+    match mutant.genre {
+        Genre::Own => {
+            for (find, replacement) in &mutant.own {
+                let at = plant::place(&new, find).with_context(|| mutant.title())?;
+                new.replace_range(at..at + find.len(), replacement);
+            }
+        }
+        _ => new.replace_range(mutant.range(text)?, &mutant.replacement),
+    }
     Ok(new)
 }
 
 /// Puts as many mutants into one build as compile together.
-pub(super) fn planted(repo: &Repo, files: &[String], mutants: &mut [Mutant]) -> Result<Planted> {
+pub(super) fn planted(repo: &Repo, mutants: &mut [Mutant]) -> Result<Planted> {
     let scratch = Scratch::make(repo)?;
     let mut plain = BTreeMap::new();
-    for file in files {
-        plain.insert(file.clone(), repo::read(&repo.path(file))?);
+    for Mutant { file, .. } in mutants.iter() {
+        if !plain.contains_key(file) {
+            plain.insert(file.clone(), repo::read(&repo.path(file))?);
+        }
     }
     let mut left_out: BTreeSet<u32> = BTreeSet::new();
     let mut written = BTreeSet::new();

@@ -36,6 +36,12 @@ struct Own {
     /// What is wrong with it.
     name: String,
     file: String,
+    edits: Vec<Replaced>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Replaced {
     /// An expression or statements, as the file has them once.
     find: String,
     replace: String,
@@ -55,10 +61,10 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Our own mutants of these files, numbered after `last`.
-    pub(super) fn own(&self, files: &[String], last: usize) -> Vec<Mutant> {
-        let own = self.own.iter().filter(|own| files.contains(&own.file));
-        let numbered = own.zip(last as u32 + 1..);
+    /// Our own mutants, numbered after `last`.
+    pub(super) fn own(&self, last: usize) -> Vec<Mutant> {
+        let numbered = self.own.iter().zip(last as u32 + 1..);
+        let text = |text: &str| text.trim().to_owned();
         let mutants = numbered.map(|(own, id)| Mutant {
             id,
             file: own.file.clone(),
@@ -66,8 +72,13 @@ impl Kept {
             end: (1, 1),
             genre: Genre::Own,
             name: own.name.clone(),
-            replacement: own.replace.trim().to_owned(),
-            of: own.find.trim().to_owned(),
+            replacement: String::new(),
+            of: String::new(),
+            own: own
+                .edits
+                .iter()
+                .map(|edit| (text(&edit.find), text(&edit.replace)))
+                .collect(),
         });
         mutants.collect()
     }

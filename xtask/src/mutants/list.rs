@@ -23,8 +23,10 @@ pub(super) struct Mutant {
     /// What is done and in which function, without a place.
     pub(super) name: String,
     pub(super) replacement: String,
-    /// The code that is changed, on one line; empty for whole functions.
+    /// The code that is changed, on one line; empty for whole functions and for our own.
     pub(super) of: String,
+    /// Of our own: what is found, and what takes its place.
+    pub(super) own: Vec<(String, String)>,
 }
 
 /// The sort of a mutant.
@@ -42,7 +44,7 @@ pub(super) enum Genre {
     MatchArmGuard,
     /// A field that is taken from the base of a struct expression.
     StructField,
-    /// A change of our own; `of` is the text that is replaced.
+    /// One of our own.
     Own,
 }
 
@@ -132,6 +134,7 @@ pub(super) fn of(repo: &Repo, files: &[String]) -> Result<Vec<Mutant>> {
         replacement: it.replacement,
         file: it.file,
         of: String::new(),
+        own: Vec::new(),
     });
     Ok(mutants.collect())
 }

@@ -22,7 +22,7 @@ pub(super) fn edits(
     let mut own = Vec::new();
     for (number, mutant) in mutants.iter().enumerate() {
         match mutant.genre {
-            Genre::Own => own.push(own_edit(text, mutant)?),
+            Genre::Own => own.extend(own_edits(text, mutant)?),
             genre => {
                 let place = (genre, mutant.at.0, mutant.at.1);
                 places.entry(place).or_default().push(number);
@@ -41,29 +41,36 @@ pub(super) fn edits(
     Ok(visitor.edits)
 }
 
-/// A change of our own: of an expression, or of statements.
-fn own_edit(text: &str, mutant: &Mutant) -> Result<Edit> {
-    let mut found = text.match_indices(&mutant.of);
-    let (at, _) = found
-        .next()
-        .with_context(|| format!("{}: there is no such text", mutant.title()))?;
-    if found.next().is_some() {
-        bail!("{}: there are several such texts", mutant.title());
+/// Changes of our own: of expressions, or of statements.
+fn own_edits(text: &str, mutant: &Mutant) -> Result<Vec<Edit>> {
+    let edit = |(find, replacement): &(String, String)| {
+        let at = place(text, find).with_context(|| format!("{}: {find}", mutant.title()))?;
+        let range = at..at + find.len();
+        let statement = find.ends_with([';', '}']);
+        let (open, close) = if statement { ("", "") } else { ("(", ")") };
+        Ok(Edit {
+            pieces: vec![
+                Piece::Text(format!("{open}if {} {{ ", is(mutant.id))),
+                Piece::Of(mutant.id, vec![Piece::Text(replacement.clone())]),
+                Piece::Text(" } else { ".into()),
+                Piece::Old(range.clone()),
+                Piece::Text(format!(" }}{close}")),
+            ],
+            range,
+            ids: vec![mutant.id],
+        })
+    };
+    mutant.own.iter().map(edit).collect()
+}
+
+/// Where the only such text begins.
+pub(super) fn place(text: &str, find: &str) -> Result<usize> {
+    let mut found = text.match_indices(find);
+    let (at, _) = found.next().context("there is no such text")?;
+    match found.next() {
+        None => Ok(at),
+        Some(_) => bail!("there are several such texts"),
     }
-    let range = at..at + mutant.of.len();
-    let statement = mutant.of.ends_with([';', '}']);
-    let (open, close) = if statement { ("", "") } else { ("(", ")") };
-    Ok(Edit {
-        pieces: vec![
-            Piece::Text(format!("{open}if {} {{ ", is(mutant.id))),
-            Piece::Of(mutant.id, vec![Piece::Text(mutant.replacement.clone())]),
-            Piece::Text(" } else { ".into()),
-            Piece::Old(range.clone()),
-            Piece::Text(format!(" }}{close}")),
-        ],
-        range,
-        ids: vec![mutant.id],
-    })
 }
 
 /// Whether a mutant is on, as code.
@@ -219,7 +226,8 @@ impl Planter<'_, '_> {
         self.push(it.span().byte_range(), found, pieces);
     }
 
-    fn arm(&mut self, arm: &syn::Arm) {
+    /// Makes the edit of one arm, and tells which mutants delete it.
+    fn arm(&mut self, arm: &syn::Arm) -> Vec<Wanted> {
         let pattern = arm.pat.span().byte_range();
         let deletes = self.at(Genre::MatchArm, arm.span(), Some(pattern.clone()));
         let guard = arm.guard.as_ref().map(|(_, guard)| guard);
@@ -232,7 +240,7 @@ impl Planter<'_, '_> {
         });
         let found: Vec<Wanted> = deletes.iter().chain(&guards).cloned().collect();
         if found.is_empty() {
-            return;
+            return deletes;
         }
         let mut test: Vec<Piece> = Vec::new();
         for (id, _) in &deletes {
@@ -244,7 +252,8 @@ impl Planter<'_, '_> {
         let Some(guard) = guard else {
             test.insert(0, Piece::Text(" if ".into()));
             test.push(Piece::Text("true".into()));
-            return self.push(pattern.end..pattern.end, &found, test);
+            self.push(pattern.end..pattern.end, &found, test);
+            return deletes;
         };
         test.push(Piece::Text("(".into()));
         for (id, value) in &guards {
@@ -258,6 +267,7 @@ impl Planter<'_, '_> {
         test.push(Piece::Old(guard.span().byte_range()));
         test.push(Piece::Text("))".into()));
         self.push(guard.span().byte_range(), &found, test);
+        deletes
     }
 
     fn fields(&mut self, it: &syn::ExprStruct) {
@@ -359,9 +369,15 @@ impl<'ast> Visit<'ast> for Planter<'_, '_> {
         visit::visit_expr_unary(self, it);
     }
 
-    fn visit_arm(&mut self, it: &'ast syn::Arm) {
-        self.arm(it);
-        visit::visit_arm(self, it);
+    fn visit_expr_match(&mut self, it: &'ast syn::ExprMatch) {
+        let deleted = it.arms.iter().flat_map(|arm| self.arm(arm));
+        let deleted: Vec<Wanted> = deleted.collect();
+        if !deleted.is_empty() {
+            // Changes nothing, but is where the compiler misses arms.
+            let range = it.span().byte_range();
+            self.push(range.clone(), &deleted, vec![Piece::Old(range)]);
+        }
+        visit::visit_expr_match(self, it);
     }
 
     fn visit_expr_struct(&mut self, it: &'ast syn::ExprStruct) {
