@@ -22,7 +22,7 @@ use crate::repo::Repo;
 use crate::run::say;
 use crate::test::Tally;
 use kept::Kept;
-use report::Outcome;
+use report::{Found, Outcome};
 
 /// Where merge, cancel, retirement and clocks are; what survives here must be explained.
 const FILES: [&str; 16] = [
@@ -55,6 +55,12 @@ pub(crate) struct Args {
     /// Try those only that survived the last run, and write no report
     #[arg(long)]
     survivors: bool,
+    /// Take the word of earlier runs for mutants that were noticed: for a run that was interrupted
+    #[arg(long)]
+    go_on: bool,
+    /// Play ten times as many histories against those that would survive without an explanation
+    #[arg(long)]
+    more: bool,
     /// How many mutants are tried at a time
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -101,19 +107,26 @@ fn tried(repo: &Repo, args: &Args) -> Result<Tally> {
         mutants.len(),
         mutants.iter().filter(|m| planted.holds(m.id)).count()
     ));
-    let last = report::last_survivors(repo);
+    let found = Found::read(repo, &mutants);
     let chosen: Vec<&list::Mutant> = mutants
         .iter()
         .filter(|m| args.only.as_ref().is_none_or(|t| m.title().contains(t)))
-        .filter(|m| !args.survivors || last.contains(&m.title()))
+        .filter(|m| !args.survivors || found.of(m).is_some_and(Outcome::survived))
         .collect();
     let tests = tests::Tests::find(repo, &planted)?;
     let explained = kept.explained();
-    let outcomes: Vec<(&list::Mutant, Outcome)> =
-        trial::run(repo, &planted, &tests, &chosen, args.jobs, |mutant| {
-            explained.contains_key(mutant.title().as_str())
-        })?;
-    report::keep_survivors(repo, &outcomes)?;
+    let may_survive =
+        |mutant: &list::Mutant| !args.more || explained.contains_key(mutant.title().as_str());
+    let course = trial::Course {
+        repo,
+        planted: &planted,
+        tests: &tests,
+        found: &found,
+        jobs: args.jobs,
+        trusts: args.go_on,
+        may_survive: &may_survive,
+    };
+    let outcomes = course.run(&chosen)?;
     let judged = report::judge(&kept, &outcomes, whole)?;
     if whole {
         report::write(repo, &kept, &tests, &outcomes)?;

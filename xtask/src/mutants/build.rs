@@ -96,10 +96,8 @@ pub(super) fn planted(repo: &Repo, mutants: &mut [Mutant]) -> Result<Planted> {
             left_out.len()
         ));
         if left_out.len() == before || round == ROUNDS_MAX {
-            bail!(
-                "the copy with all mutants does not compile: {:?}",
-                faults[0]
-            );
+            let Fault { file, at, text } = &faults[0];
+            bail!("the copy with all mutants does not compile: {file}, byte {at:?}: {text}");
         }
     }
     let ids = mutants.iter().map(|mutant| mutant.id);

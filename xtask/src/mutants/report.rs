@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
 use super::kept::Kept;
 use super::list::{Genre, Mutant};
@@ -14,10 +16,9 @@ use crate::repo::Repo;
 use crate::test::Tally;
 
 const REPORT: &str = "docs/reports/mutants.md";
-const SURVIVORS: &str = "mutants/survivors.txt";
 
 /// What became of one mutant.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Outcome {
     /// This test failed.
     Caught { by: String },
@@ -32,6 +33,11 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
+    /// Whether a test noticed.
+    pub(super) fn noticed(&self) -> bool {
+        matches!(self, Outcome::Caught { .. } | Outcome::Slow { .. })
+    }
+
     pub(super) fn survived(&self) -> bool {
         matches!(self, Outcome::Survived { .. })
     }
@@ -39,17 +45,52 @@ impl Outcome {
 
 type Outcomes<'m> = [(&'m Mutant, Outcome)];
 
-/// Keeps the titles of those that survived, for the next run.
-pub(super) fn keep_survivors(repo: &Repo, outcomes: &Outcomes<'_>) -> Result<()> {
-    let survivors = outcomes.iter().filter(|(_, outcome)| outcome.survived());
-    let titles: Vec<String> = survivors.map(|(mutant, _)| mutant.title()).collect();
-    Ok(fs::write(repo.target().join(SURVIVORS), titles.join("\n"))?)
+/// What runs found out, a line a mutant; of several lines the last counts.
+#[derive(Debug)]
+pub(super) struct Found {
+    path: PathBuf,
+    /// What was known before this run, by title and how many of that title came before.
+    known: BTreeMap<(String, usize), Outcome>,
+    nth: BTreeMap<u32, usize>,
 }
 
-/// The titles of those that survived the last run.
-pub(super) fn last_survivors(repo: &Repo) -> BTreeSet<String> {
-    let text = fs::read_to_string(repo.target().join(SURVIVORS)).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
+impl Found {
+    /// What earlier runs found out of these mutants.
+    pub(super) fn read(repo: &Repo, mutants: &[Mutant]) -> Found {
+        let path = repo.target().join("mutants").join("found.jsonl");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let line = |line| {
+            let (title, nth, outcome) = serde_json::from_str(line).ok()?;
+            Some(((title, nth), outcome))
+        };
+        let mut count: BTreeMap<String, usize> = BTreeMap::new();
+        let nth = mutants.iter().map(|mutant| {
+            let count = count.entry(mutant.title()).or_default();
+            *count += 1;
+            (mutant.id, *count - 1)
+        });
+        Found {
+            nth: nth.collect(),
+            known: text.lines().filter_map(line).collect(),
+            path,
+        }
+    }
+
+    /// What became of a mutant before.
+    pub(super) fn of(&self, mutant: &Mutant) -> Option<&Outcome> {
+        self.known.get(&(mutant.title(), self.nth[&mutant.id]))
+    }
+
+    /// Notes what became of a mutant.
+    pub(super) fn note(&self, mutant: &Mutant, outcome: &Outcome) -> Result<()> {
+        let line = serde_json::to_string(&(mutant.title(), self.nth[&mutant.id], outcome))?;
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.create(true).append(true).open(&self.path)?;
+        Ok(std::io::Write::write_all(
+            &mut file,
+            format!("{line}\n").as_bytes(),
+        )?)
+    }
 }
 
 /// Counts, and complains of what is not explained; of a whole run also of explanations that

@@ -12,115 +12,114 @@ use anyhow::Result;
 
 use super::build::Planted;
 use super::list::Mutant;
-use super::report::Outcome;
+use super::report::{Found, Outcome};
 use super::tests::{self, Test, Tests};
 use crate::repo::Repo;
 use crate::run::{self, Group, say};
 
 /// Tests as fast as that share a process.
-const FAST: Duration = Duration::from_millis(300);
+const FAST: Duration = Duration::from_millis(110);
 const POLL: Duration = Duration::from_millis(5);
 /// A run that takes so many times as long as it should has been noticed.
 pub(super) const SLOW: u32 = 20;
 const SLOW_MIN: Duration = Duration::from_secs(20);
 const BEAT: Duration = Duration::from_secs(60);
 
-/// Tries these mutants, and tells what became of each.
-pub(super) fn run<'m>(
-    repo: &Repo,
-    planted: &Planted,
-    tests: &Tests,
-    mutants: &[&'m Mutant],
-    jobs: usize,
-    explained: impl Fn(&Mutant) -> bool + Sync,
-) -> Result<Vec<(&'m Mutant, Outcome)>> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(BTreeMap::new());
-    let begun = Instant::now();
-    let together: Vec<&&Mutant> = mutants.iter().filter(|m| planted.holds(m.id)).collect();
-    let work = |job: usize| -> Result<()> {
-        while let Some(mutant) = together.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut outcome = attempt(repo, planted, tests, mutant.id, job)?;
-            if outcome.survived() && !explained(mutant) {
-                let noticed = again(repo, planted, tests, mutant.id, job)?;
-                outcome = noticed.unwrap_or(outcome);
+/// How mutants are tried.
+pub(super) struct Course<'a> {
+    pub(super) repo: &'a Repo,
+    pub(super) planted: &'a Planted,
+    pub(super) tests: &'a Tests,
+    pub(super) found: &'a Found,
+    /// How many at a time.
+    pub(super) jobs: usize,
+    /// Whether what was noticed in an earlier run is not tried again.
+    pub(super) trusts: bool,
+    /// Whether a mutant need not meet more histories when it survives.
+    pub(super) may_survive: &'a (dyn Fn(&Mutant) -> bool + Sync),
+}
+
+impl Course<'_> {
+    /// Tries these mutants, and tells what became of each.
+    pub(super) fn run<'m>(&self, mutants: &[&'m Mutant]) -> Result<Vec<(&'m Mutant, Outcome)>> {
+        let mut done = BTreeMap::new();
+        let mut together = Vec::new();
+        for &mutant in mutants {
+            let known = self.found.of(mutant).filter(|it| it.noticed());
+            if self.planted.is_unviable(mutant.id) {
+                done.insert(mutant.id, Outcome::Unviable);
+            } else if let Some(known) = known.filter(|_| self.trusts) {
+                done.insert(mutant.id, known.clone());
+            } else if self.planted.holds(mutant.id) {
+                together.push(mutant);
             }
-            if outcome.survived() {
-                say(&format!("survived: {}", mutant.title()));
-            }
-            done.lock().unwrap().insert(mutant.id, outcome);
         }
-        Ok(())
-    };
-    let finished = std::sync::atomic::AtomicBool::new(false);
-    thread::scope(|scope| -> Result<()> {
-        let jobs: Vec<_> = (0..jobs)
-            .map(|job| scope.spawn(move || work(job)))
-            .collect();
-        scope.spawn(|| {
-            let mut beat = Instant::now();
-            while !finished.load(Ordering::Relaxed) {
-                thread::sleep(POLL);
+        done.extend(self.together(&together)?);
+        for mutant in mutants {
+            if !done.contains_key(&mutant.id) {
+                let outcome = alone(self.repo, self.planted, self.tests, mutant)?;
+                self.found.note(mutant, &outcome)?;
+                done.insert(mutant.id, outcome);
+            }
+        }
+        let outcomes = mutants.iter().map(|mutant| {
+            let outcome = done.remove(&mutant.id).unwrap_or(Outcome::NotRun);
+            (*mutant, outcome)
+        });
+        Ok(outcomes.collect())
+    }
+
+    /// Tries those of the common build, several at a time.
+    fn together(&self, mutants: &[&Mutant]) -> Result<BTreeMap<u32, Outcome>> {
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(BTreeMap::new());
+        let begun = Instant::now();
+        let beat = Mutex::new(begun);
+        let work = |job: usize| -> Result<()> {
+            while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let outcome = self.attempt(mutant, job)?;
+                let mut done = done.lock().unwrap();
+                self.found.note(mutant, &outcome)?;
+                if outcome.survived() {
+                    say(&format!("survived: {}", mutant.title()));
+                }
+                done.insert(mutant.id, outcome);
+                let mut beat = beat.lock().unwrap();
                 if beat.elapsed() > BEAT {
-                    beat = Instant::now();
-                    let tried = done.lock().unwrap().len();
+                    *beat = Instant::now();
                     let time = begun.elapsed().as_secs();
-                    say(&format!(
-                        "{tried} of {} mutants after {time} s",
-                        together.len()
-                    ));
+                    let (tried, all) = (done.len(), mutants.len());
+                    say(&format!("{tried} of {all} mutants after {time} s"));
                 }
             }
-        });
-        let results: Vec<Result<()>> = jobs.into_iter().map(|job| job.join().unwrap()).collect();
-        finished.store(true, Ordering::Relaxed);
-        results.into_iter().collect()
-    })?;
-    let mut done = done.into_inner().unwrap();
-    for mutant in mutants {
-        if planted.is_unviable(mutant.id) {
-            done.insert(mutant.id, Outcome::Unviable);
-        } else if !planted.holds(mutant.id) {
-            done.insert(mutant.id, alone(repo, planted, tests, mutant)?);
-        }
+            Ok(())
+        };
+        thread::scope(|scope| -> Result<()> {
+            let jobs = (0..self.jobs).map(|job| scope.spawn(move || work(job)));
+            let jobs: Vec<_> = jobs.collect();
+            jobs.into_iter().try_for_each(|job| job.join().unwrap())
+        })?;
+        Ok(done.into_inner().unwrap())
     }
-    let outcomes = mutants.iter().map(|mutant| {
-        let outcome = done.remove(&mutant.id).unwrap_or(Outcome::NotRun);
-        (*mutant, outcome)
-    });
-    Ok(outcomes.collect())
-}
 
-/// Tries one mutant of the common build with the tests that come by it.
-fn attempt(repo: &Repo, planted: &Planted, tests: &Tests, id: u32, job: usize) -> Result<Outcome> {
-    let tests: Vec<&Test> = tests
-        .all
-        .iter()
-        .filter(|test| test.seen.contains(&id))
-        .collect();
-    if tests.is_empty() {
-        return Ok(Outcome::Survived { tests: 0 });
-    }
-    through(repo, planted, &tests, id, job)
-}
-
-/// Runs the tests that play seeds, with more of them.
-fn again(
-    repo: &Repo,
-    planted: &Planted,
-    tests: &Tests,
-    id: u32,
-    job: usize,
-) -> Result<Option<Outcome>> {
-    let of = |test: &&Test| test.seeds().is_some() && test.seen.contains(&id);
-    for test in tests.all.iter().filter(of) {
-        run::go_on()?;
-        let noticed = noticed(repo, planted, &[test], id, job, tests::MORE)?;
-        if noticed.is_some() {
-            return Ok(noticed);
+    /// Tries one mutant of the common build with the tests that come by it.
+    fn attempt(&self, mutant: &Mutant, job: usize) -> Result<Outcome> {
+        let Course { repo, planted, .. } = *self;
+        let tests = self.tests.all.iter();
+        let tests: Vec<&Test> = tests
+            .filter(|test| test.seen.contains(&mutant.id))
+            .collect();
+        let outcome = through(repo, planted, &tests, mutant.id, job)?;
+        if outcome.survived() && !(self.may_survive)(mutant) {
+            for test in tests.iter().filter(|test| test.seeds().is_some()) {
+                let noticed = noticed(repo, planted, &[test], mutant.id, job, tests::MORE)?;
+                if let Some(noticed) = noticed {
+                    return Ok(noticed);
+                }
+            }
         }
+        Ok(outcome)
     }
-    Ok(None)
 }
 
 /// Runs tests, fast ones together, until one fails.
