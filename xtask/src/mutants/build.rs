@@ -40,14 +40,14 @@ impl Planted {
         self.unviable.contains(&id)
     }
 
-    /// Changes the copy so that it has this mutant only.
-    pub(super) fn only(&self, mutant: &Mutant) -> Result<()> {
+    /// Changes a copy so that it has this mutant only.
+    pub(super) fn only(&self, mutant: &Mutant, scratch: &Scratch) -> Result<()> {
         for (file, text) in &self.plain {
             let text = match *file == mutant.file {
                 true => changed(text, mutant)?,
                 false => text.clone(),
             };
-            self.scratch.put(file, text.as_bytes())?;
+            scratch.put(file, text.as_bytes())?;
         }
         Ok(())
     }
@@ -70,19 +70,22 @@ fn changed(text: &str, mutant: &Mutant) -> Result<String> {
 
 /// Puts as many mutants into one build as compile together.
 pub(super) fn planted(repo: &Repo, mutants: &mut [Mutant]) -> Result<Planted> {
-    let scratch = Scratch::make(repo)?;
     let mut plain = BTreeMap::new();
     for Mutant { file, .. } in mutants.iter() {
         if !plain.contains_key(file) {
             plain.insert(file.clone(), repo::read(&repo.path(file))?);
         }
     }
+    // What is tried out here must not make the other look changed.
+    let probe = Scratch::make(repo, "probe", &[])?;
+    let files: Vec<&String> = plain.keys().collect();
+    let scratch = Scratch::make(repo, "tree", &files)?;
     let mut left_out: BTreeSet<u32> = BTreeSet::new();
     let mut written = BTreeSet::new();
     for round in 1.. {
         run::go_on()?;
-        let regions = write(&scratch, &plain, mutants, &left_out, &mut written)?;
-        let faults = scratch.check(repo)?;
+        let regions = write(&probe, &plain, mutants, &left_out, &mut written)?;
+        let faults = probe.check(repo)?;
         if faults.is_empty() {
             break;
         }
@@ -108,7 +111,7 @@ pub(super) fn planted(repo: &Repo, mutants: &mut [Mutant]) -> Result<Planted> {
         unviable: BTreeSet::new(),
         plain,
     };
-    judge_alone(repo, &mut planted, mutants)?;
+    judge_alone(repo, &probe, &mut planted, mutants)?;
     let Planted { scratch, plain, .. } = &planted;
     write(scratch, plain, mutants, &left_out, &mut written)?;
     Ok(planted)
@@ -149,7 +152,12 @@ fn guilty(fault: &Fault, regions: &BTreeMap<String, Regions>) -> Vec<u32> {
 }
 
 /// Finds out which of the mutants that are not in the one build compile at all.
-fn judge_alone(repo: &Repo, planted: &mut Planted, mutants: &[Mutant]) -> Result<()> {
+fn judge_alone(
+    repo: &Repo,
+    probe: &Scratch,
+    planted: &mut Planted,
+    mutants: &[Mutant],
+) -> Result<()> {
     let path = repo.target().join(VERDICTS);
     let known = fs::read_to_string(&path).unwrap_or_default();
     let known: BTreeMap<String, bool> = serde_json::from_str(&known).unwrap_or_default();
@@ -167,8 +175,8 @@ fn judge_alone(repo: &Repo, planted: &mut Planted, mutants: &[Mutant]) -> Result
         let compiles = match known.get(&digest) {
             Some(compiles) => *compiles,
             None => {
-                planted.only(mutant)?;
-                planted.scratch.check(repo)?.is_empty()
+                planted.only(mutant, probe)?;
+                probe.check(repo)?.is_empty()
             }
         };
         verdicts.insert(digest, compiles);

@@ -13,6 +13,8 @@ use crate::stamp::files_under;
 /// How a mutant is turned on, and how the copy tells which ones a test comes by.
 const SWITCH: &str = include_str!("switch.rs.txt");
 
+const LIB: &str = "core/src/lib.rs";
+
 /// The copy.
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -29,11 +31,12 @@ pub(super) struct Fault {
 }
 
 impl Scratch {
-    /// Copies what the tests of core need, with a workspace of these two packages around it.
-    pub(super) fn make(repo: &Repo) -> Result<Scratch> {
+    /// Copies what the tests of core need, with a workspace of these two packages around it; files
+    /// that are written by others are left to them.
+    pub(super) fn make(repo: &Repo, name: &str, but: &[&String]) -> Result<Scratch> {
         let home = repo.target().join("mutants");
         let scratch = Scratch {
-            root: home.join("tree"),
+            root: home.join(name),
             target: home.join("build"),
         };
         for folder in ["core", "tests", "docs", ".cargo"] {
@@ -42,6 +45,9 @@ impl Scratch {
                 &["target", "fuzz", "node_modules", "e2e"],
             )? {
                 let inside = file.strip_prefix(repo.path(""))?;
+                if but.iter().any(|name| inside == Path::new(name)) || inside.ends_with(LIB) {
+                    continue;
+                }
                 scratch.put(inside, &fs::read(&file)?)?;
             }
         }
@@ -54,9 +60,9 @@ impl Scratch {
         scratch.put("Cargo.toml", toml::to_string(&manifest)?.as_bytes())?;
         scratch.put("Cargo.lock", &fs::read(repo.path("Cargo.lock"))?)?;
         // The copy may use std, so that more of what is put in for values compiles.
-        let lib = repo::read(&repo.path("core/src/lib.rs"))?;
+        let lib = repo::read(&repo.path(LIB))?;
         let lib = lib.replacen("#![no_std]", "#![allow(warnings)]", 1) + "\npub mod mutant;\n";
-        scratch.put("core/src/lib.rs", lib.as_bytes())?;
+        scratch.put(LIB, lib.as_bytes())?;
         scratch.put("core/src/mutant.rs", SWITCH.as_bytes())?;
         Ok(scratch)
     }

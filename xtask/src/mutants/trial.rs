@@ -203,7 +203,7 @@ fn noticed(
 
 /// Tries a mutant with a build of its own and all tests.
 fn alone(repo: &Repo, planted: &Planted, tests: &Tests, mutant: &Mutant) -> Result<Outcome> {
-    planted.only(mutant)?;
+    planted.only(mutant, &planted.scratch)?;
     let built = tests::build(repo, &planted.scratch)?;
     let mut own = Vec::new();
     for (target, binary) in built {
