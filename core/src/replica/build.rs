@@ -25,6 +25,8 @@ pub struct Mark {
     /// The version vector by local number.
     pub(super) clocks: Vec<u64>,
     pub(super) epoch: u64,
+    /// How many writers had been forgotten.
+    pub(super) remembered: u64,
 }
 
 /// The next page and writer of a transfer in chunks.
@@ -68,6 +70,13 @@ impl Replica {
         message
     }
 
+    /// Everything that a store keeps of this replica: it stands for all messages before it.
+    pub fn snapshot(&self) -> Message {
+        let mut message = self.delta(&VersionVector::default());
+        message.returns = self.remembered(u64::MAX);
+        message
+    }
+
     /// Makes a message complete: it names all writers, and says what may have been collected here.
     fn tell_horizon(&self, message: &mut Message) {
         message.complete = message.closed;
@@ -94,11 +103,12 @@ impl Replica {
     pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
         if MEMBERS && self.began >= mark.epoch && self.configuration().is_some() {
             self.move_mark(mark);
-            return Some(self.delta(&VersionVector::default()));
+            return Some(self.snapshot());
         }
+        let forgotten = self.roster.remembered.saturating_sub(mark.remembered);
         let lows: Vec<u64> = (0..self.clocks.len()).map(|n| self.low(mark, n)).collect();
-        let changed = lows != self.clocks;
-        let message = changed.then(|| {
+        let changed = lows != self.clocks || forgotten > 0;
+        let mut message = changed.then(|| {
             let selection = Selection {
                 epoch: mark.epoch,
                 ..self.all(&lows)
@@ -106,6 +116,9 @@ impl Replica {
             let grew = |number: usize| Some(lows[number]).filter(|lo| *lo < self.clocks[number]);
             self.build(&selection, &grew)
         });
+        if let Some(message) = message.as_mut().filter(|_| forgotten > 0) {
+            message.returns = self.remembered(forgotten);
+        }
         self.move_mark(mark);
         message
     }
@@ -200,6 +213,7 @@ impl Replica {
     fn move_mark(&mut self, mark: &mut Mark) {
         self.epoch += 1;
         mark.epoch = self.epoch;
+        mark.remembered = self.roster.remembered;
         mark.clocks.clone_from(&self.clocks);
     }
 

@@ -30,6 +30,7 @@ impl Replica {
             waiting,
             returns,
             returned: _,
+            remembered: _,
         } = &self.roster;
         let id = |number: u32| self.writers[number as usize];
         let clocks = |clocks: &[u64]| {

@@ -37,6 +37,9 @@ impl Replica {
         let mut found = Found::new(self.numbers.len() == 1, &mut ignore);
         self.install(message, &[], &mut found)?;
         self.conclude(message, &[], found);
+        for (writer, upto) in &message.returns {
+            self.remember(*writer, *upto);
+        }
         Ok(())
     }
 }
