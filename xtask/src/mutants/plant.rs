@@ -394,3 +394,101 @@ fn binds(it: &syn::ExprBinary) -> bool {
         _ => false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutants::edit;
+
+    fn mutant(id: u32, genre: Genre, at: (usize, usize), replacement: &str) -> Mutant {
+        Mutant {
+            id,
+            file: "core/src/x.rs".into(),
+            at,
+            end: at,
+            genre,
+            name: String::new(),
+            replacement: replacement.into(),
+            of: String::new(),
+            own: Vec::new(),
+        }
+    }
+
+    /// The text with all mutants in it, and what code each changes.
+    fn planted(text: &str, mut mutants: Vec<Mutant>) -> (String, Vec<String>) {
+        let edits = edits(text, &mut mutants.iter_mut().collect::<Vec<_>>(), |_| true).unwrap();
+        let (new, _) = edit::apply(text, edits);
+        syn::parse_file(&new).unwrap();
+        let words: Vec<&str> = new.split_whitespace().collect();
+        (words.join(" "), mutants.into_iter().map(|m| m.of).collect())
+    }
+
+    #[test]
+    fn mutants_within_each_other_are_all_planted() {
+        let text = "fn f(a: u8, b: u8) -> bool {\n    a < 1 && a + b == 2\n}\n";
+        let (new, of) = planted(
+            text,
+            vec![
+                mutant(1, Genre::FnValue, (2, 5), "true"),
+                mutant(2, Genre::BinaryOperator, (2, 11), "||"),
+                mutant(3, Genre::BinaryOperator, (2, 7), "<="),
+                mutant(4, Genre::BinaryOperator, (2, 20), "!="),
+                mutant(5, Genre::BinaryOperator, (2, 16), "-"),
+            ],
+        );
+        assert_eq!(
+            of[1..],
+            ["a < 1 && a + b == 2", "a < 1", "a + b == 2", "a + b"]
+        );
+        for id in 1..=5 {
+            assert!(new.contains(&is(id)), "{id}: {new}");
+        }
+        let less = "if crate::mutant::is(3) { *l <= *r } else { *l < *r }";
+        assert!(new.contains(less), "{new}");
+    }
+
+    #[test]
+    fn what_binds_names_is_left_alone() {
+        let text =
+            "fn f(a: Option<u8>) -> u8 {\n    if let Some(b) = a && b > 1 { b } else { 0 }\n}\n";
+        let (new, _) = planted(
+            text,
+            vec![
+                mutant(1, Genre::BinaryOperator, (2, 24), "||"),
+                mutant(2, Genre::BinaryOperator, (2, 29), "<"),
+            ],
+        );
+        assert!(!new.contains(&is(1)) && new.contains(&is(2)), "{new}");
+    }
+
+    #[test]
+    fn arms_fields_and_texts_of_our_own_are_switched() {
+        let text = "fn f(a: S) -> S {\n    match a.b {\n        1 if a.c => a,\n        2 => S { b: !a.b, ..a },\n        _ => a,\n    }\n}\n";
+        let mut own = mutant(5, Genre::Own, (1, 1), "");
+        own.own = vec![("a.c".into(), "false".into())];
+        let (new, _) = planted(
+            text,
+            vec![
+                mutant(1, Genre::MatchArm, (3, 9), ""),
+                mutant(2, Genre::MatchArmGuard, (3, 14), "true"),
+                mutant(3, Genre::MatchArm, (4, 9), ""),
+                mutant(4, Genre::StructField, (4, 18), ""),
+                own,
+                mutant(6, Genre::UnaryOperator, (4, 21), ""),
+            ],
+        );
+        for id in 1..=6 {
+            assert!(new.contains(&is(id)), "{id}: {new}");
+        }
+        assert!(
+            new.contains("(if crate::mutant::is(5) { false } else { "),
+            "{new}"
+        );
+        assert!(
+            new.contains("b: if crate::mutant::is(4) { (a).b }"),
+            "{new}"
+        );
+        let twice = place("a a", "a").unwrap_err();
+        assert!(twice.to_string().contains("several"));
+    }
+}

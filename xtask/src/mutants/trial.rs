@@ -1,6 +1,7 @@
 //! Running the tests against each mutant until one notices.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -56,10 +57,10 @@ impl Course<'_> {
         }
         done.extend(self.together(&together)?);
         for mutant in mutants {
-            if !done.contains_key(&mutant.id) {
+            if let Entry::Vacant(place) = done.entry(mutant.id) {
                 let outcome = alone(self.repo, self.planted, self.tests, mutant)?;
                 self.found.note(mutant, &outcome)?;
-                done.insert(mutant.id, outcome);
+                place.insert(outcome);
             }
         }
         let outcomes = mutants.iter().map(|mutant| {
