@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Try those only that survived the last run, and write no report
     #[arg(long)]
     survivors: bool,
-    /// Take the word of earlier runs for mutants that were noticed: for a run that was interrupted
+    /// Take the word of earlier runs for what they tried: for a run that was interrupted
     #[arg(long)]
     go_on: bool,
     /// Play ten times as many histories against those that would survive without an explanation

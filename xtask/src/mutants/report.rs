@@ -33,11 +33,6 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Whether a test noticed.
-    pub(super) fn noticed(&self) -> bool {
-        matches!(self, Outcome::Caught { .. } | Outcome::Slow { .. })
-    }
-
     pub(super) fn survived(&self) -> bool {
         matches!(self, Outcome::Survived { .. })
     }

@@ -7,6 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::build::Planted;
 use super::scratch::Scratch;
@@ -20,18 +22,18 @@ const MEMORY: u64 = 8 << 20;
 /// How many seeds the tests with random histories play against each mutant; whoever survives that
 /// meets [`MORE`] times as many.
 const SEEDS: [(&str, u64); 8] = [
-    ("clones", 100),
-    ("closed", 200),
-    ("convergence", 40),
-    ("hostile", 1_000),
-    ("meaning", 1_000),
-    ("mesh", 6),
-    ("profile", 60),
-    ("votes", 60),
+    ("clones", 40),
+    ("closed", 60),
+    ("convergence", 20),
+    ("hostile", 300),
+    ("meaning", 200),
+    ("mesh", 4),
+    ("profile", 40),
+    ("votes", 20),
 ];
 /// Tests that take a minute and more, which is too long for each of a thousand mutants.
 const LONG: [&str; 3] = ["explore", "retirement", "visitors"];
-pub(super) const MORE: u64 = 10;
+pub(super) const MORE: u64 = 30;
 
 /// All tests, the fastest first.
 #[derive(Debug)]
@@ -40,7 +42,7 @@ pub(super) struct Tests {
 }
 
 /// One test.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Test {
     pub(super) binary: PathBuf,
     /// The binary's name without cargo's suffix.
@@ -54,8 +56,7 @@ pub(super) struct Test {
 impl Test {
     /// How many seeds it plays, if it plays any.
     pub(super) fn seeds(&self) -> Option<u64> {
-        let found = SEEDS.iter().find(|(target, _)| *target == self.target);
-        found.map(|(_, seeds)| *seeds)
+        seeds_of(&self.target)
     }
 
     /// How people call it.
@@ -65,49 +66,31 @@ impl Test {
 }
 
 impl Tests {
-    /// Builds the tests on the copy, and runs each of them once.
+    /// Builds the tests on the copy, and runs each of them once, unless that was done before.
     pub(super) fn find(repo: &Repo, planted: &Planted) -> Result<Tests> {
         let mut all = Vec::new();
-        let seen = repo.target().join("mutants").join("seen");
         for (target, binary) in build(repo, &planted.scratch)? {
             if LONG.contains(&target.as_str()) {
                 continue;
             }
-            for name in names(&planted.scratch, &binary)? {
-                run::go_on()?;
-                let _ = fs::remove_file(&seen);
-                let mut command = runner(&planted.scratch, &binary, &[&name]);
-                command.env("TALLYMESH_MUTANTS_SEEN", &seen);
-                if let Some((_, seeds)) = SEEDS.iter().find(|(of, _)| *of == target) {
-                    command.env("TALLYMESH_SEEDS", seeds.to_string());
-                }
-                let begun = Instant::now();
-                let done = capture(repo, "mutants-seen", LIMIT, &mut command)?;
-                let time = begun.elapsed();
-                if !done.success {
-                    bail!("{target}: {name} fails without a mutant:\n{}", done.tail());
-                }
-                let ids = fs::read_to_string(&seen).unwrap_or_default();
-                let seen = ids.lines().filter_map(|line| line.parse().ok()).collect();
-                let (binary, target) = (binary.clone(), target.clone());
-                all.push(Test {
-                    binary,
-                    target,
-                    name,
-                    time,
-                    seen,
-                });
+            let digest = Sha256::digest(fs::read(&binary)?);
+            let digest: String = digest.iter().take(8).map(|b| format!("{b:02x}")).collect();
+            let seeds = seeds_of(&target).unwrap_or(0);
+            let name = format!("mutants/seen-{target}-{seeds}-{digest}.json");
+            let cache = repo.target().join(name);
+            if let Ok(text) = fs::read_to_string(&cache) {
+                all.extend(serde_json::from_str::<Vec<Test>>(&text)?);
+                continue;
             }
+            let mut tests = Vec::new();
+            for name in names(&planted.scratch, &binary)? {
+                tests.push(once(repo, &planted.scratch, &target, &binary, name)?);
+            }
+            fs::write(&cache, serde_json::to_string(&tests)?)?;
+            all.extend(tests);
         }
         all.sort_by_key(|test| test.time);
         let total: Duration = all.iter().map(|test| test.time).sum();
-        for test in all.iter().rev().take(12) {
-            say(&format!(
-                "{:.1} s: {}",
-                test.time.as_secs_f32(),
-                test.title()
-            ));
-        }
         say(&format!(
             "{} tests take {:.0} s",
             all.len(),
@@ -115,6 +98,37 @@ impl Tests {
         ));
         Ok(Tests { all })
     }
+}
+
+fn seeds_of(target: &str) -> Option<u64> {
+    let found = SEEDS.iter().find(|(of, _)| *of == target);
+    found.map(|(_, seeds)| *seeds)
+}
+
+/// Runs one test without a mutant.
+fn once(repo: &Repo, scratch: &Scratch, target: &str, binary: &Path, name: String) -> Result<Test> {
+    run::go_on()?;
+    let seen = repo.target().join("mutants").join("seen");
+    let _ = fs::remove_file(&seen);
+    let mut command = runner(scratch, binary, &[&name]);
+    command.env("TALLYMESH_MUTANTS_SEEN", &seen);
+    if let Some(seeds) = seeds_of(target) {
+        command.env("TALLYMESH_SEEDS", seeds.to_string());
+    }
+    let begun = Instant::now();
+    let done = capture(repo, "mutants-seen", LIMIT, &mut command)?;
+    let time = begun.elapsed();
+    if !done.success {
+        bail!("{target}: {name} fails without a mutant:\n{}", done.tail());
+    }
+    let ids = fs::read_to_string(&seen).unwrap_or_default();
+    Ok(Test {
+        binary: binary.to_owned(),
+        target: target.to_owned(),
+        name,
+        time,
+        seen: ids.lines().filter_map(|line| line.parse().ok()).collect(),
+    })
 }
 
 /// The test binaries of the copy, with their names.

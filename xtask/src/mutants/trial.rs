@@ -34,7 +34,7 @@ pub(super) struct Course<'a> {
     pub(super) found: &'a Found,
     /// How many at a time.
     pub(super) jobs: usize,
-    /// Whether what was noticed in an earlier run is not tried again.
+    /// Whether what was tried in an earlier run is not tried again.
     pub(super) trusts: bool,
     /// Whether a mutant need not meet more histories when it survives.
     pub(super) may_survive: &'a (dyn Fn(&Mutant) -> bool + Sync),
@@ -46,7 +46,7 @@ impl Course<'_> {
         let mut done = BTreeMap::new();
         let mut together = Vec::new();
         for &mutant in mutants {
-            let known = self.found.of(mutant).filter(|it| it.noticed());
+            let known = self.found.of(mutant);
             if self.planted.is_unviable(mutant.id) {
                 done.insert(mutant.id, Outcome::Unviable);
             } else if let Some(known) = known.filter(|_| self.trusts) {
