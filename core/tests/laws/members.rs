@@ -1,6 +1,6 @@
 //! Spaces with members and more counters than fit on a page.
 
-use crate::support::{observer, replica, space};
+use crate::support::{Random, cases, full, observer, replica, space};
 use tallymesh_core::{Mark, Message, Op, Owner, Replica, VersionVector, WriterId};
 
 #[cfg(target_family = "wasm")]
@@ -182,4 +182,62 @@ fn a_change_on_any_page_is_found() {
             .unwrap();
         assert_eq!(other.value(&key(at)), Some(2));
     }
+}
+
+/// Something that a replica does, and whose outcome does not matter.
+fn stir(random: &mut Random, replica: &mut Replica, mark: &mut Mark) {
+    let key = key(random.below(2));
+    let until = 1_000 + random.below(3) as u64;
+    match random.below(9) {
+        0 | 1 => drop(replica.add(&key, random.amount())),
+        2 => drop(replica.apply(&key, Op::Delete)),
+        3 => drop(replica.apply(&key, Op::Set(5))),
+        4 => drop(replica.apply(&key, Op::Reset)),
+        5 => drop(replica.apply(&key, Op::Expire(until))),
+        6 => drop(replica.apply(&key, Op::Persist)),
+        7 => drop(replica.absorb()),
+        _ => {
+            drop(replica.acknowledge());
+            replica.since(mark);
+            replica.collect(mark);
+        }
+    }
+}
+
+/// What one has seen and collected, others may still hold and send.
+#[test]
+fn what_was_collected_does_not_come_back() {
+    cases(400, |random| {
+        let Members {
+            replicas, marks, ..
+        } = Members::new();
+        let (mut replicas, mut marks) = (Vec::from(replicas), Vec::from(marks));
+        for number in 5..8 {
+            let mut tab = replica(number);
+            tab.merge(&full(&replicas[0])).unwrap();
+            replicas.push(tab);
+            marks.push(Mark::default());
+        }
+        for _ in 0..120 {
+            let (from, to) = (random.below(replicas.len()), random.below(replicas.len()));
+            match random.below(8) {
+                0..=2 => stir(random, &mut replicas[from], &mut marks[from]),
+                3 if from > 1 && random.chance(30) => drop(replicas[from].leave()),
+                _ if from != to => {
+                    let message = replicas[from].delta(&replicas[to].vector());
+                    let writer = replicas[from].writer();
+                    drop(replicas[to].merge_live(&message, Some(writer), &mut |_| ()));
+                }
+                _ => {}
+            }
+            let (one, other) = (&replicas[to], &replicas[from]);
+            if one.vector().covers(&other.vector()) {
+                let mut again = one.clone();
+                if let Ok(merged) = again.merge(&full(other)) {
+                    assert_eq!((merged.shards, merged.new), (0, false));
+                    assert_eq!(again.canonical_bytes(), one.canonical_bytes());
+                }
+            }
+        }
+    });
 }
