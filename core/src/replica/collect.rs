@@ -635,3 +635,6 @@ fn settle_slot(
     }
     *slot != before
 }
+
+#[cfg(test)]
+mod tests;
