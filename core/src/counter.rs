@@ -366,3 +366,6 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -649,3 +649,6 @@ fn settle_slot(
     }
     *slot != before
 }
+
+#[cfg(test)]
+mod tests;
