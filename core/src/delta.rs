@@ -1,6 +1,7 @@
 //! Messages: a part of the state, from a whole one down to a single add.
 
 use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::roster::Fact;
 use crate::shard::{Column, PAGE, Row};
 use crate::slot::{Extra, Side};
@@ -39,7 +40,7 @@ pub struct Message {
     /// Whether, in a closed space, it names all writers that the sender knows.
     pub(crate) complete: bool,
     /// What is said of writers, ascending by kind, writer and clock. Their writers index `writers`.
-    pub(crate) facts: Vec<Fact>,
+    pub(crate) facts: Closed<Vec<Fact>>,
 }
 
 /// What one slot has beside its row, in a message.
@@ -54,7 +55,7 @@ pub(crate) struct KeySide {
 impl Message {
     /// What is said of writers.
     pub(crate) fn facts(&self) -> &[Fact] {
-        if MEMBERS { &self.facts } else { &[] }
+        &self.facts
     }
 
     /// Whether the sender knows the space to be closed.

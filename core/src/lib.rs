@@ -25,6 +25,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod closed;
 mod counter;
 mod delta;
 mod error;

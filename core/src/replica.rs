@@ -23,6 +23,8 @@ pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
 pub use ops::Op;
 
+use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::counter;
 use crate::error::Error;
 use crate::keys::{Handle, Keys};
@@ -74,8 +76,8 @@ pub struct Replica {
     /// that growth, later ones do.
     merged_at: Vec<u64>,
     numbers: Numbers,
-    roster: members::Roster,
-    journal: Journal,
+    roster: Closed<members::Roster>,
+    journal: Closed<Journal>,
     /// The epoch in which a whole state last took the place of all that was held.
     began: u64,
     /// Whether something was ever collected here: then what is covered and absent is not taken in
@@ -83,10 +85,10 @@ pub struct Replica {
     collected: bool,
     /// The wall clock by which counters expire, in milliseconds since 1970.
     time: u64,
-    sums: fork::Sums,
+    sums: Closed<fork::Sums>,
     /// Writers that were found forked since the sync machine last asked.
-    forked: Vec<WriterId>,
-    faults: Vec<Fault>,
+    forked: Closed<Vec<WriterId>>,
+    faults: Closed<Vec<Fault>>,
     fault_count: u64,
 }
 
@@ -94,7 +96,7 @@ impl Replica {
     /// An empty replica. `writer` must be freshly [minted](WriterId::mint) at each start.
     pub fn new(space: Space, writer: WriterId) -> Replica {
         let seed = u64::from_le_bytes(core::array::from_fn(|i| writer.as_bytes()[i]));
-        Replica {
+        let mut replica = Replica {
             space,
             keys: Keys::new(seed),
             pages: Vec::new(),
@@ -104,16 +106,20 @@ impl Replica {
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
             numbers: Numbers::new(writer, OWN),
-            roster: members::Roster::new(),
-            journal: Journal::default(),
+            roster: Closed::default(),
+            journal: Closed::default(),
             began: 0,
             collected: false,
             time: 0,
-            sums: fork::Sums::default(),
-            forked: Vec::new(),
-            faults: Vec::new(),
+            sums: Closed::default(),
+            forked: Closed::default(),
+            faults: Closed::default(),
             fault_count: 0,
+        };
+        if MEMBERS {
+            *replica.roster = members::Roster::new();
         }
+        replica
     }
 
     /// The space it is a copy of.

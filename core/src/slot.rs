@@ -4,6 +4,8 @@
 //! A slot is what is known of one writer and one counter. Most slots are plain; the rest of theirs
 //! is kept in a [`Side`] beside the pages.
 
+use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::shard::Row;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -128,8 +130,8 @@ pub(crate) struct Side {
     pub(crate) extra: Option<Box<Extra>>,
     pub(crate) cut: Option<Cut>,
     pub(crate) lift: Option<Box<Lift>>,
-    pub(crate) moved: Option<Box<Moved>>,
-    pub(crate) fold: Option<Box<Fold>>,
+    pub(crate) moved: Closed<Option<Box<Moved>>>,
+    pub(crate) fold: Closed<Option<Box<Fold>>>,
 }
 
 impl Side {
@@ -167,13 +169,15 @@ impl Side {
         let writer = self.writer;
         self.cut.take_if(|cut| old(cut.by));
         self.lift.take_if(|lift| old(lift.by));
-        self.moved.take_if(|moved| old(moved.to));
-        self.fold.take_if(|fold| {
-            old(Stamp {
-                writer,
-                clock: fold.clock,
-            })
-        });
+        if MEMBERS {
+            self.moved.take_if(|moved| old(moved.to));
+            self.fold.take_if(|fold| {
+                old(Stamp {
+                    writer,
+                    clock: fold.clock,
+                })
+            });
+        }
     }
 
     /// Calls `map` on each local number in it.
@@ -185,7 +189,7 @@ impl Side {
         if let Some(lift) = &mut self.lift {
             lift.by.writer = map(lift.by.writer);
         }
-        if let Some(moved) = &mut self.moved {
+        if MEMBERS && let Some(moved) = &mut *self.moved {
             moved.to.writer = map(moved.to.writer);
         }
     }

@@ -57,6 +57,7 @@ mod pull;
 mod push;
 mod serve;
 
+use crate::closed::Closed;
 use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
@@ -215,7 +216,7 @@ struct Peer {
     bytes_in: u64,
     bytes_out: u64,
     /// Forked writers, all of which is to come with the next pull.
-    whole: Vec<WriterId>,
+    whole: Closed<Vec<WriterId>>,
     /// Whether there are any.
     all: bool,
     /// How often in a row that brought nothing, and when it may be done again.
@@ -247,10 +248,10 @@ pub struct Sync {
     /// When to tell the others of what was pulled, and who told it.
     announce: Option<(Millis, Option<Link>)>,
     /// Forked writers to tell the others of.
-    forked: Vec<WriterId>,
+    forked: Closed<Vec<WriterId>>,
     /// The own writer for which another id was asked for.
-    asked_for_id: Option<WriterId>,
-    guests: members::Guests,
+    asked_for_id: Closed<Option<WriterId>>,
+    guests: Closed<members::Guests>,
 }
 
 impl Sync {
@@ -268,9 +269,9 @@ impl Sync {
             pushes: push::Pushes::new(Mark::default()),
             serving: Vec::new(),
             announce: None,
-            forked: Vec::new(),
-            asked_for_id: None,
-            guests: members::Guests::default(),
+            forked: Closed::default(),
+            asked_for_id: Closed::default(),
+            guests: Closed::default(),
         };
         sync.session = sync.next_random();
         sync
@@ -354,7 +355,7 @@ impl Sync {
             last_heard: None,
             bytes_in: 0,
             bytes_out: 0,
-            whole: Vec::new(),
+            whole: Closed::default(),
             all: false,
             futile: 0,
             heal_after: 0,

@@ -355,7 +355,7 @@ impl Replica {
                 fact.renumber(|number| index[number as usize]);
             }
             facts.sort_by_key(Fact::place);
-            message.facts = facts;
+            *message.facts = facts;
             message.closed = self.configuration().is_some();
         }
         let mut hints = alloc::vec![0usize; self.writers.len()];

@@ -6,6 +6,7 @@
 //! whatever comes at or below a clock that is held already is the other process's.
 
 use super::{Replica, SUMMARY};
+use crate::closed::Empty;
 use crate::keys::Handle;
 use crate::limits::FAULTS_KEPT_MAX;
 use crate::shard::{Column, OWN, PAGE, bits};
@@ -85,12 +86,21 @@ impl Contents {
 pub(super) type Fork = (Handle, u32, u64, Option<[i128; 2]>);
 
 /// The digest of each page's contents, as it was when the digest of all was asked for last.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Sums {
     /// Pages touched from this epoch on are to be done again.
     epoch: u64,
     pages: Vec<u64>,
     sum: u64,
+}
+
+impl Empty for Sums {
+    const EMPTY: Sums = Sums {
+        epoch: 0,
+        pages: Vec::new(),
+        sum: 0,
+    };
+    const NOTHING: &'static Sums = &Sums::EMPTY;
 }
 
 impl Sums {
@@ -108,7 +118,7 @@ impl Replica {
             return 0;
         }
         if self.sums.pages.len() > self.pages.len() {
-            self.sums = Sums::default(); // all was dropped meanwhile
+            *self.sums = Sums::EMPTY; // all was dropped meanwhile
         }
         self.sums.pages.resize(self.pages.len(), 0);
         let since = self.sums.epoch;
@@ -269,7 +279,7 @@ impl Replica {
     /// The writers of which something came that a clock held here had claimed, since this was last
     /// called.
     pub(crate) fn take_forked(&mut self) -> Vec<WriterId> {
-        core::mem::take(&mut self.forked)
+        core::mem::take(&mut *self.forked)
     }
 
     /// Notes that two processes write under the own id: a peer knows this clock of it.
@@ -287,7 +297,7 @@ impl Replica {
     /// page what changed of any.
     pub(crate) fn rework(&mut self, writers: &[WriterId]) {
         if !FORKS {
-            self.roster.assigned.fill(self.epoch);
+            self.began = self.epoch;
             return;
         }
         for writer in writers {

@@ -8,6 +8,7 @@
 //! not, and is reported: never is more cancelled than was seen.
 
 use super::Replica;
+use crate::closed::Empty;
 use crate::counter::{self, Act};
 use crate::delta::Message;
 use crate::error::Error;
@@ -37,7 +38,7 @@ pub(super) struct Did {
 }
 
 /// Own transactions of a writer that no member is known to hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Journal {
     writer: Option<WriterId>,
     /// By clock.
@@ -48,6 +49,17 @@ pub struct Journal {
     open: u64,
     /// What all the own transactions come to, if some were never kept.
     survivors: Vec<Did>,
+}
+
+impl Empty for Journal {
+    const EMPTY: Journal = Journal {
+        writer: None,
+        made: Vec::new(),
+        dropped: 0,
+        open: 0,
+        survivors: Vec::new(),
+    };
+    const NOTHING: &'static Journal = &Journal::EMPTY;
 }
 
 impl Journal {
@@ -204,7 +216,7 @@ impl Replica {
         if self.configuration().is_none() {
             self.begin_journal();
         }
-        let mut journal = core::mem::take(&mut self.journal);
+        let mut journal = core::mem::replace(&mut *self.journal, Journal::EMPTY);
         journal.writer = Some(self.writer());
         if journal.open > 0 {
             journal.survivors = self.survivors();

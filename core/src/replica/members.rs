@@ -6,6 +6,7 @@
 use super::Replica;
 use super::votes::checked;
 use crate::MEMBERS;
+use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::WRITERS_MAX;
@@ -25,7 +26,7 @@ pub(super) struct Attached {
 }
 
 /// What is known of the writers of a closed space, and where collection stands.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Roster {
     /// By local number.
     pub(super) cards: Vec<Card>,
@@ -68,15 +69,37 @@ impl Roster {
         Roster {
             cards: Vec::from([Card::default()]),
             assigned: Vec::from([0]),
-            ..Roster::default()
+            ..Roster::EMPTY
         }
     }
+}
+
+impl Empty for Roster {
+    const EMPTY: Roster = Roster {
+        cards: Vec::new(),
+        configuration: None,
+        gone: Vec::new(),
+        attached: Vec::new(),
+        settled: Vec::new(),
+        floor: Vec::new(),
+        pending: None,
+        free: Vec::new(),
+        assigned: Vec::new(),
+        established: false,
+        proposal: None,
+        asked: false,
+        vouched: Vec::new(),
+        waiting: false,
+        returns: Vec::new(),
+        returned: Vec::new(),
+    };
+    const NOTHING: &'static Roster = &Roster::EMPTY;
 }
 
 impl Replica {
     /// The present configuration; `None` while the space is open.
     pub fn configuration(&self) -> Option<&Configuration> {
-        let configuration = self.roster.configuration.as_ref().filter(|_| MEMBERS);
+        let configuration = self.roster.configuration.as_ref();
         configuration.map(|(_, it)| it)
     }
 

@@ -1,6 +1,7 @@
 //! Merge: the only way in which another replica's shards get in.
 
 use super::fork::Fork;
+use super::standing::Forgotten;
 use super::{Replica, place};
 use crate::counter;
 use crate::delta::{Entry, KeySide, Message};
@@ -141,30 +142,18 @@ impl Replica {
         live: Option<WriterId>,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<Merged, Error> {
-        self.check(message, live)?;
-        let newcomer = self.newcomer(message, live)?;
-        let new = self.news(message);
-        let replaced = self.make_way(message, new, changed)?;
-        let mut found = Found::new(self.numbers.len() == 1, changed);
-        let forgotten = self.forgotten(message, live);
-        self.install(message, &forgotten, &mut found)?;
-        let shards = self.conclude(message, &forgotten, found);
-        self.greet(message, live, newcomer)?;
-        Ok(Merged {
-            shards,
-            new,
-            replaced,
-        })
+        self.merge_staged(&[], message, live, changed)
     }
 
-    /// Merges a transfer that came in encoded chunks, all of them at once.
+    /// Merges a transfer, all of it at once: the chunks that came before the last one, encoded,
+    /// and the last one.
     pub(crate) fn merge_staged(
         &mut self,
         staged: &[Vec<u8>],
         last: &Message,
         live: Option<WriterId>,
         changed: &mut dyn FnMut(Handle),
-    ) -> Result<usize, Error> {
+    ) -> Result<Merged, Error> {
         self.check(last, live)?;
         // What the last chunk's table does not cover must not become visible.
         let covered = |entry: &Entry| {
@@ -185,7 +174,7 @@ impl Replica {
         self.keys.room_for(key_bytes)?;
         let newcomer = self.newcomer(last, live)?;
         let new = self.news(last);
-        self.make_way(last, new, changed)?;
+        let replaced = self.make_way(last, new, changed)?;
         let mut found = Found::new(self.numbers.len() == 1, changed);
         let forgotten = self.forgotten(last, live);
         let ids = |at: &usize| last.writers[*at].writer;
@@ -194,13 +183,20 @@ impl Replica {
             let chunk = Message::decode(bytes)?;
             let writers = chunk.writers.iter().enumerate();
             let gone = writers.filter(|(_, entry)| ids.contains(&entry.writer));
-            let gone: Vec<usize> = gone.map(|(at, _)| at).collect();
-            self.install(&chunk, &gone, &mut found)?;
+            let mut gone_here = Forgotten::default();
+            if MEMBERS {
+                *gone_here = gone.map(|(at, _)| at).collect();
+            }
+            self.install(&chunk, &gone_here, &mut found)?;
         }
         self.install(last, &forgotten, &mut found)?;
         let shards = self.conclude(last, &forgotten, found);
         self.greet(last, live, newcomer)?;
-        Ok(shards)
+        Ok(Merged {
+            shards,
+            new,
+            replaced,
+        })
     }
 
     /// Whether the message holds anything that is not held here.
@@ -223,7 +219,7 @@ impl Replica {
     pub(super) fn install(
         &mut self,
         message: &Message,
-        forgotten: &[usize],
+        forgotten: &Forgotten,
         found: &mut Found<'_>,
     ) -> Result<(), Error> {
         let closed = self.configuration().is_some();
@@ -300,7 +296,7 @@ impl Replica {
     pub(super) fn conclude(
         &mut self,
         message: &Message,
-        forgotten: &[usize],
+        forgotten: &Forgotten,
         found: Found<'_>,
     ) -> usize {
         let Found {
@@ -537,7 +533,7 @@ impl Replica {
         {
             let mut moved = moved.clone();
             moved.to = here(moved.to);
-            slot.side.moved = Some(moved);
+            *slot.side.moved = Some(moved);
         }
         if MEMBERS && side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
             slot.side.fold.clone_from(&side.fold);

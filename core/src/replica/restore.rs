@@ -2,6 +2,7 @@
 
 use super::Replica;
 use super::merge::Found;
+use super::standing::Forgotten;
 use crate::delta::Message;
 use crate::error::{Error, Missing};
 use crate::limits::WRITERS_MAX;
@@ -35,8 +36,9 @@ impl Replica {
         self.keys.room_for(message.keys.bytes())?;
         let mut ignore = |_| ();
         let mut found = Found::new(self.numbers.len() == 1, &mut ignore);
-        self.install(message, &[], &mut found)?;
-        self.conclude(message, &[], found);
+        let forgotten = Forgotten::default();
+        self.install(message, &forgotten, &mut found)?;
+        self.conclude(message, &forgotten, found);
         Ok(())
     }
 }

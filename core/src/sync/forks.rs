@@ -226,7 +226,7 @@ impl Sync {
         if !FORKS {
             return;
         }
-        let forked = core::mem::take(&mut self.forked);
+        let forked = core::mem::take(&mut *self.forked);
         if forked.is_empty() {
             return;
         }
@@ -267,8 +267,8 @@ impl Sync {
             return;
         }
         let writer = replica.writer();
-        if self.asked_for_id != Some(writer) {
-            self.asked_for_id = Some(writer);
+        if *self.asked_for_id != Some(writer) {
+            *self.asked_for_id = Some(writer);
             self.outputs.push(Output::Renew);
         }
     }

@@ -6,6 +6,7 @@
 
 use super::{Body, Link, Millis, Output, Sync};
 use crate::MEMBERS;
+use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::replica::{Mark, Replica};
@@ -19,7 +20,7 @@ const PATIENCE: u32 = 60;
 const ASK_AGAIN_MS: Millis = 1_000;
 
 /// What is known of those at the other ends.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Guests {
     /// Attached writers that no link leads to, and since when.
     silent: Vec<(WriterId, Millis)>,
@@ -28,6 +29,16 @@ pub(super) struct Guests {
     /// How often collection was put off.
     put_off: u32,
     coming_back: Option<ComingBack>,
+}
+
+impl Empty for Guests {
+    const EMPTY: Guests = Guests {
+        silent: Vec::new(),
+        leaving: Vec::new(),
+        put_off: 0,
+        coming_back: None,
+    };
+    const NOTHING: &'static Guests = &Guests::EMPTY;
 }
 
 /// How far a replica that has to come back has got.

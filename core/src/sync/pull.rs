@@ -2,6 +2,7 @@
 
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
 use crate::FORKS;
+use crate::closed::Closed;
 use crate::delta::Message;
 use crate::error::{Error, Limited};
 use crate::limits::STAGE_BYTES_MAX;
@@ -36,7 +37,7 @@ struct Open {
     staged: Vec<Vec<u8>>,
     staged_bytes: usize,
     /// Writers left out of the vector that was asked with.
-    whole: Vec<WriterId>,
+    whole: Closed<Vec<WriterId>>,
     /// Whether it was broken and nothing has come since.
     resumed: bool,
     deadline: Millis,
@@ -120,8 +121,8 @@ impl Sync {
                         staged: Vec::new(),
                         staged_bytes: 0,
                         whole: match self.peer(link) {
-                            Some(peer) if FORKS => peer.whole.clone(),
-                            _ => Vec::new(),
+                            Some(peer) => peer.whole.clone(),
+                            _ => Closed::default(),
                         },
                         resumed: false,
                         deadline,
@@ -191,7 +192,7 @@ impl Sync {
             self.healed(now, replica, link, &whole, shards);
         }
         // What was found forked meanwhile; the own writer's comes once there is another.
-        let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole);
+        let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole[..]);
         if FORKS && whole.iter().any(|writer| *writer != replica.writer()) {
             self.want(now, replica, link);
         }
@@ -208,18 +209,18 @@ impl Sync {
         staged: Vec<Vec<u8>>,
         last: &Message,
     ) -> Result<usize, Error> {
-        let new = replica.news(last);
         let live = self.writer_of(link);
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
-        let shards = match replica.merge_staged(&staged, last, live, &mut changed) {
-            Ok(shards) => shards,
+        let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
+            Ok(merged) => merged,
             Err(error) => {
                 self.not_merged(now, replica, Some(link), live, error)?;
                 return Ok(0);
             }
         };
-        if new {
+        let shards = merged.shards;
+        if merged.new {
             let link = Some(link);
             self.outputs.push(Output::Merged { link, shards });
             self.announce_soon(now, link);

@@ -19,7 +19,7 @@ pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
         return;
     }
     put_varint(out, message.facts.len() as u64);
-    for fact in &message.facts {
+    for fact in message.facts() {
         out.push(fact.kind());
         put_varint(out, u64::from(fact.writer));
         put_fact(out, fact, &message.writers);

@@ -3,6 +3,7 @@
 use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
 use super::fact::{put_facts, read_facts};
 use super::side::{put_sides, read_sides};
+use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_MAX};
@@ -97,7 +98,7 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         sides: Vec::new(),
         closed: false,
         complete: false,
-        facts: Vec::new(),
+        facts: Closed::default(),
     };
     // Which keys of each page have nothing yet.
     let mut unused: Vec<u64> = Vec::with_capacity(pages.min(reader.len()));

@@ -69,11 +69,11 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
             put_varint(out, lift.clock);
             stamp(out, lift.by);
         }
-        if let Some(moved) = side.moved.as_ref().filter(|_| MEMBERS) {
+        if let Some(moved) = &*side.moved {
             put_wide(out, moved.amount);
             stamp(out, moved.to);
         }
-        if let Some(fold) = side.fold.as_ref().filter(|_| MEMBERS) {
+        if let Some(fold) = &*side.fold {
             put_fold(out, fold, message.writers[side.writer as usize].lo);
         }
     }
@@ -199,10 +199,10 @@ fn read_side(
     if MEMBERS && parts & MOVED != 0 {
         let amount = reader.wide()?;
         let to = read_stamp(reader, writers)?;
-        side.moved = Some(Box::new(Moved { to, amount }));
+        *side.moved = Some(Box::new(Moved { to, amount }));
     }
     if MEMBERS && parts & FOLD != 0 {
-        side.fold = Some(Box::new(read_fold(reader, &writers[writer as usize])?));
+        *side.fold = Some(Box::new(read_fold(reader, &writers[writer as usize])?));
     }
     Ok(side)
 }
