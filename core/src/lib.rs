@@ -29,6 +29,7 @@ mod closed;
 mod counter;
 mod delta;
 mod error;
+mod hash;
 #[cfg(feature = "json")]
 mod json;
 mod keys;
@@ -38,7 +39,10 @@ mod replica;
 mod roster;
 mod shard;
 mod slot;
+mod sort;
 pub mod sync;
+#[cfg(any(test, target_family = "wasm"))]
+mod table;
 mod vector;
 pub mod wire;
 mod writer_id;

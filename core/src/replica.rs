@@ -30,9 +30,9 @@ use crate::error::Error;
 use crate::keys::{Handle, Keys};
 use crate::numbers::Numbers;
 use crate::shard::{OWN, PAGE, Page, Row, Shard, bits};
-use crate::slot::Slot;
+use crate::sort::sort_by;
 use crate::vector::VersionVector;
-use crate::writer_id::{Space, WriterId, digest16};
+use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 
 /// Pages under one entry of the summary.
@@ -374,17 +374,22 @@ impl Replica {
         let slots = page.map_or(Vec::new(), |page| page.slots(slot));
         let sums = counter::sums(&slots, &self.writers);
         let winner = counter::sum(&slots, &self.writers).base;
-        let shard = |(slot, sum): (&Slot, &counter::Sum)| {
+        let id = |at: u32| self.writers[slots[at as usize].writer() as usize];
+        let mut order: Vec<u32> = (0..slots.len() as u32).collect();
+        sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
+        let mut shards = Vec::with_capacity(order.len());
+        for at in order {
+            let (slot, sum) = (&slots[at as usize], &sums[at as usize]);
+            if slot.side.moved.is_some() || !sum.exists() {
+                continue;
+            }
             let base = sum.base.filter(|base| Some(*base) == winner);
-            let root = slot.side.moved.is_none() && sum.exists();
-            root.then(|| Shard {
-                writer: self.writers[slot.writer() as usize],
+            shards.push(Shard {
+                writer: id(at),
                 clock: slot.row.clock,
                 total: sum.amount + base.map_or(0, |base| i128::from(base.value)),
-            })
-        };
-        let mut shards: Vec<Shard> = slots.iter().zip(&sums).filter_map(shard).collect();
-        shards.sort_unstable();
+            });
+        }
         shards.into_iter()
     }
 
@@ -409,7 +414,7 @@ impl Replica {
 
     /// The digest of the version vector.
     pub fn digest(&self) -> [u8; 16] {
-        digest16(self.writers())
+        self.vector().digest()
     }
 
     /// The evidence of faults that were detected, the first ones up to

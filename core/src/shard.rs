@@ -392,19 +392,63 @@ impl Page {
     }
 
     /// The columns, ascending by the writer's local number.
-    pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
-        core::iter::once(&self.own).chain(&self.others)
+    #[inline]
+    pub(crate) fn columns(&self) -> Columns<'_> {
+        Columns {
+            own: Some(&self.own),
+            others: self.others.iter(),
+        }
     }
 
     /// The writer's local number and the row of each shard of one counter.
-    pub(crate) fn rows(&self, slot: u32) -> impl Iterator<Item = (u32, &Row)> {
-        self.columns()
-            .filter_map(move |column| Some((column.writer, column.get(slot)?)))
+    #[inline]
+    pub(crate) fn rows(&self, slot: u32) -> Rows<'_> {
+        Rows {
+            columns: self.columns(),
+            slot,
+        }
     }
 
     /// Which of its counters have rows.
     pub(crate) fn present(&self) -> u64 {
         self.columns().fold(0, |set, column| set | column.present)
+    }
+}
+
+/// The columns of a page: in WebAssembly one function for all that walk over them.
+pub(crate) struct Columns<'a> {
+    own: Option<&'a Column>,
+    others: core::slice::Iter<'a, Column>,
+}
+
+impl<'a> Iterator for Columns<'a> {
+    type Item = &'a Column;
+
+    #[cfg_attr(target_family = "wasm", inline(never))]
+    #[cfg_attr(not(target_family = "wasm"), inline)]
+    fn next(&mut self) -> Option<&'a Column> {
+        self.own.take().or_else(|| self.others.next())
+    }
+}
+
+/// The rows of one counter.
+pub(crate) struct Rows<'a> {
+    columns: Columns<'a>,
+    slot: u32,
+}
+
+impl<'a> Iterator for Rows<'a> {
+    type Item = (u32, &'a Row);
+
+    #[cfg_attr(target_family = "wasm", inline(never))]
+    #[cfg_attr(not(target_family = "wasm"), inline)]
+    fn next(&mut self) -> Option<(u32, &'a Row)> {
+        loop {
+            let column = self.columns.next()?;
+            if let Some(row) = column.get(self.slot) {
+                return Some((column.writer, row));
+            }
+        }
     }
 }
 

@@ -151,16 +151,23 @@ impl Side {
             && self.fold.is_none()
     }
 
-    /// The stamps of the records that are not part of the shard.
-    pub(crate) fn stamps(&self) -> impl Iterator<Item = Stamp> {
-        let cut = self.cut.map(|cut| cut.by);
-        let lift = self.lift.as_ref().map(|lift| lift.by);
-        let moved = self.moved.as_ref().map(|moved| moved.to);
-        let fold = self.fold.as_ref().map(|fold| Stamp {
-            writer: self.writer,
-            clock: fold.clock,
-        });
-        [cut, lift, moved, fold].into_iter().flatten()
+    /// Calls `take` with the stamp of each record that is not part of the shard.
+    pub(crate) fn stamps(&self, take: &mut dyn FnMut(Stamp)) {
+        if let Some(cut) = &self.cut {
+            take(cut.by);
+        }
+        if let Some(lift) = &self.lift {
+            take(lift.by);
+        }
+        if let Some(moved) = &*self.moved {
+            take(moved.to);
+        }
+        if let Some(fold) = &*self.fold {
+            take(Stamp {
+                writer: self.writer,
+                clock: fold.clock,
+            });
+        }
     }
 
     /// Drops the records beside the shard that are not newer than `lows`, by local number.

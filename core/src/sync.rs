@@ -59,6 +59,7 @@ mod serve;
 
 use crate::closed::Closed;
 use crate::error::{Error, Rule};
+use crate::hash::mix;
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica};
@@ -550,9 +551,6 @@ impl Sync {
     /// SplitMix64 (Steele, Lea, Flood 2014): enough to spread timers.
     fn next_random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.random)
     }
 }

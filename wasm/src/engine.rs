@@ -140,7 +140,7 @@ impl Engine {
                 ] {
                     put(bytes, &number.to_le_bytes());
                 }
-                for (writer, clock) in replica.writers() {
+                for (writer, clock) in replica.vector().iter() {
                     put(bytes, writer.as_bytes());
                     put(bytes, &clock.to_le_bytes());
                 }

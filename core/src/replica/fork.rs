@@ -7,6 +7,7 @@
 
 use super::{Replica, SUMMARY};
 use crate::closed::Empty;
+use crate::hash::{fold, hash_bytes};
 use crate::keys::Handle;
 use crate::limits::FAULTS_KEPT_MAX;
 use crate::shard::{Column, OWN, PAGE, bits};
@@ -171,12 +172,12 @@ impl Replica {
         let page = &self.pages[at];
         let closed = MEMBERS && self.configuration().is_some();
         let odd = page.odd();
-        let id = |writer: u32| hash_bytes(self.writers[writer as usize].as_bytes());
+        let id = |writer: u32| hash_bytes(0, self.writers[writer as usize].as_bytes());
         let key = |slot| {
             let handle = Handle((at * PAGE) as u32 + slot);
             (
                 handle,
-                hash_bytes(self.keys.get(handle).unwrap_or_default().as_bytes()),
+                hash_bytes(0, self.keys.get(handle).unwrap_or_default().as_bytes()),
             )
         };
         let mut keys = [0; PAGE];
@@ -232,7 +233,7 @@ impl Replica {
             let Some(number) = self.numbers.get(&shard.writer) else {
                 continue;
             };
-            let base = fold(key, hash_bytes(shard.writer.as_bytes()));
+            let base = fold(key, hash_bytes(0, shard.writer.as_bytes()));
             let mut hash = fold(fold(base, shard.clock), shard.total as u64);
             if i64::try_from(shard.total).is_err() {
                 hash = fold(hash, (shard.total >> 64) as u64);
@@ -353,26 +354,6 @@ impl Replica {
             evidence,
         });
     }
-}
-
-/// One step of a hash over words: SplitMix64's finish (Steele, Lea, Flood 2014).
-#[inline]
-fn fold(hash: u64, word: u64) -> u64 {
-    let mut z = hash.rotate_left(32).wrapping_add(word) ^ 0x9e37_79b9_7f4a_7c15;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-fn hash_bytes(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks();
-    let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    fold(
-        words.fold(bytes.len() as u64, fold),
-        u64::from_le_bytes(last),
-    )
 }
 
 fn hash_extra(base: u64, extra: &Extra) -> u64 {

@@ -9,6 +9,7 @@ use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::shard::{Column, Joined, PAGE, Row, bits};
 use crate::slot::{Slot, Stamp};
+use crate::sort::sort_by;
 use crate::writer_id::WriterId;
 use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
@@ -30,7 +31,7 @@ pub(super) struct Found<'a> {
     installed: usize,
     forks: Vec<Fork>,
     /// Counters with more than rows that changed; they are normalized when all is installed.
-    odd: Vec<Handle>,
+    odd: Vec<u32>,
     /// Whether nothing of others was here before.
     fresh: bool,
     changed: &'a mut dyn FnMut(Handle),
@@ -311,9 +312,9 @@ impl Replica {
             self.drop_unmoved(&retired);
             self.establish();
         }
-        odd.sort_unstable();
+        sort_by(&mut odd, &|a, b| a.cmp(&b));
         odd.dedup();
-        for handle in odd {
+        for handle in odd.into_iter().map(Handle) {
             let mut slots = self.slots(handle);
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);
@@ -460,7 +461,7 @@ impl Replica {
         }
         if changed {
             self.put_slots(handle, slots);
-            found.odd.push(handle);
+            found.odd.push(handle.0);
         }
     }
 
@@ -541,7 +542,7 @@ impl Replica {
         if slot.side != before {
             self.put_slots(handle, slots);
             found.installed += 1;
-            found.odd.push(handle);
+            found.odd.push(handle.0);
         }
     }
 }
