@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-#[cfg(not(feature = "members"))]
+#[cfg(not(feature = "guests"))]
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
@@ -11,7 +11,7 @@ pub(crate) trait Empty: Sized + 'static {
     /// The empty state.
     const EMPTY: Self;
     /// A reference to it, for a program that stores none.
-    #[cfg_attr(feature = "members", allow(dead_code))]
+    #[cfg_attr(feature = "guests", allow(dead_code))]
     const NOTHING: &'static Self;
 }
 
@@ -31,20 +31,20 @@ impl<T: 'static> Empty for Vec<T> {
 /// copied nor dropped, which spares a page the code for that. It must not be written there.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Closed<T>(
-    #[cfg(feature = "members")] T,
-    #[cfg(not(feature = "members"))] PhantomData<T>,
+    #[cfg(feature = "guests")] T,
+    #[cfg(not(feature = "guests"))] PhantomData<T>,
 );
 
 impl<T: Empty> Default for Closed<T> {
     fn default() -> Closed<T> {
-        #[cfg(feature = "members")]
+        #[cfg(feature = "guests")]
         return Closed(T::EMPTY);
-        #[cfg(not(feature = "members"))]
+        #[cfg(not(feature = "guests"))]
         return Closed(PhantomData);
     }
 }
 
-#[cfg(feature = "members")]
+#[cfg(feature = "guests")]
 impl<T: Empty> Deref for Closed<T> {
     type Target = T;
 
@@ -54,7 +54,7 @@ impl<T: Empty> Deref for Closed<T> {
     }
 }
 
-#[cfg(feature = "members")]
+#[cfg(feature = "guests")]
 impl<T: Empty> DerefMut for Closed<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
@@ -62,7 +62,7 @@ impl<T: Empty> DerefMut for Closed<T> {
     }
 }
 
-#[cfg(not(feature = "members"))]
+#[cfg(not(feature = "guests"))]
 impl<T: Empty> Deref for Closed<T> {
     type Target = T;
 
@@ -72,7 +72,7 @@ impl<T: Empty> Deref for Closed<T> {
     }
 }
 
-#[cfg(not(feature = "members"))]
+#[cfg(not(feature = "guests"))]
 impl<T: Empty> DerefMut for Closed<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {

@@ -12,11 +12,14 @@
 
 /// Whether spaces with members are spoken. A constant instead of conditional compilation: both
 /// variants are type-checked, and the compiler drops what can't be reached.
-pub(crate) const MEMBERS: bool = cfg!(feature = "members");
+pub(crate) const MEMBERS: bool = cfg!(feature = "guests");
 
 /// Whether forks are looked for. A page has no disk that could be copied: it takes its peers' word
 /// for what is forked, and saves the rest of the download.
 pub(crate) const FORKS: bool = cfg!(feature = "members");
+
+/// Whether anybody asks for the [`LinkStatus`] of links. No page does.
+pub(crate) const STATUS: bool = cfg!(feature = "members");
 
 /// Whether there may be a broadcast beside links. A page has links only.
 pub(crate) const BROADCAST: bool = cfg!(feature = "members");

@@ -338,6 +338,15 @@ impl Replica {
         self.keys.get(handle)
     }
 
+    /// Calls `take` with each counter that exists, in no stated order.
+    pub fn each_counter(&self, take: &mut dyn FnMut(Handle)) {
+        for (at, page) in self.pages.iter().enumerate() {
+            for slot in bits(self.existing(page)) {
+                take(Handle((at * PAGE) as u32 + slot));
+            }
+        }
+    }
+
     /// Each counter that exists, in no stated order.
     pub fn counters(&self) -> impl Iterator<Item = (Handle, &str)> {
         self.pages.iter().enumerate().flat_map(move |(at, page)| {
@@ -350,16 +359,21 @@ impl Replica {
 
     /// How many counters exist.
     pub fn len(&self) -> usize {
-        let count = |page: &Page| self.existing(page).count_ones() as usize;
-        self.pages.iter().map(count).sum()
+        let mut count = 0;
+        self.each_counter(&mut |_| count += 1);
+        count
     }
 
     /// Which counters of a page exist.
     fn existing(&self, page: &Page) -> u64 {
         let odd = page.odd();
-        bits(odd)
-            .filter(|slot| self.odd_value(page, *slot).is_some())
-            .fold(page.present() & !odd, |set, slot| set | 1 << slot)
+        let mut set = page.present();
+        for slot in bits(odd & set) {
+            if self.odd_value(page, slot).is_none() {
+                set &= !(1 << slot);
+            }
+        }
+        set
     }
 
     /// Whether no counter exists.
@@ -395,8 +409,13 @@ impl Replica {
 
     /// How many shards are held.
     pub fn shard_count(&self) -> usize {
-        let columns = self.pages.iter().flat_map(Page::columns);
-        columns.map(|column| column.rows.len()).sum()
+        let mut count = 0;
+        for page in &self.pages {
+            for column in page.columns() {
+                count += column.rows.len();
+            }
+        }
+        count
     }
 
     /// The version vector, ascending by writer.
@@ -409,7 +428,14 @@ impl Replica {
 
     /// The version vector: what is held and visible here.
     pub fn vector(&self) -> VersionVector {
-        VersionVector::from_sorted(self.writers().collect())
+        let mut entries = Vec::with_capacity(self.numbers.len());
+        for (writer, number) in self.numbers.iter() {
+            let clock = self.clocks[number as usize];
+            if clock > 0 {
+                entries.push((writer, clock));
+            }
+        }
+        VersionVector::from_sorted(entries)
     }
 
     /// The digest of the version vector.

@@ -6,6 +6,7 @@
 //! What else a slot may have (lives, cuts, absorbed writers) is rare and lies beside the columns,
 //! so that plain shards stay this small.
 
+use crate::counter::find;
 use crate::slot::{Side, Slot};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -316,21 +317,27 @@ impl Page {
 
     /// The counter's slots, ascending by writer.
     pub(crate) fn slots(&self, slot: u32) -> Vec<Slot> {
-        let mut sides = self.sides(slot).iter().peekable();
-        self.rows(slot)
-            .map(|(writer, row)| Slot {
+        let mut sides = self.sides(slot);
+        let mut slots = Vec::with_capacity(self.others.len() + 1);
+        for (writer, row) in self.rows(slot) {
+            let mut taken = Side::new(writer);
+            if let Some((side, rest)) = sides.split_first()
+                && side.writer == writer
+            {
+                taken = side.clone();
+                sides = rest;
+            }
+            slots.push(Slot {
                 row: *row,
-                side: match sides.next_if(|side| side.writer == writer) {
-                    Some(side) => side.clone(),
-                    None => Side::new(writer),
-                },
-            })
-            .collect()
+                side: taken,
+            });
+        }
+        slots
     }
 
     /// Replaces the counter's slots, which ascend by writer.
-    pub(crate) fn set_slots(&mut self, slot: u32, slots: Vec<Slot>) {
-        let has = |writer| slots.binary_search_by_key(&writer, Slot::writer).is_ok();
+    pub(crate) fn set_slots(&mut self, slot: u32, mut slots: Vec<Slot>) {
+        let has = |writer| find(&slots, writer).is_ok();
         if !has(OWN) {
             self.own.remove(slot);
         }
@@ -339,13 +346,15 @@ impl Page {
                 column.remove(slot);
             }
         }
-        self.others.retain(|column| column.present != 0);
+        while let Some(at) = self.others.iter().position(|column| column.present == 0) {
+            self.others.remove(at);
+        }
         let mut sides = Vec::new();
         let mut hint = 0;
-        for Slot { row, side } in slots {
-            self.column_mut(side.writer, &mut hint).put(slot, row);
+        for Slot { row, side } in &mut slots {
+            self.column_mut(side.writer, &mut hint).put(slot, *row);
             if !side.is_empty() {
-                sides.push(side);
+                sides.push(core::mem::take(side));
             }
         }
         if self.odd.is_some() || !sides.is_empty() {

@@ -265,6 +265,34 @@ impl Slot {
         (i128::from(high) << 64) + i128::from(self.row.total)
     }
 
+    /// By which two contents of the slot are told apart, and ordered: by clock and total, then by
+    /// the rest in the order of its parts.
+    pub(crate) fn rank(&self) -> [u64; 12] {
+        let extra = self.extra();
+        let total = self.total();
+        let signed = |value: i64| value as u64 ^ 1 << 63; // keeps the order
+        let (kind, value) = match extra.base {
+            None => (0, 0),
+            Some(Base::Reset) => (1, 0),
+            Some(Base::Set(value)) => (2, signed(value)),
+        };
+        let expiry = extra.expiry.unwrap_or(Expiry { clock: 0, until: 0 });
+        [
+            self.row.clock,
+            signed((total >> 64) as i64),
+            total as u64,
+            signed(extra.high),
+            extra.born,
+            extra.added,
+            kind,
+            value,
+            u64::from(extra.expiry.is_some()),
+            expiry.clock,
+            expiry.until,
+            u64::from(extra.absorbed),
+        ]
+    }
+
     pub(crate) fn born(&self) -> u64 {
         self.side.extra.as_ref().map_or(0, |extra| extra.born)
     }

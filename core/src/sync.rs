@@ -65,9 +65,9 @@ use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica};
 use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
 use crate::writer_id::WriterId;
-use crate::{BROADCAST, MEMBERS};
+use crate::{BROADCAST, MEMBERS, STATUS};
 use alloc::string::String;
-use alloc::vec::{self, Vec};
+use alloc::vec::Vec;
 
 /// A monotonic time in milliseconds, from any origin.
 pub type Millis = u64;
@@ -228,7 +228,7 @@ struct Peer {
 #[derive(Clone)]
 struct Greeting {
     session: u64,
-    agent: String,
+    agent: Closed<Option<String>>,
     writer: WriterId,
 }
 
@@ -241,8 +241,8 @@ pub struct Sync {
     session: u64,
     peers: Vec<Peer>,
     outputs: Vec<Output>,
-    /// The outputs that are being polled.
-    polled: vec::IntoIter<Output>,
+    /// The outputs that are being polled, the last one first.
+    polled: Vec<Output>,
     pulls: pull::Pulls,
     pushes: push::Pushes,
     serving: Vec<serve::Transfer>,
@@ -265,7 +265,7 @@ impl Sync {
             session: 0,
             peers: Vec::new(),
             outputs: Vec::new(),
-            polled: Vec::new().into_iter(),
+            polled: Vec::new(),
             pulls: pull::Pulls::default(),
             pushes: push::Pushes::new(Mark::default()),
             serving: Vec::new(),
@@ -284,11 +284,13 @@ impl Sync {
             Input::Connected { link, broadcast } => self.connected(now, replica, link, broadcast),
             Input::Disconnected { link } => self.disconnected(now, replica, link),
             Input::Frame { link, bytes } => {
-                let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) else {
+                let Some(peer) = self.peer_mut(link) else {
                     return;
                 };
-                peer.bytes_in += bytes.len() as u64;
-                peer.last_heard = Some(now);
+                if STATUS {
+                    peer.bytes_in += bytes.len() as u64;
+                    peer.last_heard = Some(now);
+                }
                 if let Err(error) = self.frame(now, replica, link, bytes) {
                     self.refuse(replica, Some(link), true, error);
                 }
@@ -307,10 +309,11 @@ impl Sync {
 
     /// The next thing to be done, `None` when there is nothing more.
     pub fn poll(&mut self) -> Option<Output> {
-        if self.polled.len() == 0 {
-            self.polled = core::mem::take(&mut self.outputs).into_iter();
+        if self.polled.is_empty() {
+            core::mem::swap(&mut self.polled, &mut self.outputs);
+            self.polled.reverse();
         }
-        self.polled.next()
+        self.polled.pop()
     }
 
     /// When [`Input::Tick`] is due, if anything waits.
@@ -334,7 +337,7 @@ impl Sync {
     pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
         self.peers.iter().map(|peer| LinkStatus {
             link: peer.link,
-            agent: peer.greeting.as_ref().map(|g| g.agent.clone()),
+            agent: peer.greeting.as_ref().and_then(|g| (*g.agent).clone()),
             writer: peer.greeting.as_ref().map(|g| g.writer),
             last_heard: peer.last_heard,
             bytes_in: peer.bytes_in,
@@ -361,10 +364,8 @@ impl Sync {
             futile: 0,
             heal_after: 0,
         });
-        let mut nonce = [0; 16];
-        for half in nonce.chunks_exact_mut(8) {
-            half.copy_from_slice(&self.next_random().to_le_bytes());
-        }
+        let [low, high] = [self.next_random(), self.next_random()].map(u128::from);
+        let nonce = (high << 64 | low).to_le_bytes();
         let agent = match self.config.agent {
             agent if agent.len() <= AGENT_BYTES_MAX => agent,
             _ => "",
@@ -381,11 +382,14 @@ impl Sync {
             writer: replica.writer(),
             clock: replica.clock(),
         };
-        self.send(replica, link, &Body::Hello(hello));
+        self.send(replica, link, Body::Hello(hello));
     }
 
     fn disconnected(&mut self, now: Millis, replica: &Replica, link: Link) {
-        self.peers.retain(|peer| peer.link != link);
+        let at = self.peers.iter().position(|peer| peer.link == link);
+        if let Some(at) = at {
+            self.peers.remove(at);
+        }
         self.pulls.gone(link);
         self.pull_next(now, replica);
     }
@@ -469,13 +473,16 @@ impl Sync {
 
     fn greet(&mut self, now: Millis, replica: &mut Replica, link: Link, hello: Hello) {
         let session = hello.session;
-        if let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) {
-            let (agent, writer) = (hello.agent, hello.writer);
-            peer.greeting = Some(Greeting {
+        if let Some(peer) = self.peer_mut(link) {
+            let mut greeting = Greeting {
                 session,
-                agent,
-                writer,
-            });
+                agent: Closed::default(),
+                writer: hello.writer,
+            };
+            if STATUS {
+                *greeting.agent = Some(hello.agent);
+            }
+            peer.greeting = Some(greeting);
         }
         self.admit(now, replica, link, hello.writer, hello.clock);
         if self.pulls.resume(link, session) {
@@ -503,9 +510,9 @@ impl Sync {
             }
         }
         if !links.is_empty() {
-            let digest = Body::Digest(Sync::digests(replica));
-            for link in links {
-                self.send(replica, link, &digest);
+            let digests = Sync::digests(replica);
+            for link in &links {
+                self.send(replica, *link, Body::Digest(digests));
             }
         }
         self.ask_to_end(now, replica);
@@ -523,19 +530,27 @@ impl Sync {
         });
     }
 
-    fn send(&mut self, replica: &Replica, link: Link, body: &Body) {
-        self.send_bytes(link, crate::wire::encode(replica.space(), body));
+    fn send(&mut self, replica: &Replica, link: Link, body: Body) {
+        self.send_bytes(link, crate::wire::encode(replica.space(), &body));
     }
 
     fn send_bytes(&mut self, link: Link, bytes: Vec<u8>) {
-        if let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) {
-            peer.bytes_out += bytes.len() as u64;
+        if let Some(peer) = self.peer_mut(link) {
+            if STATUS {
+                peer.bytes_out += bytes.len() as u64;
+            }
             self.outputs.push(Output::Send { link, bytes });
         }
     }
 
+    #[inline(never)]
     fn peer(&self, link: Link) -> Option<&Peer> {
         self.peers.iter().find(|peer| peer.link == link)
+    }
+
+    #[inline(never)]
+    fn peer_mut(&mut self, link: Link) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|peer| peer.link == link)
     }
 
     fn greeted(&self) -> impl Iterator<Item = &Peer> {

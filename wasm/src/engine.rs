@@ -122,9 +122,9 @@ impl Engine {
                 Some(key) => put(bytes, key.as_bytes()),
                 None => return false,
             },
-            part::COUNTERS => replica
-                .counters()
-                .for_each(|(handle, _)| put(bytes, &handle.as_u32().to_le_bytes())),
+            part::COUNTERS => {
+                replica.each_counter(&mut |handle| put(bytes, &handle.as_u32().to_le_bytes()))
+            }
             part::SHARDS => replica.shards(handle).for_each(|shard| {
                 put(bytes, shard.writer.as_bytes());
                 put(bytes, &shard.clock.to_le_bytes());
@@ -213,7 +213,10 @@ impl Engine {
         let Some(told) = self.keep(told) else {
             return false;
         };
-        self.bytes = told.into_iter().map(u8::from).collect();
+        self.bytes.clear();
+        for existed in told {
+            self.bytes.push(u8::from(existed));
+        }
         true
     }
 

@@ -298,7 +298,10 @@ impl Replica {
     /// page what changed of any.
     pub(crate) fn rework(&mut self, writers: &[WriterId]) {
         if !FORKS {
-            self.began = self.epoch;
+            match MEMBERS {
+                true => self.roster.assigned.fill(self.epoch),
+                false => self.began = self.epoch,
+            }
             return;
         }
         for writer in writers {
@@ -334,10 +337,6 @@ impl Replica {
     /// what is new is.
     #[cold]
     pub(super) fn report(&mut self, (handle, number, clock, totals): Fork) {
-        if !FORKS {
-            self.fault_count += 1;
-            return;
-        }
         let writer = self.writers[number as usize];
         self.rework(&[writer]);
         if !self.forked.contains(&writer) {

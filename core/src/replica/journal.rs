@@ -8,7 +8,7 @@
 //! not, and is reported: never is more cancelled than was seen.
 
 use super::Replica;
-use crate::closed::Empty;
+use crate::closed::{Closed, Empty};
 use crate::counter::{self, Act};
 use crate::delta::Message;
 use crate::error::Error;
@@ -36,6 +36,9 @@ pub(super) struct Did {
     /// Of a cancel, what it cut of others.
     saw: Vec<Saw>,
 }
+
+/// What a transaction did, where that is kept.
+pub(super) type Dids = Closed<Vec<Did>>;
 
 /// Own transactions of a writer that no member is known to hold.
 #[derive(Clone, Debug)]
@@ -157,9 +160,9 @@ impl Replica {
     }
 
     /// Keeps a transaction.
-    pub(super) fn keep(&mut self, clock: u64, did: Vec<Did>) {
+    pub(super) fn keep(&mut self, clock: u64, mut did: Dids) {
         if MEMBERS && !did.is_empty() {
-            self.journal.made.push((clock, did));
+            self.journal.made.push((clock, core::mem::take(&mut *did)));
         }
     }
 
@@ -274,7 +277,7 @@ impl Replica {
             return Vec::new();
         };
         let mut drafts = Vec::new();
-        let (mut ops, mut again) = (Vec::new(), Vec::new());
+        let (mut ops, mut again) = (Vec::new(), Dids::default());
         for it in did {
             let Ok(handle) = self.keys.find_or_insert(&it.key) else {
                 continue;
@@ -312,7 +315,9 @@ impl Replica {
                 left,
             });
         }
-        self.commit(clock, drafts);
+        for draft in &mut drafts {
+            self.commit(clock, draft);
+        }
         self.keep(clock, again);
         ops
     }

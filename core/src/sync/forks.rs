@@ -55,7 +55,7 @@ impl Sync {
     /// Whether contents that are not `equal` may be healed on this link by now. In a space with
     /// members other rules hold for what is covered already.
     fn may_heal(&mut self, now: Millis, replica: &Replica, link: Link, equal: bool) -> bool {
-        let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) else {
+        let Some(peer) = self.peer_mut(link) else {
             return false;
         };
         if equal {
@@ -72,7 +72,7 @@ impl Sync {
             vector,
             writers,
         };
-        self.send(replica, link, &body);
+        self.send(replica, link, body);
     }
 
     /// A peer told the contents of writers.
@@ -151,7 +151,7 @@ impl Sync {
 
     /// Lets the next pull from this peer bring everything of the writer; in a page, of all writers.
     fn want_whole(&mut self, link: Link, writer: WriterId) {
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+        if let Some(peer) = self.peer_mut(link) {
             peer.all = true;
             if FORKS && !peer.whole.contains(&writer) {
                 peer.whole.push(writer);
@@ -182,7 +182,7 @@ impl Sync {
         whole: &[WriterId],
         shards: usize,
     ) {
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link)
+        if let Some(peer) = self.peer_mut(link)
             && !core::mem::take(&mut peer.all)
         {
             return;
@@ -192,7 +192,7 @@ impl Sync {
             return;
         }
         let interval = Millis::from(self.config.interval_ms);
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+        if let Some(peer) = self.peer_mut(link) {
             peer.whole.retain(|writer| !whole.contains(writer));
             peer.all = !peer.whole.is_empty();
             (peer.futile, peer.heal_after) = match shards {

@@ -88,7 +88,7 @@ impl Sync {
         if !MEMBERS {
             return;
         }
-        let peer = self.peers.iter_mut().find(|peer| peer.link == link);
+        let peer = self.peer_mut(link);
         if let Some(greeting) = peer.and_then(|peer| peer.greeting.as_mut()) {
             greeting.writer = writer;
         }
@@ -108,9 +108,7 @@ impl Sync {
         }
         match replica.admit(&writer) {
             Ok(()) => self.local_change(now),
-            Err(Error::Gone { .. }) => {
-                self.send(replica, link, &Body::Ended { writer, upto: None })
-            }
+            Err(Error::Gone { .. }) => self.send(replica, link, Body::Ended { writer, upto: None }),
             // It is refused again when it writes, with the reason.
             Err(_) => {}
         }
@@ -135,13 +133,13 @@ impl Sync {
             Error::Stranger { writer: stranger } => {
                 let live = live.filter(|live| *live != stranger && replica.is_member());
                 if let Some(writer) = live.filter(|live| !replica.is_counted_member(live)) {
-                    self.send(replica, link, &Body::Ended { writer, upto: None });
+                    self.send(replica, link, Body::Ended { writer, upto: None });
                 }
                 Ok(())
             }
             Error::Gone { .. } | Error::Behind => {
                 if let Some(writer) = live.filter(|live| self.writer_of(link) == Some(*live)) {
-                    self.send(replica, link, &Body::Ended { writer, upto: None });
+                    self.send(replica, link, Body::Ended { writer, upto: None });
                 }
                 Ok(())
             }
@@ -193,7 +191,7 @@ impl Sync {
             it.due = now + ASK_AGAIN_MS;
             let link = it.link;
             let (writer, admitted) = (replica.writer(), replica.home().is_some());
-            self.send(replica, link, &Body::Return { writer, admitted });
+            self.send(replica, link, Body::Return { writer, admitted });
         }
     }
 
@@ -244,7 +242,7 @@ impl Sync {
             match replica.last_of(&writer) {
                 _ if self.writer_of(link) != Some(writer) => {}
                 None => self.guests.leaving.push((link, writer)),
-                upto => self.send(replica, link, &Body::Ended { writer, upto }),
+                upto => self.send(replica, link, Body::Ended { writer, upto }),
             }
         }
     }
@@ -262,7 +260,7 @@ impl Sync {
         }
         if writer != replica.writer() {
             // The frame that said so was lost.
-            return self.send(replica, link, &Body::Writer(replica.writer()));
+            return self.send(replica, link, Body::Writer(replica.writer()));
         }
         self.come_back(now, replica, link);
         if let Some(it) = &mut self.guests.coming_back
@@ -305,7 +303,7 @@ impl Sync {
                 self.pushes.restart();
                 let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
                 for link in links {
-                    self.send(replica, link, &Body::Writer(writer));
+                    self.send(replica, link, Body::Writer(writer));
                 }
                 self.local_change(now);
                 self.announce_soon(now, None);

@@ -54,7 +54,10 @@ impl Pulls {
 
     /// The link is closed; what was staged from it waits for its process to come back.
     pub(super) fn gone(&mut self, link: Link) {
-        self.wanted.retain(|wanted| *wanted != link);
+        let at = self.wanted.iter().position(|wanted| *wanted == link);
+        if let Some(at) = at {
+            self.wanted.remove(at);
+        }
         if let Some(open) = self.open.take_if(|open| open.link == link)
             && open.chunk > 0
         {
@@ -135,7 +138,7 @@ impl Sync {
                 false => self.vector_for(replica, link, &open.whole),
             };
             self.pulls.open = Some(open);
-            self.send(replica, link, &Body::Pull(Pull { id, chunk, vector }));
+            self.send(replica, link, Body::Pull(Pull { id, chunk, vector }));
         }
     }
 
@@ -176,7 +179,7 @@ impl Sync {
             open.staged.push(bytes);
             open.chunk += 1;
             let (id, chunk) = (delta.id, open.chunk);
-            self.send(replica, link, &Body::More { id, chunk });
+            self.send(replica, link, Body::More { id, chunk });
             return Ok(());
         }
         let staged = core::mem::take(&mut open.staged);

@@ -11,7 +11,7 @@ use crate::limits::{
 use crate::replica::Contents;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
-use crate::{FORKS, MEMBERS};
+use crate::{FORKS, MEMBERS, STATUS};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -408,9 +408,15 @@ fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
         version_max,
         capabilities: reader.varint()?,
         session: read_u64(reader)?,
-        agent: reader.text(Limited::Agent, AGENT_BYTES_MAX)?.into(),
+        agent: match reader.text(Limited::Agent, AGENT_BYTES_MAX)? {
+            agent if STATUS => agent.into(),
+            _ => String::new(),
+        },
         nonce: reader.array()?,
-        proof: reader.bytes(Limited::Proof, PROOF_BYTES_MAX)?.to_vec(),
+        proof: match reader.bytes(Limited::Proof, PROOF_BYTES_MAX)? {
+            proof if STATUS => proof.to_vec(),
+            _ => Vec::new(),
+        },
         digests: read_digests(reader)?,
         writer: read_writer(reader)?,
         clock: reader.varint()?,
