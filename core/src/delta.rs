@@ -41,6 +41,9 @@ pub struct Message {
     pub(crate) complete: bool,
     /// What is said of writers, ascending by kind, writer and clock. Their writers index `writers`.
     pub(crate) facts: Closed<Vec<Fact>>,
+    /// For a store only: forgotten writers with the last clock that was taken over, the longest
+    /// forgotten first.
+    pub(crate) returns: Closed<Vec<(WriterId, u64)>>,
 }
 
 /// What one slot has beside its row, in a message.

@@ -55,7 +55,7 @@ pub enum Rule {
     Signed,
     /// A hello that offers version 1 is written in version 1.
     VersionByte,
-    /// A frame's type is 1 to 7.
+    /// A frame's type is 1 to 10.
     FrameType,
     /// A flag is of few values.
     Flag,
@@ -85,7 +85,7 @@ impl fmt::Display for Rule {
             Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
             Rule::Signed => "totals are signed if one of them is negative",
             Rule::VersionByte => "a hello that offers version 1 is written in version 1",
-            Rule::FrameType => "a frame's type is 1 to 7",
+            Rule::FrameType => "a frame's type is 1 to 10",
             Rule::Flag => "a flag is of few values",
             Rule::ChunkCovered => "the last chunk's table covers all chunks",
             Rule::OnlyPushes => "only pushes are broadcast",

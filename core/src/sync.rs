@@ -62,10 +62,11 @@ use crate::error::{Error, Rule};
 use crate::hash::mix;
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
-use crate::replica::{Mark, Replica};
+use crate::replica::{Mark, Replica, Returned};
 use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
 use crate::writer_id::WriterId;
 use crate::{BROADCAST, MEMBERS, STATUS};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -175,9 +176,13 @@ pub enum Output {
         /// How many shards were installed.
         shards: usize,
     },
-    /// Somebody else writes under this replica's writer id: mint a fresh one, and hand it in by
-    /// [`Input::Renew`] at once. Until then all goes on under the old one.
+    /// This replica can't go on under its writer id, as somebody else writes under it, or as it was
+    /// retired: mint a fresh one, and hand it in by [`Input::Renew`] at once. Until then all goes on
+    /// under the old one.
     Renew,
+    /// The replica came back under the writer id that was handed in last, and made again what had not
+    /// been taken over from the one before: show what could not be.
+    Returned(Box<Returned>),
     /// Something came that was refused as a whole: show it. With a link, also close that link.
     Refused {
         /// The link to be closed, if a link's peer broke the protocol.
@@ -216,6 +221,12 @@ struct Peer {
     last_heard: Option<Millis>,
     bytes_in: u64,
     bytes_out: u64,
+    /// Whether what it told last was refused: until the next digest it is not asked again.
+    rests: bool,
+    /// Whether it greeted under a writer that has been forgotten here: nothing of that counted since.
+    forgotten: bool,
+    /// The own clock up to which others may have been told of this replica's transactions before.
+    published: u64,
     /// Forked writers, all of which is to come with the next pull.
     whole: Closed<Vec<WriterId>>,
     /// Whether there are any.
@@ -359,6 +370,9 @@ impl Sync {
             last_heard: None,
             bytes_in: 0,
             bytes_out: 0,
+            rests: false,
+            forgotten: false,
+            published: self.guests.published,
             whole: Closed::default(),
             all: false,
             futile: 0,
@@ -429,14 +443,15 @@ impl Sync {
             Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } if !MEMBERS => Ok(()),
             Body::Writer(writer) => {
                 self.set_writer(link, writer);
+                self.admit(now, replica, link, writer, 0);
                 Ok(())
             }
-            Body::Return { writer, admitted } => {
-                self.end_writer(now, replica, link, (writer, admitted));
+            Body::Return { writer, intro } => {
+                self.end_writer(now, replica, link, (writer, intro));
                 Ok(())
             }
-            Body::Ended { writer, upto } => {
-                self.ended(now, replica, link, (writer, upto));
+            Body::Ended { writer, last } => {
+                self.ended(now, replica, link, (writer, last));
                 Ok(())
             }
             Body::Pull(pull) => {
@@ -507,6 +522,7 @@ impl Sync {
             if peer.greeting.is_some() && (news || due) {
                 links.push(peer.link);
                 self.peers[at].next_digest = self.later(now);
+                self.peers[at].rests &= !due;
             }
         }
         if !links.is_empty() {

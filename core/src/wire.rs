@@ -10,7 +10,7 @@ mod message;
 mod side;
 
 pub(crate) use frame::encode;
-pub use frame::{Body, Delta, Digests, Frame, Hello, Pull, Why, frame_space};
+pub use frame::{Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, Why, frame_space};
 
 /// The version of the protocol that this crate speaks.
 pub const VERSION: u8 = 1;

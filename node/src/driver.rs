@@ -19,8 +19,8 @@ mod membership;
 mod space;
 
 pub use answers::{
-    Change, Counter, Done, FaultReport, LinkRow, LinkState, News, Page, Query, Reading, Renewal,
-    SpaceStatus, WriterRow,
+    Change, Comeback, Counter, Done, FaultReport, LinkRow, LinkState, News, Page, Query, Reading,
+    Renewal, SpaceStatus, WriterRow,
 };
 
 pub use membership::{
@@ -524,6 +524,7 @@ impl Driver {
                 self.spaces[space.0].tend_soon(now);
             }
             Output::Renew => self.metrics.renewed(),
+            Output::Returned(returned) => self.spaces[space.0].came_back(&returned),
             Output::Refused { close, error } => match close {
                 Some(link) => self.close(self.now(), link, error),
                 None => tracing::warn!(code = error.code(), %error, "refused a push"),

@@ -396,7 +396,10 @@ impl World {
                 // Links that reorder bring frames before the hello, or the hello twice.
                 Output::Refused { error, .. } if error.code() == "handshake" => {}
                 Output::Refused { error, .. } => return Err(format!("{at} refused: {error}")),
-                Output::Broadcast { .. } | Output::Changed { .. } | Output::Merged { .. } => {}
+                Output::Broadcast { .. }
+                | Output::Changed { .. }
+                | Output::Merged { .. }
+                | Output::Returned(_) => {}
             }
         }
         self.figures.faults += process.replica.fault_count() - before;

@@ -149,7 +149,7 @@ impl Victim {
                     self.sync.handle(self.now, &mut self.replica, renew);
                     assert_eq!(self.replica.writer(), writer);
                 }
-                Output::Merged { .. } => {}
+                Output::Merged { .. } | Output::Returned(_) => {}
             }
         }
         assert!(count < 200_000, "one input made {count} outputs");

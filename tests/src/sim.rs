@@ -426,7 +426,7 @@ impl Sim {
                 }
                 Output::Refused { close, error } => self.refused(at, close, &error)?,
                 Output::Renew => return Err(format!("replica {at} is to renew its id")),
-                Output::Changed { .. } | Output::Merged { .. } => {}
+                Output::Changed { .. } | Output::Merged { .. } | Output::Returned(_) => {}
             }
         }
         let node = &mut self.nodes[at];

@@ -1,7 +1,7 @@
 //! The golden vectors of the wire format, as code: tests compare them with the files under
 //! `vectors/`, which docs/protocol.md refers to by name.
 
-use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
+use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why};
 use tallymesh_core::{
     Input, Link, Message, Op, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
 };
@@ -298,7 +298,12 @@ pub fn frames() -> Vec<Vector> {
             "The sender's writer, this one, which was taken in, can't go on: end it.",
             frame(Body::Return {
                 writer: two().writer(),
-                admitted: true,
+                intro: Some(Intro {
+                    by: two().writer(),
+                    clock: 7,
+                    owner: [5; 32],
+                    generation: 300,
+                }),
             }),
         ),
         vector(
@@ -306,7 +311,7 @@ pub fn frames() -> Vec<Vector> {
             "This writer can't go on; how much of it counts is not certain yet.",
             frame(Body::Ended {
                 writer: two().writer(),
-                upto: None,
+                last: Last::Unsure,
             }),
         ),
         vector(
@@ -314,7 +319,7 @@ pub fn frames() -> Vec<Vector> {
             "This writer can't go on; its transactions up to clock 300 count.",
             frame(Body::Ended {
                 writer: two().writer(),
-                upto: Some(300),
+                last: Last::Upto(300),
             }),
         ),
         vector(

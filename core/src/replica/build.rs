@@ -25,6 +25,8 @@ pub struct Mark {
     /// The version vector by local number.
     pub(super) clocks: Vec<u64>,
     pub(super) epoch: u64,
+    /// How many writers had been forgotten.
+    pub(super) remembered: u64,
 }
 
 /// The next page and writer of a transfer in chunks.
@@ -68,6 +70,13 @@ impl Replica {
         message
     }
 
+    /// Everything that a store keeps of this replica: it stands for all messages before it.
+    pub fn snapshot(&self) -> Message {
+        let mut message = self.delta(&VersionVector::default());
+        *message.returns = self.remembered(u64::MAX);
+        message
+    }
+
     /// Makes a message complete: it names all writers, and says what may have been collected here.
     fn tell_horizon(&self, message: &mut Message) {
         message.complete = message.closed;
@@ -94,24 +103,31 @@ impl Replica {
     pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
         if MEMBERS && self.began >= mark.epoch && self.configuration().is_some() {
             self.move_mark(mark);
-            return Some(self.delta(&VersionVector::default()));
+            return Some(self.snapshot());
         }
+        let forgotten = match MEMBERS {
+            true => self.roster.remembered.saturating_sub(mark.remembered),
+            false => 0,
+        };
         let mut lows = Vec::with_capacity(self.clocks.len());
         let mut base = Vec::with_capacity(self.clocks.len());
-        let mut changed = false;
+        let mut changed = forgotten > 0;
         for (number, clock) in self.clocks.iter().enumerate() {
             let low = self.low(mark, number);
             lows.push(low);
             base.push(if low < *clock { low } else { NOTHING });
             changed |= low != *clock;
         }
-        let message = changed.then(|| {
+        let mut message = changed.then(|| {
             let selection = Selection {
                 epoch: mark.epoch,
                 ..self.all(&lows)
             };
             self.build(&selection, &base)
         });
+        if let Some(message) = message.as_mut().filter(|_| MEMBERS && forgotten > 0) {
+            *message.returns = self.remembered(forgotten);
+        }
         self.move_mark(mark);
         message
     }
@@ -213,6 +229,7 @@ impl Replica {
     fn move_mark(&mut self, mark: &mut Mark) {
         self.epoch += 1;
         mark.epoch = self.epoch;
+        mark.remembered = self.roster.remembered;
         mark.clocks.clone_from(&self.clocks);
     }
 

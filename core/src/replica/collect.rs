@@ -397,21 +397,39 @@ impl Replica {
             *clock = 0;
         }
         let writer = self.writers[number as usize];
-        let Roster {
-            returns, returned, ..
-        } = &mut *self.roster;
-        if let Err(at) = returns.binary_search_by(|entry| entry.0.cmp(&writer)) {
-            returns.insert(at, (writer, upto));
-            returned.push(writer);
-        }
-        if returns.len() > RETURNS_MAX {
-            let oldest = returned.remove(0);
-            returns.retain(|entry| entry.0 != oldest);
-        }
+        self.remember(writer, upto);
         self.numbers.remove(&writer);
         self.clocks[number as usize] = 0;
         self.merged_at[number as usize] = 0;
         self.roster.free.push(number);
+    }
+
+    /// Remembers up to which clock a forgotten writer was taken over, should it come back.
+    pub(super) fn remember(&mut self, writer: WriterId, upto: u64) {
+        let roster = &mut *self.roster;
+        let returns = &mut roster.returns;
+        if let Err(at) = returns.binary_search_by(|entry| entry.0.cmp(&writer)) {
+            returns.insert(at, (writer, upto));
+            roster.returned.push_back(writer);
+            roster.remembered += 1;
+        }
+        if returns.len() > RETURNS_MAX
+            && let Some(oldest) = roster.returned.pop_front()
+            && let Ok(at) = returns.binary_search_by(|entry| entry.0.cmp(&oldest))
+        {
+            returns.remove(at);
+        }
+    }
+
+    /// What is remembered of the writers that were forgotten last, so many, the longest forgotten
+    /// first.
+    pub(super) fn remembered(&self, last: u64) -> Vec<(WriterId, u64)> {
+        let returned = &self.roster.returned;
+        let skipped = (returned.len() as u64).saturating_sub(last) as usize;
+        let returned = returned.iter().skip(skipped);
+        returned
+            .filter_map(|writer| Some((*writer, self.taken_over(writer)?)))
+            .collect()
     }
 
     /// Whether everything that was collected here is covered by these clocks.

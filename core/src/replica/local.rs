@@ -30,7 +30,8 @@ impl Replica {
             waiting,
             returns,
             returned: _,
-        } = &self.roster;
+            remembered: _,
+        } = &*self.roster;
         let id = |number: u32| self.writers[number as usize];
         let clocks = |clocks: &[u64]| {
             let held = clocks.iter().zip(&self.writers);

@@ -14,8 +14,10 @@ use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, HEIRS_MAX,
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::vector::VersionVector;
+use crate::wire::Intro;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// A writer that is attached to this member, and what it has seen of the members' writers.
@@ -60,7 +62,9 @@ pub(super) struct Roster {
     /// Forgotten writers with the last clock that was taken over, ascending by writer.
     pub(super) returns: Vec<(WriterId, u64)>,
     /// They, the longest forgotten first.
-    pub(super) returned: Vec<WriterId>,
+    pub(super) returned: VecDeque<WriterId>,
+    /// How many there were in all.
+    pub(super) remembered: u64,
 }
 
 impl Roster {
@@ -91,7 +95,8 @@ impl Empty for Roster {
         vouched: Vec::new(),
         waiting: false,
         returns: Vec::new(),
-        returned: Vec::new(),
+        returned: VecDeque::new(),
+        remembered: 0,
     };
     const NOTHING: &'static Roster = &Roster::EMPTY;
 }
@@ -655,6 +660,40 @@ impl Replica {
     /// Whether a writer is known here.
     pub(crate) fn knows(&self, writer: &WriterId) -> bool {
         self.numbers.get(writer).is_some()
+    }
+
+    /// Who took this replica's writer in, if that is known; of a member, its own announcement, once
+    /// others have taken it in.
+    pub(crate) fn intro(&self) -> Option<Intro> {
+        let card = &self.roster.cards[OWN as usize];
+        let Stamp { writer, clock } = match &card.announce {
+            Some(announce) if self.roster.established => Stamp {
+                writer: OWN,
+                clock: announce.clock,
+            },
+            Some(_) => return None,
+            None => card.intro?.by,
+        };
+        let by = &self.roster.cards[writer as usize];
+        let announce = by.announce.as_ref()?;
+        Some(Intro {
+            by: self.writers[writer as usize],
+            clock,
+            owner: announce.owner,
+            generation: announce.generation,
+        })
+    }
+
+    /// Whether everything up to an admission was seen here: who was taken in by it and is not known
+    /// was forgotten.
+    pub(crate) fn has_seen(&self, intro: &Intro) -> bool {
+        let held = self.held(&intro.by) >= intro.clock;
+        held && intro.clock > 0 || self.gone(&intro.owner) >= Some(intro.generation)
+    }
+
+    /// Whether this is a member's writer that others have taken in.
+    pub(crate) fn is_established(&self) -> bool {
+        self.is_member() && self.roster.established
     }
 
     /// The last clock of a forgotten writer that was taken over, if it is still remembered.

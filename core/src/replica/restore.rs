@@ -3,6 +3,7 @@
 use super::Replica;
 use super::merge::Found;
 use super::standing::Forgotten;
+use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::{Error, Missing};
 use crate::limits::WRITERS_MAX;
@@ -39,6 +40,11 @@ impl Replica {
         let forgotten = Forgotten::default();
         self.install(message, &forgotten, &mut found)?;
         self.conclude(message, &forgotten, found);
+        if MEMBERS {
+            for (writer, upto) in message.returns.iter() {
+                self.remember(*writer, *upto);
+            }
+        }
         Ok(())
     }
 }

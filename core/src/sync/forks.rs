@@ -275,7 +275,7 @@ impl Sync {
 
     /// Goes on under another writer id.
     pub(super) fn renew(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        if !FORKS || self.begin_again(now, replica, writer) {
+        if !FORKS || self.fresh_writer(now, replica, writer) {
             return;
         }
         let old = replica.writer();

@@ -11,7 +11,9 @@ use crate::delta::Message;
 use crate::error::Error;
 use crate::replica::{Mark, Replica};
 use crate::vector::VersionVector;
+use crate::wire::{Intro, Last};
 use crate::writer_id::WriterId;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// How often collection waits for transfers that are under way.
@@ -28,6 +30,8 @@ pub(super) struct Guests {
     leaving: Vec<(Link, WriterId)>,
     /// How often collection was put off.
     put_off: u32,
+    /// The own clock up to which others may have been told of this replica's transactions.
+    pub(super) published: u64,
     coming_back: Option<ComingBack>,
 }
 
@@ -36,6 +40,7 @@ impl Empty for Guests {
         silent: Vec::new(),
         leaving: Vec::new(),
         put_off: 0,
+        published: 0,
         coming_back: None,
     };
     const NOTHING: &'static Guests = &Guests::EMPTY;
@@ -48,10 +53,15 @@ struct ComingBack {
     link: Link,
     /// When it asks again.
     due: Millis,
-    /// The last own clock that counts.
-    upto: Option<u64>,
-    /// The whole state in chunks, and the last chunk.
-    state: Option<(Vec<Vec<u8>>, Message)>,
+    /// How much of the own writer counts, once somebody said so.
+    last: Option<Last>,
+    /// The links whose peers have forgotten it. Others may remember.
+    forgot: Vec<Link>,
+    /// The own clock up to which others were told of this replica's transactions before those links.
+    published: u64,
+    /// The writer id to go on under. It is told before the whole state is asked for, so that nothing
+    /// is collected that is in that state and not in later ones.
+    fresh: Option<WriterId>,
 }
 
 /// Whose changes a push carries: it alone is newer.
@@ -64,6 +74,13 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
 }
 
 impl Sync {
+    /// Notes that all own transactions are on their way to others, if there are any.
+    pub(super) fn note_published(&mut self, replica: &Replica) {
+        if MEMBERS && self.greeted().next().is_some() {
+            self.guests.published = replica.clock();
+        }
+    }
+
     /// The writer at the other end of a link.
     pub(super) fn writer_of(&self, link: Link) -> Option<WriterId> {
         let greeting = self.peer(link)?.greeting.as_ref().filter(|_| MEMBERS)?;
@@ -88,9 +105,12 @@ impl Sync {
         if !MEMBERS {
             return;
         }
-        let peer = self.peer_mut(link);
-        if let Some(greeting) = peer.and_then(|peer| peer.greeting.as_mut()) {
+        let Some(peer) = self.peer_mut(link) else {
+            return;
+        };
+        if let Some(greeting) = peer.greeting.as_mut().filter(|it| it.writer != writer) {
             greeting.writer = writer;
+            (peer.rests, peer.forgotten) = (false, false);
         }
     }
 
@@ -103,12 +123,17 @@ impl Sync {
         writer: WriterId,
         clock: u64,
     ) {
-        if !MEMBERS || !replica.is_member() || clock > 0 || replica.knows(&writer) {
+        if !MEMBERS || !replica.is_member() || replica.knows(&writer) {
             return;
+        }
+        if clock > 0 {
+            let forgotten = replica.last_of(&writer).is_none();
+            let peer = self.peer_mut(link);
+            return peer.into_iter().for_each(|peer| peer.forgotten = forgotten);
         }
         match replica.admit(&writer) {
             Ok(()) => self.local_change(now),
-            Err(Error::Gone { .. }) => self.send(replica, link, Body::Ended { writer, upto: None }),
+            Err(Error::Gone { .. }) => self.tell_ended(replica, link, writer),
             // It is refused again when it writes, with the reason.
             Err(_) => {}
         }
@@ -133,13 +158,13 @@ impl Sync {
             Error::Stranger { writer: stranger } => {
                 let live = live.filter(|live| *live != stranger && replica.is_member());
                 if let Some(writer) = live.filter(|live| !replica.is_counted_member(live)) {
-                    self.send(replica, link, Body::Ended { writer, upto: None });
+                    self.tell_ended(replica, link, writer);
                 }
                 Ok(())
             }
             Error::Gone { .. } | Error::Behind => {
                 if let Some(writer) = live.filter(|live| self.writer_of(link) == Some(*live)) {
-                    self.send(replica, link, Body::Ended { writer, upto: None });
+                    self.tell_ended(replica, link, writer);
                 }
                 Ok(())
             }
@@ -151,21 +176,24 @@ impl Sync {
         }
     }
 
+    /// Tells a peer that its writer can't go on.
+    fn tell_ended(&mut self, replica: &Replica, link: Link, writer: WriterId) {
+        let last = Last::Unsure;
+        self.send(replica, link, Body::Ended { writer, last });
+    }
+
     /// Begins to come back, by this peer.
     fn come_back(&mut self, now: Millis, replica: &Replica, link: Link) {
         if self.guests.coming_back.is_some() {
             return;
         }
-        if replica.is_member() {
-            // What its owner promised and acknowledged is not to be lost by the way.
-            let error = Error::Outdated;
-            return self.outputs.push(Output::Refused { close: None, error });
-        }
         self.guests.coming_back = Some(ComingBack {
             link,
             due: now,
-            upto: None,
-            state: None,
+            last: None,
+            forgot: Vec::new(),
+            published: u64::MAX,
+            fresh: None,
         });
         self.ask_to_end(now, replica);
     }
@@ -185,13 +213,13 @@ impl Sync {
         };
         if alone && let Some(other) = other {
             it.link = other;
-            (it.upto, it.due) = (None, now);
+            (it.last, it.due, it.fresh) = (None, now, None);
         }
-        if it.upto.is_none() && it.due <= now {
+        if it.last.is_none() && it.due <= now {
             it.due = now + ASK_AGAIN_MS;
             let link = it.link;
-            let (writer, admitted) = (replica.writer(), replica.home().is_some());
-            self.send(replica, link, Body::Return { writer, admitted });
+            let (writer, intro) = (replica.writer(), replica.intro());
+            self.send(replica, link, Body::Return { writer, intro });
         }
     }
 
@@ -200,13 +228,13 @@ impl Sync {
             return None;
         }
         let it = self.guests.coming_back.as_ref()?;
-        Some(it.due).filter(|_| it.upto.is_none())
+        Some(it.due).filter(|_| it.last.is_none())
     }
 
     /// Whether the next pull on this link is to bring everything, to begin again from.
     pub(super) fn wants_all(&self, link: Link) -> bool {
         let it = self.guests.coming_back.as_ref().filter(|_| MEMBERS);
-        it.is_some_and(|it| it.link == link && it.upto.is_some())
+        it.is_some_and(|it| it.link == link && it.fresh.is_some())
     }
 
     /// A peer has to come back, and asks for its writer's end.
@@ -215,13 +243,21 @@ impl Sync {
         now: Millis,
         replica: &mut Replica,
         link: Link,
-        (writer, admitted): (WriterId, bool),
+        (writer, intro): (WriterId, Option<Intro>),
     ) {
         self.set_writer(link, writer);
         if !MEMBERS || !replica.is_member() {
             return;
         }
-        if admitted && !replica.knows(&writer) && replica.last_of(&writer).is_none() {
+        if let Some(intro) = intro
+            && !replica.knows(&writer)
+            && replica.last_of(&writer).is_none()
+        {
+            let forgotten = self.peer(link).is_some_and(|peer| peer.forgotten);
+            if forgotten && replica.has_seen(&intro) {
+                let last = Last::Forgotten;
+                self.send(replica, link, Body::Ended { writer, last });
+            }
             return; // not heard of yet, or forgotten too long ago to say what counts
         }
         if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
@@ -233,16 +269,19 @@ impl Sync {
         if !self.guests.leaving.contains(&(link, writer)) {
             self.guests.leaving.push((link, writer));
         }
-        self.tell_ended(replica);
+        self.tell_leaving(replica);
     }
 
     /// Tells those who asked what of them counts, where that is certain.
-    fn tell_ended(&mut self, replica: &Replica) {
+    fn tell_leaving(&mut self, replica: &Replica) {
         for (link, writer) in core::mem::take(&mut self.guests.leaving) {
             match replica.last_of(&writer) {
                 _ if self.writer_of(link) != Some(writer) => {}
                 None => self.guests.leaving.push((link, writer)),
-                upto => self.send(replica, link, Body::Ended { writer, upto }),
+                Some(upto) => {
+                    let last = Last::Upto(upto);
+                    self.send(replica, link, Body::Ended { writer, last });
+                }
             }
         }
     }
@@ -253,7 +292,7 @@ impl Sync {
         now: Millis,
         replica: &Replica,
         link: Link,
-        (writer, upto): (WriterId, Option<u64>),
+        (writer, last): (WriterId, Last),
     ) {
         if !MEMBERS {
             return;
@@ -262,55 +301,89 @@ impl Sync {
             // The frame that said so was lost.
             return self.send(replica, link, Body::Writer(replica.writer()));
         }
-        self.come_back(now, replica, link);
-        if let Some(it) = &mut self.guests.coming_back
-            && it.link == link
-            && upto.is_some()
-        {
-            it.upto = upto;
-            self.want(now, replica, link);
+        // A member that others have taken in believes nobody before it sees for itself.
+        if self.guests.coming_back.is_none() && replica.is_established() {
+            return;
         }
-    }
-
-    /// The whole state is there: all that is missing is a fresh writer id.
-    pub(super) fn whole_state(&mut self, staged: Vec<Vec<u8>>, last: Message) {
-        if let Some(it) = &mut self.guests.coming_back {
-            it.state = Some((staged, last));
+        self.come_back(now, replica, link);
+        let published = self.peer(link).map_or(0, |peer| peer.published);
+        let others = self.greeted().map(|peer| peer.link);
+        let others: Vec<Link> = others.filter(|other| *other != link).collect();
+        let Some(it) = &mut self.guests.coming_back else {
+            return;
+        };
+        if it.link != link || last == Last::Unsure {
+            return;
+        }
+        if last == Last::Forgotten {
+            it.forgot.push(link);
+            it.published = it.published.min(published);
+            if let Some(other) = others.iter().find(|other| !it.forgot.contains(other)) {
+                (it.link, it.due) = (*other, now);
+                return;
+            }
+        }
+        if it.last.replace(last).is_none() {
             self.outputs.push(Output::Renew);
         }
     }
 
-    /// Goes on under a fresh writer id, from the whole state; false if that is not what it is for.
+    /// Takes a fresh writer id to come back under; false if that is not what it is for.
+    pub(super) fn fresh_writer(
+        &mut self,
+        now: Millis,
+        replica: &Replica,
+        writer: WriterId,
+    ) -> bool {
+        let coming = self.guests.coming_back.as_mut();
+        let Some(it) = coming.filter(|it| MEMBERS && it.last.is_some()) else {
+            return false;
+        };
+        it.fresh = Some(writer);
+        let link = it.link;
+        self.send(replica, link, Body::Writer(writer));
+        self.want(now, replica, link);
+        true
+    }
+
+    /// Begins again from the whole state, which came in chunks and a last one.
     pub(super) fn begin_again(
         &mut self,
         now: Millis,
         replica: &mut Replica,
-        writer: WriterId,
-    ) -> bool {
-        let ready = |it: &mut ComingBack| MEMBERS && it.state.is_some();
-        let Some(ComingBack { state, upto, .. }) = self.guests.coming_back.take_if(ready) else {
-            return false;
+        staged: &[Vec<u8>],
+        state: &Message,
+    ) {
+        let coming = self.guests.coming_back.take().filter(|_| MEMBERS);
+        let coming = coming.and_then(|it| Some((it.fresh?, it.last?, it.published)));
+        let Some((writer, last, published)) = coming else {
+            return;
         };
-        let Some((staged, last)) = state else {
-            return false;
-        };
+        self.guests.published = 0;
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
-        match replica.begin_again_staged(writer, &staged, &last, &mut changed) {
-            Ok(journal) => {
-                replica.make_again(journal, upto, 0, &mut changed);
-                self.end_transfers();
-                self.pushes.restart();
-                let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
-                for link in links {
-                    self.send(replica, link, Body::Writer(writer));
-                }
-                self.local_change(now);
-                self.announce_soon(now, None);
+        let journal = match replica.begin_again_staged(writer, staged, state, &mut changed) {
+            Ok(journal) => journal,
+            Err(error) => return self.outputs.push(Output::Refused { close: None, error }),
+        };
+        let upto = match last {
+            Last::Upto(upto) => Some(upto),
+            Last::Unsure | Last::Forgotten => None,
+        };
+        let returned = replica.make_again(journal, upto, published, &mut changed);
+        self.outputs.push(Output::Returned(Box::new(returned)));
+        self.end_transfers();
+        self.pushes.restart();
+        for at in 0..self.peers.len() {
+            let peer = &mut self.peers[at];
+            peer.published = 0;
+            if peer.greeting.is_some() {
+                let link = peer.link;
+                self.send(replica, link, Body::Writer(writer));
             }
-            Err(error) => self.outputs.push(Output::Refused { close: None, error }),
         }
-        true
+        self.local_change(now);
+        self.announce_soon(now, None);
     }
 
     /// Does a member's duties; about once a second will do. `kept` is what the replica's store has
@@ -341,7 +414,7 @@ impl Sync {
             }
             collected = replica.collect(kept);
         }
-        self.tell_ended(replica);
+        self.tell_leaving(replica);
         if replica.clock() > before {
             self.local_change(now);
         }

@@ -1,7 +1,6 @@
 //! Asking a peer for what is missing here, chunk by chunk.
 
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
-use crate::FORKS;
 use crate::closed::Closed;
 use crate::delta::Message;
 use crate::error::{Error, Limited};
@@ -9,6 +8,7 @@ use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
+use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
 
 /// What a staged chunk costs beside its bytes, so that many tiny ones count as well.
@@ -91,6 +91,10 @@ impl Pulls {
 impl Sync {
     /// This peer has something that is missing here.
     pub(super) fn want(&mut self, now: Millis, replica: &Replica, link: Link) {
+        let rests = MEMBERS && self.peer(link).is_some_and(|peer| peer.rests);
+        if rests && !self.wants_all(link) {
+            return;
+        }
         if !self.pulls.wanted.contains(&link) && !self.pulls.is_from(link) {
             self.pulls.wanted.push(link);
         }
@@ -187,7 +191,7 @@ impl Sync {
         self.pulls.open = None;
         let complete = delta.message.writers.iter().all(|entry| entry.lo == 0);
         if complete && self.wants_all(link) {
-            self.whole_state(staged, delta.message);
+            self.begin_again(now, replica, &staged, &delta.message);
             return Ok(());
         }
         let result = self.commit(now, replica, link, staged, &delta.message);
@@ -196,7 +200,8 @@ impl Sync {
         }
         // What was found forked meanwhile; the own writer's comes once there is another.
         let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole[..]);
-        if FORKS && whole.iter().any(|writer| *writer != replica.writer()) {
+        let forked = FORKS && whole.iter().any(|writer| *writer != replica.writer());
+        if forked || self.wants_all(link) {
             self.want(now, replica, link);
         }
         self.pull_next(now, replica);
@@ -218,7 +223,12 @@ impl Sync {
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
             Ok(merged) => merged,
             Err(error) => {
+                let rests = !matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
                 self.not_merged(now, replica, Some(link), live, error)?;
+                if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+                    // The same would come again at once.
+                    peer.rests = rests;
+                }
                 return Ok(0);
             }
         };

@@ -62,6 +62,7 @@ impl Sync {
         match replica.push(&mut self.pushes.mark) {
             Push::Nothing => {}
             Push::Message(message) => {
+                self.note_published(replica);
                 let bytes = encode(replica.space(), &Body::Push(message));
                 self.pass_on(None, false, &bytes);
             }

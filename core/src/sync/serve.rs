@@ -169,7 +169,10 @@ impl Sync {
         let (body, next) = match cursor {
             Some(cursor) => (delta(message, false), Some(Walk { cursor, ..walk })),
             // This walk fits one chunk, so all of it is of this moment.
-            None if fresh => (delta(message, true), None),
+            None if fresh => {
+                self.note_published(replica);
+                (delta(message, true), None)
+            }
             None => {
                 let again = Walk {
                     lows: walk.begin,

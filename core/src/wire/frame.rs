@@ -9,6 +9,7 @@ use crate::limits::{
     AGENT_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX,
 };
 use crate::replica::Contents;
+use crate::roster::Owner;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 use crate::{FORKS, MEMBERS, STATUS};
@@ -127,16 +128,16 @@ pub enum Body {
     Return {
         /// The writer.
         writer: WriterId,
-        /// Whether it knows that a member took it in: then who does not know it has forgotten it,
-        /// or has not heard of it yet.
-        admitted: bool,
+        /// Who took it in, if it knows: then who does not know it has forgotten it, or has not heard
+        /// of it yet.
+        intro: Option<Intro>,
     },
     /// In a space with members: this writer can't go on.
     Ended {
         /// The writer.
         writer: WriterId,
-        /// The last clock of it that counts, once that is certain.
-        upto: Option<u64>,
+        /// How much of it counts.
+        last: Last,
     },
     /// The contents of writers, one by one.
     Contents {
@@ -147,6 +148,30 @@ pub enum Body {
         /// The writers, ascending.
         writers: Vec<Contents>,
     },
+}
+
+/// The transaction by which a member took a writer in; of a member, by which it announced itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Intro {
+    /// The member's writer.
+    pub by: WriterId,
+    /// Its clock.
+    pub clock: u64,
+    /// Whose incarnation it is.
+    pub owner: Owner,
+    /// Of which generation.
+    pub generation: u64,
+}
+
+/// How much of a writer that is over counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Last {
+    /// That is not certain yet.
+    Unsure,
+    /// Everything up to this clock.
+    Upto(u64),
+    /// That is not remembered any more. Nothing of it counted that came on this link.
+    Forgotten,
 }
 
 /// A frame: a space and a content.
@@ -201,17 +226,23 @@ impl Frame {
                 WRITER if MEMBERS => Body::Writer(read_writer(reader)?),
                 RETURN if MEMBERS => Body::Return {
                     writer: read_writer(reader)?,
-                    admitted: match reader.u8()? {
-                        0 => false,
-                        1 => true,
+                    intro: match reader.u8()? {
+                        0 => None,
+                        1 => Some(Intro {
+                            by: read_writer(reader)?,
+                            clock: reader.varint()?,
+                            owner: reader.array()?,
+                            generation: reader.varint()?,
+                        }),
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
                 },
                 ENDED if MEMBERS => Body::Ended {
                     writer: read_writer(reader)?,
-                    upto: match reader.u8()? {
-                        0 => None,
-                        1 => Some(reader.varint()?),
+                    last: match reader.u8()? {
+                        0 => Last::Unsure,
+                        1 => Last::Upto(reader.varint()?),
+                        2 => Last::Forgotten,
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
                 },
@@ -261,15 +292,25 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Push(message) => message.encode_into(&mut out),
         Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } if !MEMBERS => {}
         Body::Writer(writer) => out.extend_from_slice(writer.as_bytes()),
-        Body::Return { writer, admitted } => {
+        Body::Return { writer, intro } => {
             out.extend_from_slice(writer.as_bytes());
-            out.push(u8::from(*admitted));
+            out.push(u8::from(intro.is_some()));
+            if let Some(intro) = intro {
+                out.extend_from_slice(intro.by.as_bytes());
+                put_varint(&mut out, intro.clock);
+                out.extend_from_slice(&intro.owner);
+                put_varint(&mut out, intro.generation);
+            }
         }
-        Body::Ended { writer, upto } => {
+        Body::Ended { writer, last } => {
             out.extend_from_slice(writer.as_bytes());
-            out.push(u8::from(upto.is_some()));
-            if let Some(upto) = upto {
-                put_varint(&mut out, *upto);
+            match last {
+                Last::Unsure => out.push(0),
+                Last::Upto(clock) => {
+                    out.push(1);
+                    put_varint(&mut out, *clock);
+                }
+                Last::Forgotten => out.push(2),
             }
         }
         Body::Contents { .. } if !FORKS => {}

@@ -3,6 +3,7 @@
 use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
 use super::fact::{put_facts, read_facts};
 use super::side::{put_sides, read_sides};
+use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::error::{Error, Limited, Rule};
@@ -28,6 +29,19 @@ impl Message {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode_into(&mut out);
+        out
+    }
+
+    /// As [`encode`](Message::encode), with what only this replica's store is to keep.
+    pub fn encode_stored(&self) -> Vec<u8> {
+        let mut out = self.encode();
+        if MEMBERS && !self.returns.is_empty() {
+            put_varint(&mut out, self.returns.len() as u64);
+            for (writer, upto) in self.returns.iter() {
+                out.extend_from_slice(writer.as_bytes());
+                put_varint(&mut out, *upto);
+            }
+        }
         out
     }
 
@@ -82,7 +96,21 @@ impl Message {
     /// # Errors
     /// Any error of the format.
     pub fn decode_stored(bytes: &[u8]) -> Result<Message, Error> {
-        read_all(bytes, |reader| read_message(reader, usize::MAX))
+        read_all(bytes, |reader| {
+            let mut message = read_message(reader, usize::MAX)?;
+            if MEMBERS && reader.len() > 0 {
+                let bytes = reader.len();
+                let count = reader.count(17)?;
+                if count == 0 {
+                    return Err(reader.fail(Error::TrailingBytes { bytes }));
+                }
+                for _ in 0..count {
+                    let writer = WriterId::from_bytes(reader.array()?);
+                    message.returns.push((writer, reader.varint()?));
+                }
+            }
+            Ok(message)
+        })
     }
 }
 
@@ -99,6 +127,7 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         closed: false,
         complete: false,
         facts: Closed::default(),
+        returns: Closed::default(),
     };
     // Which keys of each page have nothing yet.
     let mut unused: Vec<u64> = Vec::with_capacity(pages.min(reader.len()));

@@ -3,7 +3,7 @@
 use crate::limits::put;
 use crate::support::{Random, cases, full, keys, replica, space, world, writer};
 use tallymesh_core::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
-use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
+use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why};
 use tallymesh_core::{Error, Mark, Message, Op, Replica, WriterId, frame_space};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -121,11 +121,20 @@ fn frame(random: &mut Random) -> Frame {
         6 => Body::Writer(any_writer(random)),
         7 => Body::Return {
             writer: any_writer(random),
-            admitted: random.chance(50),
+            intro: random.chance(50).then(|| Intro {
+                by: any_writer(random),
+                clock: random.next(),
+                owner: [7; 32],
+                generation: random.next(),
+            }),
         },
         8 => Body::Ended {
             writer: any_writer(random),
-            upto: random.chance(50).then(|| random.next()),
+            last: match random.below(3) {
+                0 => Last::Unsure,
+                1 => Last::Upto(random.next()),
+                _ => Last::Forgotten,
+            },
         },
         _ => Body::Push(message(random)),
     };

@@ -2,7 +2,7 @@
 //! on, pulls and digests.
 
 use crate::support::{digests, full, observer, replica, space};
-use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION};
+use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Last, Pull, VERSION};
 use tallymesh_core::{
     Error, Input, Link, Mark, Message, Millis, Missing, Output, Replica, Sync, SyncConfig, WriterId,
 };
@@ -223,22 +223,22 @@ fn a_member_takes_in_who_greets_and_tells_who_is_over() {
     guest.add("a", 1).unwrap();
     machine.replica.fence(&writer).unwrap();
     machine.sent();
-    let ended = |upto| (link, Body::Ended { writer, upto });
+    let ended = |last| (link, Body::Ended { writer, last });
     machine.frame(link, Body::Push(guest.delta(&machine.replica.vector())));
-    assert!(machine.sent().contains(&ended(None)));
+    assert!(machine.sent().contains(&ended(Last::Unsure)));
     assert_eq!(machine.replica.value("a"), None);
     machine.frame(
         link,
         Body::Return {
             writer,
-            admitted: false,
+            intro: None,
         },
     );
     let kept = Mark::default();
     let tended = machine.sync.tend(0, &mut machine.replica, &kept);
     assert_eq!(tended, Ok(true));
     machine.input(Input::Tick);
-    assert!(machine.sent().contains(&ended(Some(0))));
+    assert!(machine.sent().contains(&ended(Last::Upto(0))));
 }
 
 /// Two transfers under one number could be mixed up by the links that repeat and reorder.

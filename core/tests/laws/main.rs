@@ -12,4 +12,5 @@ mod handles;
 mod limits;
 mod machine;
 mod merge;
+mod returns;
 mod support;

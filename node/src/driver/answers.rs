@@ -139,6 +139,21 @@ pub struct Renewal {
     pub writer: String,
 }
 
+/// The node came back in a space where its writer had been retired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Comeback {
+    /// The present writer, as 32 hex digits.
+    pub writer: String,
+    /// How many of the former writer's transactions were made again.
+    pub again: usize,
+    /// The first and the last clock of transactions of the former writer of which it is not known
+    /// whether they count: they were sent, and nobody remembers whether they arrived.
+    pub unknown: Option<(u64, u64)>,
+    /// Resets, deletes and sets that cancel less now than they had seen: the rest is part of what
+    /// others have taken over.
+    pub weaker: usize,
+}
+
 /// What the readers of events are told.
 #[derive(Clone, Debug)]
 pub enum News {
@@ -148,6 +163,8 @@ pub enum News {
     Fault(Arc<FaultReport>),
     /// The node goes on under another writer id.
     Renewed(Arc<Renewal>),
+    /// The node came back under the writer id that was told of last.
+    Returned(Arc<Comeback>),
     /// The space has these members from now on.
     Members(Arc<ConfigurationRow>),
     /// A writer was absorbed.

@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use tallymesh_core::{
     Error, Handle as Counted, Input, Link, LinkStatus, Mark, Message, Output, Replica, Shard,
-    Space, Sync, SyncConfig, VersionVector, WriterId,
+    Space, Sync, SyncConfig, WriterId,
 };
 use tokio::sync::broadcast;
 
@@ -239,13 +239,13 @@ impl OpenSpace {
     /// What the store lacks: the changes, or the whole state when the log has grown long.
     pub(super) fn record(&mut self) -> Option<Record> {
         let changes = self.replica.since(&mut self.stored)?;
-        let mut bytes = changes.encode();
+        let mut bytes = changes.encode_stored();
         let log_bytes = self.log_bytes + bytes.len();
         let long = log_bytes > LOG_BYTES_MIN.max(self.snapshot_bytes * LOG_TO_SNAPSHOT_MAX);
         let replaces = long || changes.is_whole();
         if replaces {
             if !changes.is_whole() {
-                bytes = self.replica.delta(&VersionVector::default()).encode();
+                bytes = self.replica.snapshot().encode_stored();
             }
             (self.snapshot_bytes, self.log_bytes) = (bytes.len(), 0);
         } else {

@@ -3,13 +3,14 @@
 //! A change is an event without a name: the key and the value, which is null if the counter has
 //! become absent. Others have names: `members`, when the space has other members, `retired`, when a
 //! writer that is gone was taken over, `renewed`, when the node goes on under another writer,
-//! `fault`, with the evidence of a writer that used one clock twice, and `skipped`, for a reader
+//! `returned`, with what became of its transactions if it had been retired, `fault`, with the evidence of a writer that used one clock twice, and `skipped`, for a reader
 //! that was too slow: the counters that exist follow it, and those that do not follow are absent.
 
 use super::App;
 use super::problem::{Asked, Problem, Route};
 use crate::driver::{
-    Absorption, Change, ConfigurationRow, Counter, FaultReport, News, Query, Reading, Renewal,
+    Absorption, Change, Comeback, ConfigurationRow, Counter, FaultReport, News, Query, Reading,
+    Renewal,
 };
 use crate::handle::{Handle, SpaceId};
 use axum::extract::State;
@@ -73,6 +74,7 @@ enum Told {
     Change(Change),
     Fault(Arc<FaultReport>),
     Renewed(Arc<Renewal>),
+    Returned(Arc<Comeback>),
     Members(Arc<ConfigurationRow>),
     Absorbed(Arc<Absorption>),
     Skipped,
@@ -85,6 +87,7 @@ impl Told {
             Told::Change(change) => event.json_data(change),
             Told::Fault(report) => event.event("fault").json_data(&**report),
             Told::Renewed(renewal) => event.event("renewed").json_data(&**renewal),
+            Told::Returned(comeback) => event.event("returned").json_data(&**comeback),
             Told::Members(members) => event.event("members").json_data(&**members),
             Told::Absorbed(writer) => event.event("retired").json_data(&**writer),
             Told::Skipped => event.event("skipped").json_data(json!({})),
@@ -168,6 +171,7 @@ impl Reader {
             News::Members(members) => self.ready.push_back(Told::Members(members)),
             News::Absorbed(writer) => self.ready.push_back(Told::Absorbed(writer)),
             News::Renewed(renewal) => self.ready.push_back(Told::Renewed(renewal)),
+            News::Returned(comeback) => self.ready.push_back(Told::Returned(comeback)),
         }
     }
 

@@ -6,11 +6,11 @@ use crate::driver::membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
     Retirement, fate,
 };
-use crate::driver::{News, WriterRow};
+use crate::driver::{Comeback, News, WriterRow};
 use crate::handle::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tallymesh_core::{Configuration, Error, Fate, Input, Listed, Owner, WriterId};
+use tallymesh_core::{Configuration, Error, Fate, Input, Listed, Owner, Returned, WriterId};
 
 /// How often a member does its duties, in milliseconds. More keeps what is dead for longer, less
 /// costs work while nothing happens.
@@ -376,6 +376,32 @@ impl OpenSpace {
             heir: it.heir.map(|heir| heir.to_string()),
         });
         rows.collect()
+    }
+
+    /// Tells what became of the former writer's transactions.
+    pub(in crate::driver) fn came_back(&mut self, returned: &Returned) {
+        let ops = returned.again.iter().flat_map(|again| &again.ops);
+        let news = Comeback {
+            writer: self.replica.writer().to_string(),
+            again: returned.again.len(),
+            unknown: returned.unknown,
+            weaker: ops.filter(|op| op.left > 0).count(),
+        };
+        let (space, again, weaker) = (self.name().as_str(), news.again, news.weaker);
+        let unknown = news.unknown.map(|it| format!("{} to {}", it.0, it.1));
+        match (&unknown, weaker) {
+            (None, 0) => tracing::info!(space, again, "came back, and nothing is lost"),
+            _ => tracing::warn!(
+                space,
+                again,
+                weaker,
+                unknown,
+                "came back; of some transactions it is not known whether they count, or they cancel \
+                 less than they had seen: compare the counters with your records"
+            ),
+        }
+        // Without readers of events the log must do.
+        let _ = self.watchers.send(News::Returned(Arc::new(news)));
     }
 
     /// Goes on under a fresh writer id, as the sync machine asked.

@@ -1,0 +1,277 @@
+//! A guest of a member that was given up while it was away comes back, and each of its adds counts
+//! once; what nobody can know is told.
+
+use std::collections::VecDeque;
+use tallymesh_core::wire::Frame;
+use tallymesh_core::{
+    Input, Link, Mark, Message, Millis, Output, Owner, Replica, Returned, Space, Sync, SyncConfig,
+    VersionVector, WriterId,
+};
+#[cfg(target_family = "wasm")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+const MEMBER: usize = 0;
+const GUEST: usize = 1;
+const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
+const LEASE_MS: u32 = 2_000;
+
+struct Peer {
+    replica: Replica,
+    sync: Sync,
+    mark: Mark,
+    /// What a store would have kept.
+    log: Vec<Vec<u8>>,
+    returned: Vec<Returned>,
+}
+
+/// A member and a guest, and a link between them that may be down.
+struct Pair {
+    peers: [Peer; 2],
+    now: Millis,
+    nonce: u8,
+    link: u32,
+    linked: bool,
+    /// Frames under way, and to whom.
+    frames: VecDeque<(usize, Link, Vec<u8>)>,
+    /// Whether what the member sends is lost.
+    deaf: bool,
+}
+
+/// What a member begins from.
+#[derive(Clone, Copy)]
+enum From {
+    /// What its store kept, record by record.
+    Log,
+    /// The snapshot in its store.
+    Snapshot,
+    /// The state that others were sent.
+    State,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let peer = |at: usize| Peer {
+            replica: Replica::new(Space::default(), mint(&OWNERS[at], at as u8)),
+            sync: machine(at as u64),
+            mark: Mark::default(),
+            log: Vec::new(),
+            returned: Vec::new(),
+        };
+        let mut pair = Pair {
+            peers: [peer(MEMBER), peer(GUEST)],
+            now: 0,
+            nonce: 10,
+            link: 0,
+            linked: false,
+            frames: VecDeque::new(),
+            deaf: false,
+        };
+        let member = &mut pair.peers[MEMBER].replica;
+        member
+            .found(&OWNERS[MEMBER], &[MEMBER as u8; 16], 1)
+            .unwrap();
+        pair
+    }
+
+    fn connect(&mut self) {
+        self.link += 1;
+        self.linked = true;
+        let (link, broadcast) = (Link(self.link), false);
+        for at in [MEMBER, GUEST] {
+            self.handle(at, Input::Connected { link, broadcast });
+        }
+    }
+
+    fn cut(&mut self) {
+        self.linked = false;
+        let link = Link(self.link);
+        for at in [MEMBER, GUEST] {
+            self.handle(at, Input::Disconnected { link });
+        }
+    }
+
+    /// Hands something in, and everything that comes of it.
+    fn handle(&mut self, at: usize, input: Input<'_>) {
+        let now = self.now;
+        let peer = &mut self.peers[at];
+        peer.sync.handle(now, &mut peer.replica, input);
+        self.keep(at);
+        while let Some(output) = self.peers[at].sync.poll() {
+            match output {
+                Output::Send { link, bytes } => {
+                    let lost = !self.linked || self.deaf && at == MEMBER;
+                    if !lost {
+                        self.frames.push_back((1 - at, link, bytes));
+                    }
+                }
+                Output::Renew => {
+                    self.nonce += 1;
+                    let writer = mint(&OWNERS[at], self.nonce);
+                    self.handle(at, Input::Renew { writer });
+                }
+                Output::Returned(returned) => self.peers[at].returned.push(*returned),
+                Output::Refused { error, .. } => panic!("{at} refused: {error}"),
+                _ => {}
+            }
+        }
+    }
+
+    fn calm(&mut self) {
+        for count in 0.. {
+            let Some((to, link, bytes)) = self.frames.pop_front() else {
+                return;
+            };
+            assert!(
+                count < 1_000,
+                "they talk without end: {:?}",
+                Frame::decode(&bytes)
+            );
+            let bytes = &bytes;
+            self.handle(to, Input::Frame { link, bytes });
+        }
+    }
+
+    fn keep(&mut self, at: usize) {
+        let peer = &mut self.peers[at];
+        if let Some(message) = peer.replica.since(&mut peer.mark) {
+            if message.is_whole() {
+                peer.log.clear();
+            }
+            peer.log.push(message.encode_stored());
+        }
+    }
+
+    fn add(&mut self, by: i64) {
+        self.peers[GUEST].replica.add("key", by).unwrap();
+        self.handle(GUEST, Input::Changed);
+    }
+
+    fn wait(&mut self, millis: Millis) {
+        for step in 0..millis / 100 {
+            self.now += 100;
+            self.handle(MEMBER, Input::Tick);
+            self.handle(GUEST, Input::Tick);
+            self.calm();
+            if step % 5 == 0 {
+                let Peer {
+                    replica,
+                    sync,
+                    mark,
+                    ..
+                } = &mut self.peers[MEMBER];
+                sync.tend(self.now, replica, mark).unwrap();
+                self.handle(MEMBER, Input::Changed);
+            }
+        }
+    }
+
+    /// The member's process ends, and another begins.
+    fn restart(&mut self, from: From) {
+        self.keep(MEMBER);
+        self.nonce += 1;
+        let Peer {
+            replica,
+            sync,
+            mark,
+            log,
+            ..
+        } = &mut self.peers[MEMBER];
+        match from {
+            From::Log => {}
+            From::Snapshot => *log = vec![replica.snapshot().encode_stored()],
+            From::State => *log = vec![replica.delta(&VersionVector::default()).encode()],
+        }
+        *replica = Replica::new(Space::default(), mint(&OWNERS[MEMBER], self.nonce));
+        for record in log {
+            let message = Message::decode_stored(record).unwrap();
+            replica.restore(&message).unwrap();
+        }
+        *mark = Mark::default();
+        replica.since(mark);
+        *sync = machine(u64::from(self.nonce));
+        let nonce = [self.nonce; 16];
+        replica.announce(&OWNERS[MEMBER], &nonce, self.now).unwrap();
+    }
+
+    fn values(&self) -> [Option<i128>; 2] {
+        [MEMBER, GUEST].map(|at| self.peers[at].replica.value("key"))
+    }
+}
+
+fn mint(owner: &Owner, nonce: u8) -> WriterId {
+    WriterId::mint(&Space::default(), owner, &[nonce; 16])
+}
+
+fn machine(seed: u64) -> Sync {
+    let config = SyncConfig {
+        lease_ms: LEASE_MS,
+        interval_ms: 500,
+        ..SyncConfig::default()
+    };
+    Sync::new(config, seed)
+}
+
+/// A guest that has added 5, which the member holds, and as the case has it 3 of which it does not
+/// know whether they arrived; it is away, adds 7, and is forgotten.
+fn forgotten(pair: &mut Pair, unheard: bool) {
+    pair.connect();
+    pair.wait(1_000);
+    pair.add(5);
+    pair.wait(3_000);
+    if unheard {
+        pair.deaf = true;
+        pair.add(3);
+        pair.wait(100);
+    }
+    pair.cut();
+    pair.deaf = false;
+    pair.add(7);
+    let guest = pair.peers[GUEST].replica.writer();
+    pair.wait(10_000);
+    let known = |(writer, _)| writer == guest;
+    assert!(!pair.peers[MEMBER].replica.writers().any(known));
+}
+
+#[test]
+fn a_forgotten_guest_makes_again_what_did_not_arrive() {
+    for unheard in [false, true] {
+        let mut pair = Pair::new();
+        forgotten(&mut pair, unheard);
+        pair.connect();
+        pair.wait(5_000);
+        let total = Some(if unheard { 15 } else { 12 });
+        assert_eq!(pair.values(), [total; 2]);
+        let returned = &pair.peers[GUEST].returned;
+        assert_eq!((returned.len(), returned[0].unknown), (1, None));
+    }
+}
+
+#[test]
+fn a_member_knows_after_a_restart_what_it_took_over() {
+    for from in [From::Log, From::Snapshot] {
+        let mut pair = Pair::new();
+        forgotten(&mut pair, true);
+        pair.restart(from);
+        pair.connect();
+        pair.wait(5_000);
+        assert_eq!(pair.values(), [Some(15); 2]);
+        assert_eq!(pair.peers[GUEST].returned[0].unknown, None);
+    }
+}
+
+/// Nobody remembers up to which clock the guest was taken over: what was acknowledged to it counts,
+/// what it never sent is added, and of the rest it is told.
+#[test]
+fn what_nobody_can_know_is_told_and_not_added_again() {
+    for unheard in [false, true] {
+        let mut pair = Pair::new();
+        forgotten(&mut pair, unheard);
+        pair.restart(From::State);
+        pair.connect();
+        pair.wait(5_000);
+        let total = Some(if unheard { 15 } else { 12 });
+        assert_eq!(pair.values(), [total; 2]);
+        let unknown = unheard.then_some((2, 2));
+        assert_eq!(pair.peers[GUEST].returned[0].unknown, unknown);
+    }
+}
