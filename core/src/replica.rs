@@ -383,6 +383,13 @@ impl Replica {
 
     /// The shards of one counter, ascending by writer. An absorbed writer's are part of its heir's.
     pub fn shards(&self, handle: Handle) -> impl Iterator<Item = Shard> {
+        let mut shards = Vec::new();
+        self.each_shard(handle, &mut |shard| shards.push(shard));
+        shards.into_iter()
+    }
+
+    /// Calls `take` with each of the [`shards`](Replica::shards) of one counter.
+    pub fn each_shard(&self, handle: Handle, take: &mut dyn FnMut(Shard)) {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
         let slots = page.map_or(Vec::new(), |page| page.slots(slot));
@@ -391,20 +398,18 @@ impl Replica {
         let id = |at: u32| self.writers[slots[at as usize].writer() as usize];
         let mut order: Vec<u32> = (0..slots.len() as u32).collect();
         sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
-        let mut shards = Vec::with_capacity(order.len());
-        for at in order {
+        for at in order.iter().copied() {
             let (slot, sum) = (&slots[at as usize], &sums[at as usize]);
             if slot.side.moved.is_some() || !sum.exists() {
                 continue;
             }
             let base = sum.base.filter(|base| Some(*base) == winner);
-            shards.push(Shard {
+            take(Shard {
                 writer: id(at),
                 clock: slot.row.clock,
                 total: sum.amount + base.map_or(0, |base| i128::from(base.value)),
             });
         }
-        shards.into_iter()
     }
 
     /// How many shards are held.

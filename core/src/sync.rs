@@ -329,19 +329,19 @@ impl Sync {
 
     /// When [`Input::Tick`] is due, if anything waits.
     pub fn next_deadline(&self) -> Option<Millis> {
-        let digests = self.greeted().map(|peer| peer.next_digest).min();
-        let announce = self.announce.map(|(at, _)| at);
-        let returns = self.return_due();
-        [
-            digests,
-            announce,
-            returns,
+        let mut due = Millis::MAX;
+        let digests = self.greeted().map(|peer| peer.next_digest);
+        digests.for_each(|at| due = due.min(at));
+        let others = [
+            self.announce.map(|(at, _)| at),
+            self.return_due(),
             self.pushes.due(),
             self.pulls.deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ];
+        for at in others {
+            due = due.min(at.unwrap_or(Millis::MAX));
+        }
+        (due != Millis::MAX).then_some(due)
     }
 
     /// The links as they stand.

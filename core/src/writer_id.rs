@@ -55,10 +55,11 @@ impl WriterId {
     /// owner's Ed25519 public key and `nonce`, 16 random bytes drawn at this start. Whoever holds
     /// the key can prove that the id is its own.
     pub fn mint(space: &Space, owner_public_key: &[u8; 32], nonce: &[u8; 16]) -> WriterId {
-        let name = space.as_str().as_bytes();
-        WriterId(sha256_half(
-            [b"tallymesh-writer-1", name, owner_public_key, nonce].concat(),
-        ))
+        let mut bytes = b"tallymesh-writer-1".to_vec();
+        bytes.extend_from_slice(space.as_str().as_bytes());
+        bytes.extend_from_slice(owner_public_key);
+        bytes.extend_from_slice(nonce);
+        WriterId(sha256_half(bytes))
     }
 
     /// The id made of these bytes.

@@ -1,5 +1,6 @@
 //! One replica and its sync machine, as JavaScript sees them.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
@@ -70,7 +71,7 @@ pub struct Engine {
     replica: Replica,
     sync: Sync,
     /// The operations of the transaction that is being made.
-    staged: Vec<(Vec<u8>, Op)>,
+    staged: Vec<(String, Op)>,
     /// The bytes that [`Engine::take`] gives: one way out for all, since each further one costs code
     /// on both sides.
     bytes: Vec<u8>,
@@ -125,7 +126,7 @@ impl Engine {
             part::COUNTERS => {
                 replica.each_counter(&mut |handle| put(bytes, &handle.as_u32().to_le_bytes()))
             }
-            part::SHARDS => replica.shards(handle).for_each(|shard| {
+            part::SHARDS => replica.each_shard(handle, &mut |shard| {
                 put(bytes, shard.writer.as_bytes());
                 put(bytes, &shard.clock.to_le_bytes());
                 put(bytes, &shard.total.to_le_bytes());
@@ -198,24 +199,21 @@ impl Engine {
             op::EXPIRE => Op::Expire(number as u64),
             _ => Op::Persist,
         };
-        self.staged.push((key.to_vec(), op));
+        let key = str::from_utf8(key).unwrap_or_default();
+        self.staged.push((key.into(), op));
     }
 
     /// Makes all that was staged visible at once, or nothing of it. Reads a byte of each operation:
     /// 1 if the counter existed before or, of [`op::PERSIST`], had an expiry, else 0.
     pub fn commit(&mut self) -> bool {
         let staged = core::mem::take(&mut self.staged);
-        let ops: Vec<(&str, Op)> = staged
-            .iter()
-            .map(|(key, op)| (str::from_utf8(key).unwrap_or_default(), *op))
-            .collect();
-        let told = self.replica.transact(&ops);
+        let told = self.replica.transact(&staged);
         let Some(told) = self.keep(told) else {
             return false;
         };
         self.bytes.clear();
-        for existed in told {
-            self.bytes.push(u8::from(existed));
+        for existed in &told {
+            self.bytes.push(u8::from(*existed));
         }
         true
     }

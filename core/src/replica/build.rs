@@ -2,6 +2,7 @@
 
 use super::{Replica, SUMMARY, place};
 use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message};
 use crate::keys::Handle;
 use crate::limits::PUSH_BYTES_MAX;
@@ -198,13 +199,7 @@ impl Replica {
             self.tell_horizon(&mut message);
             return (message, None);
         }
-        let mut base = lows.to_vec();
-        for (base, used) in base.iter_mut().zip(&picked.used) {
-            if !used {
-                *base = NOTHING;
-            }
-        }
-        let message = self.assemble(&selection, picked.handles, &base);
+        let message = self.assemble(&selection, picked.handles, &picked.lows);
         (message, Some(picked.stopped))
     }
 
@@ -274,7 +269,7 @@ impl Replica {
     fn select(&self, selection: &Selection<'_>, budget: usize) -> Picked {
         let mut picked = Picked {
             handles: Vec::new(),
-            used: alloc::vec![false; self.clocks.len()],
+            lows: alloc::vec![NOTHING; self.clocks.len()],
             stopped: END,
         };
         let mut bytes = 0;
@@ -312,7 +307,7 @@ impl Replica {
                     bytes += mask.count_ones() as usize * ROW_BYTES;
                     bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
                     slots |= mask;
-                    picked.used[writer as usize] = true;
+                    picked.lows[writer as usize] = low;
                 }
                 for slot in bits(slots) {
                     picked.handles.push((at * PAGE) as u32 + slot);
@@ -345,10 +340,10 @@ impl Replica {
                 &mut named,
             );
         }
-        let mut facts = Vec::new();
+        let mut facts: Closed<Vec<Fact>> = Closed::default();
         if let Some(lows) = selection.said.filter(|_| MEMBERS) {
-            facts = self.facts(lows);
-            for fact in &facts {
+            *facts = self.facts(lows);
+            for fact in facts.iter() {
                 let by = fact.stamp().writer as usize;
                 named[by] = lows[by];
                 fact.clone().renumber(|number| {
@@ -369,14 +364,14 @@ impl Replica {
             side.renumber(|number| index[number as usize]);
         }
         if MEMBERS {
-            for fact in &mut facts {
+            for fact in facts.iter_mut() {
                 fact.renumber(|number| index[number as usize]);
             }
             facts.sort_by_key(Fact::place);
-            *message.facts = facts;
+            message.facts = facts;
             message.closed = self.configuration().is_some();
         }
-        let mut hints = alloc::vec![0usize; self.writers.len()];
+        let mut hints = alloc::vec![0u32; self.writers.len()];
         for chunk in handles.chunks(PAGE) {
             let mut out = Vec::new();
             for (bit, handle) in chunk.iter().enumerate() {
@@ -392,12 +387,13 @@ impl Replica {
                     else {
                         continue;
                     };
-                    let hint = &mut hints[number];
                     let writer = index[number];
-                    if out.get(*hint).is_none_or(|c: &Column| c.writer != writer) {
-                        *hint = find_or_insert(&mut out, writer);
+                    let mut hint = hints[number] as usize;
+                    if out.get(hint).is_none_or(|c: &Column| c.writer != writer) {
+                        hint = find_or_insert(&mut out, writer);
+                        hints[number] = hint as u32;
                     }
-                    out[*hint].insert(bit as u32, *row);
+                    out[hint].insert(bit as u32, *row);
                 }
             }
             message.pages.push(out);
@@ -450,7 +446,8 @@ impl Replica {
         let id = |at: u32| self.writers[sides[at as usize].writer as usize];
         let mut order: Vec<u32> = (0..sides.len() as u32).collect();
         sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
-        for side in order.into_iter().map(|at| &sides[at as usize]) {
+        for at in &order {
+            let side = &sides[*at as usize];
             if !selection.has(page_at, side.writer) {
                 continue;
             }
@@ -481,8 +478,9 @@ impl Replica {
 struct Picked {
     /// The counters, ascending by page and slot.
     handles: Vec<u32>,
-    /// By local number, whether the writer has selected shards.
-    used: Vec<bool>,
+    /// The low clocks of the writers that have selected shards, by local number; of others
+    /// [`NOTHING`].
+    lows: Vec<u64>,
     /// Where it goes on, or [`END`].
     stopped: Cursor,
 }

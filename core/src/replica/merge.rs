@@ -344,7 +344,8 @@ impl Replica {
         }
         sort_by(&mut odd, &|a, b| a.cmp(&b));
         odd.dedup();
-        for handle in odd.into_iter().map(Handle) {
+        for handle in &odd {
+            let handle = Handle(*handle);
             let mut slots = self.slots(handle);
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);
@@ -601,7 +602,7 @@ fn join_row(
             }
         }
         Joined::Forked { ours } => {
-            let totals = [ours, theirs].map(|row| i128::from(row.total));
+            let totals = [i128::from(ours.total), i128::from(theirs.total)];
             let fork = (handle, column.writer, theirs.clock, Some(totals));
             found.forked(fork);
         }

@@ -79,7 +79,7 @@ impl Replica {
     /// # Errors
     /// As [`apply`](Replica::apply), and [`Error::TransactionTooLarge`]. Nothing of the transaction
     /// is done then.
-    pub fn transact(&mut self, ops: &[(&str, Op)]) -> Result<Vec<bool>, Error> {
+    pub fn transact<K: AsRef<str>>(&mut self, ops: &[(K, Op)]) -> Result<Vec<bool>, Error> {
         if ops.len() > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops: ops.len() });
         }
@@ -88,7 +88,7 @@ impl Replica {
         let mut told = Vec::with_capacity(ops.len());
         let mut did = Dids::default();
         for (key, op) in ops {
-            match self.step_key(&mut drafts, clock, key, *op, &mut did) {
+            match self.step_key(&mut drafts, clock, key.as_ref(), *op, &mut did) {
                 Ok(answer) => told.push(answer),
                 Err(error) => {
                     for draft in &drafts {
