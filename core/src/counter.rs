@@ -359,7 +359,7 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
             let child = |to: &Stamp| to.writer == writer && lifts(to.clock);
             !expiry.is_some_and(|it| lifts(it.clock))
                 && !fold.is_some_and(lifts)
-                && !(MEMBERS && children.iter().any(child))
+                && !children.iter().any(child)
         });
     }
 }

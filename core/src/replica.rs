@@ -3,6 +3,7 @@
 mod absorb;
 mod build;
 mod collect;
+mod empty;
 mod fork;
 mod journal;
 mod listing;

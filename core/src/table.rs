@@ -145,6 +145,7 @@ mod tests {
             let found = table.find(hash(&probe), |it| *it == probe).copied();
             assert_eq!(found, model.get(&probe).copied());
             assert_eq!(table.len(), model.len());
+            assert!(table.len() < table.capacity());
             if step % 500 == 0 {
                 table.shrink_to_fit(hash);
             }

@@ -78,29 +78,6 @@ impl Roster {
     }
 }
 
-impl Empty for Roster {
-    const EMPTY: Roster = Roster {
-        cards: Vec::new(),
-        configuration: None,
-        gone: Vec::new(),
-        attached: Vec::new(),
-        settled: Vec::new(),
-        floor: Vec::new(),
-        pending: None,
-        free: Vec::new(),
-        assigned: Vec::new(),
-        established: false,
-        proposal: None,
-        asked: false,
-        vouched: Vec::new(),
-        waiting: false,
-        returns: Vec::new(),
-        returned: VecDeque::new(),
-        remembered: 0,
-    };
-    const NOTHING: &'static Roster = &Roster::EMPTY;
-}
-
 impl Replica {
     /// The present configuration; `None` while the space is open.
     pub fn configuration(&self) -> Option<&Configuration> {

@@ -231,7 +231,7 @@ pub(super) fn read_stamp(reader: &mut Reader<'_>, writers: &[Entry]) -> Stamp {
 
 /// A clock that is so much before the row's.
 fn read_before(reader: &mut Reader<'_>, clock: u64) -> u64 {
-    let before = clock.checked_sub(reader.varint()).unwrap_or(0);
+    let before = clock.saturating_sub(reader.varint());
     if before == 0 {
         reader.malformed(Rule::Life);
     }
