@@ -2,13 +2,13 @@
 
 mod apt;
 mod browser;
-mod deny;
 mod npm;
+mod tools;
 mod wasm_target;
 
 pub(crate) use browser::{Browser, browser};
-pub(crate) use deny::cargo_deny;
 pub(crate) use npm::install as npm_install;
+pub(crate) use tools::{cargo_deny, cargo_mutants};
 pub(crate) use wasm_target::{module_build, wasm_target};
 
 use anyhow::Result;

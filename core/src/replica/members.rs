@@ -5,6 +5,7 @@
 
 use super::Replica;
 use super::votes::checked;
+use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::WRITERS_MAX;
@@ -27,7 +28,7 @@ pub(super) struct Attached {
 }
 
 /// What is known of the writers of a closed space, and where collection stands.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Roster {
     /// By local number.
     pub(super) cards: Vec<Card>,
@@ -72,7 +73,7 @@ impl Roster {
         Roster {
             cards: Vec::from([Card::default()]),
             assigned: Vec::from([0]),
-            ..Roster::default()
+            ..Roster::EMPTY
         }
     }
 }
@@ -80,7 +81,7 @@ impl Roster {
 impl Replica {
     /// The present configuration; `None` while the space is open.
     pub fn configuration(&self) -> Option<&Configuration> {
-        let configuration = self.roster.configuration.as_ref().filter(|_| MEMBERS);
+        let configuration = self.roster.configuration.as_ref();
         configuration.map(|(_, it)| it)
     }
 

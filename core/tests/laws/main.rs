@@ -11,6 +11,7 @@ mod forks;
 mod handles;
 mod limits;
 mod machine;
+mod members;
 mod merge;
 mod resume;
 mod returns;

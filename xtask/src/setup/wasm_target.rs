@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 
 use super::apt;
-use super::deny::put_in_place;
+use super::tools::put_in_place;
 use crate::repo::Repo;
 use crate::run::{ask, capture, say, step};
 use crate::stamp::Stamp;
