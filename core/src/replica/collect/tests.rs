@@ -254,3 +254,92 @@ fn a_lift_goes_with_what_it_lifts() {
     let both = [heir, child(plain(1, 3, 5), by(0, 8), 4)];
     assert_eq!(swept(&both, &[by(0, 8)]), (both.to_vec(), false, true));
 }
+
+/// Two members who know each other, and a tab of the first.
+fn space() -> [Replica; 3] {
+    let owners: [Owner; 2] = [[1; 32], [2; 32]];
+    let space = crate::Space::default();
+    let start =
+        |owner: &Owner| Replica::new(space.clone(), WriterId::mint(&space, owner, &[7; 16]));
+    let [mut one, mut two] = [start(&owners[0]), start(&owners[1])];
+    one.found(&owners[0], &[7; 16], 1).unwrap();
+    one.force_members(&owners).unwrap();
+    pass(&one, &mut two);
+    two.announce(&owners[1], &[7; 16], 1).unwrap();
+    for _ in 0..4 {
+        pass(&one, &mut two);
+        pass(&two, &mut one);
+        one.acknowledge().unwrap();
+        two.acknowledge().unwrap();
+    }
+    let mut tab = start(&[9; 32]);
+    pass(&one, &mut tab);
+    tab.add("k", 1).unwrap();
+    pass(&tab, &mut one);
+    [one, two, tab]
+}
+
+fn pass(from: &Replica, to: &mut Replica) {
+    let message = from.delta(&to.vector());
+    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+        .unwrap();
+}
+
+fn said(replica: &mut Replica) -> Ack {
+    replica.roster.waiting = true;
+    replica.roster.pending = None;
+    assert!(replica.acknowledge().unwrap());
+    (**replica.roster.cards[OWN as usize].ack.as_ref().unwrap()).clone()
+}
+
+/// A member speaks for its tabs: what they have not seen, it has not either.
+#[test]
+fn a_member_acknowledges_what_its_tabs_have_seen() {
+    let [mut one, mut two, mut tab] = space();
+    let seen = tab.vector().get(&one.writer());
+    one.add("k", 1).unwrap();
+    one.add("k", 1).unwrap();
+    assert_eq!(said(&mut one).of(OWN), seen);
+    pass(&one, &mut tab);
+    pass(&tab, &mut one);
+    let seen = tab.vector().get(&one.writer());
+    assert_eq!(said(&mut one).of(OWN), seen + 1);
+    // Without tabs the acknowledgement is part of what is seen.
+    two.add("k", 1).unwrap();
+    let ack = said(&mut two);
+    assert_eq!((ack.of(OWN), ack.want), (two.clock(), two.clock()));
+}
+
+/// Who has said something new that others wait for is answered, once, and nobody else is.
+#[test]
+fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
+    let [mut one, mut two, _] = space();
+    for replica in [&mut one, &mut two] {
+        replica.roster.waiting = false;
+        assert!(!replica.acknowledge().unwrap());
+    }
+    one.add("k", 1).unwrap();
+    pass(&one, &mut two);
+    assert!(!two.acknowledge().unwrap(), "nobody asks");
+    said(&mut one);
+    pass(&one, &mut two);
+    assert!(two.acknowledge().unwrap());
+    assert!(!two.acknowledge().unwrap());
+    pass(&two, &mut one);
+    one.roster.waiting = false;
+    assert!(!one.acknowledge().unwrap());
+    // Another owner's first incarnation.
+    let owners = [[1; 32], [2; 32], [3; 32]];
+    one.force_members(&owners).unwrap();
+    let mut three = Replica::new(
+        crate::Space::default(),
+        WriterId::mint(&crate::Space::default(), &owners[2], &[7; 16]),
+    );
+    pass(&one, &mut three);
+    three.announce(&owners[2], &[7; 16], 1).unwrap();
+    pass(&one, &mut two);
+    two.acknowledge().unwrap();
+    assert!(!two.acknowledge().unwrap());
+    pass(&three, &mut two);
+    assert!(two.acknowledge().unwrap());
+}
