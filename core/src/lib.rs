@@ -12,7 +12,10 @@
 
 /// Whether spaces with members are spoken. A constant instead of conditional compilation: both
 /// variants are type-checked, and the compiler drops what can't be reached.
-pub(crate) const MEMBERS: bool = cfg!(feature = "members");
+pub(crate) const MEMBERS: bool = cfg!(feature = "guests");
+
+/// Whether this program may be a member itself, and not only a guest of members.
+pub(crate) const DUTIES: bool = cfg!(feature = "members");
 
 /// Whether forks are looked for. A page has no disk that could be copied: it takes its peers' word
 /// for what is forked, and saves the rest of the download.

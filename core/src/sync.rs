@@ -221,6 +221,8 @@ struct Peer {
     bytes_out: u64,
     /// Whether what it told last was refused: until the next digest it is not asked again.
     rests: bool,
+    /// Whether all that it had was held here once.
+    level: bool,
     /// Whether it greeted under a writer that has been forgotten here: nothing of that counted since.
     forgotten: bool,
     /// The own clock up to which others may have been told of this replica's transactions before.
@@ -289,6 +291,7 @@ impl Sync {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Millis, replica: &mut Replica, input: Input<'_>) {
+        let open = MEMBERS && replica.configuration().is_none();
         match input {
             Input::Connected { link, broadcast } => self.connected(now, replica, link, broadcast),
             Input::Disconnected { link } => self.disconnected(now, replica, link),
@@ -310,6 +313,11 @@ impl Sync {
             Input::Changed => self.local_change(now),
             Input::Renew { writer } => self.renew(now, replica, writer),
             Input::Tick => self.tick(now, replica),
+        }
+        if open && replica.configuration().is_some() {
+            // Whatever was told before was told as in an open space, and refused by members.
+            self.pushes.restart();
+            self.local_change(now);
         }
         self.look_for_forks(now, replica);
     }
@@ -366,6 +374,7 @@ impl Sync {
             bytes_in: 0,
             bytes_out: 0,
             rests: false,
+            level: false,
             forgotten: false,
             published: self.guests.published,
             whole: Vec::new(),
@@ -491,6 +500,7 @@ impl Sync {
             });
         }
         self.admit(now, replica, link, hello.writer, hello.clock);
+        self.doubt(now, replica, link);
         if self.pulls.resume(link, session) {
             self.want(now, replica, link);
         }

@@ -30,7 +30,7 @@ pub(crate) fn all(repo: &Repo) -> Result<()> {
 /// Installs what the staged test run needs beyond its checks.
 pub(crate) fn tests(repo: &Repo) -> Result<()> {
     wasm_target(repo)?;
-    module_build(repo)?;
+    module_build(repo, "wasm-module")?;
     for folder in NPM_FOLDERS {
         if repo.path(folder).join("package-lock.json").exists() {
             npm_install(repo, folder)?;

@@ -5,7 +5,6 @@
 
 use super::Replica;
 use super::votes::checked;
-use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::WRITERS_MAX;
@@ -15,6 +14,7 @@ use crate::slot::Stamp;
 use crate::vector::VersionVector;
 use crate::wire::Intro;
 use crate::writer_id::WriterId;
+use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -212,7 +212,7 @@ impl Replica {
 
     /// Whether this replica is a member.
     pub fn is_member(&self) -> bool {
-        MEMBERS && self.counts(OWN)
+        DUTIES && self.counts(OWN)
     }
 
     /// Whether a writer may be taken in that has seen so much of others, or nothing.
@@ -665,6 +665,19 @@ impl Replica {
     pub(crate) fn has_seen(&self, intro: &Intro) -> bool {
         let held = self.held(&intro.by) >= intro.clock;
         held && intro.clock > 0 || self.gone(&intro.owner) >= Some(intro.generation)
+    }
+
+    /// Whether a writer is a member's incarnation whom another member has taken in, if there is one.
+    pub(crate) fn is_sure_member(&self, writer: &WriterId) -> bool {
+        let Some(number) = self.numbers.get(writer).filter(|it| self.counts(*it)) else {
+            return false;
+        };
+        let announce = &self.roster.cards[number as usize].announce;
+        let clock = announce.as_ref().map_or(u64::MAX, |it| it.clock);
+        let acked = |card: &Card| card.ack.as_ref().is_some_and(|ack| ack.of(number) >= clock);
+        let mut others = self.roster.cards.iter().zip(0u32..);
+        let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
+        sole || others.any(|(card, other)| other != number && acked(card))
     }
 
     /// Whether this is a member's writer that others have taken in.

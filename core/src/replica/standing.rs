@@ -2,7 +2,7 @@
 
 use super::Replica;
 use crate::MEMBERS;
-use crate::delta::Message;
+use crate::delta::{Entry, Message};
 use crate::error::{Error, Missing};
 use crate::keys::Handle;
 use crate::limits::WRITERS_MAX;
@@ -125,19 +125,29 @@ impl Replica {
         writer: &WriterId,
         hi: &dyn Fn(&WriterId) -> Option<u64>,
     ) -> bool {
-        if let Some((by, clock)) = self.introduced_by(writer) {
-            return match hi(&by) {
-                Some(hi) => hi >= clock,
-                None => by != *writer && self.is_gone_in(message, &by, hi),
-            };
-        }
-        let Some((owner, generation)) = self.incarnation(writer) else {
-            return false;
+        let gone = |owner: Owner, generation: u64| {
+            message.facts().iter().any(|fact| match &fact.says {
+                Says::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
+                _ => false,
+            })
         };
-        message.facts().iter().any(|fact| match &fact.says {
-            Says::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
-            _ => false,
-        })
+        // Two writers may have taken in each other, so the way back may have no end.
+        let mut at = *writer;
+        for _ in 0..ADMISSIONS_MAX {
+            if let Some((owner, generation)) = self.incarnation(&at)
+                && gone(owner, generation)
+            {
+                return true;
+            }
+            let Some((by, clock)) = self.introduced_by(&at) else {
+                return false;
+            };
+            if let Some(hi) = hi(&by) {
+                return hi >= clock;
+            }
+            at = by;
+        }
+        false
     }
 
     /// The sender of a message, if it is to be taken in along with it.
@@ -229,6 +239,15 @@ impl Replica {
         dead || !self.takes_from(&id) || !member
     }
 
+    /// Whether this member's owner is no member any more where a message comes from.
+    pub(crate) fn is_dropped_in(&self, message: &Message) -> bool {
+        let owner = self.owner_of(OWN);
+        message.facts().iter().any(|fact| match &fact.says {
+            Says::Configuration(_, it) => owner.is_none_or(|owner| !it.has(&owner)),
+            _ => false,
+        })
+    }
+
     /// Whether a writer of a message is an incarnation of an owner that is no member here.
     pub(super) fn is_no_member(&self, message: &Message, at: usize) -> bool {
         message.facts().iter().any(|fact| match &fact.says {
@@ -253,8 +272,11 @@ impl Replica {
         }
         // Whoever is to be taken in now says what it had seen.
         let base = base_in(message, at as u32).is_some();
+        let held = |upto| message.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
+            // All of it is held, as its heir's.
+            false if self.taken_over(&writer).is_some_and(held) => Standing::Forgotten,
             // What the message builds on is missing, and so is said below.
             false if message.writers[at].lo > 0 => Standing::Known,
             // Whoever sent this holds the writer's admission, and knows that it is known here.
@@ -294,8 +316,14 @@ impl Replica {
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
         let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
         let from_guest = MEMBERS && live.is_some_and(guest);
-        if self.configuration().is_some() && !message.is_closed() && self.news(message) {
-            // The sender keeps no journal yet: first it has to learn that there are members.
+        let tells = |entry: &Entry| entry.hi > self.clock_of(entry);
+        let tells = || match live {
+            Some(_) => message.writers.iter().any(tells),
+            None => self.news(message),
+        };
+        if self.configuration().is_some() && !message.is_closed() && tells() {
+            // The sender keeps no journal yet: first it has to learn that there are members. Until
+            // then it does not say either what would tell a newcomer from one that was forgotten.
             let writer = live.unwrap_or(message.writers[0].writer);
             return Err(Error::Stranger { writer });
         }
@@ -564,7 +592,7 @@ impl Replica {
     }
 
     /// Whose incarnation a writer is, and of which generation, if it is a member's.
-    pub(super) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
+    pub(crate) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
         let number = self.numbers.get(writer)?;
         let announce = self.roster.cards[number as usize].announce.as_ref()?;
         Some((announce.owner, announce.generation))

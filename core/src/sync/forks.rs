@@ -37,6 +37,7 @@ impl Sync {
         if theirs.vector != replica.digest() {
             return self.want(now, replica, link);
         }
+        self.is_level(link);
         if MEMBERS && replica.configuration().is_some() {
             return self.held_there(replica, link, &replica.vector());
         }
@@ -275,7 +276,7 @@ impl Sync {
 
     /// Goes on under another writer id.
     pub(super) fn renew(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        if !FORKS || self.fresh_writer(now, replica, writer) {
+        if self.fresh_writer(now, replica, writer) || !FORKS {
             return;
         }
         let old = replica.writer();

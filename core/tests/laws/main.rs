@@ -13,5 +13,6 @@ mod limits;
 mod machine;
 mod members;
 mod merge;
+mod resume;
 mod returns;
 mod support;

@@ -183,7 +183,7 @@ fn a_state_from_before_an_admission_tells_nobody_that_it_was_forgotten() {
     }
     assert_eq!(mesh.values([0, 1, tab]), [Some(5); 3]);
     let old = mesh.writer(0);
-    let new = mesh.restarts(0, &mesh.state(0));
+    let new = mesh.restarts(0);
     mesh.in_order(&[new, 1, tab]);
     assert!(!mesh.knows(tab, &old));
     let state = mesh.state(1);
