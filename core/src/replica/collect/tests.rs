@@ -343,3 +343,39 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     pass(&three, &mut two);
     assert!(two.acknowledge().unwrap());
 }
+
+/// A new replica knows what was collected before it came, however the state came to it.
+#[test]
+fn a_new_replica_takes_over_what_was_collected() {
+    let [mut one, mut two, mut tab] = space();
+    let mut mark = Mark::default();
+    one.apply("k", crate::Op::Delete).unwrap();
+    for _ in 0..6 {
+        pass(&one, &mut tab);
+        pass(&tab, &mut one);
+        pass(&one, &mut two);
+        pass(&two, &mut one);
+        one.acknowledge().unwrap();
+        two.acknowledge().unwrap();
+        one.since(&mut mark);
+        one.collect(&mark);
+    }
+    assert!(one.is_empty() && one.roster.floor.iter().any(|clock| *clock > 0));
+    let all = one.delta(&VersionVector::default());
+    let start = |byte| Replica::new(crate::Space::default(), WriterId::from_bytes([byte; 16]));
+    let [mut merged, mut staged] = [start(1), start(2)];
+    merged.merge(&all).unwrap();
+    staged.merge_staged(&[], &all, None, &mut |_| ()).unwrap();
+    let floor = |replica: &Replica| {
+        let floor = replica.roster.floor.iter().zip(&replica.writers);
+        let mut floor: Vec<(WriterId, u64)> = floor.map(|(clock, it)| (*it, *clock)).collect();
+        floor.retain(|(_, clock)| *clock > 0);
+        floor.sort_unstable();
+        floor
+    };
+    assert!(!floor(&merged).is_empty());
+    assert_eq!(floor(&staged), floor(&merged));
+    // Whoever is behind that gets all.
+    let old = tab.vector().without(&[two.writer()]);
+    assert!(staged.lows(&old).iter().all(|low| *low == 0));
+}
