@@ -357,3 +357,6 @@ impl Replica {
         cancels
     }
 }
+
+#[cfg(test)]
+mod tests;
