@@ -223,6 +223,8 @@ struct Peer {
     bytes_out: u64,
     /// Whether what it told last was refused: until the next digest it is not asked again.
     rests: bool,
+    /// Whether all that it had was held here once.
+    level: bool,
     /// Whether it greeted under a writer that has been forgotten here: nothing of that counted since.
     forgotten: bool,
     /// The own clock up to which others may have been told of this replica's transactions before.
@@ -371,6 +373,7 @@ impl Sync {
             bytes_in: 0,
             bytes_out: 0,
             rests: false,
+            level: false,
             forgotten: false,
             published: self.guests.published,
             whole: Closed::default(),
@@ -500,6 +503,7 @@ impl Sync {
             peer.greeting = Some(greeting);
         }
         self.admit(now, replica, link, hello.writer, hello.clock);
+        self.doubt(now, replica, link);
         if self.pulls.resume(link, session) {
             self.want(now, replica, link);
         }

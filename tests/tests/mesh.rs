@@ -23,11 +23,16 @@ fn guests_come_and_go_and_each_add_counts_once() {
         total.adds += figures.adds;
         total.guests += figures.guests;
         total.returns += figures.returns;
+        total.restored += figures.restored;
+        total.unknown += figures.unknown;
         total.frames += figures.frames;
         total.writers = total.writers.max(figures.writers);
         Ok(())
     });
     let total = total.into_inner().unwrap();
     println!("{total:?}");
-    assert!(total.returns > 0 && total.guests > 0, "{total:?}");
+    assert!(
+        total.returns > 0 && total.guests > 0 && total.restored > 0,
+        "{total:?}"
+    );
 }

@@ -133,6 +133,11 @@ impl Replica {
         if clock >= journal.open {
             journal.open = 0;
         }
+        // A guest was judged by what it had seen at first. Who does not know it now has forgotten it.
+        let card = &mut self.roster.cards[OWN as usize];
+        if clock > 0 && card.announce.is_none() && card.intro.is_some() {
+            card.base = None;
+        }
     }
 
     /// Notes that the space has members from now on.

@@ -6,7 +6,6 @@
 use super::Replica;
 use super::votes::checked;
 use crate::MEMBERS;
-use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::WRITERS_MAX;
@@ -65,17 +64,6 @@ pub(super) struct Roster {
     pub(super) returned: VecDeque<WriterId>,
     /// How many there were in all.
     pub(super) remembered: u64,
-}
-
-impl Roster {
-    /// That of an open space of one writer.
-    pub(super) fn new() -> Roster {
-        Roster {
-            cards: Vec::from([Card::default()]),
-            assigned: Vec::from([0]),
-            ..Roster::EMPTY
-        }
-    }
 }
 
 impl Replica {
@@ -666,6 +654,19 @@ impl Replica {
     pub(crate) fn has_seen(&self, intro: &Intro) -> bool {
         let held = self.held(&intro.by) >= intro.clock;
         held && intro.clock > 0 || self.gone(&intro.owner) >= Some(intro.generation)
+    }
+
+    /// Whether a writer is a member's incarnation whom another member has taken in, if there is one.
+    pub(crate) fn is_sure_member(&self, writer: &WriterId) -> bool {
+        let Some(number) = self.numbers.get(writer).filter(|it| self.counts(*it)) else {
+            return false;
+        };
+        let announce = &self.roster.cards[number as usize].announce;
+        let clock = announce.as_ref().map_or(u64::MAX, |it| it.clock);
+        let acked = |card: &Card| card.ack.as_ref().is_some_and(|ack| ack.of(number) >= clock);
+        let mut others = self.roster.cards.iter().zip(0u32..);
+        let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
+        sole || others.any(|(card, other)| other != number && acked(card))
     }
 
     /// Whether this is a member's writer that others have taken in.

@@ -129,19 +129,29 @@ impl Replica {
         writer: &WriterId,
         hi: &dyn Fn(&WriterId) -> Option<u64>,
     ) -> bool {
-        if let Some((by, clock)) = self.introduced_by(writer) {
-            return match hi(&by) {
-                Some(hi) => hi >= clock,
-                None => by != *writer && self.is_gone_in(message, &by, hi),
-            };
-        }
-        let Some((owner, generation)) = self.incarnation(writer) else {
-            return false;
+        let gone = |owner: Owner, generation: u64| {
+            message.facts().iter().any(|fact| match &fact.says {
+                Says::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
+                _ => false,
+            })
         };
-        message.facts().iter().any(|fact| match &fact.says {
-            Says::Gone(_, gone) => gone.0 == owner && gone.1 >= generation,
-            _ => false,
-        })
+        // Two writers may have taken in each other, so the way back may have no end.
+        let mut at = *writer;
+        for _ in 0..ADMISSIONS_MAX {
+            if let Some((owner, generation)) = self.incarnation(&at)
+                && gone(owner, generation)
+            {
+                return true;
+            }
+            let Some((by, clock)) = self.introduced_by(&at) else {
+                return false;
+            };
+            if let Some(hi) = hi(&by) {
+                return hi >= clock;
+            }
+            at = by;
+        }
+        false
     }
 
     /// The sender of a message, if it is to be taken in along with it.
@@ -231,6 +241,15 @@ impl Replica {
         let owner = self.incarnation(&id).map(|it| it.0);
         let member = owner.is_some_and(|owner| members.is_some_and(|it| it.has(&owner)));
         dead || !self.takes_from(&id) || !member
+    }
+
+    /// Whether this member's owner is no member any more where a message comes from.
+    pub(crate) fn is_dropped_in(&self, message: &Message) -> bool {
+        let owner = self.owner_of(OWN);
+        message.facts().iter().any(|fact| match &fact.says {
+            Says::Configuration(_, it) => owner.is_none_or(|owner| !it.has(&owner)),
+            _ => false,
+        })
     }
 
     /// Whether a writer of a message is an incarnation of an owner that is no member here.
@@ -568,7 +587,7 @@ impl Replica {
     }
 
     /// Whose incarnation a writer is, and of which generation, if it is a member's.
-    pub(super) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
+    pub(crate) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
         let number = self.numbers.get(writer)?;
         let announce = self.roster.cards[number as usize].announce.as_ref()?;
         Some((announce.owner, announce.generation))

@@ -37,6 +37,7 @@ impl Sync {
         if theirs.vector != replica.digest() {
             return self.want(now, replica, link);
         }
+        self.is_level(link);
         if MEMBERS && replica.configuration().is_some() {
             return self.held_there(replica, link, &replica.vector());
         }

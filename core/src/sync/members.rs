@@ -9,7 +9,8 @@ use crate::MEMBERS;
 use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
-use crate::replica::{Mark, Replica};
+use crate::replica::{Journal, Mark, Replica};
+use crate::roster::Owner;
 use crate::vector::VersionVector;
 use crate::wire::{Intro, Last};
 use crate::writer_id::WriterId;
@@ -20,6 +21,8 @@ use alloc::vec::Vec;
 const PATIENCE: u32 = 60;
 /// How often a replica that has to come back asks again, in milliseconds.
 const ASK_AGAIN_MS: Millis = 1_000;
+/// How long it asks one peer, in milliseconds.
+const PATIENCE_MS: Millis = 20_000;
 
 /// What is known of those at the other ends.
 #[derive(Clone)]
@@ -33,6 +36,19 @@ pub(super) struct Guests {
     /// The own clock up to which others may have been told of this replica's transactions.
     pub(super) published: u64,
     coming_back: Option<ComingBack>,
+    /// Transactions of former writers of this member, until it is certain which of them count.
+    aside: Vec<Aside>,
+    /// Whether a writer id was asked for, to make them again under.
+    resuming: bool,
+}
+
+/// What a member that began again put aside.
+#[derive(Clone)]
+struct Aside {
+    writer: WriterId,
+    intro: Option<Intro>,
+    journal: Journal,
+    published: u64,
 }
 
 impl Empty for Guests {
@@ -42,6 +58,8 @@ impl Empty for Guests {
         put_off: 0,
         published: 0,
         coming_back: None,
+        aside: Vec::new(),
+        resuming: false,
     };
     const NOTHING: &'static Guests = &Guests::EMPTY;
 }
@@ -51,10 +69,13 @@ impl Empty for Guests {
 struct ComingBack {
     /// By whom.
     link: Link,
+    since: Millis,
     /// When it asks again.
     due: Millis,
-    /// How much of the own writer counts, once somebody said so.
+    /// How much of the own writer counts, once somebody said so. A member does not ask: nobody can
+    /// say before it is back and has its say.
     last: Option<Last>,
+    member: bool,
     /// The links whose peers have forgotten it. Others may remember.
     forgot: Vec<Link>,
     /// The own clock up to which others were told of this replica's transactions before those links.
@@ -93,7 +114,7 @@ impl Sync {
         let Some(writer) = self.writer_of(link).filter(|_| MEMBERS) else {
             return;
         };
-        if replica.is_counted_member(&writer) {
+        if replica.is_sure_member(&writer) {
             replica.held_by_member(vector.get(&replica.writer()));
         } else if replica.is_member() {
             replica.told(&writer, vector);
@@ -112,6 +133,41 @@ impl Sync {
             greeting.writer = writer;
             (peer.rests, peer.forgotten) = (false, false);
         }
+    }
+
+    /// Comes back if others were told of this guest's transactions and it never heard who took it in:
+    /// it may have been taken over meanwhile, and who it meets now may not remember.
+    pub(super) fn doubt(&mut self, now: Millis, replica: &Replica, link: Link) {
+        let guest = MEMBERS && replica.configuration().is_some() && !replica.is_member();
+        let told = self.peer(link).is_some_and(|peer| peer.published > 0);
+        if guest && told && replica.intro().is_none() {
+            self.come_back(now, replica, link);
+        }
+    }
+
+    /// Notes that all that a peer had is held here.
+    pub(super) fn is_level(&mut self, link: Link) {
+        if MEMBERS && let Some(peer) = self.peer_mut(link) {
+            peer.level = true;
+        }
+    }
+
+    /// Whether this replica has caught up with a majority of the members, itself among them, since
+    /// their links came up. One that begins from what it had stored should, before it
+    /// [announces](Replica::announce) itself: what it has may be an old copy.
+    pub fn has_caught_up(&self, replica: &Replica) -> bool {
+        let Some(members) = replica.configuration() else {
+            return true;
+        };
+        let level = self.greeted().filter(|peer| peer.level);
+        let level = level.filter_map(|peer| self.writer_of(peer.link));
+        let level = level.filter(|writer| replica.is_counted_member(writer));
+        let mut owners: Vec<Owner> = level
+            .filter_map(|it| Some(replica.incarnation(&it)?.0))
+            .collect();
+        owners.sort_unstable();
+        owners.dedup();
+        2 * (owners.len() + 1) > members.members.len()
     }
 
     /// Takes in whoever greets and has written nothing yet.
@@ -187,10 +243,16 @@ impl Sync {
         if self.guests.coming_back.is_some() {
             return;
         }
+        let member = replica.is_member();
+        if member {
+            self.outputs.push(Output::Renew);
+        }
         self.guests.coming_back = Some(ComingBack {
             link,
+            since: now,
             due: now,
-            last: None,
+            last: member.then_some(Last::Unsure),
+            member,
             forgot: Vec::new(),
             published: u64::MAX,
             fresh: None,
@@ -203,18 +265,24 @@ impl Sync {
         if !MEMBERS {
             return;
         }
-        let alone = self.guests.coming_back.as_ref().is_some_and(|it| {
-            // Another member will do as well.
-            self.writer_of(it.link).is_none()
-        });
-        let other = self.greeted().map(|peer| peer.link).next();
+        let Some(it) = &self.guests.coming_back else {
+            return;
+        };
+        // Another will do as well.
+        let gone = self.writer_of(it.link).is_none();
+        let late = it.since + PATIENCE_MS <= now;
+        let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
+        let after = links.iter().position(|link| *link == it.link);
+        let next = links.get(after.map_or(0, |at| (at + 1) % links.len()));
+        if (gone || late)
+            && let Some(next) = next.copied()
+        {
+            self.guests.coming_back = None;
+            return self.come_back(now, replica, next);
+        }
         let Some(it) = &mut self.guests.coming_back else {
             return;
         };
-        if alone && let Some(other) = other {
-            it.link = other;
-            (it.last, it.due, it.fresh) = (None, now, None);
-        }
         if it.last.is_none() && it.due <= now {
             it.due = now + ASK_AGAIN_MS;
             let link = it.link;
@@ -245,20 +313,18 @@ impl Sync {
         link: Link,
         (writer, intro): (WriterId, Option<Intro>),
     ) {
-        self.set_writer(link, writer);
         if !MEMBERS || !replica.is_member() {
             return;
         }
-        if let Some(intro) = intro
-            && !replica.knows(&writer)
-            && replica.last_of(&writer).is_none()
-        {
+        let unknown = !replica.knows(&writer) && replica.last_of(&writer).is_none();
+        if let Some(intro) = intro.filter(|_| unknown) {
+            // Else it was not heard of yet.
             let forgotten = self.peer(link).is_some_and(|peer| peer.forgotten);
             if forgotten && replica.has_seen(&intro) {
                 let last = Last::Forgotten;
                 self.send(replica, link, Body::Ended { writer, last });
             }
-            return; // not heard of yet, or forgotten too long ago to say what counts
+            return;
         }
         if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
             if replica.fence(&writer).is_err() {
@@ -276,7 +342,7 @@ impl Sync {
     fn tell_leaving(&mut self, replica: &Replica) {
         for (link, writer) in core::mem::take(&mut self.guests.leaving) {
             match replica.last_of(&writer) {
-                _ if self.writer_of(link) != Some(writer) => {}
+                _ if self.peer(link).is_none() => {}
                 None => self.guests.leaving.push((link, writer)),
                 Some(upto) => {
                     let last = Last::Upto(upto);
@@ -315,6 +381,11 @@ impl Sync {
         if it.link != link || last == Last::Unsure {
             return;
         }
+        // Of one that was never told that it was taken in, and was perhaps, nobody may remember that.
+        let last = match last {
+            Last::Upto(0) if published > 0 && replica.intro().is_none() => Last::Forgotten,
+            last => last,
+        };
         if last == Last::Forgotten {
             it.forgot.push(link);
             it.published = it.published.min(published);
@@ -332,9 +403,13 @@ impl Sync {
     pub(super) fn fresh_writer(
         &mut self,
         now: Millis,
-        replica: &Replica,
+        replica: &mut Replica,
         writer: WriterId,
     ) -> bool {
+        if core::mem::take(&mut self.guests.resuming) {
+            self.make_again(now, replica, writer);
+            return true;
+        }
         let coming = self.guests.coming_back.as_mut();
         let Some(it) = coming.filter(|it| MEMBERS && it.last.is_some()) else {
             return false;
@@ -351,27 +426,53 @@ impl Sync {
         &mut self,
         now: Millis,
         replica: &mut Replica,
-        staged: &[Vec<u8>],
-        state: &Message,
+        link: Link,
+        (staged, state): (&[Vec<u8>], &Message),
     ) {
         let coming = self.guests.coming_back.take().filter(|_| MEMBERS);
-        let coming = coming.and_then(|it| Some((it.fresh?, it.last?, it.published)));
-        let Some((writer, last, published)) = coming else {
+        let Some((it, writer)) = coming.and_then(|it| Some((it.clone(), it.fresh?))) else {
             return;
         };
-        self.guests.published = 0;
+        let member = it.member && !replica.is_dropped_in(state);
+        if it.member && !member {
+            // Members must not wait for one who is none any more: it comes back as others do.
+            self.guests.coming_back = Some(ComingBack {
+                last: None,
+                member: false,
+                fresh: None,
+                ..it
+            });
+            return self.ask_to_end(now, replica);
+        }
+        let (was, intro) = (replica.writer(), replica.intro());
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
         let journal = match replica.begin_again_staged(writer, staged, state, &mut changed) {
             Ok(journal) => journal,
             Err(error) => return self.outputs.push(Output::Refused { close: None, error }),
         };
-        let upto = match last {
-            Last::Upto(upto) => Some(upto),
-            Last::Unsure | Last::Forgotten => None,
+        let published = core::mem::take(&mut self.guests.published);
+        let upto = match it.last {
+            Some(Last::Upto(upto)) => Some(upto),
+            _ => None,
         };
-        let returned = replica.make_again(journal, upto, published, &mut changed);
-        self.outputs.push(Output::Returned(Box::new(returned)));
+        if member {
+            self.guests.aside.push(Aside {
+                writer: was,
+                intro,
+                journal,
+                published,
+            });
+        } else {
+            let returned = replica.make_again(journal, upto, it.published, &mut changed);
+            self.outputs.push(Output::Returned(Box::new(returned)));
+        }
+        self.goes_by(now, replica);
+        self.want(now, replica, link);
+    }
+
+    /// The replica goes on under another writer id, from another state.
+    fn goes_by(&mut self, now: Millis, replica: &Replica) {
         self.end_transfers();
         self.pushes.restart();
         for at in 0..self.peers.len() {
@@ -379,11 +480,60 @@ impl Sync {
             peer.published = 0;
             if peer.greeting.is_some() {
                 let link = peer.link;
-                self.send(replica, link, Body::Writer(writer));
+                self.send(replica, link, Body::Writer(replica.writer()));
             }
         }
         self.local_change(now);
         self.announce_soon(now, None);
+    }
+
+    /// Ends the writers whose transactions this member put aside; asks for another id once it is
+    /// certain how much of them counts.
+    fn look_aside(&mut self, replica: &mut Replica) -> Result<(), Error> {
+        if !replica.is_member() || self.guests.aside.is_empty() || self.guests.resuming {
+            return Ok(());
+        }
+        let mut certain = true;
+        for it in &self.guests.aside {
+            let forgotten = it.intro.is_some_and(|intro| replica.has_seen(&intro));
+            if replica.last_of(&it.writer).is_some() || forgotten && !replica.knows(&it.writer) {
+                continue;
+            }
+            certain = false;
+            if replica.takes_from(&it.writer) {
+                replica.fence(&it.writer)?;
+            }
+        }
+        if certain {
+            self.guests.resuming = true;
+            self.outputs.push(Output::Renew);
+        }
+        Ok(())
+    }
+
+    /// Makes again what was put aside, under one more writer id: the present one may have taken over
+    /// others.
+    fn make_again(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
+        let upto = |it: &Aside| replica.last_of(&it.writer);
+        let upto: Vec<Option<u64>> = self.guests.aside.iter().map(upto).collect();
+        let state = replica.delta(&VersionVector::default());
+        let outputs = &mut self.outputs;
+        let mut changed = |handle| outputs.push(Output::Changed { handle });
+        // All of the present writer's are in that state.
+        if let Err(error) = replica.begin_again(writer, &state, &mut changed) {
+            return self.outputs.push(Output::Refused { close: None, error });
+        }
+        let mut all = Vec::new();
+        for (it, upto) in core::mem::take(&mut self.guests.aside)
+            .into_iter()
+            .zip(upto)
+        {
+            let returned = replica.make_again(it.journal, upto, it.published, &mut changed);
+            all.push(Output::Returned(Box::new(returned)));
+        }
+        self.outputs.append(&mut all);
+        self.guests.published = 0;
+        self.goes_by(now, replica);
     }
 
     /// Does a member's duties; about once a second will do. `kept` is what the replica's store has
@@ -398,6 +548,7 @@ impl Sync {
         }
         let before = replica.clock();
         self.give_up_silent(now, replica);
+        self.look_aside(replica)?;
         replica.vote()?;
         replica.fence_strays()?;
         replica.absorb()?;

@@ -191,7 +191,7 @@ impl Sync {
         self.pulls.open = None;
         let complete = delta.message.writers.iter().all(|entry| entry.lo == 0);
         if complete && self.wants_all(link) {
-            self.begin_again(now, replica, &staged, &delta.message);
+            self.begin_again(now, replica, link, (&staged, &delta.message));
             return Ok(());
         }
         let result = self.commit(now, replica, link, staged, &delta.message);
@@ -232,6 +232,7 @@ impl Sync {
                 return Ok(0);
             }
         };
+        self.is_level(link);
         let shards = merged.shards;
         if merged.new {
             let link = Some(link);

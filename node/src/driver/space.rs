@@ -104,7 +104,7 @@ impl OpenSpace {
             expiries,
             wrote: false,
             unix_ms: 0,
-            part: Part::new(nonce, store.is_durable()),
+            part: Part::new((writer, nonce), store.is_durable()),
             faults_told: 0,
         })
     }

@@ -19,10 +19,15 @@ const TEND_MS: u64 = 1_000;
 /// How soon it does after something came that may let others go on, in milliseconds.
 const TEND_SOON_MS: u64 = 50;
 
+/// How long after its start a member waits for others that it could catch up with, in milliseconds.
+/// More helps where they are slow to reach, less where they are gone.
+const ANNOUNCE_MS: u64 = 5_000;
+
 /// What this node knows of its part in a space.
 pub(super) struct Part {
-    /// What the present writer id was minted with, besides the owner's key.
-    pub(super) nonce: [u8; 16],
+    /// The writer ids that were minted here last, and what each was minted with besides the owner's
+    /// key: the present one, and perhaps one that it is to go on under.
+    minted: Vec<(WriterId, [u8; 16])>,
     /// Whether what is written here outlives the process. Without that it is never a member.
     pub(super) durable: bool,
     /// When the duties are due, in milliseconds since the start.
@@ -48,9 +53,9 @@ pub(crate) struct Tally {
 }
 
 impl Part {
-    pub(super) fn new(nonce: [u8; 16], durable: bool) -> Part {
+    pub(super) fn new(minted: (WriterId, [u8; 16]), durable: bool) -> Part {
         Part {
-            nonce,
+            minted: vec![minted],
             durable,
             due: 0,
             done: 0,
@@ -63,14 +68,23 @@ impl Part {
 }
 
 impl OpenSpace {
-    /// Announces this start if the owner is a member and has not done so under the present writer.
-    pub(super) fn take_part(&mut self) {
+    /// Announces this start if the owner is a member and has not done so under the present writer,
+    /// once it has caught up with the others: what was stored may be an old copy.
+    fn take_part(&mut self, now: u64) {
+        let waits = now < ANNOUNCE_MS && !self.sync.has_caught_up(&self.replica);
+        if waits && self.replica.clock() == 0 {
+            return;
+        }
+        self.announce();
+    }
+
+    fn announce(&mut self) {
         let named = self.replica.configuration();
         let named = named.is_some_and(|it| it.has(&self.owner));
         if !named || !self.part.durable || self.replica.is_announced() {
             return;
         }
-        let (owner, nonce) = (self.owner, self.part.nonce);
+        let (owner, nonce) = (self.owner, self.nonce());
         match self.replica.announce(&owner, &nonce, self.unix_ms) {
             Ok(()) => {
                 self.wrote = true;
@@ -85,9 +99,18 @@ impl OpenSpace {
 
     /// Goes on under a fresh writer id.
     pub(super) fn mint(&mut self) -> Result<WriterId, crate::store::StoreError> {
-        let (writer, nonce) = mint(self.replica.space(), &self.owner)?;
-        self.part.nonce = nonce;
-        Ok(writer)
+        let minted = mint(self.replica.space(), &self.owner)?;
+        let present = self.replica.writer();
+        self.part.minted.retain(|it| it.0 == present);
+        self.part.minted.push(minted);
+        Ok(minted.0)
+    }
+
+    /// What the present writer id was minted with, besides the owner's key.
+    fn nonce(&self) -> [u8; 16] {
+        let present = self.replica.writer();
+        let minted = self.part.minted.iter().find(|it| it.0 == present);
+        minted.map_or([0; 16], |it| it.1)
     }
 
     /// Does the duties soon, as something came that may let others go on.
@@ -105,7 +128,7 @@ impl OpenSpace {
 
     /// Does the duties of a member if they are due.
     pub(super) fn tend(&mut self, now: u64) {
-        self.take_part();
+        self.take_part(now);
         if self.tend_due().is_none_or(|due| due > now) {
             return;
         }
@@ -194,7 +217,7 @@ impl OpenSpace {
     /// Makes this node the first member.
     pub(in crate::driver) fn found(&mut self, now: u64) -> Result<Membership, Refusal> {
         self.refuse_if_not_durable()?;
-        let (owner, nonce) = (self.owner, self.part.nonce);
+        let (owner, nonce) = (self.owner, self.nonce());
         self.replica.found(&owner, &nonce, self.unix_ms)?;
         self.wrote = true;
         self.tend_soon(now);
@@ -236,6 +259,7 @@ impl OpenSpace {
             return Err(self.open());
         }
         let owners: Vec<Owner> = owners.iter().map(|owner| owner.0).collect();
+        self.announce();
         self.replica.force_members(&owners)?;
         self.wrote = true;
         self.tend_soon(now);
