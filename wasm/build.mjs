@@ -1,5 +1,5 @@
 // Makes dist/ complete: types by the TypeScript compiler, one minified file an entry by esbuild.
-// dist/tallymesh.wasm, dist/bindgen.js and dist/bindgen.d.ts must be there already.
+// The modules and their bindings must be in dist/ already.
 import { execFileSync } from 'node:child_process';
 import { existsSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -10,7 +10,8 @@ import { build } from 'esbuild';
 const root = dirname(fileURLToPath(import.meta.url));
 const dist = join(root, 'dist');
 
-for (const made of ['tallymesh.wasm', 'bindgen.js', 'bindgen.d.ts']) {
+const needed = ['tallymesh.wasm', 'bindgen.js', 'bindgen.d.ts', 'tallymesh-members.wasm', 'bindgen-members.js', 'bindgen-members.d.ts'];
+for (const made of needed) {
   if (!existsSync(join(dist, made))) {
     console.error(`dist/${made} is missing: \`cargo xtask pack\` makes it and then runs this build`);
     process.exit(1);
@@ -21,11 +22,13 @@ const typescript = dirname(createRequire(import.meta.url).resolve('typescript/pa
 rmSync(join(dist, 'types'), { recursive: true, force: true });
 execFileSync(process.execPath, [join(typescript, 'bin', 'tsc'), '-p', root], { stdio: 'inherit' });
 
-for (const [entry, platform] of [['browser', 'browser'], ['node', 'node']]) {
+for (const [entry, platform] of [['browser', 'browser'], ['node', 'node'], ['members', 'neutral']]) {
   await build({
     entryPoints: [join(root, 'js', `${entry}.ts`)],
     outfile: join(dist, `${entry}.js`),
     bundle: true,
+    // Loaded when a space with members is met, and not before.
+    external: ['./members.js'],
     format: 'esm',
     platform,
     target: 'es2022',

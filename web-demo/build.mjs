@@ -25,9 +25,11 @@ const { metafile } = await build({
   outdir: dist,
   entryNames: 'assets/[name]-[hash]',
   assetNames: 'assets/[name]-[hash]',
+  chunkNames: 'assets/[name]-[hash]',
   loader: { '.wasm': 'file', '.svg': 'file' },
   publicPath: '/',
   bundle: true,
+  splitting: true, // what is loaded on demand is a file of its own
   format: 'esm',
   target: 'es2022',
   minify: true,

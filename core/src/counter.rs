@@ -383,3 +383,6 @@ fn drop_void(slots: &mut Vec<Slot>) {
         slots.retain(|_| kept.next() == Some(&true));
     }
 }
+
+#[cfg(test)]
+mod tests;

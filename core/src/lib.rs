@@ -14,6 +14,9 @@
 /// variants are type-checked, and the compiler drops what can't be reached.
 pub(crate) const MEMBERS: bool = cfg!(feature = "guests");
 
+/// Whether this program may be a member itself, and not only a guest of members.
+pub(crate) const DUTIES: bool = cfg!(feature = "members");
+
 /// Whether forks are looked for. A page has no disk that could be copied: it takes its peers' word
 /// for what is forked, and saves the rest of the download.
 pub(crate) const FORKS: bool = cfg!(feature = "members");

@@ -361,3 +361,6 @@ impl Card {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

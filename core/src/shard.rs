@@ -472,3 +472,6 @@ pub(crate) fn find_or_insert(columns: &mut Vec<Column>, writer: u32) -> usize {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -313,3 +313,6 @@ impl Slot {
         self.side.lift.as_ref().map_or(0, |lift| lift.clock)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -293,6 +293,7 @@ impl Sync {
 
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Millis, replica: &mut Replica, input: Input<'_>) {
+        let open = MEMBERS && replica.configuration().is_none();
         match input {
             Input::Connected { link, broadcast } => self.connected(now, replica, link, broadcast),
             Input::Disconnected { link } => self.disconnected(now, replica, link),
@@ -316,6 +317,11 @@ impl Sync {
             Input::Changed => self.local_change(now),
             Input::Renew { writer } => self.renew(now, replica, writer),
             Input::Tick => self.tick(now, replica),
+        }
+        if open && replica.configuration().is_some() {
+            // Whatever was told before was told as in an open space, and refused by members.
+            self.pushes.restart();
+            self.local_change(now);
         }
         self.look_for_forks(now, replica);
     }

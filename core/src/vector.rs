@@ -64,3 +64,39 @@ impl VersionVector {
         sha256_half(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(entries: &[(u8, u64)]) -> VersionVector {
+        let id = |byte| WriterId::from_bytes([byte; 16]);
+        let entries = entries.iter().map(|(byte, clock)| (id(*byte), *clock));
+        VersionVector::from_sorted(entries.collect())
+    }
+
+    #[test]
+    fn a_vector_covers_what_it_holds() {
+        let it = vector(&[(2, 5), (4, 7)]);
+        for other in [&[][..], &[(2, 5)], &[(4, 7)], &[(2, 4), (4, 6)]] {
+            assert!(it.covers(&vector(other)), "{other:?}");
+        }
+        for other in [&[(2, 6)][..], &[(3, 1)], &[(2, 1), (4, 8)]] {
+            assert!(!it.covers(&vector(other)), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_vector_knows_its_entries() {
+        let it = vector(&[(2, 5), (4, 7)]);
+        let id = |byte| WriterId::from_bytes([byte; 16]);
+        assert_eq!([1, 2, 3, 4].map(|byte| it.get(&id(byte))), [0, 5, 0, 7]);
+        assert_eq!((it.len(), it.is_empty()), (2, false));
+        assert!(vector(&[]).is_empty());
+        assert!(it.iter().eq([(id(2), 5), (id(4), 7)]));
+        assert_eq!(it.clone().without(&[id(2), id(3)]), vector(&[(4, 7)]));
+        assert_eq!(it.digest(), vector(&[(2, 5), (4, 7)]).digest());
+        assert_ne!(it.digest(), vector(&[(2, 5), (4, 8)]).digest());
+        assert_ne!(it.digest(), vector(&[]).digest());
+    }
+}

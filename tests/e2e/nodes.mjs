@@ -12,6 +12,17 @@ export async function nodes() {
   const binary = process.env.TALLYMESH_BIN;
   if (!binary) throw new Error('set TALLYMESH_NODES (JSON list of three addresses) or TALLYMESH_BIN (the program)');
 
+  const { ready, stop } = await cluster(binary, 3);
+  return { addresses: ready.map(({ http }) => http), stop };
+}
+
+/** Starts a node that nobody else uses, from TALLYMESH_BIN; returns its HTTP address, and what stops it. */
+export async function oneNode() {
+  const { ready, stop } = await cluster(process.env.TALLYMESH_BIN, 1);
+  return { address: ready[0].http, stop };
+}
+
+async function cluster(binary, count) {
   const folder = mkdtempSync(join(tmpdir(), 'tallymesh-e2e-'));
   const children = [];
   // Nothing that happens to this process may leave a node behind.
@@ -24,10 +35,10 @@ export async function nodes() {
   };
   try {
     const ready = [];
-    for (let index = 0; index < 3; index++) {
+    for (let index = 0; index < count; index++) {
       ready.push(await start(binary, folder, index, ready.flatMap(({ listen }) => listen), children));
     }
-    return { addresses: ready.map(({ http }) => http), stop };
+    return { ready, stop };
   } catch (error) {
     await stop();
     throw error;

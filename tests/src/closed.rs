@@ -7,63 +7,19 @@
 
 mod deliveries;
 mod end;
+mod figures;
 mod log;
+mod reduce;
 mod returns;
 
 pub use deliveries::{Delivery, deliveries};
+pub use figures::Figures;
+pub use reduce::reduce;
 
-use crate::oracle::{Call, Key, Kind, Oracle, View};
+use crate::oracle::{Call, Key, Kind, Oracle, Takeovers, View};
 use crate::random::Random;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
-
-/// What happened in a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
-    /// Steps made.
-    pub steps: u64,
-    /// Transactions of operations.
-    pub transactions: u64,
-    /// Messages merged.
-    pub merges: u64,
-    /// Messages refused.
-    pub refusals: u64,
-    /// Writers that said goodbye.
-    pub farewells: u64,
-    /// Writers declared dead.
-    pub fences: u64,
-    /// Members started again.
-    pub restarts: u64,
-    /// Writers absorbed.
-    pub absorbed: u64,
-    /// Replicas that came back late.
-    pub returns: u64,
-    /// Transactions that they made again.
-    pub again: u64,
-    /// Collections that found something.
-    pub collections: u64,
-    /// Most writers that a replica knew.
-    pub writers_max: u64,
-}
-
-impl Figures {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Figures) {
-        self.steps += other.steps;
-        self.transactions += other.transactions;
-        self.merges += other.merges;
-        self.refusals += other.refusals;
-        self.farewells += other.farewells;
-        self.fences += other.fences;
-        self.restarts += other.restarts;
-        self.absorbed += other.absorbed;
-        self.returns += other.returns;
-        self.again += other.again;
-        self.collections += other.collections;
-        self.writers_max = self.writers_max.max(other.writers_max);
-    }
-}
 
 /// A replica and what it sees.
 struct Actor {
@@ -92,17 +48,12 @@ struct Sent {
     view: View,
 }
 
-/// An absorption: the heir, its clock, and up to which clock it took over.
-type Taken = (WriterId, u64, u64);
-
 struct World {
     random: Random,
     oracle: Oracle,
     actors: Vec<Actor>,
     sent: Vec<Sent>,
-    /// Who absorbed a writer: more than one where a forced change left two sides that do not know of
-    /// each other.
-    taken: BTreeMap<WriterId, Vec<Taken>>,
+    taken: Takeovers,
     figures: Figures,
     trace: bool,
     now: u64,
@@ -115,23 +66,21 @@ struct World {
 /// # Errors
 /// Says what went wrong, and the seed.
 pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| play(seed, trace)));
-    let failure = match outcome {
-        Ok(Ok(figures)) => return Ok(figures),
-        Ok(Err(failure)) => failure,
-        Err(panic) => match panic.downcast_ref::<String>() {
-            Some(text) => format!("panicked: {text}"),
-            None => format!("panicked: {:?}", panic.downcast_ref::<&str>()),
-        },
-    };
-    Err(format!("TALLYMESH_SEED={seed}: {failure}"))
+    let mut world = World::new(seed, trace);
+    match guarded(|| world.play()) {
+        Ok(()) => Ok(world.figures),
+        Err(failure) => Err(format!("TALLYMESH_SEED={seed}: {failure}")),
+    }
 }
 
-fn play(seed: u64, trace: bool) -> Result<Figures, String> {
-    let mut world = World::new(seed, trace);
-    let steps = world.random.range(20, 250);
-    world.play(steps)?;
-    Ok(world.figures)
+/// Plays; a panic of the core is a failure.
+fn guarded(play: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|panic| {
+        Err(match panic.downcast_ref::<String>() {
+            Some(text) => format!("panicked: {text}"),
+            None => format!("panicked: {:?}", panic.downcast_ref::<&str>()),
+        })
+    })
 }
 
 impl World {
@@ -143,12 +92,21 @@ impl World {
             random,
             actors: Vec::new(),
             sent: Vec::new(),
-            taken: BTreeMap::new(),
+            taken: Takeovers::default(),
             figures: Figures::default(),
             trace,
             now: 1_000,
             delivered: None,
         }
+    }
+
+    fn play(&mut self) -> Result<(), String> {
+        let steps = self.random.range(20, 250);
+        self.begin()?;
+        for _ in 0..steps {
+            self.turn()?;
+        }
+        self.finish()
     }
 
     fn note(&self, text: impl FnOnce() -> String) {
@@ -157,7 +115,8 @@ impl World {
         }
     }
 
-    fn play(&mut self, steps: u64) -> Result<(), String> {
+    /// The members come together.
+    fn begin(&mut self) -> Result<(), String> {
         let members = self.random.range(1, 3) as usize;
         let owners: Vec<Owner> = (0..members as u8).map(|at| [at + 1; 32]).collect();
         self.start(Some(owners[0]));
@@ -171,12 +130,14 @@ impl World {
         for owner in &owners[1..] {
             self.join(Some(*owner))?;
         }
-        for _ in 0..steps {
-            self.figures.steps += 1;
-            self.now += self.random.below(3);
-            self.step()?;
-        }
-        self.finish()
+        Ok(())
+    }
+
+    /// One thing that happens, and what time passes before it.
+    fn turn(&mut self) -> Result<(), String> {
+        self.figures.steps += 1;
+        self.now += self.random.below(3);
+        self.step()
     }
 
     /// A new, empty replica.
@@ -324,7 +285,7 @@ impl World {
     fn is_given_up(&self, writer: WriterId) -> bool {
         let members = self.actors.iter().filter(|it| it.member.is_some());
         let mut replicas = members.map(|it| &it.replica);
-        self.taken.contains_key(&writer) || replicas.any(|it| !it.takes_from(&writer))
+        self.taken.has(&writer) || replicas.any(|it| !it.takes_from(&writer))
     }
 
     /// Compares a replica that may have changed with the oracle.
@@ -337,23 +298,9 @@ impl World {
 
     fn check(&mut self, at: usize) -> Result<(), String> {
         let actor = &mut self.actors[at];
-        let mut claimed: BTreeMap<WriterId, u64> = actor.replica.writers().collect();
-        self.figures.writers_max = self.figures.writers_max.max(claimed.len() as u64);
-        // Whoever sees an absorption sees what was absorbed, also when it has been forgotten.
-        let mut grows = true;
-        while grows {
-            grows = false;
-            let taken = self.taken.iter();
-            let taken = taken.flat_map(|(writer, by)| by.iter().map(move |it| (writer, it)));
-            for (writer, (heir, clock, upto)) in taken {
-                let sees = claimed.get(heir).is_some_and(|held| held >= clock);
-                let held = claimed.get(writer).copied().unwrap_or(0);
-                if sees && held < *upto {
-                    claimed.insert(*writer, *upto);
-                    grows = true;
-                }
-            }
-        }
+        let writers = actor.replica.writers().count() as u64;
+        self.figures.writers_max = self.figures.writers_max.max(writers);
+        let claimed = self.taken.claimed(&actor.replica);
         let named = |error| format!("replica {at}: {error}");
         self.oracle
             .learn(&mut actor.view, claimed.into_iter())
@@ -527,9 +474,9 @@ impl World {
         let new = self.start(Some(owner));
         self.note(|| format!("{at} starts again as {new}"));
         self.figures.restarts += 1;
-        let message = Message::decode(&state).map_err(|error| error.to_string())?;
-        let replica = &mut self.actors[new].replica;
-        replica.merge(&message).map_err(|error| error.to_string())?;
+        let message = Message::decode_stored(&state).map_err(|error| error.to_string())?;
+        let restored = self.actors[new].replica.restore(&message);
+        restored.map_err(|error| error.to_string())?;
         self.actors[new].view = view;
         self.check(new)?;
         let nonce = self.actors[new].member.map_or([0; 16], |it| it.1);
@@ -564,7 +511,7 @@ impl World {
         self.settle(at)?;
         if self.random.chance(100) {
             let Actor { replica, view, .. } = &self.actors[at];
-            let state = replica.delta(&VersionVector::default()).encode();
+            let state = replica.snapshot().encode();
             self.actors[at].saved = Some((state, view.clone()));
         }
         Ok(())
@@ -582,12 +529,9 @@ impl World {
         replica.fence_strays().map_err(|error| error.to_string())?;
         self.settle(at)?;
         let replica = &mut self.actors[at].replica;
-        let before: Vec<(WriterId, u64)> = replica.retired().collect();
+        let before: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
         let count = replica.absorb().map_err(|error| error.to_string())?;
-        for (writer, upto) in replica.retired().filter(|it| !before.contains(it)) {
-            let taken = (replica.writer(), replica.clock(), upto);
-            self.taken.entry(writer).or_default().push(taken);
-        }
+        self.taken.note(replica, &before);
         self.note(|| format!("{at} absorbs {count}"));
         self.figures.absorbed += count as u64;
         self.settle(at)?;

@@ -19,16 +19,9 @@ mod world;
 
 pub use configs::{Act, Config, full, share};
 
-use foldhash::fast::FixedState;
-use std::collections::HashSet;
+use crate::search::{Bounds, Failure, MessageId, Model, NodeId, State, search};
 use std::fmt;
-use std::hash::BuildHasher;
-use world::{MessageId, NodeId, World};
-
-/// Most replicas of a config.
-pub const REPLICAS_MAX: usize = 4;
-/// Most snapshots that a config may send.
-pub const SNAPSHOTS_MAX: usize = 6;
+use world::World;
 
 /// What a replica does by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,43 +50,6 @@ enum Action {
         to: u8,
         message: MessageId,
     },
-}
-
-/// A state of the whole: each replica, and the set of messages ever sent.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct State {
-    nodes: [NodeId; REPLICAS_MAX],
-    /// Ascending, then [`NONE`].
-    messages: [MessageId; SNAPSHOTS_MAX],
-}
-
-/// A place that is not taken.
-const NONE: u32 = u32::MAX;
-
-impl State {
-    fn nodes(&self) -> impl Iterator<Item = (u8, NodeId)> + '_ {
-        (0..).zip(self.nodes.iter().copied().filter(|id| *id != NONE))
-    }
-
-    fn messages(&self) -> impl Iterator<Item = MessageId> + '_ {
-        self.messages.iter().copied().filter(|id| *id != NONE)
-    }
-
-    /// The same with one more message.
-    fn with(&self, message: MessageId) -> State {
-        let mut next = *self;
-        if !self.messages.contains(&message) {
-            next.messages[SNAPSHOTS_MAX - 1] = message;
-            next.messages.sort_unstable();
-        }
-        next
-    }
-
-    /// 128 bits by which a state is known again.
-    fn digest(&self) -> u128 {
-        let half = |seed| u128::from(FixedState::with_seed(seed).hash_one(self));
-        half(1) << 64 | half(2)
-    }
 }
 
 /// What a run found.
@@ -136,27 +92,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// A wrong answer, and the shortest way to it.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The config's name.
-    pub name: String,
-    /// What is wrong.
-    pub wrong: String,
-    /// The steps that lead to it.
-    pub steps: Vec<String>,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {}", self.name, self.wrong)?;
-        for (at, step) in self.steps.iter().enumerate() {
-            writeln!(f, "{:>4}. {step}", at + 1)?;
-        }
-        Ok(())
-    }
-}
-
 /// Runs a config to its end, or to its bound on states.
 ///
 /// # Errors
@@ -169,98 +104,32 @@ pub fn explore(config: &Config) -> Result<Report, Failure> {
     };
     config.check().map_err(fail)?;
     let (world, start) = World::new(config).map_err(fail)?;
-    let mut search = Search {
-        config,
-        world,
-        start,
-        known: HashSet::default(),
-        parents: Vec::new(),
-        transitions: 0,
-        settled: 0,
+    let mut space = Space { config, world };
+    let bounds = Bounds {
+        settle_each: config.settle_each,
+        states_max: config.states_max,
     };
-    let complete = search.run()?;
+    let found = search(&mut space, &config.name, start, bounds)?;
     Ok(Report {
         name: config.name.clone(),
-        states: search.parents.len(),
-        transitions: search.transitions,
-        replica_states: search.world.node_count(),
-        executed: search.world.executed(),
-        settled: search.settled,
-        complete,
+        states: found.states,
+        transitions: found.transitions,
+        replica_states: space.world.node_count(),
+        executed: space.world.executed(),
+        settled: found.settled,
+        complete: found.complete,
     })
 }
 
-/// A state that waits for its turn, and its number.
-type Waiting = (State, u32);
-
-struct Search<'a> {
+struct Space<'a> {
     config: &'a Config,
     world: World<'a>,
-    start: State,
-    known: HashSet<u128, FixedState>,
-    /// How each state was met first: from which, and by what.
-    parents: Vec<(u32, Option<Action>)>,
-    transitions: usize,
-    settled: usize,
 }
 
-impl Search<'_> {
-    /// Whether all states were met.
-    fn run(&mut self) -> Result<bool, Failure> {
-        let mut frontier: Vec<Waiting> = Vec::new();
-        self.known.insert(self.start.digest());
-        self.parents.push((0, None));
-        frontier.push((self.start, 0));
-        let (mut next, mut actions) = (Vec::new(), Vec::new());
-        while !frontier.is_empty() {
-            for (state, number) in frontier.drain(..) {
-                if !self.expand(&state, number, &mut actions, &mut next)? {
-                    return Ok(false);
-                }
-            }
-            std::mem::swap(&mut frontier, &mut next);
-        }
-        Ok(true)
-    }
+impl Model for Space<'_> {
+    type Action = Action;
 
-    /// Tries every action; false if the bound on states was met.
-    fn expand(
-        &mut self,
-        state: &State,
-        number: u32,
-        actions: &mut Vec<Action>,
-        next: &mut Vec<Waiting>,
-    ) -> Result<bool, Failure> {
-        self.actions(state, actions);
-        for &action in actions.iter() {
-            let after = match self.step(state, action) {
-                Ok(after) if after == *state => continue,
-                Ok(after) => after,
-                Err(wrong) => return Err(self.failure(number, Some(action), wrong)),
-            };
-            self.transitions += 1;
-            if !self.known.insert(after.digest()) {
-                continue;
-            }
-            if self.parents.len() >= self.config.states_max {
-                return Ok(false);
-            }
-            let child = self.parents.len() as u32;
-            self.parents.push((number, Some(action)));
-            next.push((after, child));
-        }
-        if self.config.settle_each > 0 && (number as usize).is_multiple_of(self.config.settle_each)
-        {
-            self.settled += 1;
-            let settled = self.settle(state);
-            settled.map_err(|wrong| self.failure(number, None, wrong))?;
-        }
-        Ok(true)
-    }
-
-    /// Everything that can happen next.
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        actions.clear();
         let (mut made, mut passed) = (0, 0);
         for (_, node) in state.nodes() {
             made += self.world.transactions_of(node);
@@ -337,34 +206,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// A failure with the way to it, which follows from the parents.
-    fn failure(&mut self, number: u32, last: Option<Action>, wrong: String) -> Failure {
-        let mut actions = Vec::from_iter(last);
-        let mut at = number;
-        while let (parent, Some(action)) = self.parents[at as usize] {
-            actions.push(action);
-            at = parent;
-        }
-        let mut state = self.start;
-        let mut steps = Vec::new();
-        for action in actions.into_iter().rev() {
-            steps.push(self.describe(&state, action));
-            match self.step(&state, action) {
-                Ok(after) => state = after,
-                Err(_) => break,
-            }
-        }
-        if last.is_none() {
-            steps.push("everything is delivered everywhere".into());
-        }
-        Failure {
-            name: self.config.name.clone(),
-            wrong,
-            steps,
-        }
-    }
-
-    fn describe(&self, state: &State, action: Action) -> String {
+    fn describe(&mut self, state: &State, action: Action) -> String {
         match action {
             Action::Local { at, step } => {
                 let did = self.world.describe(state.nodes[usize::from(at)], step);

@@ -14,6 +14,7 @@ pub mod mesh;
 pub mod oracle;
 pub mod random;
 pub mod retirement;
+pub mod search;
 pub mod seeds;
 pub mod sim;
 pub mod vectors;

@@ -283,14 +283,6 @@ impl Mesh {
         }
         let members = peer.replica.configuration();
         if members.is_some_and(|members| members.has(&owner)) {
-            let (caught_up, now) = (peer.sync.has_caught_up(&peer.replica), self.now);
-            let writer = peer.replica.writer();
-            if std::env::var("TALLYMESH_SEED").is_ok() {
-                eprintln!(
-                    "{now} {at} announces {writer} at {}, caught up: {caught_up}",
-                    peer.replica.clock()
-                );
-            }
             let announced = peer.replica.announce(&owner, &[0; 16], self.now);
             announced.expect("it is a member");
             peer.sync

@@ -23,12 +23,14 @@
 mod again;
 mod plan;
 mod seen;
+mod taken;
 #[cfg(test)]
 mod tests;
 
 pub use again::Dot;
 pub use plan::{Call, Plan, Refusal};
 pub use seen::{OpId, Seen};
+pub use taken::Takeovers;
 pub use tallymesh_core::Op as Kind;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,8 @@
 //! Many seeds on all cores, and the choice of them by environment variables.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// The seed that is to be replayed with a trace: `TALLYMESH_SEED`.
 pub fn chosen() -> Option<u64> {
@@ -37,4 +39,31 @@ pub fn each(seeds: u64, run: impl Fn(u64) -> Result<(), String> + Sync) {
             scope.spawn(work);
         }
     });
+}
+
+/// Plays so many seeds, or what the environment asks for: the count, and what came of all together.
+/// A single one that it asks for is played with a trace, and nothing more is to be done.
+pub fn play<F: Default + Debug + Send>(
+    default: u64,
+    run: impl Fn(u64, bool) -> Result<F, String> + Sync,
+    add: fn(&mut F, &F),
+) -> Option<(u64, F)> {
+    if let Some(seed) = chosen() {
+        let figures = run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
+        println!("{figures:#?}");
+        return None;
+    }
+    let count = count(default);
+    let total = Mutex::new(F::default());
+    each(count, |seed| {
+        let figures = run(seed, false)?;
+        add(
+            &mut total.lock().unwrap_or_else(PoisonError::into_inner),
+            &figures,
+        );
+        Ok(())
+    });
+    let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!("{count} seeds: {total:#?}");
+    Some((count, total))
 }

@@ -1,7 +1,6 @@
 //! A fixed share of the random histories. `TALLYMESH_SEED=n` replays a seed and tells its steps,
 //! `TALLYMESH_SEEDS=n` runs so many.
 
-use std::sync::Mutex;
 use tallymesh_core::Op;
 use tallymesh_tests::meaning::{Figures, TIME, replica, run};
 use tallymesh_tests::oracle::{Call, Key, Oracle, View};
@@ -31,20 +30,9 @@ fn an_expiry_stays_that_replaces_one_of_its_own_transaction() {
 
 #[test]
 fn every_read_is_what_the_operations_mean() {
-    if let Some(seed) = seeds::chosen() {
-        let figures = run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
-        println!("{figures:#?}");
+    let Some((seeds, total)) = seeds::play(SEEDS, run, Figures::add) else {
         return;
-    }
-    let seeds = seeds::count(SEEDS);
-    let total = Mutex::new(Figures::default());
-    seeds::each(seeds, |seed| {
-        let figures = run(seed, false)?;
-        total.lock().unwrap().add(&figures);
-        Ok(())
-    });
-    let total = total.into_inner().unwrap();
-    println!("{seeds} seeds: {total:?}");
+    };
     let Figures {
         transactions,
         expiries,

@@ -3,7 +3,7 @@ export { connect, Connection, type ConnectionState, type ConnectOptions } from '
 export { Counter } from './counter.js';
 export { TallymeshError } from './errors.js';
 export type { CounterJSON, ReplicaJSON } from './json.js';
-export type { Shard } from './layout.js';
+export type { Members, Returned, Shard, Writer } from './layout.js';
 export type { Operation } from './operation.js';
 export type { Link, Peer } from './peer.js';
 export { Replica, type Listener, type ReplicaOptions, type Status } from './replica.js';

@@ -4,7 +4,7 @@ import type { Replica } from './replica.js';
 
 /**
  * Where a {@link Connection} stands: `connecting`, `online`, `waiting` for its next attempt, `paused` by
- * {@link Connection.pause}, or `closed` for good.
+ * {@link Connection.pause} or as the replica left, or `closed` for good.
  */
 export type ConnectionState = 'connecting' | 'online' | 'waiting' | 'paused' | 'closed';
 
@@ -131,6 +131,7 @@ export class Connection {
       link?.close();
       socket.close();
     };
+    const failures = this.#failures;
     const fail = (error?: TallymeshError): void => {
       hangUp();
       this.#error = error;
@@ -141,7 +142,18 @@ export class Connection {
       clearTimeout(this.#timer);
       link = this.#replica.attach({
         send: (frame) => socket.readyState === 1 && socket.send(frame as Uint8Array<ArrayBuffer>),
-        close: fail,
+        close: (reason) => {
+          if (reason.code === 'upgraded') {
+            hangUp();
+            this.#dial();
+          } else if (reason.code === 'left') {
+            this.pause();
+          } else {
+            // What was refused will be refused again: that the link came up was no success.
+            this.#failures = failures;
+            fail(reason);
+          }
+        },
       });
       this.#failures = 0;
       this.#error = undefined;

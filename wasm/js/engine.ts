@@ -1,26 +1,82 @@
 import { Engine, initSync } from '#bindgen';
 import type { ModuleSource } from './entry.js';
-import { TallymeshError } from './errors.js';
+import { explain, TallymeshError } from './errors.js';
+import type { Members, Returned, Writer } from './layout.js';
 
-let loading: Promise<void> | undefined;
-let loaded = false;
+/** What the second module adds to the first one. It is a file of its own, loaded when it is needed. */
+export interface Guest {
+  /** Makes an engine, or one that goes on with a state of another; nothing if the bytes are refused. */
+  make(space: Uint8Array, bytes: Uint8Array, state?: Uint8Array): Engine | undefined;
+  /** The members as the replica knows them; nothing while the space is open. */
+  members(engine: Engine): { members: Members; home: string | undefined } | undefined;
+  /** All writers that are known. */
+  writers(engine: Engine): Writer[];
+  /** Says goodbye; false if there is nobody to say it to. */
+  leave(engine: Engine, now: number): boolean;
+  /** What a late return came to. */
+  returned(bytes: Uint8Array, writer: string, before: string): Returned;
+  /** Sentences for the codes that only it has. */
+  readonly rules: Readonly<Record<string, string>>;
+}
 
-/** Loads the module once; a failed attempt may be repeated. */
-export function loadOnce(source: () => ModuleSource | Promise<ModuleSource>): Promise<void> {
-  loading ??= Promise.resolve()
-    .then(source)
-    .then(compile)
-    .then(
-      (module) => {
-        initSync({ module });
-        loaded = true;
-      },
-      (cause: unknown) => {
-        loading = undefined;
-        throw new TallymeshError('module_load', `tallymesh.wasm could not be loaded: ${String(cause)}`, { cause });
-      },
-    );
-  return loading;
+type Source = () => ModuleSource | Promise<ModuleSource>;
+
+/** Something that is loaded once; a failed attempt may be repeated. */
+class Once<T> {
+  value: T | undefined;
+  readonly #file: string;
+  readonly #start: (module: WebAssembly.Module) => T | Promise<T>;
+  #loading: Promise<T> | undefined;
+
+  constructor(file: string, start: (module: WebAssembly.Module) => T | Promise<T>) {
+    this.#file = file;
+    this.#start = start;
+  }
+
+  load(source: Source): Promise<T> {
+    return (this.#loading ??= this.#load(source));
+  }
+
+  async #load(source: Source): Promise<T> {
+    try {
+      return (this.value = await this.#start(await compile(await source())));
+    } catch (cause) {
+      this.#loading = undefined;
+      throw new TallymeshError('module_load', `${this.#file} could not be loaded: ${String(cause)}`, { cause });
+    }
+  }
+}
+
+const small = new Once('tallymesh.wasm', (module) => {
+  initSync({ module });
+  return Engine;
+});
+
+const guest = new Once('tallymesh-members.wasm', async (module) => {
+  const { start } = await import('./members.js');
+  const guest = start(module);
+  explain(guest.rules);
+  return guest;
+});
+
+let guestSource: Source | undefined;
+
+/** Loads the first module once. */
+export async function loadOnce(source: Source): Promise<void> {
+  await small.load(source);
+}
+
+/** Says where the second module is. It is not loaded yet. */
+export function setGuestSource(source: Source): void {
+  guestSource = source;
+}
+
+/** Loads the second module once. */
+export function loadGuest(): Promise<Guest> {
+  return guest.load(() => {
+    if (guestSource) return guestSource();
+    throw new Error('the package was not entered by one of its entries');
+  });
 }
 
 async function compile(source: ModuleSource): Promise<WebAssembly.Module> {
@@ -32,18 +88,35 @@ async function compile(source: ModuleSource): Promise<WebAssembly.Module> {
   return WebAssembly.compile(await source.arrayBuffer());
 }
 
-/** Makes the engine of one replica. */
-export function newEngine(space: string, ownerKey: Uint8Array | undefined): Engine {
-  if (!loaded) throw new TallymeshError('not_ready', 'the module is not loaded yet: await init() or open() first');
-  const owner = ownerKey ?? crypto.getRandomValues(new Uint8Array(32));
-  if (!(owner instanceof Uint8Array) || owner.length !== 32) {
-    throw new TallymeshError('owner_key', 'ownerKey is the owner\'s public key: a Uint8Array of 32 bytes');
-  }
-  const bytes = crypto.getRandomValues(new Uint8Array(56));
-  bytes.set(owner);
-  const engine = Engine.open(utf8(space), bytes);
-  if (engine) return engine;
+/** An owner's public key for a replica: the one that was given, or any. */
+export function ownerKey(given: Uint8Array | undefined): Uint8Array {
+  const owner = given ?? random(32);
+  if (owner instanceof Uint8Array && owner.length === 32) return owner;
+  throw new TallymeshError('owner_key', 'ownerKey is the owner\'s public key: a Uint8Array of 32 bytes');
+}
+
+/** Makes the engine of one replica, of the second module if `members` says so. */
+export function newEngine(space: string, owner: Uint8Array, members: boolean): { engine: Engine; by: Guest | undefined } {
+  const by = members ? guest.value : undefined;
+  const make = members ? by?.make : small.value?.open;
+  if (!make) throw new TallymeshError('not_ready', 'the module is not loaded yet: await init() or open() first');
+  const bytes = new Uint8Array([...owner, ...random(24)]);
+  const engine = make(utf8(space), bytes);
+  if (engine) return { engine, by };
   throw new TallymeshError('space_name', `${JSON.stringify(space)} is no space: a name is 1 to 64 of A-Z a-z 0-9 . _ -`);
+}
+
+/** Makes an engine of the second module that goes on where one of the first ends. */
+export function resumed(by: Guest, engine: Engine, space: string, owner: Uint8Array): Engine {
+  const writer = read(engine, STATUS)!.subarray(0, 16);
+  const next = by.make(utf8(space), new Uint8Array([...owner, ...writer, ...random(8)]), read(engine, DELTA)!);
+  if (next) return next;
+  throw new TallymeshError('module_load', 'tallymesh-members.wasm does not take this replica over; are both modules of one release?');
+}
+
+/** Fresh random bytes. */
+export function random(count: number): Uint8Array {
+  return crypto.getRandomValues(new Uint8Array(count));
 }
 
 const decoder = new TextDecoder();
@@ -68,6 +141,7 @@ export const DISCONNECTED = 1;
 export const FRAME = 2;
 export const CHANGED = 3;
 export const TICK = 4;
+export const RENEW = 5;
 
 /** The bytes of an input that has none. */
 export const NONE: Uint8Array = new Uint8Array();

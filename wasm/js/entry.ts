@@ -1,4 +1,4 @@
-import { loadOnce } from './engine.js';
+import { loadGuest, loadOnce, setGuestSource } from './engine.js';
 import { Replica, type ReplicaOptions } from './replica.js';
 
 /** Where the compiled module can come from. */
@@ -11,19 +11,32 @@ export interface InitOptions {
    * pass the address of `tallymesh/tallymesh.wasm`. Default: the file beside the package's code.
    */
   readonly module?: ModuleSource | Promise<ModuleSource>;
+  /**
+   * The second module, `tallymesh/tallymesh-members.wasm`, likewise. It is loaded once a replica meets a
+   * space with members.
+   */
+  readonly membersModule?: ModuleSource | Promise<ModuleSource>;
+  /** Whether the second module is to be loaded at once, and instead of the first one. Default: false. */
+  readonly members?: boolean;
 }
 
 /** The two calls that each entry adds. */
 export interface Entry {
-  /** Loads the WebAssembly module. Calls after the first wait for the same load. */
+  /** Loads a WebAssembly module. Calls after the first wait for the same load. */
   init(options?: InitOptions): Promise<void>;
   /** Loads the module if need be and makes a replica. */
   open(options?: ReplicaOptions & InitOptions): Promise<Replica>;
 }
 
-/** Makes the calls of an entry out of its way to obtain the module. */
-export function entry(source: () => ModuleSource | Promise<ModuleSource>): Entry {
-  const init = (options: InitOptions = {}): Promise<void> => loadOnce(() => options.module ?? source());
+type Source = () => ModuleSource | Promise<ModuleSource>;
+
+/** Makes the calls of an entry out of its ways to obtain the modules. */
+export function entry(source: Source, membersSource: Source): Entry {
+  setGuestSource(membersSource);
+  const init = async ({ module, membersModule, members }: InitOptions = {}): Promise<void> => {
+    if (membersModule !== undefined) setGuestSource(() => membersModule);
+    await (members ? loadGuest() : loadOnce(() => module ?? source()));
+  };
   return {
     init,
     open: async (options = {}) => {

@@ -25,8 +25,14 @@ const RULES: Record<string, string> = {
   not_covered: 'the message builds on changes that this replica has not seen; merge those first',
   own_clock_ahead: 'another process writes under the id of this replica; open a new replica',
   version: 'the peer speaks another version of the protocol; upgrade the older side',
+  members_unsupported: 'the space has members, and the module for them is not loaded: await upgrade(), then do it again',
   wrong_space: 'the peer sent a frame of another space',
 };
+
+/** Takes in sentences for further codes. */
+export function explain(rules: Readonly<Record<string, string>>): void {
+  Object.assign(RULES, rules);
+}
 
 /** Makes the error for a code of the core. */
 export function coded(code: string, context: string): TallymeshError {

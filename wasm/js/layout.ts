@@ -8,6 +8,46 @@ export interface Shard {
   readonly total: bigint;
 }
 
+/** The members of a space: who answers for it, and when everybody has seen what. */
+export interface Members {
+  /** How many forced changes of the members there were. */
+  readonly era: bigint;
+  /** The number of this configuration, from 1. */
+  readonly number: bigint;
+  /** The members' public keys, 64 hex digits each. */
+  readonly owners: readonly string[];
+}
+
+/** A writer of the space, as it is known here. */
+export interface Writer {
+  /** Its id, 32 hex digits. */
+  readonly writer: string;
+  /** Up to which of its transactions they are held here. */
+  readonly clock: bigint;
+  /** The public key of its owner, if it is or was a member's. */
+  readonly owner?: string;
+  /** The member that takes care of it, if it is a guest of one. */
+  readonly home?: string;
+  /** Who takes over what it counted, or did, once it is gone. */
+  readonly heir?: string;
+  /** What became of it. */
+  readonly fate: 'living' | 'left' | 'dead' | 'absorbed';
+}
+
+/** What became of a replica's transactions when it came back after it had been given up, or had left. */
+export interface Returned {
+  /** The id under which it writes from now on. */
+  readonly writer: string;
+  /** The one before. */
+  readonly before: string;
+  /** How many transactions were made again, since nobody had taken them over. */
+  readonly again: number;
+  /** The first and the last of those transactions before of which it is not known whether they count. */
+  readonly unknown?: readonly [first: bigint, last: bigint];
+  /** How many resets, deletes and sets cancel less than they had seen: the rest was taken over by others. */
+  readonly weaker: number;
+}
+
 /** Writes bytes as hex digits. */
 export function hex(bytes: Uint8Array): string {
   let text = '';

@@ -1,29 +1,62 @@
-import { CHANGED, CONNECTED, DISCONNECTED, errorCode, FRAME, NONE, TICK, type Engine } from './engine.js';
-import { coded } from './errors.js';
+import { CHANGED, CONNECTED, DISCONNECTED, errorCode, FRAME, NONE, random, RENEW, TICK, type Engine } from './engine.js';
+import { coded, type TallymeshError } from './errors.js';
 import type { Link, Peer } from './peer.js';
 
 // What `Engine.poll` answers.
 const SEND = 1;
 const COUNTER = 2;
 const CLOSE = 3;
+const NEW_WRITER = 4;
+const RETURNED = 5;
 
 const TIMER_MS_MAX = 60_000;
+
+/** Whom the machine's news are for. */
+export interface Told {
+  /** A merge changed a counter. */
+  changed(handle: number): void;
+  /** The replica came back under another id, and this became of what it had counted. */
+  returned(bytes: Uint8Array): void;
+  /** A peer told of members, which takes the second module. */
+  closed(): void;
+}
 
 /**
  * Drives the sync machine of one replica: feeds it frames, local changes and the time, and carries out
  * what it says. The machine decides everything; this only has the sockets and the clock.
  */
 export class Links {
-  readonly #engine: Engine;
-  readonly #changed: (handle: number) => void;
+  #engine: Engine;
+  readonly #told: Told;
   readonly #peers = new Map<number, Peer>();
+  /** Peers whose links are closed here and wait for the second module. */
+  readonly #parked = new Map<number, Peer>();
   #last = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #draining = false;
 
-  constructor(engine: Engine, changed: (handle: number) => void) {
+  constructor(engine: Engine, told: Told) {
     this.#engine = engine;
-    this.#changed = changed;
+    this.#told = told;
+  }
+
+  /** Ends all links, for this reason if one is to be told, and goes on with `engine`. */
+  end(reason?: TallymeshError, engine = this.#engine): void {
+    clearTimeout(this.#timer);
+    const peers = [...this.#peers.values(), ...this.#parked.values()];
+    for (const link of this.#peers.keys()) this.#input(DISCONNECTED, link);
+    this.#peers.clear();
+    this.#parked.clear();
+    // A peer may attach again at once.
+    this.#engine = engine;
+    if (reason) for (const peer of peers) peer.close(reason);
+  }
+
+  /** Ends the links that wait for the second module. */
+  giveUp(reason: TallymeshError): void {
+    const peers = [...this.#parked.values()];
+    this.#parked.clear();
+    for (const peer of peers) peer.close(reason);
   }
 
   /** How many links are up. */
@@ -44,6 +77,7 @@ export class Links {
         this.drain();
       },
       close: () => {
+        this.#parked.delete(link);
         if (!this.#peers.delete(link)) return;
         this.#input(DISCONNECTED, link);
         this.drain();
@@ -55,12 +89,6 @@ export class Links {
   localChange(): void {
     this.#input(CHANGED);
     this.drain();
-  }
-
-  /** Ends all links and the timer; the engine is not used after this. */
-  end(): void {
-    clearTimeout(this.#timer);
-    this.#peers.clear();
   }
 
   /**
@@ -89,13 +117,21 @@ export class Links {
       const frame = this.#engine.take();
       this.#peers.get(subject)?.send(frame);
     } else if (kind === COUNTER) {
-      this.#changed(subject);
+      this.#told.changed(subject);
+    } else if (kind === NEW_WRITER) {
+      this.#input(RENEW, 0, random(16));
+    } else if (kind === RETURNED) {
+      this.#told.returned(this.#engine.take());
     } else if (kind === CLOSE) {
-      const reason = coded(errorCode(this.#engine), 'the link was closed');
+      const code = errorCode(this.#engine);
       const peer = this.#peers.get(subject);
-      if (!this.#peers.delete(subject)) return;
+      if (!peer) return;
+      this.#peers.delete(subject);
       this.#input(DISCONNECTED, subject);
-      peer?.close(reason);
+      if (code === 'members_unsupported') {
+        this.#parked.set(subject, peer);
+        this.#told.closed();
+      } else peer.close(coded(code, 'the link was closed'));
     }
   }
 
@@ -110,6 +146,7 @@ export class Links {
   }
 }
 
-function now(): number {
+/** The time, as the machine is told it. */
+export function now(): number {
   return Math.floor(performance.now());
 }

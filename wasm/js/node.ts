@@ -3,7 +3,10 @@ import { entry, type Entry } from './entry.js';
 
 export * from './api.js';
 
-const made: Entry = entry(() => readFile(new URL('./tallymesh.wasm', import.meta.url)));
+const made: Entry = entry(
+  () => readFile(new URL('./tallymesh.wasm', import.meta.url)),
+  () => readFile(new URL('./tallymesh-members.wasm', import.meta.url)),
+);
 
 /** Loads the WebAssembly module. Calls after the first wait for the same load. */
 export const init: Entry['init'] = made.init;

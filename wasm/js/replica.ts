@@ -1,12 +1,15 @@
 import { amount } from './amount.js';
 import { Counter } from './counter.js';
-import { CHANGES, COUNTERS, DELTA, errorCode, keyOf, newEngine, read, SHARDS, STATUS, takeHandles, utf8, type Engine } from './engine.js';
+import {
+  CHANGES, COUNTERS, DELTA, errorCode, keyOf, loadGuest, newEngine, ownerKey, read, resumed, SHARDS, STATUS, takeHandles, utf8,
+  type Engine, type Guest,
+} from './engine.js';
 import { coded, TallymeshError } from './errors.js';
 import { Expiries } from './expiries.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, shorten } from './key.js';
-import { readShards, readStatus, type Shard } from './layout.js';
-import { Links } from './links.js';
+import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
+import { Links, now } from './links.js';
 import { acted, pack, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
 
@@ -19,6 +22,11 @@ export interface ReplicaOptions {
    * which suit a replica that nobody has to recognise.
    */
   readonly ownerKey?: Uint8Array;
+  /**
+   * Whether to begin with the second module, which must be loaded then: for a space that is known to have
+   * members. Default: false; the replica finds out by itself.
+   */
+  readonly members?: boolean;
 }
 
 /** Called with a counter's value (`undefined` when it is absent) and its key. */
@@ -42,6 +50,16 @@ export interface Status {
   readonly links: number;
   /** How many forks were met: one writer, one clock, two contents. More than 0 calls for a look. */
   readonly faults: number;
+  /** The space's members as this replica knows them; `undefined` while it takes the space for open. */
+  readonly members: Members | undefined;
+  /** The writer of the member that takes care of this replica, once one does. */
+  readonly home: string | undefined;
+}
+
+/** A number of a key that is kept, whichever module the replica is in. */
+interface Pin {
+  readonly key: string;
+  handle: number;
 }
 
 /** How many keys keep their number at hand; the one that was taken up longest ago goes first. */
@@ -61,14 +79,22 @@ const CACHED_KEYS_MAX = 16_384;
 export class Replica {
   /** The space that this replica belongs to. */
   readonly space: string;
-  /** The id under which this replica writes: 32 hex digits, new for each replica. */
-  readonly writer: string;
 
+  readonly #owner: Uint8Array;
+  #writer: string;
   #engine: Engine | undefined;
+  /** The second module, if the engine is of that one. */
+  #guest: Guest | undefined;
+  #upgrading: Promise<void> | undefined;
+  /** Faults that the engine of the first module had met. */
+  #faultsBefore = 0;
   readonly #links: Links;
   /** Keys that cross no more: each is pinned once. */
   readonly #handles = new Map<string, number>();
+  /** Those of counter objects. */
+  readonly #pins = new Set<Pin>();
   readonly #listeners = new Map<string | undefined, Set<Listener>>();
+  readonly #returnListeners = new Set<(returned: Returned) => void>();
   /** Changed counters that listeners are not told of yet; by key, since a key may lose its number. */
   readonly #dirty = new Set<string>();
   readonly #expiries = new Expiries((keys) => {
@@ -87,9 +113,24 @@ export class Replica {
    */
   constructor(options: ReplicaOptions = {}) {
     this.space = options.space ?? 'default';
-    this.#engine = newEngine(this.space, options.ownerKey);
-    this.#links = new Links(this.#engine, (handle) => this.#changed(handle));
-    this.writer = this.status().writer;
+    this.#owner = ownerKey(options.ownerKey);
+    const { engine, by } = newEngine(this.space, this.#owner, options.members === true);
+    this.#engine = engine;
+    this.#guest = by;
+    this.#links = new Links(engine, {
+      changed: (handle) => this.#changed(handle),
+      returned: (bytes) => this.#returned(bytes),
+      closed: () => void this.upgrade().catch((error: TallymeshError) => this.#links.giveUp(error)),
+    });
+    this.#writer = this.status().writer;
+  }
+
+  /**
+   * The id under which this replica writes: 32 hex digits, new for each replica. It changes when a space
+   * with members has given this replica up and it comes back, under a fresh one.
+   */
+  get writer(): string {
+    return this.#writer;
   }
 
   /**
@@ -220,11 +261,15 @@ export class Replica {
    * @throws {@link TallymeshError} `key_length` or `freed`.
    */
   counter(key: string): Counter {
-    const handle = this.#intern(key);
+    const pin = { key, handle: this.#intern(key) };
+    this.#pins.add(pin);
     return new Counter(this, key, {
-      add: (by) => this.#add(handle, by, key),
-      value: () => this.#live().value_at(handle),
-      release: () => void this.#engine?.release(handle),
+      add: (by) => this.#add(pin.handle, by, key),
+      value: () => this.#live().value_at(pin.handle),
+      release: () => {
+        this.#pins.delete(pin);
+        this.#engine?.release(pin.handle);
+      },
     });
   }
 
@@ -258,7 +303,52 @@ export class Replica {
   status(): Status {
     const engine = this.#live();
     engine.read(STATUS, 0);
-    return { space: this.space, ...readStatus(engine.take()), links: this.#links.size };
+    const status = readStatus(engine.take());
+    const { members, home } = this.#guest?.members(engine) ?? {};
+    return { space: this.space, ...status, faults: status.faults + this.#faultsBefore, links: this.#links.size, members, home };
+  }
+
+  /** The writers that are known here, sorted, and what became of them. */
+  writers(): Writer[] {
+    const engine = this.#live();
+    if (this.#guest) return this.#guest.writers(engine);
+    return [...this.status().vector].map(([writer, clock]) => ({ writer, clock, fate: 'living' }));
+  }
+
+  /**
+   * Moves this replica to the second module, which deals with spaces that have members, and loads that if
+   * need be. A replica does this by itself when a link brings word of members; links are closed with
+   * `upgraded` then and are to be made again, as `connect()` does. Nothing that is counted gets lost.
+   *
+   * @throws {@link TallymeshError} `module_load`; it may be tried again.
+   */
+  upgrade(): Promise<void> {
+    this.#live();
+    this.#upgrading ??= loadGuest().then(
+      (guest) => this.#move(guest),
+      (error: unknown) => {
+        this.#upgrading = undefined;
+        throw error;
+      },
+    );
+    return this.#upgrading;
+  }
+
+  /**
+   * Says goodbye to the member that takes care of this replica, which then takes over what was counted
+   * here: at once, and not only when this replica was not heard of for ten minutes. To be called before
+   * a page goes. All links end with `left`, which pauses a {@link Connection}. Whatever is counted after it
+   * waits here; once a link is made again, the replica comes back, under another {@link Replica.writer}.
+   *
+   * @returns false, with nothing done, where there is nobody to say it to: the space is open, or no member
+   * was met yet.
+   */
+  leave(): boolean {
+    const engine = this.#live();
+    if (this.#guest?.leave(engine, now()) !== true) return false;
+    this.#links.drain();
+    this.#links.end(new TallymeshError('left', 'the replica left; once it is connected again, it comes back'));
+    return true;
   }
 
   /**
@@ -279,6 +369,19 @@ export class Replica {
       if (listeners.size === 0 && this.#listeners.get(key) === listeners) this.#listeners.delete(key);
       if (this.#listeners.size === 0) this.#expiries.clear();
     };
+  }
+
+  /**
+   * Calls `listener` when this replica came back in a space with members after it had been given up, or had
+   * left: what it had counted counts once, but for what is said to be unknown or weaker. Without a listener,
+   * such losses are written to the console as a warning.
+   *
+   * @returns a function that ends it.
+   */
+  onReturn(listener: (returned: Returned) => void): () => void {
+    const entry = (returned: Returned): void => listener(returned);
+    this.#returnListeners.add(entry);
+    return () => void this.#returnListeners.delete(entry);
   }
 
   /** The whole state as bytes, for {@link Replica.merge} of any other replica of the space. */
@@ -333,9 +436,34 @@ export class Replica {
   free(): void {
     this.#links.end();
     this.#listeners.clear();
+    this.#returnListeners.clear();
     this.#expiries.clear();
     this.#engine?.free();
     this.#engine = undefined;
+  }
+
+  #returned(bytes: Uint8Array): void {
+    const before = this.#writer;
+    this.#writer = this.status().writer;
+    const returned = this.#guest?.returned(bytes, this.#writer, before);
+    if (!returned) return;
+    const { unknown, weaker } = returned;
+    if (this.#returnListeners.size === 0 && (unknown || weaker > 0)) console.warn('tallymesh came back with losses', returned);
+    for (const listener of this.#returnListeners) guarded(() => listener(returned));
+  }
+
+  /** Goes on with an engine of the second module: no call of the application comes in between. */
+  #move(guest: Guest): void {
+    const before = this.#engine;
+    if (!before || this.#guest) return;
+    this.#faultsBefore = this.status().faults;
+    const engine = resumed(guest, before, this.space, this.#owner);
+    this.#engine = engine;
+    this.#guest = guest;
+    for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));
+    for (const pin of this.#pins) pin.handle = this.#intern(pin.key);
+    this.#links.end(new TallymeshError('upgraded', 'the replica went on in its second module; connect it again'), engine);
+    before.free();
   }
 
   /** The engine, at this moment's time. */
@@ -415,7 +543,7 @@ export class Replica {
       if (watched.length > 0 && this.#engine) this.#expiries.note(key, this.expiresAt(key));
       for (const listeners of watched) {
         for (const listener of listeners) {
-          if (this.#engine) call(listener, this.value(key), key);
+          if (this.#engine) guarded(() => listener(this.value(key), key));
         }
       }
     }
@@ -423,9 +551,9 @@ export class Replica {
 }
 
 /** Calls a listener; its error is reported as uncaught and stops nobody else. */
-function call(listener: Listener, value: bigint | undefined, key: string): void {
+function guarded(call: () => void): void {
   try {
-    listener(value, key);
+    call();
   } catch (error) {
     queueMicrotask(() => {
       throw error;

@@ -9,11 +9,18 @@ use tallymesh_core::{
 };
 use wasm_bindgen::prelude::wasm_bindgen;
 
+#[cfg(feature = "members")]
+mod members;
+
 /// What [`Engine::poll`] found, as the numbers that TypeScript switches on.
 mod kind {
     pub(super) const SEND: u32 = 1;
     pub(super) const CHANGED: u32 = 2;
     pub(super) const CLOSE: u32 = 3;
+    #[cfg(feature = "members")]
+    pub(super) const RENEW: u32 = 4;
+    #[cfg(feature = "members")]
+    pub(super) const RETURNED: u32 = 5;
 }
 
 /// What [`Engine::read`] reads. TypeScript names the same numbers in js/engine.ts.
@@ -33,6 +40,13 @@ pub mod part {
     pub const DELTA: u32 = 5;
     /// What changed since this was last read, if anything did: what a store appends.
     pub const CHANGES: u32 = 6;
+    /// In a space with members, else nothing: era and number of the configuration (u64 each), the
+    /// home's writer (16, zeros for none), then the members' keys (32 each).
+    pub const MEMBERS: u32 = 7;
+    /// The writers that are known, 89 bytes each: writer (16), clock (u64), home and heir (16 each,
+    /// zeros for none), owner's key (32, zeros for none), what became of it (0 living, 1 left, 2
+    /// declared dead, 3 absorbed).
+    pub const WRITERS: u32 = 8;
 }
 
 /// What [`Engine::stage`] stages. TypeScript names the same numbers in js/operation.ts.
@@ -63,6 +77,8 @@ pub mod event {
     pub const CHANGED: u32 = 3;
     /// A deadline passed.
     pub const TICK: u32 = 4;
+    /// The answer to a wish for a fresh writer id: 16 random bytes for its nonce.
+    pub const RENEW: u32 = 5;
 }
 
 /// A replica of one space beside the sync machine that keeps it in step with its peers.
@@ -78,6 +94,12 @@ pub struct Engine {
     /// Where [`part::CHANGES`] goes on.
     mark: Mark,
     error: Option<Error>,
+    /// The owner's public key, for further writer ids.
+    #[cfg(feature = "members")]
+    owner: [u8; 32],
+    /// Whether somebody stores what [`part::CHANGES`] gives.
+    #[cfg(feature = "members")]
+    stored: bool,
 }
 
 #[wasm_bindgen]
@@ -92,18 +114,7 @@ impl Engine {
         let (nonce, seed) = random.split_first_chunk::<16>()?;
         let seed = u64::from_le_bytes(seed.try_into().ok()?);
         let writer = WriterId::mint(&space, owner, nonce);
-        let config = SyncConfig {
-            agent: concat!("tallymesh-js/", env!("CARGO_PKG_VERSION")),
-            ..SyncConfig::default()
-        };
-        Some(Engine {
-            replica: Replica::new(space, writer),
-            sync: Sync::new(config, seed),
-            staged: Vec::new(),
-            bytes: Vec::new(),
-            mark: Mark::default(),
-            error: None,
-        })
+        Some(Engine::of(Replica::new(space, writer), owner, seed))
     }
 
     /// Gives the bytes of the call before, once. Numbers in them are little-endian.
@@ -147,10 +158,20 @@ impl Engine {
                 }
             }
             part::DELTA => *bytes = replica.delta(&VersionVector::default()).encode(),
-            part::CHANGES => match replica.since(&mut self.mark) {
-                Some(message) => *bytes = message.encode(),
-                None => return false,
-            },
+            part::CHANGES => {
+                #[cfg(feature = "members")]
+                {
+                    self.stored = true;
+                }
+                match replica.since(&mut self.mark) {
+                    Some(message) => *bytes = message.encode(),
+                    None => return false,
+                }
+            }
+            #[cfg(feature = "members")]
+            part::MEMBERS => return members::put_members(bytes, replica),
+            #[cfg(feature = "members")]
+            part::WRITERS => members::put_writers(bytes, replica),
             _ => put(
                 bytes,
                 self.error.as_ref().map_or("", Error::code).as_bytes(),
@@ -262,9 +283,17 @@ impl Engine {
             event::DISCONNECTED => Input::Disconnected { link },
             event::FRAME => Input::Frame { link, bytes },
             event::CHANGED => Input::Changed,
+            #[cfg(feature = "members")]
+            event::RENEW => Input::Renew {
+                writer: self.fresh_id(bytes),
+            },
             _ => Input::Tick,
         };
         self.sync.handle(now as Millis, &mut self.replica, input);
+        #[cfg(feature = "members")]
+        if what == event::TICK {
+            self.tend(now as Millis);
+        }
     }
 
     /// When an [`event::TICK`] is due; infinity if there is nothing to wait for.
@@ -276,7 +305,10 @@ impl Engine {
 
     /// Takes the next output. The answer is its kind times 2^32 plus its subject: 0 none, 1 send (the
     /// subject is the link, `take` the frame), 2 changed (the counter), 3 close (the link;
-    /// [`part::ERROR`] says why).
+    /// [`part::ERROR`] says why), 4 renew (an [`event::RENEW`] is to follow at once), 5 came
+    /// back: `take` has u64 each of how many transactions were made again, the first and the last clock
+    /// of those of which it is not known whether they count (0 and 0: none), and how many cancels are
+    /// weaker now.
     pub fn poll(&mut self) -> f64 {
         loop {
             let (kind, subject) = match self.sync.poll() {
@@ -293,6 +325,13 @@ impl Engine {
                     self.error = Some(error);
                     (kind::CLOSE, link.0)
                 }
+                #[cfg(feature = "members")]
+                Some(Output::Renew) => (kind::RENEW, 0),
+                #[cfg(feature = "members")]
+                Some(Output::Returned(returned)) => {
+                    self.bytes = members::returned(&returned);
+                    (kind::RETURNED, 0)
+                }
                 // Every peer of a page is a link of its own: there is no channel to broadcast on.
                 Some(_) => continue,
             };
@@ -302,6 +341,27 @@ impl Engine {
 }
 
 impl Engine {
+    /// An engine around a replica of this owner's.
+    fn of(replica: Replica, owner: &[u8; 32], seed: u64) -> Engine {
+        let _ = owner; // without members nobody needs another id
+        let config = SyncConfig {
+            agent: concat!("tallymesh-js/", env!("CARGO_PKG_VERSION")),
+            ..SyncConfig::default()
+        };
+        Engine {
+            replica,
+            sync: Sync::new(config, seed),
+            staged: Vec::new(),
+            bytes: Vec::new(),
+            mark: Mark::default(),
+            error: None,
+            #[cfg(feature = "members")]
+            owner: *owner,
+            #[cfg(feature = "members")]
+            stored: false,
+        }
+    }
+
     /// Notes a failure for [`part::ERROR`].
     fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         result.map_err(|error| self.error = Some(error)).ok()

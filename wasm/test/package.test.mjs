@@ -8,9 +8,9 @@ import { install } from './install.mjs';
 
 const { project, files, load } = install();
 
-test('the tarball holds one module, the entries and their types, and nothing else', () => {
-  assert.deepEqual(files.filter((path) => path.endsWith('.wasm')), ['dist/tallymesh.wasm']);
-  for (const path of ['dist/browser.js', 'dist/node.js', 'dist/types/browser.d.ts']) assert.ok(files.includes(path), path);
+test('the tarball holds both modules, the entries and their types, and nothing else', () => {
+  assert.deepEqual(files.filter((path) => path.endsWith('.wasm')), ['dist/tallymesh-members.wasm', 'dist/tallymesh.wasm']);
+  for (const path of ['dist/browser.js', 'dist/members.js', 'dist/node.js', 'dist/types/browser.d.ts']) assert.ok(files.includes(path), path);
   for (const path of files) assert.match(path, /^(package\.json|README\.md|dist\/)/);
 });
 
@@ -30,7 +30,7 @@ test('init may be called any number of times', async () => {
 test('its types compile in a strict project', () => {
   writeFileSync(
     join(project, 'use.ts'),
-    `import { connect, open, TallymeshError, type Operation, type Replica, type Shard } from 'tallymesh';
+    `import { connect, open, TallymeshError, type Members, type Operation, type Replica, type Returned, type Shard, type Writer } from 'tallymesh';
      const replica: Replica = await open({ space: 'shop' });
      replica.add('likes', 2n);
      const value: bigint | undefined = replica.value('likes');
@@ -50,7 +50,15 @@ test('its types compile in a strict project', () => {
      replica.transact([{ op: 'set', key: 'a' }]);
      // @ts-expect-error a delete has none
      replica.transact([{ op: 'delete', key: 'a', value: 1 }]);
+     const members: Members | undefined = replica.status().members;
+     const writers: readonly Writer[] = replica.writers();
+     const left: boolean = replica.leave();
+     replica.onReturn(({ unknown, weaker }: Returned) => console.log(unknown?.[0], weaker));
+     await replica.upgrade();
+     // @ts-expect-error it changes by itself
+     replica.writer = '';
      stop();
+     export { left, members, writers };
      export { at, existed, shards, TallymeshError, told, value };`,
   );
   const typescript = dirname(createRequire(import.meta.url).resolve('typescript/package.json'));

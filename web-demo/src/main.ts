@@ -1,5 +1,6 @@
 import { connect, open, TallymeshError, type Replica } from 'tallymesh';
 import wasm from 'tallymesh/tallymesh.wasm';
+import membersModule from 'tallymesh/tallymesh-members.wasm';
 import { Counters } from './counters.js';
 import { NetworkPanel } from './network.js';
 import { Node } from './node.js';
@@ -17,7 +18,7 @@ const COUNTERS = ['likes', 'views', 'votes'];
 const space = new URLSearchParams(location.search).get('space') ?? 'default';
 
 try {
-  start(await open({ space, module: wasm }));
+  start(await open({ space, module: wasm, membersModule }));
 } catch (error) {
   const pill = element('link');
   pill.dataset.state = 'waiting';
@@ -39,6 +40,16 @@ function start(replica: Replica): void {
   const counters = new Counters(replica, element('cards'), choose);
   for (const key of COUNTERS) counters.pin(key);
   choose(chosen);
+
+  // A page that comes back from the browser's cache goes on, under another id.
+  let hidden = false;
+  addEventListener('pagehide', () => {
+    hidden = replica.leave();
+  });
+  addEventListener('pageshow', () => {
+    if (hidden) connection.resume();
+    hidden = false;
+  });
 
   const panel = new NetworkPanel(replica, connection, new Node(location.origin, space), networkElements(), (writer) => {
     if (table.nodeWriter === writer) return;

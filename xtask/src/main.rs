@@ -4,6 +4,7 @@
 
 mod check;
 mod demo;
+mod mutants;
 mod pack;
 mod pass_on;
 mod proofs;
@@ -59,6 +60,8 @@ enum Command {
     Soak(proofs::SoakArgs),
     /// Go through all orders of events of small spaces and write docs/reports/explore.md
     Explore(proofs::ExploreArgs),
+    /// Change core in many small ways, see whether a test notices, and write docs/reports/mutants.md
+    Mutants(mutants::Args),
     /// Run one WebAssembly test binary (cargo calls this)
     #[command(hide = true)]
     WasmTestRunner {
@@ -95,6 +98,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Bench(args) => pass_on::bench(&repo, &args),
         Command::Soak(args) => proofs::soak(&repo, &args),
         Command::Explore(args) => proofs::explore(&repo, &args),
+        Command::Mutants(args) => mutants::command(&repo, &args),
         Command::WasmTestRunner { .. } => unreachable!("handled above"),
     }
 }

@@ -2,13 +2,13 @@
 
 mod apt;
 mod browser;
-mod deny;
 mod npm;
+mod tools;
 mod wasm_target;
 
 pub(crate) use browser::{Browser, browser};
-pub(crate) use deny::cargo_deny;
 pub(crate) use npm::install as npm_install;
+pub(crate) use tools::{cargo_deny, cargo_mutants};
 pub(crate) use wasm_target::{module_build, wasm_target};
 
 use anyhow::Result;
@@ -30,7 +30,7 @@ pub(crate) fn all(repo: &Repo) -> Result<()> {
 /// Installs what the staged test run needs beyond its checks.
 pub(crate) fn tests(repo: &Repo) -> Result<()> {
     wasm_target(repo)?;
-    module_build(repo)?;
+    module_build(repo, "wasm-module")?;
     for folder in NPM_FOLDERS {
         if repo.path(folder).join("package-lock.json").exists() {
             npm_install(repo, folder)?;

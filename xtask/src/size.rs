@@ -20,6 +20,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What is loaded once a replica meets a space with members, and not counted.
+const ON_DEMAND: [&str; 2] = ["members.js", "tallymesh-members.wasm"];
+
 /// xtask/size.toml.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +41,8 @@ struct Weight {
 struct Report {
     files: Vec<(String, Weight)>,
     total: Weight,
+    /// What a page downloads on top once it meets a space with members.
+    on_demand: Vec<(String, Weight)>,
     brotli_bytes_max: usize,
 }
 
@@ -67,17 +72,28 @@ fn weigh(repo: &Repo) -> Result<Report> {
     let mut report = Report {
         files: Vec::new(),
         total: Weight::default(),
+        on_demand: Vec::new(),
         brotli_bytes_max: limit.brotli_bytes_max,
     };
+    let named = |file: &Path| -> Result<(String, Weight)> {
+        let name = file.strip_prefix(&dist).unwrap_or(file);
+        Ok((
+            name.to_string_lossy().into_owned(),
+            weight_of(&fs::read(file)?)?,
+        ))
+    };
     for file in downloads(repo, &dist)? {
-        let weight = weight_of(&fs::read(&file)?)?;
+        let (name, weight) = named(&file)?;
+        if ON_DEMAND.contains(&name.as_str()) {
+            continue;
+        }
         report.total.raw += weight.raw;
         report.total.gzip += weight.gzip;
         report.total.brotli += weight.brotli;
-        let name = file.strip_prefix(&dist).unwrap_or(&file);
-        report
-            .files
-            .push((name.to_string_lossy().into_owned(), weight));
+        report.files.push((name, weight));
+    }
+    for name in ON_DEMAND {
+        report.on_demand.push(named(&dist.join(name))?);
     }
     Ok(report)
 }
@@ -134,13 +150,16 @@ fn weight_of(bytes: &[u8]) -> Result<Weight> {
 fn print(report: &Report) {
     println!("{:<24} {:>9} {:>9} {:>9}", "bytes", "raw", "gzip", "brotli");
     let total = ("together".to_owned(), report.total);
-    for (name, weight) in report.files.iter().chain([&total]) {
+    let line = |(name, weight): &(String, Weight)| {
         println!(
             "{name:<24} {:>9} {:>9} {:>9}",
             weight.raw, weight.gzip, weight.brotli
         );
-    }
+    };
+    report.files.iter().chain([&total]).for_each(line);
     println!("{:<24} {:>29}", "limit", report.brotli_bytes_max);
+    println!("on demand, in spaces with members:");
+    report.on_demand.iter().for_each(line);
 }
 
 #[cfg(test)]

@@ -43,43 +43,79 @@ const WASM_OPT: [&str; 18] = [
     "--strip-target-features",
 ];
 
-/// Brings wasm/dist/{tallymesh.wasm, bindgen.js, bindgen.d.ts} up to date.
+/// A module of the package.
+struct Module {
+    /// The name of its files in wasm/dist: the module's own, and its bindings'.
+    wasm: &'static str,
+    bindings: &'static str,
+    features: &'static [&'static str],
+    /// Where cargo builds it.
+    target: &'static str,
+}
+
+/// What every page downloads, and what those load on top that meet a space with members.
+const MODULES: [Module; 2] = [
+    Module {
+        wasm: "tallymesh.wasm",
+        bindings: "bindgen",
+        features: &[],
+        target: "wasm-module",
+    },
+    Module {
+        wasm: "tallymesh-members.wasm",
+        bindings: "bindgen-members",
+        features: &["--features", "members"],
+        target: "wasm-module-members",
+    },
+];
+
+/// Brings the modules and their bindings in wasm/dist up to date.
 ///
 /// Returns a digest that changes whenever these files do.
 pub(crate) fn build(repo: &Repo) -> Result<String> {
-    let (mut cargo, target) = setup::module_build(repo)?;
     setup::npm_install(repo, "wasm")?;
-    shown(cargo.args([
-        "--quiet",
-        "--lib",
-        "--package",
-        "tallymesh-wasm",
-        "--profile",
-        PROFILE,
-    ]))?;
+    let digests = MODULES.iter().map(|module| build_one(repo, module));
+    Ok(digests.collect::<Result<Vec<_>>>()?.concat())
+}
+
+fn build_one(repo: &Repo, module: &Module) -> Result<String> {
+    let (mut cargo, target) = setup::module_build(repo, module.target)?;
+    shown(
+        cargo
+            .args([
+                "--quiet",
+                "--lib",
+                "--package",
+                "tallymesh-wasm",
+                "--profile",
+                PROFILE,
+            ])
+            .args(module.features),
+    )?;
     let compiled = target.artifacts(PROFILE).join("tallymesh_wasm.wasm");
     let dist = repo.path("wasm/dist");
-    let digest = Stamp::new("wasm module")
+    let digest = Stamp::new(module.wasm)
         .text(&WASM_OPT.join(" "))
         .file(&repo.path("Cargo.lock"))? // pins the bindings generator
         .file(&repo.path("wasm/package-lock.json"))? // pins wasm-opt
         .file(&compiled)?
         .finish();
     // Beside and not inside: all that is in dist is packed.
-    let mark = repo.path("wasm/node_modules/.xtask-module");
-    let whole = ["tallymesh.wasm", "bindgen.js", "bindgen.d.ts"]
+    let mark = repo.path(format!("wasm/node_modules/.xtask-{}", module.bindings));
+    let [script, types] = ["js", "d.ts"].map(|kind| format!("{}.{kind}", module.bindings));
+    let whole = [module.wasm, &script, &types]
         .iter()
         .all(|name| dist.join(name).is_file());
     if !(whole && stamp::is_current(&mark, &digest)) {
-        say("generating bindings and optimising the module for size");
+        say(&format!(
+            "generating the bindings of {} and optimising it for size",
+            module.wasm
+        ));
         fs::create_dir_all(&dist)?;
-        let bindings = generate_bindings(repo, &compiled)?;
-        optimise(
-            repo,
-            &bindings.join("bindgen_bg.wasm"),
-            &dist.join("tallymesh.wasm"),
-        )?;
-        for name in ["bindgen.js", "bindgen.d.ts"] {
+        let bindings = generate_bindings(repo, module, &compiled)?;
+        let input = bindings.join(format!("{}_bg.wasm", module.bindings));
+        optimise(repo, &input, &dist.join(module.wasm))?;
+        for name in [&script, &types] {
             fs::copy(bindings.join(name), dist.join(name))
                 .with_context(|| format!("no {name} among the bindings"))?;
         }
@@ -88,19 +124,19 @@ pub(crate) fn build(repo: &Repo) -> Result<String> {
     Ok(digest)
 }
 
-fn generate_bindings(repo: &Repo, compiled: &Path) -> Result<PathBuf> {
-    let folder = repo.target().join("wasm").join("bindings");
+fn generate_bindings(repo: &Repo, module: &Module, compiled: &Path) -> Result<PathBuf> {
+    let folder = repo.target().join(module.target).join("bindings");
     let mut bindgen = Bindgen::new();
     bindgen
         .input_path(compiled)
-        .out_name("bindgen")
+        .out_name(module.bindings)
         .web(true)?
         .typescript(true)
         // wasm-opt orders functions by name, and strips the names then.
         .remove_name_section(false)
         .remove_producers_section(true)
-        // The package names its module tallymesh.wasm and always passes it; the default path
-        // would make bundlers look for a file that is not there.
+        // The package names its modules itself and always passes them; the default path would make
+        // bundlers look for a file that is not there.
         .omit_default_module_path(true);
     bindgen
         .generate(&folder)

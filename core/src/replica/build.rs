@@ -133,6 +133,13 @@ impl Replica {
         message
     }
 
+    /// The present place in this replica's history, for whoever keeps nothing of it.
+    pub fn mark(&mut self) -> Mark {
+        let mut mark = Mark::default();
+        self.move_mark(&mut mark);
+        mark
+    }
+
     /// The local transactions after `mark`, to be pushed: it builds on the mark's own clock and on
     /// what was merged since that clock's transaction, which by causality implies the rest. What
     /// was merged after that transaction and before the last push counts too: whoever holds the

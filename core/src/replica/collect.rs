@@ -652,3 +652,6 @@ fn settle_slot(
     }
     *slot != before
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,6 @@
 
 use super::Replica;
 use super::votes::checked;
-use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::WRITERS_MAX;
@@ -15,6 +14,7 @@ use crate::slot::Stamp;
 use crate::vector::VersionVector;
 use crate::wire::Intro;
 use crate::writer_id::WriterId;
+use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -201,7 +201,7 @@ impl Replica {
 
     /// Whether this replica is a member.
     pub fn is_member(&self) -> bool {
-        MEMBERS && self.counts(OWN)
+        DUTIES && self.counts(OWN)
     }
 
     /// Whether a writer may be taken in that has seen so much of others, or nothing.

@@ -1,4 +1,4 @@
-//! Taking back what a store kept.
+//! Taking back what a store kept, or what another program held.
 
 use super::Replica;
 use super::merge::Found;
@@ -7,6 +7,8 @@ use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::{Error, Missing};
 use crate::limits::WRITERS_MAX;
+use crate::shard::OWN;
+use crate::writer_id::{Space, WriterId};
 use alloc::boxed::Box;
 
 impl Replica {
@@ -46,5 +48,32 @@ impl Replica {
             }
         }
         Ok(())
+    }
+
+    /// A replica that goes on where another one of this process ended: under its writer, with its
+    /// clock, and with all that it held. `state` is its whole state, of an open space. So a program
+    /// that was built without members, and meets a space that has some, goes on in one built with
+    /// them. The other one must never be used again: both would write under one id.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the space has members in that state: then more than the state is needed
+    /// to go on. [`Error::NotCovered`] if the state is not whole, [`Error::WritersFull`],
+    /// [`Error::CountersFull`].
+    pub fn resume(space: Space, writer: WriterId, state: &Message) -> Result<Replica, Error> {
+        if state.is_closed() {
+            return Err(Error::Closed);
+        }
+        let mut replica = Replica::new(space, writer);
+        replica.restore(state)?;
+        // What was merged after the last transaction is not told apart from what was merged before:
+        // the next push builds on all of it.
+        let clock = replica.clock();
+        replica.merged_at.fill(clock);
+        if clock > 0 && replica.numbers.len() == 1 {
+            // It has seen nobody, so it had not at its first transaction either. Of any other it is
+            // not known, and nothing is claimed.
+            replica.roster.cards[OWN as usize].base = Some(Box::default());
+        }
+        Ok(replica)
     }
 }

@@ -3,7 +3,7 @@
 use super::Replica;
 use crate::MEMBERS;
 use crate::closed::Closed;
-use crate::delta::Message;
+use crate::delta::{Entry, Message};
 use crate::error::{Error, Missing};
 use crate::keys::Handle;
 use crate::limits::WRITERS_MAX;
@@ -276,8 +276,11 @@ impl Replica {
         }
         // Whoever is to be taken in now says what it had seen.
         let base = base_in(message, at as u32).is_some();
+        let held = |upto| message.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
+            // All of it is held, as its heir's.
+            false if self.taken_over(&writer).is_some_and(held) => Standing::Forgotten,
             // What the message builds on is missing, and so is said below.
             false if message.writers[at].lo > 0 => Standing::Known,
             // Whoever sent this holds the writer's admission, and knows that it is known here.
@@ -317,8 +320,14 @@ impl Replica {
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
         let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
         let from_guest = MEMBERS && live.is_some_and(guest);
-        if self.configuration().is_some() && !message.is_closed() && self.news(message) {
-            // The sender keeps no journal yet: first it has to learn that there are members.
+        let tells = |entry: &Entry| entry.hi > self.clock_of(entry);
+        let tells = || match live {
+            Some(_) => message.writers.iter().any(tells),
+            None => self.news(message),
+        };
+        if self.configuration().is_some() && !message.is_closed() && tells() {
+            // The sender keeps no journal yet: first it has to learn that there are members. Until
+            // then it does not say either what would tell a newcomer from one that was forgotten.
             let writer = live.unwrap_or(message.writers[0].writer);
             return Err(Error::Stranger { writer });
         }

@@ -276,7 +276,7 @@ impl Sync {
 
     /// Goes on under another writer id.
     pub(super) fn renew(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        if !FORKS || self.fresh_writer(now, replica, writer) {
+        if self.fresh_writer(now, replica, writer) || !FORKS {
             return;
         }
         let old = replica.writer();

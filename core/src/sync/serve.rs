@@ -113,7 +113,9 @@ impl Sync {
         if own > replica.clock() {
             self.doubled(replica, Some(link), own);
         }
-        if !replica.vector().covers(&pull.vector) {
+        // Who has to come back takes in nothing, and would ask again at once: each pull of the one
+        // would bring about one of the other, without end. Digests will do meanwhile.
+        if !self.is_coming_back() && !replica.vector().covers(&pull.vector) {
             self.want(now, replica, link);
         }
     }

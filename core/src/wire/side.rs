@@ -170,7 +170,11 @@ fn read_side(
     let parts = reader.varint();
     let known = if MEMBERS { FOLD << 1 } else { MOVED };
     if parts == 0 || parts >= known {
-        return Err(reader.malformed(Rule::SideParts));
+        return Err(match MEMBERS {
+            true => reader.malformed(Rule::SideParts),
+            // Parts of absorbed writers come before the word that the space has members.
+            false => reader.fail(Error::MembersUnsupported),
+        });
     }
     let mut side = Side::new(writer);
     if parts & EXTRA != 0 {

@@ -172,3 +172,20 @@ fn totals_beyond_their_bound_are_refused() {
     }
     assert!(refused >= 4, "{refused}");
 }
+
+/// A merge tells how much it brought: each shard, and each cut, counts for one.
+#[test]
+fn a_merge_counts_what_it_installs() {
+    let (mut a, mut b) = (replica(1), replica(2));
+    for key in ["k", "l", "m"] {
+        a.apply(key, Op::Set(1)).unwrap();
+    }
+    let merged = b.merge(&full(&a)).unwrap();
+    assert_eq!((merged.shards, merged.new), (3, true));
+    b.apply("k", Op::Delete).unwrap();
+    b.apply("l", Op::Delete).unwrap();
+    let merged = a.merge(&full(&b)).unwrap();
+    assert_eq!((merged.shards, merged.new), (2, true));
+    let merged = a.merge(&full(&b)).unwrap();
+    assert_eq!((merged.shards, merged.new), (0, false));
+}

@@ -186,6 +186,25 @@ fn what_comes_late_is_reported_once() {
     assert_eq!(seen.fault_count(), 1);
 }
 
+/// Also on a later page, and where both know the same counters.
+#[test]
+fn what_comes_late_is_reported_with_its_counter() {
+    let mut twins = [replica(1), replica(1)];
+    for (twin, last) in twins.iter_mut().zip([0, 65]) {
+        for at in (0..70).chain([last]) {
+            twin.add(&format!("k{at:02}"), 1).unwrap();
+        }
+    }
+    let mut seen = joined(&[&full(&twins[0])]);
+    seen.merge(&full(&twins[1])).unwrap();
+    let [fault] = seen.faults() else {
+        panic!("{:?}", seen.faults())
+    };
+    let key = "k65".into();
+    assert_eq!(fault.evidence, Evidence::Late { key });
+    assert_eq!((fault.clock, seen.value("k65")), (71, Some(2)));
+}
+
 /// A replica that goes on under another id keeps all that it has, and its log, its pushes and its
 /// deltas go on.
 #[test]

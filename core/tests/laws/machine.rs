@@ -145,6 +145,12 @@ fn a_push_names_only_what_is_new() {
     machine.add("k");
     let later = machine.push().encode().len();
     assert!(later < 40, "{later} bytes");
+    // What brought no news is none.
+    let all = full(&machine.replica);
+    machine.replica.merge(&all).unwrap();
+    machine.add("k");
+    let later = machine.push().encode().len();
+    assert!(later < 40, "{later} bytes");
 }
 
 /// A pull says what is held, and what it brought is told to the others at once, so that news

@@ -11,6 +11,8 @@ mod forks;
 mod handles;
 mod limits;
 mod machine;
+mod members;
 mod merge;
+mod resume;
 mod returns;
 mod support;

@@ -1,6 +1,7 @@
 //! Merge is a join: commutative, associative, idempotent, and nothing ever goes back.
 
 use crate::support::{Random, cases, forked_world, full, joined, observer, shards, world};
+use std::collections::BTreeSet;
 use tallymesh_core::{Evidence, Fault, Message, Replica};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -128,5 +129,27 @@ fn a_fork_is_reported_and_the_greater_total_stands() {
         }
         let kept = replica.faults().len();
         assert!((forks.len().min(64)..=64).contains(&kept), "{kept}");
+    });
+}
+
+/// Whoever watches counters hears of those that a merge changed, and of no others.
+#[test]
+fn a_merge_names_each_counter_that_it_changed() {
+    cases(400, |random| {
+        let states: Vec<Message> = world(random, 3).0.iter().map(full).collect();
+        let mut replica = joined(&[&states[0]]);
+        for state in &states[1..] {
+            let before = shards(&replica);
+            let mut named = BTreeSet::new();
+            let mut changed = |handle| assert!(named.insert(handle), "twice");
+            replica.merge_with(state, &mut changed).unwrap();
+            let after = shards(&replica);
+            let news = after
+                .iter()
+                .filter(|(at, shard)| before.get(*at) != Some(shard));
+            let news: BTreeSet<&str> = news.map(|((key, _), _)| key.as_str()).collect();
+            let named = named.iter().map(|handle| replica.key(*handle).unwrap());
+            assert_eq!(named.collect::<BTreeSet<_>>(), news);
+        }
     });
 }

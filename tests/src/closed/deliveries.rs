@@ -21,7 +21,6 @@ pub struct Delivery {
 pub fn deliveries(seed: u64) -> Result<Vec<Delivery>, String> {
     let mut world = World::new(seed, false);
     world.delivered = Some(Vec::new());
-    let steps = world.random.range(20, 250);
-    world.play(steps)?;
+    world.play()?;
     Ok(world.delivered.unwrap_or_default())
 }

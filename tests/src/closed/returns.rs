@@ -1,9 +1,8 @@
 //! Those who can't go on come back: tabs that were given up, members restored from a backup.
 
-use super::{Taken, World};
+use super::{Actor, World};
 use crate::oracle::{Dot, View};
-use std::collections::BTreeMap;
-use tallymesh_core::{Journal, Message, Owner, Space, VersionVector, WriterId};
+use tallymesh_core::{Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
 
 impl World {
     /// What a member starts again from: mostly its newest state, sometimes a backup.
@@ -15,8 +14,7 @@ impl World {
             return saved;
         }
         let actor = &self.actors[at];
-        let state = actor.replica.delta(&VersionVector::default());
-        (state.encode(), actor.view.clone())
+        (actor.replica.snapshot().encode(), actor.view.clone())
     }
 
     /// Somebody who can't go on takes the next step to come back.
@@ -58,20 +56,44 @@ impl World {
     fn return_as_tab(&mut self, at: usize, helper: usize) -> Result<(), String> {
         let aside = self.actors[at].aside.as_ref().and_then(Journal::writer);
         let old = aside.unwrap_or(self.actors[at].replica.writer());
-        let Some(upto) = self.upto(helper, old) else {
-            if self.actors[helper].replica.is_member() {
+        let upto = self.upto(helper, old);
+        let published = self.published(old);
+        if upto.is_none() {
+            if !self.actors[helper].replica.is_member() {
+                return Ok(());
+            }
+            let knows = |replica: &Replica| replica.writers().any(|(writer, _)| writer == old);
+            // Whom nobody ever heard of nobody can have forgotten.
+            let heard =
+                |it: &Actor| it.replica.writer() != old && it.view.vector().contains_key(&old);
+            let is_new = !self.taken.has(&old) && !self.actors.iter().any(heard);
+            if is_new || knows(&self.actors[helper].replica) {
                 self.note(|| format!("{helper} ends {at}, for it to come back"));
                 let done = self.actors[helper].replica.fence(&old);
                 done.map_err(|error| error.to_string())?;
                 return self.settle(helper);
             }
-            return Ok(());
-        };
-        self.note(|| format!("{at} returns by {helper}, which has it up to {upto}"));
+            // It may have been forgotten here, in an earlier life: then others may still say.
+            let says = |it: &Actor| knows(&it.replica) || it.replica.last_of(&old).is_some();
+            let others = self.actors.iter().enumerate().filter(|it| it.0 != at);
+            let others = others.filter(|it| it.1.alive && !it.1.stale);
+            let mut others = others.filter(|it| it.1.replica.is_member());
+            if others.any(|it| says(it.1)) {
+                return Ok(());
+            }
+        }
+        self.note(|| format!("{at} returns by {helper}, which has it up to {upto:?}"));
         self.actors[at].member = None;
         let journal = self.begin_again(at, helper, None)?;
         let journal = self.actors[at].aside.take().unwrap_or(journal);
-        self.make_again(at, journal, upto)
+        self.make_again(at, journal, upto, published)
+    }
+
+    /// The last clock of a writer that it has told anybody.
+    fn published(&self, writer: WriterId) -> u64 {
+        let sent = self.sent.iter().filter(|sent| sent.writer == writer);
+        let told = sent.filter_map(|sent| sent.view.vector().get(&writer).copied());
+        told.max().unwrap_or(0)
     }
 
     /// A member begins again as a new incarnation, and ends the old one.
@@ -104,7 +126,7 @@ impl World {
             return Err(format!("{at} wrote while it waited: {none:?}"));
         }
         match aside {
-            Some(journal) => self.make_again(at, journal, upto),
+            Some(journal) => self.make_again(at, journal, Some(upto), 0),
             None => Ok(()),
         }
     }
@@ -138,20 +160,28 @@ impl World {
         Ok(journal)
     }
 
-    fn make_again(&mut self, at: usize, journal: Journal, upto: u64) -> Result<(), String> {
+    fn make_again(
+        &mut self,
+        at: usize,
+        journal: Journal,
+        upto: Option<u64>,
+        published: u64,
+    ) -> Result<(), String> {
         let Some(old) = journal.writer() else {
             return Ok(());
         };
         let now = self.now;
         let super::Actor { replica, view, .. } = &mut self.actors[at];
         replica.set_time(now);
-        let returned = replica.make_again(journal, Some(upto), 0, &mut |_| ());
-        if returned.unknown.is_some() {
-            return Err(format!("{at} dropped what nobody held: {returned:?}"));
+        let returned = replica.make_again(journal, upto, published, &mut |_| ());
+        let unknown = Some((1, published)).filter(|_| upto.is_none() && published > 0);
+        if returned.unknown != unknown {
+            return Err(format!("{unknown:?} is unknown of {at}: {returned:?}"));
         }
+        self.figures.unknown += u64::from(unknown.is_some());
         let taken = &self.taken;
         for again in &returned.again {
-            let keeps = |dot: Dot, cancels: &[Dot]| keeps(taken, dot, cancels);
+            let keeps = |dot: Dot, cancels: &[Dot]| taken.keeps(dot, cancels);
             let writers = (old, replica.writer());
             let done = self.oracle.reissue(view, writers, now, again, &keeps);
             done.map_err(|error| format!("replica {at}: {error}"))?;
@@ -160,12 +190,4 @@ impl World {
         self.note(|| format!("{at} makes again {:?}", returned.again));
         self.check(at)
     }
-}
-
-/// Whether a cancel up to these dots covers an operation, or the absorption of its writer.
-fn keeps(taken: &BTreeMap<WriterId, Vec<Taken>>, (writer, clock): Dot, cancels: &[Dot]) -> bool {
-    let covers = |it: &Dot| it.0 == writer && clock <= it.1;
-    let mut by = taken.get(&writer).into_iter().flatten();
-    cancels.iter().any(covers)
-        || by.any(|(heir, at, upto)| clock <= *upto && keeps(taken, (*heir, *at), cancels))
 }

@@ -1,7 +1,7 @@
 //! The configurations that are explored, as data.
 
-use super::{REPLICAS_MAX, SNAPSHOTS_MAX};
 use crate::oracle::{Key, Kind};
+use crate::search::{MESSAGES_MAX, REPLICAS_MAX};
 
 /// What one operation of a transaction does. Amounts and times follow from who makes it and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Config {
         let txns = self.alphabet.len() + self.start.len();
         let bounds = [
             ("replicas", self.replicas, REPLICAS_MAX),
-            ("snapshots", self.snapshots, SNAPSHOTS_MAX),
+            ("snapshots", self.snapshots, MESSAGES_MAX),
             ("different transactions", txns, u8::MAX as usize),
             ("times", self.times.len(), u8::MAX as usize),
             // Powers of four below 2^62.

@@ -6,19 +6,16 @@
 //! depends on that replica alone (and on the message), hence it is executed on the real core the
 //! first time only, and remembered.
 
+use super::Local;
 use super::configs::Config;
-use super::{Local, NONE, REPLICAS_MAX, SNAPSHOTS_MAX, State};
 use crate::oracle::{Call, Key, Kind, Oracle, View};
+use crate::search::{MessageId, NodeId, State};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Message, Replica, Space, VersionVector, WriterId};
 
-/// The number of a state of a single replica.
-pub(super) type NodeId = u32;
-/// The number of a message.
-pub(super) type MessageId = u32;
 /// The number of a transaction. A later one never precedes what it saw.
 type TxnId = u32;
 /// The number of a set of transactions that a replica can see.
@@ -98,23 +95,20 @@ impl<'a> World<'a> {
             executed: 0,
         };
         let nothing = world.cut(Vec::new());
-        let mut state = State {
-            nodes: [NONE; REPLICAS_MAX],
-            messages: [NONE; SNAPSHOTS_MAX],
-        };
+        let mut nodes = Vec::new();
         for who in 0..config.replicas as u8 {
             let replica = Replica::new(Space::default(), writer(who));
-            state.nodes[usize::from(who)] = world.node(replica, who, 0, nothing)?;
+            nodes.push(world.node(replica, who, 0, nothing)?);
         }
         let first = config.alphabet.len();
         for txn in first..first + config.start.len() {
-            state.nodes[0] = world.perform(state.nodes[0], Local::Transact(txn as u8))?;
+            nodes[0] = world.perform(nodes[0], Local::Transact(txn as u8))?;
         }
-        let message = world.snapshot(state.nodes[0], None)?;
-        for node in &mut state.nodes[1..config.replicas] {
+        let message = world.snapshot(nodes[0], None)?;
+        for node in &mut nodes[1..] {
             *node = world.deliver(*node, message)?;
         }
-        Ok((world, state))
+        Ok((world, State::new(&nodes)))
     }
 
     /// How many states of single replicas were met.

@@ -24,6 +24,12 @@ impl Oracle {
         let Some(first) = self.stamps.get(&(was, again.was)).cloned() else {
             return Err(format!("{was} never made {}", again.was));
         };
+        if view.vector.get(&was).is_some_and(|held| *held >= again.was) {
+            return Err(format!(
+                "{was}@{} was taken over, and is made again",
+                again.was
+            ));
+        }
         let last = view.vector.get(&writer).copied().unwrap_or(0);
         let issued = self.ops.len();
         let mut originals = first.clone();

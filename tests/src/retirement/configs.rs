@@ -1,14 +1,12 @@
 //! The configurations that are explored, as data.
 
-use super::{MESSAGES_MAX, REPLICAS_MAX};
 use crate::explore::Act;
 use crate::oracle::{Key, Kind};
+use crate::search::{MESSAGES_MAX, REPLICAS_MAX};
 
 /// A small space with members, and bounds on what may happen in it.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its name in reports.
-    pub name: String,
     /// How many members there are.
     pub members: usize,
     /// Tabs that member 0 has taken in at the start, each with an add on key 0 that all have seen.
@@ -23,6 +21,8 @@ pub struct Config {
     pub ops: usize,
     /// How many different snapshots are sent, at most.
     pub snapshots: usize,
+    /// Whether only whole states are sent.
+    pub wholes: bool,
     /// How many acknowledgements are made, at most.
     pub acks: usize,
     /// Whether replicas collect.
@@ -36,6 +36,16 @@ pub struct Config {
     /// Whether a member may also start again from any state of its own that it has sent: what it did
     /// after that is lost, or others know of it.
     pub backups: bool,
+    /// How often tabs that were given up come back, at most.
+    pub returns: usize,
+    /// Members, by place, that may be proposed; beyond the last place, others who are not there.
+    pub proposals: Vec<Vec<u8>>,
+    /// How many proposals are made, at most.
+    pub proposed: usize,
+    /// What each replica's wall clock shows one after the other, in milliseconds. They begin at 0.
+    pub times: Vec<u64>,
+    /// How often a clock moves on, at most, over all replicas.
+    pub passes: usize,
     /// Whether messages are also passed on by others.
     pub relays: bool,
     /// Whether, when everything is put in order, that is also done with each replica gone for good.
@@ -64,6 +74,50 @@ impl Config {
         Ok(())
     }
 
+    /// Its name in reports: who is there, and what may happen.
+    pub fn name(&self) -> String {
+        let named = |acts: &Vec<(Key, Act)>| match acts[..] {
+            [(_, act)] => format!("{act:?}").to_lowercase(),
+            _ => "transfer".into(),
+        };
+        let acts: Vec<String> = self.alphabet.iter().map(named).collect();
+        let acts = (self.ops > 0).then(|| format!("{} of {}", self.ops, acts.join(", ")));
+        let sent = if self.wholes {
+            "whole state"
+        } else {
+            "snapshot"
+        };
+        let (from, relays) = (" from what was sent", " passed on");
+        let parts = [
+            many(self.members, "member", ""),
+            many(self.tabs, "tab", ""),
+            many(self.strangers, "stranger", ""),
+            many(self.keys, "key", "").filter(|_| self.keys > 1),
+            acts,
+            many(self.snapshots, sent, if self.relays { relays } else { "" }),
+            many(self.acks, "ack", ""),
+            self.gc.then(|| "collection".into()),
+            many(self.farewells, "farewell", ""),
+            many(self.fences, "fence", ""),
+            many(
+                self.restarts,
+                "restart",
+                if self.backups { from } else { "" },
+            ),
+            many(self.returns, "return", ""),
+            many(self.proposed, "proposal", &self.proposed_members()),
+            many(self.passes, "passing", " of a clock"),
+            self.crashes.then(|| "crashes".into()),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        parts.join(", ")
+    }
+
+    fn proposed_members(&self) -> String {
+        let lists = self.proposals.iter().map(|members| format!("{members:?}"));
+        format!(" of {}", lists.collect::<Vec<_>>().join(" or "))
+    }
+
     /// How many replicas there are.
     pub fn replicas(&self) -> usize {
         self.members + self.tabs + self.strangers
@@ -82,7 +136,8 @@ impl Config {
             Act::Take => Kind::Add(-amount),
             Act::Reset => Kind::Reset,
             Act::Set => Kind::Set(3 * amount),
-            Act::Delete | Act::Expire => Kind::Delete,
+            Act::Delete => Kind::Delete,
+            Act::Expire => Kind::Expire(self.times[usize::from(made) % self.times.len()]),
             Act::Persist => Kind::Persist,
         };
         let acts = &self.alphabet[usize::from(number)];
@@ -90,27 +145,41 @@ impl Config {
     }
 }
 
+/// So many of something, for a name; `None` of nothing.
+fn many(count: usize, one: &str, more: &str) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some(format!("1 {one}{more}")),
+        _ => Some(format!("{count} {one}s{more}")),
+    }
+}
+
 fn singles(acts: &[Act]) -> Vec<Vec<(Key, Act)>> {
     acts.iter().map(|act| vec![(0, *act)]).collect()
 }
 
-/// A member with two tabs.
-fn base(name: &str) -> Config {
+/// So many members, and tabs that the first one has taken in, who make two transactions.
+fn base(members: usize, tabs: usize) -> Config {
     Config {
-        name: name.into(),
-        members: 1,
-        tabs: 2,
+        members,
+        tabs,
         strangers: 0,
         keys: 1,
         alphabet: singles(&[Act::Add, Act::Delete]),
         ops: 2,
         snapshots: 3,
+        wholes: false,
         acks: 0,
         gc: false,
         farewells: 0,
         fences: 0,
         restarts: 0,
         backups: false,
+        returns: 0,
+        proposals: Vec::new(),
+        proposed: 0,
+        times: Vec::new(),
+        passes: 0,
         relays: false,
         crashes: false,
         settle_each: 50,
@@ -118,143 +187,112 @@ fn base(name: &str) -> Config {
     }
 }
 
+/// The same with collection after so many acknowledgements.
+fn collecting(members: usize, tabs: usize, acks: usize) -> Config {
+    Config {
+        acks,
+        gc: true,
+        ..base(members, tabs)
+    }
+}
+
 /// Retirement by farewell, in chains, of transactions over two keys, and with collection.
 fn farewells() -> Vec<Config> {
     let mut transfers = singles(&[Act::Add, Act::Delete]);
     transfers.push(vec![(0, Act::Take), (1, Act::Add)]);
-    vec![
+    let configs = [
         Config {
             ops: 3,
-            farewells: 1,
-            ..base("1 member, 2 tabs, 3 of add, delete, 3 snapshots, 1 farewell")
+            ..base(1, 2)
         },
         Config {
-            members: 2,
-            tabs: 1,
             ops: 3,
-            farewells: 1,
-            ..base("2 members, 1 tab, 3 of add, delete, 3 snapshots, 1 farewell")
-        },
-        Config {
-            snapshots: 4,
-            farewells: 2,
-            ..base("1 member, 2 tabs, 2 of add, delete, 4 snapshots, 2 farewells")
+            ..base(2, 1)
         },
         Config {
             keys: 2,
             alphabet: transfers,
-            farewells: 1,
-            ..base("1 member, 2 tabs, 2 keys, 2 of add, delete, transfer, 3 snapshots, 1 farewell")
+            ..base(1, 2)
         },
         Config {
-            tabs: 1,
             ops: 3,
-            acks: 1,
-            gc: true,
-            farewells: 1,
-            ..base("1 member, 1 tab, 3 of add, delete, 3 snapshots, 1 ack, collection, 1 farewell")
+            ..collecting(1, 1, 1)
         },
         Config {
-            tabs: 1,
             alphabet: singles(&[Act::Add, Act::Delete, Act::Set]),
-            acks: 2,
-            gc: true,
-            farewells: 1,
-            ..base(
-                "1 member, 1 tab, 2 of add, delete, set, 3 snapshots, 2 acks, collection, \
-                 1 farewell",
-            )
+            ..collecting(1, 1, 2)
         },
-    ]
+    ];
+    let one = |config| Config {
+        farewells: 1,
+        ..config
+    };
+    let mut configs: Vec<Config> = configs.into_iter().map(one).collect();
+    configs.push(Config {
+        snapshots: 4,
+        farewells: 2,
+        ..base(1, 2)
+    });
+    configs
 }
 
 /// Declared dead, with collection.
 fn fences() -> Vec<Config> {
+    let one = |config| Config {
+        fences: 1,
+        ..config
+    };
     vec![
-        Config {
-            members: 2,
-            tabs: 1,
+        one(Config {
             snapshots: 2,
-            acks: 2,
-            gc: true,
-            fences: 1,
-            ..base("2 members, 1 tab, 2 of add, delete, 2 snapshots, 2 acks, collection, 1 fence")
-        },
-        Config {
-            members: 2,
-            tabs: 1,
+            ..collecting(2, 1, 2)
+        }),
+        one(Config {
             ops: 1,
-            acks: 3,
-            gc: true,
-            fences: 1,
-            ..base("2 members, 1 tab, 1 of add, delete, 3 snapshots, 3 acks, collection, 1 fence")
-        },
-        Config {
-            members: 3,
-            tabs: 0,
+            ..collecting(2, 1, 3)
+        }),
+        one(Config {
             ops: 1,
-            acks: 2,
-            gc: true,
-            fences: 1,
-            ..base("3 members, 1 of add, delete, 3 snapshots, 2 acks, collection, 1 fence")
+            ..collecting(3, 0, 2)
+        }),
+        Config {
+            ops: 1,
+            fences: 2,
+            settle_each: 100,
+            ..collecting(3, 0, 2)
         },
     ]
 }
 
-/// Retirement against a replica that is gone, and one that starts again.
+/// Retirement against a replica that is gone, and one that starts again, and one that nobody has
+/// taken in.
 fn crashes() -> Vec<Config> {
     vec![
         Config {
-            ops: 2,
             farewells: 1,
-            gc: true,
             crashes: true,
             settle_each: 200,
-            ..base(
-                "1 member, 2 tabs, 2 of add, delete, 3 snapshots, collection, 1 farewell, crashes",
-            )
+            ..collecting(1, 2, 0)
         },
         Config {
-            members: 2,
-            tabs: 1,
-            ops: 2,
             snapshots: 2,
-            acks: 1,
-            gc: true,
             restarts: 1,
             crashes: true,
             settle_each: 200,
-            ..base(
-                "2 members, 1 tab, 2 of add, delete, 2 snapshots, 1 ack, collection, 1 restart, crashes",
-            )
+            ..collecting(2, 1, 1)
         },
         Config {
-            members: 2,
-            tabs: 0,
             strangers: 1,
-            ops: 2,
-            acks: 1,
-            gc: true,
             farewells: 1,
             settle_each: 100,
-            ..base(
-                "2 members, 1 stranger, 2 of add, delete, 3 snapshots, 1 ack, collection, \
-                 1 farewell",
-            )
+            ..collecting(2, 0, 1)
         },
         Config {
-            members: 2,
-            tabs: 1,
             ops: 1,
-            snapshots: 3,
-            acks: 2,
-            gc: true,
             farewells: 1,
             restarts: 1,
             settle_each: 200,
-            ..base(
-                "2 members, 1 tab, 1 of add, delete, 3 snapshots, 2 acks, collection, 1 farewell, 1 restart",
-            )
+            ..collecting(2, 1, 2)
         },
     ]
 }
@@ -264,129 +302,232 @@ fn crashes() -> Vec<Config> {
 fn losses() -> Vec<Config> {
     vec![
         Config {
-            members: 2,
-            tabs: 0,
-            acks: 2,
-            gc: true,
             restarts: 1,
             backups: true,
             crashes: true,
-            ..base(
-                "2 members, 2 of add, delete, 3 snapshots, 2 acks, collection, 1 restart from what \
-                 was sent, crashes",
-            )
+            ..collecting(2, 0, 2)
         },
         Config {
-            members: 2,
-            tabs: 1,
-            ops: 2,
             snapshots: 2,
-            acks: 1,
-            gc: true,
             restarts: 1,
             backups: true,
             settle_each: 100,
-            ..base(
-                "2 members, 1 tab, 2 of add, delete, 2 snapshots, 1 ack, collection, 1 restart from \
-                 what was sent",
-            )
+            ..collecting(2, 1, 1)
         },
         Config {
-            members: 2,
-            tabs: 0,
             ops: 1,
-            acks: 2,
-            gc: true,
             restarts: 2,
             backups: true,
             settle_each: 100,
-            ..base(
-                "2 members, 1 of add, delete, 3 snapshots, 2 acks, collection, 2 restarts from what \
-                 was sent",
-            )
+            ..collecting(2, 0, 2)
         },
         Config {
-            members: 2,
-            tabs: 1,
             ops: 1,
-            acks: 1,
-            gc: true,
             farewells: 1,
             relays: true,
             crashes: true,
-            ..base(
-                "2 members, 1 tab, 1 of add, delete, 3 snapshots passed on, 1 ack, collection, \
-                 1 farewell, crashes",
-            )
+            ..collecting(2, 1, 1)
         },
         Config {
-            members: 2,
-            tabs: 0,
             strangers: 1,
             ops: 1,
-            acks: 1,
-            gc: true,
             farewells: 1,
             restarts: 1,
             relays: true,
             settle_each: 100,
-            ..base(
-                "2 members, 1 stranger, 1 of add, delete, 3 snapshots passed on, 1 ack, collection, \
-                 1 farewell, 1 restart",
-            )
+            ..collecting(2, 0, 1)
+        },
+    ]
+}
+
+/// Tabs that were given up and come back, while others add and cancel.
+fn returns() -> Vec<Config> {
+    let late = |config| Config {
+        fences: 1,
+        returns: 1,
+        settle_each: 100,
+        ..config
+    };
+    vec![
+        late(base(1, 2)),
+        late(Config {
+            ops: 3,
+            alphabet: singles(&[Act::Add, Act::Delete, Act::Set]),
+            ..collecting(1, 1, 1)
+        }),
+        late(Config {
+            snapshots: 2,
+            ..collecting(2, 1, 1)
+        }),
+        late(Config {
+            ops: 1,
+            snapshots: 4,
+            ..collecting(2, 1, 2)
+        }),
+        late(Config {
+            ops: 1,
+            returns: 2,
+            fences: 2,
+            snapshots: 2,
+            ..collecting(1, 2, 1)
+        }),
+    ]
+}
+
+/// Members who agree on who is to be one: all orders of their votes, on two proposals at once.
+fn voting(snapshots: usize, proposals: [&[u8]; 2]) -> Config {
+    Config {
+        ops: 0,
+        snapshots,
+        wholes: true,
+        proposals: proposals.map(<[u8]>::to_vec).to_vec(),
+        proposed: 2,
+        settle_each: 100,
+        ..base(3, 0)
+    }
+}
+
+/// The same with a member that starts again from what it has sent, which may be older than what it has
+/// promised; and with one proposal and more messages.
+fn votes() -> Vec<Config> {
+    let (one, other) = (&[0, 1, 2, 7][..], &[0, 1, 2, 8][..]);
+    vec![
+        voting(4, [one, other]),
+        voting(4, [&[0, 1], &[0, 2]]),
+        voting(5, [&[0, 1], &[1, 2]]),
+        Config {
+            restarts: 1,
+            backups: true,
+            ..voting(3, [&[0, 1], &[0, 2]])
         },
         Config {
-            members: 3,
-            tabs: 0,
-            ops: 1,
+            proposed: 1,
             acks: 2,
-            gc: true,
-            fences: 2,
-            settle_each: 100,
-            ..base("3 members, 1 of add, delete, 3 snapshots, 2 acks, collection, 2 fences")
+            restarts: 1,
+            backups: true,
+            ..voting(4, [&[0, 1], &[1, 2]])
         },
+        Config {
+            proposals: vec![one.to_vec()],
+            proposed: 1,
+            ..voting(6, [one, other])
+        },
+    ]
+}
+
+/// Expiries, where each replica has its own clock, and members delete what has expired.
+fn expiries() -> Vec<Config> {
+    let expiring = |config| Config {
+        alphabet: singles(&[Act::Add, Act::Expire]),
+        times: vec![1_000, 2_000],
+        passes: 2,
+        settle_each: 100,
+        ..config
+    };
+    vec![
+        expiring(Config {
+            ops: 3,
+            snapshots: 2,
+            ..collecting(2, 0, 1)
+        }),
+        expiring(Config {
+            snapshots: 2,
+            ..collecting(2, 1, 1)
+        }),
+        expiring(Config {
+            farewells: 1,
+            ..collecting(1, 1, 1)
+        }),
+        expiring(Config {
+            snapshots: 2,
+            farewells: 2,
+            passes: 1,
+            ..collecting(1, 2, 1)
+        }),
+    ]
+}
+
+/// A tab's heir that is declared dead itself, or starts again, once and twice.
+fn heirs() -> Vec<Config> {
+    let leaving = |config| Config {
+        ops: 1,
+        farewells: 1,
+        settle_each: 200,
+        ..config
+    };
+    vec![
+        leaving(Config {
+            fences: 1,
+            ..collecting(2, 1, 2)
+        }),
+        leaving(Config {
+            snapshots: 2,
+            restarts: 2,
+            ..collecting(2, 1, 1)
+        }),
+        leaving(Config {
+            snapshots: 2,
+            fences: 1,
+            restarts: 1,
+            ..collecting(2, 1, 2)
+        }),
     ]
 }
 
 /// Everything that is explored.
 pub fn full() -> Vec<Config> {
-    let mut configs = farewells();
-    configs.extend(fences());
-    configs.extend(crashes());
-    configs.extend(losses());
-    configs
+    let all = [
+        farewells(),
+        fences(),
+        crashes(),
+        losses(),
+        returns(),
+        votes(),
+        expiries(),
+        heirs(),
+    ];
+    all.concat()
 }
 
 /// The share that every test run explores.
 pub fn share() -> Vec<Config> {
+    let small = |config| Config {
+        ops: 1,
+        snapshots: 2,
+        ..config
+    };
     vec![
         Config {
             farewells: 1,
             snapshots: 2,
-            ..base("1 member, 2 tabs, 2 of add, delete, 2 snapshots, 1 farewell")
+            ..base(1, 2)
         },
-        Config {
-            members: 2,
-            tabs: 1,
-            ops: 1,
-            snapshots: 2,
-            acks: 2,
-            gc: true,
+        small(Config {
             fences: 1,
             crashes: true,
-            ..base(
-                "2 members, 1 tab, 1 of add, delete, 2 snapshots, 2 acks, collection, 1 fence, crashes",
-            )
-        },
-        Config {
-            members: 2,
-            tabs: 1,
-            ops: 1,
-            snapshots: 2,
-            acks: 1,
-            gc: true,
+            ..collecting(2, 1, 2)
+        }),
+        small(Config {
             restarts: 1,
-            ..base("2 members, 1 tab, 1 of add, delete, 2 snapshots, 1 ack, collection, 1 restart")
+            ..collecting(2, 1, 1)
+        }),
+        small(Config {
+            fences: 1,
+            returns: 1,
+            ..collecting(2, 1, 1)
+        }),
+        voting(3, [&[0, 1], &[0, 2]]),
+        Config {
+            snapshots: 1,
+            alphabet: singles(&[Act::Add, Act::Expire]),
+            times: vec![1_000, 2_000],
+            passes: 2,
+            ..collecting(2, 0, 1)
         },
+        small(Config {
+            farewells: 1,
+            fences: 1,
+            ..collecting(2, 1, 0)
+        }),
     ]
 }

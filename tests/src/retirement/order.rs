@@ -1,6 +1,7 @@
 //! The start of a configuration, and how everything is put in order from a state.
 
-use super::{Local, NodeId, Search, State, world};
+use super::{Local, Space, calls};
+use crate::search::{NodeId, State};
 use std::collections::BTreeSet;
 use tallymesh_core::WriterId;
 
@@ -10,10 +11,10 @@ const ROUNDS: usize = 40;
 /// Replicas that put things in order, by place.
 type Nodes = Vec<Option<NodeId>>;
 
-impl Search<'_> {
+impl Space<'_> {
     /// Brings the members together, takes the tabs in, and puts everything in order.
-    pub(super) fn begin(&mut self) -> Result<(), String> {
-        let mut nodes: Nodes = self.start.nodes().map(|(_, node)| Some(node)).collect();
+    pub(super) fn begin(&mut self, nodes: &[NodeId]) -> Result<State, String> {
+        let mut nodes: Nodes = nodes.iter().copied().map(Some).collect();
         let (members, tabs) = (self.config.members, self.config.tabs);
         self.does(&mut nodes, 0, Local::Found)?;
         for at in 1..nodes.len() {
@@ -32,11 +33,10 @@ impl Search<'_> {
         for at in members + tabs..nodes.len() {
             self.sends(&mut nodes, 0, at)?;
         }
-        for (place, node) in self.start.nodes.iter_mut().zip(nodes) {
-            *place = node.ok_or("a replica ended at the start")?;
-        }
-        self.made = self.counts(&self.start);
-        Ok(())
+        let nodes: Option<Vec<NodeId>> = nodes.into_iter().collect();
+        let start = State::new(&nodes.ok_or("a replica ended at the start")?);
+        self.made = self.counts(&start);
+        Ok(start)
     }
 
     fn does(&mut self, nodes: &mut Nodes, at: usize, step: Local) -> Result<(), String> {
@@ -96,9 +96,8 @@ impl Search<'_> {
 
     /// Puts everything in order from a state, with all, and if the config says so with each replica
     /// gone for good.
-    pub(super) fn settle(&mut self, state: &State) -> Result<(), String> {
+    pub(super) fn settle_all(&mut self, state: &State) -> Result<(), String> {
         let nodes: Nodes = state.nodes().map(|(_, node)| Some(node)).collect();
-        self.settled += 1;
         let mut all = nodes.clone();
         self.late(state, &mut all)?;
         self.finish(&mut all)?;
@@ -125,18 +124,28 @@ impl Search<'_> {
     }
 
     fn finish(&mut self, nodes: &mut Nodes) -> Result<(), String> {
+        let mut gone = Vec::new();
         for at in 0..nodes.len() {
-            let writer = nodes[at].map(|node| self.world.node(node).replica.writer());
-            if writer.is_some_and(|writer| self.is_given_up(nodes, &writer)) {
+            let Some(node) = nodes[at] else { continue };
+            let it = self.world.node(node);
+            let tab = at >= self.config.members && it.counts.farewells == 0;
+            if self.is_given_up(nodes, &it.replica.writer()) {
                 nodes[at] = None;
+                gone.extend(Some((at, node)).filter(|_| tab && self.config.returns > 0));
             }
         }
         if !self.has_member(nodes) {
             return Ok(());
         }
-        let trouble = self.config.crashes || self.config.fences + self.config.restarts > 0;
+        let config = self.config;
+        let trouble = config.fences + config.restarts + config.proposed > 0;
+        let trouble = config.crashes || trouble;
         let before = self.staying(nodes);
         self.in_order(nodes)?;
+        if !gone.is_empty() && self.has_member(nodes) {
+            self.come_back(nodes, gone)?;
+            self.in_order(nodes)?;
+        }
         if !trouble && self.staying(nodes) < before {
             return Err("somebody had to begin again, and nobody was given up".into());
         }
@@ -144,6 +153,27 @@ impl Search<'_> {
             true => self.check_size(nodes),
             false => Ok(()),
         }
+    }
+
+    /// Tabs that were given up come back.
+    fn come_back(&mut self, nodes: &mut Nodes, gone: Vec<(usize, NodeId)>) -> Result<(), String> {
+        for (at, node) in gone {
+            for by in 0..self.config.members {
+                let Some(helper) = nodes[by].filter(|_| self.is_member(nodes, by)) else {
+                    continue;
+                };
+                let back = self.world.comes_back(node, helper)?;
+                if nodes[at].is_none() && back != node {
+                    nodes[at] = Some(back);
+                    self.sends(nodes, at, by)?;
+                    self.sends(nodes, by, at)?;
+                }
+            }
+            if nodes[at].is_none() {
+                return Err(format!("nobody knows what was taken over from {at}"));
+            }
+        }
+        Ok(())
     }
 
     /// How many there are who have not left.
@@ -195,6 +225,12 @@ impl Search<'_> {
         for at in 0..nodes.len() {
             if self.is_member(nodes, at) {
                 self.bury(nodes, at)?;
+                if self.config.proposed > 0 {
+                    self.does(nodes, at, Local::Vote)?;
+                }
+                for key in (0..self.config.keys).filter(|_| !self.config.times.is_empty()) {
+                    self.does(nodes, at, Local::Materialize(key as u8))?;
+                }
                 self.does(nodes, at, Local::Acknowledge)?;
                 self.does(nodes, at, Local::Absorb)?;
             }
@@ -222,17 +258,17 @@ impl Search<'_> {
         let configuration = replica.configuration().cloned();
         for other in (0..nodes.len()).filter(|other| *other != at) {
             // Of a member that started again the earlier ones are declared dead by the later one.
-            for start in 0..=self.config.restarts as u8 {
-                let writer = world::writer(self.config, other as u8, start);
+            for start in 0..=self.config.restarts.max(self.config.returns) as u8 {
+                let writer = calls::writer(self.config, other as u8, start);
                 let alive = nodes[other]
                     .is_some_and(|node| self.world.node(node).replica.writer() == writer);
-                let owner = [other as u8 + 1; 32];
+                let owner = calls::owner(other as u8);
                 let counts = other < self.config.members
                     && nodes[other].is_none()
                     && configuration.as_ref().is_some_and(|it| it.has(&owner));
                 let Some(node) = nodes[at] else { return Ok(()) };
                 let takes = self.world.node(node).replica.takes_from(&writer);
-                if !alive && known.contains(&writer) && (takes || counts) {
+                if !alive && (counts || known.contains(&writer) && takes) {
                     self.does(nodes, at, Local::Fence(other as u8, start))?;
                 }
             }
@@ -240,9 +276,12 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The state must be as large as those make it who live.
+    /// The state must be as large as those make it who live, and nothing is left to be decided.
     fn check_size(&self, nodes: &Nodes) -> Result<(), String> {
         let all = || nodes.iter().flatten().map(|node| self.world.node(*node));
+        if all().any(|node| node.replica.is_member() && node.replica.proposal().is_some()) {
+            return Err(format!("a proposal is open: {}", self.tell(nodes)));
+        }
         let living: Vec<WriterId> = all()
             .filter(|node| node.counts.farewells == 0)
             .map(|node| node.replica.writer())

@@ -1,21 +1,23 @@
 //! What the replicas of a configuration can become: each different state of a single replica once,
 //! each call of the core once.
 
+use super::Local;
+use super::calls::writer;
 use super::configs::Config;
-use super::{Local, NodeId};
-use crate::oracle::{Call, Key, Kind, Oracle, View};
+use crate::oracle::{Call, Key, Kind};
+use crate::search::{MessageId, NodeId};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{
+    Again, Configuration, Error, Message, Replica, Space, VersionVector, WriterId,
+};
 
-/// The number of a message.
-pub(super) type MessageId = u32;
 /// The number of a transaction. A later one never precedes what it saw.
-type TxnId = u32;
+pub(super) type TxnId = u32;
 /// The number of a set of transactions that a replica can see.
-type CutId = u32;
+pub(super) type CutId = u32;
 
 /// A map that never iterates.
 type Map<K, V> = HashMap<K, V, FixedState>;
@@ -28,6 +30,18 @@ pub(super) struct Counts {
     pub(super) farewells: u8,
     pub(super) fences: u8,
     pub(super) restarts: u8,
+    /// How often a tab came back.
+    pub(super) returns: u8,
+    pub(super) proposals: u8,
+    /// How often its clock moved on.
+    pub(super) passes: u8,
+}
+
+impl Counts {
+    /// How many writers there were before the present one.
+    pub(super) fn starts(&self) -> u8 {
+        self.restarts + self.returns
+    }
 }
 
 pub(super) struct Node {
@@ -35,20 +49,38 @@ pub(super) struct Node {
     /// Whose replica it is.
     pub(super) at: u8,
     pub(super) counts: Counts,
-    cut: CutId,
+    pub(super) cut: CutId,
     /// Digests of its canonical bytes and of what it keeps to itself.
     pub(super) bytes: u128,
     local: u128,
 }
 
-struct Txn {
-    writer: WriterId,
-    clock: u64,
-    before: CutId,
+pub(super) struct Txn {
+    pub(super) writer: WriterId,
+    pub(super) clock: u64,
+    pub(super) before: CutId,
+    pub(super) did: Did,
+}
+
+/// What a transaction did.
+#[derive(Default)]
+pub(super) struct Did {
     /// Empty if it changes no counter.
-    issued: Vec<(Key, Kind)>,
-    /// Whom it absorbed.
-    retires: Vec<WriterId>,
+    pub(super) issued: Vec<(Key, Kind)>,
+    /// Whom it absorbed, and up to which clock.
+    pub(super) retires: Vec<(WriterId, u64)>,
+    /// The configuration that it decided on.
+    pub(super) decides: Option<Configuration>,
+    /// What it makes again.
+    pub(super) again: Option<Remade>,
+}
+
+/// A transaction that is made again.
+pub(super) struct Remade {
+    pub(super) again: Again,
+    pub(super) original: TxnId,
+    /// What the clock shows.
+    pub(super) now: u64,
 }
 
 struct Sent {
@@ -73,28 +105,31 @@ type TxnKey = (WriterId, u64, CutId, Step);
 
 /// What can make a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Step {
-    Local(Local),
+pub(super) enum Step {
+    /// With how often its clock had moved on.
+    Local(Local, u8),
     /// Taking in the sender of a message.
     Admission(WriterId),
+    Again(TxnId),
 }
 
 /// All that was met of single replicas.
 pub(super) struct World<'a> {
     pub(super) config: &'a Config,
-    keys: Vec<String>,
+    pub(super) keys: Vec<String>,
     nodes: Vec<Node>,
     node_ids: Map<NodeKey, NodeId>,
-    txns: Vec<Txn>,
+    pub(super) txns: Vec<Txn>,
     txn_ids: Map<TxnKey, TxnId>,
-    cuts: Vec<Vec<TxnId>>,
+    pub(super) cuts: Vec<Vec<TxnId>>,
     cut_ids: Map<Vec<TxnId>, CutId>,
     sent: Vec<Sent>,
     sent_ids: Map<(u128, CutId), MessageId>,
     performed: Map<(NodeId, Local), NodeId>,
     snapshots: Map<(NodeId, Option<NodeId>), MessageId>,
     delivered: Map<(NodeId, MessageId, bool), NodeId>,
-    executed: usize,
+    pub(super) returned: Map<(NodeId, NodeId), NodeId>,
+    pub(super) executed: usize,
     /// Messages refused, by the code of the error.
     refused: BTreeMap<&'static str, usize>,
 }
@@ -116,6 +151,7 @@ impl<'a> World<'a> {
             performed: Map::default(),
             snapshots: Map::default(),
             delivered: Map::default(),
+            returned: Map::default(),
             executed: 0,
             refused: BTreeMap::new(),
         };
@@ -151,7 +187,7 @@ impl<'a> World<'a> {
         }
         self.executed += 1;
         let after = match step {
-            Local::Transact(number) => self.transact(node, number),
+            Local::Transact(_) | Local::Materialize(_) => self.write(node, step),
             Local::Restart(from) => self.restart(node, from),
             _ => self.tend(node, step),
         }?;
@@ -159,70 +195,48 @@ impl<'a> World<'a> {
         Ok(after)
     }
 
-    fn transact(&mut self, node: NodeId, number: u8) -> Result<NodeId, String> {
+    /// A transaction, or a deletion of what has expired.
+    fn write(&mut self, node: NodeId, step: Local) -> Result<NodeId, String> {
         let from = &self.nodes[node as usize];
         let (at, mut counts, cut) = (from.at, from.counts, from.cut);
         let mut replica = from.replica.clone();
+        let now = self.now(&counts);
         let (mut oracle, mut view) = self.oracle(cut)?;
-        let ops = self.config.transaction(number, at, counts.ops + 1);
-        let plan = oracle.plan(&view, replica.writer(), 0, &ops);
-        let issued = plan.map_or(Vec::new(), |plan| plan.issued);
-        let call = Call::Single;
-        let made = guarded(|| oracle.transact(&mut view, &mut replica, 0, &ops, call))??;
+        let (made, issued) = match step {
+            Local::Materialize(key) => {
+                let key = Key::from(key);
+                let made = guarded(|| oracle.materialize(&mut view, &mut replica, now, key))??;
+                (made, vec![(key, Kind::Delete)])
+            }
+            Local::Transact(number) => {
+                let ops = self.config.transaction(number, at, counts.ops + 1);
+                let plan = oracle.plan(&view, replica.writer(), now, &ops);
+                let issued = plan.map_or(Vec::new(), |plan| plan.issued);
+                let call = Call::Single;
+                let made = guarded(|| oracle.transact(&mut view, &mut replica, now, &ops, call))??;
+                counts.ops += u8::from(made);
+                (made, issued)
+            }
+            _ => (false, Vec::new()),
+        };
         if !made {
             return Ok(node);
         }
-        counts.ops += 1;
-        let step = Step::Local(Local::Transact(number));
-        let cut = self.made(&replica, cut, step, issued, Vec::new());
+        let did = Did {
+            issued,
+            ..Did::default()
+        };
+        let stamp = (replica.writer(), replica.clock());
+        let cut = self.made(stamp, cut, Step::Local(step, counts.passes), did);
         self.adopt(replica, at, counts, cut)
     }
 
-    /// What changes no counter.
-    fn tend(&mut self, node: NodeId, step: Local) -> Result<NodeId, String> {
-        let from = &self.nodes[node as usize];
-        let (at, mut counts, mut cut) = (from.at, from.counts, from.cut);
-        let mut replica = from.replica.clone();
-        let before = replica.clock();
-        let known: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
-        let config = self.config;
-        let done = guarded(|| tend(&mut replica, step, config))?;
-        done.map_err(|error| format!("{step:?}: {error}"))?;
-        if replica.clock() > before {
-            match step {
-                Local::Acknowledge => counts.acks += 1,
-                Local::Leave => counts.farewells += 1,
-                Local::Fence(..) => counts.fences += 1,
-                _ => {}
-            }
-            let retired = replica.retired().map(|it| it.0);
-            let retired = retired.filter(|it| !known.contains(it)).collect();
-            cut = self.made(&replica, cut, Step::Local(step), Vec::new(), retired);
+    /// What a replica's wall clock shows.
+    pub(super) fn now(&self, counts: &Counts) -> u64 {
+        match counts.passes {
+            0 => 0,
+            passes => self.config.times[usize::from(passes) - 1],
         }
-        self.adopt(replica, at, counts, cut)
-    }
-
-    /// A member starts again, from its own whole state as it once was.
-    fn restart(&mut self, node: NodeId, from: NodeId) -> Result<NodeId, String> {
-        let Node { at, mut counts, .. } = self.nodes[node as usize];
-        let from = &self.nodes[from as usize];
-        let cut = from.cut;
-        let whole = from.replica.delta(&VersionVector::default());
-        counts.restarts += 1;
-        let (owner, nonce) = (owner(at), nonce(at, counts.restarts));
-        let writer = writer(self.config, at, counts.restarts);
-        let mut replica = Replica::new(Space::default(), writer);
-        let merged = guarded(|| replica.merge(&whole))?;
-        merged.map_err(|error| format!("the log does not replay: {error}"))?;
-        let now = u64::from(counts.restarts) + 1;
-        match guarded(|| replica.announce(&owner, &nonce, now))? {
-            Ok(()) => {}
-            Err(Error::NotAMember) => return Ok(node),
-            Err(error) => return Err(format!("the announcement: {error}")),
-        }
-        let step = Step::Local(Local::Restart(node));
-        let cut = self.made(&replica, cut, step, Vec::new(), Vec::new());
-        self.adopt(replica, at, counts, cut)
     }
 
     /// What a replica sends: what the other lacks, or everything.
@@ -326,7 +340,8 @@ impl<'a> World<'a> {
                 let step = Step::Admission(sent.writer);
                 let mut cut = self.cut(txns);
                 if replica.clock() > before {
-                    cut = self.made(&replica, cut, step, Vec::new(), Vec::new());
+                    let stamp = (replica.writer(), replica.clock());
+                    cut = self.made(stamp, cut, step, Did::default());
                 }
                 self.adopt(replica, at, counts, cut)
             }
@@ -352,27 +367,22 @@ impl<'a> World<'a> {
     }
 
     /// A transaction that was made after a cut; the cut with it.
-    fn made(
+    pub(super) fn made(
         &mut self,
-        replica: &Replica,
+        (writer, clock): (WriterId, u64),
         before: CutId,
         step: Step,
-        issued: Vec<(Key, Kind)>,
-        retires: Vec<WriterId>,
+        did: Did,
     ) -> CutId {
-        let (writer, clock) = (replica.writer(), replica.clock());
         let next = self.txns.len() as TxnId;
-        let id = *self
-            .txn_ids
-            .entry((writer, clock, before, step))
-            .or_insert(next);
+        let key = (writer, clock, before, step);
+        let id = *self.txn_ids.entry(key).or_insert(next);
         if id == next {
             self.txns.push(Txn {
                 writer,
                 clock,
                 before,
-                issued,
-                retires,
+                did,
             });
         }
         let mut txns = self.cuts[before as usize].clone();
@@ -389,37 +399,8 @@ impl<'a> World<'a> {
         id
     }
 
-    /// The clocks of those who see a cut.
-    fn clocks(&self, cut: CutId) -> BTreeMap<WriterId, u64> {
-        let mut clocks = BTreeMap::new();
-        for txn in &self.cuts[cut as usize] {
-            let Txn { writer, clock, .. } = self.txns[*txn as usize];
-            let held = clocks.entry(writer).or_insert(0);
-            *held = clock.max(*held);
-        }
-        clocks
-    }
-
-    /// The oracle of those who see a cut, and their view.
-    fn oracle(&self, cut: CutId) -> Result<(Oracle, View), String> {
-        let mut oracle = Oracle::new(self.keys.clone());
-        for txn in &self.cuts[cut as usize] {
-            let txn = &self.txns[*txn as usize];
-            let mut view = View::default();
-            oracle.learn(&mut view, self.clocks(txn.before).into_iter())?;
-            let stamp = (txn.writer, txn.clock);
-            match txn.issued.is_empty() {
-                true => oracle.note(&mut view, stamp),
-                false => oracle.issue(&mut view, stamp, &txn.issued)?,
-            }
-        }
-        let mut view = View::default();
-        oracle.learn(&mut view, self.clocks(cut).into_iter())?;
-        Ok((oracle, view))
-    }
-
     /// Checks a replica that changed, and numbers it.
-    fn adopt(
+    pub(super) fn adopt(
         &mut self,
         replica: Replica,
         at: u8,
@@ -427,12 +408,14 @@ impl<'a> World<'a> {
         cut: CutId,
     ) -> Result<NodeId, String> {
         let (oracle, view) = self.oracle(cut)?;
-        guarded(|| oracle.check(&view, &replica, 0))??;
+        let now = self.now(&counts);
+        guarded(|| oracle.check(&view, &replica, now))??;
+        self.check_decided(cut)?;
         let held: BTreeMap<WriterId, u64> = replica.writers().collect();
         let txns = &self.cuts[cut as usize];
         let retired = |writer: &WriterId| {
             let mut txns = txns.iter().map(|txn| &self.txns[*txn as usize]);
-            txns.any(|txn| txn.retires.contains(writer))
+            txns.any(|txn| txn.did.retires.iter().any(|it| it.0 == *writer))
         };
         for (writer, clock) in self.clocks(cut) {
             match held.get(&writer) {
@@ -477,6 +460,12 @@ impl<'a> World<'a> {
                 format!("starts again as it was at its clock {clock}")
             }
             Local::Fence(other, number) => format!("declares {other} (start {number}) dead"),
+            Local::Propose(number) => {
+                let members = &self.config.proposals[usize::from(number)];
+                format!("proposes {members:?} as members")
+            }
+            Local::Pass => format!("its clock moves past {}", self.now(counts)),
+            Local::Materialize(key) => format!("deletes key {key} if it has expired"),
             other => format!("{other:?}"),
         }
     }
@@ -499,60 +488,6 @@ impl<'a> World<'a> {
     }
 }
 
-/// Calls what changes no counter.
-fn tend(replica: &mut Replica, step: Local, config: &Config) -> Result<(), Error> {
-    match step {
-        Local::Acknowledge => replica.acknowledge().map(|_| ()),
-        Local::Absorb => {
-            replica.fence_strays()?;
-            replica.absorb().map(|_| ())
-        }
-        Local::Collect => {
-            let mut mark = Mark::default();
-            replica.since(&mut mark);
-            replica.collect(&mark);
-            Ok(())
-        }
-        Local::Leave => replica.leave(),
-        Local::Fence(at, number) => {
-            let owner = owner(at);
-            let members = replica.configuration().map(|it| it.members.clone());
-            let mut members = members.unwrap_or_default();
-            if usize::from(at) < config.members && members.contains(&owner) {
-                members.retain(|it| *it != owner);
-                replica.force_members(&members)?;
-            }
-            replica.fence(&writer(config, at, number))
-        }
-        Local::Found => {
-            let owners: Vec<Owner> = (0..config.members as u8).map(owner).collect();
-            replica.found(&owner(0), &nonce(0, 0), 1)?;
-            replica.force_members(&owners)
-        }
-        Local::Announce(at) => replica.announce(&owner(at), &nonce(at, 0), 1),
-        Local::Transact(_) | Local::Restart(_) => Ok(()),
-    }
-}
-
-fn owner(at: u8) -> Owner {
-    [at + 1; 32]
-}
-
-fn nonce(at: u8, number: u8) -> [u8; 16] {
-    let mut nonce = [number; 16];
-    nonce[0] = at;
-    nonce
-}
-
-/// The writer of a place, at its so-many-th start.
-pub(super) fn writer(config: &Config, at: u8, number: u8) -> WriterId {
-    let owner = match usize::from(at) < config.members {
-        true => owner(at),
-        false => [99; 32],
-    };
-    WriterId::mint(&Space::default(), &owner, &nonce(at, number))
-}
-
 /// 128 bits by which something is known again.
 fn digest<T: Hash + ?Sized>(of: &T) -> u128 {
     let half = |seed| u128::from(FixedState::with_seed(seed).hash_one(of));
@@ -560,7 +495,7 @@ fn digest<T: Hash + ?Sized>(of: &T) -> u128 {
 }
 
 /// Calls the core; a panic becomes an error, so that it is reported with the way to it.
-fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+pub(super) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()));

@@ -30,6 +30,31 @@ fn a_dead_writer_is_absorbed_only_when_all_have_acknowledged_it() {
     mesh.ends(&[0, 1], Some(5));
 }
 
+/// The tab was taken in by a member that is dead now, and the heir has not heard of that: so its word
+/// is not the tab's yet, who has not seen the delete.
+#[test]
+fn nothing_is_collected_before_the_heir_knows_for_whom_it_speaks() {
+    let mut mesh = Mesh::new(3);
+    mesh.apply(0, Add(1));
+    mesh.in_order(&[0, 1, 2]);
+    let tab = mesh.tab(2, 4);
+    mesh.gets(1, &mesh.state(2));
+    mesh.apply(0, Delete);
+    mesh.keeps_only(0, &[0, 1]);
+    mesh.fences(0, 2);
+    assert!(mesh.does(0, |replica| replica.acknowledge()));
+    mesh.gets(1, &mesh.state(0));
+    mesh.does(1, |replica| replica.acknowledge());
+    assert_eq!(mesh.values([0, 1, tab]), [None, Some(4), Some(5)]);
+    assert!(!mesh.collects(1));
+    mesh.meet(0, 1);
+    mesh.meet(0, tab);
+    assert_eq!(mesh.values([0, tab]), [Some(4), Some(4)]);
+    mesh.does(tab, |replica| replica.leave());
+    mesh.meet(0, tab);
+    mesh.ends(&[0, 1], Some(4));
+}
+
 /// Member 2 is declared dead while it holds a transaction of the tab that nobody else has. Whoever
 /// waits for word of the tab's fence only could absorb the tab without that transaction, while
 /// member 0, who does not know yet that member 2 is dead, takes it in.
@@ -158,7 +183,7 @@ fn a_state_from_before_an_admission_tells_nobody_that_it_was_forgotten() {
     }
     assert_eq!(mesh.values([0, 1, tab]), [Some(5); 3]);
     let old = mesh.writer(0);
-    let new = mesh.restarts(0, &mesh.state(0));
+    let new = mesh.restarts(0);
     mesh.in_order(&[new, 1, tab]);
     assert!(!mesh.knows(tab, &old));
     let state = mesh.state(1);

@@ -1,11 +1,13 @@
 //! Histories that are known to break counters of this sort, each of them short, with the number
 //! that a plausible but wrong rule would give.
 
+mod arrivals;
 mod chunks;
 mod fences;
 mod mesh;
 mod play;
 mod retirement;
+mod returns;
 
 use play::Play;
 use tallymesh_core::Op::{Add, Delete, Reset, Set};

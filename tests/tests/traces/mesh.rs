@@ -1,9 +1,10 @@
 //! A space with members, each replica held to the oracle at every step. Members are numbered from
 //! 0, tabs from [`Mesh::tab`] on.
 
-use std::collections::BTreeMap;
-use tallymesh_core::{Error, Mark, Message, Op, Owner, Replica, Space, VersionVector, WriterId};
-use tallymesh_tests::oracle::{Call, Oracle, View};
+use tallymesh_core::{
+    AgainOp, Error, Mark, Message, Op, Owner, Replica, Space, VersionVector, WriterId,
+};
+use tallymesh_tests::oracle::{Call, Dot, Key, Oracle, Takeovers, View};
 
 /// The wall clock of all replicas: nothing expires.
 const NOW: u64 = 0;
@@ -24,13 +25,10 @@ pub(crate) struct Sent {
     bytes: Vec<u8>,
 }
 
-/// Absorbed writers: the heir, its clock, and up to which clock it took over.
-type Taken = BTreeMap<WriterId, (WriterId, u64, u64)>;
-
 pub(crate) struct Mesh {
     oracle: Oracle,
     actors: Vec<Actor>,
-    taken: Taken,
+    taken: Takeovers,
     starts: u8,
 }
 
@@ -38,9 +36,9 @@ impl Mesh {
     /// So many members who know and have acknowledged each other.
     pub(crate) fn new(members: u8) -> Mesh {
         let mut mesh = Mesh {
-            oracle: Oracle::new(vec!["key".into()]),
+            oracle: Oracle::new(vec!["key".into(), "other".into()]),
             actors: Vec::new(),
-            taken: Taken::new(),
+            taken: Takeovers::default(),
             starts: 0,
         };
         let owners: Vec<Owner> = (1..=members).map(|number| [number; 32]).collect();
@@ -82,32 +80,80 @@ impl Mesh {
         self.does(at, |replica| replica.announce(&owner, &nonce, at_ms));
     }
 
-    /// A tab that has a member's state, adds to the counter, and is taken in.
-    pub(crate) fn tab(&mut self, home: usize, by: i64) -> usize {
+    /// Somebody whom nobody knows, and who knows nobody.
+    pub(crate) fn stranger(&mut self) -> usize {
+        self.start(None)
+    }
+
+    /// Somebody who has a member's state, and whom nobody knows.
+    pub(crate) fn reader(&mut self, of: usize) -> usize {
         let at = self.start(None);
-        self.gets(at, &self.state(home));
-        self.apply(at, Op::Add(by));
-        self.meet(at, home);
-        assert_eq!(self.actors[at].replica.home(), Some(self.writer(home)));
+        self.gets(at, &self.state(of));
         at
     }
 
-    /// A member starts again as a new incarnation, from this state. The old one ends.
-    pub(crate) fn restarts(&mut self, old: usize, state: &Sent) -> usize {
+    /// A tab that has a member's state, adds to the counter, and is taken in.
+    pub(crate) fn tab(&mut self, home: usize, by: i64) -> usize {
+        let at = self.reader(home);
+        self.apply(at, Op::Add(by));
+        self.meet(at, home);
+        assert_eq!(self.home(at), Some(self.writer(home)));
+        at
+    }
+
+    /// The member by whom a tab was taken in.
+    pub(crate) fn home(&self, at: usize) -> Option<WriterId> {
+        self.actors[at].replica.home()
+    }
+
+    /// A member starts again as a new incarnation, from what its store has. The old one ends.
+    pub(crate) fn restarts(&mut self, old: usize) -> usize {
         let at = self.start(self.actors[old].owner);
-        let message = Message::decode(&state.bytes).expect("a message of ours decodes");
-        let merged = self.actors[at].replica.merge(&message);
-        merged.unwrap_or_else(|error| panic!("replica {at}: {error}"));
+        let stored = self.actors[old].replica.snapshot().encode();
+        let message = Message::decode_stored(&stored).expect("a message of ours decodes");
+        let restored = self.actors[at].replica.restore(&message);
+        restored.unwrap_or_else(|error| panic!("replica {at}: {error}"));
         self.announces(at);
         at
     }
 
+    /// A tab that can't go on comes back by a member that knows what was taken over from it, and
+    /// makes the rest again under a new writer. Gives what it made again.
+    pub(crate) fn returns(&mut self, at: usize, by: usize) -> Vec<AgainOp> {
+        self.starts += 1;
+        let (nonce, old) = ([self.starts; 16], self.writer(at));
+        let writer = WriterId::mint(&Space::default(), &[99; 32], &nonce);
+        let helper = &self.actors[by];
+        let upto = helper.replica.last_of(&old).expect("it was taken over");
+        let state = helper.replica.delta(&VersionVector::default());
+        let seen = helper.view.clone();
+        let Actor { replica, view, .. } = &mut self.actors[at];
+        let journal = replica.begin_again(writer, &state, &mut |_| ());
+        let journal = journal.unwrap_or_else(|error| panic!("replica {at}: {error}"));
+        *view = seen;
+        let returned = replica.make_again(journal, Some(upto), 0, &mut |_| ());
+        assert_eq!(returned.unknown, None);
+        for again in &returned.again {
+            let keeps = |dot: Dot, cancels: &[Dot]| self.taken.keeps(dot, cancels);
+            let made = self.oracle.reissue(view, (old, writer), NOW, again, &keeps);
+            made.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
+        }
+        self.check_all();
+        let ops = returned.again.into_iter().flat_map(|again| again.ops);
+        ops.collect()
+    }
+
     /// A replica makes an operation on the counter.
     pub(crate) fn apply(&mut self, at: usize, op: Op) {
+        self.apply_to(at, 0, op);
+    }
+
+    /// A replica makes an operation on one of the two counters.
+    pub(crate) fn apply_to(&mut self, at: usize, key: Key, op: Op) {
         let Actor { replica, view, .. } = &mut self.actors[at];
         let made = self
             .oracle
-            .transact(view, replica, NOW, &[(0, op)], Call::Single);
+            .transact(view, replica, NOW, &[(key, op)], Call::Single);
         let made = made.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
         assert!(made, "replica {at}: {op:?} did nothing");
         self.check_all();
@@ -120,12 +166,10 @@ impl Mesh {
         change: impl FnOnce(&mut Replica) -> Result<T, Error>,
     ) -> T {
         let Actor { replica, view, .. } = &mut self.actors[at];
+        let before: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
         let done = change(replica).unwrap_or_else(|error| panic!("replica {at}: {error}"));
-        let (writer, clock) = (replica.writer(), replica.clock());
-        self.oracle.note(view, (writer, clock));
-        for (retired, upto) in replica.retired() {
-            self.taken.entry(retired).or_insert((writer, clock, upto));
-        }
+        self.oracle.note(view, (replica.writer(), replica.clock()));
+        self.taken.note(replica, &before);
         self.check_all();
         done
     }
@@ -241,7 +285,7 @@ impl Mesh {
     /// does must not be seen by another before it hears of it.
     fn check_all(&mut self) {
         for (at, Actor { replica, view, .. }) in self.actors.iter_mut().enumerate() {
-            let claimed = claim(replica, &self.taken);
+            let claimed = self.taken.claimed(replica);
             let learnt = self.oracle.learn(view, claimed.into_iter());
             learnt.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
             let checked = self.oracle.check(view, replica, NOW);
@@ -311,22 +355,4 @@ impl Mesh {
             }
         }
     }
-}
-
-/// What a replica sees: whoever sees an absorption sees what was absorbed, also when the writer has
-/// been forgotten.
-fn claim(replica: &Replica, taken: &Taken) -> BTreeMap<WriterId, u64> {
-    let mut claimed: BTreeMap<WriterId, u64> = replica.writers().collect();
-    let mut grows = true;
-    while grows {
-        grows = false;
-        for (writer, (heir, clock, upto)) in taken {
-            let sees = claimed.get(heir).is_some_and(|held| held >= clock);
-            if sees && claimed.get(writer).is_none_or(|held| held < upto) {
-                claimed.insert(*writer, *upto);
-                grows = true;
-            }
-        }
-    }
-    claimed
 }

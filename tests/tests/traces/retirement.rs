@@ -86,7 +86,7 @@ fn what_is_settled_by_one_who_has_forgotten_a_writer_counts_for_all_of_it() {
     let mut starts = vec![1];
     for _ in 0..2 {
         let last = starts[starts.len() - 1];
-        let new = mesh.restarts(last, &mesh.state(last));
+        let new = mesh.restarts(last);
         mesh.apply(new, Add(16));
         starts.push(new);
     }
@@ -110,6 +110,34 @@ fn what_is_settled_by_one_who_has_forgotten_a_writer_counts_for_all_of_it() {
     assert!(gone.iter().all(|writer| mesh.knows(tab, writer)));
     assert_eq!(mesh.values([0, third, tab]), [Some(101); 3]);
     mesh.ends(&[0, third, tab], Some(101));
+}
+
+/// Each of two tabs has deleted a part of the other's, on two counters. The member has folded both and
+/// forgotten them before the third tab hears what is settled. Whoever asks there for the deletes by
+/// their tabs' names waits for ever: each of the two is known as long as the other one's part is.
+#[test]
+fn what_forgotten_writers_have_deleted_of_each_other_is_settled_too() {
+    let mut mesh = Mesh::new(1);
+    let [tab, one, other] = [1, 4, 16].map(|by| mesh.tab(0, by));
+    mesh.apply_to(other, 1, Add(16));
+    mesh.in_order(&[0, tab, one, other]);
+    mesh.apply(other, Delete);
+    mesh.apply_to(one, 1, Delete);
+    mesh.apply(one, Add(64));
+    mesh.apply_to(other, 1, Add(64));
+    for leaver in [one, other] {
+        mesh.does(leaver, |replica| replica.leave());
+        mesh.gets(0, &mesh.since(leaver, &mesh.vector(0)));
+    }
+    assert_eq!(mesh.absorbs(0), 2);
+    let gone = [one, other].map(|at| mesh.writer(at));
+    while gone.iter().any(|writer| mesh.knows(0, writer)) {
+        mesh.meet(0, tab); // which hears everything but what is settled
+        mesh.round(&[0]);
+    }
+    assert!(gone.iter().all(|writer| mesh.knows(tab, writer)));
+    assert_eq!(mesh.values([0, tab]), [Some(64); 2]);
+    mesh.ends(&[0, tab], Some(64));
 }
 
 /// A tab's part that comes to nothing is folded into nothing: what lies in the heir's slot for an

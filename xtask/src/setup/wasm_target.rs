@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 
 use super::apt;
-use super::deny::put_in_place;
+use super::tools::put_in_place;
 use crate::repo::Repo;
 use crate::run::{ask, capture, say, step};
 use crate::stamp::Stamp;
@@ -69,8 +69,9 @@ impl WasmTarget {
 ///
 /// The module that is downloaded is built so: compiled beside it, they carry no panic messages and
 /// none of the code that formats them, which is a quarter of its size. The flags for that are
-/// unstable, so the stable compiler is told to allow them.
-pub(crate) fn module_build(repo: &Repo) -> Result<(Command, WasmTarget)> {
+/// unstable, so the stable compiler is told to allow them. `folder` keeps builds of different
+/// features apart, which would undo each other's work.
+pub(crate) fn module_build(repo: &Repo, folder: &str) -> Result<(Command, WasmTarget)> {
     const COMPONENT: &str = "rust-src";
     let own = || has_sources(Command::new("rustc").current_dir(repo.path("")));
     let system =
@@ -86,7 +87,7 @@ pub(crate) fn module_build(repo: &Repo) -> Result<(Command, WasmTarget)> {
             .args(["component", "add", COMPONENT]);
         Ok(capture(repo, "rustup component add", RUSTUP_LIMIT, &mut rustup)?.success && own())
     };
-    let target_dir = repo.target().join("wasm-module");
+    let target_dir = repo.target().join(folder);
     let allowed = rustup_allowed();
     let (mut cargo, rustc) = if allowed && (own() || !system() && rustup()?) {
         (repo.cargo(), None)

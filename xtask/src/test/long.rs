@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use super::Tally;
 use super::stages::{native, tests};
 use super::summary::Runner;
+use crate::mutants;
 use crate::proofs::{self, ExploreArgs, SoakArgs};
 use crate::repo::Repo;
 
@@ -25,8 +26,8 @@ struct Part {
     figures: String,
 }
 
-/// Runs the native tests with many seeds, the random histories, the exploration and the attacks, and
-/// writes the reports, also when something failed.
+/// Runs the native tests with many seeds, the random histories, the exploration, the attacks and the
+/// mutants, and writes the reports, also when something failed.
 pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
     let mut parts = Vec::new();
     println!("== native tests with TALLYMESH_SEEDS={seeds}");
@@ -64,6 +65,7 @@ pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
         proofs::explored(repo, &ExploreArgs { only: None })
     })?;
     part("hostile bytes", &|| hostile(repo, seeds))?;
+    part("mutants", &|| mutants::all(repo))?;
 
     fs::create_dir_all(repo.path("docs/reports"))?;
     fs::write(repo.path(REPORT), report(repo, seeds, &parts)?)?;

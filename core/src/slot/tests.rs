@@ -1,0 +1,216 @@
+//! Slots by hand: totals of more than 64 bits, cuts of other lives, records by their stamps.
+
+use super::*;
+use alloc::vec::Vec;
+
+fn slot(clock: u64, total: i128, extra: Extra) -> Slot {
+    let mut slot = Slot::new(3, Row { clock, total: 0 }, None);
+    slot.set_shard(clock, total, extra);
+    slot
+}
+
+fn by(writer: u32, clock: u64) -> Stamp {
+    Stamp { writer, clock }
+}
+
+fn cut(clock: u64) -> Option<Cut> {
+    Some(Cut {
+        clock,
+        total: 1,
+        by: by(1, 9),
+    })
+}
+
+/// A side with each record, stamped by the writers 1 to 3 at clocks of ten times that.
+fn full() -> Side {
+    let mut side = Side {
+        cut: Some(Cut {
+            clock: 1,
+            total: 1,
+            by: by(1, 10),
+        }),
+        lift: Some(Box::new(Lift {
+            clock: 1,
+            by: by(2, 20),
+        })),
+        ..Side::new(3)
+    };
+    *side.moved = Some(Box::new(Moved {
+        to: by(4, 40),
+        amount: 5,
+    }));
+    *side.fold = Some(Box::new(Fold {
+        clock: 30,
+        amount: 1,
+        adds: false,
+        base: None,
+        until: None,
+    }));
+    side
+}
+
+fn stamps(side: &Side) -> Vec<Stamp> {
+    let mut stamps = Vec::new();
+    side.stamps(&mut |stamp| stamps.push(stamp));
+    stamps
+}
+
+#[test]
+fn a_total_comes_back_whole() {
+    let wide = [WIDE_MAX, 1 << 64, 1 << 63, (1 << 63) - 1, 1 << 32, 5, 0];
+    for total in wide
+        .into_iter()
+        .flat_map(|total| [total, -total, 1 - total])
+    {
+        let extra = Extra {
+            added: 7,
+            ..Extra::default()
+        };
+        let slot = slot(7, total, extra);
+        assert_eq!(slot.total(), total);
+        assert_eq!((slot.row.clock, slot.extra().added), (7, 7));
+        assert_eq!(slot.side.extra.is_none(), i64::try_from(total).is_ok());
+    }
+    // One add at the row's clock is all that a plain row says.
+    assert!(
+        slot(
+            7,
+            1,
+            Extra {
+                added: 6,
+                ..Extra::default()
+            }
+        )
+        .side
+        .extra
+        .is_some()
+    );
+}
+
+#[test]
+fn a_cut_of_an_earlier_life_is_none() {
+    let extra = Extra {
+        born: 5,
+        added: 7,
+        ..Extra::default()
+    };
+    let mut slot = slot(7, 1, extra);
+    assert_eq!(
+        (slot.born(), slot.cut_clock(), slot.lift_clock()),
+        (5, 0, 0)
+    );
+    for (clock, valid) in [(4, 0), (5, 5), (6, 6)] {
+        slot.side.cut = cut(clock);
+        assert_eq!(slot.cut_clock(), valid);
+    }
+    slot.side.lift = full().lift;
+    assert_eq!(slot.lift_clock(), 1);
+    assert_eq!(
+        Slot::new(3, Row { clock: 1, total: 1 }, Some(&extra)).born(),
+        5
+    );
+}
+
+#[test]
+fn an_expiry_that_was_taken_away_does_not_come_back() {
+    let expiry = Some(Expiry {
+        clock: 6,
+        until: 100,
+    });
+    let extra = Extra {
+        added: 3,
+        expiry,
+        ..Extra::default()
+    };
+    for (cut_at, lift_at, lives) in [(0, 0, true), (5, 5, true), (6, 0, false), (0, 6, false)] {
+        let mut slot = slot(7, 1, extra);
+        slot.side.cut = cut(cut_at).filter(|_| cut_at > 0);
+        slot.side.lift = Some(Box::new(Lift {
+            clock: lift_at,
+            by: by(1, 9),
+        }));
+        assert_eq!(slot.living_extra().expiry.is_some(), lives);
+        assert_eq!(slot.living_extra().added, 3);
+        assert_eq!(slot.extra().expiry, expiry);
+    }
+}
+
+#[test]
+fn a_side_is_empty_without_records_only() {
+    assert!(Side::new(3).is_empty());
+    let parts: [fn(&mut Side); 5] = [
+        |side| side.extra = Some(Box::default()),
+        |side| side.cut = full().cut,
+        |side| side.lift = full().lift,
+        |side| side.moved = full().moved,
+        |side| side.fold = full().fold,
+    ];
+    for put in parts {
+        let mut side = Side::new(3);
+        put(&mut side);
+        assert!(!side.is_empty());
+    }
+    let parts: [fn(&mut Fold); 4] = [
+        |fold| fold.amount = -1,
+        |fold| fold.adds = true,
+        |fold| fold.until = Some(3),
+        |fold| {
+            fold.base = Some(RankedBase {
+                set: false,
+                clock: 1,
+                writer: WriterId::from_bytes([1; 16]),
+                value: 0,
+            });
+        },
+    ];
+    let empty = Fold {
+        amount: 0,
+        ..**full().fold.as_ref().unwrap()
+    };
+    assert!(empty.is_empty());
+    for put in parts {
+        let mut fold = empty;
+        put(&mut fold);
+        assert!(!fold.is_empty());
+    }
+}
+
+#[test]
+fn records_are_kept_that_are_newer() {
+    let all = [by(1, 10), by(2, 20), by(4, 40), by(3, 30)];
+    assert_eq!(stamps(&full()), all);
+    for (number, stamp) in all.into_iter().enumerate() {
+        let mut lows = [0; 5];
+        for (low, kept) in [(stamp.clock - 1, 4), (stamp.clock, 3)] {
+            lows[stamp.writer as usize] = low;
+            let mut side = full();
+            side.keep_newer(&lows);
+            let left = stamps(&side);
+            assert_eq!(left.len(), kept);
+            assert_eq!(left.contains(&stamp), kept == 4, "{number}");
+        }
+    }
+}
+
+#[test]
+fn renumbering_reaches_each_record() {
+    let mut side = full();
+    side.renumber(|number| number + 100);
+    let all = [by(101, 10), by(102, 20), by(104, 40), by(103, 30)];
+    assert_eq!(stamps(&side), all);
+    assert_eq!(side.writer, 103);
+}
+
+#[test]
+fn a_set_beats_a_reset_whatever_their_clocks() {
+    let base = |set, clock, byte, value| RankedBase {
+        set,
+        clock,
+        writer: WriterId::from_bytes([byte; 16]),
+        value,
+    };
+    assert!(base(true, 1, 1, 0) > base(false, 9, 9, 0));
+    assert!(base(true, 2, 1, 0) > base(true, 1, 9, 9));
+    assert!(base(true, 2, 2, 0) > base(true, 2, 1, 9));
+    assert_eq!((Base::Reset.value(), Base::Set(-4).value()), (0, -4));
+}

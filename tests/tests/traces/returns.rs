@@ -1,0 +1,169 @@
+//! Late returns: what a tab that was given up had done, and nobody took over, is made again by a new
+//! writer. Its cancels cover what is still told apart of what they had seen, and no more.
+
+use crate::mesh::Mesh;
+use tallymesh_core::Op::{self, Add, Delete, Set};
+
+/// A delete made again: how many parts of others it cancels, and how many it leaves.
+fn is_delete(op: &tallymesh_core::AgainOp, cancels: usize, left: usize) {
+    assert_eq!(op.op, Delete);
+    assert_eq!((op.cancels.len(), op.left), (cancels, left), "{op:?}");
+}
+
+/// What one round at member 0 does for others: it asks what they have seen, and says what it has.
+fn asks(mesh: &mut Mesh) {
+    mesh.collects(0);
+    mesh.does(0, |replica| replica.acknowledge());
+}
+
+/// Member 0 with `own`, which has taken over a first tab, whose part was deleted elsewhere, and then
+/// a second tab with 16 and the returning one with 256, which has deleted what it saw between the
+/// two. All but that delete counts, and reads 336.
+fn between_two_absorptions(own: Op) -> (Mesh, usize) {
+    let mut mesh = Mesh::new(2);
+    let (first, second) = (mesh.tab(0, 1), mesh.tab(0, 1));
+    mesh.in_order(&[0, 1, first, second]);
+    mesh.apply(0, own);
+    mesh.apply(first, Add(4));
+    mesh.gets(second, &mesh.state(first));
+    mesh.apply(second, Delete);
+    mesh.apply(second, Add(16));
+    mesh.does(first, |replica| replica.leave());
+    mesh.gets(0, &mesh.since(first, &mesh.vector(0)));
+    assert_eq!(mesh.absorbs(0), 1);
+    let late = mesh.tab(0, 256);
+    mesh.apply(late, Delete);
+    assert_eq!(mesh.values([second, late]), [Some(16), None]);
+    mesh.does(second, |replica| replica.leave());
+    mesh.gets(0, &mesh.since(second, &mesh.vector(0)));
+    mesh.fences(0, late);
+    mesh.meet(0, 1);
+    mesh.does(1, |replica| replica.acknowledge());
+    mesh.gets(0, &mesh.state(1));
+    assert_eq!(mesh.absorbs(0), 2);
+    assert_eq!(mesh.value(0), Some(336));
+    (mesh, late)
+}
+
+/// Both absorptions are one by now: the delete should take the first one's part and not the
+/// second's, and can't. Taken as it was, it would leave 268 or 272.
+#[test]
+fn a_late_delete_leaves_what_is_folded_with_later_absorptions() {
+    // The set had cancelled what was there of the second tab's.
+    for (own, seen) in [(Add(64), 2), (Set(64), 1)] {
+        let (mut mesh, late) = between_two_absorptions(own);
+        mesh.in_order(&[0, 1]);
+        let again = mesh.returns(late, 0);
+        assert_eq!(again.len(), 1);
+        is_delete(&again[0], 0, seen);
+        assert_eq!(mesh.values([0, 1, late]), [Some(336); 3]);
+        mesh.ends(&[0, 1, late], Some(336));
+    }
+}
+
+/// They are told apart at member 0, by which the tab comes back, and not at member 1 any more.
+#[test]
+fn a_late_delete_leaves_what_others_may_have_folded() {
+    // The set had cancelled what was there of the second tab's.
+    for (own, seen) in [(Add(64), 2), (Set(64), 1)] {
+        let (mut mesh, late) = between_two_absorptions(own);
+        asks(&mut mesh);
+        mesh.gets(1, &mesh.state(0));
+        let before = mesh.bytes(1).len();
+        assert!(mesh.collects(1) && mesh.bytes(1).len() < before);
+        let again = mesh.returns(late, 0);
+        is_delete(&again[0], 0, seen);
+        mesh.gets(1, &mesh.state(late));
+        assert_eq!(mesh.values([0, 1, late]), [Some(336); 3]);
+        mesh.ends(&[0, 1, late], Some(336));
+    }
+}
+
+/// It takes what member 1 had added by then. Its own 4 was taken over by its home, where it can't be
+/// told from what else that had.
+#[test]
+fn a_late_delete_takes_what_is_told_apart() {
+    let mut mesh = Mesh::new(2);
+    mesh.apply(0, Add(1));
+    mesh.apply(1, Add(64));
+    mesh.meet(0, 1);
+    let late = mesh.tab(0, 4);
+    mesh.apply(late, Delete);
+    mesh.apply(late, Add(16));
+    mesh.fences(0, late);
+    mesh.in_order(&[0, 1]);
+    assert_eq!(mesh.values([0, 1, late]), [Some(69), Some(69), Some(16)]);
+    let again = mesh.returns(late, 1);
+    assert_eq!(again.len(), 2);
+    is_delete(&again[0], 1, 1);
+    assert_eq!(mesh.value(late), Some(21));
+    mesh.ends(&[0, 1, late], Some(21));
+}
+
+/// When the part that it saw was deleted meanwhile and begun anew, and all know and have forgotten
+/// where that life began: 15 would be left.
+#[test]
+fn a_late_delete_leaves_a_life_whose_begin_is_forgotten() {
+    let mut mesh = Mesh::new(2);
+    mesh.apply(0, Add(1));
+    let late = mesh.tab(0, 4);
+    mesh.apply(late, Delete);
+    mesh.apply(0, Delete);
+    mesh.apply(0, Add(16));
+    mesh.fences(0, late);
+    mesh.in_order(&[0, 1]);
+    assert_eq!(mesh.values([0, 1, late]), [Some(16), Some(16), None]);
+    let again = mesh.returns(late, 0);
+    is_delete(&again[0], 0, 1);
+    mesh.ends(&[0, 1, late], Some(16));
+}
+
+/// The witness has seen the late tab's delete, was given up too, and was not told. What the tab
+/// makes again under its new writer is something else than what the witness saw: that cancelled the
+/// 4 of a third tab, which was absorbed since, so that nobody can take it out any more; and the
+/// witness reads on what it read.
+#[test]
+fn what_is_made_again_is_new_to_one_who_saw_it_the_first_time() {
+    let mut mesh = Mesh::new(2);
+    let absorbed = mesh.tab(0, 4);
+    let late = mesh.tab(0, 1);
+    let witness = mesh.tab(0, 64);
+    mesh.apply(late, Delete);
+    mesh.apply(late, Add(16));
+    mesh.gets(witness, &mesh.state(late));
+    mesh.apply(witness, Add(256));
+    assert_eq!(
+        mesh.values([0, late, witness]),
+        [Some(69), Some(16), Some(336)]
+    );
+    mesh.does(absorbed, |replica| replica.leave());
+    mesh.gets(0, &mesh.since(absorbed, &mesh.vector(0)));
+    mesh.fences(0, late);
+    mesh.fences(0, witness);
+    mesh.meet(0, 1);
+    mesh.does(1, |replica| replica.acknowledge());
+    mesh.gets(0, &mesh.state(1));
+    assert_eq!(mesh.absorbs(0), 3);
+    asks(&mut mesh);
+    mesh.gets(1, &mesh.state(0));
+    assert!(mesh.collects(1));
+    let again = mesh.returns(late, 0);
+    assert_eq!(again.len(), 2);
+    is_delete(&again[0], 0, 1);
+    assert_eq!(
+        mesh.values([0, 1, late, witness]),
+        [Some(69), Some(69), Some(85), Some(336)]
+    );
+    mesh.refuses(witness, &mesh.state(0), "retired");
+    mesh.gets(1, &mesh.state(late));
+    mesh.gets(0, &mesh.state(1));
+    assert_eq!(
+        mesh.values([0, 1, late, witness]),
+        [Some(85), Some(85), Some(85), Some(336)]
+    );
+    let again = mesh.returns(witness, 1);
+    assert_eq!(again.len(), 1);
+    assert_eq!(mesh.value(witness), Some(341));
+    mesh.meet(0, witness);
+    mesh.ends(&[0, 1, late, witness], Some(341));
+}

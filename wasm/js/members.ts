@@ -1,0 +1,82 @@
+// What the second module adds: a file of its own, which is loaded together with that module.
+import { Engine as MembersEngine, initSync } from '#bindgen-members';
+import type { Engine, Guest } from './engine.js';
+import { hex, type Members, type Returned, type Writer } from './layout.js';
+
+// What `Engine.read` reads: the numbers of wasm/src/engine.rs.
+const MEMBERS = 7;
+const WRITERS = 8;
+
+const OWNER_BYTES = 32;
+const WRITER_BYTES = 89;
+const FATES = ['living', 'left', 'dead', 'absorbed'] as const;
+
+/** Starts the second module. */
+export function start(module: WebAssembly.Module): Guest {
+  initSync({ module });
+  return { make, members, writers, leave, returned, rules };
+}
+
+// Both modules have one interface; this one has more.
+const own = (engine: Engine): MembersEngine => engine as MembersEngine;
+
+function make(space: Uint8Array, bytes: Uint8Array, state?: Uint8Array): Engine | undefined {
+  return state ? MembersEngine.resume(space, bytes, state) : MembersEngine.open(space, bytes);
+}
+
+function members(engine: Engine): { members: Members; home: string | undefined } | undefined {
+  if (!engine.read(MEMBERS, 0)) return undefined;
+  const bytes = engine.take();
+  const view = new DataView(bytes.buffer);
+  const owners: string[] = [];
+  for (let at = 32; at < bytes.length; at += OWNER_BYTES) owners.push(hex(bytes.subarray(at, at + OWNER_BYTES)));
+  const members = { era: view.getBigUint64(0, true), number: view.getBigUint64(8, true), owners };
+  return { members, home: id(bytes.subarray(16, 32)) };
+}
+
+function writers(engine: Engine): Writer[] {
+  engine.read(WRITERS, 0);
+  const bytes = engine.take();
+  const view = new DataView(bytes.buffer);
+  const found: Writer[] = [];
+  for (let at = 0; at < bytes.length; at += WRITER_BYTES) {
+    const home = id(bytes.subarray(at + 24, at + 40));
+    const heir = id(bytes.subarray(at + 40, at + 56));
+    const owner = id(bytes.subarray(at + 56, at + 88));
+    found.push({
+      writer: hex(bytes.subarray(at, at + 16)),
+      clock: view.getBigUint64(at + 16, true),
+      ...(owner && { owner }),
+      ...(home && { home }),
+      ...(heir && { heir }),
+      fate: FATES[bytes[at + 88] ?? 0] ?? 'living',
+    });
+  }
+  return found;
+}
+
+/** An id in hex; nothing if it is all zeros. */
+function id(bytes: Uint8Array): string | undefined {
+  return bytes.some((byte) => byte !== 0) ? hex(bytes) : undefined;
+}
+
+function returned(bytes: Uint8Array, writer: string, before: string): Returned {
+  const view = new DataView(bytes.buffer);
+  const number = (at: number): bigint => view.getBigUint64(at * 8, true);
+  const [first, last] = [number(1), number(2)];
+  return { writer, before, again: Number(number(0)), weaker: Number(number(3)), ...(last > 0n && { unknown: [first, last] as const }) };
+}
+
+function leave(engine: Engine, now: number): boolean {
+  return own(engine).leave(now);
+}
+
+const rules = {
+  closed: 'the space has members already',
+  retired: 'this replica left or was given up; connect it to a member, and it comes back by itself',
+  outdated: 'this replica missed what was dropped meanwhile; connect it to a member, and it comes back by itself',
+  behind: 'whoever made these bytes missed what was dropped meanwhile; it has to connect to a member first',
+  gone: 'whoever made these bytes left or was given up; it has to connect to a member first',
+  stranger: 'no member has taken in a writer of these bytes; it has to connect to a member first',
+  unsure: 'it is not certain yet that a member began from a new enough state; merge a whole state of another replica',
+};

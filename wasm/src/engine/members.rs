@@ -1,0 +1,111 @@
+//! What an engine does in spaces with members, in the module that is built for them.
+
+use alloc::vec::Vec;
+
+use tallymesh_core::{Fate, Input, Message, Millis, Replica, Returned, Space, WriterId};
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use super::{Engine, put};
+
+/// More than any delay after which the sync machine pushes, in milliseconds.
+const PUSHED_BY_MS: Millis = 1_000;
+const NOBODY: [u8; 16] = [0; 16];
+
+#[wasm_bindgen]
+impl Engine {
+    /// Makes a replica that goes on where one of the small module ended, under its writer. `state` is
+    /// all that it held, which must be an open space's. Or nothing, if something of it is refused.
+    ///
+    /// `bytes` are 56: the owner's public key (32), the writer id (16), and fresh random bytes for the
+    /// timers of the sync machine (8).
+    pub fn resume(space: &[u8], bytes: &[u8], state: &[u8]) -> Option<Engine> {
+        let space = Space::new(str::from_utf8(space).ok()?).ok()?;
+        let (owner, rest) = bytes.split_first_chunk::<32>()?;
+        let (writer, seed) = rest.split_first_chunk::<16>()?;
+        let seed = u64::from_le_bytes(seed.try_into().ok()?);
+        // It came from this very page, and may be of any size.
+        let state = Message::decode_stored(state).ok()?;
+        let replica = Replica::resume(space, WriterId::from_bytes(*writer), &state).ok()?;
+        Some(Engine::of(replica, owner, seed))
+    }
+
+    /// Says goodbye to the member that takes care of this replica, which takes over what it counted,
+    /// and has that sent at once. False, with nothing done, if no member does.
+    pub fn leave(&mut self, now: f64) -> bool {
+        let left = self.replica.is_announced(); // of no member it says only that
+        if left || self.replica.home().is_none() || self.replica.leave().is_err() {
+            return false;
+        }
+        let now = now as Millis;
+        self.sync.handle(now, &mut self.replica, Input::Changed);
+        let later = now + PUSHED_BY_MS;
+        self.sync.handle(later, &mut self.replica, Input::Tick);
+        true
+    }
+}
+
+impl Engine {
+    /// A fresh writer id of the same owner. A nonce of another length is one of zeros, which no
+    /// caller makes.
+    pub(super) fn fresh_id(&self, nonce: &[u8]) -> WriterId {
+        let nonce = nonce.try_into().unwrap_or_default();
+        WriterId::mint(self.replica.space(), &self.owner, &nonce)
+    }
+
+    /// Drops what nobody needs any more.
+    pub(super) fn tend(&mut self, now: Millis) {
+        let kept = match self.stored {
+            true => self.mark.clone(),
+            false => self.replica.mark(),
+        };
+        // A page makes no transaction of its own here, and so none that fails.
+        let _ = self.sync.tend(now, &mut self.replica, &kept);
+    }
+}
+
+/// Writes [`part::MEMBERS`](super::part::MEMBERS); false if the space is open.
+pub(super) fn put_members(bytes: &mut Vec<u8>, replica: &Replica) -> bool {
+    let Some(configuration) = replica.configuration() else {
+        return false;
+    };
+    put(bytes, &configuration.era.to_le_bytes());
+    put(bytes, &configuration.number.to_le_bytes());
+    put(bytes, id(&replica.home()));
+    for owner in &configuration.members {
+        put(bytes, owner);
+    }
+    true
+}
+
+/// Writes [`part::WRITERS`](super::part::WRITERS).
+pub(super) fn put_writers(bytes: &mut Vec<u8>, replica: &Replica) {
+    for listed in replica.roster() {
+        put(bytes, listed.writer.as_bytes());
+        put(bytes, &listed.clock.to_le_bytes());
+        put(bytes, id(&listed.home));
+        put(bytes, id(&listed.heir));
+        put(bytes, &listed.owner.unwrap_or_default());
+        let fate = match listed.fate {
+            Fate::Living => 0,
+            Fate::Left => 1,
+            Fate::Dead => 2,
+            Fate::Absorbed => 3,
+        };
+        put(bytes, &[fate]);
+    }
+}
+
+/// What [`Engine::poll`] tells of a late return.
+pub(super) fn returned(returned: &Returned) -> Vec<u8> {
+    let ops = returned.again.iter().flat_map(|again| &again.ops);
+    let weaker = ops.filter(|op| op.left > 0).count();
+    let (first, last) = returned.unknown.unwrap_or_default();
+    [returned.again.len() as u64, first, last, weaker as u64]
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
+}
+
+fn id(writer: &Option<WriterId>) -> &[u8; 16] {
+    writer.as_ref().map_or(&NOBODY, WriterId::as_bytes)
+}

@@ -1,0 +1,135 @@
+//! `cargo xtask mutants`: whether the tests notice when core is wrong.
+//!
+//! cargo-mutants names the small changes that may be made to core. It would compile each of them
+//! anew; here all are compiled at once into a copy of core, each behind a number that the
+//! environment turns on, and the test binaries are run once for each.
+
+mod build;
+mod edit;
+mod kept;
+mod list;
+mod plant;
+mod report;
+mod scratch;
+mod tests;
+mod trial;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::repo::Repo;
+use crate::run::say;
+use crate::test::Tally;
+use kept::Kept;
+use report::{Found, Outcome};
+
+/// Where merge, cancel, retirement and clocks are; what survives here must be explained.
+const FILES: [&str; 16] = [
+    "core/src/counter.rs",
+    "core/src/replica/absorb.rs",
+    "core/src/replica/build.rs",
+    "core/src/replica/collect.rs",
+    "core/src/replica/fork.rs",
+    "core/src/replica/journal.rs",
+    "core/src/replica/members.rs",
+    "core/src/replica/merge.rs",
+    "core/src/replica/ops.rs",
+    "core/src/replica/standing.rs",
+    "core/src/replica/votes.rs",
+    "core/src/roster.rs",
+    "core/src/shard.rs",
+    "core/src/slot.rs",
+    "core/src/sync/members.rs",
+    "core/src/vector.rs",
+];
+
+#[derive(clap::Args, Default)]
+pub(crate) struct Args {
+    /// Change these files only, and write no report; repeat the option for several
+    #[arg(long = "file", value_name = "PATH")]
+    files: Vec<PathBuf>,
+    /// Try mutants with this in their name only, and write no report
+    #[arg(long)]
+    only: Option<String>,
+    /// Try those only that survived the last run, and write no report
+    #[arg(long)]
+    survivors: bool,
+    /// Take the word of earlier runs for what they tried: for a run that was interrupted
+    #[arg(long)]
+    go_on: bool,
+    /// Play ten times as many histories against those that would survive without an explanation
+    #[arg(long)]
+    more: bool,
+    /// How many mutants are tried at a time
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+}
+
+/// Tries all mutants; fails if one survives that xtask/mutants.toml does not explain.
+pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
+    let tally = tried(repo, args)?;
+    for failure in &tally.failures {
+        println!("{failure}");
+    }
+    println!("{tally}");
+    if tally.failed > 0 {
+        bail!("mutants survived without an explanation");
+    }
+    Ok(())
+}
+
+/// As [`command`] with its defaults, with what came of it.
+pub(crate) fn all(repo: &Repo) -> Result<Tally> {
+    let args = Args {
+        jobs: 2,
+        ..Args::default()
+    };
+    tried(repo, &args)
+}
+
+fn tried(repo: &Repo, args: &Args) -> Result<Tally> {
+    let whole = args.files.is_empty() && args.only.is_none() && !args.survivors;
+    let files: Vec<String> = match args.files.is_empty() {
+        true => FILES.map(str::to_owned).to_vec(),
+        false => args
+            .files
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect(),
+    };
+    let kept = Kept::read(repo)?;
+    let mut mutants = list::of(repo, &files)?;
+    mutants.extend(kept.own(mutants.len()));
+    let planted = build::planted(repo, &mut mutants)?;
+    say(&format!(
+        "{} mutants, {} of them in one build",
+        mutants.len(),
+        mutants.iter().filter(|m| planted.holds(m.id)).count()
+    ));
+    let found = Found::read(repo, &mutants);
+    let chosen: Vec<&list::Mutant> = mutants
+        .iter()
+        .filter(|m| args.only.as_ref().is_none_or(|t| m.title().contains(t)))
+        .filter(|m| !args.survivors || found.of(m).is_some_and(Outcome::survived))
+        .collect();
+    let tests = tests::Tests::find(repo, &planted)?;
+    let explained = kept.explained();
+    let may_survive =
+        |mutant: &list::Mutant| !args.more || explained.contains_key(mutant.title().as_str());
+    let course = trial::Course {
+        repo,
+        planted: &planted,
+        tests: &tests,
+        found: &found,
+        jobs: args.jobs,
+        trusts: args.go_on,
+        may_survive: &may_survive,
+    };
+    let outcomes = course.run(&chosen)?;
+    let judged = report::judge(&kept, &outcomes, whole)?;
+    if whole {
+        report::write(repo, &kept, &tests, &outcomes)?;
+    }
+    Ok(judged)
+}

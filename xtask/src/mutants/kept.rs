@@ -1,0 +1,92 @@
+//! xtask/mutants.toml: why some mutants may survive, and mutants of our own.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use super::list::{Genre, Mutant};
+use crate::repo::{self, Repo};
+
+const FILE: &str = "xtask/mutants.toml";
+
+/// What the file says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Kept {
+    #[serde(default)]
+    explained: Vec<Explained>,
+    #[serde(default)]
+    own: Vec<Own>,
+}
+
+/// Why mutants may survive.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Explained {
+    /// Their titles, which name no line.
+    mutants: Vec<String>,
+    why: String,
+}
+
+/// A mutant that is no exchange of one operator.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Own {
+    /// What is wrong with it.
+    name: String,
+    file: String,
+    edits: Vec<Replaced>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Replaced {
+    /// An expression or statements, as the file has them once.
+    find: String,
+    replace: String,
+}
+
+impl Kept {
+    pub(super) fn read(repo: &Repo) -> Result<Kept> {
+        let kept: Kept = toml::from_str(&repo::read(&repo.path(FILE))?).context(FILE)?;
+        let mut seen = std::collections::BTreeSet::new();
+        for entry in &kept.explained {
+            for mutant in &entry.mutants {
+                if !seen.insert(mutant) {
+                    bail!("{FILE}: {mutant} is explained twice");
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Our own mutants, numbered after `last`.
+    pub(super) fn own(&self, last: usize) -> Vec<Mutant> {
+        let numbered = self.own.iter().zip(last as u32 + 1..);
+        let text = |text: &str| text.trim().to_owned();
+        let mutants = numbered.map(|(own, id)| Mutant {
+            id,
+            file: own.file.clone(),
+            at: (1, 1),
+            end: (1, 1),
+            genre: Genre::Own,
+            name: own.name.clone(),
+            replacement: String::new(),
+            of: String::new(),
+            own: own
+                .edits
+                .iter()
+                .map(|edit| (text(&edit.find), text(&edit.replace)))
+                .collect(),
+        });
+        mutants.collect()
+    }
+
+    /// Each title that is explained, with why it may survive.
+    pub(super) fn explained(&self) -> BTreeMap<&str, &str> {
+        let entries = self.explained.iter();
+        let pairs = entries.flat_map(|e| e.mutants.iter().map(|m| (m.as_str(), e.why.as_str())));
+        pairs.collect()
+    }
+}
