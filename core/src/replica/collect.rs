@@ -455,11 +455,25 @@ impl Replica {
         }
         self.epoch += 1;
         self.began = self.epoch;
-        self.writers = Vec::from([writer]);
+        let writers = core::mem::replace(&mut self.writers, Vec::from([writer]));
         self.clocks = Vec::from([0]);
         self.merged_at = Vec::from([0]);
         self.numbers = crate::numbers::Numbers::new(writer, OWN);
-        *self.roster = Roster::new();
+        let before = core::mem::replace(&mut *self.roster, Roster::new());
+        // Some may still come back.
+        let Roster {
+            returns,
+            returned,
+            remembered,
+            ..
+        } = before;
+        (self.roster.returns, self.roster.returned) = (returns, returned);
+        self.roster.remembered = remembered;
+        for (writer, card) in writers.into_iter().zip(before.cards) {
+            if let Some(Retired { upto, .. }) = card.retired {
+                self.remember(writer, upto);
+            }
+        }
         handles
     }
 

@@ -1,7 +1,9 @@
-//! What is read in place of a [`Roster`] where there are no members.
+//! What a [`Roster`] is where there are no members: in an open space, and in a program that speaks
+//! of none.
 
 use super::members::Roster;
 use crate::closed::Empty;
+use crate::roster::Card;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -26,4 +28,15 @@ impl Empty for Roster {
         remembered: 0,
     };
     const NOTHING: &'static Roster = &Roster::EMPTY;
+}
+
+impl Roster {
+    /// That of an open space of one writer.
+    pub(super) fn new() -> Roster {
+        Roster {
+            cards: Vec::from([Card::default()]),
+            assigned: Vec::from([0]),
+            ..Roster::EMPTY
+        }
+    }
 }

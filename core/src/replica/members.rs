@@ -5,7 +5,6 @@
 
 use super::Replica;
 use super::votes::checked;
-use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::WRITERS_MAX;
@@ -65,17 +64,6 @@ pub(super) struct Roster {
     pub(super) returned: VecDeque<WriterId>,
     /// How many there were in all.
     pub(super) remembered: u64,
-}
-
-impl Roster {
-    /// That of an open space of one writer.
-    pub(super) fn new() -> Roster {
-        Roster {
-            cards: Vec::from([Card::default()]),
-            assigned: Vec::from([0]),
-            ..Roster::EMPTY
-        }
-    }
 }
 
 impl Replica {

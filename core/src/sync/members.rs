@@ -147,7 +147,7 @@ impl Sync {
 
     /// Notes that all that a peer had is held here.
     pub(super) fn is_level(&mut self, link: Link) {
-        if MEMBERS && let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+        if MEMBERS && let Some(peer) = self.peer_mut(link) {
             peer.level = true;
         }
     }
