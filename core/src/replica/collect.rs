@@ -503,10 +503,7 @@ fn sweep(
     let mut changed = false;
     loop {
         let sums = counter::sums(slots, ids);
-        let heirs: Vec<u32> = slots
-            .iter()
-            .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
-            .collect();
+        let heirs = first_children(slots);
         let is_settled = |slot: &Slot| {
             slot.side.cut.is_none_or(|cut| stable(cut.by))
                 && slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by))
@@ -514,7 +511,7 @@ fn sweep(
         let mut done = true;
         for at in 0..slots.len() {
             let slot = &slots[at];
-            if heirs.contains(&slot.writer()) {
+            if heirs.iter().any(|heir| heir.writer == slot.writer()) {
                 continue; // its children first
             }
             let stamp = Stamp {
@@ -522,7 +519,14 @@ fn sweep(
                 clock: slot.row.clock,
             };
             let collected = match &*slot.side.moved {
-                Some(moved) => stable(moved.to) && is_settled(slot),
+                // In order, and not before all know what takes its expiry away: so that all fold
+                // the same into the same.
+                Some(moved) => {
+                    let up = counter::find(slots, moved.to.writer);
+                    let lift = up.ok().and_then(|up| slots[up].side.lift.as_ref());
+                    let is_known = lift.is_none_or(|lift| stable(lift.by));
+                    is_known && heirs.contains(&moved.to) && stable(moved.to) && is_settled(slot)
+                }
                 None => !sums[at].is_alive() && stable(stamp) && is_settled(slot),
             };
             if collected {
@@ -543,15 +547,24 @@ fn sweep(
         changed = true;
         *waits = false;
     }
-    let heirs: Vec<u32> = slots
-        .iter()
-        .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
-        .collect();
+    let heirs = first_children(slots);
     for slot in slots {
-        let has_children = heirs.contains(&slot.writer());
+        let has_children = heirs.iter().any(|heir| heir.writer == slot.writer());
         changed |= settle_slot(slot, has_children, stable, waits);
     }
     changed
+}
+
+/// The slots that have children, each with the clock of the first of these.
+fn first_children(slots: &[Slot]) -> Vec<Stamp> {
+    let mut first: Vec<Stamp> = Vec::new();
+    for moved in slots.iter().filter_map(|slot| slot.side.moved.as_ref()) {
+        match first.iter_mut().find(|it| it.writer == moved.to.writer) {
+            Some(it) => it.clock = moved.to.clock.min(it.clock),
+            None => first.push(moved.to),
+        }
+    }
+    first
 }
 
 /// Folds what a child comes to into its parent.
@@ -562,11 +575,13 @@ fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
         amount: sum.amount - moved,
         adds: sum.adds,
         base: sum.base,
-        until: sum.until.filter(|_| clock > lift),
+        until: sum.until,
     };
     if fold.is_empty() {
         return;
     }
+    // One that was taken away counts for the clock: others may have folded it before.
+    fold.until.take_if(|_| clock <= lift);
     if let Some(old) = &*parent.side.fold {
         fold.clock = fold.clock.max(old.clock);
         fold.amount += old.amount;
