@@ -49,9 +49,9 @@ pub(crate) struct Args {
     /// Change these files only, and write no report; repeat the option for several
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<PathBuf>,
-    /// Try mutants with this in their name only, and write no report
+    /// Try mutants with this in their name only, and write no report; repeat it for several
     #[arg(long)]
-    only: Option<String>,
+    only: Vec<String>,
     /// Try those only that survived the last run, and write no report
     #[arg(long)]
     survivors: bool,
@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// Play ten times as many histories against those that would survive without an explanation
     #[arg(long)]
     more: bool,
+    /// Also try those that compile, but not together with others, each in a build of its own
+    #[arg(long)]
+    alone: bool,
     /// How many mutants are tried at a time
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -89,7 +92,7 @@ pub(crate) fn all(repo: &Repo) -> Result<Tally> {
 }
 
 fn tried(repo: &Repo, args: &Args) -> Result<Tally> {
-    let whole = args.files.is_empty() && args.only.is_none() && !args.survivors;
+    let whole = args.files.is_empty() && args.only.is_empty() && !args.survivors;
     let files: Vec<String> = match args.files.is_empty() {
         true => FILES.map(str::to_owned).to_vec(),
         false => args
@@ -110,7 +113,7 @@ fn tried(repo: &Repo, args: &Args) -> Result<Tally> {
     let found = Found::read(repo, &mutants);
     let chosen: Vec<&list::Mutant> = mutants
         .iter()
-        .filter(|m| args.only.as_ref().is_none_or(|t| m.title().contains(t)))
+        .filter(|m| args.only.is_empty() || args.only.iter().any(|t| m.title().contains(t)))
         .filter(|m| !args.survivors || found.of(m).is_some_and(Outcome::survived))
         .collect();
     let tests = tests::Tests::find(repo, &planted)?;
@@ -124,6 +127,7 @@ fn tried(repo: &Repo, args: &Args) -> Result<Tally> {
         found: &found,
         jobs: args.jobs,
         trusts: args.go_on,
+        alone: args.alone,
         may_survive: &may_survive,
     };
     let outcomes = course.run(&chosen)?;

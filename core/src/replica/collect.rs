@@ -455,25 +455,11 @@ impl Replica {
         }
         self.epoch += 1;
         self.began = self.epoch;
-        let writers = core::mem::replace(&mut self.writers, Vec::from([writer]));
+        self.writers = Vec::from([writer]);
         self.clocks = Vec::from([0]);
         self.merged_at = Vec::from([0]);
         self.numbers = crate::numbers::Numbers::new(writer, OWN);
-        let before = core::mem::replace(&mut *self.roster, Roster::new());
-        // Some may still come back.
-        let Roster {
-            returns,
-            returned,
-            remembered,
-            ..
-        } = before;
-        (self.roster.returns, self.roster.returned) = (returns, returned);
-        self.roster.remembered = remembered;
-        for (writer, card) in writers.into_iter().zip(before.cards) {
-            if let Some(Retired { upto, .. }) = card.retired {
-                self.remember(writer, upto);
-            }
-        }
+        *self.roster = Roster::new();
         handles
     }
 

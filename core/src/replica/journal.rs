@@ -374,3 +374,6 @@ impl Replica {
         cancels
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,6 +181,7 @@ fn a_change_on_any_page_is_found() {
             .merge(&source.delta(&VersionVector::default()))
             .unwrap();
         assert_eq!(other.value(&key(at)), Some(2));
+        assert_eq!(other.content_digest(), source.content_digest());
     }
 }
 

@@ -204,7 +204,7 @@ impl Peer {
 fn settle(peers: &mut [Peer; 2], now: Millis, until: Millis) {
     let mut frames = 0;
     for now in now..=until {
-        for peer in peers.iter_mut() {
+        for peer in &mut *peers {
             peer.handle(now, Input::Tick);
             let Peer {
                 replica,

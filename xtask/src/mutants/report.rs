@@ -164,6 +164,7 @@ pub(super) fn write(
     }
     line(&mut text, "all", &all)?;
     survivors(&mut text, kept, outcomes)?;
+    not_run(&mut text, outcomes)?;
     own(&mut text, outcomes)?;
     fs::write(repo.path(REPORT), text)?;
     println!("report: {REPORT}");
@@ -199,6 +200,23 @@ fn survivors(text: &mut String, kept: &Kept, outcomes: &Outcomes<'_>) -> Result<
         for title in titles {
             writeln!(text, "- {title}")?;
         }
+    }
+    Ok(())
+}
+
+/// Those that compile, but not together with the others.
+fn not_run(text: &mut String, outcomes: &Outcomes<'_>) -> Result<()> {
+    let not_run = outcomes.iter().filter(|(_, it)| *it == Outcome::NotRun);
+    let titles: Vec<String> = not_run.map(|(mutant, _)| mutant.title()).collect();
+    if titles.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        text,
+        "\n## Not run\n\nThese need a build each: `cargo xtask mutants --go-on --alone`.\n"
+    )?;
+    for title in titles {
+        writeln!(text, "- {title}")?;
     }
     Ok(())
 }

@@ -36,6 +36,8 @@ pub(super) struct Course<'a> {
     pub(super) jobs: usize,
     /// Whether what was tried in an earlier run is not tried again.
     pub(super) trusts: bool,
+    /// Whether those that can't be in the common build are tried.
+    pub(super) alone: bool,
     /// Whether a mutant need not meet more histories when it survives.
     pub(super) may_survive: &'a (dyn Fn(&Mutant) -> bool + Sync),
 }
@@ -56,7 +58,7 @@ impl Course<'_> {
             }
         }
         done.extend(self.together(&together)?);
-        for mutant in mutants {
+        for mutant in mutants.iter().filter(|_| self.alone) {
             if let Entry::Vacant(place) = done.entry(mutant.id) {
                 let outcome = alone(self.repo, self.planted, self.tests, mutant)?;
                 self.found.note(mutant, &outcome)?;

@@ -1,6 +1,7 @@
 //! Slots by hand: what is collected when, and what is left of it.
 
 use super::*;
+use crate::roster::Admit;
 use crate::shard::Row;
 use crate::slot::{Base, Cut, Expiry, Extra, Lift, Moved, RankedBase};
 use alloc::vec;
@@ -253,4 +254,324 @@ fn a_lift_goes_with_what_it_lifts() {
     };
     let both = [heir, child(plain(1, 3, 5), by(0, 8), 4)];
     assert_eq!(swept(&both, &[by(0, 8)]), (both.to_vec(), false, true));
+}
+
+/// Two members who know each other, and a tab of the first.
+fn space() -> [Replica; 3] {
+    let owners: [Owner; 2] = [[1; 32], [2; 32]];
+    let space = crate::Space::default();
+    let start =
+        |owner: &Owner| Replica::new(space.clone(), WriterId::mint(&space, owner, &[7; 16]));
+    let [mut one, mut two] = [start(&owners[0]), start(&owners[1])];
+    one.found(&owners[0], &[7; 16], 1).unwrap();
+    one.force_members(&owners).unwrap();
+    pass(&one, &mut two);
+    two.announce(&owners[1], &[7; 16], 1).unwrap();
+    for _ in 0..4 {
+        pass(&one, &mut two);
+        pass(&two, &mut one);
+        one.acknowledge().unwrap();
+        two.acknowledge().unwrap();
+    }
+    let mut tab = start(&[9; 32]);
+    pass(&one, &mut tab);
+    tab.add("k", 1).unwrap();
+    pass(&tab, &mut one);
+    [one, two, tab]
+}
+
+fn pass(from: &Replica, to: &mut Replica) {
+    let message = from.delta(&to.vector());
+    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+        .unwrap();
+}
+
+fn said(replica: &mut Replica) -> Ack {
+    replica.roster.waiting = true;
+    replica.roster.pending = None;
+    assert!(replica.acknowledge().unwrap());
+    (**replica.roster.cards[OWN as usize].ack.as_ref().unwrap()).clone()
+}
+
+/// A member speaks for its tabs: what they have not seen, it has not either.
+#[test]
+fn a_member_acknowledges_what_its_tabs_have_seen() {
+    let [mut one, mut two, mut tab] = space();
+    let seen = tab.vector().get(&one.writer());
+    one.add("k", 1).unwrap();
+    one.add("k", 1).unwrap();
+    assert_eq!(said(&mut one).of(OWN), seen);
+    pass(&one, &mut tab);
+    pass(&tab, &mut one);
+    let seen = tab.vector().get(&one.writer());
+    assert_eq!(said(&mut one).of(OWN), seen + 1);
+    // Without tabs the acknowledgement is part of what is seen.
+    two.add("k", 1).unwrap();
+    let ack = said(&mut two);
+    assert_eq!((ack.of(OWN), ack.want), (two.clock(), two.clock()));
+}
+
+/// Who has said something new that others wait for is answered, once, and nobody else is.
+#[test]
+fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
+    let [mut one, mut two, _] = space();
+    for replica in [&mut one, &mut two] {
+        replica.roster.waiting = false;
+        assert!(!replica.acknowledge().unwrap());
+    }
+    one.add("k", 1).unwrap();
+    pass(&one, &mut two);
+    assert!(!two.acknowledge().unwrap(), "nobody asks");
+    said(&mut one);
+    pass(&one, &mut two);
+    assert!(two.acknowledge().unwrap());
+    assert!(!two.acknowledge().unwrap());
+    pass(&two, &mut one);
+    one.roster.waiting = false;
+    assert!(!one.acknowledge().unwrap());
+    // Another owner's first incarnation.
+    let owners = [[1; 32], [2; 32], [3; 32]];
+    one.force_members(&owners).unwrap();
+    let mut three = Replica::new(
+        crate::Space::default(),
+        WriterId::mint(&crate::Space::default(), &owners[2], &[7; 16]),
+    );
+    pass(&one, &mut three);
+    three.announce(&owners[2], &[7; 16], 1).unwrap();
+    pass(&one, &mut two);
+    two.acknowledge().unwrap();
+    assert!(!two.acknowledge().unwrap());
+    pass(&three, &mut two);
+    assert!(two.acknowledge().unwrap());
+}
+
+/// A new replica knows what was collected before it came, however the state came to it.
+#[test]
+fn a_new_replica_takes_over_what_was_collected() {
+    let [mut one, mut two, mut tab] = space();
+    let mut mark = Mark::default();
+    one.apply("k", crate::Op::Delete).unwrap();
+    for _ in 0..6 {
+        pass(&one, &mut tab);
+        pass(&tab, &mut one);
+        pass(&one, &mut two);
+        pass(&two, &mut one);
+        one.acknowledge().unwrap();
+        two.acknowledge().unwrap();
+        one.since(&mut mark);
+        one.collect(&mark);
+    }
+    assert!(
+        one.collected,
+        "slots that come again must say that they begin a life"
+    );
+    assert!(one.is_empty() && one.roster.floor.iter().any(|clock| *clock > 0));
+    let all = one.delta(&VersionVector::default());
+    let start = |byte| Replica::new(crate::Space::default(), WriterId::from_bytes([byte; 16]));
+    let [mut merged, mut staged] = [start(1), start(2)];
+    merged.merge(&all).unwrap();
+    staged.merge_staged(&[], &all, None, &mut |_| ()).unwrap();
+    let floor = |replica: &Replica| {
+        let floor = replica.roster.floor.iter().zip(&replica.writers);
+        let mut floor: Vec<(WriterId, u64)> = floor.map(|(clock, it)| (*it, *clock)).collect();
+        floor.retain(|(_, clock)| *clock > 0);
+        floor.sort_unstable();
+        floor
+    };
+    assert!(!floor(&merged).is_empty());
+    assert_eq!(floor(&staged), floor(&merged));
+    // Whoever is behind that gets all.
+    let old = tab.vector().without(&[two.writer()]);
+    assert!(staged.lows(&old).iter().all(|low| *low == 0));
+}
+
+fn number(replica: &Replica, of: &Replica) -> u32 {
+    replica.numbers.get(&of.writer()).expect("it is known")
+}
+
+/// All have acknowledged everything.
+fn all_settled(replica: &mut Replica) -> (Quorum, Vec<u64>) {
+    let quorum = Quorum {
+        members: vec![],
+        own: vec![],
+        settled: true,
+    };
+    let all = vec![u64::MAX; replica.writers.len()];
+    replica.roster.settled = all.clone();
+    (quorum, all)
+}
+
+#[test]
+fn a_writer_is_forgotten_when_nothing_of_it_is_left() {
+    let [one, _, tab] = space();
+    let gone = number(&one, &tab);
+    let at = gone as usize;
+    let absorbed = || {
+        let mut one = one.clone();
+        let (to, upto) = (by(OWN, 5), 3);
+        one.roster.cards[at].retired = Some(Retired { to, upto });
+        one.roster.attached.clear();
+        one
+    };
+    let forgets = |one: &mut Replica, kept: &dyn Fn(&mut Vec<u64>)| {
+        let (quorum, mut all) = all_settled(one);
+        kept(&mut all);
+        one.roster.waiting = false;
+        let done = one.forget(&quorum, &all);
+        assert_eq!(one.roster.waiting, !done);
+        assert_eq!(one.numbers.get(&tab.writer()).is_none(), done);
+        done
+    };
+    // Its slot is a child that is not folded yet.
+    let mut with_slot = absorbed();
+    let handle = with_slot.handle("k").unwrap();
+    let moved = child(plain(gone, 3, 1), by(OWN, 5), 1);
+    let slots = vec![plain(OWN, 5, 1), moved];
+    with_slot.put_slots(handle, slots);
+    assert!(!forgets(&mut with_slot, &|_| ()));
+    let odd = slot(
+        OWN,
+        5,
+        Extra {
+            born: 2,
+            added: 4,
+            ..Extra::default()
+        },
+    );
+    with_slot.put_slots(handle, vec![odd]);
+    assert!(forgets(&mut with_slot, &|_| ()));
+    let without = || {
+        let mut one = absorbed();
+        one.put_slots(handle, vec![plain(OWN, 5, 1)]);
+        one
+    };
+    assert!(forgets(&mut without(), &|_| ()));
+    // Its absorption, or its last transaction, is not written down.
+    assert!(!forgets(&mut without(), &|kept| kept[OWN as usize] = 4));
+    assert!(forgets(&mut without(), &|kept| kept[OWN as usize] = 5));
+    assert!(!forgets(&mut without(), &|kept| kept[at] = 2));
+    assert!(forgets(&mut without(), &|kept| kept[at] = 3));
+}
+
+#[test]
+fn what_a_forgotten_writer_stamped_is_its_heirs() {
+    let [mut one, two, tab] = space();
+    let (gone, left) = (number(&one, &two), number(&one, &tab));
+    let to = by(OWN, 50);
+    let admit = |by| Admit { turn: 0, by };
+    let roster = &mut one.roster;
+    roster.vouched = vec![(two.writer(), gone), (two.writer(), left)];
+    roster.cards[OWN as usize].base = Some([(gone, 3)].into());
+    roster.cards[gone as usize].announce = None;
+    let card = &mut roster.cards[left as usize];
+    card.base = Some([(OWN, 2), (gone, 3)].into());
+    (card.intro, card.home) = (Some(admit(by(gone, 4))), Some(admit(by(OWN, 6))));
+    card.fence = Some(Fence {
+        turn: 0,
+        by: by(gone, 7),
+        heir: OWN,
+    });
+    card.ack = Some(Box::new(Ack {
+        clock: 1,
+        want: 0,
+        seen: vec![(OWN, 1), (gone, 5)],
+    }));
+    roster.configuration.as_mut().unwrap().0 = by(gone, 8);
+    roster.gone = vec![([7; 32], 1, by(gone, 9)), ([8; 32], 1, by(left, 9))];
+    roster.attached = [(gone, vec![]), (left, vec![(OWN, 2), (gone, 1)])]
+        .map(|(writer, seen)| super::super::members::Attached { writer, seen })
+        .into();
+    roster.pending = Some((9, vec![5; 3]));
+    roster.settled = vec![5; 3];
+    roster.floor = vec![5; 3];
+    let handle = one.handle("k").unwrap();
+    let mut cutted = plain(left, 3, 1);
+    cut(&mut cutted, 3, 1, by(gone, 6));
+    lift(&mut cutted, 3, by(gone, 6));
+    let mut other = plain(OWN, 3, 1);
+    cut(&mut other, 2, 1, by(left, 6));
+    one.put_slots(handle, vec![other.clone(), cutted]);
+    one.forget_writer(gone, to, 4);
+    let slots = one.slots(handle);
+    assert_eq!(slots[0], other);
+    assert_eq!(slots[1].side.cut.unwrap().by, to);
+    assert_eq!(slots[1].side.lift.as_ref().unwrap().by, to);
+    let roster = &one.roster;
+    assert_eq!(roster.vouched, [(two.writer(), left)]);
+    let own = roster.cards[OWN as usize].base.as_deref();
+    assert_eq!(own, Some(&[(OWN, 1)][..]));
+    let card = &roster.cards[left as usize];
+    assert_eq!(card.base.as_deref(), Some(&[(OWN, 2)][..]));
+    let admits = (card.intro.unwrap().by, card.home.unwrap().by);
+    assert_eq!(admits, (to, by(OWN, 6)));
+    assert_eq!(card.fence.unwrap().by, to);
+    assert_eq!(card.ack.as_ref().unwrap().seen, [(OWN, 1)]);
+    assert_eq!(roster.configuration.as_ref().unwrap().0, to);
+    assert_eq!(roster.gone, [([7; 32], 1, to), ([8; 32], 1, by(left, 9))]);
+    assert_eq!(
+        (roster.attached.len(), roster.attached[0].writer),
+        (1, left)
+    );
+    assert_eq!(roster.attached[0].seen, [(OWN, 2)]);
+    let cleared = |clocks: &[u64]| clocks[gone as usize] == 0 && clocks[left as usize] == 5;
+    assert!(cleared(&roster.settled) && cleared(&roster.floor));
+    assert!(cleared(&roster.pending.as_ref().unwrap().1));
+    assert_eq!(roster.floor[OWN as usize], 50);
+    assert_eq!(roster.free, [gone]);
+    assert_eq!(one.numbers.get(&two.writer()), None);
+    assert_eq!(
+        (one.clocks[gone as usize], one.taken_over(&two.writer())),
+        (0, Some(4))
+    );
+}
+
+#[test]
+fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
+    let [one, two, tab] = space();
+    let (member, guest) = (number(&one, &two), number(&one, &tab));
+    let clock = one.roster.cards[member as usize]
+        .announce
+        .as_ref()
+        .unwrap()
+        .clock;
+    for (settled, certain) in [(clock - 1, false), (clock, true), (clock + 1, true)] {
+        let mut one = one.clone();
+        let (quorum, _) = all_settled(&mut one);
+        one.roster.pending = None;
+        one.roster.settled = vec![settled; 3];
+        one.roster.cards[member as usize].base = Some([].into());
+        one.roster.cards[guest as usize].base = Some([].into());
+        one.roster.vouched = vec![(two.writer(), member), (two.writer(), guest)];
+        one.settle(&quorum);
+        assert_eq!(one.roster.cards[member as usize].base.is_none(), certain);
+        assert!(one.roster.cards[guest as usize].base.is_some());
+        let kept = if certain { 1 } else { 2 };
+        assert_eq!(one.roster.vouched.len(), kept);
+        assert_eq!(one.roster.vouched[kept - 1].1, guest);
+        one.roster.settled = vec![0, 5, 0];
+        assert_eq!(one.settled().len(), 1);
+    }
+}
+
+#[test]
+fn so_many_that_were_forgotten_are_remembered() {
+    let [mut one, ..] = space();
+    let id = |at: usize| {
+        let mut bytes = [0; 16];
+        bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
+        WriterId::from_bytes(bytes)
+    };
+    for at in 0..RETURNS_MAX {
+        one.remember(id(at), 7);
+    }
+    one.remember(id(3), 9);
+    assert_eq!(one.roster.remembered, RETURNS_MAX as u64);
+    assert_eq!(one.taken_over(&id(0)), Some(7));
+    for at in RETURNS_MAX..RETURNS_MAX + 2 {
+        one.remember(id(at), 8);
+    }
+    let known = [0, 1, 2, RETURNS_MAX + 1].map(|at| one.taken_over(&id(at)));
+    assert_eq!(known, [None, None, Some(7), Some(8)]);
+    assert_eq!(one.roster.returns.len(), RETURNS_MAX);
+    assert_eq!(one.remembered(1), [(id(RETURNS_MAX + 1), 8)]);
 }
