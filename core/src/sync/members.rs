@@ -325,9 +325,9 @@ impl Sync {
         let unknown = !replica.knows(&writer) && replica.last_of(&writer).is_none();
         if let Some(intro) = intro.filter(|_| unknown) {
             // Else it was not heard of yet.
-            let forgotten = self.peer(link).is_some_and(|peer| peer.forgotten);
-            if forgotten && replica.has_seen(&intro) {
-                let last = Last::Forgotten;
+            if replica.has_seen(&intro) {
+                let before = self.peer(link).is_some_and(|peer| peer.forgotten);
+                let last = Last::Forgotten(!before);
                 self.send(replica, link, Body::Ended { writer, last });
             }
             return;
@@ -379,6 +379,7 @@ impl Sync {
         }
         self.come_back(now, replica, link);
         let published = self.peer(link).map_or(0, |peer| peer.published);
+        let all = self.guests.published;
         let others = self.greeted().map(|peer| peer.link);
         let others: Vec<Link> = others.filter(|other| *other != link).collect();
         let Some(it) = &mut self.guests.coming_back else {
@@ -389,11 +390,12 @@ impl Sync {
         }
         // Of one that was never told that it was taken in, and was perhaps, nobody may remember that.
         let last = match last {
-            Last::Upto(0) if published > 0 && replica.intro().is_none() => Last::Forgotten,
+            Last::Upto(0) if published > 0 && replica.intro().is_none() => Last::Forgotten(false),
             last => last,
         };
-        if last == Last::Forgotten {
+        if let Last::Forgotten(here) = last {
             it.forgot.push(link);
+            let published = if here { all } else { published };
             it.published = it.published.min(published);
             if let Some(other) = others.iter().find(|other| !it.forgot.contains(other)) {
                 (it.link, it.due) = (*other, now);

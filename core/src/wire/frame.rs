@@ -170,8 +170,9 @@ pub enum Last {
     Unsure,
     /// Everything up to this clock.
     Upto(u64),
-    /// That is not remembered any more. Nothing of it counted that came on this link.
-    Forgotten,
+    /// That is not remembered any more; whether something of it that came on this link may have
+    /// counted.
+    Forgotten(bool),
 }
 
 /// A frame: a space and a content.
@@ -242,7 +243,8 @@ impl Frame {
                     last: match reader.u8() {
                         0 => Last::Unsure,
                         1 => Last::Upto(reader.varint()),
-                        2 => Last::Forgotten,
+                        2 => Last::Forgotten(false),
+                        3 => Last::Forgotten(true),
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
                 },
@@ -310,7 +312,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
                     out.push(1);
                     put_varint(&mut out, *clock);
                 }
-                Last::Forgotten => out.push(2),
+                Last::Forgotten(here) => out.push(2 + u8::from(*here)),
             }
         }
         Body::Contents { .. } if !FORKS => {}

@@ -133,7 +133,7 @@ fn frame(random: &mut Random) -> Frame {
             last: match random.below(3) {
                 0 => Last::Unsure,
                 1 => Last::Upto(random.next()),
-                _ => Last::Forgotten,
+                _ => Last::Forgotten(random.chance(50)),
             },
         },
         _ => Body::Push(message(random)),
