@@ -68,7 +68,10 @@ pub(crate) fn find(slots: &[Slot], writer: u32) -> Result<usize, usize> {
 
 /// What each slot comes to, its children included.
 pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
-    let mut sums: Vec<Sum> = slots.iter().map(|slot| alone(slot, ids)).collect();
+    let mut sums = Vec::with_capacity(slots.len());
+    for slot in slots {
+        sums.push(alone(slot, ids));
+    }
     if !MEMBERS {
         return sums;
     }
@@ -81,7 +84,7 @@ pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
     // makes, wait for ever and count for nothing.
     let mut ready: Vec<usize> = (0..slots.len()).filter(|at| children[*at] == 0).collect();
     while let Some(at) = ready.pop() {
-        let (Some(up), Some(moved)) = (parents[at], &slots[at].side.moved) else {
+        let (Some(up), Some(moved)) = (parents[at], &*slots[at].side.moved) else {
             continue;
         };
         if let Some(child) = as_child(&slots[up], moved.to.clock, sums[at], moved.amount) {
@@ -98,6 +101,12 @@ pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
 /// What all slots come to together.
 pub(crate) fn sum(slots: &[Slot], ids: &[WriterId]) -> Sum {
     let mut total = Sum::default();
+    if !MEMBERS {
+        for slot in slots {
+            total.take(&alone(slot, ids));
+        }
+        return total;
+    }
     for (slot, sum) in slots.iter().zip(&sums(slots, ids)) {
         if slot.side.moved.is_none() {
             total.take(sum);
@@ -139,7 +148,7 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
         base,
         until: extra.expiry.filter(|e| e.clock > lifted).map(|e| e.until),
     };
-    if let Some(fold) = slot.side.fold.as_ref().filter(|_| MEMBERS) {
+    if let Some(fold) = slot.side.fold.as_ref() {
         let folded = Sum {
             amount: fold.amount,
             adds: fold.adds,
@@ -325,8 +334,40 @@ impl Act<'_> {
 /// Drops what can mean nothing any more, whatever comes: void children, cuts of earlier lives,
 /// folds that are cancelled.
 pub(crate) fn normalize(slots: &mut Vec<Slot>) {
+    let mut children = Vec::new();
+    if MEMBERS {
+        drop_void(slots);
+        let to = |slot: &Slot| Some(slot.side.moved.as_ref()?.to);
+        children = slots.iter().filter_map(to).collect();
+    }
+    for slot in slots {
+        let (born, cut) = (slot.born(), slot.cut_clock());
+        let expiry = slot.extra().expiry;
+        let side = &mut slot.side;
+        if cut == 0 {
+            side.cut = None;
+        }
+        if MEMBERS {
+            side.fold
+                .take_if(|fold| fold.clock < born || fold.clock <= cut);
+        }
+        let writer = side.writer;
+        let fold = side.fold.as_ref().filter(|fold| fold.until.is_some());
+        let fold = fold.map(|fold| fold.clock);
+        side.lift.take_if(|lift| {
+            let lifts = |clock: u64| clock <= lift.clock;
+            let child = |to: &Stamp| to.writer == writer && lifts(to.clock);
+            !expiry.is_some_and(|it| lifts(it.clock))
+                && !fold.is_some_and(lifts)
+                && !children.iter().any(child)
+        });
+    }
+}
+
+/// Drops children without a parent, and those whose parent began anew or was cancelled since.
+fn drop_void(slots: &mut Vec<Slot>) {
     loop {
-        let void = |slot: &Slot| match (&slot.side.moved, parent(slots, slot)) {
+        let void = |slot: &Slot| match (&*slot.side.moved, parent(slots, slot)) {
             (None, _) => false,
             (Some(_), None) => true,
             (Some(moved), Some(up)) => {
@@ -340,30 +381,6 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         }
         let mut kept = kept.iter();
         slots.retain(|_| kept.next() == Some(&true));
-    }
-    let children: Vec<Stamp> = slots
-        .iter()
-        .filter_map(|slot| Some(slot.side.moved.as_ref()?.to))
-        .collect();
-    for slot in slots {
-        let (born, cut) = (slot.born(), slot.cut_clock());
-        let expiry = slot.extra().expiry;
-        let side = &mut slot.side;
-        if cut == 0 {
-            side.cut = None;
-        }
-        side.fold
-            .take_if(|fold| fold.clock < born || fold.clock <= cut);
-        let writer = side.writer;
-        let fold = side.fold.as_ref().filter(|fold| fold.until.is_some());
-        let fold = fold.map(|fold| fold.clock);
-        side.lift.take_if(|lift| {
-            let lifts = |clock: u64| clock <= lift.clock;
-            let child = |to: &Stamp| to.writer == writer && lifts(to.clock);
-            !expiry.is_some_and(|it| lifts(it.clock))
-                && !fold.is_some_and(lifts)
-                && !children.iter().any(child)
-        });
     }
 }
 

@@ -1,6 +1,7 @@
 //! Messages: a part of the state, from a whole one down to a single add.
 
 use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::roster::Fact;
 use crate::shard::{Column, PAGE, Row};
 use crate::slot::{Extra, Side};
@@ -39,10 +40,10 @@ pub struct Message {
     /// Whether, in a closed space, it names all writers that the sender knows.
     pub(crate) complete: bool,
     /// What is said of writers, ascending by kind, writer and clock. Their writers index `writers`.
-    pub(crate) facts: Vec<Fact>,
+    pub(crate) facts: Closed<Vec<Fact>>,
     /// For a store only: forgotten writers with the last clock that was taken over, the longest
     /// forgotten first.
-    pub(crate) returns: Vec<(WriterId, u64)>,
+    pub(crate) returns: Closed<Vec<(WriterId, u64)>>,
 }
 
 /// What one slot has beside its row, in a message.
@@ -57,7 +58,7 @@ pub(crate) struct KeySide {
 impl Message {
     /// What is said of writers.
     pub(crate) fn facts(&self) -> &[Fact] {
-        if MEMBERS { &self.facts } else { &[] }
+        &self.facts
     }
 
     /// Whether the sender knows the space to be closed.

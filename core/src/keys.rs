@@ -4,9 +4,30 @@ use crate::error::Error;
 use crate::limits::KEY_BYTES_MAX;
 use alloc::string::String;
 use alloc::vec::Vec;
+
+#[cfg(target_family = "wasm")]
+use crate::table::Table;
+#[cfg(not(target_family = "wasm"))]
 use core::hash::{BuildHasher, Hasher};
-use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+
+#[cfg(not(target_family = "wasm"))]
+type Table = hashbrown::HashTable<u32>;
+
+/// What the hashes of keys begin with.
+#[cfg(not(target_family = "wasm"))]
+type Seed = foldhash::fast::FixedState;
+#[cfg(target_family = "wasm")]
+type Seed = u64;
+
+#[cfg(not(target_family = "wasm"))]
+fn seed(random: u64) -> Seed {
+    Seed::with_seed(random)
+}
+
+#[cfg(target_family = "wasm")]
+fn seed(random: u64) -> Seed {
+    random
+}
 
 /// The local number of a key. It is never on the wire, and stays valid while the counter exists or
 /// somebody holds it interned.
@@ -40,49 +61,39 @@ struct Span {
 /// only, so a counter costs its key's bytes and about 14 more here.
 #[derive(Clone)]
 pub(crate) struct Keys {
-    table: HashTable<u32>,
+    table: Table,
     spans: Vec<Span>,
     text: String,
     /// Bytes of `text` that belong to no key any more.
     garbage_bytes: usize,
     free: Vec<u32>,
-    hasher: FixedState,
+    seed: Seed,
 }
 
 impl Keys {
-    /// An empty table. `seed` keeps an adversary from knowing which keys collide.
-    pub(crate) fn new(seed: u64) -> Keys {
+    /// An empty table. `random` keeps an adversary from knowing which keys collide.
+    pub(crate) fn new(random: u64) -> Keys {
         Keys {
-            table: HashTable::new(),
+            table: Table::new(),
             spans: Vec::new(),
             text: String::new(),
             garbage_bytes: 0,
             free: Vec::new(),
-            hasher: FixedState::with_seed(seed),
+            seed: seed(random),
         }
     }
 
     #[cfg(not(target_family = "wasm"))]
     #[inline]
-    fn hash(hasher: &FixedState, key: &str) -> u64 {
-        let mut state = hasher.build_hasher();
+    fn hash(seed: &Seed, key: &str) -> u64 {
+        let mut state = seed.build_hasher();
         state.write(key.as_bytes());
         state.finish()
     }
 
-    /// Hashes the key in words of 8 bytes: less code to download than hashing byte strings.
     #[cfg(target_family = "wasm")]
-    fn hash(hasher: &FixedState, key: &str) -> u64 {
-        let mut state = hasher.build_hasher();
-        let (words, rest) = key.as_bytes().as_chunks();
-        for word in words {
-            state.write_u64(u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        // The length tells a short last word from one that ends in zeros.
-        state.write_u64(u64::from_le_bytes(last) | (rest.len() as u64) << 61);
-        state.finish()
+    fn hash(seed: &Seed, key: &str) -> u64 {
+        crate::hash::hash_bytes(*seed, key.as_bytes())
     }
 
     #[inline]
@@ -93,7 +104,7 @@ impl Keys {
 
     #[inline]
     pub(crate) fn find(&self, key: &str) -> Option<Handle> {
-        let hash = Keys::hash(&self.hasher, key);
+        let hash = Keys::hash(&self.seed, key);
         self.table
             .find(hash, |&handle| {
                 let span = self.spans[handle as usize];
@@ -163,11 +174,11 @@ impl Keys {
             table,
             spans,
             text,
-            hasher,
+            seed,
             ..
         } = self;
-        table.insert_unique(Keys::hash(hasher, key), handle, |&other| {
-            Keys::hash(hasher, Keys::text_of(text, spans, other))
+        table.insert_unique(Keys::hash(seed, key), handle, |&other| {
+            Keys::hash(seed, Keys::text_of(text, spans, other))
         });
         Ok(Handle(handle))
     }
@@ -217,7 +228,7 @@ impl Keys {
     /// Forgets a key; its handle may be given to another.
     pub(crate) fn remove(&mut self, handle: Handle) {
         let Some(key) = self.get(handle) else { return };
-        let hash = Keys::hash(&self.hasher, key);
+        let hash = Keys::hash(&self.seed, key);
         let bytes = key.len();
         if let Ok(entry) = self.table.find_entry(hash, |&other| other == handle.0) {
             entry.remove();
@@ -244,10 +255,10 @@ impl Keys {
             table,
             spans,
             text,
-            hasher,
+            seed,
             ..
         } = self;
-        table.shrink_to_fit(|&other| Keys::hash(hasher, Keys::text_of(text, spans, other)));
+        table.shrink_to_fit(|&other| Keys::hash(seed, Keys::text_of(text, spans, other)));
     }
 
     fn compact(&mut self) {

@@ -21,6 +21,9 @@ pub(crate) const DUTIES: bool = cfg!(feature = "members");
 /// for what is forked, and saves the rest of the download.
 pub(crate) const FORKS: bool = cfg!(feature = "members");
 
+/// Whether anybody asks for the [`LinkStatus`] of links. No page does.
+pub(crate) const STATUS: bool = cfg!(feature = "members");
+
 /// Whether there may be a broadcast beside links. A page has links only.
 pub(crate) const BROADCAST: bool = cfg!(feature = "members");
 
@@ -28,9 +31,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod closed;
 mod counter;
 mod delta;
 mod error;
+mod hash;
 #[cfg(feature = "json")]
 mod json;
 mod keys;
@@ -40,7 +45,10 @@ mod replica;
 mod roster;
 mod shard;
 mod slot;
+mod sort;
 pub mod sync;
+#[cfg(any(test, target_family = "wasm"))]
+mod table;
 mod vector;
 pub mod wire;
 mod writer_id;

@@ -3,6 +3,7 @@
 mod absorb;
 mod build;
 mod collect;
+mod empty;
 mod fork;
 mod journal;
 mod listing;
@@ -23,14 +24,16 @@ pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
 pub use ops::Op;
 
+use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::counter;
 use crate::error::Error;
 use crate::keys::{Handle, Keys};
 use crate::numbers::Numbers;
 use crate::shard::{OWN, PAGE, Page, Row, Shard, bits};
-use crate::slot::Slot;
+use crate::sort::sort_by;
 use crate::vector::VersionVector;
-use crate::writer_id::{Space, WriterId, digest16};
+use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 
 /// Pages under one entry of the summary.
@@ -74,8 +77,8 @@ pub struct Replica {
     /// that growth, later ones do.
     merged_at: Vec<u64>,
     numbers: Numbers,
-    roster: members::Roster,
-    journal: Journal,
+    roster: Closed<members::Roster>,
+    journal: Closed<Journal>,
     /// The epoch in which a whole state last took the place of all that was held.
     began: u64,
     /// Whether something was ever collected here: then what is covered and absent is not taken in
@@ -83,10 +86,10 @@ pub struct Replica {
     collected: bool,
     /// The wall clock by which counters expire, in milliseconds since 1970.
     time: u64,
-    sums: fork::Sums,
+    sums: Closed<fork::Sums>,
     /// Writers that were found forked since the sync machine last asked.
-    forked: Vec<WriterId>,
-    faults: Vec<Fault>,
+    forked: Closed<Vec<WriterId>>,
+    faults: Closed<Vec<Fault>>,
     fault_count: u64,
 }
 
@@ -94,7 +97,7 @@ impl Replica {
     /// An empty replica. `writer` must be freshly [minted](WriterId::mint) at each start.
     pub fn new(space: Space, writer: WriterId) -> Replica {
         let seed = u64::from_le_bytes(core::array::from_fn(|i| writer.as_bytes()[i]));
-        Replica {
+        let mut replica = Replica {
             space,
             keys: Keys::new(seed),
             pages: Vec::new(),
@@ -104,16 +107,20 @@ impl Replica {
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
             numbers: Numbers::new(writer, OWN),
-            roster: members::Roster::new(),
-            journal: Journal::default(),
+            roster: Closed::default(),
+            journal: Closed::default(),
             began: 0,
             collected: false,
             time: 0,
-            sums: fork::Sums::default(),
-            forked: Vec::new(),
-            faults: Vec::new(),
+            sums: Closed::default(),
+            forked: Closed::default(),
+            faults: Closed::default(),
             fault_count: 0,
+        };
+        if MEMBERS {
+            *replica.roster = members::Roster::new();
         }
+        replica
     }
 
     /// The space it is a copy of.
@@ -332,6 +339,15 @@ impl Replica {
         self.keys.get(handle)
     }
 
+    /// Calls `take` with each counter that exists, in no stated order.
+    pub fn each_counter(&self, take: &mut dyn FnMut(Handle)) {
+        for (at, page) in self.pages.iter().enumerate() {
+            for slot in bits(self.existing(page)) {
+                take(Handle((at * PAGE) as u32 + slot));
+            }
+        }
+    }
+
     /// Each counter that exists, in no stated order.
     pub fn counters(&self) -> impl Iterator<Item = (Handle, &str)> {
         self.pages.iter().enumerate().flat_map(move |(at, page)| {
@@ -344,16 +360,21 @@ impl Replica {
 
     /// How many counters exist.
     pub fn len(&self) -> usize {
-        let count = |page: &Page| self.existing(page).count_ones() as usize;
-        self.pages.iter().map(count).sum()
+        let mut count = 0;
+        self.each_counter(&mut |_| count += 1);
+        count
     }
 
     /// Which counters of a page exist.
     fn existing(&self, page: &Page) -> u64 {
         let odd = page.odd();
-        bits(odd)
-            .filter(|slot| self.odd_value(page, *slot).is_some())
-            .fold(page.present() & !odd, |set, slot| set | 1 << slot)
+        let mut set = page.present();
+        for slot in bits(odd & set) {
+            if self.odd_value(page, slot).is_none() {
+                set &= !(1 << slot);
+            }
+        }
+        set
     }
 
     /// Whether no counter exists.
@@ -363,29 +384,44 @@ impl Replica {
 
     /// The shards of one counter, ascending by writer. An absorbed writer's are part of its heir's.
     pub fn shards(&self, handle: Handle) -> impl Iterator<Item = Shard> {
+        let mut shards = Vec::new();
+        self.each_shard(handle, &mut |shard| shards.push(shard));
+        shards.into_iter()
+    }
+
+    /// Calls `take` with each of the [`shards`](Replica::shards) of one counter.
+    pub fn each_shard(&self, handle: Handle, take: &mut dyn FnMut(Shard)) {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
         let slots = page.map_or(Vec::new(), |page| page.slots(slot));
         let sums = counter::sums(&slots, &self.writers);
         let winner = counter::sum(&slots, &self.writers).base;
-        let shard = |(slot, sum): (&Slot, &counter::Sum)| {
+        let id = |at: u32| self.writers[slots[at as usize].writer() as usize];
+        let mut order: Vec<u32> = (0..slots.len() as u32).collect();
+        sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
+        for at in order.iter().copied() {
+            let (slot, sum) = (&slots[at as usize], &sums[at as usize]);
+            if slot.side.moved.is_some() || !sum.exists() {
+                continue;
+            }
             let base = sum.base.filter(|base| Some(*base) == winner);
-            let root = slot.side.moved.is_none() && sum.exists();
-            root.then(|| Shard {
-                writer: self.writers[slot.writer() as usize],
+            take(Shard {
+                writer: id(at),
                 clock: slot.row.clock,
                 total: sum.amount + base.map_or(0, |base| i128::from(base.value)),
-            })
-        };
-        let mut shards: Vec<Shard> = slots.iter().zip(&sums).filter_map(shard).collect();
-        shards.sort_unstable();
-        shards.into_iter()
+            });
+        }
     }
 
     /// How many shards are held.
     pub fn shard_count(&self) -> usize {
-        let columns = self.pages.iter().flat_map(Page::columns);
-        columns.map(|column| column.rows.len()).sum()
+        let mut count = 0;
+        for page in &self.pages {
+            for column in page.columns() {
+                count += column.rows.len();
+            }
+        }
+        count
     }
 
     /// The version vector, ascending by writer.
@@ -398,12 +434,19 @@ impl Replica {
 
     /// The version vector: what is held and visible here.
     pub fn vector(&self) -> VersionVector {
-        VersionVector::from_sorted(self.writers().collect())
+        let mut entries = Vec::with_capacity(self.numbers.len());
+        for (writer, number) in self.numbers.iter() {
+            let clock = self.clocks[number as usize];
+            if clock > 0 {
+                entries.push((writer, clock));
+            }
+        }
+        VersionVector::from_sorted(entries)
     }
 
     /// The digest of the version vector.
     pub fn digest(&self) -> [u8; 16] {
-        digest16(self.writers())
+        self.vector().digest()
     }
 
     /// The evidence of faults that were detected, the first ones up to

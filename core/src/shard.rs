@@ -6,6 +6,7 @@
 //! What else a slot may have (lives, cuts, absorbed writers) is rare and lies beside the columns,
 //! so that plain shards stay this small.
 
+use crate::counter::find;
 use crate::slot::{Side, Slot};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -316,21 +317,27 @@ impl Page {
 
     /// The counter's slots, ascending by writer.
     pub(crate) fn slots(&self, slot: u32) -> Vec<Slot> {
-        let mut sides = self.sides(slot).iter().peekable();
-        self.rows(slot)
-            .map(|(writer, row)| Slot {
+        let mut sides = self.sides(slot);
+        let mut slots = Vec::with_capacity(self.others.len() + 1);
+        for (writer, row) in self.rows(slot) {
+            let mut taken = Side::new(writer);
+            if let Some((side, rest)) = sides.split_first()
+                && side.writer == writer
+            {
+                taken = side.clone();
+                sides = rest;
+            }
+            slots.push(Slot {
                 row: *row,
-                side: match sides.next_if(|side| side.writer == writer) {
-                    Some(side) => side.clone(),
-                    None => Side::new(writer),
-                },
-            })
-            .collect()
+                side: taken,
+            });
+        }
+        slots
     }
 
     /// Replaces the counter's slots, which ascend by writer.
-    pub(crate) fn set_slots(&mut self, slot: u32, slots: Vec<Slot>) {
-        let has = |writer| slots.binary_search_by_key(&writer, Slot::writer).is_ok();
+    pub(crate) fn set_slots(&mut self, slot: u32, mut slots: Vec<Slot>) {
+        let has = |writer| find(&slots, writer).is_ok();
         if !has(OWN) {
             self.own.remove(slot);
         }
@@ -339,13 +346,15 @@ impl Page {
                 column.remove(slot);
             }
         }
-        self.others.retain(|column| column.present != 0);
+        while let Some(at) = self.others.iter().position(|column| column.present == 0) {
+            self.others.remove(at);
+        }
         let mut sides = Vec::new();
         let mut hint = 0;
-        for Slot { row, side } in slots {
-            self.column_mut(side.writer, &mut hint).put(slot, row);
+        for Slot { row, side } in &mut slots {
+            self.column_mut(side.writer, &mut hint).put(slot, *row);
             if !side.is_empty() {
-                sides.push(side);
+                sides.push(core::mem::take(side));
             }
         }
         if self.odd.is_some() || !sides.is_empty() {
@@ -392,19 +401,63 @@ impl Page {
     }
 
     /// The columns, ascending by the writer's local number.
-    pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
-        core::iter::once(&self.own).chain(&self.others)
+    #[inline]
+    pub(crate) fn columns(&self) -> Columns<'_> {
+        Columns {
+            own: Some(&self.own),
+            others: self.others.iter(),
+        }
     }
 
     /// The writer's local number and the row of each shard of one counter.
-    pub(crate) fn rows(&self, slot: u32) -> impl Iterator<Item = (u32, &Row)> {
-        self.columns()
-            .filter_map(move |column| Some((column.writer, column.get(slot)?)))
+    #[inline]
+    pub(crate) fn rows(&self, slot: u32) -> Rows<'_> {
+        Rows {
+            columns: self.columns(),
+            slot,
+        }
     }
 
     /// Which of its counters have rows.
     pub(crate) fn present(&self) -> u64 {
         self.columns().fold(0, |set, column| set | column.present)
+    }
+}
+
+/// The columns of a page: in WebAssembly one function for all that walk over them.
+pub(crate) struct Columns<'a> {
+    own: Option<&'a Column>,
+    others: core::slice::Iter<'a, Column>,
+}
+
+impl<'a> Iterator for Columns<'a> {
+    type Item = &'a Column;
+
+    #[cfg_attr(target_family = "wasm", inline(never))]
+    #[cfg_attr(not(target_family = "wasm"), inline)]
+    fn next(&mut self) -> Option<&'a Column> {
+        self.own.take().or_else(|| self.others.next())
+    }
+}
+
+/// The rows of one counter.
+pub(crate) struct Rows<'a> {
+    columns: Columns<'a>,
+    slot: u32,
+}
+
+impl<'a> Iterator for Rows<'a> {
+    type Item = (u32, &'a Row);
+
+    #[cfg_attr(target_family = "wasm", inline(never))]
+    #[cfg_attr(not(target_family = "wasm"), inline)]
+    fn next(&mut self) -> Option<(u32, &'a Row)> {
+        loop {
+            let column = self.columns.next()?;
+            if let Some(row) = column.get(self.slot) {
+                return Some((column.writer, row));
+            }
+        }
     }
 }
 

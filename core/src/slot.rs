@@ -4,6 +4,8 @@
 //! A slot is what is known of one writer and one counter. Most slots are plain; the rest of theirs
 //! is kept in a [`Side`] beside the pages.
 
+use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::shard::Row;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -128,8 +130,8 @@ pub(crate) struct Side {
     pub(crate) extra: Option<Box<Extra>>,
     pub(crate) cut: Option<Cut>,
     pub(crate) lift: Option<Box<Lift>>,
-    pub(crate) moved: Option<Box<Moved>>,
-    pub(crate) fold: Option<Box<Fold>>,
+    pub(crate) moved: Closed<Option<Box<Moved>>>,
+    pub(crate) fold: Closed<Option<Box<Fold>>>,
 }
 
 impl Side {
@@ -149,16 +151,23 @@ impl Side {
             && self.fold.is_none()
     }
 
-    /// The stamps of the records that are not part of the shard.
-    pub(crate) fn stamps(&self) -> impl Iterator<Item = Stamp> {
-        let cut = self.cut.map(|cut| cut.by);
-        let lift = self.lift.as_ref().map(|lift| lift.by);
-        let moved = self.moved.as_ref().map(|moved| moved.to);
-        let fold = self.fold.as_ref().map(|fold| Stamp {
-            writer: self.writer,
-            clock: fold.clock,
-        });
-        [cut, lift, moved, fold].into_iter().flatten()
+    /// Calls `take` with the stamp of each record that is not part of the shard.
+    pub(crate) fn stamps(&self, take: &mut dyn FnMut(Stamp)) {
+        if let Some(cut) = &self.cut {
+            take(cut.by);
+        }
+        if let Some(lift) = &self.lift {
+            take(lift.by);
+        }
+        if let Some(moved) = &*self.moved {
+            take(moved.to);
+        }
+        if let Some(fold) = &*self.fold {
+            take(Stamp {
+                writer: self.writer,
+                clock: fold.clock,
+            });
+        }
     }
 
     /// Drops the records beside the shard that are not newer than `lows`, by local number.
@@ -167,13 +176,15 @@ impl Side {
         let writer = self.writer;
         self.cut.take_if(|cut| old(cut.by));
         self.lift.take_if(|lift| old(lift.by));
-        self.moved.take_if(|moved| old(moved.to));
-        self.fold.take_if(|fold| {
-            old(Stamp {
-                writer,
-                clock: fold.clock,
-            })
-        });
+        if MEMBERS {
+            self.moved.take_if(|moved| old(moved.to));
+            self.fold.take_if(|fold| {
+                old(Stamp {
+                    writer,
+                    clock: fold.clock,
+                })
+            });
+        }
     }
 
     /// Calls `map` on each local number in it.
@@ -185,7 +196,7 @@ impl Side {
         if let Some(lift) = &mut self.lift {
             lift.by.writer = map(lift.by.writer);
         }
-        if let Some(moved) = &mut self.moved {
+        if MEMBERS && let Some(moved) = &mut *self.moved {
             moved.to.writer = map(moved.to.writer);
         }
     }
@@ -252,6 +263,34 @@ impl Slot {
     pub(crate) fn total(&self) -> i128 {
         let high = self.side.extra.as_ref().map_or(0, |extra| extra.high);
         (i128::from(high) << 64) + i128::from(self.row.total)
+    }
+
+    /// By which two contents of the slot are told apart, and ordered: by clock and total, then by
+    /// the rest in the order of its parts.
+    pub(crate) fn rank(&self) -> [u64; 12] {
+        let extra = self.extra();
+        let total = self.total();
+        let signed = |value: i64| value as u64 ^ 1 << 63; // keeps the order
+        let (kind, value) = match extra.base {
+            None => (0, 0),
+            Some(Base::Reset) => (1, 0),
+            Some(Base::Set(value)) => (2, signed(value)),
+        };
+        let expiry = extra.expiry.unwrap_or(Expiry { clock: 0, until: 0 });
+        [
+            self.row.clock,
+            signed((total >> 64) as i64),
+            total as u64,
+            signed(extra.high),
+            extra.born,
+            extra.added,
+            kind,
+            value,
+            u64::from(extra.expiry.is_some()),
+            expiry.clock,
+            expiry.until,
+            u64::from(extra.absorbed),
+        ]
     }
 
     pub(crate) fn born(&self) -> u64 {

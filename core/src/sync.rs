@@ -57,16 +57,18 @@ mod pull;
 mod push;
 mod serve;
 
+use crate::closed::Closed;
 use crate::error::{Error, Rule};
+use crate::hash::mix;
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica, Returned};
 use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
 use crate::writer_id::WriterId;
-use crate::{BROADCAST, MEMBERS};
+use crate::{BROADCAST, MEMBERS, STATUS};
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::vec::{self, Vec};
+use alloc::vec::Vec;
 
 /// A monotonic time in milliseconds, from any origin.
 pub type Millis = u64;
@@ -228,7 +230,7 @@ struct Peer {
     /// The own clock up to which others may have been told of this replica's transactions before.
     published: u64,
     /// Forked writers, all of which is to come with the next pull.
-    whole: Vec<WriterId>,
+    whole: Closed<Vec<WriterId>>,
     /// Whether there are any.
     all: bool,
     /// How often in a row that brought nothing, and when it may be done again.
@@ -239,7 +241,7 @@ struct Peer {
 #[derive(Clone)]
 struct Greeting {
     session: u64,
-    agent: String,
+    agent: Closed<Option<String>>,
     writer: WriterId,
 }
 
@@ -252,18 +254,18 @@ pub struct Sync {
     session: u64,
     peers: Vec<Peer>,
     outputs: Vec<Output>,
-    /// The outputs that are being polled.
-    polled: vec::IntoIter<Output>,
+    /// The outputs that are being polled, the last one first.
+    polled: Vec<Output>,
     pulls: pull::Pulls,
     pushes: push::Pushes,
     serving: Vec<serve::Transfer>,
     /// When to tell the others of what was pulled, and who told it.
     announce: Option<(Millis, Option<Link>)>,
     /// Forked writers to tell the others of.
-    forked: Vec<WriterId>,
+    forked: Closed<Vec<WriterId>>,
     /// The own writer for which another id was asked for.
-    asked_for_id: Option<WriterId>,
-    guests: members::Guests,
+    asked_for_id: Closed<Option<WriterId>>,
+    guests: Closed<members::Guests>,
 }
 
 impl Sync {
@@ -276,14 +278,14 @@ impl Sync {
             session: 0,
             peers: Vec::new(),
             outputs: Vec::new(),
-            polled: Vec::new().into_iter(),
+            polled: Vec::new(),
             pulls: pull::Pulls::default(),
             pushes: push::Pushes::new(Mark::default()),
             serving: Vec::new(),
             announce: None,
-            forked: Vec::new(),
-            asked_for_id: None,
-            guests: members::Guests::default(),
+            forked: Closed::default(),
+            asked_for_id: Closed::default(),
+            guests: Closed::default(),
         };
         sync.session = sync.next_random();
         sync
@@ -296,11 +298,13 @@ impl Sync {
             Input::Connected { link, broadcast } => self.connected(now, replica, link, broadcast),
             Input::Disconnected { link } => self.disconnected(now, replica, link),
             Input::Frame { link, bytes } => {
-                let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) else {
+                let Some(peer) = self.peer_mut(link) else {
                     return;
                 };
-                peer.bytes_in += bytes.len() as u64;
-                peer.last_heard = Some(now);
+                if STATUS {
+                    peer.bytes_in += bytes.len() as u64;
+                    peer.last_heard = Some(now);
+                }
                 if let Err(error) = self.frame(now, replica, link, bytes) {
                     self.refuse(replica, Some(link), true, error);
                 }
@@ -324,34 +328,35 @@ impl Sync {
 
     /// The next thing to be done, `None` when there is nothing more.
     pub fn poll(&mut self) -> Option<Output> {
-        if self.polled.len() == 0 {
-            self.polled = core::mem::take(&mut self.outputs).into_iter();
+        if self.polled.is_empty() {
+            core::mem::swap(&mut self.polled, &mut self.outputs);
+            self.polled.reverse();
         }
-        self.polled.next()
+        self.polled.pop()
     }
 
     /// When [`Input::Tick`] is due, if anything waits.
     pub fn next_deadline(&self) -> Option<Millis> {
-        let digests = self.greeted().map(|peer| peer.next_digest).min();
-        let announce = self.announce.map(|(at, _)| at);
-        let returns = self.return_due();
-        [
-            digests,
-            announce,
-            returns,
+        let mut due = Millis::MAX;
+        let digests = self.greeted().map(|peer| peer.next_digest);
+        digests.for_each(|at| due = due.min(at));
+        let others = [
+            self.announce.map(|(at, _)| at),
+            self.return_due(),
             self.pushes.due(),
             self.pulls.deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ];
+        for at in others {
+            due = due.min(at.unwrap_or(Millis::MAX));
+        }
+        (due != Millis::MAX).then_some(due)
     }
 
     /// The links as they stand.
     pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
         self.peers.iter().map(|peer| LinkStatus {
             link: peer.link,
-            agent: peer.greeting.as_ref().map(|g| g.agent.clone()),
+            agent: peer.greeting.as_ref().and_then(|g| (*g.agent).clone()),
             writer: peer.greeting.as_ref().map(|g| g.writer),
             last_heard: peer.last_heard,
             bytes_in: peer.bytes_in,
@@ -377,15 +382,13 @@ impl Sync {
             level: false,
             forgotten: false,
             published: self.guests.published,
-            whole: Vec::new(),
+            whole: Closed::default(),
             all: false,
             futile: 0,
             heal_after: 0,
         });
-        let mut nonce = [0; 16];
-        for half in nonce.chunks_exact_mut(8) {
-            half.copy_from_slice(&self.next_random().to_le_bytes());
-        }
+        let [low, high] = [self.next_random(), self.next_random()].map(u128::from);
+        let nonce = (high << 64 | low).to_le_bytes();
         let agent = match self.config.agent {
             agent if agent.len() <= AGENT_BYTES_MAX => agent,
             _ => "",
@@ -402,11 +405,14 @@ impl Sync {
             writer: replica.writer(),
             clock: replica.clock(),
         };
-        self.send(replica, link, &Body::Hello(hello));
+        self.send(replica, link, Body::Hello(hello));
     }
 
     fn disconnected(&mut self, now: Millis, replica: &Replica, link: Link) {
-        self.peers.retain(|peer| peer.link != link);
+        let at = self.peers.iter().position(|peer| peer.link == link);
+        if let Some(at) = at {
+            self.peers.remove(at);
+        }
         self.pulls.gone(link);
         self.pull_next(now, replica);
     }
@@ -491,13 +497,16 @@ impl Sync {
 
     fn greet(&mut self, now: Millis, replica: &mut Replica, link: Link, hello: Hello) {
         let session = hello.session;
-        if let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) {
-            let (agent, writer) = (hello.agent, hello.writer);
-            peer.greeting = Some(Greeting {
+        if let Some(peer) = self.peer_mut(link) {
+            let mut greeting = Greeting {
                 session,
-                agent,
-                writer,
-            });
+                agent: Closed::default(),
+                writer: hello.writer,
+            };
+            if STATUS {
+                *greeting.agent = Some(hello.agent);
+            }
+            peer.greeting = Some(greeting);
         }
         self.admit(now, replica, link, hello.writer, hello.clock);
         self.doubt(now, replica, link);
@@ -527,9 +536,9 @@ impl Sync {
             }
         }
         if !links.is_empty() {
-            let digest = Body::Digest(Sync::digests(replica));
-            for link in links {
-                self.send(replica, link, &digest);
+            let digests = Sync::digests(replica);
+            for link in &links {
+                self.send(replica, *link, Body::Digest(digests));
             }
         }
         self.ask_to_end(now, replica);
@@ -547,19 +556,27 @@ impl Sync {
         });
     }
 
-    fn send(&mut self, replica: &Replica, link: Link, body: &Body) {
-        self.send_bytes(link, crate::wire::encode(replica.space(), body));
+    fn send(&mut self, replica: &Replica, link: Link, body: Body) {
+        self.send_bytes(link, crate::wire::encode(replica.space(), &body));
     }
 
     fn send_bytes(&mut self, link: Link, bytes: Vec<u8>) {
-        if let Some(peer) = self.peers.iter_mut().find(|p| p.link == link) {
-            peer.bytes_out += bytes.len() as u64;
+        if let Some(peer) = self.peer_mut(link) {
+            if STATUS {
+                peer.bytes_out += bytes.len() as u64;
+            }
             self.outputs.push(Output::Send { link, bytes });
         }
     }
 
+    #[inline(never)]
     fn peer(&self, link: Link) -> Option<&Peer> {
         self.peers.iter().find(|peer| peer.link == link)
+    }
+
+    #[inline(never)]
+    fn peer_mut(&mut self, link: Link) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|peer| peer.link == link)
     }
 
     fn greeted(&self) -> impl Iterator<Item = &Peer> {
@@ -575,9 +592,6 @@ impl Sync {
     /// SplitMix64 (Steele, Lea, Flood 2014): enough to spread timers.
     fn next_random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.random)
     }
 }

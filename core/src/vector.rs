@@ -1,6 +1,7 @@
 //! Version vectors: what a replica holds, writer by writer.
 
-use crate::writer_id::{WriterId, digest16};
+use crate::hash::sha256_half;
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// Writer -> the highest clock such that everything of that writer up to it is held and visible.
@@ -52,9 +53,15 @@ impl VersionVector {
             .all(|(writer, clock)| clock <= self.get(&writer))
     }
 
-    /// A digest by which two vectors are compared without sending them.
+    /// A digest by which two vectors are compared without sending them: SHA-256 over ids and
+    /// little-endian clocks, cut to 16 bytes.
     pub fn digest(&self) -> [u8; 16] {
-        digest16(self.iter())
+        let mut bytes = Vec::with_capacity(24 * self.len() + 72);
+        for (writer, clock) in &self.0 {
+            bytes.extend_from_slice(writer.as_bytes());
+            bytes.extend_from_slice(&clock.to_le_bytes());
+        }
+        sha256_half(bytes)
     }
 }
 

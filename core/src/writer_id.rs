@@ -1,10 +1,10 @@
 //! Names: the space that counters live in, and the writers that own shards.
 
 use crate::error::Error;
+use crate::hash::sha256_half;
 use crate::limits::SPACE_BYTES_MAX;
 use alloc::boxed::Box;
 use core::fmt;
-use sha2::{Digest, Sha256};
 
 /// The name of a separate set of counters: 1 to 64 of `A-Z a-z 0-9 . _ -`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,15 +55,11 @@ impl WriterId {
     /// owner's Ed25519 public key and `nonce`, 16 random bytes drawn at this start. Whoever holds
     /// the key can prove that the id is its own.
     pub fn mint(space: &Space, owner_public_key: &[u8; 32], nonce: &[u8; 16]) -> WriterId {
-        let hash = Sha256::new()
-            .chain_update(b"tallymesh-writer-1")
-            .chain_update(space.as_str().as_bytes())
-            .chain_update(owner_public_key)
-            .chain_update(nonce)
-            .finalize();
-        let mut id = [0; 16];
-        id.copy_from_slice(&hash[..16]);
-        WriterId(id)
+        let mut bytes = b"tallymesh-writer-1".to_vec();
+        bytes.extend_from_slice(space.as_str().as_bytes());
+        bytes.extend_from_slice(owner_public_key);
+        bytes.extend_from_slice(nonce);
+        WriterId(sha256_half(bytes))
     }
 
     /// The id made of these bytes.
@@ -99,16 +95,4 @@ impl fmt::Display for WriterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
-}
-
-/// The digest of a version vector: SHA-256 over ids and little-endian clocks, cut to 16 bytes.
-pub(crate) fn digest16(parts: impl Iterator<Item = (WriterId, u64)>) -> [u8; 16] {
-    let mut hash = Sha256::new();
-    for (writer, clock) in parts {
-        hash.update(writer.as_bytes());
-        hash.update(clock.to_le_bytes());
-    }
-    let mut digest = [0; 16];
-    digest.copy_from_slice(&hash.finalize()[..16]);
-    digest
 }

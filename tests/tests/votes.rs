@@ -149,6 +149,27 @@ impl World {
     }
 }
 
+/// The greatest ballot is that of a member that has started again since, and does not know any more
+/// what it proposed: the other one's proposal must not stay open for ever.
+#[test]
+fn a_proposer_that_starts_again_leaves_nothing_open() {
+    let mut world = World::new(0);
+    while world.members.len() != 3 {
+        world = World::new(world.random.next_u64());
+    }
+    let owner = |at: usize| world.members[at].owner;
+    let [keeps, other] = [[owner(0), owner(2)], [owner(0), owner(1)]];
+    world.members[0].replica.propose_members(&keeps).unwrap();
+    world.members[1].replica.propose_members(&other).unwrap();
+    world.restart(1);
+    world.finish();
+    for at in [0, 1, 2] {
+        assert_eq!(world.members[at].replica.proposal(), None);
+        let number = world.members[at].replica.configuration().unwrap().number;
+        assert_eq!(number, 3);
+    }
+}
+
 #[test]
 fn one_number_has_one_configuration() {
     let (first, count) = match seeds::chosen() {

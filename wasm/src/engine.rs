@@ -1,5 +1,6 @@
 //! One replica and its sync machine, as JavaScript sees them.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use tallymesh_core::{
@@ -86,7 +87,7 @@ pub struct Engine {
     replica: Replica,
     sync: Sync,
     /// The operations of the transaction that is being made.
-    staged: Vec<(Vec<u8>, Op)>,
+    staged: Vec<(String, Op)>,
     /// The bytes that [`Engine::take`] gives: one way out for all, since each further one costs code
     /// on both sides.
     bytes: Vec<u8>,
@@ -133,10 +134,10 @@ impl Engine {
                 Some(key) => put(bytes, key.as_bytes()),
                 None => return false,
             },
-            part::COUNTERS => replica
-                .counters()
-                .for_each(|(handle, _)| put(bytes, &handle.as_u32().to_le_bytes())),
-            part::SHARDS => replica.shards(handle).for_each(|shard| {
+            part::COUNTERS => {
+                replica.each_counter(&mut |handle| put(bytes, &handle.as_u32().to_le_bytes()))
+            }
+            part::SHARDS => replica.each_shard(handle, &mut |shard| {
                 put(bytes, shard.writer.as_bytes());
                 put(bytes, &shard.clock.to_le_bytes());
                 put(bytes, &shard.total.to_le_bytes());
@@ -151,7 +152,7 @@ impl Engine {
                 ] {
                     put(bytes, &number.to_le_bytes());
                 }
-                for (writer, clock) in replica.writers() {
+                for (writer, clock) in replica.vector().iter() {
                     put(bytes, writer.as_bytes());
                     put(bytes, &clock.to_le_bytes());
                 }
@@ -219,22 +220,22 @@ impl Engine {
             op::EXPIRE => Op::Expire(number as u64),
             _ => Op::Persist,
         };
-        self.staged.push((key.to_vec(), op));
+        let key = str::from_utf8(key).unwrap_or_default();
+        self.staged.push((key.into(), op));
     }
 
     /// Makes all that was staged visible at once, or nothing of it. Reads a byte of each operation:
     /// 1 if the counter existed before or, of [`op::PERSIST`], had an expiry, else 0.
     pub fn commit(&mut self) -> bool {
         let staged = core::mem::take(&mut self.staged);
-        let ops: Vec<(&str, Op)> = staged
-            .iter()
-            .map(|(key, op)| (str::from_utf8(key).unwrap_or_default(), *op))
-            .collect();
-        let told = self.replica.transact(&ops);
+        let told = self.replica.transact(&staged);
         let Some(told) = self.keep(told) else {
             return false;
         };
-        self.bytes = told.into_iter().map(u8::from).collect();
+        self.bytes.clear();
+        for existed in &told {
+            self.bytes.push(u8::from(*existed));
+        }
         true
     }
 

@@ -29,7 +29,7 @@ fn plain(writer: u32, clock: u64, total: i64) -> Slot {
 /// The slot of a writer that this replica absorbed at `clock`.
 fn child(mut slot: Slot, clock: u64, amount: i128) -> Slot {
     let to = Stamp { writer: OWN, clock };
-    slot.side.moved = Some(Box::new(Moved { to, amount }));
+    *slot.side.moved = Some(Box::new(Moved { to, amount }));
     slot
 }
 
@@ -193,7 +193,7 @@ fn a_fold_is_a_child_like_any_other() {
     };
     let of = |at, cut_at, lift_at| {
         let mut own = slot(OWN, 9, 20, added(0));
-        own.side.fold = Some(Box::new(fold(at)));
+        *own.side.fold = Some(Box::new(fold(at)));
         if cut_at > 0 {
             cut(&mut own, cut_at, 0);
         }
@@ -385,7 +385,7 @@ fn what_can_mean_nothing_any_more_is_dropped() {
     let numbers = |slots: &[Slot]| kept(slots).iter().map(Slot::writer).collect::<Vec<u32>>();
     assert_eq!(numbers(&[slot(OWN, 9, 20, life(7)), moved()]), [0, 1]);
     assert_eq!(numbers(&[slot(OWN, 9, 20, life(8)), moved()]), [0]);
-    assert_eq!(numbers(&[moved()]), []);
+    assert!(numbers(&[moved()]).is_empty());
     let with = |clock| {
         let mut parent = slot(OWN, 9, 20, life(0));
         cut(&mut parent, clock, 1);
@@ -411,12 +411,12 @@ fn what_can_mean_nothing_any_more_is_dropped() {
     };
     one.side.cut = None;
     for (clock, stays) in [(7, false), (8, true), (9, true)] {
-        one.side.fold = fold(clock);
+        *one.side.fold = fold(clock);
         assert_eq!(kept(&[one.clone()])[0].side.fold.is_some(), stays);
     }
     cut(&mut one, 8, 1);
     for (clock, stays) in [(8, false), (9, true)] {
-        one.side.fold = fold(clock);
+        *one.side.fold = fold(clock);
         assert_eq!(kept(&[one.clone()])[0].side.fold.is_some(), stays);
     }
 }
@@ -453,7 +453,7 @@ fn a_lift_stays_as_long_as_there_is_something_to_lift() {
         assert!(!lifts(&[own.clone(), plain(1, 9, 0), other]));
         for until in [Some(50), None] {
             let mut folded = own.clone();
-            folded.side.fold = Some(Box::new(Fold {
+            *folded.side.fold = Some(Box::new(Fold {
                 clock,
                 amount: 3,
                 adds: true,

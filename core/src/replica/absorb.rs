@@ -102,7 +102,7 @@ impl Replica {
             }
             let to = Stamp { writer: OWN, clock };
             if let Ok(at) = counter::find(slots, writer) {
-                slots[at].side.moved = Some(Box::new(Moved { to, amount }));
+                *slots[at].side.moved = Some(Box::new(Moved { to, amount }));
             }
         }
         counter::normalize(slots);

@@ -2,12 +2,13 @@
 
 use super::{Replica, SUMMARY, place};
 use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message};
 use crate::keys::Handle;
 use crate::limits::PUSH_BYTES_MAX;
 use crate::roster::{Fact, Says};
-use crate::shard::{Column, OWN, PAGE, Page, Row, bits, find_or_insert};
-use crate::slot::Side;
+use crate::shard::{Column, OWN, PAGE, Page, bits, find_or_insert};
+use crate::sort::sort_by;
 use crate::vector::VersionVector;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -65,7 +66,7 @@ impl Replica {
     /// [`VersionVector::default`] the full state.
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.lows(since);
-        let mut message = self.build(&self.all(&lows), &|number| Some(lows[number]));
+        let mut message = self.build(&self.all(&lows), &lows);
         self.tell_horizon(&mut message);
         message
     }
@@ -73,7 +74,7 @@ impl Replica {
     /// Everything that a store keeps of this replica: it stands for all messages before it.
     pub fn snapshot(&self) -> Message {
         let mut message = self.delta(&VersionVector::default());
-        message.returns = self.remembered(u64::MAX);
+        *message.returns = self.remembered(u64::MAX);
         message
     }
 
@@ -105,19 +106,28 @@ impl Replica {
             self.move_mark(mark);
             return Some(self.snapshot());
         }
-        let forgotten = self.roster.remembered.saturating_sub(mark.remembered);
-        let lows: Vec<u64> = (0..self.clocks.len()).map(|n| self.low(mark, n)).collect();
-        let changed = lows != self.clocks || forgotten > 0;
+        let forgotten = match MEMBERS {
+            true => self.roster.remembered.saturating_sub(mark.remembered),
+            false => 0,
+        };
+        let mut lows = Vec::with_capacity(self.clocks.len());
+        let mut base = Vec::with_capacity(self.clocks.len());
+        let mut changed = forgotten > 0;
+        for (number, clock) in self.clocks.iter().enumerate() {
+            let low = self.low(mark, number);
+            lows.push(low);
+            base.push(if low < *clock { low } else { NOTHING });
+            changed |= low != *clock;
+        }
         let mut message = changed.then(|| {
             let selection = Selection {
                 epoch: mark.epoch,
                 ..self.all(&lows)
             };
-            let grew = |number: usize| Some(lows[number]).filter(|lo| *lo < self.clocks[number]);
-            self.build(&selection, &grew)
+            self.build(&selection, &base)
         });
-        if let Some(message) = message.as_mut().filter(|_| forgotten > 0) {
-            message.returns = self.remembered(forgotten);
+        if let Some(message) = message.as_mut().filter(|_| MEMBERS && forgotten > 0) {
+            *message.returns = self.remembered(forgotten);
         }
         self.move_mark(mark);
         message
@@ -145,15 +155,19 @@ impl Replica {
             epoch: mark.epoch,
             ..self.all(&lows)
         };
-        let base = |number: usize| match number as u32 {
-            OWN => Some(own),
-            _ => (self.merged_at[number] >= own).then_some(self.clocks[number]),
-        };
-        let (handles, stopped) = self.select(&selection, PUSH_BYTES_MAX);
-        let writers = (0..self.clocks.len()).filter(|number| base(*number).is_some());
-        let fits = stopped == END && writers.count() * 20 <= PUSH_BYTES_MAX;
-        let push = if fits {
-            Push::Message(self.assemble(&selection, handles, &base))
+        let mut base = Vec::with_capacity(self.clocks.len());
+        let mut writers = 0;
+        for (number, clock) in self.clocks.iter().enumerate() {
+            base.push(match number as u32 {
+                OWN => own,
+                _ if self.merged_at[number] >= own => *clock,
+                _ => NOTHING,
+            });
+            writers += usize::from(base[number] != NOTHING);
+        }
+        let picked = self.select(&selection, PUSH_BYTES_MAX);
+        let push = if picked.stopped == END && writers * 20 <= PUSH_BYTES_MAX {
+            Push::Message(self.assemble(&selection, picked.handles, &base))
         } else {
             Push::TooLarge
         };
@@ -179,26 +193,21 @@ impl Replica {
             said: None,
             ..self.all(lows)
         };
-        let (handles, stopped) = self.select(&selection, budget);
-        selection.to = stopped;
-        if stopped == END {
-            let base = self.lows(since).into_iter().zip(lows);
-            let base: Vec<u64> = base.map(|(base, low)| base.min(*low)).collect();
+        let picked = self.select(&selection, budget);
+        selection.to = picked.stopped;
+        if picked.stopped == END {
+            let mut base = self.lows(since);
+            for (base, low) in base.iter_mut().zip(lows) {
+                *base = (*low).min(*base);
+            }
             // All of them, not only what is new since this walk began.
             selection.said = Some(&base);
-            let base = |number: usize| Some(base[number]);
-            let mut message = self.assemble(&selection, handles, &base);
+            let mut message = self.assemble(&selection, picked.handles, &base);
             self.tell_horizon(&mut message);
             return (message, None);
         }
-        let mut used = alloc::vec![false; self.clocks.len()];
-        self.visit(&selection, &mut |_, number, _, _| {
-            used[number as usize] = true;
-            true
-        });
-        let base = |number: usize| used[number].then_some(lows[number]);
-        let message = self.assemble(&selection, handles, &base);
-        (message, Some(stopped))
+        let message = self.assemble(&selection, picked.handles, &picked.lows);
+        (message, Some(picked.stopped))
     }
 
     /// The version vector by local number.
@@ -209,8 +218,10 @@ impl Replica {
     /// A version vector by local number, no higher than what is held here; nothing if it lacks what
     /// was collected here, as then only the whole state will do.
     pub(crate) fn lows(&self, since: &VersionVector) -> Vec<u64> {
-        let of = |(writer, clock): (_, &u64)| since.get(writer).min(*clock);
-        let mut lows: Vec<u64> = self.writers.iter().zip(&self.clocks).map(of).collect();
+        let mut lows = self.clocks.clone();
+        for (low, writer) in lows.iter_mut().zip(&self.writers) {
+            *low = since.get(writer).min(*low);
+        }
         if !self.covers_floor(&lows) {
             lows.fill(0);
         }
@@ -234,35 +245,43 @@ impl Replica {
         }
     }
 
-    /// The table of a message: the writers for which `lo` gives a low clock, and others that its
-    /// sides name, from their `lows` on.
-    fn entries(&self, lo: &dyn Fn(usize) -> Option<u64>, named: &[Option<u64>]) -> Vec<Entry> {
-        let of = |(writer, number)| {
+    /// The table of a message: the writers that have a low clock in `base`, and others that its
+    /// sides name, from their low clock in `named` on.
+    fn entries(&self, base: &[u64], named: &[u64]) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for (writer, number) in self.numbers.iter() {
             let number = number as usize;
             let hi = self.clocks[number];
             // One that was taken in may have made nothing yet.
             let taken_in = MEMBERS && self.roster.cards[number].intro.is_some();
-            let is_named = named[number].is_some() || taken_in;
-            let lo = lo(number).or(named[number])?;
-            (hi > 0 || is_named).then_some(Entry { writer, lo, hi })
+            let is_named = named[number] != NOTHING;
+            let lo = match base[number] {
+                NOTHING => named[number],
+                lo => lo,
+            };
+            if lo != NOTHING && (hi > 0 || is_named || taken_in) {
+                entries.push(Entry { writer, lo, hi });
+            }
+        }
+        entries
+    }
+
+    fn build(&self, selection: &Selection<'_>, base: &[u64]) -> Message {
+        let picked = self.select(selection, usize::MAX);
+        self.assemble(selection, picked.handles, base)
+    }
+
+    /// The counters that have selected shards, from the selection's begin up to its end or to where
+    /// `budget` bytes were exceeded, by less than one column.
+    fn select(&self, selection: &Selection<'_>, budget: usize) -> Picked {
+        let mut picked = Picked {
+            handles: Vec::new(),
+            lows: alloc::vec![NOTHING; self.clocks.len()],
+            stopped: END,
         };
-        self.numbers.iter().filter_map(of).collect()
-    }
-
-    fn build(&self, selection: &Selection<'_>, lo: &dyn Fn(usize) -> Option<u64>) -> Message {
-        let (handles, _) = self.select(selection, usize::MAX);
-        self.assemble(selection, handles, lo)
-    }
-
-    /// Calls `visit` with page, writer, the mask of selected slots of each column that has any, and
-    /// how many of them may be more than a row, until it returns false.
-    fn visit(
-        &self,
-        selection: &Selection<'_>,
-        visit: &mut dyn FnMut(usize, u32, u64, usize) -> bool,
-    ) {
+        let mut bytes = 0;
         let mut at = selection.from.page as usize;
-        while at < self.pages.len() && at <= selection.to.page as usize {
+        while at < self.pages.len() && picked.stopped == END {
             if at.is_multiple_of(SUMMARY) && self.summary[at / SUMMARY] < selection.epoch {
                 at += SUMMARY;
                 continue;
@@ -270,54 +289,40 @@ impl Replica {
             let page = &self.pages[at];
             if page.touched >= selection.epoch {
                 let news = side_news(page, selection.lows);
+                let mut slots = 0u64;
                 for column in page.columns() {
-                    let low = selection.lows[column.writer as usize];
-                    if !selection.has(at, column.writer) {
+                    let writer = column.writer;
+                    let low = selection.lows[writer as usize];
+                    let mut mask = crate::roster::of(&news, writer);
+                    if !selection.has(at, writer) || column.newest <= low && mask == 0 {
                         continue;
                     }
-                    let beside = crate::roster::of(&news, column.writer);
-                    if column.newest <= low && beside == 0 {
+                    for (slot, row) in column.iter() {
+                        mask |= u64::from(row.clock > low) << slot;
+                    }
+                    if mask == 0 {
                         continue;
                     }
-                    let newer = |(slot, row): (u32, &Row)| u64::from(row.clock > low) << slot;
-                    let mask = column.iter().map(newer).fold(beside, |set, bit| set | bit);
-                    let odd = (mask & page.odd()).count_ones() as usize;
-                    if mask != 0 && !visit(at, column.writer, mask, odd) {
-                        return;
+                    if bytes > budget {
+                        let page = at as u32;
+                        picked.stopped = Cursor { page, writer };
+                        break;
                     }
+                    for slot in bits(mask & !slots) {
+                        bytes += self.key_of(at, slot).len() + 2;
+                    }
+                    bytes += mask.count_ones() as usize * ROW_BYTES;
+                    bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
+                    slots |= mask;
+                    picked.lows[writer as usize] = low;
+                }
+                for slot in bits(slots) {
+                    picked.handles.push((at * PAGE) as u32 + slot);
                 }
             }
             at += 1;
         }
-    }
-
-    /// The counters that have selected shards, and where the selection stopped because of `budget`
-    /// bytes, which it exceeds by less than one column.
-    fn select(&self, selection: &Selection<'_>, budget: usize) -> (Vec<u32>, Cursor) {
-        let mut handles: Vec<u32> = Vec::new();
-        let mut stopped = END;
-        let mut bytes = 0;
-        let mut open = (usize::MAX, 0u64); // the page at hand, and its slots
-        let mut close = |(page, slots): (usize, u64)| {
-            handles.extend(bits(slots).map(|slot| (page * PAGE) as u32 + slot));
-        };
-        self.visit(selection, &mut |page, writer, mask, odd| {
-            if bytes > budget {
-                let page = page as u32;
-                stopped = Cursor { page, writer };
-                return false;
-            }
-            if page != open.0 {
-                close(core::mem::replace(&mut open, (page, 0)));
-            }
-            let fresh = bits(mask & !open.1).map(|slot| self.key_of(page, slot).len() + 2);
-            bytes += fresh.sum::<usize>() + mask.count_ones() as usize * ROW_BYTES;
-            bytes += odd * SIDE_BYTES;
-            open.1 |= mask;
-            true
-        });
-        close(open);
-        (handles, stopped)
+        picked
     }
 
     fn key_of(&self, page: usize, slot: u32) -> &str {
@@ -325,20 +330,15 @@ impl Replica {
         self.keys.get(handle).unwrap_or_default()
     }
 
-    /// Puts what is selected of these counters into the order of the wire. `lo` as in
+    /// Puts what is selected of these counters into the order of the wire. `base` as in
     /// [`entries`](Replica::entries).
-    fn assemble(
-        &self,
-        selection: &Selection<'_>,
-        mut handles: Vec<u32>,
-        lo: &dyn Fn(usize) -> Option<u64>,
-    ) -> Message {
-        let key = |handle: &u32| self.keys.get(Handle(*handle)).unwrap_or_default();
-        handles.sort_unstable_by(|a, b| key(a).cmp(key(b)));
+    fn assemble(&self, selection: &Selection<'_>, mut handles: Vec<u32>, base: &[u64]) -> Message {
+        let key = |handle: u32| self.keys.get(Handle(handle)).unwrap_or_default();
+        sort_by(&mut handles, &|a, b| key(a).cmp(key(b)));
         let mut message = Message::default();
-        let mut named = alloc::vec![None; self.clocks.len()];
+        let mut named = alloc::vec![NOTHING; self.clocks.len()];
         for (at, handle) in handles.iter().enumerate() {
-            message.keys.push(key(handle));
+            message.keys.push(key(*handle));
             self.assemble_sides(
                 selection,
                 at as u32,
@@ -347,18 +347,20 @@ impl Replica {
                 &mut named,
             );
         }
-        let said = selection.said.filter(|_| MEMBERS);
-        let mut facts = said.map_or(Vec::new(), |lows| self.facts(lows));
-        for fact in &facts {
-            let stamp = fact.stamp();
-            let low = said.map(|lows| lows[stamp.writer as usize]);
-            named[stamp.writer as usize] = low;
-            fact.clone().renumber(|number| {
-                named[number as usize].get_or_insert(self.clocks[number as usize]);
-                number
-            });
+        let mut facts: Closed<Vec<Fact>> = Closed::default();
+        if let Some(lows) = selection.said.filter(|_| MEMBERS) {
+            *facts = self.facts(lows);
+            for fact in facts.iter() {
+                let by = fact.stamp().writer as usize;
+                named[by] = lows[by];
+                fact.clone().renumber(|number| {
+                    let named = &mut named[number as usize];
+                    *named = self.clocks[number as usize].min(*named);
+                    number
+                });
+            }
         }
-        message.writers = self.entries(lo, &named);
+        message.writers = self.entries(base, &named);
         let mut index = alloc::vec![0u32; self.writers.len()];
         for (at, entry) in message.writers.iter().enumerate() {
             if let Some(number) = self.numbers.get(&entry.writer) {
@@ -368,18 +370,15 @@ impl Replica {
         for KeySide { side, .. } in &mut message.sides {
             side.renumber(|number| index[number as usize]);
         }
-        message
-            .sides
-            .sort_unstable_by_key(|s| (s.key, s.side.writer));
         if MEMBERS {
-            for fact in &mut facts {
+            for fact in facts.iter_mut() {
                 fact.renumber(|number| index[number as usize]);
             }
             facts.sort_by_key(Fact::place);
             message.facts = facts;
             message.closed = self.configuration().is_some();
         }
-        let mut hints = alloc::vec![0usize; self.writers.len()];
+        let mut hints = alloc::vec![0u32; self.writers.len()];
         for chunk in handles.chunks(PAGE) {
             let mut out = Vec::new();
             for (bit, handle) in chunk.iter().enumerate() {
@@ -395,12 +394,13 @@ impl Replica {
                     else {
                         continue;
                     };
-                    let hint = &mut hints[number];
                     let writer = index[number];
-                    if out.get(*hint).is_none_or(|c: &Column| c.writer != writer) {
-                        *hint = find_or_insert(&mut out, writer);
+                    let mut hint = hints[number] as usize;
+                    if out.get(hint).is_none_or(|c: &Column| c.writer != writer) {
+                        hint = find_or_insert(&mut out, writer);
+                        hints[number] = hint as u32;
                     }
-                    out[*hint].insert(bit as u32, *row);
+                    out[hint].insert(bit as u32, *row);
                 }
             }
             message.pages.push(out);
@@ -445,10 +445,16 @@ impl Replica {
         key: u32,
         handle: Handle,
         message: &mut Message,
-        named: &mut [Option<u64>],
+        named: &mut [u64],
     ) {
         let (page_at, slot) = place(handle);
-        for side in self.pages[page_at].sides(slot) {
+        let sides = self.pages[page_at].sides(slot);
+        // The message's writers ascend by their ids.
+        let id = |at: u32| self.writers[sides[at as usize].writer as usize];
+        let mut order: Vec<u32> = (0..sides.len() as u32).collect();
+        sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
+        for at in &order {
+            let side = &sides[*at as usize];
             if !selection.has(page_at, side.writer) {
                 continue;
             }
@@ -461,16 +467,29 @@ impl Replica {
             }
             side.keep_newer(selection.lows);
             if !side.is_empty() {
-                for stamp in side.stamps() {
-                    named[stamp.writer as usize] = Some(selection.lows[stamp.writer as usize]);
-                }
+                side.stamps(&mut |by| {
+                    named[by.writer as usize] = selection.lows[by.writer as usize];
+                });
                 // The message builds on what its sides speak of.
-                let number = side.writer as usize;
-                named[number].get_or_insert(self.clocks[number]);
+                let named = &mut named[side.writer as usize];
+                if *named == NOTHING {
+                    *named = self.clocks[side.writer as usize];
+                }
                 message.sides.push(KeySide { key, side });
             }
         }
     }
+}
+
+/// What was selected.
+struct Picked {
+    /// The counters, ascending by page and slot.
+    handles: Vec<u32>,
+    /// The low clocks of the writers that have selected shards, by local number; of others
+    /// [`NOTHING`].
+    lows: Vec<u64>,
+    /// Where it goes on, or [`END`].
+    stopped: Cursor,
 }
 
 impl Selection<'_> {
@@ -485,18 +504,19 @@ impl Selection<'_> {
 /// Which slots of a page have records beside their rows that are newer than `lows`, by writer.
 fn side_news(page: &Page, lows: &[u64]) -> Vec<(u32, u64)> {
     let mut news: Vec<(u32, u64)> = Vec::new();
-    for (slot, side) in page.odd.iter().flat_map(|odd| odd.iter()) {
-        if has_newer(side, lows) {
-            let bit = 1 << slot;
-            match news.binary_search_by_key(&side.writer, |it| it.0) {
-                Ok(at) => news[at].1 |= bit,
-                Err(at) => news.insert(at, (side.writer, bit)),
+    let Some(odd) = &page.odd else { return news };
+    for slot in bits(odd.mask) {
+        for side in odd.sides(slot) {
+            let mut newer = false;
+            side.stamps(&mut |by| newer |= by.clock > lows[by.writer as usize]);
+            if newer {
+                let bit = 1 << slot;
+                match news.binary_search_by_key(&side.writer, |it| it.0) {
+                    Ok(at) => news[at].1 |= bit,
+                    Err(at) => news.insert(at, (side.writer, bit)),
+                }
             }
         }
     }
     news
-}
-
-fn has_newer(side: &Side, lows: &[u64]) -> bool {
-    side.stamps().any(|by| by.clock > lows[by.writer as usize])
 }

@@ -7,6 +7,7 @@
 use super::members::Roster;
 use super::{Mark, Replica};
 use crate::MEMBERS;
+use crate::closed::Empty;
 use crate::counter;
 use crate::error::Error;
 use crate::keys::Handle;
@@ -405,14 +406,15 @@ impl Replica {
 
     /// Remembers up to which clock a forgotten writer was taken over, should it come back.
     pub(super) fn remember(&mut self, writer: WriterId, upto: u64) {
-        let returns = &mut self.roster.returns;
+        let roster = &mut *self.roster;
+        let returns = &mut roster.returns;
         if let Err(at) = returns.binary_search_by(|entry| entry.0.cmp(&writer)) {
             returns.insert(at, (writer, upto));
-            self.roster.returned.push_back(writer);
-            self.roster.remembered += 1;
+            roster.returned.push_back(writer);
+            roster.remembered += 1;
         }
         if returns.len() > RETURNS_MAX
-            && let Some(oldest) = self.roster.returned.pop_front()
+            && let Some(oldest) = roster.returned.pop_front()
             && let Ok(at) = returns.binary_search_by(|entry| entry.0.cmp(&oldest))
         {
             returns.remove(at);
@@ -445,7 +447,7 @@ impl Replica {
         let handles: Vec<Handle> = self.counters().map(|(handle, _)| handle).collect();
         let pages = core::mem::take(&mut self.pages);
         self.summary.clear();
-        self.sums = Default::default();
+        *self.sums = Empty::EMPTY;
         for (at, page) in pages.iter().enumerate() {
             for slot in bits(page.present()) {
                 self.forget_unused(Handle((at * PAGE) as u32 + slot));
@@ -453,51 +455,38 @@ impl Replica {
         }
         self.epoch += 1;
         self.began = self.epoch;
-        let writers = core::mem::replace(&mut self.writers, Vec::from([writer]));
+        self.writers = Vec::from([writer]);
         self.clocks = Vec::from([0]);
         self.merged_at = Vec::from([0]);
         self.numbers = crate::numbers::Numbers::new(writer, OWN);
-        let before = core::mem::replace(&mut self.roster, Roster::new());
-        // Some may still come back.
-        let Roster {
-            returns,
-            returned,
-            remembered,
-            ..
-        } = before;
-        (self.roster.returns, self.roster.returned) = (returns, returned);
-        self.roster.remembered = remembered;
-        for (writer, card) in writers.into_iter().zip(before.cards) {
-            if let Some(Retired { upto, .. }) = card.retired {
-                self.remember(writer, upto);
-            }
-        }
+        *self.roster = Roster::new();
         handles
     }
 
     /// A number for a writer that has none.
     pub(super) fn assign(&mut self, writer: WriterId) -> u32 {
-        let number = match self.roster.free.pop().filter(|_| MEMBERS) {
-            Some(number) => {
-                self.writers[number as usize] = writer;
-                number
-            }
-            None => {
-                self.writers.push(writer);
-                self.clocks.push(0);
-                self.merged_at.push(0);
-                self.roster.cards.push(Card::default());
-                self.roster.assigned.push(0);
-                self.writers.len() as u32 - 1
-            }
-        };
-        self.roster.assigned[number as usize] = self.epoch;
-        number
+        if MEMBERS && let Some(number) = self.roster.free.pop() {
+            self.writers[number as usize] = writer;
+            self.roster.assigned[number as usize] = self.epoch;
+            return number;
+        }
+        self.writers.push(writer);
+        self.clocks.push(0);
+        self.merged_at.push(0);
+        if MEMBERS {
+            self.roster.cards.push(Card::default());
+            self.roster.assigned.push(self.epoch);
+        }
+        self.writers.len() as u32 - 1
     }
 
     /// The clock that a mark has for a local number: nothing if the number changed hands since.
     pub(super) fn low(&self, mark: &Mark, number: usize) -> u64 {
-        match self.roster.assigned[number] >= mark.epoch {
+        let since = match MEMBERS {
+            true => self.roster.assigned[number],
+            false => self.began, // no number changes hands
+        };
+        match since >= mark.epoch {
             true => 0,
             false => mark.clocks.get(number).copied().unwrap_or(0),
         }
@@ -514,10 +503,7 @@ fn sweep(
     let mut changed = false;
     loop {
         let sums = counter::sums(slots, ids);
-        let heirs: Vec<u32> = slots
-            .iter()
-            .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
-            .collect();
+        let heirs = first_children(slots);
         let is_settled = |slot: &Slot| {
             slot.side.cut.is_none_or(|cut| stable(cut.by))
                 && slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by))
@@ -525,20 +511,27 @@ fn sweep(
         let mut done = true;
         for at in 0..slots.len() {
             let slot = &slots[at];
-            if heirs.contains(&slot.writer()) {
+            if heirs.iter().any(|heir| heir.writer == slot.writer()) {
                 continue; // its children first
             }
             let stamp = Stamp {
                 writer: slot.writer(),
                 clock: slot.row.clock,
             };
-            let collected = match &slot.side.moved {
-                Some(moved) => stable(moved.to) && is_settled(slot),
+            let collected = match &*slot.side.moved {
+                // In order, and not before all know what takes its expiry away: so that all fold
+                // the same into the same.
+                Some(moved) => {
+                    let up = counter::find(slots, moved.to.writer);
+                    let lift = up.ok().and_then(|up| slots[up].side.lift.as_ref());
+                    let is_known = lift.is_none_or(|lift| stable(lift.by));
+                    is_known && heirs.contains(&moved.to) && stable(moved.to) && is_settled(slot)
+                }
                 None => !sums[at].is_alive() && stable(stamp) && is_settled(slot),
             };
             if collected {
                 let child = slots.remove(at);
-                if let Some(moved) = child.side.moved
+                if let Some(moved) = &*child.side.moved
                     && let Ok(up) = counter::find(slots, moved.to.writer)
                 {
                     fold(&mut slots[up], moved.to.clock, &sums[at], moved.amount);
@@ -554,15 +547,24 @@ fn sweep(
         changed = true;
         *waits = false;
     }
-    let heirs: Vec<u32> = slots
-        .iter()
-        .filter_map(|slot| Some(slot.side.moved.as_ref()?.to.writer))
-        .collect();
+    let heirs = first_children(slots);
     for slot in slots {
-        let has_children = heirs.contains(&slot.writer());
+        let has_children = heirs.iter().any(|heir| heir.writer == slot.writer());
         changed |= settle_slot(slot, has_children, stable, waits);
     }
     changed
+}
+
+/// The slots that have children, each with the clock of the first of these.
+fn first_children(slots: &[Slot]) -> Vec<Stamp> {
+    let mut first: Vec<Stamp> = Vec::new();
+    for moved in slots.iter().filter_map(|slot| slot.side.moved.as_ref()) {
+        match first.iter_mut().find(|it| it.writer == moved.to.writer) {
+            Some(it) => it.clock = moved.to.clock.min(it.clock),
+            None => first.push(moved.to),
+        }
+    }
+    first
 }
 
 /// Folds what a child comes to into its parent.
@@ -573,19 +575,21 @@ fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
         amount: sum.amount - moved,
         adds: sum.adds,
         base: sum.base,
-        until: sum.until.filter(|_| clock > lift),
+        until: sum.until,
     };
     if fold.is_empty() {
         return;
     }
-    if let Some(old) = &parent.side.fold {
+    // One that was taken away counts for the clock: others may have folded it before.
+    fold.until.take_if(|_| clock <= lift);
+    if let Some(old) = &*parent.side.fold {
         fold.clock = fold.clock.max(old.clock);
         fold.amount += old.amount;
         fold.adds |= old.adds;
         fold.base = fold.base.max(old.base);
         fold.until = fold.until.max(old.until.filter(|_| old.clock > lift));
     }
-    parent.side.fold = Some(Box::new(fold)).filter(|fold| !fold.is_empty());
+    *parent.side.fold = Some(Box::new(fold)).filter(|fold| !fold.is_empty());
 }
 
 /// Takes off a slot what all have seen and nobody needs: the begin of its life, expiries that were

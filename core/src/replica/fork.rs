@@ -6,6 +6,8 @@
 //! whatever comes at or below a clock that is held already is the other process's.
 
 use super::{Replica, SUMMARY};
+use crate::closed::Empty;
+use crate::hash::{fold, hash_bytes};
 use crate::keys::Handle;
 use crate::limits::FAULTS_KEPT_MAX;
 use crate::shard::{Column, OWN, PAGE, bits};
@@ -85,12 +87,21 @@ impl Contents {
 pub(super) type Fork = (Handle, u32, u64, Option<[i128; 2]>);
 
 /// The digest of each page's contents, as it was when the digest of all was asked for last.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Sums {
     /// Pages touched from this epoch on are to be done again.
     epoch: u64,
     pages: Vec<u64>,
     sum: u64,
+}
+
+impl Empty for Sums {
+    const EMPTY: Sums = Sums {
+        epoch: 0,
+        pages: Vec::new(),
+        sum: 0,
+    };
+    const NOTHING: &'static Sums = &Sums::EMPTY;
 }
 
 impl Sums {
@@ -108,7 +119,7 @@ impl Replica {
             return 0;
         }
         if self.sums.pages.len() > self.pages.len() {
-            self.sums = Sums::default(); // all was dropped meanwhile
+            *self.sums = Sums::EMPTY; // all was dropped meanwhile
         }
         self.sums.pages.resize(self.pages.len(), 0);
         let since = self.sums.epoch;
@@ -161,12 +172,12 @@ impl Replica {
         let page = &self.pages[at];
         let closed = MEMBERS && self.configuration().is_some();
         let odd = page.odd();
-        let id = |writer: u32| hash_bytes(self.writers[writer as usize].as_bytes());
+        let id = |writer: u32| hash_bytes(0, self.writers[writer as usize].as_bytes());
         let key = |slot| {
             let handle = Handle((at * PAGE) as u32 + slot);
             (
                 handle,
-                hash_bytes(self.keys.get(handle).unwrap_or_default().as_bytes()),
+                hash_bytes(0, self.keys.get(handle).unwrap_or_default().as_bytes()),
             )
         };
         let mut keys = [0; PAGE];
@@ -222,7 +233,7 @@ impl Replica {
             let Some(number) = self.numbers.get(&shard.writer) else {
                 continue;
             };
-            let base = fold(key, hash_bytes(shard.writer.as_bytes()));
+            let base = fold(key, hash_bytes(0, shard.writer.as_bytes()));
             let mut hash = fold(fold(base, shard.clock), shard.total as u64);
             if i64::try_from(shard.total).is_err() {
                 hash = fold(hash, (shard.total >> 64) as u64);
@@ -269,7 +280,7 @@ impl Replica {
     /// The writers of which something came that a clock held here had claimed, since this was last
     /// called.
     pub(crate) fn take_forked(&mut self) -> Vec<WriterId> {
-        core::mem::take(&mut self.forked)
+        core::mem::take(&mut *self.forked)
     }
 
     /// Notes that two processes write under the own id: a peer knows this clock of it.
@@ -287,7 +298,10 @@ impl Replica {
     /// page what changed of any.
     pub(crate) fn rework(&mut self, writers: &[WriterId]) {
         if !FORKS {
-            self.roster.assigned.fill(self.epoch);
+            match MEMBERS {
+                true => self.roster.assigned.fill(self.epoch),
+                false => self.began = self.epoch,
+            }
             return;
         }
         for writer in writers {
@@ -323,10 +337,6 @@ impl Replica {
     /// what is new is.
     #[cold]
     pub(super) fn report(&mut self, (handle, number, clock, totals): Fork) {
-        if !FORKS {
-            self.fault_count += 1;
-            return;
-        }
         let writer = self.writers[number as usize];
         self.rework(&[writer]);
         if !self.forked.contains(&writer) {
@@ -343,26 +353,6 @@ impl Replica {
             evidence,
         });
     }
-}
-
-/// One step of a hash over words: SplitMix64's finish (Steele, Lea, Flood 2014).
-#[inline]
-fn fold(hash: u64, word: u64) -> u64 {
-    let mut z = hash.rotate_left(32).wrapping_add(word) ^ 0x9e37_79b9_7f4a_7c15;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-fn hash_bytes(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks();
-    let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    fold(
-        words.fold(bytes.len() as u64, fold),
-        u64::from_le_bytes(last),
-    )
 }
 
 fn hash_extra(base: u64, extra: &Extra) -> u64 {

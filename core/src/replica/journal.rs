@@ -8,6 +8,7 @@
 //! not, and is reported: never is more cancelled than was seen.
 
 use super::Replica;
+use crate::closed::{Closed, Empty};
 use crate::counter::{self, Act};
 use crate::delta::Message;
 use crate::error::Error;
@@ -36,8 +37,11 @@ pub(super) struct Did {
     saw: Vec<Saw>,
 }
 
+/// What a transaction did, where that is kept.
+pub(super) type Dids = Closed<Vec<Did>>;
+
 /// Own transactions of a writer that no member is known to hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Journal {
     writer: Option<WriterId>,
     /// By clock.
@@ -48,6 +52,17 @@ pub struct Journal {
     open: u64,
     /// What all the own transactions come to, if some were never kept.
     survivors: Vec<Did>,
+}
+
+impl Empty for Journal {
+    const EMPTY: Journal = Journal {
+        writer: None,
+        made: Vec::new(),
+        dropped: 0,
+        open: 0,
+        survivors: Vec::new(),
+    };
+    const NOTHING: &'static Journal = &Journal::EMPTY;
 }
 
 impl Journal {
@@ -150,9 +165,9 @@ impl Replica {
     }
 
     /// Keeps a transaction.
-    pub(super) fn keep(&mut self, clock: u64, did: Vec<Did>) {
+    pub(super) fn keep(&mut self, clock: u64, mut did: Dids) {
         if MEMBERS && !did.is_empty() {
-            self.journal.made.push((clock, did));
+            self.journal.made.push((clock, core::mem::take(&mut *did)));
         }
     }
 
@@ -209,7 +224,7 @@ impl Replica {
         if self.configuration().is_none() {
             self.begin_journal();
         }
-        let mut journal = core::mem::take(&mut self.journal);
+        let mut journal = core::mem::replace(&mut *self.journal, Journal::EMPTY);
         journal.writer = Some(self.writer());
         if journal.open > 0 {
             journal.survivors = self.survivors();
@@ -267,7 +282,7 @@ impl Replica {
             return Vec::new();
         };
         let mut drafts = Vec::new();
-        let (mut ops, mut again) = (Vec::new(), Vec::new());
+        let (mut ops, mut again) = (Vec::new(), Dids::default());
         for it in did {
             let Ok(handle) = self.keys.find_or_insert(&it.key) else {
                 continue;
@@ -305,7 +320,9 @@ impl Replica {
                 left,
             });
         }
-        self.commit(clock, drafts);
+        for draft in &mut drafts {
+            self.commit(clock, draft);
+        }
         self.keep(clock, again);
         ops
     }

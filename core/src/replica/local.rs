@@ -31,7 +31,7 @@ impl Replica {
             returns,
             returned: _,
             remembered: _,
-        } = &self.roster;
+        } = &*self.roster;
         let id = |number: u32| self.writers[number as usize];
         let clocks = |clocks: &[u64]| {
             let held = clocks.iter().zip(&self.writers);

@@ -27,7 +27,7 @@ pub(super) struct Attached {
 }
 
 /// What is known of the writers of a closed space, and where collection stands.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Roster {
     /// By local number.
     pub(super) cards: Vec<Card>,
@@ -66,21 +66,10 @@ pub(super) struct Roster {
     pub(super) remembered: u64,
 }
 
-impl Roster {
-    /// That of an open space of one writer.
-    pub(super) fn new() -> Roster {
-        Roster {
-            cards: Vec::from([Card::default()]),
-            assigned: Vec::from([0]),
-            ..Roster::default()
-        }
-    }
-}
-
 impl Replica {
     /// The present configuration; `None` while the space is open.
     pub fn configuration(&self) -> Option<&Configuration> {
-        let configuration = self.roster.configuration.as_ref().filter(|_| MEMBERS);
+        let configuration = self.roster.configuration.as_ref();
         configuration.map(|(_, it)| it)
     }
 

@@ -1,16 +1,24 @@
 //! Merge: the only way in which another replica's shards get in.
 
 use super::fork::Fork;
+use super::standing::Forgotten;
 use super::{Replica, place};
+use crate::closed::Closed;
 use crate::counter;
 use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::shard::{Column, Joined, PAGE, Row, bits};
 use crate::slot::{Slot, Stamp};
+use crate::sort::sort_by;
 use crate::writer_id::WriterId;
 use crate::{FORKS, MEMBERS};
 use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+/// Whether runs of keys that stand alike on both sides are merged as a whole. In WebAssembly, which
+/// is downloaded, each counter is looked up instead.
+const ALIGNED: bool = !cfg!(target_family = "wasm");
 
 /// What a merge did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +35,11 @@ pub struct Merged {
 /// Collects what a merge finds while pages are borrowed.
 pub(super) struct Found<'a> {
     installed: usize,
-    forks: Vec<Fork>,
+    forks: Closed<Vec<Fork>>,
+    /// How many there were, where they are not told.
+    fork_count: u64,
     /// Counters with more than rows that changed; they are normalized when all is installed.
-    odd: Vec<Handle>,
+    odd: Vec<u32>,
     /// Whether nothing of others was here before.
     fresh: bool,
     changed: &'a mut dyn FnMut(Handle),
@@ -37,6 +47,14 @@ pub(super) struct Found<'a> {
 
 impl<'a> Found<'a> {
     /// Notes what was installed at a clock that was held already; of a writer once in a row.
+    /// Two contents of one clock were met.
+    fn forked(&mut self, fork: Fork) {
+        match FORKS {
+            true => self.forks.push(fork),
+            false => self.fork_count += 1,
+        }
+    }
+
     #[cold]
     fn late(&mut self, handle: Handle, writer: u32, clock: u64) {
         if !FORKS {
@@ -52,7 +70,8 @@ impl<'a> Found<'a> {
         Found {
             fresh,
             installed: 0,
-            forks: Vec::new(),
+            forks: Closed::default(),
+            fork_count: 0,
             odd: Vec::new(),
             changed,
         }
@@ -141,30 +160,18 @@ impl Replica {
         live: Option<WriterId>,
         changed: &mut dyn FnMut(Handle),
     ) -> Result<Merged, Error> {
-        self.check(message, live)?;
-        let newcomer = self.newcomer(message, live)?;
-        let new = self.news(message);
-        let replaced = self.make_way(message, new, changed)?;
-        let mut found = Found::new(self.numbers.len() == 1, changed);
-        let forgotten = self.forgotten(message, live);
-        self.install(message, &forgotten, &mut found)?;
-        let shards = self.conclude(message, &forgotten, found);
-        self.greet(message, live, newcomer)?;
-        Ok(Merged {
-            shards,
-            new,
-            replaced,
-        })
+        self.merge_staged(&[], message, live, changed)
     }
 
-    /// Merges a transfer that came in encoded chunks, all of them at once.
+    /// Merges a transfer, all of it at once: the chunks that came before the last one, encoded,
+    /// and the last one.
     pub(crate) fn merge_staged(
         &mut self,
         staged: &[Vec<u8>],
         last: &Message,
         live: Option<WriterId>,
         changed: &mut dyn FnMut(Handle),
-    ) -> Result<usize, Error> {
+    ) -> Result<Merged, Error> {
         self.check(last, live)?;
         // What the last chunk's table does not cover must not become visible.
         let covered = |entry: &Entry| {
@@ -185,30 +192,41 @@ impl Replica {
         self.keys.room_for(key_bytes)?;
         let newcomer = self.newcomer(last, live)?;
         let new = self.news(last);
-        self.make_way(last, new, changed)?;
+        let replaced = self.make_way(last, new, changed)?;
         let mut found = Found::new(self.numbers.len() == 1, changed);
         let forgotten = self.forgotten(last, live);
-        let ids = |at: &usize| last.writers[*at].writer;
-        let ids: Vec<WriterId> = forgotten.iter().map(ids).collect();
+        let mut ids: Vec<WriterId> = Vec::new();
+        if MEMBERS {
+            let id = |at: &usize| last.writers[*at].writer;
+            ids = forgotten.iter().map(id).collect();
+        }
         for bytes in staged {
             let chunk = Message::decode(bytes)?;
-            let writers = chunk.writers.iter().enumerate();
-            let gone = writers.filter(|(_, entry)| ids.contains(&entry.writer));
-            let gone: Vec<usize> = gone.map(|(at, _)| at).collect();
-            self.install(&chunk, &gone, &mut found)?;
+            let mut gone_here = Forgotten::default();
+            if MEMBERS {
+                let writers = chunk.writers.iter().enumerate();
+                let gone = writers.filter(|(_, entry)| ids.contains(&entry.writer));
+                *gone_here = gone.map(|(at, _)| at).collect();
+            }
+            self.install(&chunk, &gone_here, &mut found)?;
         }
         self.install(last, &forgotten, &mut found)?;
         let shards = self.conclude(last, &forgotten, found);
         self.greet(last, live, newcomer)?;
-        Ok(shards)
+        Ok(Merged {
+            shards,
+            new,
+            replaced,
+        })
     }
 
     /// Whether the message holds anything that is not held here.
     pub(crate) fn news(&self, message: &Message) -> bool {
         let forgotten = self.forgotten(message, None);
-        let writers = message.writers.iter().enumerate();
-        let mut known = writers.filter(|(at, _)| !forgotten.contains(at));
-        known.any(|(_, entry)| entry.hi > self.clock_of(entry))
+        let mut writers = message.writers.iter().enumerate();
+        writers.any(|(at, entry)| {
+            !(MEMBERS && forgotten.contains(&at)) && entry.hi > self.clock_of(entry)
+        })
     }
 
     pub(super) fn clock_of(&self, entry: &Entry) -> u64 {
@@ -223,13 +241,13 @@ impl Replica {
     pub(super) fn install(
         &mut self,
         message: &Message,
-        forgotten: &[usize],
+        forgotten: &Forgotten,
         found: &mut Found<'_>,
     ) -> Result<(), Error> {
         let closed = self.configuration().is_some();
         let mut writers = Vec::with_capacity(message.writers.len());
         for (at, entry) in message.writers.iter().enumerate() {
-            if forgotten.contains(&at) {
+            if MEMBERS && forgotten.contains(&at) {
                 writers.push(Known {
                     number: FORGOTTEN,
                     covered: u64::MAX,
@@ -264,7 +282,12 @@ impl Replica {
             }
             let (page_at, first) = place(expected);
             let plain = self.pages.get(page_at).is_none_or(|page| page.odd() == 0);
-            if first == 0 && odd == 0 && plain && self.keys.is_run(expected, text, ends, base) {
+            if ALIGNED
+                && first == 0
+                && odd == 0
+                && plain
+                && self.keys.is_run(expected, text, ends, base)
+            {
                 self.join_aligned(expected, columns, &mut writers, found);
                 expected = Handle(expected.0 + ends.len() as u32);
                 continue;
@@ -275,7 +298,10 @@ impl Replica {
                 *handle = self.keys.find_or_insert(key)?;
                 expected = Handle(handle.0 + 1);
             }
-            let mut lanes: Vec<Lane<'_>> = columns.iter().map(Lane::new).collect();
+            let mut lanes = Vec::with_capacity(columns.len());
+            for column in columns {
+                lanes.push(Lane::new(column));
+            }
             for (bit, &handle) in handles[..count].iter().enumerate() {
                 let (page_at, slot) = place(handle);
                 if odd >> bit & 1 == 1 || self.page_mut(page_at).is_odd(slot) {
@@ -300,12 +326,13 @@ impl Replica {
     pub(super) fn conclude(
         &mut self,
         message: &Message,
-        forgotten: &[usize],
+        forgotten: &Forgotten,
         found: Found<'_>,
     ) -> usize {
         let Found {
             installed,
             forks,
+            fork_count,
             mut odd,
             fresh,
             changed,
@@ -315,19 +342,21 @@ impl Replica {
             self.drop_unmoved(&retired);
             self.establish();
         }
-        odd.sort_unstable();
+        sort_by(&mut odd, &|a, b| a.cmp(&b));
         odd.dedup();
-        for handle in odd {
+        for handle in &odd {
+            let handle = Handle(*handle);
             let mut slots = self.slots(handle);
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);
             changed(handle);
         }
-        for fork in forks {
-            self.report(fork);
+        self.fault_count += fork_count;
+        for fork in forks.iter() {
+            self.report(*fork);
         }
         for (at, entry) in message.writers.iter().enumerate() {
-            if forgotten.contains(&at) {
+            if MEMBERS && forgotten.contains(&at) {
                 continue;
             }
             let number = self.number(entry.writer) as usize;
@@ -440,18 +469,18 @@ impl Replica {
                 Err(at) => slots.insert(at, theirs),
                 Ok(at) => {
                     let ours = &mut slots[at];
-                    let rank = |slot: &Slot| (slot.row.clock, slot.total(), slot.extra());
+                    let order = theirs.rank().cmp(&ours.rank());
                     // Parts of an extra may have been collected, here or there.
                     let same =
                         closed && (row.clock, theirs.total()) == (ours.row.clock, ours.total());
-                    if same || rank(&theirs) == rank(ours) || row.clock < ours.row.clock {
+                    if same || order == Ordering::Equal || row.clock < ours.row.clock {
                         continue;
                     }
                     if row.clock == ours.row.clock {
                         let totals = [ours.total(), theirs.total()];
-                        found.forks.push((handle, number, row.clock, Some(totals)));
+                        found.forked((handle, number, row.clock, Some(totals)));
                     }
-                    if rank(&theirs) > rank(ours) {
+                    if order == Ordering::Greater {
                         ours.set_shard(row.clock, theirs.total(), theirs.extra());
                     }
                 }
@@ -464,7 +493,7 @@ impl Replica {
         }
         if changed {
             self.put_slots(handle, slots);
-            found.odd.push(handle);
+            found.odd.push(handle.0);
         }
     }
 
@@ -499,7 +528,7 @@ impl Replica {
         // Of equal clocks, which see the same, any fixed one will do.
         let rank = |by: Stamp| (self.writers[by.writer as usize], by.clock);
         let slot = &mut slots[at];
-        let before = slot.side.clone();
+        let mut changed = false;
         let late = |by: Stamp| by.clock <= writers[by.writer as usize].held;
         if let Some(mut cut) = side.cut.filter(|cut| fresh(cut.by)) {
             // A cut of an earlier life was dropped when this one was heard of.
@@ -510,6 +539,7 @@ impl Replica {
             };
             if slot.side.cut.as_ref().is_none_or(longer) {
                 slot.side.cut = Some(cut);
+                changed = true;
                 if late {
                     found.late(handle, cut.by.writer, cut.by.clock);
                 }
@@ -525,6 +555,7 @@ impl Replica {
             if slot.side.lift.as_deref().is_none_or(longer) {
                 let by = lift.by;
                 slot.side.lift = Some(lift);
+                changed = true;
                 if late {
                     found.late(handle, by.writer, by.clock);
                 }
@@ -537,15 +568,17 @@ impl Replica {
         {
             let mut moved = moved.clone();
             moved.to = here(moved.to);
-            slot.side.moved = Some(moved);
+            changed |= slot.side.moved.as_ref() != Some(&moved);
+            *slot.side.moved = Some(moved);
         }
         if MEMBERS && side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
+            changed |= slot.side.fold != side.fold;
             slot.side.fold.clone_from(&side.fold);
         }
-        if slot.side != before {
+        if changed {
             self.put_slots(handle, slots);
             found.installed += 1;
-            found.odd.push(handle);
+            found.odd.push(handle.0);
         }
     }
 }
@@ -569,9 +602,9 @@ fn join_row(
             }
         }
         Joined::Forked { ours } => {
-            let totals = [ours, theirs].map(|row| i128::from(row.total));
+            let totals = [i128::from(ours.total), i128::from(theirs.total)];
             let fork = (handle, column.writer, theirs.clock, Some(totals));
-            found.forks.push(fork);
+            found.forked(fork);
         }
     }
     1

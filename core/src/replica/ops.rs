@@ -1,6 +1,6 @@
 //! Local operations beyond a plain add: cancels, expiries, transactions.
 
-use super::journal::Did;
+use super::journal::Dids;
 use super::{Replica, place};
 use crate::counter::{self, Act};
 use crate::error::Error;
@@ -65,9 +65,9 @@ impl Replica {
         }
         let clock = self.next_clock()?;
         let mut draft = self.draft(handle);
-        let mut did = Vec::new();
+        let mut did = Dids::default();
         let told = self.step(&mut draft, clock, op, &mut did)?;
-        self.commit(clock, [draft]);
+        self.commit(clock, &mut draft);
         self.keep(clock, did);
         Ok(told)
     }
@@ -79,26 +79,28 @@ impl Replica {
     /// # Errors
     /// As [`apply`](Replica::apply), and [`Error::TransactionTooLarge`]. Nothing of the transaction
     /// is done then.
-    pub fn transact(&mut self, ops: &[(&str, Op)]) -> Result<Vec<bool>, Error> {
+    pub fn transact<K: AsRef<str>>(&mut self, ops: &[(K, Op)]) -> Result<Vec<bool>, Error> {
         if ops.len() > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops: ops.len() });
         }
         let clock = self.next_clock()?;
         let mut drafts: Vec<Draft> = Vec::new();
         let mut told = Vec::with_capacity(ops.len());
-        let mut did = Vec::new();
+        let mut did = Dids::default();
         for (key, op) in ops {
-            match self.step_key(&mut drafts, clock, key, *op, &mut did) {
+            match self.step_key(&mut drafts, clock, key.as_ref(), *op, &mut did) {
                 Ok(answer) => told.push(answer),
                 Err(error) => {
-                    for draft in drafts {
+                    for draft in &drafts {
                         self.forget_unused(draft.handle);
                     }
                     return Err(error);
                 }
             }
         }
-        self.commit(clock, drafts);
+        for draft in &mut drafts {
+            self.commit(clock, draft);
+        }
         self.keep(clock, did);
         Ok(told)
     }
@@ -126,7 +128,7 @@ impl Replica {
         clock: u64,
         key: &str,
         op: Op,
-        did: &mut Vec<Did>,
+        did: &mut Dids,
     ) -> Result<bool, Error> {
         let handle = match self.keys.find(key) {
             Some(handle) => handle,
@@ -177,7 +179,7 @@ impl Replica {
         draft: &mut Draft,
         clock: u64,
         op: Op,
-        did: &mut Vec<Did>,
+        did: &mut Dids,
     ) -> Result<bool, Error> {
         check(op)?;
         let act = self.act(clock);
@@ -214,18 +216,12 @@ impl Replica {
     }
 
     /// Makes what was drafted visible.
-    pub(super) fn commit(&mut self, clock: u64, drafts: impl IntoIterator<Item = Draft>) {
-        for Draft {
-            handle,
-            mut slots,
-            changed,
-        } in drafts
-        {
-            if changed {
-                counter::normalize(&mut slots);
-                self.put_slots(handle, slots);
-                self.made(clock);
-            }
+    pub(super) fn commit(&mut self, clock: u64, draft: &mut Draft) {
+        if draft.changed {
+            let mut slots = core::mem::take(&mut draft.slots);
+            counter::normalize(&mut slots);
+            self.put_slots(draft.handle, slots);
+            self.made(clock);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use super::Replica;
 use super::merge::Found;
+use super::standing::Forgotten;
+use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::{Error, Missing};
 use crate::limits::WRITERS_MAX;
@@ -37,10 +39,13 @@ impl Replica {
         self.keys.room_for(message.keys.bytes())?;
         let mut ignore = |_| ();
         let mut found = Found::new(self.numbers.len() == 1, &mut ignore);
-        self.install(message, &[], &mut found)?;
-        self.conclude(message, &[], found);
-        for (writer, upto) in &message.returns {
-            self.remember(*writer, *upto);
+        let forgotten = Forgotten::default();
+        self.install(message, &forgotten, &mut found)?;
+        self.conclude(message, &forgotten, found);
+        if MEMBERS {
+            for (writer, upto) in message.returns.iter() {
+                self.remember(*writer, *upto);
+            }
         }
         Ok(())
     }

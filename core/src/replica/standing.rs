@@ -2,6 +2,7 @@
 
 use super::Replica;
 use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::delta::{Entry, Message};
 use crate::error::{Error, Missing};
 use crate::keys::Handle;
@@ -15,6 +16,9 @@ use alloc::vec::Vec;
 
 /// Longest chain of admissions that is followed.
 const ADMISSIONS_MAX: usize = 8;
+
+/// The places of a message's writers that were known here, and everything of which is covered.
+pub(super) type Forgotten = Closed<Vec<usize>>;
 
 /// What a writer of a message is here.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -208,14 +212,14 @@ impl Replica {
     }
 
     /// Which writers of a message were forgotten here, by their index.
-    pub(super) fn forgotten(&self, message: &Message, live: Option<WriterId>) -> Vec<usize> {
-        if self.configuration().is_none() {
-            return Vec::new();
+    pub(super) fn forgotten(&self, message: &Message, live: Option<WriterId>) -> Forgotten {
+        let mut forgotten = Forgotten::default();
+        if self.configuration().is_some() {
+            let writers = 0..message.writers.len();
+            let is_one = |at: &usize| self.standing(message, *at, live, 0) == Standing::Forgotten;
+            *forgotten = writers.filter(is_one).collect();
         }
-        let writers = 0..message.writers.len();
-        writers
-            .filter(|at| self.standing(message, *at, live, 0) == Standing::Forgotten)
-            .collect()
+        forgotten
     }
 
     /// Whether this replica is attached to a member that is dead, or no member any more, for the
@@ -499,7 +503,7 @@ impl Replica {
     }
 
     /// Takes in what is said of writers; who was absorbed, as is new.
-    pub(super) fn take_facts(&mut self, message: &Message, forgotten: &[usize]) -> Vec<u32> {
+    pub(super) fn take_facts(&mut self, message: &Message, forgotten: &Forgotten) -> Vec<u32> {
         let mut retired = Vec::new();
         for fact in message.facts() {
             let mut fact = fact.clone();
@@ -552,7 +556,7 @@ impl Replica {
     }
 
     /// Takes over what was collected before the state came here.
-    pub(super) fn take_floor(&mut self, message: &Message, forgotten: &[usize]) {
+    pub(super) fn take_floor(&mut self, message: &Message, forgotten: &Forgotten) {
         self.roster.floor.resize(self.writers.len(), 0);
         for fact in message.facts() {
             if let Says::Floor(clock) = fact.says

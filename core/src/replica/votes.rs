@@ -96,7 +96,11 @@ impl Replica {
             let promises = votes.iter().filter(|(_, vote)| vote.promised == ballot);
             if promises.count() >= majority {
                 let before = accepted.max_by_key(|it| it.0).map(|it| it.1.clone());
+                // One that started again has lost what it proposed, and nobody else may under its
+                // ballot: all stays as it is, under the next number.
+                let present = || self.configuration().map(|it| it.members.clone());
                 let value = before.or_else(|| self.roster.proposal.clone());
+                let value = value.or_else(present);
                 accepted_now = value.map(|members| (ballot, members)).or(accepted_now);
             }
         }

@@ -56,7 +56,7 @@ impl Sync {
     /// Whether contents that are not `equal` may be healed on this link by now. In a space with
     /// members other rules hold for what is covered already.
     fn may_heal(&mut self, now: Millis, replica: &Replica, link: Link, equal: bool) -> bool {
-        let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) else {
+        let Some(peer) = self.peer_mut(link) else {
             return false;
         };
         if equal {
@@ -73,7 +73,7 @@ impl Sync {
             vector,
             writers,
         };
-        self.send(replica, link, &body);
+        self.send(replica, link, body);
     }
 
     /// A peer told the contents of writers.
@@ -152,7 +152,7 @@ impl Sync {
 
     /// Lets the next pull from this peer bring everything of the writer; in a page, of all writers.
     fn want_whole(&mut self, link: Link, writer: WriterId) {
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+        if let Some(peer) = self.peer_mut(link) {
             peer.all = true;
             if FORKS && !peer.whole.contains(&writer) {
                 peer.whole.push(writer);
@@ -183,7 +183,7 @@ impl Sync {
         whole: &[WriterId],
         shards: usize,
     ) {
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link)
+        if let Some(peer) = self.peer_mut(link)
             && !core::mem::take(&mut peer.all)
         {
             return;
@@ -193,7 +193,7 @@ impl Sync {
             return;
         }
         let interval = Millis::from(self.config.interval_ms);
-        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+        if let Some(peer) = self.peer_mut(link) {
             peer.whole.retain(|writer| !whole.contains(writer));
             peer.all = !peer.whole.is_empty();
             (peer.futile, peer.heal_after) = match shards {
@@ -227,7 +227,7 @@ impl Sync {
         if !FORKS {
             return;
         }
-        let forked = core::mem::take(&mut self.forked);
+        let forked = core::mem::take(&mut *self.forked);
         if forked.is_empty() {
             return;
         }
@@ -268,8 +268,8 @@ impl Sync {
             return;
         }
         let writer = replica.writer();
-        if self.asked_for_id != Some(writer) {
-            self.asked_for_id = Some(writer);
+        if *self.asked_for_id != Some(writer) {
+            *self.asked_for_id = Some(writer);
             self.outputs.push(Output::Renew);
         }
     }

@@ -5,6 +5,7 @@
 //! waits until it is certain what of it counts, takes the whole state, and makes the rest again.
 
 use super::{Body, Link, Millis, Output, Sync};
+use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::replica::{Journal, Mark, Replica};
@@ -24,7 +25,7 @@ const ASK_AGAIN_MS: Millis = 1_000;
 const PATIENCE_MS: Millis = 20_000;
 
 /// What is known of those at the other ends.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Guests {
     /// Attached writers that no link leads to, and since when.
     silent: Vec<(WriterId, Millis)>,
@@ -48,6 +49,19 @@ struct Aside {
     intro: Option<Intro>,
     journal: Journal,
     published: u64,
+}
+
+impl Empty for Guests {
+    const EMPTY: Guests = Guests {
+        silent: Vec::new(),
+        leaving: Vec::new(),
+        put_off: 0,
+        published: 0,
+        coming_back: None,
+        aside: Vec::new(),
+        resuming: false,
+    };
+    const NOTHING: &'static Guests = &Guests::EMPTY;
 }
 
 /// How far a replica that has to come back has got.
@@ -112,7 +126,7 @@ impl Sync {
         if !MEMBERS {
             return;
         }
-        let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) else {
+        let Some(peer) = self.peer_mut(link) else {
             return;
         };
         if let Some(greeting) = peer.greeting.as_mut().filter(|it| it.writer != writer) {
@@ -133,7 +147,7 @@ impl Sync {
 
     /// Notes that all that a peer had is held here.
     pub(super) fn is_level(&mut self, link: Link) {
-        if MEMBERS && let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
+        if MEMBERS && let Some(peer) = self.peer_mut(link) {
             peer.level = true;
         }
     }
@@ -170,7 +184,7 @@ impl Sync {
         }
         if clock > 0 {
             let forgotten = replica.last_of(&writer).is_none();
-            let peer = self.peers.iter_mut().find(|peer| peer.link == link);
+            let peer = self.peer_mut(link);
             return peer.into_iter().for_each(|peer| peer.forgotten = forgotten);
         }
         match replica.admit(&writer) {
@@ -221,7 +235,7 @@ impl Sync {
     /// Tells a peer that its writer can't go on.
     fn tell_ended(&mut self, replica: &Replica, link: Link, writer: WriterId) {
         let last = Last::Unsure;
-        self.send(replica, link, &Body::Ended { writer, last });
+        self.send(replica, link, Body::Ended { writer, last });
     }
 
     /// Begins to come back, by this peer.
@@ -279,7 +293,7 @@ impl Sync {
             it.due = now + ASK_AGAIN_MS;
             let link = it.link;
             let (writer, intro) = (replica.writer(), replica.intro());
-            self.send(replica, link, &Body::Return { writer, intro });
+            self.send(replica, link, Body::Return { writer, intro });
         }
     }
 
@@ -314,7 +328,7 @@ impl Sync {
             let forgotten = self.peer(link).is_some_and(|peer| peer.forgotten);
             if forgotten && replica.has_seen(&intro) {
                 let last = Last::Forgotten;
-                self.send(replica, link, &Body::Ended { writer, last });
+                self.send(replica, link, Body::Ended { writer, last });
             }
             return;
         }
@@ -338,7 +352,7 @@ impl Sync {
                 None => self.guests.leaving.push((link, writer)),
                 Some(upto) => {
                     let last = Last::Upto(upto);
-                    self.send(replica, link, &Body::Ended { writer, last });
+                    self.send(replica, link, Body::Ended { writer, last });
                 }
             }
         }
@@ -357,7 +371,7 @@ impl Sync {
         }
         if writer != replica.writer() {
             // The frame that said so was lost.
-            return self.send(replica, link, &Body::Writer(replica.writer()));
+            return self.send(replica, link, Body::Writer(replica.writer()));
         }
         // A member that others have taken in believes nobody before it sees for itself.
         if self.guests.coming_back.is_none() && replica.is_established() {
@@ -408,7 +422,7 @@ impl Sync {
         };
         it.fresh = Some(writer);
         let link = it.link;
-        self.send(replica, link, &Body::Writer(writer));
+        self.send(replica, link, Body::Writer(writer));
         self.want(now, replica, link);
         true
     }
@@ -472,7 +486,7 @@ impl Sync {
             peer.published = 0;
             if peer.greeting.is_some() {
                 let link = peer.link;
-                self.send(replica, link, &Body::Writer(replica.writer()));
+                self.send(replica, link, Body::Writer(replica.writer()));
             }
         }
         self.local_change(now);

@@ -1,6 +1,7 @@
 //! Asking a peer for what is missing here, chunk by chunk.
 
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
+use crate::closed::Closed;
 use crate::delta::Message;
 use crate::error::{Error, Limited};
 use crate::limits::STAGE_BYTES_MAX;
@@ -36,7 +37,7 @@ struct Open {
     staged: Vec<Vec<u8>>,
     staged_bytes: usize,
     /// Writers left out of the vector that was asked with.
-    whole: Vec<WriterId>,
+    whole: Closed<Vec<WriterId>>,
     /// Whether it was broken and nothing has come since.
     resumed: bool,
     deadline: Millis,
@@ -53,7 +54,10 @@ impl Pulls {
 
     /// The link is closed; what was staged from it waits for its process to come back.
     pub(super) fn gone(&mut self, link: Link) {
-        self.wanted.retain(|wanted| *wanted != link);
+        let at = self.wanted.iter().position(|wanted| *wanted == link);
+        if let Some(at) = at {
+            self.wanted.remove(at);
+        }
         if let Some(open) = self.open.take_if(|open| open.link == link)
             && open.chunk > 0
         {
@@ -124,8 +128,8 @@ impl Sync {
                         staged: Vec::new(),
                         staged_bytes: 0,
                         whole: match self.peer(link) {
-                            Some(peer) if FORKS => peer.whole.clone(),
-                            _ => Vec::new(),
+                            Some(peer) => peer.whole.clone(),
+                            _ => Closed::default(),
                         },
                         resumed: false,
                         deadline,
@@ -138,7 +142,7 @@ impl Sync {
                 false => self.vector_for(replica, link, &open.whole),
             };
             self.pulls.open = Some(open);
-            self.send(replica, link, &Body::Pull(Pull { id, chunk, vector }));
+            self.send(replica, link, Body::Pull(Pull { id, chunk, vector }));
         }
     }
 
@@ -179,7 +183,7 @@ impl Sync {
             open.staged.push(bytes);
             open.chunk += 1;
             let (id, chunk) = (delta.id, open.chunk);
-            self.send(replica, link, &Body::More { id, chunk });
+            self.send(replica, link, Body::More { id, chunk });
             return Ok(());
         }
         let staged = core::mem::take(&mut open.staged);
@@ -195,7 +199,7 @@ impl Sync {
             self.healed(now, replica, link, &whole, shards);
         }
         // What was found forked meanwhile; the own writer's comes once there is another.
-        let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole);
+        let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole[..]);
         let forked = FORKS && whole.iter().any(|writer| *writer != replica.writer());
         if forked || self.wants_all(link) {
             self.want(now, replica, link);
@@ -213,12 +217,11 @@ impl Sync {
         staged: Vec<Vec<u8>>,
         last: &Message,
     ) -> Result<usize, Error> {
-        let new = replica.news(last);
         let live = self.writer_of(link);
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
-        let shards = match replica.merge_staged(&staged, last, live, &mut changed) {
-            Ok(shards) => shards,
+        let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
+            Ok(merged) => merged,
             Err(error) => {
                 let rests = !matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
                 self.not_merged(now, replica, Some(link), live, error)?;
@@ -230,7 +233,8 @@ impl Sync {
             }
         };
         self.is_level(link);
-        if new {
+        let shards = merged.shards;
+        if merged.new {
             let link = Some(link);
             self.outputs.push(Output::Merged { link, shards });
             self.announce_soon(now, link);

@@ -164,7 +164,8 @@ impl Sync {
         let mut progress = true;
         while progress {
             progress = false;
-            for next in core::mem::take(&mut self.pushes.waiting) {
+            for _ in 0..self.pushes.waiting.len() {
+                let next = self.pushes.waiting.remove(0);
                 let Waiting {
                     from,
                     broadcast,

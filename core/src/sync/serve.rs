@@ -84,7 +84,9 @@ impl Sync {
             transfer.link = link;
             self.serve_more(replica, link, pull.id, pull.chunk);
         } else {
-            self.serving.retain(|transfer| !mine(transfer));
+            while let Some(at) = self.serving.iter().position(mine) {
+                self.serving.remove(at);
+            }
             if self.serving.len() >= TRANSFERS_MAX {
                 self.serving.remove(0);
             }
@@ -184,6 +186,6 @@ impl Sync {
             }
         };
         transfer.next = next;
-        self.send(replica, link, &body);
+        self.send(replica, link, body);
     }
 }

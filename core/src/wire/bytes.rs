@@ -44,9 +44,13 @@ pub(crate) fn put_wide(out: &mut Vec<u8>, value: i128) {
 pub(crate) struct Fail;
 
 /// What is left to read, and the error of the first read that failed.
+///
+/// A read that fails leaves nothing to read, and gives zeros as all after it do, until a rule is
+/// broken or the end is reached: then the first error is told. So not every number has to be asked
+/// whether it was there.
 pub(crate) struct Reader<'a> {
     left: &'a [u8],
-    error: Error,
+    error: Option<Error>,
 }
 
 /// Reads all of `bytes` with `read`.
@@ -56,23 +60,24 @@ pub(crate) fn read_all<'a, T>(
 ) -> Result<T, Error> {
     let mut reader = Reader {
         left: bytes,
-        error: Error::Truncated,
+        error: None,
     };
-    match read(&mut reader) {
-        Ok(_) if !reader.left.is_empty() => Err(Error::TrailingBytes {
-            bytes: reader.left.len(),
-        }),
-        Ok(value) => Ok(value),
-        Err(Fail) => Err(reader.error),
+    let value = read(&mut reader);
+    let bytes = reader.left.len();
+    match (reader.error, value) {
+        (Some(error), _) => Err(error),
+        (None, Ok(value)) if bytes == 0 => Ok(value),
+        (None, _) => Err(Error::TrailingBytes { bytes }),
     }
 }
 
 impl<'a> Reader<'a> {
-    /// Notes why reading fails.
+    /// Notes why reading fails, if it did not fail before.
     #[cold]
     #[inline(never)]
     pub(crate) fn fail(&mut self, error: Error) -> Fail {
-        self.error = error;
+        self.left = &[];
+        self.error.get_or_insert(error);
         Fail
     }
 
@@ -81,6 +86,13 @@ impl<'a> Reader<'a> {
     #[inline(never)]
     pub(crate) fn malformed(&mut self, rule: Rule) -> Fail {
         self.fail(Error::Malformed { rule })
+    }
+
+    /// Notes that the bytes end too early.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn truncated(&mut self) -> Fail {
+        self.fail(Error::Truncated)
     }
 
     /// How many bytes are left.
@@ -93,95 +105,118 @@ impl<'a> Reader<'a> {
         self.left = &[];
     }
 
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Fail> {
-        let (head, rest) = self.left.split_at_checked(count).ok_or(Fail)?;
+    /// The next bytes, or none.
+    pub(crate) fn take(&mut self, count: usize) -> &'a [u8] {
+        let Some((head, rest)) = self.left.split_at_checked(count) else {
+            self.truncated();
+            return &[];
+        };
         self.left = rest;
-        Ok(head)
+        head
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Fail> {
-        let (first, rest) = self.left.split_first().ok_or(Fail)?;
+    /// The next byte, or 0.
+    pub(crate) fn u8(&mut self) -> u8 {
+        let Some((first, rest)) = self.left.split_first() else {
+            self.truncated();
+            return 0;
+        };
         self.left = rest;
-        Ok(*first)
+        *first
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Fail> {
-        let (head, rest) = self.left.split_first_chunk().ok_or(Fail)?;
+    /// The next bytes, or zeros.
+    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
+        let Some((head, rest)) = self.left.split_first_chunk() else {
+            self.truncated();
+            return [0; N];
+        };
         self.left = rest;
-        Ok(*head)
+        *head
     }
 
     /// A number in its shortest LEB128 form.
     #[inline]
-    pub(crate) fn varint(&mut self) -> Result<u64, Fail> {
-        let first = self.u8()?;
+    pub(crate) fn varint(&mut self) -> u64 {
+        let first = self.u8();
         if first < 0x80 {
-            return Ok(u64::from(first));
+            return u64::from(first);
         }
         self.long_varint(first)
     }
 
-    fn long_varint(&mut self, first: u8) -> Result<u64, Fail> {
+    fn long_varint(&mut self, first: u8) -> u64 {
         let mut value = u64::from(first & 0x7f);
         let mut shift = 7;
         loop {
-            let byte = self.u8()?;
+            let byte = self.u8();
             // A last byte of 0 adds nothing: the number has a shorter form.
             if byte == 0 || shift == 63 && byte > 1 {
-                return Err(self.fail(Error::Number));
+                self.fail(Error::Number);
+                return 0;
             }
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                return Ok(value);
+                return value;
             }
             shift += 7;
         }
     }
 
     /// A number that [`put_wide`] wrote, below 2^100 in magnitude.
-    pub(crate) fn wide(&mut self) -> Result<i128, Fail> {
+    pub(crate) fn wide(&mut self) -> i128 {
         let mut value = 0u128;
         for shift in (0..105).step_by(7) {
-            let byte = self.u8()?;
+            let byte = self.u8();
             value |= u128::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 let wide = (value >> 1) as i128 ^ -((value & 1) as i128);
                 if byte == 0 && shift > 0 || wide.unsigned_abs() >= WIDE_MAX as u128 {
                     break;
                 }
-                return Ok(wide);
+                return wide;
             }
         }
-        Err(self.fail(Error::Number))
+        self.fail(Error::Number);
+        0
     }
 
     /// A number of 32 bits.
-    pub(crate) fn varint32(&mut self) -> Result<u32, Fail> {
-        let number = self.varint()?;
-        u32::try_from(number).map_err(|_| self.fail(Error::Number))
+    pub(crate) fn varint32(&mut self) -> u32 {
+        match u32::try_from(self.varint()) {
+            Ok(number) => number,
+            Err(_) => {
+                self.fail(Error::Number);
+                0
+            }
+        }
     }
 
     /// A count of things that take at least `each` bytes, so no more than the bytes that are left.
-    pub(crate) fn count(&mut self, each: usize) -> Result<usize, Fail> {
-        let count = self.varint()?;
+    pub(crate) fn count(&mut self, each: usize) -> usize {
+        let count = self.varint();
         if count > (self.left.len() / each) as u64 {
-            return Err(Fail);
+            self.truncated();
+            return 0;
         }
-        Ok(count as usize)
+        count as usize
     }
 
     /// A byte string of at most `max` bytes.
-    pub(crate) fn bytes(&mut self, what: Limited, max: usize) -> Result<&'a [u8], Fail> {
-        let size = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
+    pub(crate) fn bytes(&mut self, what: Limited, max: usize) -> &'a [u8] {
+        let size = usize::try_from(self.varint()).unwrap_or(usize::MAX);
         if size > max {
-            return Err(self.fail(Error::TooLarge { what, size, max }));
+            self.fail(Error::TooLarge { what, size, max });
+            return &[];
         }
         self.take(size)
     }
 
     /// Text of at most `max` bytes.
-    pub(crate) fn text(&mut self, what: Limited, max: usize) -> Result<&'a str, Fail> {
-        let bytes = self.bytes(what, max)?;
-        core::str::from_utf8(bytes).map_err(|_| self.malformed(Rule::Text))
+    pub(crate) fn text(&mut self, what: Limited, max: usize) -> &'a str {
+        core::str::from_utf8(self.bytes(what, max)).unwrap_or_else(|_| {
+            self.malformed(Rule::Text);
+            ""
+        })
     }
 }

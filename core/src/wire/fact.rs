@@ -19,7 +19,7 @@ pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
         return;
     }
     put_varint(out, message.facts.len() as u64);
-    for fact in &message.facts {
+    for fact in message.facts() {
         out.push(fact.kind());
         put_varint(out, u64::from(fact.writer));
         put_fact(out, fact, &message.writers);
@@ -113,7 +113,7 @@ fn put_owners(out: &mut Vec<u8>, owners: &[Owner]) {
 }
 
 pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
-    (message.closed, message.complete) = match reader.u8()? {
+    (message.closed, message.complete) = match reader.u8() {
         0 => (false, false),
         1 => (true, false),
         2 => (true, true),
@@ -125,10 +125,10 @@ pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Resu
     if !MEMBERS {
         return Err(reader.fail(Error::MembersUnsupported));
     }
-    let count = reader.count(3)?;
+    let count = reader.count(3);
     let mut before = None;
     for _ in 0..count {
-        let kind = reader.u8()?;
+        let kind = reader.u8();
         let writer = read_index(reader, &message.writers)?;
         let says = read_says(reader, kind, writer, &message.writers)?;
         let fact = Fact { writer, says };
@@ -151,54 +151,54 @@ fn read_says(
     let own = &writers[writer as usize];
     Ok(match kind {
         0 => Says::Announce(Box::new(Announce {
-            clock: read_clock(reader, own)?,
-            owner: reader.array()?,
-            nonce: reader.array()?,
-            generation: reader.varint()?,
+            clock: read_clock(reader, own),
+            owner: reader.array(),
+            nonce: reader.array(),
+            generation: reader.varint(),
         })),
         1 => Says::Admit(Admit {
-            turn: reader.varint()?,
-            by: read_stamp(reader, writers)?,
+            turn: reader.varint(),
+            by: read_stamp(reader, writers),
         }),
         2 => Says::Ack(Box::new(read_ack(reader, own, writers)?)),
         3 => Says::Bye(Bye {
-            clock: read_clock(reader, own)?,
+            clock: read_clock(reader, own),
             heir: read_index(reader, writers)?,
         }),
         4 => Says::Fence(Fence {
-            turn: reader.varint()?,
-            by: read_stamp(reader, writers)?,
+            turn: reader.varint(),
+            by: read_stamp(reader, writers),
             heir: read_index(reader, writers)?,
         }),
         5 => Says::Retired(Retired {
-            to: read_stamp(reader, writers)?,
-            upto: reader.varint()?,
+            to: read_stamp(reader, writers),
+            upto: reader.varint(),
         }),
         6 => {
-            let clock = read_clock(reader, own)?;
+            let clock = read_clock(reader, own);
             let configuration = Configuration {
-                era: reader.varint()?,
-                number: reader.varint()?,
+                era: reader.varint(),
+                number: reader.varint(),
                 members: read_owners(reader)?,
             };
             Says::Configuration(clock, Box::new(configuration))
         }
         7 => {
-            let clock = read_clock(reader, own)?;
-            Says::Gone(clock, Box::new((reader.array()?, reader.varint()?)))
+            let clock = read_clock(reader, own);
+            Says::Gone(clock, Box::new((reader.array(), reader.varint())))
         }
         10 => Says::Vote(Box::new(Vote {
-            clock: read_clock(reader, own)?,
-            era: reader.varint()?,
-            number: reader.varint()?,
-            promised: (reader.varint()?, reader.array()?),
-            accepted: match reader.u8()? {
+            clock: read_clock(reader, own),
+            era: reader.varint(),
+            number: reader.varint(),
+            promised: (reader.varint(), reader.array()),
+            accepted: match reader.u8() {
                 0 => None,
-                1 => Some(((reader.varint()?, reader.array()?), read_owners(reader)?)),
+                1 => Some(((reader.varint(), reader.array()), read_owners(reader)?)),
                 _ => return Err(reader.malformed(Rule::Flag)),
             },
         })),
-        9 => match reader.varint()? {
+        9 => match reader.varint() {
             clock if clock > 0 && clock <= own.hi => Says::Floor(clock),
             _ => return Err(reader.malformed(Rule::FactKind)),
         },
@@ -209,21 +209,21 @@ fn read_says(
 
 fn read_ack(reader: &mut Reader<'_>, own: &Entry, writers: &[Entry]) -> Result<Ack, Fail> {
     Ok(Ack {
-        clock: read_clock(reader, own)?,
-        want: reader.varint()?,
+        clock: read_clock(reader, own),
+        want: reader.varint(),
         seen: read_seen(reader, writers)?,
     })
 }
 
 fn read_seen(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<(u32, u64)>, Fail> {
-    let count = reader.count(2)?;
+    let count = reader.count(2);
     let mut seen: Vec<(u32, u64)> = Vec::with_capacity(count);
     for _ in 0..count {
         let writer = read_index(reader, writers)?;
         if seen.last().is_some_and(|last| last.0 >= writer) {
             return Err(reader.malformed(Rule::WritersAscend));
         }
-        let clock = reader.varint()?;
+        let clock = reader.varint();
         if clock == 0 {
             return Err(reader.malformed(Rule::WriterClock));
         }
@@ -233,7 +233,7 @@ fn read_seen(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<(u32, u64
 }
 
 fn read_index(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<u32, Fail> {
-    let writer = reader.varint32()?;
+    let writer = reader.varint32();
     match writer as usize >= writers.len() {
         true => Err(reader.malformed(Rule::ColumnWriter)),
         false => Ok(writer),
@@ -241,13 +241,13 @@ fn read_index(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<u32, Fail> {
 }
 
 fn read_owners(reader: &mut Reader<'_>) -> Result<Vec<Owner>, Fail> {
-    let count = reader.count(32)?;
+    let count = reader.count(32);
     if count > MEMBERS_MAX {
         return Err(reader.fail(Error::MembersFull { members: count }));
     }
     let mut owners: Vec<Owner> = Vec::with_capacity(count);
     for _ in 0..count {
-        let owner = reader.array()?;
+        let owner = reader.array();
         if owners.last().is_some_and(|last| *last >= owner) {
             return Err(reader.malformed(Rule::WritersAscend));
         }

@@ -12,7 +12,7 @@ use crate::replica::Contents;
 use crate::roster::Owner;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
-use crate::{FORKS, MEMBERS};
+use crate::{FORKS, MEMBERS, STATUS};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -210,38 +210,38 @@ impl Frame {
                     }
                     Body::Hello(hello)
                 }
-                DIGEST => Body::Digest(read_digests(reader)?),
+                DIGEST => Body::Digest(read_digests(reader)),
                 PULL => Body::Pull(Pull {
-                    id: reader.varint32()?,
-                    chunk: reader.varint32()?,
+                    id: reader.varint32(),
+                    chunk: reader.varint32(),
                     vector: read_vector(reader)?,
                 }),
                 DELTA => Body::Delta(read_delta(reader)?),
                 MORE => Body::More {
-                    id: reader.varint32()?,
-                    chunk: reader.varint32()?,
+                    id: reader.varint32(),
+                    chunk: reader.varint32(),
                 },
                 PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
                 CONTENTS => read_contents(reader)?,
-                WRITER if MEMBERS => Body::Writer(read_writer(reader)?),
+                WRITER if MEMBERS => Body::Writer(read_writer(reader)),
                 RETURN if MEMBERS => Body::Return {
-                    writer: read_writer(reader)?,
-                    intro: match reader.u8()? {
+                    writer: read_writer(reader),
+                    intro: match reader.u8() {
                         0 => None,
                         1 => Some(Intro {
-                            by: read_writer(reader)?,
-                            clock: reader.varint()?,
-                            owner: reader.array()?,
-                            generation: reader.varint()?,
+                            by: read_writer(reader),
+                            clock: reader.varint(),
+                            owner: reader.array(),
+                            generation: reader.varint(),
                         }),
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
                 },
                 ENDED if MEMBERS => Body::Ended {
-                    writer: read_writer(reader)?,
-                    last: match reader.u8()? {
+                    writer: read_writer(reader),
+                    last: match reader.u8() {
                         0 => Last::Unsure,
-                        1 => Last::Upto(reader.varint()?),
+                        1 => Last::Upto(reader.varint()),
                         2 => Last::Forgotten,
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
@@ -355,12 +355,12 @@ fn read_head<'a>(reader: &mut Reader<'a>) -> Result<(u8, u8, &'a str), Fail> {
             max: FRAME_BYTES_MAX,
         }));
     }
-    if reader.array().ok() != Some(MAGIC) {
+    if reader.take(MAGIC.len().min(reader.len())) != MAGIC {
         return Err(reader.fail(Error::NotAFrame));
     }
-    let version = reader.u8()?;
-    let kind = reader.u8()?;
-    let space = reader.text(Limited::SpaceName, SPACE_BYTES_MAX)?;
+    let version = reader.u8();
+    let kind = reader.u8();
+    let space = reader.text(Limited::SpaceName, SPACE_BYTES_MAX);
     Ok((version, kind, space))
 }
 
@@ -377,8 +377,8 @@ fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
     put_varint(out, hello.clock);
 }
 
-fn read_writer(reader: &mut Reader<'_>) -> Result<WriterId, Fail> {
-    Ok(WriterId::from_bytes(reader.array()?))
+fn read_writer(reader: &mut Reader<'_>) -> WriterId {
+    WriterId::from_bytes(reader.array())
 }
 
 fn put_digests(out: &mut Vec<u8>, digests: &Digests) {
@@ -386,19 +386,19 @@ fn put_digests(out: &mut Vec<u8>, digests: &Digests) {
     out.extend_from_slice(&digests.contents.to_le_bytes());
 }
 
-fn read_digests(reader: &mut Reader<'_>) -> Result<Digests, Fail> {
-    Ok(Digests {
-        vector: reader.array()?,
-        contents: read_u64(reader)?,
-    })
+fn read_digests(reader: &mut Reader<'_>) -> Digests {
+    Digests {
+        vector: reader.array(),
+        contents: read_u64(reader),
+    }
 }
 
-fn read_u64(reader: &mut Reader<'_>) -> Result<u64, Fail> {
-    Ok(u64::from_le_bytes(reader.array()?))
+fn read_u64(reader: &mut Reader<'_>) -> u64 {
+    u64::from_le_bytes(reader.array())
 }
 
 fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
-    let why = match reader.u8()? {
+    let why = match reader.u8() {
         0 => Why::Answer,
         1 => Why::Ask,
         2 => Why::Forked,
@@ -413,7 +413,7 @@ fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
             writers: Vec::new(),
         });
     }
-    let vector = reader.array()?;
+    let vector = reader.array();
     // The clocks are checked, and their number with them, before anything else is read.
     let mut writers: Vec<Contents> = read_vector(reader)?
         .iter()
@@ -425,8 +425,8 @@ fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
         })
         .collect();
     for it in &mut writers {
-        it.shards = read_u64(reader)?;
-        it.cancels = read_u64(reader)?;
+        it.shards = read_u64(reader);
+        it.cancels = read_u64(reader);
     }
     Ok(Body::Contents {
         why,
@@ -436,7 +436,7 @@ fn read_contents(reader: &mut Reader<'_>) -> Result<Body, Fail> {
 }
 
 fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
-    let (version_min, version_max) = (reader.u8()?, reader.u8()?);
+    let (version_min, version_max) = (reader.u8(), reader.u8());
     if version_min > VERSION || version_max < VERSION {
         // Whatever follows is another version's.
         return Err(reader.fail(Error::Version {
@@ -447,21 +447,27 @@ fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
     Ok(Hello {
         version_min,
         version_max,
-        capabilities: reader.varint()?,
-        session: read_u64(reader)?,
-        agent: reader.text(Limited::Agent, AGENT_BYTES_MAX)?.into(),
-        nonce: reader.array()?,
-        proof: reader.bytes(Limited::Proof, PROOF_BYTES_MAX)?.to_vec(),
-        digests: read_digests(reader)?,
-        writer: read_writer(reader)?,
-        clock: reader.varint()?,
+        capabilities: reader.varint(),
+        session: read_u64(reader),
+        agent: match reader.text(Limited::Agent, AGENT_BYTES_MAX) {
+            agent if STATUS => agent.into(),
+            _ => String::new(),
+        },
+        nonce: reader.array(),
+        proof: match reader.bytes(Limited::Proof, PROOF_BYTES_MAX) {
+            proof if STATUS => proof.to_vec(),
+            _ => Vec::new(),
+        },
+        digests: read_digests(reader),
+        writer: read_writer(reader),
+        clock: reader.varint(),
     })
 }
 
 fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
-    let id = reader.varint32()?;
-    let chunk = reader.varint32()?;
-    let last = match reader.u8()? {
+    let id = reader.varint32();
+    let chunk = reader.varint32();
+    let last = match reader.u8() {
         0 => false,
         1 => true,
         _ => return Err(reader.malformed(Rule::Flag)),

@@ -4,6 +4,7 @@ use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
 use super::fact::{put_facts, read_facts};
 use super::side::{put_sides, read_sides};
 use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_MAX};
@@ -36,7 +37,7 @@ impl Message {
         let mut out = self.encode();
         if MEMBERS && !self.returns.is_empty() {
             put_varint(&mut out, self.returns.len() as u64);
-            for (writer, upto) in &self.returns {
+            for (writer, upto) in self.returns.iter() {
                 out.extend_from_slice(writer.as_bytes());
                 put_varint(&mut out, *upto);
             }
@@ -99,13 +100,13 @@ impl Message {
             let mut message = read_message(reader, usize::MAX)?;
             if MEMBERS && reader.len() > 0 {
                 let bytes = reader.len();
-                let count = reader.count(17)?;
+                let count = reader.count(17);
                 if count == 0 {
                     return Err(reader.fail(Error::TrailingBytes { bytes }));
                 }
                 for _ in 0..count {
-                    let writer = WriterId::from_bytes(reader.array()?);
-                    message.returns.push((writer, reader.varint()?));
+                    let writer = WriterId::from_bytes(reader.array());
+                    message.returns.push((writer, reader.varint()));
                 }
             }
             Ok(message)
@@ -125,8 +126,8 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         sides: Vec::new(),
         closed: false,
         complete: false,
-        facts: Vec::new(),
-        returns: Vec::new(),
+        facts: Closed::default(),
+        returns: Closed::default(),
     };
     // Which keys of each page have nothing yet.
     let mut unused: Vec<u64> = Vec::with_capacity(pages.min(reader.len()));
@@ -178,18 +179,18 @@ fn put_column(out: &mut Vec<u8>, column: &Column, base: u64, all: u64) {
 }
 
 fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
-    let count = reader.count(18)?;
+    let count = reader.count(18);
     if count > WRITERS_MAX {
         return Err(reader.fail(Error::WritersFull { writers: count }));
     }
     let mut writers: Vec<Entry> = Vec::with_capacity(count);
     for _ in 0..count {
-        let writer = WriterId::from_bytes(reader.array()?);
+        let writer = WriterId::from_bytes(reader.array());
         if writers.last().is_some_and(|last| last.writer >= writer) {
             return Err(reader.malformed(Rule::WritersAscend));
         }
-        let lo = reader.varint()?;
-        let Some(hi) = lo.checked_add(reader.varint()?) else {
+        let lo = reader.varint();
+        let Some(hi) = lo.checked_add(reader.varint()) else {
             return Err(reader.fail(Error::Number));
         };
         writers.push(Entry { writer, lo, hi });
@@ -198,12 +199,12 @@ fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
 }
 
 fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fail> {
-    let count = reader.count(3)?;
+    let count = reader.count(3);
     let mut keys = SortedKeys::default();
     let mut key: Vec<u8> = Vec::new();
     for _ in 0..count {
-        let shared = reader.varint()?;
-        let rest = reader.varint()?;
+        let shared = reader.varint();
+        let rest = reader.varint();
         // Neither sum nor cast can overflow once both are known to be short.
         let max = KEY_BYTES_MAX as u64;
         if shared > max || rest > max || shared + rest > max || shared + rest == 0 {
@@ -211,7 +212,7 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
             return Err(reader.fail(Error::KeyLength { bytes }));
         }
         let shared = shared as usize;
-        let rest = reader.take(rest as usize)?;
+        let rest = reader.take(rest as usize);
         // Ascending and with the longest shared prefix: the first other byte is greater.
         let follows = match (key.get(shared), rest.first()) {
             (Some(old), Some(new)) => old < new,
@@ -244,12 +245,12 @@ fn read_page(
     writers: &[Entry],
     keys: u64,
 ) -> Result<(Vec<Column>, u64), Fail> {
-    let count = reader.count(4)?;
+    let count = reader.count(4);
     let mut columns = Vec::with_capacity(count);
     let mut next = 0;
     let mut used = 0;
     for _ in 0..count {
-        let at = reader.varint()?.saturating_add(next);
+        let at = reader.varint().saturating_add(next);
         let Some(entry) = usize::try_from(at).ok().and_then(|at| writers.get(at)) else {
             return Err(reader.malformed(Rule::ColumnWriter));
         };
@@ -267,12 +268,12 @@ fn read_column(
     entry: &Entry,
     keys: u64,
 ) -> Result<Column, Fail> {
-    let head = reader.varint()?;
+    let head = reader.varint();
     let signed = head & 1 == 1;
     let present = match head >> 1 {
         PRESENT_ALL => keys,
         PRESENT_BITMAP => {
-            let present = u64::from_le_bytes(reader.array()?);
+            let present = u64::from_le_bytes(reader.array());
             if present.count_ones() < 2 || present == keys || present & !keys != 0 {
                 return Err(reader.malformed(Rule::Bitmap));
             }
@@ -288,7 +289,7 @@ fn read_column(
     };
     let count = present.count_ones() as usize;
     if reader.len() < 2 * count {
-        return Err(Fail);
+        return Err(reader.truncated());
     }
     let mut column = Column {
         present,
@@ -297,7 +298,7 @@ fn read_column(
         writer,
     };
     for _ in 0..count {
-        let after = reader.varint()?;
+        let after = reader.varint();
         let clock = entry
             .lo
             .checked_add(1)
@@ -310,7 +311,7 @@ fn read_column(
     }
     let mut negative = false;
     for row in &mut column.rows {
-        let total = reader.varint()?;
+        let total = reader.varint();
         row.total = match signed {
             true => unzigzag(total),
             false => i64::try_from(total).map_err(|_| reader.fail(Error::Number))?,
@@ -344,14 +345,14 @@ pub(super) fn put_vector(out: &mut Vec<u8>, vector: &VersionVector) {
 
 /// Reads a version vector.
 pub(super) fn read_vector(reader: &mut Reader<'_>) -> Result<VersionVector, Fail> {
-    let count = reader.count(17)?;
+    let count = reader.count(17);
     if count > WRITERS_MAX {
         return Err(reader.fail(Error::WritersFull { writers: count }));
     }
     let mut entries: Vec<(WriterId, u64)> = Vec::with_capacity(count);
     for _ in 0..count {
-        let writer = WriterId::from_bytes(reader.array()?);
-        let clock = reader.varint()?;
+        let writer = WriterId::from_bytes(reader.array());
+        let clock = reader.varint();
         if entries.last().is_some_and(|last| last.0 >= writer) {
             return Err(reader.malformed(Rule::WritersAscend));
         }

@@ -69,11 +69,11 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
             put_varint(out, lift.clock);
             stamp(out, lift.by);
         }
-        if let Some(moved) = side.moved.as_ref().filter(|_| MEMBERS) {
+        if let Some(moved) = &*side.moved {
             put_wide(out, moved.amount);
             stamp(out, moved.to);
         }
-        if let Some(fold) = side.fold.as_ref().filter(|_| MEMBERS) {
+        if let Some(fold) = &*side.fold {
             put_fold(out, fold, message.writers[side.writer as usize].lo);
         }
     }
@@ -139,13 +139,13 @@ fn put_until(out: &mut Vec<u8>, until: u64) {
 }
 
 pub(super) fn read_sides(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
-    let count = reader.count(4)?;
+    let count = reader.count(4);
     let mut before: Option<(u32, u32)> = None;
     for _ in 0..count {
         let key = reader
-            .varint()?
+            .varint()
             .saturating_add(before.map_or(0, |(key, _)| u64::from(key)));
-        let writer = reader.varint()?;
+        let writer = reader.varint();
         if key >= message.keys.len() as u64 || writer >= message.writers.len() as u64 {
             return Err(reader.malformed(Rule::SidesAscend));
         }
@@ -167,7 +167,7 @@ fn read_side(
     writer: u32,
     row: Option<Row>,
 ) -> Result<Side, Fail> {
-    let parts = reader.varint()?;
+    let parts = reader.varint();
     let known = if MEMBERS { FOLD << 1 } else { MOVED };
     if parts == 0 || parts >= known {
         return Err(match MEMBERS {
@@ -190,56 +190,60 @@ fn read_side(
     }
     if parts & CUT != 0 {
         side.cut = Some(Cut {
-            clock: reader.varint()?,
-            total: reader.wide()?,
-            by: read_stamp(reader, writers)?,
+            clock: reader.varint(),
+            total: reader.wide(),
+            by: read_stamp(reader, writers),
         });
     }
     if parts & LIFT != 0 {
-        let clock = reader.varint()?;
-        let by = read_stamp(reader, writers)?;
+        let clock = reader.varint();
+        let by = read_stamp(reader, writers);
         side.lift = Some(Box::new(Lift { clock, by }));
     }
     if MEMBERS && parts & MOVED != 0 {
-        let amount = reader.wide()?;
-        let to = read_stamp(reader, writers)?;
-        side.moved = Some(Box::new(Moved { to, amount }));
+        let amount = reader.wide();
+        let to = read_stamp(reader, writers);
+        *side.moved = Some(Box::new(Moved { to, amount }));
     }
     if MEMBERS && parts & FOLD != 0 {
-        side.fold = Some(Box::new(read_fold(reader, &writers[writer as usize])?));
+        *side.fold = Some(Box::new(read_fold(reader, &writers[writer as usize])?));
     }
     Ok(side)
 }
 
 /// A clock within what the message says of a writer.
-pub(super) fn read_clock(reader: &mut Reader<'_>, entry: &Entry) -> Result<u64, Fail> {
-    let after = reader.varint()?;
+pub(super) fn read_clock(reader: &mut Reader<'_>, entry: &Entry) -> u64 {
+    let after = reader.varint();
     let clock = entry.lo.checked_add(1).and_then(|c| c.checked_add(after));
-    match clock.filter(|clock| *clock <= entry.hi) {
-        Some(clock) => Ok(clock),
-        None => Err(reader.malformed(Rule::ShardClock)),
-    }
+    clock.filter(|clock| *clock <= entry.hi).unwrap_or_else(|| {
+        reader.malformed(Rule::ShardClock);
+        0
+    })
 }
 
-pub(super) fn read_stamp(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Stamp, Fail> {
-    let writer = reader.varint32()?;
-    let Some(entry) = writers.get(writer as usize) else {
-        return Err(reader.malformed(Rule::ColumnWriter));
+pub(super) fn read_stamp(reader: &mut Reader<'_>, writers: &[Entry]) -> Stamp {
+    let writer = reader.varint32();
+    let clock = match writers.get(writer as usize) {
+        Some(entry) => read_clock(reader, entry),
+        None => {
+            reader.malformed(Rule::ColumnWriter);
+            0
+        }
     };
-    let clock = read_clock(reader, entry)?;
-    Ok(Stamp { writer, clock })
+    Stamp { writer, clock }
 }
 
 /// A clock that is so much before the row's.
-fn read_before(reader: &mut Reader<'_>, clock: u64) -> Result<u64, Fail> {
-    match clock.checked_sub(reader.varint()?) {
-        Some(before) if before > 0 => Ok(before),
-        _ => Err(reader.malformed(Rule::Life)),
+fn read_before(reader: &mut Reader<'_>, clock: u64) -> u64 {
+    let before = clock.saturating_sub(reader.varint());
+    if before == 0 {
+        reader.malformed(Rule::Life);
     }
+    before
 }
 
 fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
-    let parts = reader.varint()?;
+    let parts = reader.varint();
     let bases = parts & (BASE_RESET | BASE_SET);
     if parts == 0 || parts >= ABSORBED << 1 || bases == BASE_RESET | BASE_SET {
         return Err(reader.malformed(Rule::Extra));
@@ -250,10 +254,10 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
         ..Extra::default()
     };
     if parts & BORN != 0 {
-        extra.born = read_before(reader, clock)?;
+        extra.born = read_before(reader, clock);
     }
     if parts & ADDED != 0 {
-        let before = reader.varint()?;
+        let before = reader.varint();
         extra.added = match before {
             0 => 0,
             before => clock.saturating_sub(before),
@@ -263,7 +267,7 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
         }
     }
     if parts & HIGH != 0 {
-        extra.high = unzigzag(reader.varint()?);
+        extra.high = unzigzag(reader.varint());
         // Checked before the total is put together, which could leave 128 bits.
         if extra.high == 0 || i128::from(extra.high).abs() > WIDE_MAX >> 64 {
             return Err(reader.fail(Error::Number));
@@ -271,13 +275,13 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
     }
     extra.base = match bases {
         BASE_RESET => Some(Base::Reset),
-        BASE_SET => Some(Base::Set(unzigzag(reader.varint()?))),
+        BASE_SET => Some(Base::Set(unzigzag(reader.varint()))),
         _ => None,
     };
     if parts & EXPIRY != 0 {
         extra.expiry = Some(Expiry {
-            clock: read_before(reader, clock)?,
-            until: read_until(reader)?,
+            clock: read_before(reader, clock),
+            until: read_until(reader),
         });
     }
     let ordered = (extra.added == 0 || extra.added >= extra.born)
@@ -289,18 +293,21 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
     Ok(extra)
 }
 
-fn read_until(reader: &mut Reader<'_>) -> Result<u64, Fail> {
-    match reader.varint()? {
-        0 => Ok(NEVER),
-        more if more - 1 <= EXPIRY_MAX => Ok(more - 1),
-        _ => Err(reader.fail(Error::Number)),
+fn read_until(reader: &mut Reader<'_>) -> u64 {
+    match reader.varint() {
+        0 => NEVER,
+        more if more - 1 <= EXPIRY_MAX => more - 1,
+        _ => {
+            reader.fail(Error::Number);
+            NEVER
+        }
     }
 }
 
 fn read_fold(reader: &mut Reader<'_>, entry: &Entry) -> Result<Fold, Fail> {
-    let clock = read_clock(reader, entry)?;
-    let amount = reader.wide()?;
-    let parts = reader.varint()?;
+    let clock = read_clock(reader, entry);
+    let amount = reader.wide();
+    let parts = reader.varint();
     let bases = parts & (FOLD_RESET | FOLD_SET);
     if parts >= FOLD_UNTIL << 1 || bases == FOLD_RESET | FOLD_SET {
         return Err(reader.malformed(Rule::SideParts));
@@ -310,9 +317,9 @@ fn read_fold(reader: &mut Reader<'_>, entry: &Entry) -> Result<Fold, Fail> {
         let set = bases == FOLD_SET;
         base = Some(RankedBase {
             set,
-            clock: reader.varint()?,
-            writer: WriterId::from_bytes(reader.array()?),
-            value: if set { unzigzag(reader.varint()?) } else { 0 },
+            clock: reader.varint(),
+            writer: WriterId::from_bytes(reader.array()),
+            value: if set { unzigzag(reader.varint()) } else { 0 },
         });
     }
     Ok(Fold {
@@ -322,7 +329,7 @@ fn read_fold(reader: &mut Reader<'_>, entry: &Entry) -> Result<Fold, Fail> {
         base,
         until: match parts & FOLD_UNTIL {
             0 => None,
-            _ => Some(read_until(reader)?),
+            _ => Some(read_until(reader)),
         },
     })
 }

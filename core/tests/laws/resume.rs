@@ -204,14 +204,14 @@ impl Peer {
 fn settle(peers: &mut [Peer; 2], now: Millis, until: Millis) {
     let mut frames = 0;
     for now in now..=until {
-        for at in 0..2 {
-            peers[at].handle(now, Input::Tick);
+        for peer in &mut *peers {
+            peer.handle(now, Input::Tick);
             let Peer {
                 replica,
                 sync,
                 mark,
                 ..
-            } = &mut peers[at];
+            } = peer;
             if now % 100 == 0 && replica.is_member() {
                 replica.since(mark);
                 sync.tend(now, replica, mark).unwrap();

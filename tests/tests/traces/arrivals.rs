@@ -36,7 +36,7 @@ fn what_was_counted_offline_before_the_first_contact_is_added_once() {
     for op in [Add(4), Delete, Add(16)] {
         mesh.apply(tab, op);
     }
-    mesh.refuses(0, &mesh.state(tab), "gone"); // or never heard of
+    mesh.refuses(0, &mesh.state(tab), "stranger");
     assert_eq!(mesh.values([0, 1, tab]), [None, None, Some(16)]);
     mesh.fences(0, tab);
     mesh.in_order(&[0, 1]);

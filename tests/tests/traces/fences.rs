@@ -51,7 +51,7 @@ fn nothing_is_collected_before_the_heir_knows_for_whom_it_speaks() {
     mesh.meet(0, tab);
     assert_eq!(mesh.values([0, tab]), [Some(4), Some(4)]);
     mesh.does(tab, |replica| replica.leave());
-    mesh.gets(0, &mesh.state(tab));
+    mesh.gets(0, &mesh.since(tab, &mesh.vector(0)));
     mesh.ends(&[0, 1], Some(4));
 }
 

@@ -1,7 +1,7 @@
 //! Absorption, collection and forgetting in spaces with members.
 
 use crate::mesh::Mesh;
-use tallymesh_core::Op::{Add, Delete};
+use tallymesh_core::Op::{Add, Delete, Expire};
 
 // Absorption.
 
@@ -145,6 +145,52 @@ fn what_forgotten_writers_have_deleted_of_each_other_is_settled_too() {
 #[test]
 fn an_absorbed_part_that_was_deleted_is_folded_into_nothing() {
     assert!(size_with_a_tab_of_nothing(true) < size_with_a_tab_of_nothing(false));
+}
+
+/// Member 1 folds the tab's part, whose expiry it has just replaced, before member 0 has heard of
+/// that. What replaced it must still reach member 0, or 2,000 comes back there.
+#[test]
+fn an_expiry_that_was_replaced_stays_so_where_it_is_not_folded_yet() {
+    let mut mesh = Mesh::new(2);
+    let tab = mesh.tab(0, 4);
+    mesh.apply(tab, Expire(2_000));
+    mesh.does(tab, |replica| replica.leave());
+    mesh.gets(0, &mesh.state(tab));
+    assert_eq!(mesh.absorbs(0), 1);
+    mesh.collects(0);
+    assert!(mesh.does(0, |replica| replica.acknowledge()));
+    mesh.gets(1, &mesh.state(0));
+    mesh.apply(1, Expire(1_000));
+    mesh.collects(1);
+    mesh.gets(0, &mesh.state(1));
+    assert_eq!(mesh.values([0, 1]), [Some(4); 2]);
+    mesh.ends(&[0, 1], Some(4));
+}
+
+/// Of the second tab nothing but an expiry is left. Member 0 folds it, and then the expiry is
+/// replaced; at member 1 it is the other way round. The bytes must be the same.
+#[test]
+fn an_expiry_that_was_replaced_leaves_the_same_before_and_after_it_was_folded() {
+    let mut mesh = Mesh::new(2);
+    let (first, second) = (mesh.tab(0, 4), mesh.tab(0, 1));
+    mesh.apply(second, Delete);
+    mesh.apply(first, Add(16));
+    mesh.gets(second, &mesh.state(first));
+    mesh.apply(second, Expire(2_000));
+    for tab in [first, second] {
+        mesh.does(tab, |replica| replica.leave());
+        mesh.gets(0, &mesh.since(tab, &mesh.vector(0)));
+        assert_eq!(mesh.absorbs(0), 1);
+    }
+    mesh.collects(0);
+    mesh.does(0, |replica| replica.acknowledge());
+    mesh.gets(1, &mesh.state(0));
+    mesh.does(1, |replica| replica.acknowledge());
+    mesh.gets(0, &mesh.state(1));
+    assert!(mesh.collects(0));
+    mesh.apply(1, Expire(1_000));
+    assert_eq!(mesh.values([0, 1]), [Some(16); 2]);
+    mesh.ends(&[0, 1], Some(16));
 }
 
 fn size_with_a_tab_of_nothing(is_deleted: bool) -> usize {

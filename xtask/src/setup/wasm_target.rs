@@ -28,11 +28,12 @@ const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "r
 const RECIPE: &str = "1";
 
 /// Flags of the module that is downloaded. The first one repeats .cargo/config.toml, whose flags
-/// the variable replaces. The last two inline more than "z" does, which leaves less to call and 3
-/// percent less to download; thresholds of 15 and 50 were worse.
+/// the variable replaces. The last three inline more than "z" does, which leaves less to call and 4
+/// percent less to download; thresholds of 75 and 150 for the first, 15 and 50 for the second were
+/// worse.
 const MODULE_FLAGS: &str = "--cfg=sha2_backend_soft=\"compact\" -Zunstable-options \
     -Cpanic=immediate-abort -Zlocation-detail=none \
-    -Zinline-mir=yes -Cllvm-args=-inline-threshold=30";
+    -Zinline-mir=yes -Zinline-mir-threshold=100 -Cllvm-args=-inline-threshold=30";
 const RUSTUP_LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// How to compile for wasm32-unknown-unknown on this machine.

@@ -27,7 +27,7 @@ fn slot(writer: u32, clock: u64, extra: Extra) -> Slot {
 }
 
 fn child(mut slot: Slot, to: Stamp, amount: i128) -> Slot {
-    slot.side.moved = Some(Box::new(Moved { to, amount }));
+    *slot.side.moved = Some(Box::new(Moved { to, amount }));
     slot
 }
 
@@ -142,7 +142,7 @@ fn what_is_folded_adds_up() {
         lift(&mut parent, lifted, by(1, 1));
         fold(&mut parent, 9, &counter::Sum::default(), -1);
         assert_eq!(fold_of(&parent).until, Some(100).filter(|_| lifted < 8));
-        parent.side.fold = None;
+        *parent.side.fold = None;
         fold(&mut parent, 8, &sum(0, false, 9, 300), 0);
         assert_eq!(fold_of(&parent).until, until);
     }
@@ -156,11 +156,11 @@ fn nothing_is_not_folded() {
         ..counter::Sum::default()
     };
     fold(&mut parent, 8, &nothing, 4);
-    assert_eq!(parent.side.fold, None);
+    assert_eq!(*parent.side.fold, None);
     // Two that come to nothing together.
     fold(&mut parent, 7, &nothing, 3);
     fold(&mut parent, 8, &nothing, 5);
-    assert_eq!(parent.side.fold, None);
+    assert_eq!(*parent.side.fold, None);
     fold(&mut parent, 7, &nothing, 3);
     fold(&mut parent, 8, &nothing, 4);
     assert_eq!(fold_of(&parent).clock, 7);
@@ -230,7 +230,7 @@ fn a_lift_goes_with_what_it_lifts() {
     let with = |clock, amount| {
         let mut one = plain(0, 9, 20);
         lift(&mut one, 6, by(2, 9));
-        one.side.fold = Some(Box::new(Fold {
+        *one.side.fold = Some(Box::new(Fold {
             clock,
             amount,
             adds: false,
@@ -249,7 +249,7 @@ fn a_lift_goes_with_what_it_lifts() {
     // A child that is not folded yet may have an expiry that it lifts.
     let heir = {
         let mut one = with(7, 3);
-        one.side.fold = None;
+        *one.side.fold = None;
         one
     };
     let both = [heir, child(plain(1, 3, 5), by(0, 8), 4)];

@@ -113,7 +113,7 @@ fn nothing_is_cancelled_where_something_was_absorbed_since() {
     let replica = replica();
     let child = |to: Stamp| {
         let mut child = Slot::new(2, Row { clock: 3, total: 1 }, None);
-        child.side.moved = Some(Box::new(Moved { to, amount: 1 }));
+        *child.side.moved = Some(Box::new(Moved { to, amount: 1 }));
         child
     };
     let with = |to| again(&replica, &[slot(0), child(to)], 4);
@@ -123,7 +123,7 @@ fn nothing_is_cancelled_where_something_was_absorbed_since() {
     assert_eq!(with(by(OWN, 5)), Some(4));
     for (clock, done) in [(3, Some(4)), (4, Some(4)), (5, None)] {
         let mut folded = slot(0);
-        folded.side.fold = Some(Box::new(Fold {
+        *folded.side.fold = Some(Box::new(Fold {
             clock,
             amount: 1,
             adds: false,

@@ -1,0 +1,42 @@
+//! What a [`Roster`] is where there are no members: in an open space, and in a program that speaks
+//! of none.
+
+use super::members::Roster;
+use crate::closed::Empty;
+use crate::roster::Card;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+impl Empty for Roster {
+    const EMPTY: Roster = Roster {
+        cards: Vec::new(),
+        configuration: None,
+        gone: Vec::new(),
+        attached: Vec::new(),
+        settled: Vec::new(),
+        floor: Vec::new(),
+        pending: None,
+        free: Vec::new(),
+        assigned: Vec::new(),
+        established: false,
+        proposal: None,
+        asked: false,
+        vouched: Vec::new(),
+        waiting: false,
+        returns: Vec::new(),
+        returned: VecDeque::new(),
+        remembered: 0,
+    };
+    const NOTHING: &'static Roster = &Roster::EMPTY;
+}
+
+impl Roster {
+    /// That of an open space of one writer.
+    pub(super) fn new() -> Roster {
+        Roster {
+            cards: Vec::from([Card::default()]),
+            assigned: Vec::from([0]),
+            ..Roster::EMPTY
+        }
+    }
+}
