@@ -584,6 +584,6 @@ fn a_store_is_told_once_who_was_forgotten() {
     let gone = WriterId::from_bytes([77; 16]);
     one.remember(gone, 7);
     let message = one.since(&mut mark).expect("it is to be stored");
-    assert_eq!(message.returns, [(gone, 7)]);
+    assert_eq!(message.returns[..], [(gone, 7)]);
     assert_eq!(one.since(&mut mark), None);
 }
