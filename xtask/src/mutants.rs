@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// Also try those that compile, but not together with others, each in a build of its own
     #[arg(long)]
     alone: bool,
-    /// How many mutants are tried at a time
+    /// How many mutants are tried at a time; 0 reports what earlier runs found
     #[arg(long, default_value_t = 2)]
     jobs: usize,
 }

@@ -204,7 +204,7 @@ fn survivors(text: &mut String, kept: &Kept, outcomes: &Outcomes<'_>) -> Result<
     Ok(())
 }
 
-/// Those that compile, but not together with the others.
+/// Those that were not tried.
 fn not_run(text: &mut String, outcomes: &Outcomes<'_>) -> Result<()> {
     let not_run = outcomes.iter().filter(|(_, it)| *it == Outcome::NotRun);
     let titles: Vec<String> = not_run.map(|(mutant, _)| mutant.title()).collect();
@@ -213,7 +213,8 @@ fn not_run(text: &mut String, outcomes: &Outcomes<'_>) -> Result<()> {
     }
     writeln!(
         text,
-        "\n## Not run\n\nThese need a build each: `cargo xtask mutants --go-on --alone`.\n"
+        "\n## Not run\n\n`cargo xtask mutants --go-on` tries what an interrupted run left, and with \
+         `--alone` also what compiles only in a build of its own.\n"
     )?;
     for title in titles {
         writeln!(text, "- {title}")?;

@@ -575,3 +575,15 @@ fn so_many_that_were_forgotten_are_remembered() {
     assert_eq!(one.roster.returns.len(), RETURNS_MAX);
     assert_eq!(one.remembered(1), [(id(RETURNS_MAX + 1), 8)]);
 }
+
+#[test]
+fn a_store_is_told_once_who_was_forgotten() {
+    let [mut one, ..] = space();
+    let mut mark = Mark::default();
+    one.since(&mut mark);
+    let gone = WriterId::from_bytes([77; 16]);
+    one.remember(gone, 7);
+    let message = one.since(&mut mark).expect("it is to be stored");
+    assert_eq!(message.returns[..], [(gone, 7)]);
+    assert_eq!(one.since(&mut mark), None);
+}
