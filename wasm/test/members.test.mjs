@@ -78,8 +78,8 @@ test('a link that brings word of members is closed, and made again after the upg
   page.add('likes');
   const counter = page.counter('likes');
   const reasons = [];
+  const first = { a: undefined, b: undefined };
   const upgraded = new Promise((resolve) => {
-    const first = { a: undefined, b: undefined };
     first.a = page.attach({
       send: (frame) => queueMicrotask(() => first.b.receive(frame)),
       close: (reason) => resolve(reasons.push(reason.code)),
@@ -89,6 +89,7 @@ test('a link that brings word of members is closed, and made again after the upg
   // Counting goes on whatever the link brings.
   counter.add(2);
   await upgraded;
+  first.b.close();
   assert.deepEqual(reasons, ['upgraded']);
   counter.add(3);
   assert.equal(page.status().links, 0);
