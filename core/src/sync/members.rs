@@ -76,6 +76,8 @@ struct ComingBack {
     /// say before it is back and has its say.
     last: Option<Last>,
     member: bool,
+    /// Whether its owner is no member any more, and only it does not know.
+    dropped: bool,
     /// The links whose peers have forgotten it. Others may remember.
     forgot: Vec<Link>,
     /// The own clock up to which others were told of this replica's transactions before those links.
@@ -253,6 +255,7 @@ impl Sync {
             due: now,
             last: member.then_some(Last::Unsure),
             member,
+            dropped: false,
             forgot: Vec::new(),
             published: u64::MAX,
             fresh: None,
@@ -277,6 +280,12 @@ impl Sync {
         // Another will do as well.
         let gone = self.writer_of(it.link).is_none();
         let late = it.since + PATIENCE_MS <= now;
+        // One that has announced itself meanwhile need not wait.
+        if replica.is_member() && !it.member && !it.dropped {
+            let link = it.link;
+            self.guests.coming_back = None;
+            return self.come_back(now, replica, link);
+        }
         let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
         let after = links.iter().position(|link| *link == it.link);
         let next = links.get(after.map_or(0, |at| (at + 1) % links.len()));
@@ -447,6 +456,7 @@ impl Sync {
             self.guests.coming_back = Some(ComingBack {
                 last: None,
                 member: false,
+                dropped: true,
                 fresh: None,
                 ..it
             });

@@ -84,14 +84,7 @@ pub(super) fn run(client: &Client, output: &mut Output, args: MembersArgs) -> Re
         }
         Action::Init => {
             let members = client.post_json_in_space("members/init", &json!({}))?;
-            output.line(&members, || describe(&members))?;
-            match output.is_json() {
-                true => Ok(()),
-                false => output.remark(
-                    "browser tabs can't take part in a space with members yet: they are told \
-                     `members_unsupported`",
-                ),
-            }
+            output.line(&members, || describe(&members))
         }
         Action::Add(args) => change(client, output, "members/add", &args),
         Action::Remove(args) => change(client, output, "members/remove", &args),
