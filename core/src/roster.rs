@@ -184,8 +184,9 @@ pub(crate) enum Says {
     /// The writer took over an incarnation of this owner at this clock, and it was forgotten, as
     /// those of earlier generations.
     Gone(u64, Box<(Owner, u64)>),
-    /// What the writer had seen at its first transaction, by number, until its place is certain.
-    Base(Box<[(u32, u64)]>),
+    /// What the writer had seen at its first transaction, by number, until its place is certain; and
+    /// whether it knows who took it in.
+    Base(Box<[(u32, u64)]>, bool),
     /// What this member's writer stamped up to this clock may have been collected by the sender.
     Floor(u64),
 }
@@ -205,7 +206,7 @@ impl Fact {
             Says::Configuration(clock, _) | Says::Gone(clock, _) | Says::Floor(clock) => {
                 own(*clock)
             }
-            Says::Base(_) => own(1),
+            Says::Base(..) => own(1),
             Says::Admit(admit) => admit.by,
             Says::Fence(fence) => fence.by,
             Says::Retired(retired) => retired.to,
@@ -225,7 +226,7 @@ impl Fact {
 
     /// Whether it is of a replica, not of the state.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self.says, Says::Base(_) | Says::Floor(_))
+        matches!(self.says, Says::Base(..) | Says::Floor(_))
     }
 
     /// The place of its kind in a message.
@@ -239,7 +240,7 @@ impl Fact {
             Says::Retired(_) => 5,
             Says::Configuration(..) => 6,
             Says::Gone(..) => 7,
-            Says::Base(_) => 8,
+            Says::Base(..) => 8,
             Says::Floor(_) => 9,
             Says::Vote(_) => 10,
         }
@@ -261,7 +262,7 @@ impl Fact {
                 }
                 ack.seen.sort_unstable();
             }
-            Says::Base(seen) => {
+            Says::Base(seen, _) => {
                 for (writer, _) in seen.iter_mut() {
                     *writer = map(*writer);
                 }
@@ -281,9 +282,11 @@ impl Card {
     /// All that it says.
     pub(crate) fn facts(&self, writer: u32) -> impl Iterator<Item = Fact> {
         let moved = self.home.filter(|home| Some(*home) != self.intro);
+        let told = self.intro.is_some();
+        let base = self.base.clone().map(|seen| Says::Base(seen, told));
         [
             self.announce.clone().map(Says::Announce),
-            self.base.clone().map(Says::Base),
+            base,
             self.intro.map(Says::Admit),
             moved.map(Says::Admit),
             self.ack.clone().map(Says::Ack),
@@ -350,7 +353,7 @@ impl Card {
                 self.retired.replace(*retired) != Some(*retired)
             }
             // A tab's is for the member that takes it in.
-            Says::Base(seen) => {
+            Says::Base(seen, _) => {
                 if self.announce.is_some() && self.retired.is_none() {
                     self.base.get_or_insert_with(|| seen.clone());
                 }

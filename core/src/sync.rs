@@ -63,6 +63,7 @@ use crate::hash::mix;
 use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica, Returned};
+use crate::roster::Owner;
 use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
 use crate::writer_id::WriterId;
 use crate::{BROADCAST, MEMBERS, STATUS};
@@ -91,6 +92,8 @@ pub struct SyncConfig {
     /// How long a member waits for a writer that it took in and that no link leads to, in
     /// milliseconds; then it takes over, and the writer has to come back. 0 waits for ever.
     pub lease_ms: u32,
+    /// Whose member this replica is to be, if the owner is one; `None` for one that never is.
+    pub owner: Option<Owner>,
     /// The program's name and version in the hello, for people. One of more than
     /// [`AGENT_BYTES_MAX`] bytes is not sent.
     pub agent: &'static str,
@@ -103,6 +106,7 @@ impl Default for SyncConfig {
             interval_ms: 5_000,
             pull_timeout_ms: 10_000,
             lease_ms: 600_000,
+            owner: None,
             agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")),
         }
     }
@@ -178,7 +182,8 @@ pub enum Output {
     },
     /// This replica can't go on under its writer id, as somebody else writes under it, or as it was
     /// retired: mint a fresh one, and hand it in by [`Input::Renew`] at once. Until then all goes on
-    /// under the old one.
+    /// under the old one. A member announces itself under the fresh one before the next
+    /// [`Input::Tick`].
     Renew,
     /// The replica came back under the writer id that was handed in last, and made again what had not
     /// been taken over from the one before: show what could not be.
@@ -455,8 +460,12 @@ impl Sync {
                 self.admit(now, replica, link, writer, 0);
                 Ok(())
             }
-            Body::Return { writer, intro } => {
-                self.end_writer(now, replica, link, (writer, intro));
+            Body::Return {
+                writer,
+                intro,
+                owner,
+            } => {
+                self.end_writer(now, replica, link, (writer, intro, owner));
                 Ok(())
             }
             Body::Ended { writer, last } => {

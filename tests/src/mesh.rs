@@ -5,8 +5,7 @@
 use crate::random::Random;
 use std::collections::BTreeMap;
 use tallymesh_core::{
-    Input, Link, Mark, Message, Output, Owner, Replica, Space, Sync, SyncConfig, VersionVector,
-    WriterId,
+    Input, Link, Mark, Message, Output, Owner, Replica, Space, Sync, SyncConfig, WriterId,
 };
 
 /// What happened in a run.
@@ -93,17 +92,33 @@ impl Mesh {
         }
         let nonce = self.random.bytes();
         let writer = WriterId::mint(&Space::default(), &owners[0], &nonce);
+        self.peers[0].replica = Replica::new(Space::default(), writer);
+        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+            self.connect(a, b);
+        }
+        // They may count before there are members, and while the news of that is under way.
+        for _ in 0..self.random.below(40) {
+            if self.random.chance(300) {
+                self.write()?;
+            }
+            if self.random.chance(500) {
+                self.step()?;
+            }
+        }
         let first = &mut self.peers[0].replica;
-        *first = Replica::new(Space::default(), writer);
         let founded = first.found(&owners[0], &nonce, 1);
         founded.map_err(|error| error.to_string())?;
         let proposed = first.propose_members(&owners);
         proposed.map_err(|error| error.to_string())?;
-        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-            self.connect(a, b);
-        }
-        while !self.peers.iter().all(|peer| peer.replica.is_member()) {
+        self.handle(0, Input::Changed);
+        for _ in 0..3_000 {
+            if self.peers.iter().all(|peer| peer.replica.is_established()) {
+                break;
+            }
             self.step()?;
+        }
+        if !self.peers.iter().all(|peer| peer.replica.is_established()) {
+            return Err(format!("they don't all become members: {}", self.tell()));
         }
         let steps = self.random.range(200, 1_500);
         for _ in 0..steps {
@@ -120,6 +135,7 @@ impl Mesh {
             interval_ms: 500,
             pull_timeout_ms: 400,
             lease_ms: LEASE_MS,
+            owner,
             ..SyncConfig::default()
         };
         self.peers.push(Peer {
@@ -307,27 +323,29 @@ impl Mesh {
             3 if self.random.chance(200) => self.vanish(),
             14 if self.random.chance(100) => self.back_up(),
             15 if self.random.chance(100) => self.restore(),
-            4..14 => {
-                let at = self.random.index(self.peers.len());
-                if !self.peers[at].gone {
-                    let by = self.random.below(1_000) as i64;
-                    let key = ["a", "b", "c"][self.random.index(3)];
-                    let added = self.peers[at].replica.add(key, by);
-                    added.map_err(|error| format!("{at} adds: {error}"))?;
-                    self.expected += i128::from(by);
-                    self.note(|| {
-                        format!(
-                            "{} {at} adds {by} at {}",
-                            self.now,
-                            self.peers[at].replica.clock()
-                        )
-                    });
-                    self.figures.adds += 1;
-                    self.handle(at, Input::Changed);
-                }
-            }
+            4..14 => self.write()?,
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Somebody adds to a counter.
+    fn write(&mut self) -> Result<(), String> {
+        let at = self.random.index(self.peers.len());
+        if self.peers[at].gone {
+            return Ok(());
+        }
+        let by = self.random.below(1_000) as i64;
+        let key = ["a", "b", "c"][self.random.index(3)];
+        let added = self.peers[at].replica.add(key, by);
+        added.map_err(|error| format!("{at} adds: {error}"))?;
+        self.expected += i128::from(by);
+        self.note(|| {
+            let clock = self.peers[at].replica.clock();
+            format!("{} {at} adds {by} at {clock}", self.now)
+        });
+        self.figures.adds += 1;
+        self.handle(at, Input::Changed);
         Ok(())
     }
 
@@ -432,7 +450,8 @@ impl Mesh {
                 break;
             }
         }
-        self.settled()?;
+        let settled = self.settled();
+        settled.map_err(|error| format!("{error}: {}", self.tell()))?;
         self.figures.writers = self.peers[0].replica.writers().count() as u64;
         Ok(())
     }
@@ -458,15 +477,11 @@ impl Mesh {
             // What nobody knows may count or not, but no more than once.
             let known = self.figures.unknown == 0;
             if sum > self.expected || known && sum != self.expected {
-                return Err(format!(
-                    "{at} has {sum}, not {}: {}",
-                    self.expected,
-                    self.tell()
-                ));
+                return Err(format!("{at} has {sum}, not {}", self.expected));
             }
             let known = replica.writers().count();
             if known > living.len() {
-                return Err(format!("{at} knows {known} writers: {}", self.tell()));
+                return Err(format!("{at} knows {known} writers"));
             }
         }
         Ok(())
@@ -486,9 +501,17 @@ impl Mesh {
                 peer.replica.is_member(),
             );
         }
-        if std::env::var("TALLYMESH_SEED").is_ok() {
-            let state = self.peers[0].replica.delta(&VersionVector::default());
-            text += &format!("\n{state:?}");
+        for (to, peer) in self.peers.iter().enumerate() {
+            for from in self.peers.iter().filter(|from| !from.gone && !peer.gone) {
+                let replica = &from.replica;
+                let message = replica.delta(&peer.replica.vector());
+                let live = Some(replica.writer());
+                let taken = peer.replica.clone().merge_live(&message, live, &mut |_| ());
+                if let Err(error) = taken {
+                    let from = &replica.writer().to_string()[..4];
+                    text += &format!("\n{to} does not take what {from} has: {error}");
+                }
+            }
         }
         text
     }

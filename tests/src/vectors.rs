@@ -304,6 +304,16 @@ pub fn frames() -> Vec<Vector> {
                     owner: [5; 32],
                     generation: 300,
                 }),
+                owner: None,
+            }),
+        ),
+        vector(
+            "return_owner",
+            "The sender's writer, which nobody took in as far as it knows, can't go on: end it. Its owner may be a member.",
+            frame(Body::Return {
+                writer: two().writer(),
+                intro: None,
+                owner: Some([5; 32]),
             }),
         ),
         vector(
@@ -312,6 +322,14 @@ pub fn frames() -> Vec<Vector> {
             frame(Body::Ended {
                 writer: two().writer(),
                 last: Last::Unsure,
+            }),
+        ),
+        vector(
+            "ended_member",
+            "This writer can't go on; how much of it counts is not certain before its owner, which is a member, has announced itself.",
+            frame(Body::Ended {
+                writer: two().writer(),
+                last: Last::Member,
             }),
         ),
         vector(

@@ -669,8 +669,17 @@ impl Replica {
         sole || others.any(|(card, other)| other != number && acked(card))
     }
 
+    /// Whether this is a member's writer that another living one has taken in.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        let announce = self.roster.cards[OWN as usize].announce.as_ref();
+        let clock = announce.map_or(u64::MAX, |it| it.clock);
+        let mut others = self.roster.cards.iter().skip(1);
+        let acked = |card: &Card| card.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock);
+        self.is_established() && others.any(|card| !card.is_over() && acked(card))
+    }
+
     /// Whether this is a member's writer that others have taken in.
-    pub(crate) fn is_established(&self) -> bool {
+    pub fn is_established(&self) -> bool {
         self.is_member() && self.roster.established
     }
 

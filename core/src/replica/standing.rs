@@ -34,7 +34,7 @@ pub(super) enum Standing {
 /// What a writer of a message had seen at its first transaction, by the message's numbers.
 fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
     message.facts().iter().find_map(|fact| match &fact.says {
-        Says::Base(seen) if fact.writer == at => Some(&seen[..]),
+        Says::Base(seen, _) if fact.writer == at => Some(&seen[..]),
         _ => None,
     })
 }
@@ -120,6 +120,14 @@ impl Replica {
             at.ok().map(|at| message.writers[at].hi)
         };
         hi(writer).is_none() && self.is_gone_in(message, writer, &hi)
+    }
+
+    /// Whether the sender of a complete message has forgotten a writer that was not absorbed as far as
+    /// is known here: it would not have, had it waited for this replica.
+    fn is_passed_over_in(&self, message: &Message) -> bool {
+        let cards = self.roster.cards.iter().zip(&self.writers).skip(1);
+        let mut open = cards.filter(|(card, _)| card.retired.is_none());
+        open.any(|(_, writer)| self.is_gone_from(message, writer))
     }
 
     /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
@@ -243,9 +251,9 @@ impl Replica {
         dead || !self.takes_from(&id) || !member
     }
 
-    /// Whether this member's owner is no member any more where a message comes from.
-    pub(crate) fn is_dropped_in(&self, message: &Message) -> bool {
-        let owner = self.owner_of(OWN);
+    /// Whether this member's owner, or else the one given, is no member where a message comes from.
+    pub(crate) fn is_dropped_in(&self, message: &Message, owner: Option<Owner>) -> bool {
+        let owner = self.owner_of(OWN).or(owner);
         message.facts().iter().any(|fact| match &fact.says {
             Says::Configuration(_, it) => owner.is_none_or(|owner| !it.has(&owner)),
             _ => false,
@@ -274,8 +282,12 @@ impl Replica {
         if self.configuration().is_none() || self.numbers.get(&writer).is_some() {
             return Standing::Known;
         }
-        // Whoever is to be taken in now says what it had seen.
-        let base = base_in(message, at as u32).is_some();
+        // Whoever is to be taken in now says what it had seen. One that knows who took it in, which is
+        // held here, was forgotten.
+        let base = message
+            .facts()
+            .iter()
+            .any(|fact| fact.writer as usize == at && matches!(fact.says, Says::Base(_, false)));
         let held = |upto| message.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,
@@ -309,7 +321,9 @@ impl Replica {
                     standing = Standing::Known;
                 }
                 // It was not taken in yet.
-                Says::Base(_) if standing == Standing::Forgotten => standing = Standing::Stranger,
+                Says::Base(_, false) if standing == Standing::Forgotten => {
+                    standing = Standing::Stranger
+                }
                 _ => {}
             }
         }
@@ -415,6 +429,9 @@ impl Replica {
         if message.is_complete() && !named && self.is_orphaned_by(message) {
             return Err(Error::Outdated); // nobody there knows of it, or waits for it
         }
+        if message.is_complete() && self.is_passed_over_in(message) {
+            return Err(Error::Outdated); // nobody waited for it
+        }
         let writers = self.numbers.len() + strangers;
         if writers > WRITERS_MAX {
             return Err(Error::WritersFull { writers });
@@ -517,7 +534,7 @@ impl Replica {
             }
             match &mut fact.says {
                 Says::Ack(ack) => ack.seen.retain(|(at, _)| covered(*at) != u64::MAX),
-                Says::Base(seen) => {
+                Says::Base(seen, _) => {
                     let kept = seen.iter().copied();
                     *seen = kept.filter(|(at, _)| covered(*at) != u64::MAX).collect();
                 }

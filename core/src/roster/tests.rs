@@ -73,7 +73,7 @@ fn all() -> Vec<(Says, Stamp)> {
         (Says::Retired(retired), at(2, 15)),
         (Says::Configuration(17, Box::new(configuration)), at(3, 17)),
         (Says::Gone(18, Box::new(([4; 32], 5))), at(3, 18)),
-        (Says::Base(vec![(1, 2), (2, 1)].into()), at(3, 1)),
+        (Says::Base(vec![(1, 2), (2, 1)].into(), true), at(3, 1)),
         (Says::Floor(19), at(3, 19)),
         (Says::Vote(Box::new(vote(20))), at(3, 20)),
     ]
@@ -82,7 +82,7 @@ fn all() -> Vec<(Says, Stamp)> {
 #[test]
 fn each_fact_has_a_stamp_and_a_place() {
     for ((says, stamp), kind) in all().into_iter().zip(0u8..) {
-        let local = matches!(says, Says::Base(_) | Says::Floor(_));
+        let local = matches!(says, Says::Base(..) | Says::Floor(_));
         let turn = if matches!(says, Says::Admit(_)) { 2 } else { 0 };
         let owner = match says {
             Says::Gone(..) => [4; 32],
@@ -112,7 +112,7 @@ fn renumbering_reaches_each_number_and_keeps_lists_in_order() {
         );
         match &fact.says {
             Says::Ack(ack) => assert_eq!(ack.seen, [(10, 6), (20, 5)]),
-            Says::Base(seen) => assert_eq!(seen[..], [(10, 1), (20, 2)]),
+            Says::Base(seen, _) => assert_eq!(seen[..], [(10, 1), (20, 2)]),
             Says::Bye(bye) => assert_eq!(bye.heir, 20),
             Says::Fence(fence) => assert_eq!(fence.heir, 10),
             _ => {}
@@ -143,7 +143,7 @@ fn a_card_says_all_that_it_took() {
     let kept = |says: &Says| {
         !matches!(
             says,
-            Says::Base(_) | Says::Configuration(..) | Says::Gone(..) | Says::Floor(_)
+            Says::Base(..) | Says::Configuration(..) | Says::Gone(..) | Says::Floor(_)
         )
     };
     let mut kinds = Vec::new();
@@ -217,14 +217,14 @@ fn of_two_the_right_one_stands_in_any_order() {
 #[test]
 fn the_base_of_an_incarnation_is_kept_until_it_is_certain() {
     let ids = ids();
-    let base = Says::Base(vec![(1, 2)].into());
+    let base = Says::Base(vec![(1, 2)].into(), false);
     let mut card = Card::default();
     card.take(&base, &ids);
     assert!(card.base.is_none() && !card.is_unsure());
     card.take(&Says::Announce(Box::new(announce(1, 1))), &ids);
     assert!(!card.is_unsure());
     card.take(&base, &ids);
-    card.take(&Says::Base(vec![(1, 3)].into()), &ids);
+    card.take(&Says::Base(vec![(1, 3)].into(), false), &ids);
     assert_eq!(card.base.as_deref(), Some(&[(1, 2)][..]));
     assert!(card.is_unsure() && !card.is_over());
     let retired = Retired {

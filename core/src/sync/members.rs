@@ -9,7 +9,7 @@ use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::replica::{Journal, Mark, Replica};
-use crate::roster::Owner;
+use crate::roster::{Configuration, Owner};
 use crate::vector::VersionVector;
 use crate::wire::{Intro, Last};
 use crate::writer_id::WriterId;
@@ -48,7 +48,10 @@ struct Aside {
     writer: WriterId,
     intro: Option<Intro>,
     journal: Journal,
+    /// The own clock up to which others may have been told of it.
     published: u64,
+    /// That clock before the link came up by which this member began again.
+    before: u64,
 }
 
 impl Empty for Guests {
@@ -154,19 +157,25 @@ impl Sync {
         }
     }
 
-    /// Whether this replica has caught up with a majority of the members, itself among them, since
-    /// their links came up. One that begins from what it had stored should, before it
-    /// [announces](Replica::announce) itself: what it has may be an old copy.
+    /// Whether this replica has caught up with all members that a link leads to, and with a majority
+    /// of the members, itself among them, since their links came up or it began again. One that
+    /// begins from what it had stored should, before it [announces](Replica::announce) itself: what it
+    /// has may be an old copy, and each of the others may have dropped something that it lacks.
     pub fn has_caught_up(&self, replica: &Replica) -> bool {
         let Some(members) = replica.configuration() else {
             return true;
         };
-        let level = self.greeted().filter(|peer| peer.level);
-        let level = level.filter_map(|peer| self.writer_of(peer.link));
-        let level = level.filter(|writer| replica.is_counted_member(writer));
-        let mut owners: Vec<Owner> = level
-            .filter_map(|it| Some(replica.incarnation(&it)?.0))
-            .collect();
+        let mut owners: Vec<Owner> = Vec::new();
+        for peer in self.greeted() {
+            let writer = self.writer_of(peer.link);
+            let writer = writer.filter(|writer| replica.is_counted_member(writer));
+            if let Some((owner, _)) = writer.and_then(|it| replica.incarnation(&it)) {
+                if !peer.level {
+                    return false;
+                }
+                owners.push(owner);
+            }
+        }
         owners.sort_unstable();
         owners.dedup();
         2 * (owners.len() + 1) > members.members.len()
@@ -301,8 +310,12 @@ impl Sync {
         if it.last.is_none() && it.due <= now {
             it.due = now + ASK_AGAIN_MS;
             let link = it.link;
-            let (writer, intro) = (replica.writer(), replica.intro());
-            self.send(replica, link, Body::Return { writer, intro });
+            let body = Body::Return {
+                writer: replica.writer(),
+                intro: replica.intro(),
+                owner: self.config.owner,
+            };
+            self.send(replica, link, body);
         }
     }
 
@@ -326,7 +339,7 @@ impl Sync {
         now: Millis,
         replica: &mut Replica,
         link: Link,
-        (writer, intro): (WriterId, Option<Intro>),
+        (writer, intro, owner): (WriterId, Option<Intro>, Option<Owner>),
     ) {
         if !MEMBERS || !replica.is_member() {
             return;
@@ -351,6 +364,11 @@ impl Sync {
             self.guests.leaving.push((link, writer));
         }
         self.tell_leaving(replica);
+        let named = |it: &Configuration| owner.is_some_and(|owner| it.has(&owner));
+        if replica.last_of(&writer).is_none() && replica.configuration().is_some_and(named) {
+            let last = Last::Member;
+            self.send(replica, link, Body::Ended { writer, last });
+        }
     }
 
     /// Tells those who asked what of them counts, where that is certain.
@@ -383,7 +401,7 @@ impl Sync {
             return self.send(replica, link, Body::Writer(replica.writer()));
         }
         // A member that others have taken in believes nobody before it sees for itself.
-        if self.guests.coming_back.is_none() && replica.is_established() {
+        if self.guests.coming_back.is_none() && replica.is_acknowledged() {
             return;
         }
         self.come_back(now, replica, link);
@@ -402,6 +420,9 @@ impl Sync {
             Last::Upto(0) if published > 0 && replica.intro().is_none() => Last::Forgotten(false),
             last => last,
         };
+        if last == Last::Member {
+            (it.member, it.dropped) = (true, false);
+        }
         if let Last::Forgotten(here) = last {
             it.forgot.push(link);
             let published = if here { all } else { published };
@@ -450,7 +471,10 @@ impl Sync {
         let Some((it, writer)) = coming.and_then(|it| Some((it.clone(), it.fresh?))) else {
             return;
         };
-        let member = it.member && !replica.is_dropped_in(state);
+        for peer in &mut self.peers {
+            peer.level = peer.link == link;
+        }
+        let member = it.member && !replica.is_dropped_in(state, self.config.owner);
         if it.member && !member {
             // Members must not wait for one who is none any more: it comes back as others do.
             self.guests.coming_back = Some(ComingBack {
@@ -463,6 +487,7 @@ impl Sync {
             return self.ask_to_end(now, replica);
         }
         let (was, intro) = (replica.writer(), replica.intro());
+        let before = self.peer(link).map_or(0, |peer| peer.published);
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
         let journal = match replica.begin_again_staged(writer, staged, state, &mut changed) {
@@ -480,6 +505,7 @@ impl Sync {
                 intro,
                 journal,
                 published,
+                before,
             });
         } else {
             let returned = replica.make_again(journal, upto, it.published, &mut changed);
@@ -532,7 +558,13 @@ impl Sync {
     /// Makes again what was put aside, under one more writer id: the present one may have taken over
     /// others.
     fn make_again(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        let upto = |it: &Aside| replica.last_of(&it.writer);
+        // Of one that others were told of before, and that never heard who took it in, nothing may be
+        // remembered.
+        let known = |it: &Aside| it.intro.is_some() || it.before == 0;
+        let upto = |it: &Aside| {
+            let upto = replica.last_of(&it.writer);
+            upto.filter(|upto| *upto > 0 || known(it))
+        };
         let upto: Vec<Option<u64>> = self.guests.aside.iter().map(upto).collect();
         let state = replica.delta(&VersionVector::default());
         let outputs = &mut self.outputs;

@@ -59,7 +59,10 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
                 put_owners(out, members);
             }
         }
-        Says::Base(seen) => put_seen(out, seen),
+        Says::Base(seen, told) => {
+            put_seen(out, seen);
+            out.push(u8::from(*told));
+        }
         Says::Floor(clock) => put_varint(out, *clock),
         Says::Bye(it) => {
             put_varint(out, after(by));
@@ -202,7 +205,14 @@ fn read_says(
             clock if clock > 0 && clock <= own.hi => Says::Floor(clock),
             _ => return Err(reader.malformed(Rule::FactKind)),
         },
-        8 if own.lo == 0 && own.hi > 0 => Says::Base(read_seen(reader, writers)?.into()),
+        8 if own.lo == 0 && own.hi > 0 => {
+            let seen = read_seen(reader, writers)?.into();
+            let told = match reader.u8() {
+                told @ (0 | 1) => told == 1,
+                _ => return Err(reader.malformed(Rule::Flag)),
+            };
+            Says::Base(seen, told)
+        }
         _ => return Err(reader.malformed(Rule::FactKind)),
     })
 }

@@ -131,6 +131,8 @@ pub enum Body {
         /// Who took it in, if it knows: then who does not know it has forgotten it, or has not heard
         /// of it yet.
         intro: Option<Intro>,
+        /// Whose it is to be if the owner is a member, which the sender may not know yet.
+        owner: Option<Owner>,
     },
     /// In a space with members: this writer can't go on.
     Ended {
@@ -173,6 +175,8 @@ pub enum Last {
     /// That is not remembered any more; whether something of it that came on this link may have
     /// counted.
     Forgotten(bool),
+    /// That is not certain before the one who asks has announced itself: its owner is a member.
+    Member,
 }
 
 /// A frame: a space and a content.
@@ -237,6 +241,11 @@ impl Frame {
                         }),
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
+                    owner: match reader.u8() {
+                        0 => None,
+                        1 => Some(reader.array()),
+                        _ => return Err(reader.malformed(Rule::Flag)),
+                    },
                 },
                 ENDED if MEMBERS => Body::Ended {
                     writer: read_writer(reader),
@@ -245,6 +254,7 @@ impl Frame {
                         1 => Last::Upto(reader.varint()),
                         2 => Last::Forgotten(false),
                         3 => Last::Forgotten(true),
+                        4 => Last::Member,
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
                 },
@@ -294,7 +304,11 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Push(message) => message.encode_into(&mut out),
         Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } if !MEMBERS => {}
         Body::Writer(writer) => out.extend_from_slice(writer.as_bytes()),
-        Body::Return { writer, intro } => {
+        Body::Return {
+            writer,
+            intro,
+            owner,
+        } => {
             out.extend_from_slice(writer.as_bytes());
             out.push(u8::from(intro.is_some()));
             if let Some(intro) = intro {
@@ -303,6 +317,8 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
                 out.extend_from_slice(&intro.owner);
                 put_varint(&mut out, intro.generation);
             }
+            out.push(u8::from(owner.is_some()));
+            out.extend_from_slice(owner.as_ref().map_or(&[], |owner| &owner[..]));
         }
         Body::Ended { writer, last } => {
             out.extend_from_slice(writer.as_bytes());
@@ -313,6 +329,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
                     put_varint(&mut out, *clock);
                 }
                 Last::Forgotten(here) => out.push(2 + u8::from(*here)),
+                Last::Member => out.push(4),
             }
         }
         Body::Contents { .. } if !FORKS => {}

@@ -127,12 +127,14 @@ fn frame(random: &mut Random) -> Frame {
                 owner: [7; 32],
                 generation: random.next(),
             }),
+            owner: random.chance(50).then_some([8; 32]),
         },
         8 => Body::Ended {
             writer: any_writer(random),
-            last: match random.below(3) {
+            last: match random.below(4) {
                 0 => Last::Unsure,
                 1 => Last::Upto(random.next()),
+                2 => Last::Member,
                 _ => Last::Forgotten(random.chance(50)),
             },
         },

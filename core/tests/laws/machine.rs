@@ -238,6 +238,7 @@ fn a_member_takes_in_who_greets_and_tells_who_is_over() {
         Body::Return {
             writer,
             intro: None,
+            owner: None,
         },
     );
     let kept = Mark::default();

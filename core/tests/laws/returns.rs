@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use tallymesh_core::wire::Frame;
 use tallymesh_core::{
-    Input, Link, Mark, Message, Millis, Output, Owner, Replica, Returned, Space, Sync, SyncConfig,
-    VersionVector, WriterId,
+    Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Returned, Space, Sync,
+    SyncConfig, VersionVector, WriterId,
 };
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -50,14 +50,20 @@ enum From {
 
 impl Pair {
     fn new() -> Pair {
+        let mut pair = Pair::open();
+        pair.found();
+        pair
+    }
+
+    fn open() -> Pair {
         let peer = |at: usize| Peer {
             replica: Replica::new(Space::default(), mint(&OWNERS[at], at as u8)),
-            sync: machine(at as u64),
+            sync: machine(at, at as u64),
             mark: Mark::default(),
             log: Vec::new(),
             returned: Vec::new(),
         };
-        let mut pair = Pair {
+        Pair {
             peers: [peer(MEMBER), peer(GUEST)],
             now: 0,
             nonce: 10,
@@ -65,12 +71,14 @@ impl Pair {
             linked: false,
             frames: VecDeque::new(),
             deaf: false,
-        };
-        let member = &mut pair.peers[MEMBER].replica;
-        member
-            .found(&OWNERS[MEMBER], &[MEMBER as u8; 16], 1)
-            .unwrap();
-        pair
+        }
+    }
+
+    fn found(&mut self) {
+        let nonce = [MEMBER as u8; 16];
+        let member = &mut self.peers[MEMBER].replica;
+        member.found(&OWNERS[MEMBER], &nonce, 1).unwrap();
+        self.handle(MEMBER, Input::Changed);
     }
 
     fn connect(&mut self) {
@@ -108,6 +116,7 @@ impl Pair {
                     self.nonce += 1;
                     let writer = mint(&OWNERS[at], self.nonce);
                     self.handle(at, Input::Renew { writer });
+                    self.take_part();
                 }
                 Output::Returned(returned) => self.peers[at].returned.push(*returned),
                 Output::Refused { error, .. } => panic!("{at} refused: {error}"),
@@ -152,16 +161,35 @@ impl Pair {
             self.handle(MEMBER, Input::Tick);
             self.handle(GUEST, Input::Tick);
             self.calm();
+            self.take_part();
             if step % 5 == 0 {
-                let Peer {
-                    replica,
-                    sync,
-                    mark,
-                    ..
-                } = &mut self.peers[MEMBER];
-                sync.tend(self.now, replica, mark).unwrap();
-                self.handle(MEMBER, Input::Changed);
+                self.tend(MEMBER);
+                self.tend(GUEST);
             }
+        }
+    }
+
+    fn tend(&mut self, at: usize) {
+        let Peer {
+            replica,
+            sync,
+            mark,
+            ..
+        } = &mut self.peers[at];
+        sync.tend(self.now, replica, mark).unwrap();
+        self.handle(at, Input::Changed);
+    }
+
+    /// Announces the guest if it was made a member and knows.
+    fn take_part(&mut self) {
+        let guest = &mut self.peers[GUEST].replica;
+        let named = guest
+            .configuration()
+            .is_some_and(|it| it.has(&OWNERS[GUEST]));
+        if named && !guest.is_announced() {
+            let nonce = [self.nonce; 16];
+            guest.announce(&OWNERS[GUEST], &nonce, self.now).unwrap();
+            self.handle(GUEST, Input::Changed);
         }
     }
 
@@ -188,7 +216,7 @@ impl Pair {
         }
         *mark = Mark::default();
         replica.since(mark);
-        *sync = machine(u64::from(self.nonce));
+        *sync = machine(MEMBER, u64::from(self.nonce));
         let nonce = [self.nonce; 16];
         replica.announce(&OWNERS[MEMBER], &nonce, self.now).unwrap();
     }
@@ -202,10 +230,11 @@ fn mint(owner: &Owner, nonce: u8) -> WriterId {
     WriterId::mint(&Space::default(), owner, &[nonce; 16])
 }
 
-fn machine(seed: u64) -> Sync {
+fn machine(at: usize, seed: u64) -> Sync {
     let config = SyncConfig {
         lease_ms: LEASE_MS,
         interval_ms: 500,
+        owner: Some(OWNERS[at]),
         ..SyncConfig::default()
     };
     Sync::new(config, seed)
@@ -274,4 +303,84 @@ fn what_nobody_can_know_is_told_and_not_added_again() {
         let unknown = unheard.then_some((2, 2));
         assert_eq!(pair.peers[GUEST].returned[0].unknown, unknown);
     }
+}
+
+/// Nothing becomes certain before the new member has announced itself, and it does not know that it
+/// is one before it has come back.
+#[test]
+fn a_guest_comes_back_that_was_made_a_member_meanwhile() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.wait(1_000);
+    pair.add(5);
+    pair.wait(3_000);
+    pair.cut();
+    pair.add(7);
+    let guest = pair.peers[GUEST].replica.writer();
+    let member = &mut pair.peers[MEMBER].replica;
+    member.propose_members(&OWNERS).unwrap();
+    member.fence(&guest).unwrap();
+    pair.wait(1_000);
+    pair.connect();
+    pair.wait(10_000);
+    assert_eq!(pair.values(), [Some(12); 2]);
+    assert!(pair.peers[GUEST].replica.is_member());
+    assert_eq!(pair.peers[GUEST].returned[0].unknown, None);
+}
+
+/// What was counted before there were members counts, also where it meets the news of them halfway.
+#[test]
+fn a_writer_goes_on_that_wrote_while_the_space_got_members() {
+    for member in [false, true] {
+        let mut pair = Pair::open();
+        pair.connect();
+        pair.wait(100);
+        pair.add(5);
+        pair.handle(GUEST, Input::Tick);
+        pair.found();
+        if member {
+            let founder = &mut pair.peers[MEMBER].replica;
+            founder.propose_members(&OWNERS).unwrap();
+            founder.vote().unwrap();
+        }
+        pair.wait(10_000);
+        assert_eq!(pair.values(), [Some(5); 2]);
+        assert!(pair.peers[GUEST].returned.is_empty());
+        assert_eq!(pair.peers[GUEST].replica.is_member(), member);
+    }
+}
+
+/// A member that lost its memory finds in the guest's own words that it was taken in, and forgotten.
+#[test]
+fn a_guest_that_was_taken_in_is_not_taken_for_a_new_one() {
+    let space = Space::default;
+    let mut member = Replica::new(space(), mint(&OWNERS[MEMBER], 0));
+    member.found(&OWNERS[MEMBER], &[0; 16], 1).unwrap();
+    let mut guest = Replica::new(space(), mint(&OWNERS[GUEST], 1));
+    let live = Some(guest.writer());
+    guest.add("key", 5).unwrap();
+    member.admit(&guest.writer()).unwrap();
+    guest
+        .merge(&member.delta(&VersionVector::default()))
+        .unwrap();
+    let told = guest.delta(&member.vector());
+    member.merge_live(&told, live, &mut |_| ()).unwrap();
+    member.fence(&guest.writer()).unwrap();
+    while member.writers().count() > 1 {
+        member.absorb().unwrap();
+        member.acknowledge().unwrap();
+        let kept = member.mark();
+        member.collect(&kept);
+    }
+    let state = member.delta(&VersionVector::default());
+    let mut without_memory = Replica::new(space(), mint(&OWNERS[MEMBER], 2));
+    without_memory.merge(&state).unwrap();
+    without_memory
+        .announce(&OWNERS[MEMBER], &[2; 16], 2)
+        .unwrap();
+    let told = guest.delta(&without_memory.vector());
+    let refused = without_memory.merge_live(&told, live, &mut |_| ());
+    let writer = guest.writer();
+    assert_eq!(refused, Err(Error::Gone { writer }));
+    assert_eq!(without_memory.value("key"), Some(5));
 }

@@ -81,6 +81,7 @@ impl OpenSpace {
         })?;
         let config = SyncConfig {
             agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")),
+            owner: store.is_durable().then_some(*owner),
             ..SyncConfig::default()
         };
         let mut stored = Mark::default();

@@ -21,7 +21,7 @@ const TEND_SOON_MS: u64 = 50;
 
 /// How long after its start a member waits for others that it could catch up with, in milliseconds.
 /// More helps where they are slow to reach, less where they are gone.
-const ANNOUNCE_MS: u64 = 0;
+const ANNOUNCE_MS: u64 = 5_000;
 
 /// What this node knows of its part in a space.
 pub(super) struct Part {
