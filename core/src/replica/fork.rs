@@ -91,6 +91,8 @@ pub(super) type Fork = (Handle, u32, u64, Option<[i128; 2]>);
 pub(super) struct Sums {
     /// Pages touched from this epoch on are to be done again.
     epoch: u64,
+    /// Whether the space had members then, where other parts of a page count.
+    closed: bool,
     pages: Vec<u64>,
     sum: u64,
 }
@@ -98,6 +100,7 @@ pub(super) struct Sums {
 impl Empty for Sums {
     const EMPTY: Sums = Sums {
         epoch: 0,
+        closed: false,
         pages: Vec::new(),
         sum: 0,
     };
@@ -118,8 +121,10 @@ impl Replica {
         if !FORKS {
             return 0;
         }
-        if self.sums.pages.len() > self.pages.len() {
-            *self.sums = Sums::EMPTY; // all was dropped meanwhile
+        let closed = self.configuration().is_some();
+        if self.sums.closed != closed {
+            *self.sums = Sums::EMPTY;
+            self.sums.closed = closed;
         }
         self.sums.pages.resize(self.pages.len(), 0);
         let since = self.sums.epoch;
@@ -238,8 +243,9 @@ impl Replica {
             if i64::try_from(shard.total).is_err() {
                 hash = fold(hash, (shard.total >> 64) as u64);
             }
-            if core::mem::take(&mut expiry) != 0 {
-                hash = fold(hash, expiry);
+            let once = core::mem::take(&mut expiry);
+            if once != 0 {
+                hash = fold(hash, once);
             }
             take(number, 0, hash);
         }
@@ -313,11 +319,14 @@ impl Replica {
 
     /// Notes a fault. One that may show again and again is noted once a writer.
     pub(crate) fn note_fault(&mut self, fault: impl FnOnce() -> Fault) {
-        if !FORKS {
-            self.fault_count += 1;
+        if FORKS && !self.keep_fault(fault()) {
             return;
         }
-        let fault = fault();
+        self.fault_count += 1;
+    }
+
+    /// Keeps a fault, while there is room; false if it is one that is not even counted.
+    fn keep_fault(&mut self, fault: Fault) -> bool {
         let kind = core::mem::discriminant(&fault.evidence);
         let known = |old: &Fault| {
             old.writer == fault.writer && core::mem::discriminant(&old.evidence) == kind
@@ -325,12 +334,12 @@ impl Replica {
         let full = self.faults.len() >= FAULTS_KEPT_MAX;
         let repeats = !matches!(fault.evidence, Evidence::Totals { .. });
         if repeats && (full || self.faults.iter().any(known)) {
-            return;
+            return false;
         }
-        self.fault_count += 1;
         if !full {
             self.faults.push(fault);
         }
+        true
     }
 
     /// Takes note of what came at a clock that was held already: it is to be stored and told on, as
@@ -367,3 +376,6 @@ fn hash_extra(base: u64, extra: &Extra) -> u64 {
         .chain(expiry)
         .fold(base ^ kind, fold)
 }
+
+#[cfg(test)]
+mod tests;
