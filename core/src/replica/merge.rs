@@ -669,3 +669,6 @@ fn join_unlike(
     }
     changed
 }
+
+#[cfg(test)]
+mod tests;

@@ -239,3 +239,6 @@ fn check(op: Op) -> Result<(), Error> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

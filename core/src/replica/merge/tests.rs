@@ -1,0 +1,81 @@
+//! What a space with members takes from a message, by hand.
+
+use super::*;
+use crate::replica::Mark;
+use crate::shard::OWN;
+use crate::slot::{Cut, Fold, Moved};
+use crate::{Space, VersionVector};
+use alloc::boxed::Box;
+use alloc::vec;
+
+fn id(byte: u8) -> WriterId {
+    WriterId::from_bytes([byte; 16])
+}
+
+fn member() -> Replica {
+    let mut replica = Replica::new(Space::default(), id(1));
+    replica.add("k", 1).unwrap();
+    replica.found(&[1; 32], &[1; 16], 1).unwrap();
+    replica
+}
+
+fn whole(replica: &Replica) -> Message {
+    replica.delta(&VersionVector::default())
+}
+
+/// The first state may stand for things that were collected; a store can't add it to nothing.
+#[test]
+fn the_first_state_is_stored_whole_and_what_follows_is_not() {
+    let mut member = member();
+    let mut guest = Replica::new(Space::default(), id(2));
+    let mut mark = Mark::default();
+    assert_eq!(guest.since(&mut mark), None);
+    guest.merge(&whole(&member)).unwrap();
+    let record = guest.since(&mut mark).expect("it is to be stored");
+    assert!(record.is_whole());
+    member.add("k", 1).unwrap();
+    guest.merge(&member.delta(&guest.vector())).unwrap();
+    let record = guest.since(&mut mark).expect("it is to be stored");
+    assert!(!record.is_whole());
+}
+
+/// What a peer has folded already, and is not folded here yet, is here.
+#[test]
+fn a_fold_that_is_covered_is_not_taken() {
+    let mut here = member();
+    let handle = here.handle("k").unwrap();
+    let [heir, gone] = [2, 3].map(|byte| here.number(id(byte)));
+    here.clocks[heir as usize] = 8;
+    here.clocks[gone as usize] = 3;
+    let plain = |writer, clock, total| Slot::new(writer, Row { clock, total }, None);
+    let to = Stamp {
+        writer: heir,
+        clock: 8,
+    };
+    let mut child = plain(gone, 3, 5);
+    *child.side.moved = Some(Box::new(Moved { to, amount: 5 }));
+    child.side.cut = Some(Cut {
+        clock: 2,
+        total: 2,
+        by: Stamp {
+            writer: OWN,
+            clock: 1,
+        },
+    });
+    let own = here.slots(handle);
+    let mut there = here.clone();
+    let slots = [own.clone(), vec![plain(heir, 8, 20), child]].concat();
+    here.put_slots(handle, slots.clone());
+    let mut folded = plain(heir, 8, 20);
+    *folded.side.fold = Some(Box::new(Fold {
+        clock: 8,
+        amount: -2,
+        adds: true,
+        base: None,
+        until: None,
+    }));
+    there.put_slots(handle, [own, vec![folded]].concat());
+    assert_eq!(here.value("k"), there.value("k"));
+    let merged = here.merge(&whole(&there)).unwrap();
+    assert_eq!((merged.shards, here.slots(handle)), (0, slots));
+}
