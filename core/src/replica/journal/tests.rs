@@ -1,9 +1,11 @@
-//! What a cancel saw, cancelled again after a return, as far as it can still be told apart.
+//! What is kept of own transactions, and what is made again of them after a return: of a cancel what
+//! can still be told apart of what it saw.
 
 use super::*;
 use crate::roster::{Bye, Fence, Retired};
 use crate::shard::Row;
 use crate::slot::{Extra, Fold, Moved, Stamp};
+use crate::{Space, VersionVector};
 use alloc::vec;
 
 fn id(byte: u8) -> WriterId {
@@ -16,7 +18,7 @@ fn by(writer: u32, clock: u64) -> Stamp {
 
 /// A replica that holds the writer 1 up to 10, and the writer 2.
 fn replica() -> Replica {
-    let mut replica = Replica::new(crate::Space::default(), id(9));
+    let mut replica = Replica::new(Space::default(), id(9));
     for byte in [1, 2] {
         let number = replica.number(id(byte));
         assert_eq!(number, u32::from(byte));
@@ -44,16 +46,20 @@ fn slot(born: u64) -> Slot {
     slot
 }
 
+/// A cancel saw the writer 1 up to `clock`.
+fn saw(clock: u64) -> Vec<Saw> {
+    vec![Saw {
+        writer: id(1),
+        clock,
+        total: 5,
+    }]
+}
+
 /// Up to which clock the writer 1 is cut by a cancel that saw it at `clock`; `None` if the cancel is
 /// left out.
 fn again(replica: &Replica, slots: &[Slot], clock: u64) -> Option<u64> {
     let mut slots = slots.to_vec();
-    let saw = vec![Saw {
-        writer: id(1),
-        clock,
-        total: 5,
-    }];
-    let done = replica.cancel_again(&mut slots, saw, &replica.act(77));
+    let done = replica.cancel_again(&mut slots, saw(clock), &replica.act(77));
     let cut = slots.first().and_then(|slot| slot.side.cut);
     if let Some(cut) = cut.filter(|cut| cut.by == by(OWN, 77)) {
         assert_eq!((cut.clock, cut.total), (clock, 5));
@@ -73,7 +79,7 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
     assert_eq!(again(&replica, &[slot(4)], 4), Some(4));
     assert_eq!(again(&replica, &[slot(5)], 4), Some(0));
     assert_eq!(again(&replica, &[], 4), Some(0));
-    // A longer cut stands.
+    // A cut that is as long stands.
     let mut cutted = slot(0);
     for (clock, stands) in [(3, 4), (4, 4), (5, 5)] {
         cutted.side.cut = Some(Cut {
@@ -82,6 +88,9 @@ fn a_cancel_is_made_again_up_to_what_it_saw() {
             by: by(2, 3),
         });
         assert_eq!(again(&replica, &[cutted.clone()], 4), Some(stands));
+        let mut slots = vec![cutted.clone()];
+        replica.cancel_again(&mut slots, saw(4), &replica.act(77));
+        assert_eq!(slots != [cutted.clone()], clock < 4);
     }
     let mut other = replica.clone();
     other.numbers.remove(&id(1));
@@ -149,4 +158,195 @@ fn nothing_is_cancelled_where_a_life_may_have_begun_since() {
     assert_eq!(again(&replica, &[slot(0)], 4), None);
     assert_eq!(again(&replica, &[slot(0)], 10), Some(10));
     assert_eq!(again(&replica, &[slot(3)], 4), Some(4));
+}
+
+fn open(byte: u8) -> Replica {
+    Replica::new(Space::default(), id(byte))
+}
+
+/// The only member of a space.
+fn member() -> Replica {
+    let mut member = open(8);
+    member.add("k", 1).unwrap();
+    member.found(&[8; 32], &[8; 16], 1).unwrap();
+    member
+}
+
+fn whole(replica: &Replica) -> Message {
+    replica.delta(&VersionVector::default())
+}
+
+/// What a writer did: one operation on the counter `key`.
+fn op(key: &str, op: Op) -> Did {
+    Did {
+        key: key.into(),
+        op,
+        saw: Vec::new(),
+    }
+}
+
+/// A guest that made two transactions before it knew of members, and two after that.
+fn guest(member: &Replica) -> Replica {
+    let mut guest = open(2);
+    guest.add("a", 3).unwrap();
+    guest.apply("b", Op::Set(0)).unwrap();
+    assert!(guest.journal.is_empty());
+    guest.merge(&whole(member)).unwrap();
+    guest.add("a", 4).unwrap();
+    guest.apply("k", Op::Delete).unwrap();
+    guest
+}
+
+#[test]
+fn transactions_are_kept_from_when_there_are_members() {
+    let member = member();
+    let mut guest = guest(&member);
+    let journal = guest
+        .begin_again(id(3), &whole(&member), &mut |_| ())
+        .unwrap();
+    assert_eq!((journal.writer(), journal.open), (Some(id(2)), 2));
+    assert_eq!((journal.len(), journal.is_empty()), (2, false));
+    let clocks: Vec<u64> = journal.made.iter().map(|made| made.0).collect();
+    assert_eq!(clocks, [3, 4]);
+    let survivors = [op("a", Op::Add(7)), op("b", Op::Add(0))];
+    assert_eq!(journal.survivors, survivors);
+    // Nothing was ever kept of the new writer.
+    let empty = guest
+        .begin_again(id(4), &whole(&member), &mut |_| ())
+        .unwrap();
+    assert_eq!((empty.writer(), empty.len()), (Some(id(3)), 0));
+    assert!(empty.is_empty() && empty.survivors.is_empty());
+}
+
+#[test]
+fn a_return_needs_a_whole_state_of_a_space_with_members() {
+    let mut member = member();
+    let mut guest = guest(&member);
+    let before = guest.canonical_bytes();
+    let known = member.vector();
+    member.add("k", 1).unwrap();
+    for state in [whole(&open(5)), member.delta(&known)] {
+        let refused = guest.begin_again(id(3), &state, &mut |_| ());
+        assert_eq!(refused.map(|_| ()), Err(Error::Outdated));
+        assert_eq!(guest.canonical_bytes(), before);
+    }
+}
+
+#[test]
+fn what_is_left_of_a_wide_total_is_added_in_parts() {
+    let mut replica = open(1);
+    replica.apply("k", Op::Set(i64::MAX)).unwrap();
+    replica.add("k", 2).unwrap();
+    let parts = [op("k", Op::Add(i64::MAX)), op("k", Op::Add(2))];
+    assert_eq!(replica.survivors(), parts);
+}
+
+#[test]
+fn of_a_cancel_is_kept_what_it_cut_itself() {
+    let mut replica = replica();
+    let handle = replica.intern("k").unwrap();
+    let cut_by = |stamp| {
+        let mut slot = slot(0);
+        slot.side.cut = Some(Cut {
+            clock: 4,
+            total: 5,
+            by: stamp,
+        });
+        slot
+    };
+    let saw_of = |op, slot| replica.did(handle, op, 7, &[slot]).saw;
+    for cancel in [Op::Reset, Op::Delete, Op::Set(3)] {
+        assert_eq!(saw_of(cancel, cut_by(by(OWN, 7))), saw(4));
+        for other in [by(OWN, 6), by(2, 7)] {
+            assert_eq!(saw_of(cancel, cut_by(other)), []);
+        }
+    }
+    for no_cancel in [Op::Add(1), Op::Expire(1), Op::Persist] {
+        assert_eq!(saw_of(no_cancel, cut_by(by(OWN, 7))), []);
+    }
+}
+
+/// A journal of the transactions at these clocks, each of which adds its clock.
+fn journal(clocks: &[u64], dropped: u64, open: u64) -> Journal {
+    let made = |clock: &u64| (*clock, vec![op("k", Op::Add(*clock as i64))]);
+    Journal {
+        writer: Some(id(5)),
+        made: clocks.iter().map(made).collect(),
+        dropped,
+        open,
+        survivors: Vec::new(),
+    }
+}
+
+#[test]
+fn what_nobody_knows_is_told() {
+    for (upto, published, (dropped, open), unknown) in [
+        (Some(0), 9, (0, 5), Some((1, 5))),
+        (Some(3), 9, (0, 5), Some((4, 5))),
+        (Some(5), 9, (0, 5), None),
+        (Some(3), 9, (5, 0), Some((4, 5))),
+        (Some(5), 9, (5, 0), None),
+        (Some(6), 9, (5, 5), None),
+        (None, 7, (5, 0), Some((6, 7))),
+        (None, 5, (5, 0), None),
+    ] {
+        let mut replica = self::open(1);
+        let journal = journal(&[6, 7, 8], dropped, open);
+        let returned = replica.make_again(journal, upto, published, &mut |_| ());
+        assert_eq!(returned.unknown, unknown, "{upto:?}, {published}");
+        let from = upto.unwrap_or(published);
+        let clocks: Vec<u64> = returned.again.iter().map(|it| it.was).collect();
+        let left: Vec<u64> = (6..=8).filter(|clock| *clock > from).collect();
+        assert_eq!(clocks, left);
+        let value: u64 = left.iter().sum();
+        assert_eq!(replica.value("k").unwrap_or(0), i128::from(value));
+    }
+}
+
+#[test]
+fn a_transaction_that_comes_to_nothing_has_no_clock() {
+    let mut replica = open(1);
+    let mut journal = journal(&[6, 8], 0, 0);
+    journal
+        .made
+        .insert(1, (7, vec![op("absent", Op::Expire(9))]));
+    let returned = replica.make_again(journal, Some(5), 0, &mut |_| ());
+    let clocks: Vec<_> = returned.again.iter().map(|it| (it.was, it.clock)).collect();
+    assert_eq!(clocks, [(6, Some(1)), (7, None), (8, Some(2))]);
+}
+
+#[test]
+fn what_is_left_of_a_writer_of_before_is_one_transaction() {
+    let mut kept = journal(&[6], 0, 4);
+    kept.survivors = vec![op("k", Op::Add(2)), op("l", Op::Add(3))];
+    let made = |mut replica: Replica, upto| {
+        let returned = replica.make_again(kept.clone(), upto, 0, &mut |_| ());
+        let clocks: Vec<_> = returned.again.iter().map(|it| (it.was, it.clock)).collect();
+        (clocks, returned.unknown)
+    };
+    assert_eq!(made(open(1), Some(0)), (vec![(4, Some(1))], None));
+    assert_eq!(made(open(1), Some(1)), (vec![(6, Some(1))], Some((2, 4))));
+    let mut exhausted = open(1);
+    exhausted.clocks[OWN as usize] = u64::MAX;
+    assert_eq!(made(exhausted, Some(0)), (vec![(4, None)], None));
+}
+
+#[test]
+fn a_cancel_tells_how_much_it_left() {
+    let mut replica = replica();
+    let mut journal = journal(&[], 0, 0);
+    let gone = Saw {
+        writer: id(7),
+        clock: 2,
+        total: 1,
+    };
+    let saw = [saw(4), vec![gone]].concat();
+    let did = Did {
+        saw,
+        ..op("k", Op::Delete)
+    };
+    journal.made.push((6, vec![did]));
+    let returned = replica.make_again(journal, Some(5), 0, &mut |_| ());
+    let op = &returned.again[0].ops[0];
+    assert_eq!((&op.cancels, op.left), (&vec![(id(1), 4)], 1));
 }
