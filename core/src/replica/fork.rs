@@ -352,15 +352,18 @@ impl Replica {
             self.forked.push(writer);
         }
         let key = self.keys.get(handle).unwrap_or_default().into();
-        let evidence = match totals {
-            Some([ours, theirs]) => Evidence::Totals { key, ours, theirs },
-            None => Evidence::Late { key },
-        };
-        self.note_fault(|| Fault {
+        let fault = |evidence| Fault {
             writer,
             clock,
             evidence,
-        });
+        };
+        match totals {
+            // Counted when it was found.
+            Some([ours, theirs]) => {
+                self.keep_fault(fault(Evidence::Totals { key, ours, theirs }));
+            }
+            None => self.note_fault(|| fault(Evidence::Late { key })),
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Merged {
 pub(super) struct Found<'a> {
     installed: usize,
     forks: Closed<Vec<Fork>>,
-    /// How many there were, where they are not told.
+    /// How often two contents of one clock were met.
     fork_count: u64,
     /// Counters with more than rows that changed; they are normalized when all is installed.
     odd: Vec<u32>,
@@ -46,15 +46,15 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Notes what was installed at a clock that was held already; of a writer once in a row.
-    /// Two contents of one clock were met.
+    /// Counts that two contents of one clock were met, and notes them.
     fn forked(&mut self, fork: Fork) {
-        match FORKS {
-            true => self.forks.push(fork),
-            false => self.fork_count += 1,
+        self.fork_count += 1;
+        if FORKS {
+            self.forks.push(fork);
         }
     }
 
+    /// Notes what was installed at a clock that was held already; of a writer once in a row.
     #[cold]
     fn late(&mut self, handle: Handle, writer: u32, clock: u64) {
         if !FORKS {

@@ -350,3 +350,35 @@ fn a_cancel_tells_how_much_it_left() {
     let op = &returned.again[0].ops[0];
     assert_eq!((&op.cancels, op.left), (&vec![(id(1), 4)], 1));
 }
+
+/// Who was taken in is not judged any more by what it had seen; a member's incarnation still is.
+#[test]
+fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
+    let admit = crate::roster::Admit {
+        turn: 0,
+        by: by(1, 3),
+    };
+    let announce = crate::roster::Announce {
+        clock: 1,
+        owner: [9; 32],
+        nonce: [9; 16],
+        generation: 1,
+    };
+    for (clock, announced, taken_in, drops) in [
+        (1, false, true, true),
+        (9, false, true, true),
+        (0, false, true, false),
+        (1, true, true, false),
+        (1, false, false, false),
+        (0, true, false, false),
+    ] {
+        let mut replica = replica();
+        let card = &mut replica.roster.cards[OWN as usize];
+        card.base = Some(Box::default());
+        card.announce = announced.then(|| Box::new(announce.clone()));
+        card.intro = taken_in.then_some(admit);
+        replica.held_by_member(clock);
+        let card = &replica.roster.cards[OWN as usize];
+        assert_eq!(card.base.is_none(), drops, "{clock} {announced} {taken_in}");
+    }
+}

@@ -4,8 +4,9 @@ use super::*;
 use crate::replica::Mark;
 use crate::shard::OWN;
 use crate::slot::{Cut, Fold, Moved};
-use crate::{Space, VersionVector};
+use crate::{Op, Space, VersionVector};
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::vec;
 
 fn id(byte: u8) -> WriterId {
@@ -21,6 +22,21 @@ fn member() -> Replica {
 
 fn whole(replica: &Replica) -> Message {
     replica.delta(&VersionVector::default())
+}
+
+/// Also beyond the first page of a message.
+#[test]
+fn all_that_is_known_of_a_counter_comes_with_it() {
+    let mut source = Replica::new(Space::default(), id(1));
+    let count = 3 * PAGE as i64;
+    for at in 0..count {
+        source.apply(&format!("k{at}"), Op::Set(at)).unwrap();
+    }
+    let mut other = Replica::new(Space::default(), id(2));
+    other.merge(&whole(&source)).unwrap();
+    for at in 0..count {
+        assert_eq!(other.value(&format!("k{at}")), Some(i128::from(at)));
+    }
 }
 
 /// The first state may stand for things that were collected; a store can't add it to nothing.
