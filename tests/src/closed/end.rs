@@ -1,7 +1,7 @@
 //! The end of a history: all who live exchange everything, until nothing is left to do.
 
 use super::{Actor, World};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::{Error, Owner, VersionVector, WriterId};
 
 impl World {
@@ -34,6 +34,7 @@ impl World {
                     }
                 }
             }
+            self.check_digests()?;
             for &at in &alive {
                 self.actors[at].alive &= !self.actors[at].left; // it has told all
             }
@@ -70,6 +71,24 @@ impl World {
             true => self.check_size(),
             false => Ok(()),
         }
+    }
+
+    /// Equal vectors have equal digests, whatever was collected where.
+    fn check_digests(&mut self) -> Result<(), String> {
+        let mut digests = BTreeMap::new();
+        let alive: Vec<usize> = self.alive().collect();
+        for at in alive {
+            let replica = &mut self.actors[at].replica;
+            if replica.configuration().is_none() {
+                continue;
+            }
+            let digest = replica.content_digest();
+            let first = *digests.entry(replica.digest()).or_insert(digest);
+            if first != digest {
+                return Err(format!("{at} holds the same vector and another content"));
+            }
+        }
+        Ok(())
     }
 
     /// Whether somebody is left to put things in order.
