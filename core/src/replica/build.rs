@@ -520,3 +520,6 @@ fn side_news(page: &Page, lows: &[u64]) -> Vec<(u32, u64)> {
     }
     news
 }
+
+#[cfg(test)]
+mod tests;
