@@ -587,3 +587,19 @@ fn a_store_is_told_once_who_was_forgotten() {
     assert_eq!(message.returns[..], [(gone, 7)]);
     assert_eq!(one.since(&mut mark), None);
 }
+
+#[test]
+fn whoever_begins_again_keeps_no_keys_but_those_in_use() {
+    let [mut one, ..] = space();
+    let keys: Vec<alloc::string::String> = (0..PAGE + 3).map(|at| alloc::format!("{at}")).collect();
+    for key in &keys {
+        one.add(key, 1).unwrap();
+    }
+    one.intern("7").unwrap();
+    let counters = one.clear(WriterId::from_bytes([50; 16]));
+    assert_eq!(counters.len(), keys.len() + 1);
+    for key in &keys {
+        assert_eq!(one.handle(key).is_some(), key == "7", "{key}");
+    }
+    assert_eq!(one.handle("k"), None);
+}
