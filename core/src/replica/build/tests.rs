@@ -65,6 +65,15 @@ fn a_transfer_is_divided_where_its_budget_is_exceeded() {
     let odd = shared(&["k", "k2", "k33"], Some(Op::Set(5)));
     assert_eq!(fits(&odd, bytes + SIDE_BYTES - 1), (1, 3));
     assert_eq!(fits(&odd, bytes + SIDE_BYTES), (2, 3));
+    // On each page the keys count that are there.
+    let mut many = replica(1);
+    for at in 0..2 * PAGE + 3 {
+        many.add(&"k".repeat(at + 1), 1).unwrap();
+    }
+    for (handle, key) in many.counters() {
+        let (page, slot) = place(handle);
+        assert_eq!(many.key_of(page, slot), key);
+    }
 }
 
 #[test]

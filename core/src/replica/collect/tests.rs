@@ -526,6 +526,29 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
 }
 
 #[test]
+fn a_base_that_names_forgotten_writers_alone_is_not_that_of_one_who_saw_nothing() {
+    let [one, two, tab] = space();
+    let (gone, left) = (number(&one, &two), number(&one, &tab));
+    let base_of = |of: u32, base: &[(u32, u64)]| {
+        let mut one = one.clone();
+        one.roster.cards[of as usize].base = Some(base.into());
+        one.forget_writer(gone, by(OWN, 50), 4);
+        one.roster.cards[of as usize]
+            .base
+            .as_deref()
+            .unwrap()
+            .to_vec()
+    };
+    assert_eq!(base_of(OWN, &[(gone, 3)]), [(OWN, 1)]);
+    let mut both = vec![(gone, 3), (left, 2)];
+    both.sort_unstable();
+    assert_eq!(base_of(OWN, &both), [(left, 2)]);
+    // Of others only members' incarnations are kept, which ask nobody to take them in.
+    assert!(base_of(left, &[(gone, 3)]).is_empty());
+    assert_eq!(base_of(left, &both), [(left, 2)]);
+}
+
+#[test]
 fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
     let [one, two, tab] = space();
     let (member, guest) = (number(&one, &two), number(&one, &tab));
