@@ -69,6 +69,15 @@ fn an_owners_next_incarnation_is_newer_than_its_own_earlier_ones_only() {
 }
 
 #[test]
+fn incarnations_are_told_by_their_owners() {
+    let (one, other, _) = member();
+    let of = |owner: &Owner| one.incarnations(owner).collect::<Vec<u32>>();
+    assert_eq!(of(&OWNERS[0]), [OWN]);
+    assert_eq!(of(&OWNERS[1]), [other]);
+    assert!(of(&[3; 32]).is_empty());
+}
+
+#[test]
 fn an_announcement_declares_the_living_earlier_ones_dead_and_nobody_else() {
     let (one, other, guest) = member();
     let announced = |over: &dyn Fn(&mut Card)| {
