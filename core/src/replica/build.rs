@@ -126,7 +126,7 @@ impl Replica {
             };
             self.build(&selection, &base)
         });
-        if let Some(message) = message.as_mut().filter(|_| MEMBERS && forgotten > 0) {
+        if let Some(message) = message.as_mut().filter(|_| MEMBERS) {
             *message.returns = self.remembered(forgotten);
         }
         self.move_mark(mark);
@@ -520,3 +520,6 @@ fn side_news(page: &Page, lows: &[u64]) -> Vec<(u32, u64)> {
     }
     news
 }
+
+#[cfg(test)]
+mod tests;

@@ -655,4 +655,4 @@ fn settle_slot(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

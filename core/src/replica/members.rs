@@ -69,8 +69,7 @@ pub(super) struct Roster {
 impl Replica {
     /// The present configuration; `None` while the space is open.
     pub fn configuration(&self) -> Option<&Configuration> {
-        let configuration = self.roster.configuration.as_ref();
-        configuration.map(|(_, it)| it)
+        self.roster.configuration.as_ref().map(|(_, it)| it)
     }
 
     /// Closes the space: the owner of this replica's writer is its first member, and all writers
@@ -476,8 +475,7 @@ impl Replica {
     /// # Errors
     /// [`Error::NotAMember`] if no member has taken it in.
     pub fn leave(&mut self) -> Result<(), Error> {
-        let home = self.roster.cards[OWN as usize].home;
-        let Some(home) = home else {
+        let Some(home) = self.roster.cards[OWN as usize].home else {
             return Err(Error::NotAMember);
         };
         let heir = home.by.writer;
@@ -693,7 +691,10 @@ impl Replica {
     /// Whether a member knows what this replica has seen, and waits for it.
     pub(super) fn is_counted(&self) -> bool {
         let card = &self.roster.cards[OWN as usize];
-        let member = self.is_member() && self.roster.established;
-        member || card.intro.is_some() && card.announce.is_none() && card.bye.is_none()
+        self.is_established()
+            || card.intro.is_some() && card.announce.is_none() && card.bye.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -257,7 +257,7 @@ fn a_lift_goes_with_what_it_lifts() {
 }
 
 /// Two members who know each other, and a tab of the first.
-fn space() -> [Replica; 3] {
+pub(in crate::replica) fn space() -> [Replica; 3] {
     let owners: [Owner; 2] = [[1; 32], [2; 32]];
     let space = crate::Space::default();
     let start =
@@ -526,6 +526,29 @@ fn what_a_forgotten_writer_stamped_is_its_heirs() {
 }
 
 #[test]
+fn a_base_that_names_forgotten_writers_alone_is_not_that_of_one_who_saw_nothing() {
+    let [one, two, tab] = space();
+    let (gone, left) = (number(&one, &two), number(&one, &tab));
+    let base_of = |of: u32, base: &[(u32, u64)]| {
+        let mut one = one.clone();
+        one.roster.cards[of as usize].base = Some(base.into());
+        one.forget_writer(gone, by(OWN, 50), 4);
+        one.roster.cards[of as usize]
+            .base
+            .as_deref()
+            .unwrap()
+            .to_vec()
+    };
+    assert_eq!(base_of(OWN, &[(gone, 3)]), [(OWN, 1)]);
+    let mut both = vec![(gone, 3), (left, 2)];
+    both.sort_unstable();
+    assert_eq!(base_of(OWN, &both), [(left, 2)]);
+    // Of others only members' incarnations are kept, which ask nobody to take them in.
+    assert!(base_of(left, &[(gone, 3)]).is_empty());
+    assert_eq!(base_of(left, &both), [(left, 2)]);
+}
+
+#[test]
 fn an_incarnations_place_is_certain_when_all_have_acknowledged_it() {
     let [one, two, tab] = space();
     let (member, guest) = (number(&one, &two), number(&one, &tab));
@@ -586,4 +609,20 @@ fn a_store_is_told_once_who_was_forgotten() {
     let message = one.since(&mut mark).expect("it is to be stored");
     assert_eq!(message.returns[..], [(gone, 7)]);
     assert_eq!(one.since(&mut mark), None);
+}
+
+#[test]
+fn whoever_begins_again_keeps_no_keys_but_those_in_use() {
+    let [mut one, ..] = space();
+    let keys: Vec<alloc::string::String> = (0..PAGE + 3).map(|at| alloc::format!("{at}")).collect();
+    for key in &keys {
+        one.add(key, 1).unwrap();
+    }
+    one.intern("7").unwrap();
+    let counters = one.clear(WriterId::from_bytes([50; 16]));
+    assert_eq!(counters.len(), keys.len() + 1);
+    for key in &keys {
+        assert_eq!(one.handle(key).is_some(), key == "7", "{key}");
+    }
+    assert_eq!(one.handle("k"), None);
 }

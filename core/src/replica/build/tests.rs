@@ -1,0 +1,140 @@
+//! What is selected for a message, and how much of it fits.
+
+use super::super::collect::tests::space;
+use super::*;
+use crate::Op;
+use crate::writer_id::WriterId;
+use alloc::format;
+
+fn id(byte: u8) -> WriterId {
+    WriterId::from_bytes([byte; 16])
+}
+
+fn replica(byte: u8) -> Replica {
+    Replica::new(crate::Space::default(), id(byte))
+}
+
+/// A replica with a shard of each of four writers, its own first, on each of these counters, to
+/// the first of which every writer applies an operation before.
+fn shared(keys: &[&str], first: Option<Op>) -> Replica {
+    let mut one = replica(1);
+    for byte in 1..=4 {
+        let mut other = replica(byte);
+        if let Some(op) = first {
+            other.apply(keys[0], op).unwrap();
+        }
+        for key in keys {
+            other.add(key, 1).unwrap();
+        }
+        match byte {
+            1 => one = other,
+            _ => drop(one.merge(&other.delta(&VersionVector::default())).unwrap()),
+        }
+    }
+    one
+}
+
+/// How many columns are selected before one does not fit any more, and how many counters they have.
+fn fits(one: &Replica, budget: usize) -> (u32, usize) {
+    let lows = [0; 4];
+    let picked = one.select(&one.all(&lows), budget);
+    let columns = match picked.stopped {
+        END => 4,
+        stopped => stopped.writer,
+    };
+    let named = picked.lows.iter().filter(|low| **low != NOTHING).count();
+    assert_eq!(named as u32, columns);
+    (columns, picked.handles.len())
+}
+
+#[test]
+fn a_transfer_is_divided_where_its_budget_is_exceeded() {
+    // The key once with what stands beside it, and a row for each writer.
+    let one = shared(&["k"], None);
+    let key = 1 + 2;
+    for columns in 1..4 {
+        let bytes = key + columns as usize * ROW_BYTES;
+        assert_eq!(fits(&one, bytes - 1), (columns, 1));
+        assert_eq!(fits(&one, bytes), (columns + 1, 1));
+    }
+    let three = shared(&["k", "k2", "k33"], None);
+    let bytes = 3 + 4 + 5 + 3 * ROW_BYTES;
+    assert_eq!(fits(&three, bytes - 1), (1, 3));
+    assert_eq!(fits(&three, bytes), (2, 3));
+    // One of the three has more than a row.
+    let odd = shared(&["k", "k2", "k33"], Some(Op::Set(5)));
+    assert_eq!(fits(&odd, bytes + SIDE_BYTES - 1), (1, 3));
+    assert_eq!(fits(&odd, bytes + SIDE_BYTES), (2, 3));
+    // On each page the keys count that are there.
+    let mut many = replica(1);
+    for at in 0..2 * PAGE + 3 {
+        many.add(&"k".repeat(at + 1), 1).unwrap();
+    }
+    for (handle, key) in many.counters() {
+        let (page, slot) = place(handle);
+        assert_eq!(many.key_of(page, slot), key);
+    }
+}
+
+#[test]
+fn chunks_have_each_column_once_and_what_is_said_of_writers_at_the_end() {
+    let [mut one, _, mut tab] = space();
+    for at in 0..PAGE + 6 {
+        one.add(&format!("key:{at}"), 1).unwrap();
+        tab.add(&format!("key:{at}"), 2).unwrap();
+    }
+    let message = tab.delta(&one.vector());
+    one.merge_live(&message, Some(tab.writer()), &mut |_| ())
+        .unwrap();
+    let since = VersionVector::default();
+    let lows = one.lows(&since);
+    let (mut cursor, mut sizes) = (Cursor::default(), Vec::new());
+    loop {
+        let (message, next) = one.chunk(&since, &lows, cursor, 0);
+        sizes.push(message.shard_count());
+        assert_eq!(message.facts().is_empty(), next.is_some());
+        assert_eq!(message.is_complete(), next.is_none());
+        let Some(next) = next else { break };
+        assert!(next > cursor && message.writers.len() == 1);
+        cursor = next;
+    }
+    assert_eq!(sizes.iter().sum::<usize>(), one.shard_count());
+    let columns = one
+        .pages
+        .iter()
+        .map(|page| page.columns().filter(|it| it.present != 0).count());
+    assert_eq!(sizes.len(), columns.sum::<usize>());
+}
+
+#[test]
+fn a_push_that_would_name_too_many_writers_is_left_to_a_pull() {
+    let most = PUSH_BYTES_MAX / 20;
+    for (writers, fits) in [(most, true), (most + 1, false)] {
+        let mut one = replica(1);
+        let mut mark = one.mark();
+        for at in 1..writers as u64 {
+            let mut bytes = [200; 16];
+            bytes[8..].copy_from_slice(&at.to_be_bytes());
+            let number = one.number(WriterId::from_bytes(bytes));
+            one.clocks[number as usize] = 1;
+        }
+        one.add("k", 1).unwrap();
+        let push = one.push(&mut mark);
+        assert_eq!(matches!(push, Push::Message(_)), fits);
+        assert_eq!(matches!(push, Push::TooLarge), !fits);
+        assert!(matches!(one.push(&mut mark), Push::Nothing));
+    }
+}
+
+#[test]
+fn a_record_for_a_store_names_those_who_did_something() {
+    let mut one = shared(&["k"], None);
+    let mut mark = one.mark();
+    assert_eq!(one.since(&mut mark), None);
+    one.add("k", 1).unwrap();
+    let message = one.since(&mut mark).expect("something changed");
+    let named: Vec<WriterId> = message.writers.iter().map(|it| it.writer).collect();
+    assert_eq!((named, message.shard_count()), ([id(1)].into(), 1));
+    assert!(message.returns.is_empty());
+    assert_eq!(one.since(&mut mark), None);
+}

@@ -1,0 +1,538 @@
+//! Cards by hand: who is taken in, heard, declared dead, and known to whom.
+
+use super::super::collect::tests::space;
+use super::*;
+use crate::roster::{Ack, Retired};
+use alloc::vec;
+
+const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
+const NONCE: [u8; 16] = [7; 16];
+
+fn by(writer: u32, clock: u64) -> Stamp {
+    Stamp { writer, clock }
+}
+
+fn admit(turn: u64, by: Stamp) -> Option<Admit> {
+    Some(Admit { turn, by })
+}
+
+fn ack(seen: &[(u32, u64)]) -> Option<Box<Ack>> {
+    Some(Box::new(Ack {
+        clock: 1,
+        want: 0,
+        seen: seen.to_vec(),
+    }))
+}
+
+fn id(byte: u8) -> WriterId {
+    WriterId::from_bytes([byte; 16])
+}
+
+/// A member of two, and the local numbers of the other one and of its own guest.
+fn member() -> (Replica, u32, u32) {
+    let [one, two, tab] = space();
+    let number = |of: &Replica| one.numbers.get(&of.writer()).unwrap();
+    let (other, guest) = (number(&two), number(&tab));
+    (one, other, guest)
+}
+
+fn card(replica: &mut Replica, number: u32) -> &mut Card {
+    &mut replica.roster.cards[number as usize]
+}
+
+fn left(clock: u64) -> Option<Bye> {
+    Some(Bye { clock, heir: OWN })
+}
+
+fn dead(by: Stamp) -> Option<Fence> {
+    let (turn, heir) = (0, OWN);
+    Some(Fence { turn, by, heir })
+}
+
+fn absorbed() -> Option<Retired> {
+    let (to, upto) = (by(OWN, 1), 1);
+    Some(Retired { to, upto })
+}
+
+#[test]
+fn an_owners_next_incarnation_is_newer_than_its_own_earlier_ones_only() {
+    let (mut one, other, _) = member();
+    card(&mut one, OWN).announce.as_mut().unwrap().generation = 1_000;
+    card(&mut one, other).announce.as_mut().unwrap().generation = 5;
+    let generation = |one: &Replica, unix_ms| {
+        let announce = one.announcement(9, &OWNERS[1], &NONCE, unix_ms);
+        announce.generation
+    };
+    assert_eq!([1, 6, 7].map(|it| generation(&one, it)), [6, 6, 7]);
+    one.take_gone(by(OWN, 3), OWNERS[1], 20);
+    assert_eq!(generation(&one, 7), 21);
+}
+
+#[test]
+fn incarnations_are_told_by_their_owners() {
+    let (one, other, _) = member();
+    let of = |owner: &Owner| one.incarnations(owner).collect::<Vec<u32>>();
+    assert_eq!(of(&OWNERS[0]), [OWN]);
+    assert_eq!(of(&OWNERS[1]), [other]);
+    assert!(of(&[3; 32]).is_empty());
+}
+
+#[test]
+fn an_announcement_declares_the_living_earlier_ones_dead_and_nobody_else() {
+    let (one, other, guest) = member();
+    let announced = |over: &dyn Fn(&mut Card)| {
+        let mut one = one.clone();
+        over(card(&mut one, other));
+        one.announce(&OWNERS[1], &NONCE, 1).unwrap();
+        let clock = one.clock();
+        assert_eq!(card(&mut one, guest).fence, None);
+        assert_eq!(card(&mut one, OWN).fence, None);
+        card(&mut one, other).fence.map(|fence| (fence.by, clock))
+    };
+    let (fence, clock) = announced(&|_| ()).expect("it was declared dead");
+    assert_eq!(fence, by(OWN, clock));
+    assert_eq!(announced(&|card| card.bye = left(3)), None);
+    assert_eq!(announced(&|card| card.retired = absorbed()), None);
+    let mut again = one.clone();
+    again.announce(&OWNERS[0], &NONCE, 1).unwrap();
+    assert!(again.is_member(), "nobody declares itself dead");
+}
+
+#[test]
+fn what_may_have_been_collected_is_what_was_acknowledged_or_is_stable() {
+    let (mut one, other, guest) = member();
+    card(&mut one, OWN).ack = ack(&[(OWN, 4)]);
+    card(&mut one, other).ack = ack(&[(other, 9)]);
+    card(&mut one, guest).ack = None;
+    (one.roster.floor, one.roster.settled) = (vec![0; 3], vec![0; 3]);
+    assert_eq!(one.horizons().collect::<Vec<_>>(), []);
+    assert_eq!(one.given_up(), [(OWN, 4)]);
+    let mut given_up = one.clone();
+    given_up.roster.floor[other as usize] = 2;
+    given_up.roster.settled = vec![3; 3];
+    let mut horizons = vec![(OWN, 3), (other, 3)];
+    assert_eq!(given_up.horizons().collect::<Vec<_>>(), horizons);
+    horizons.insert(0, (OWN, 4));
+    assert_eq!(given_up.given_up(), horizons);
+    // The other one was an earlier incarnation of this owner.
+    card(&mut one, other).announce.as_mut().unwrap().owner = OWNERS[0];
+    assert_eq!(one.given_up(), [(OWN, 4), (other, 9)]);
+}
+
+#[test]
+fn who_lacks_what_may_have_been_collected_is_not_taken_in() {
+    let (mut one, ..) = member();
+    card(&mut one, OWN).ack = ack(&[(OWN, 4)]);
+    (one.roster.floor, one.roster.settled) = (vec![0; 3], vec![0; 3]);
+    let may = |lonely, seen: u64| one.may_admit(&id(50), lonely, &|_| seen);
+    assert_eq!(may(false, 4), Ok(()));
+    assert_eq!(may(false, 3), Err(Error::Behind));
+    // It saw nothing of others: so it cancels nothing of them.
+    assert_eq!(may(true, 0), Ok(()));
+    one.remember(id(50), 7);
+    let may = one.may_admit(&id(50), true, &|_| 9);
+    assert_eq!(may, Err(Error::Gone { writer: id(50) }));
+}
+
+#[test]
+fn one_writer_too_many_is_refused() {
+    let (mut one, ..) = member();
+    for at in one.numbers.len() as u64..WRITERS_MAX as u64 {
+        let mut bytes = [200; 16];
+        bytes[8..].copy_from_slice(&at.to_be_bytes());
+        one.number(WriterId::from_bytes(bytes));
+    }
+    let full = Err(Error::WritersFull {
+        writers: WRITERS_MAX,
+    });
+    let known = one.writers[WRITERS_MAX - 1];
+    assert_eq!(one.admit(&id(250)), full);
+    assert_eq!(one.fence(&id(250)), full);
+    assert_eq!(one.admit(&known), Ok(()));
+    assert_eq!(one.fence(&known), Ok(()));
+}
+
+#[test]
+fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
+    let (one, other, guest) = member();
+    let taken_in = |number: u32, home: Option<Admit>| {
+        let mut one = one.clone();
+        card(&mut one, number).home = home;
+        let (writer, before) = (one.writers[number as usize], one.clock());
+        one.roster.attached = [guest, other]
+            .map(|writer| Attached {
+                writer,
+                seen: vec![],
+            })
+            .into();
+        one.take_in(writer).unwrap();
+        let attached = one.roster.attached.iter().map(|it| it.writer);
+        let attached: Vec<u32> = attached.collect();
+        let home = card(&mut one, number).home;
+        (one.clock() - before, home.map(|home| home.turn), attached)
+    };
+    assert_eq!(taken_in(other, None), (0, None, vec![guest, other]));
+    let here = admit(3, by(OWN, 1));
+    assert_eq!(taken_in(guest, here), (0, Some(3), vec![guest, other]));
+    for turn in [0, 1, 2] {
+        let elsewhere = admit(turn, by(other, 1));
+        let moved = (1, Some(turn + 1), vec![other, guest]);
+        assert_eq!(taken_in(guest, elsewhere), moved);
+    }
+    let mut one = one.clone();
+    card(&mut one, guest).bye = left(3);
+    let writer = one.writers[guest as usize];
+    assert_eq!(one.take_in(writer), Err(Error::Gone { writer }));
+}
+
+#[test]
+fn what_a_writer_had_seen_at_its_first_transaction_is_noted_then() {
+    let [one, ..] = space();
+    let mut tab = Replica::new(one.space().clone(), id(77));
+    tab.merge(&one.delta(&VersionVector::default())).unwrap();
+    let held = |tab: &Replica| -> Vec<(u32, u64)> {
+        let clocks = (0..).zip(tab.clocks.iter().copied());
+        clocks.filter(|(_, clock)| *clock > 0).collect()
+    };
+    let base = held(&tab);
+    tab.add("k", 1).unwrap();
+    assert_eq!(card(&mut tab, OWN).base.as_deref(), Some(&base[..]));
+    tab.add("k", 1).unwrap();
+    assert_ne!(held(&tab), base);
+    assert_eq!(card(&mut tab, OWN).base.as_deref(), Some(&base[..]));
+    // Whoever was taken in before has no need to tell.
+    let mut tab = Replica::new(one.space().clone(), id(78));
+    card(&mut tab, OWN).intro = admit(0, by(OWN, 1));
+    tab.add("k", 1).unwrap();
+    assert_eq!(card(&mut tab, OWN).base, None);
+}
+
+#[test]
+fn a_writer_is_established_when_others_have_taken_it_in() {
+    let (one, other, _) = member();
+    let clock = one.roster.cards[0].announce.as_ref().unwrap().clock;
+    let established = |change: &dyn Fn(&mut Replica)| {
+        let mut one = one.clone();
+        one.roster.established = false;
+        one.roster.cards.iter_mut().for_each(|card| card.ack = None);
+        change(&mut one);
+        one.establish();
+        one.roster.established
+    };
+    assert!(!established(&|_| ()));
+    for (seen, done) in [(clock - 1, false), (clock, true), (clock + 1, true)] {
+        let heard = |one: &mut Replica| card(one, other).ack = ack(&[(OWN, seen)]);
+        assert_eq!(established(&heard), done);
+    }
+    // Its own word is none.
+    assert!(!established(
+        &|one| card(one, OWN).ack = ack(&[(OWN, clock)])
+    ));
+    let sole = |one: &mut Replica| {
+        let (_, it) = one.roster.configuration.as_mut().unwrap();
+        it.members.truncate(1);
+    };
+    assert!(established(&sole));
+    // A guest, which is established by its admission.
+    let guest = |one: &mut Replica| card(one, OWN).announce = None;
+    assert!(!established(&|one| {
+        sole(one);
+        guest(one);
+    }));
+    assert!(established(&|one| {
+        guest(one);
+        card(one, OWN).intro = admit(0, by(other, 1));
+    }));
+}
+
+#[test]
+fn a_member_notes_what_its_guests_have_seen_and_nobody_else() {
+    let (one, other, guest) = member();
+    let heard = |number: u32, announced: bool, home: Option<Admit>| {
+        let mut one = one.clone();
+        one.roster.attached.clear();
+        if !announced {
+            card(&mut one, number).announce = None;
+        }
+        card(&mut one, number).home = home;
+        let writer = one.writers[number as usize];
+        one.told(&writer, &one.vector());
+        let attached = one.roster.attached.iter();
+        attached.map(|it| it.writer).collect::<Vec<_>>()
+    };
+    let (here, there) = (admit(0, by(OWN, 1)), admit(0, by(other, 1)));
+    assert_eq!(heard(guest, false, here), [guest]);
+    assert_eq!(heard(guest, false, there), []);
+    assert_eq!(heard(guest, false, None), []);
+    // It was a guest before it became a member.
+    assert_eq!(heard(other, true, here), []);
+    assert_eq!(heard(OWN, false, here), []);
+}
+
+#[test]
+fn of_what_was_heard_the_most_is_kept() {
+    let (mut one, other, guest) = member();
+    let writer = one.writers[guest as usize];
+    one.roster.attached = vec![Attached {
+        writer: guest,
+        seen: vec![(OWN, 2)],
+    }];
+    one.told(&writer, &VersionVector::default());
+    assert_eq!(one.roster.attached[0].seen, [(OWN, 2)]);
+    let of_other = one.vector().without(&[one.writer(), writer]);
+    one.told(&writer, &of_other);
+    let mut both = vec![(OWN, 2), (other, one.clocks[other as usize])];
+    both.sort_unstable();
+    assert_eq!(one.roster.attached[0].seen, both);
+    assert_eq!(one.roster.attached.len(), 1);
+}
+
+#[test]
+fn a_member_speaks_for_those_it_took_in_who_are_not_over() {
+    let (one, other, guest) = member();
+    let attached = |number: u32, change: &dyn Fn(&mut Card)| {
+        let mut one = one.clone();
+        card(&mut one, guest).home = None;
+        card(&mut one, number).home = admit(0, by(OWN, 1));
+        change(card(&mut one, number));
+        let attached: Vec<WriterId> = one.attached().collect();
+        assert!(attached.is_empty() || attached == [one.writers[number as usize]]);
+        !attached.is_empty()
+    };
+    assert!(attached(guest, &|_| ()));
+    assert!(!attached(guest, &|card| card.bye = left(3)));
+    assert!(!attached(guest, &|card| card.fence = dead(by(other, 3))));
+    assert!(!attached(guest, &|card| card.home = admit(0, by(other, 3))));
+    assert!(!attached(other, &|_| ()), "members speak for themselves");
+}
+
+#[test]
+fn a_forced_configuration_begins_an_era() {
+    let (mut one, ..) = member();
+    let at = |one: &Replica| one.configuration().map(|it| (it.era, it.number));
+    let configuration = &mut one.roster.configuration.as_mut().unwrap().1;
+    (configuration.era, configuration.number) = (0, 1);
+    one.force_members(&OWNERS).unwrap();
+    assert_eq!(at(&one), Some((1, 2)));
+    one.force_members(&OWNERS[..1]).unwrap();
+    assert_eq!(at(&one), Some((2, 3)));
+}
+
+#[test]
+fn a_writer_is_declared_dead_once_and_a_stranger_is_taken_in_with_it() {
+    let (one, other, guest) = member();
+    let fenced = |number: u32, change: &dyn Fn(&mut Card)| {
+        let mut one = one.clone();
+        change(card(&mut one, number));
+        let (writer, before) = (one.writers[number as usize], one.clock());
+        one.fence(&writer).unwrap();
+        let card = card(&mut one, number).clone();
+        (one.clock() - before, card.fence.map(|it| it.by), card)
+    };
+    let now = by(OWN, one.clock() + 1);
+    let there = admit(0, by(other, 1));
+    let (made, fence, after) = fenced(guest, &|card| (card.intro, card.home) = (there, there));
+    assert_eq!((made, fence), (1, Some(now)));
+    assert_eq!((after.intro, after.home), (there, there));
+    let (made, fence, after) = fenced(other, &|_| ());
+    assert_eq!((made, fence), (1, Some(now)));
+    assert_eq!((after.intro, after.home), (None, None));
+    let before = by(other, 1);
+    let (made, fence, _) = fenced(guest, &|card| card.fence = dead(before));
+    assert_eq!((made, fence), (0, Some(before)));
+    let (made, fence, _) = fenced(guest, &|card| card.retired = absorbed());
+    assert_eq!((made, fence), (0, None));
+    // Nobody has taken it in: it is taken in and over.
+    let mut one = one.clone();
+    one.fence(&id(50)).unwrap();
+    let number = one.numbers.get(&id(50)).unwrap();
+    let after = card(&mut one, number);
+    assert_eq!(after.intro, admit(0, now));
+    assert_eq!(after.fence, dead(now));
+}
+
+#[test]
+fn incarnations_of_owners_that_are_no_members_are_declared_dead() {
+    let (mut one, other, guest) = member();
+    one.fence_strays().unwrap();
+    assert!(one.roster.cards.iter().all(|card| card.fence.is_none()));
+    one.force_members(&OWNERS[..1]).unwrap();
+    one.fence_strays().unwrap();
+    assert!(card(&mut one, other).fence.is_some());
+    assert_eq!(card(&mut one, guest).fence, None);
+    let clock = one.clock();
+    one.fence_strays().unwrap();
+    assert_eq!(one.clock(), clock, "once");
+    // One that has left is over already.
+    let gone = card(&mut one, other);
+    (gone.fence, gone.bye) = (None, left(1));
+    one.fence_strays().unwrap();
+    assert_eq!(card(&mut one, other).fence, None);
+}
+
+#[test]
+fn a_writer_tells_who_took_it_in_once_it_was() {
+    let (mut one, other, _) = member();
+    let announce = card(&mut one, OWN).announce.clone().unwrap();
+    let own = Intro {
+        by: one.writer(),
+        clock: announce.clock,
+        owner: announce.owner,
+        generation: announce.generation,
+    };
+    for (established, intro) in [(true, Some(own)), (false, None)] {
+        one.roster.established = established;
+        assert_eq!(one.intro(), intro);
+        assert_eq!(
+            (one.is_established(), one.is_counted()),
+            (established, established)
+        );
+    }
+    // One that has left is no member, whoever took it in.
+    one.roster.established = true;
+    card(&mut one, OWN).bye = left(9);
+    assert!(!one.is_established() && !one.is_counted());
+    card(&mut one, OWN).bye = None;
+    // A guest of the other.
+    card(&mut one, OWN).announce = None;
+    assert_eq!((one.intro(), one.is_counted()), (None, false));
+    assert!(!one.is_established());
+    card(&mut one, OWN).intro = admit(0, by(other, 2));
+    let announce = card(&mut one, other).announce.clone().unwrap();
+    let theirs = Intro {
+        by: one.writers[other as usize],
+        clock: 2,
+        owner: announce.owner,
+        generation: announce.generation,
+    };
+    assert_eq!((one.intro(), one.is_counted()), (Some(theirs), true));
+    card(&mut one, OWN).bye = left(9);
+    assert!(!one.is_counted());
+}
+
+#[test]
+fn an_admission_was_seen_if_it_is_held_or_its_member_was_forgotten() {
+    let (mut one, other, _) = member();
+    let held = one.clocks[other as usize];
+    let intro = |writer, clock, generation| Intro {
+        by: writer,
+        clock,
+        owner: OWNERS[1],
+        generation,
+    };
+    let theirs = one.writers[other as usize];
+    assert!(one.has_seen(&intro(theirs, held, 5)));
+    assert!(one.has_seen(&intro(theirs, 1, 5)));
+    assert!(!one.has_seen(&intro(theirs, held + 1, 5)));
+    assert!(!one.has_seen(&intro(id(50), 1, 5)));
+    assert!(
+        !one.has_seen(&intro(id(50), 0, 5)),
+        "no admission has this clock"
+    );
+    one.take_gone(by(OWN, 1), OWNERS[1], 5);
+    let forgotten = |generation| one.has_seen(&intro(id(50), 1, generation));
+    assert_eq!([4, 5, 6].map(forgotten), [true, true, false]);
+}
+
+#[test]
+fn a_members_place_is_sure_when_another_has_acknowledged_it() {
+    let (mut one, other, guest) = member();
+    let writers = one.writers.clone();
+    let sure = |one: &Replica, number: u32| one.is_sure_member(&writers[number as usize]);
+    let clock = |one: &Replica, number: u32| {
+        let announce = &one.roster.cards[number as usize].announce;
+        announce.as_ref().unwrap().clock
+    };
+    let (own, theirs) = (clock(&one, OWN), clock(&one, other));
+    // Their own words are none.
+    card(&mut one, OWN).ack = ack(&[(OWN, own)]);
+    card(&mut one, other).ack = ack(&[(other, theirs)]);
+    assert_eq!([OWN, other, guest].map(|it| sure(&one, it)), [false; 3]);
+    assert!(!one.is_acknowledged());
+    for (seen, known) in [(-1, false), (0, true), (1, true)] {
+        let mut one = one.clone();
+        card(&mut one, OWN).ack = ack(&[(other, theirs.strict_add_signed(seen))]);
+        assert_eq!([OWN, other].map(|it| sure(&one, it)), [false, known]);
+        card(&mut one, other).ack = ack(&[(OWN, own.strict_add_signed(seen))]);
+        assert_eq!([OWN, other].map(|it| sure(&one, it)), [known; 2]);
+        assert_eq!(one.is_acknowledged(), known);
+        card(&mut one, other).bye = left(9);
+        assert!(!sure(&one, other) && !one.is_acknowledged(), "it is over");
+    }
+    card(&mut one, other).ack = ack(&[(OWN, own)]);
+    one.roster.established = false;
+    assert!(!one.is_acknowledged());
+    // Who is alone needs nobody.
+    one.force_members(&OWNERS[..1]).unwrap();
+    card(&mut one, other).ack = None;
+    assert_eq!(
+        [OWN, other, guest].map(|it| sure(&one, it)),
+        [true, false, false]
+    );
+    assert!(!one.is_sure_member(&id(50)));
+}
+
+#[test]
+fn a_member_has_buried_whom_it_acknowledged_to_be_dead() {
+    let (one, other, guest) = member();
+    let buried = |acked: u64, settled: u64, change: &dyn Fn(&mut Card)| {
+        let mut one = one.clone();
+        card(&mut one, OWN).ack = ack(&[(other, acked)]);
+        (one.roster.floor, one.roster.settled) = (vec![0; 3], vec![0; 3]);
+        one.roster.settled[other as usize] = settled;
+        card(&mut one, guest).fence = dead(by(other, 5));
+        change(card(&mut one, guest));
+        one.has_buried(guest)
+    };
+    let plain = |acked, settled| buried(acked, settled, &|_| ());
+    assert!(plain(5, 0) && plain(0, 5));
+    assert!(!plain(4, 4));
+    assert!(!buried(5, 5, &|card| card.fence = None));
+    assert!(!buried(5, 5, &|card| card.retired = absorbed()));
+}
+
+#[test]
+fn it_is_known_who_counts_and_who_is_over() {
+    let (mut one, other, guest) = member();
+    let writers = one.writers.clone();
+    let id_of = |number: u32| writers[number as usize];
+    let counted =
+        |one: &Replica| [OWN, other, guest].map(|it| one.is_counted_member(&writers[it as usize]));
+    assert_eq!(counted(&one), [true, true, false]);
+    assert!(!one.is_counted_member(&id(50)));
+    assert!(one.takes_from(&id_of(guest)) && one.takes_from(&id(50)));
+    assert_eq!(one.last_of(&id_of(guest)), None);
+    card(&mut one, guest).fence = dead(by(OWN, 5));
+    assert!(!one.takes_from(&id_of(guest)));
+    card(&mut one, guest).retired = absorbed();
+    assert_eq!(one.last_of(&id_of(guest)), Some(1));
+    one.remember(id(50), 7);
+    assert_eq!(one.last_of(&id(50)), Some(7));
+    assert!(one.knows(&id_of(guest)) && !one.knows(&id(50)));
+    card(&mut one, other).bye = left(9);
+    assert_eq!(counted(&one), [true, false, false]);
+}
+
+#[test]
+fn an_owners_newest_forgotten_generation_is_kept() {
+    let (mut one, ..) = member();
+    let [late, early] = [2, 1].map(|clock| by(OWN, clock));
+    let third = [3; 32];
+    for (by, generation, kept) in [
+        (early, 5, (5, early)),
+        (late, 4, (5, early)),
+        (late, 6, (6, late)),
+    ] {
+        one.take_gone(by, OWNERS[1], generation);
+        one.take_gone(early, third, 1);
+        let (generation, by) = kept;
+        assert_eq!(
+            one.roster.gone,
+            [(OWNERS[1], generation, by), (third, 1, early)]
+        );
+    }
+    one.take_gone(late, OWNERS[1], 6);
+    one.take_gone(early, OWNERS[1], 6);
+    assert_eq!(one.roster.gone[0], (OWNERS[1], 6, late));
+    assert_eq!((one.gone(&OWNERS[0]), one.gone(&third)), (None, Some(1)));
+}
