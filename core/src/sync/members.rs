@@ -648,3 +648,6 @@ impl Sync {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

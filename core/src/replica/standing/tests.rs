@@ -1,0 +1,1 @@
+//! Messages by hand, and what they are to a replica.

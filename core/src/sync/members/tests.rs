@@ -1,0 +1,1 @@
+//! What a machine says to guests and members, and when.
