@@ -13,6 +13,7 @@ use crate::counter::{self, Act};
 use crate::delta::Message;
 use crate::error::Error;
 use crate::keys::Handle;
+use crate::roster::Configuration;
 use crate::shard::OWN;
 use crate::slot::{Base, Cut, Slot};
 use crate::writer_id::WriterId;
@@ -137,6 +138,15 @@ impl Replica {
         let card = &mut self.roster.cards[OWN as usize];
         if clock > 0 && card.announce.is_none() && card.intro.is_some() {
             card.base = None;
+        }
+    }
+
+    /// Drops what a sole member has kept: nobody else can end its writer. After a forced change
+    /// somebody else may think so too, and only one of them is right.
+    pub(crate) fn keep_no_journal_alone(&mut self) {
+        let alone = |it: &Configuration| it.era == 0 && it.members.len() == 1;
+        if self.is_member() && self.configuration().is_some_and(alone) {
+            self.held_by_member(self.clock());
         }
     }
 

@@ -598,6 +598,7 @@ impl Sync {
         }
         let before = replica.clock();
         if DUTIES {
+            replica.keep_no_journal_alone();
             self.give_up_silent(now, replica);
             self.look_aside(replica)?;
             replica.vote()?;

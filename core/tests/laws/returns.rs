@@ -350,6 +350,27 @@ fn a_writer_goes_on_that_wrote_while_the_space_got_members() {
     }
 }
 
+#[test]
+fn a_sole_member_keeps_no_list_of_what_it_did() {
+    let mut pair = Pair::new();
+    let kept = |pair: &Pair| {
+        let mut member = pair.peers[MEMBER].replica.clone();
+        let state = member.delta(&VersionVector::default());
+        let fresh = mint(&OWNERS[MEMBER], 99);
+        let journal = member.begin_again(fresh, &state, &mut |_| ()).unwrap();
+        journal.len()
+    };
+    pair.peers[MEMBER].replica.add("key", 5).unwrap();
+    assert_eq!(kept(&pair), 1);
+    pair.tend(MEMBER);
+    assert_eq!(kept(&pair), 0);
+    let member = &mut pair.peers[MEMBER].replica;
+    member.force_members(&OWNERS[..1]).unwrap();
+    member.add("key", 5).unwrap();
+    pair.tend(MEMBER);
+    assert_eq!(kept(&pair), 1);
+}
+
 /// A member that lost its memory finds in the guest's own words that it was taken in, and forgotten.
 #[test]
 fn a_guest_that_was_taken_in_is_not_taken_for_a_new_one() {
