@@ -39,7 +39,8 @@ impl Scratch {
             root: home.join(name),
             target: home.join("build"),
         };
-        for folder in ["core", "tests", "docs", ".cargo"] {
+        // The proofs name tests of the node as well.
+        for folder in ["core", "tests", "node/tests", "docs", ".cargo"] {
             for file in files_under(
                 &repo.path(folder),
                 &["target", "fuzz", "node_modules", "e2e"],
