@@ -280,6 +280,40 @@ fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
 }
 
 #[test]
+fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_back() {
+    let mut reader = guest();
+    reader.roster.cards[0] = Card::default();
+    reader.clocks[0] = 0;
+    let make_way = |state: &Message, new| {
+        let mut reader = reader.clone();
+        let made = reader.make_way(state, new, &mut |_| ());
+        (made, reader.writers().count())
+    };
+    let missing = |writer, held, needed| {
+        let writer = id(writer);
+        let missing = Missing {
+            writer,
+            needed,
+            held,
+        };
+        (Err(Error::NotCovered(Box::new(missing))), 2)
+    };
+    let named = |one, two| whole(&[(1, 0, one), (2, 0, two)], &[]);
+    assert_eq!(reader.writers().count(), 2);
+    assert_eq!(make_way(&named(10, 11), true), (Ok(true), 0));
+    assert_eq!(make_way(&named(10, 11), false), (Ok(false), 2));
+    assert_eq!(make_way(&named(9, 11), true), missing(1, 9, 10));
+    assert_eq!(make_way(&named(10, 9), true), missing(2, 9, 10));
+    // Who is not named was forgotten, or is not known there.
+    assert_eq!(make_way(&whole(&[(1, 0, 10)], &[]), true), (Ok(true), 0));
+    assert_eq!(
+        make_way(&whole(&[(2, 0, 10)], &[]), true),
+        missing(1, 0, 10)
+    );
+    assert_eq!(make_way(&told(&[(1, 0, 10)], &[]), true), (Ok(false), 2));
+}
+
+#[test]
 fn a_sender_is_taken_in_if_it_is_new() {
     let mut replica = member();
     let gone = Err(Error::Gone { writer: id(7) });

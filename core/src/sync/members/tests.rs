@@ -1,5 +1,7 @@
 //! What a machine says to guests and members, and when.
 
+mod duties;
+
 use super::*;
 use crate::closed::Closed;
 use crate::delta::Entry;
@@ -531,38 +533,4 @@ fn a_fresh_id_is_told_before_all_is_asked_for() {
     };
     assert_eq!((*on, &pull.vector), (link, &VersionVector::default()));
     assert!(end.sync.wants_all(link) && !end.sync.wants_all(other));
-}
-
-#[test]
-fn who_is_not_heard_for_a_lease_is_given_up() {
-    let mut end = End::member();
-    for byte in [1, 2] {
-        end.replica.admit(&id(byte)).unwrap();
-    }
-    let alive = |end: &mut End, now| {
-        end.now = now;
-        end.tend();
-        [1, 2].map(|byte| end.replica.takes_from(&id(byte)))
-    };
-    let link = end.link(1, id(2));
-    assert_eq!(alive(&mut end, 500), [true, true]);
-    assert_eq!(alive(&mut end, 700), [true, true]);
-    end.cut(link);
-    assert_eq!(alive(&mut end, 800), [true, true]);
-    assert_eq!(alive(&mut end, 500 + LEASE_MS - 1), [true, true]);
-    assert_eq!(alive(&mut end, 500 + LEASE_MS), [false, true]);
-    // A link came, and went again.
-    let link = end.link(2, id(2));
-    assert_eq!(alive(&mut end, 800 + LEASE_MS)[1], true);
-    assert_eq!(alive(&mut end, 5_000)[1], true);
-    end.cut(link);
-    assert_eq!(alive(&mut end, 5_100)[1], true);
-    assert_eq!(alive(&mut end, 5_100 + LEASE_MS - 1)[1], true);
-    assert_eq!(alive(&mut end, 5_100 + LEASE_MS)[1], false);
-    // Without a lease nobody is.
-    let mut patient = End::member();
-    patient.sync.config.lease_ms = 0;
-    patient.replica.admit(&id(1)).unwrap();
-    assert_eq!(alive(&mut patient, 1_000_000)[0], true);
-    assert_eq!(alive(&mut patient, 2_000_000)[0], true);
 }
