@@ -1,6 +1,7 @@
 //! What a machine says to guests and members, and when.
 
 mod duties;
+mod returns;
 
 use super::*;
 use crate::closed::Closed;
