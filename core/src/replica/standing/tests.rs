@@ -317,13 +317,13 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
 fn a_sender_is_taken_in_if_it_is_new() {
     let mut replica = member();
     let gone = Err(Error::Gone { writer: id(7) });
-    let new = (7, base(&[], false));
+    let new = [(7, base(&[], false))];
     let with = |replica: &Replica, hi, facts: &[(u32, Says)]| {
         let message = told(&[(1, 10, 10), (6, 0, 0), (7, 0, hi)], facts);
         replica.newcomer(&message, Some(id(7)))
     };
-    assert_eq!(with(&replica, 3, &[new.clone()]), Ok(Some(id(7))));
-    assert_eq!(with(&replica, 0, &[new.clone()]), Ok(None));
+    assert_eq!(with(&replica, 3, &new), Ok(Some(id(7))));
+    assert_eq!(with(&replica, 0, &new), Ok(None));
     assert_eq!(with(&replica, 3, &[]), gone);
     assert_eq!(with(&replica, 3, &[(7, admit(1, 11))]), Ok(None));
     assert_eq!(with(&replica, 3, &[(7, announce(7, 5))]), Ok(None));
@@ -331,7 +331,7 @@ fn a_sender_is_taken_in_if_it_is_new() {
     assert_eq!(replica.newcomer(&unnamed, Some(id(7))), Ok(None));
     let mut open = replica.clone();
     open.roster.configuration = None;
-    assert_eq!(with(&open, 3, &[new.clone()]), Ok(None));
+    assert_eq!(with(&open, 3, &new), Ok(None));
     let later = told(&[(7, 1, 3)], &[]);
     let stranger = Err(Error::Stranger { writer: id(7) });
     assert_eq!(guest().newcomer(&later, Some(id(7))), stranger);
@@ -346,14 +346,14 @@ fn a_sender_is_taken_in_if_it_is_new() {
     assert_eq!(with(&replica, 3, &[seen]), Ok(Some(id(7))));
     // Whoever was taken in before it was heard of may have begun before it knew.
     replica.number(id(7));
-    assert_eq!(with(&replica, 3, &[new.clone()]), Ok(Some(id(7))));
-    let other = [new.clone(), (6, announce(6, 5))];
+    assert_eq!(with(&replica, 3, &new), Ok(Some(id(7))));
+    let other = [new[0].clone(), (6, announce(6, 5))];
     assert_eq!(with(&replica, 3, &other), Ok(Some(id(7))));
-    let own = [new.clone(), (7, announce(7, 5))];
+    let own = [new[0].clone(), (7, announce(7, 5))];
     assert_eq!(with(&replica, 3, &own), Ok(None));
     assert_eq!(with(&replica, 3, &[]), Ok(None));
     replica.clocks[3] = 1;
-    assert_eq!(with(&replica, 3, &[new]), Ok(None));
+    assert_eq!(with(&replica, 3, &new), Ok(None));
 }
 
 #[test]

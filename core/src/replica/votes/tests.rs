@@ -170,14 +170,18 @@ fn a_member_promises_the_greatest_ballot_and_follows_its_proposer() {
     assert_eq!(answer(promised, &[((1, one), None)]), ((1, one), None));
     // A lesser ballot is passed over, whatever was accepted under it.
     let kept = ((2, two), none());
-    let lesser = ((1, one), of(1, one, &[7]));
-    assert_eq!(answer(Some(kept.clone()), &[lesser.clone()]), kept);
+    let lesser = [((1, one), of(1, one, &[7]))];
+    assert_eq!(answer(Some(kept.clone()), &lesser), kept);
     // It accepts what the proposer of its ballot accepted, and nothing else.
-    let late = ((2, two), of(1, one, &[7]));
-    assert_eq!(answer(Some(kept.clone()), &[late.clone()]), kept);
+    let late = [((2, two), of(1, one, &[7]))];
+    assert_eq!(answer(Some(kept.clone()), &late), kept);
     let proposers = ((2, two), of(2, two, &[6]));
-    assert_eq!(answer(Some(kept), &[late, proposers.clone()]), proposers);
-    assert_eq!(answer(None, &[proposers.clone()]), proposers);
+    assert_eq!(
+        answer(Some(kept), &[late[0].clone(), proposers.clone()]),
+        proposers
+    );
+    let others = [proposers];
+    assert_eq!(answer(None, &others), others[0]);
     // What it accepted before stands until then.
     let before = ((1, one), of(1, one, &[7]));
     let asked = ((2, two), None);

@@ -22,18 +22,18 @@ fn who_is_not_heard_for_a_lease_is_given_up() {
     assert_eq!(alive(&mut end, 500 + LEASE_MS), [false, true]);
     // A link came, and went again.
     let link = end.link(2, id(2));
-    assert_eq!(alive(&mut end, 800 + LEASE_MS)[1], true);
-    assert_eq!(alive(&mut end, 5_000)[1], true);
+    assert!(alive(&mut end, 800 + LEASE_MS)[1]);
+    assert!(alive(&mut end, 5_000)[1]);
     end.cut(link);
-    assert_eq!(alive(&mut end, 5_100)[1], true);
-    assert_eq!(alive(&mut end, 5_100 + LEASE_MS - 1)[1], true);
-    assert_eq!(alive(&mut end, 5_100 + LEASE_MS)[1], false);
+    assert!(alive(&mut end, 5_100)[1]);
+    assert!(alive(&mut end, 5_100 + LEASE_MS - 1)[1]);
+    assert!(!alive(&mut end, 5_100 + LEASE_MS)[1]);
     // Without a lease nobody is.
     let mut patient = End::member();
     patient.sync.config.lease_ms = 0;
     patient.replica.admit(&id(1)).unwrap();
-    assert_eq!(alive(&mut patient, 1_000_000)[0], true);
-    assert_eq!(alive(&mut patient, 2_000_000)[0], true);
+    assert!(alive(&mut patient, 1_000_000)[0]);
+    assert!(alive(&mut patient, 2_000_000)[0]);
 }
 
 /// Three members, of whom this one knows two to be there, each by its writer.
