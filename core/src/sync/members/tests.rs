@@ -127,6 +127,16 @@ impl End {
         sync.tend(*now, replica, &mark).unwrap()
     }
 
+    fn tend_until(&mut self, done: impl Fn(&Replica) -> bool) {
+        for _ in 0..20 {
+            if done(&self.replica) {
+                return;
+            }
+            self.tend();
+        }
+        panic!("tending does not help");
+    }
+
     fn coming_back(&mut self) -> &mut ComingBack {
         self.sync.guests.coming_back.as_mut().expect("it does")
     }
@@ -134,9 +144,7 @@ impl End {
     /// The member gives a writer up, and forgets it.
     fn forget(&mut self, writer: WriterId) {
         self.replica.fence(&writer).unwrap();
-        while self.replica.knows(&writer) {
-            self.tend();
-        }
+        self.tend_until(|replica| !replica.knows(&writer));
         assert_eq!(self.replica.last_of(&writer), Some(0));
         self.outputs();
     }
@@ -391,9 +399,7 @@ fn who_asks_for_an_end_gets_one_when_it_is_certain() {
     let waiting = [(link, id(1)), (other, id(2))];
     assert_eq!(end.sync.guests.leaving, waiting);
     end.cut(other);
-    while end.replica.last_of(&id(1)).is_none() {
-        end.tend();
-    }
+    end.tend_until(|replica| replica.last_of(&id(1)).is_some());
     end.tend();
     assert_eq!(end.told(), [(link, id(1), Last::Upto(0))]);
     assert!(end.sync.guests.leaving.is_empty());

@@ -77,6 +77,9 @@ fn one_has_caught_up_with_all_who_are_there_if_they_are_most() {
     assert!(up(&end));
     end.cut(links[1]);
     assert!(!up(&end));
+    end.cut(links[0]);
+    end.replica.force_members(&[OWNER, OTHER]).unwrap();
+    assert!(!up(&end));
     assert!(up(&End::member()));
     let open = Replica::new(Space::default(), id(3));
     assert!(up(&End::of(open)));

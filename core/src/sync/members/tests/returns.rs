@@ -175,9 +175,7 @@ fn what_was_put_aside_is_made_again_once_it_is_certain() {
             home.merge_live(&full(&guest), live, &mut |_| ()).unwrap();
         }
         end.replica.fence(&it.writer).unwrap();
-        while end.replica.last_of(&it.writer).is_none() {
-            end.tend();
-        }
+        end.tend_until(|replica| replica.last_of(&it.writer).is_some());
         end.sync.guests.aside.push(it);
         end.sync.guests.published = 3;
         end.tend();
