@@ -399,6 +399,8 @@ fn who_asks_for_an_end_gets_one_when_it_is_certain() {
     let waiting = [(link, id(1)), (other, id(2))];
     assert_eq!(end.sync.guests.leaving, waiting);
     end.cut(other);
+    end.sync.tell_leaving(&end.replica);
+    assert_eq!(end.sync.guests.leaving, waiting[..1]);
     end.tend_until(|replica| replica.last_of(&id(1)).is_some());
     end.tend();
     assert_eq!(end.told(), [(link, id(1), Last::Upto(0))]);
@@ -406,8 +408,19 @@ fn who_asks_for_an_end_gets_one_when_it_is_certain() {
     let upto = vec![(link, id(1), Last::Upto(0))];
     let again = ask(&mut end, link, id(1), Some(seen), Some(OWNER));
     assert_eq!(again, (0, upto));
+    // One that has left is over by its own word.
+    let mut left = End::guest().replica;
+    let (writer, home) = (left.writer(), &mut end.replica);
+    home.admit(&writer).unwrap();
+    left.merge(&full(home)).unwrap();
+    left.leave().unwrap();
+    home.merge_live(&full(&left), Some(writer), &mut |_| ())
+        .unwrap();
+    assert_eq!(ask(&mut end, link, writer, None, None), (0, vec![]));
+    assert_eq!(end.sync.guests.leaving, [(link, writer)]);
     let mut guest = End::guest();
     let link = guest.link(1, id(1));
+    assert_eq!(ask(&mut guest, link, id(1), Some(seen), None), (0, vec![]));
     assert_eq!(ask(&mut guest, link, id(1), None, None), (0, vec![]));
     assert!(guest.sync.guests.leaving.is_empty());
 }

@@ -28,6 +28,16 @@ fn who_is_not_heard_for_a_lease_is_given_up() {
     assert!(alive(&mut end, 5_100)[1]);
     assert!(alive(&mut end, 5_100 + LEASE_MS - 1)[1]);
     assert!(!alive(&mut end, 5_100 + LEASE_MS)[1]);
+    // Each by itself.
+    let mut both = End::member();
+    for byte in [1, 2] {
+        both.replica.admit(&id(byte)).unwrap();
+    }
+    assert_eq!(alive(&mut both, 0), [true, true]);
+    both.now = LEASE_MS;
+    both.sync.give_up_silent(LEASE_MS, &mut both.replica);
+    let lives = [1, 2].map(|byte| both.replica.takes_from(&id(byte)));
+    assert_eq!(lives, [false, false]);
     // Without a lease nobody is.
     let mut patient = End::member();
     patient.sync.config.lease_ms = 0;
@@ -52,6 +62,18 @@ fn three() -> (End, [WriterId; 2]) {
         writer
     });
     (end, others)
+}
+
+#[test]
+fn what_a_member_says_by_duty_is_told_and_to_be_kept() {
+    let (mut end, _) = three();
+    let mark = end.replica.mark();
+    let held = end.replica.clock();
+    assert!(end.tend());
+    assert!(end.replica.clock() > held);
+    assert!(!end.replica.collect(&mark));
+    assert_eq!(end.sync.pushes.due(), Some(5));
+    assert!(!end.tend());
 }
 
 #[test]
