@@ -619,3 +619,6 @@ impl Replica {
         Some((announce.owner, announce.generation))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,3 +203,6 @@ pub(super) fn checked(members: &[Owner]) -> Result<Vec<Owner>, Error> {
         false => Ok(members),
     }
 }
+
+#[cfg(test)]
+mod tests;

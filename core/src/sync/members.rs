@@ -607,12 +607,14 @@ impl Sync {
             replica.acknowledge()?;
         }
         let busy = self.is_serving();
-        self.guests.put_off = match busy {
+        let waits = busy && self.guests.put_off < PATIENCE;
+        // Those who ask after that have as much time again.
+        self.guests.put_off = match waits {
             true => self.guests.put_off + 1,
             false => 0,
         };
         let mut collected = false;
-        if !busy || self.guests.put_off > PATIENCE {
+        if !waits {
             if busy {
                 self.end_transfers();
             }
@@ -649,3 +651,6 @@ impl Sync {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,7 +48,8 @@ struct Walk {
 }
 
 impl Sync {
-    /// Whether a transfer in several chunks is under way to a peer that is there.
+    /// Whether a transfer in several chunks is under way to a peer that is there. One that was ended
+    /// is not: its peer may never ask again.
     pub(super) fn is_serving(&self) -> bool {
         let there = |session| {
             self.greeted().any(|peer| {
@@ -59,7 +60,7 @@ impl Sync {
         };
         self.serving
             .iter()
-            .any(|it| it.next.is_some() && there(it.session))
+            .any(|it| !it.ended && it.next.is_some() && there(it.session))
     }
 
     /// A peer asks for what it lacks.

@@ -1,0 +1,411 @@
+//! Messages by hand, and what they are to a replica. Writers go by one number everywhere: it is each
+//! byte of their ids, their local number here, and how facts name them before they are told.
+
+mod checks;
+
+use super::*;
+use crate::roster::{Ack, Admit, Announce, Bye, Fence, Retired};
+use crate::writer_id::Space;
+use alloc::vec;
+
+fn id(byte: u32) -> WriterId {
+    WriterId::from_bytes([byte as u8; 16])
+}
+
+fn owner(byte: u32) -> Owner {
+    [byte as u8 + 1; 32]
+}
+
+fn by(writer: u32, clock: u64) -> Stamp {
+    Stamp { writer, clock }
+}
+
+/// An incarnation of the owner of this number.
+fn announce(of: u32, generation: u64) -> Says {
+    Says::Announce(Box::new(Announce {
+        clock: 1,
+        owner: owner(of),
+        nonce: [0; 16],
+        generation,
+    }))
+}
+
+fn admit(writer: u32, clock: u64) -> Says {
+    let by = by(writer, clock);
+    Says::Admit(Admit { turn: 0, by })
+}
+
+fn fence(writer: u32, clock: u64) -> Says {
+    Says::Fence(Fence {
+        turn: 0,
+        by: by(writer, clock),
+        heir: writer,
+    })
+}
+
+fn retired(writer: u32, clock: u64, upto: u64) -> Says {
+    let to = by(writer, clock);
+    Says::Retired(Retired { to, upto })
+}
+
+fn ack(clock: u64, seen: &[(u32, u64)]) -> Says {
+    Says::Ack(Box::new(Ack {
+        clock,
+        want: 0,
+        seen: seen.to_vec(),
+    }))
+}
+
+fn base(seen: &[(u32, u64)], told: bool) -> Says {
+    Says::Base(seen.into(), told)
+}
+
+fn gone(of: u32, generation: u64) -> Says {
+    Says::Gone(11, Box::new((owner(of), generation)))
+}
+
+fn configuration(number: u64, members: &[u32]) -> Configuration {
+    Configuration {
+        era: 0,
+        number,
+        members: members.iter().map(|it| owner(*it)).collect(),
+    }
+}
+
+fn decided(number: u64, members: &[u32]) -> Says {
+    Says::Configuration(11, Box::new(configuration(number, members)))
+}
+
+/// A message that names these writers, each from one clock to another, and says this of them.
+fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Says)]) -> Message {
+    let entry = |&(writer, lo, hi): &(u32, u64, u64)| Entry {
+        writer: id(writer),
+        lo,
+        hi,
+    };
+    let mut message = Message {
+        writers: writers.iter().map(entry).collect(),
+        closed: true,
+        ..Message::default()
+    };
+    let place = |byte: u32| {
+        let at = writers.iter().position(|it| it.0 == byte);
+        at.expect("it is named") as u32
+    };
+    for (writer, says) in facts.iter().cloned() {
+        let mut fact = Fact { writer, says };
+        fact.renumber(place);
+        message.facts.push(fact);
+    }
+    message
+}
+
+fn whole(writers: &[(u32, u64, u64)], facts: &[(u32, Says)]) -> Message {
+    Message {
+        complete: true,
+        ..told(writers, facts)
+    }
+}
+
+fn open(writers: &[(u32, u64, u64)]) -> Message {
+    Message {
+        closed: false,
+        ..told(writers, &[])
+    }
+}
+
+fn learn(replica: &mut Replica, writer: u32, says: Says) {
+    replica.note(writer, says);
+}
+
+/// A member, 0, that holds 10 transactions of each of another member, 1, and of a guest of that, 2.
+fn member() -> Replica {
+    let mut replica = Replica::new(Space::default(), id(0));
+    for number in 0..3 {
+        assert_eq!(replica.number(id(number)), number);
+        replica.clocks[number as usize] = 10;
+    }
+    learn(&mut replica, 0, announce(0, 5));
+    learn(&mut replica, 1, announce(1, 5));
+    learn(&mut replica, 2, admit(1, 5));
+    replica.roster.configuration = Some((by(0, 1), configuration(1, &[0, 1])));
+    replica.roster.established = true;
+    replica
+}
+
+/// A guest of 1, else as a member.
+fn guest() -> Replica {
+    let mut replica = member();
+    replica.roster.cards[0] = Card::default();
+    learn(&mut replica, 0, admit(1, 5));
+    replica.roster.established = false;
+    replica
+}
+
+/// What 7 is in a message that names it from `lo` to `hi`, and 1, 8 and 9 beside it.
+fn standing(replica: &Replica, (lo, hi): (u64, u64), facts: &[(u32, Says)], live: u32) -> Standing {
+    let message = told(&[(1, 10, 10), (7, lo, hi), (8, 0, 3), (9, 1, 3)], facts);
+    replica.standing(&message, 1, Some(id(live)), 0)
+}
+
+#[track_caller]
+fn is(standing: Standing, expected: Standing) {
+    assert!(standing == expected);
+}
+
+#[test]
+fn who_is_named_is_known_or_forgotten_or_a_stranger() {
+    use Standing::{Forgotten, Known, Stranger};
+    let replica = member();
+    let what = |span, facts: &[(u32, Says)]| standing(&replica, span, facts, 1);
+    is(what((0, 3), &[]), Forgotten);
+    is(what((1, 3), &[]), Known);
+    let mut open = member();
+    open.roster.configuration = None;
+    is(standing(&open, (0, 3), &[], 1), Known);
+    let mut knows = member();
+    knows.number(id(7));
+    is(standing(&knows, (0, 3), &[], 1), Known);
+    // Who took it in.
+    is(what((0, 3), &[(7, admit(1, 10))]), Forgotten);
+    is(what((0, 3), &[(7, admit(1, 11))]), Known);
+    is(what((0, 3), &[(7, admit(8, 2))]), Forgotten);
+    is(what((0, 3), &[(7, admit(9, 2))]), Known);
+    is(
+        what((0, 3), &[(7, admit(9, 2)), (7, admit(1, 10))]),
+        Forgotten,
+    );
+    is(what((1, 3), &[(8, admit(1, 10))]), Known);
+    // Whose incarnation it is.
+    is(what((0, 3), &[(7, announce(7, 5))]), Known);
+    let mut buried = member();
+    buried.take_gone(by(1, 3), owner(7), 5);
+    is(
+        standing(&buried, (0, 3), &[(7, announce(7, 5))], 1),
+        Forgotten,
+    );
+    is(standing(&buried, (0, 3), &[(7, announce(7, 6))], 1), Known);
+    is(standing(&buried, (1, 3), &[(8, announce(7, 5))], 1), Known);
+    // What it had seen, as it says itself to a member or as others say.
+    let new = [(7, base(&[], false))];
+    is(standing(&replica, (0, 3), &new, 7), Known);
+    is(standing(&replica, (0, 3), &new, 1), Stranger);
+    is(standing(&guest(), (0, 3), &new, 7), Stranger);
+    is(
+        standing(&replica, (0, 3), &[(7, base(&[], true))], 7),
+        Forgotten,
+    );
+    is(
+        standing(&replica, (0, 3), &[(8, base(&[], false))], 7),
+        Forgotten,
+    );
+    is(what((0, 3), &[(7, admit(1, 11)), new[0].clone()]), Known);
+    // What was taken over of it.
+    let mut heir = member();
+    heir.remember(id(7), 3);
+    is(standing(&heir, (1, 3), &[], 1), Forgotten);
+    is(standing(&heir, (1, 4), &[], 1), Known);
+}
+
+#[test]
+fn admissions_are_followed_back_for_some_steps() {
+    for (last, known) in [(ADMISSIONS_MAX, false), (ADMISSIONS_MAX + 1, true)] {
+        let last = last as u32;
+        let chain: Vec<(u32, u64, u64)> = (10..=10 + last).map(|it| (it, 0, 3)).collect();
+        let admits = (10..10 + last).map(|it| (it, admit(it + 1, 2)));
+        let message = told(&chain, &admits.collect::<Vec<_>>());
+        let standing = member().standing(&message, 0, None, 0);
+        assert_eq!(standing == Standing::Known, known);
+        assert_eq!(standing == Standing::Forgotten, !known);
+    }
+}
+
+#[test]
+fn who_forgot_a_writer_has_seen_its_admission_or_says_so() {
+    let mut replica = member();
+    let left_out = |replica: &Replica, message: &Message, writer| {
+        let [one, other] = [0, 1].map(id);
+        assert_eq!(replica.introduced_by(&one), None);
+        assert_eq!(replica.incarnation(&other), Some((owner(1), 5)));
+        replica.is_gone_from(message, &id(writer))
+    };
+    assert_eq!(replica.introduced_by(&id(2)), Some((id(1), 5)));
+    assert_eq!(replica.incarnation(&id(2)), None);
+    assert!(left_out(&replica, &whole(&[(1, 0, 5)], &[]), 2));
+    assert!(!left_out(&replica, &whole(&[(1, 0, 4)], &[]), 2));
+    assert!(!left_out(&replica, &whole(&[(1, 0, 5), (2, 0, 3)], &[]), 2));
+    assert!(!left_out(&replica, &whole(&[(0, 0, 5)], &[]), 2));
+    // A member's incarnation.
+    let after = |says| whole(&[(0, 0, 11)], &[(0, says)]);
+    for (says, left) in [
+        (gone(1, 4), false),
+        (gone(1, 5), true),
+        (gone(1, 6), true),
+        (gone(0, 6), false),
+        (decided(2, &[0]), false),
+    ] {
+        assert_eq!(left_out(&replica, &after(says.clone()), 1), left);
+        // And whoever it took in.
+        assert_eq!(left_out(&replica, &after(says), 2), left);
+    }
+    // Two that took in each other.
+    for (one, other) in [(3, 4), (4, 3)] {
+        replica.number(id(3));
+        replica.number(id(4));
+        learn(&mut replica, one, admit(other, 5));
+    }
+    assert!(!left_out(&replica, &after(gone(1, 5)), 3));
+}
+
+#[test]
+fn a_whole_state_takes_the_place_of_one_that_nobody_waited_for() {
+    let state = whole(&[(1, 0, 20)], &[]);
+    let mut unknown = guest();
+    unknown.roster.cards[0] = Card::default();
+    assert_eq!(unknown.is_replaced_by(&state), Err(Error::Outdated));
+    let bye = Bye { clock: 10, heir: 1 };
+    learn(&mut unknown, 0, Says::Bye(bye));
+    assert_eq!(unknown.is_replaced_by(&state), Ok(true));
+    unknown.roster.cards[0] = Card::default();
+    unknown.clocks[0] = 0;
+    assert_eq!(unknown.is_replaced_by(&state), Ok(true));
+    assert_eq!(unknown.is_replaced_by(&told(&[(1, 0, 20)], &[])), Ok(false));
+    assert_eq!(
+        unknown.is_replaced_by(&whole(&[(1, 1, 20)], &[])),
+        Ok(false)
+    );
+    assert_eq!(guest().is_replaced_by(&state), Ok(false));
+    let empty = Replica::new(Space::default(), id(0));
+    assert_eq!(empty.is_replaced_by(&state), Ok(false));
+}
+
+#[test]
+fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_back() {
+    let mut reader = guest();
+    reader.roster.cards[0] = Card::default();
+    reader.clocks[0] = 0;
+    let make_way = |state: &Message, new| {
+        let mut reader = reader.clone();
+        let made = reader.make_way(state, new, &mut |_| ());
+        (made, reader.writers().count())
+    };
+    let missing = |writer, held, needed| {
+        let writer = id(writer);
+        let missing = Missing {
+            writer,
+            needed,
+            held,
+        };
+        (Err(Error::NotCovered(Box::new(missing))), 2)
+    };
+    let named = |one, two| whole(&[(1, 0, one), (2, 0, two)], &[]);
+    assert_eq!(reader.writers().count(), 2);
+    assert_eq!(make_way(&named(10, 11), true), (Ok(true), 0));
+    assert_eq!(make_way(&named(10, 11), false), (Ok(false), 2));
+    assert_eq!(make_way(&named(9, 11), true), missing(1, 9, 10));
+    assert_eq!(make_way(&named(10, 9), true), missing(2, 9, 10));
+    // Who is not named was forgotten, or is not known there.
+    assert_eq!(make_way(&whole(&[(1, 0, 10)], &[]), true), (Ok(true), 0));
+    assert_eq!(
+        make_way(&whole(&[(2, 0, 10)], &[]), true),
+        missing(1, 0, 10)
+    );
+    assert_eq!(make_way(&told(&[(1, 0, 10)], &[]), true), (Ok(false), 2));
+}
+
+#[test]
+fn a_sender_is_taken_in_if_it_is_new() {
+    let mut replica = member();
+    let gone = Err(Error::Gone { writer: id(7) });
+    let new = [(7, base(&[], false))];
+    let with = |replica: &Replica, hi, facts: &[(u32, Says)]| {
+        let message = told(&[(1, 10, 10), (6, 0, 0), (7, 0, hi)], facts);
+        replica.newcomer(&message, Some(id(7)))
+    };
+    assert_eq!(with(&replica, 3, &new), Ok(Some(id(7))));
+    assert_eq!(with(&replica, 0, &new), Ok(None));
+    assert_eq!(with(&replica, 3, &[]), gone);
+    assert_eq!(with(&replica, 3, &[(7, admit(1, 11))]), Ok(None));
+    assert_eq!(with(&replica, 3, &[(7, announce(7, 5))]), Ok(None));
+    let unnamed = told(&[(1, 10, 10)], &[]);
+    assert_eq!(replica.newcomer(&unnamed, Some(id(7))), Ok(None));
+    let mut open = replica.clone();
+    open.roster.configuration = None;
+    assert_eq!(with(&open, 3, &new), Ok(None));
+    let later = told(&[(7, 1, 3)], &[]);
+    let stranger = Err(Error::Stranger { writer: id(7) });
+    assert_eq!(guest().newcomer(&later, Some(id(7))), stranger);
+    // What another has seen is not for it.
+    learn(&mut replica, 0, ack(9, &[(1, 5)]));
+    let behind = Err(Error::Behind);
+    let other = [(1, 10, 10), (6, 1, 3), (7, 1, 3)];
+    let beside = told(&other, &[(6, base(&[], false))]);
+    assert_eq!(replica.newcomer(&beside, Some(id(7))), behind);
+    assert_eq!(with(&replica, 3, &[(7, base(&[(1, 4)], false))]), behind);
+    let seen = (7, base(&[(1, 5)], false));
+    assert_eq!(with(&replica, 3, &[seen]), Ok(Some(id(7))));
+    // Whoever was taken in before it was heard of may have begun before it knew.
+    replica.number(id(7));
+    assert_eq!(with(&replica, 3, &new), Ok(Some(id(7))));
+    let other = [new[0].clone(), (6, announce(6, 5))];
+    assert_eq!(with(&replica, 3, &other), Ok(Some(id(7))));
+    let own = [new[0].clone(), (7, announce(7, 5))];
+    assert_eq!(with(&replica, 3, &own), Ok(None));
+    assert_eq!(with(&replica, 3, &[]), Ok(None));
+    replica.clocks[3] = 1;
+    assert_eq!(with(&replica, 3, &new), Ok(None));
+}
+
+#[test]
+fn who_a_sender_is_follows_from_what_is_said_of_it() {
+    let replica = member();
+    let message = |facts: &[(u32, Says)]| told(&[(1, 0, 10), (6, 0, 3), (7, 0, 3)], facts);
+    let unknown = |facts: &[(u32, Says)]| replica.is_unknown(&message(facts), &id(7));
+    assert!(unknown(&[]));
+    assert!(unknown(&[(6, announce(1, 6))]));
+    assert!(unknown(&[(7, admit(1, 11))]));
+    assert!(!unknown(&[(7, announce(1, 6))]));
+    assert!(!replica.is_unknown(&message(&[]), &id(1)));
+    let no_member = |facts: &[(u32, Says)]| replica.is_no_member(&message(facts), 2);
+    assert!(no_member(&[(7, announce(7, 6))]));
+    assert!(!no_member(&[(7, announce(1, 6))]));
+    assert!(!no_member(&[(6, announce(7, 6))]));
+    assert!(!no_member(&[(7, admit(1, 11))]));
+    let dropped = |replica: &Replica, owner, says| {
+        let message = told(&[(1, 0, 11)], &[(1, says)]);
+        replica.is_dropped_in(&message, owner)
+    };
+    assert!(dropped(&replica, None, decided(2, &[1])));
+    assert!(dropped(&replica, Some(owner(1)), decided(2, &[1])));
+    assert!(!dropped(&replica, None, decided(2, &[0, 1])));
+    assert!(!dropped(&replica, None, gone(0, 9)));
+    assert!(dropped(&guest(), None, decided(2, &[0, 1])));
+    assert!(dropped(&guest(), Some(owner(0)), decided(2, &[1])));
+    assert!(!dropped(&guest(), Some(owner(0)), decided(2, &[0, 1])));
+}
+
+#[test]
+fn a_guest_is_an_orphan_when_its_member_is_dead_or_no_member() {
+    let named = [(1, 0, 11), (2, 0, 11)];
+    let orphan = |replica: &Replica, facts: &[(u32, Says)]| {
+        let message = whole(&named, facts);
+        replica.is_orphaned_by(&message)
+    };
+    let replica = guest();
+    assert!(!orphan(&replica, &[]));
+    for says in [fence(2, 11), retired(2, 11, 10)] {
+        assert!(orphan(&replica, &[(1, says.clone())]));
+        assert!(!orphan(&replica, &[(2, says.clone())]));
+        assert!(!orphan(&member(), &[(1, says)]));
+    }
+    assert!(!orphan(&replica, &[(1, ack(11, &[]))]));
+    assert!(orphan(&replica, &[(2, decided(2, &[0]))]));
+    assert!(!orphan(&replica, &[(2, decided(2, &[1]))]));
+    assert!(!orphan(&replica, &[(2, decided(0, &[0]))]));
+    let mut dead = replica.clone();
+    learn(&mut dead, 1, fence(2, 9));
+    assert!(orphan(&dead, &[]));
+    let mut dropped = replica.clone();
+    dropped.roster.configuration = Some((by(0, 1), configuration(1, &[0])));
+    assert!(orphan(&dropped, &[]));
+}

@@ -1,0 +1,351 @@
+//! What is refused of a message, and what is taken of what it says of writers.
+
+use super::*;
+
+const ONE: (u32, u64, u64) = (1, 10, 10);
+const TWO: (u32, u64, u64) = (2, 10, 10);
+
+#[track_caller]
+fn judged(
+    replica: &Replica,
+    live: u32,
+    writers: &[(u32, u64, u64)],
+    facts: &[(u32, Says)],
+    expected: Result<(), Error>,
+) {
+    let message = told(writers, facts);
+    assert_eq!(replica.check(&message, Some(id(live))), expected);
+}
+
+#[test]
+fn of_an_open_space_nothing_new_is_taken() {
+    let replica = member();
+    let stranger = |writer| Err(Error::Stranger { writer: id(writer) });
+    for (hi, live, expected) in [
+        (10, Some(7), Ok(())),
+        (10, None, Ok(())),
+        (11, Some(7), stranger(7)),
+        (11, None, stranger(1)),
+    ] {
+        let message = open(&[(1, 0, hi)]);
+        assert_eq!(replica.check(&message, live.map(id)), expected);
+        let mut unaware = member();
+        unaware.roster.configuration = None;
+        assert_eq!(unaware.check(&message, live.map(id)), Ok(()));
+        let closed = told(&[(1, 0, hi)], &[]);
+        assert_eq!(replica.check(&closed, live.map(id)), Ok(()));
+    }
+    // Of whom it was forgotten is no news, whoever passes it on.
+    let message = open(&[ONE, (8, 0, 3)]);
+    assert_eq!(replica.check(&message, None), Ok(()));
+    assert_eq!(replica.check(&message, Some(id(1))), stranger(1));
+}
+
+#[test]
+fn a_message_must_not_leave_gaps_or_go_beyond_what_counts() {
+    let replica = member();
+    let missing = |writer, needed, held| {
+        let writer = id(writer);
+        Err(Error::NotCovered(Box::new(Missing {
+            writer,
+            needed,
+            held,
+        })))
+    };
+    judged(&replica, 1, &[(1, 10, 12)], &[], Ok(()));
+    judged(&replica, 1, &[(1, 11, 12)], &[], missing(1, 11, 10));
+    judged(&replica, 1, &[ONE, (9, 1, 3)], &[], missing(9, 1, 0));
+    judged(&replica, 1, &[(0, 0, 10)], &[], Ok(()));
+    let ahead = Err(Error::OwnClockAhead { heard: 11, own: 10 });
+    judged(&replica, 1, &[(0, 0, 11)], &[], ahead);
+    let new = (7, base(&[], false));
+    let stranger = Err(Error::Stranger { writer: id(7) });
+    judged(&replica, 1, &[ONE, (7, 0, 3)], &[new], stranger);
+    let mut absorbed = member();
+    learn(&mut absorbed, 2, retired(1, 9, 10));
+    judged(&absorbed, 1, &[(2, 0, 10)], &[], Ok(()));
+    judged(&absorbed, 1, &[(2, 0, 11)], &[], Err(Error::Behind));
+    let mut heir = member();
+    heir.remember(id(7), 3);
+    judged(&heir, 1, &[(7, 0, 3)], &[], Ok(()));
+    judged(&heir, 1, &[(7, 0, 4)], &[], Err(Error::Behind));
+    judged(&heir, 1, &[(8, 0, 4)], &[], Ok(()));
+    let mut left = guest();
+    learn(&mut left, 0, Says::Bye(Bye { clock: 10, heir: 1 }));
+    judged(&left, 1, &[ONE], &[], Err(Error::Retired));
+}
+
+#[test]
+fn nothing_new_of_a_dead_writer_is_taken_from_whom_nobody_waited_for() {
+    let mut dead = member();
+    learn(&mut dead, 2, fence(1, 9));
+    let behind = || Err(Error::Behind);
+    let news = [(2, 10, 11), (7, 0, 1)];
+    let new = [(7, base(&[], false))];
+    judged(&dead, 7, &news, &new, behind());
+    judged(&dead, 7, &[TWO, news[1]], &new, Ok(()));
+    judged(&member(), 7, &news, &new, Ok(()));
+    judged(&dead, 7, &news, &[(7, announce(1, 6))], Ok(()));
+    judged(&dead, 1, &news[..1], &[], Ok(()));
+    judged(&dead, 2, &news[..1], &[], Ok(()));
+    // Nor from a guest, once it was acknowledged that the writer is dead.
+    for (seen, expected) in [(8, Ok(())), (9, behind())] {
+        learn(&mut dead, 0, ack(seen, &[(1, seen)]));
+        judged(&dead, 2, &news[..1], &[], expected);
+        judged(&dead, 2, &[TWO], &[], Ok(()));
+        judged(&dead, 1, &news[..1], &[], Ok(()));
+        assert_eq!(dead.check(&told(&news[..1], &[]), None), Ok(()));
+    }
+    let mut tab = guest();
+    learn(&mut tab, 2, fence(1, 9));
+    learn(&mut tab, 0, ack(9, &[(1, 9)]));
+    judged(&tab, 2, &news[..1], &[], Ok(()));
+    // Nor incarnations of those who are members only there.
+    let named = [TWO, (7, 0, 1)];
+    judged(&member(), 2, &named, &[(7, announce(7, 5))], behind());
+    judged(&member(), 2, &named, &[(7, announce(1, 6))], Ok(()));
+    judged(&member(), 1, &named, &[(7, announce(7, 5))], Ok(()));
+}
+
+#[test]
+fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
+    let replica = member();
+    let (over, outdated) = (|| Err(Error::Retired), || Err(Error::Outdated));
+    let all = [(0, 0, 10), (1, 10, 11), TWO];
+    for (writer, says, expected) in [
+        (2, retired(1, 11, 9), outdated()),
+        (2, retired(1, 11, 10), Ok(())),
+        (2, retired(1, 11, 11), Ok(())),
+        (2, fence(1, 11), Ok(())),
+        (0, fence(1, 11), over()),
+        (0, retired(1, 11, 10), over()),
+        (0, admit(1, 11), Ok(())),
+    ] {
+        judged(&replica, 1, &all, &[(writer, says)], expected);
+    }
+    // Whole states that do not name it.
+    let judge = |replica: &Replica, writers: &[(u32, u64, u64)]| {
+        let part = told(writers, &[]);
+        assert_eq!(replica.check(&part, Some(id(1))), Ok(()));
+        replica.check(&whole(writers, &[]), Some(id(1)))
+    };
+    let mut tab = guest();
+    assert_eq!(judge(&tab, &[(1, 0, 10), TWO]), over());
+    assert_eq!(judge(&tab, &[(0, 0, 10), (1, 0, 10), TWO]), Ok(()));
+    assert_eq!(judge(&tab, &[(1, 0, 4), TWO]), Ok(()));
+    learn(&mut tab, 1, fence(2, 9));
+    assert_eq!(judge(&tab, &[(1, 0, 4), TWO]), outdated());
+    assert_eq!(judge(&tab, &[(0, 0, 10), (1, 0, 4), TWO]), Ok(()));
+    // Nor one that it holds.
+    let two_left_out = [(0, 0, 10), (1, 0, 10)];
+    assert_eq!(judge(&replica, &two_left_out), outdated());
+    let mut absorbed = member();
+    learn(&mut absorbed, 2, retired(1, 9, 10));
+    assert_eq!(judge(&absorbed, &two_left_out), Ok(()));
+}
+
+#[test]
+fn there_may_be_so_many_writers() {
+    let mut replica = member();
+    replica.roster.configuration = None;
+    let entry = |at: usize| {
+        let mut bytes = [255; 16];
+        bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
+        let writer = WriterId::from_bytes(bytes);
+        Entry {
+            writer,
+            lo: 0,
+            hi: 1,
+        }
+    };
+    let mut message = open(&[]);
+    message.writers = (0..WRITERS_MAX - 3).map(entry).collect();
+    assert_eq!(replica.check(&message, None), Ok(()));
+    message.writers.push(entry(WRITERS_MAX));
+    let writers = WRITERS_MAX + 1;
+    let full = Err(Error::WritersFull { writers });
+    assert_eq!(replica.check(&message, None), full);
+}
+
+#[test]
+fn an_incarnation_must_have_seen_what_may_have_been_collected() {
+    let mut replica = member();
+    replica.roster.floor = vec![0, 6];
+    let unsure = || Err(Error::Unsure { writer: id(7) });
+    let began = |seen| vec![(7, announce(1, 6)), (7, base(&[(1, seen)], true))];
+    let named = [ONE, (7, 0, 3)];
+    let judge = |message: &Message| {
+        let at = message.writers.iter().position(|it| it.writer == id(7));
+        replica.check_base(message, at.unwrap() as u32)
+    };
+    assert_eq!(judge(&told(&named, &began(6))), Ok(()));
+    assert_eq!(judge(&told(&named, &began(5))), unsure());
+    assert_eq!(judge(&whole(&named, &began(5))), Err(Error::Behind));
+    let unaware = Message {
+        closed: false,
+        ..told(&named, &began(5))
+    };
+    assert_eq!(judge(&unaware), Ok(()));
+    // The sender has forgotten whose that was.
+    let forgot = [(1, gone(1, 5)), (7, announce(1, 6)), (7, base(&[], true))];
+    let mut message = whole(&named, &forgot);
+    assert_eq!(judge(&message), Err(Error::Behind));
+    message = whole(&[(3, 0, 1), (7, 0, 3)], &[]);
+    for (_, says) in &forgot {
+        let writer = u32::from(!matches!(says, Says::Gone(..)));
+        let says = says.clone();
+        message.facts.push(Fact { writer, says });
+    }
+    assert_eq!(judge(&message), Ok(()));
+    // What is said of others, or of guests, is not of it.
+    let more = [ONE, (6, 0, 1), (7, 0, 3)];
+    let [announced, based] = [announce(1, 6), base(&[(1, 5)], true)];
+    let of = |a, b| told(&more, &[(a, announced.clone()), (b, based.clone())]);
+    assert_eq!(judge(&of(7, 7)), unsure());
+    assert_eq!(judge(&of(6, 7)), Ok(()));
+    assert_eq!(judge(&of(7, 6)), Ok(()));
+    assert_eq!(judge(&told(&more, &[(7, based.clone())])), Ok(()));
+}
+
+/// A member that took in an incarnation, 1, that had seen 4 of this one's transactions.
+fn with_an_unsure_one() -> Replica {
+    let mut replica = member();
+    learn(&mut replica, 1, base(&[(0, 4)], true));
+    assert!(replica.roster.cards[1].is_unsure());
+    replica
+}
+
+#[test]
+fn who_may_have_collected_what_an_incarnation_had_not_seen_is_refused() {
+    let replica = with_an_unsure_one();
+    let judge = |replica: &Replica, live, message: &Message| {
+        let judged = replica.check_unsure(message, &id(live));
+        assert_eq!(replica.check(message, Some(id(live))), judged);
+        judged
+    };
+    let unsure = Err(Error::Unsure { writer: id(1) });
+    let part = told(&[TWO], &[]);
+    assert_eq!(judge(&replica, 2, &part), unsure);
+    assert_eq!(judge(&replica, 1, &part), Ok(()));
+    assert_eq!(judge(&member(), 2, &part), Ok(()));
+    assert_eq!(judge(&replica, 2, &told(&[(1, 0, 0), TWO], &[])), unsure);
+    assert_eq!(judge(&replica, 2, &told(&[(1, 0, 1), TWO], &[])), Ok(()));
+    assert_eq!(replica.check_unsure(&open(&[TWO]), &id(2)), Ok(()));
+    for (vouched, expected) in [
+        ((id(2), 1), Ok(())),
+        ((id(2), 2), unsure.clone()),
+        ((id(3), 1), unsure.clone()),
+    ] {
+        let mut replica = replica.clone();
+        replica.roster.vouched.push(vouched);
+        assert_eq!(judge(&replica, 2, &part), expected);
+    }
+    let floor = |writer, clock| {
+        let named = [(0, 0, 10), TWO, (8, 0, 3), (9, 1, 3)];
+        let message = whole(&named, &[(writer, Says::Floor(clock))]);
+        replica.check_unsure(&message, &id(2))
+    };
+    assert_eq!(floor(0, 4), Ok(()));
+    assert_eq!(floor(0, 5), Err(Error::Outdated));
+    // Of one that was forgotten here all was seen; not of a new one.
+    assert_eq!(floor(8, 2), Ok(()));
+    assert_eq!(floor(9, 2), Err(Error::Outdated));
+    let other_facts = whole(&[(0, 0, 10), TWO], &[(0, ack(11, &[]))]);
+    assert_eq!(replica.check_unsure(&other_facts, &id(2)), Ok(()));
+}
+
+#[test]
+fn who_names_an_unsure_incarnation_has_taken_it_in() {
+    let mut replica = with_an_unsure_one();
+    for (live, writers, vouched) in [
+        (2, vec![(1, 0, 0), TWO], vec![]),
+        (2, vec![TWO], vec![]),
+        (1, vec![ONE, TWO], vec![]),
+        (2, vec![(0, 0, 1), (1, 0, 1), TWO], vec![(id(2), 1)]),
+        (2, vec![(1, 0, 1), TWO], vec![(id(2), 1)]),
+        (3, vec![ONE], vec![(id(2), 1), (id(3), 1)]),
+    ] {
+        replica.vouch(&told(&writers, &[]), id(live));
+        assert_eq!(replica.roster.vouched, vouched);
+    }
+}
+
+#[test]
+fn what_is_said_of_writers_is_taken_once_and_not_of_the_forgotten() {
+    let named = [(0, 0, 10), (1, 0, 12), (2, 0, 10), (3, 0, 1), (7, 0, 3)];
+    let mut forgotten = Forgotten::default();
+    forgotten.push(4);
+    let mut replica = member();
+    replica.number(id(3));
+    learn(&mut replica, 3, announce(1, 6));
+    let take = |replica: &mut Replica, writer, says| {
+        let before = replica.roster.cards.clone();
+        let retired = replica.take_facts(&told(&named, &[(writer, says)]), &forgotten);
+        (retired, replica.roster.cards != before)
+    };
+    // Up to 10 all is known here.
+    assert_eq!(take(&mut replica, 1, ack(10, &[(1, 9)])), (vec![], false));
+    let seen = [(0, 5), (1, 9), (7, 3)];
+    assert_eq!(take(&mut replica, 1, ack(11, &seen)), (vec![], true));
+    let ack = replica.roster.cards[1].ack.as_ref().unwrap();
+    assert_eq!((ack.clock, &ack.seen[..]), (11, &seen[..2]));
+    let began = base(&[(1, 4), (7, 2)], true);
+    assert_eq!(take(&mut replica, 3, began), (vec![], true));
+    let base = replica.roster.cards[3].base.as_deref();
+    assert_eq!(base, Some(&[(1, 4)][..]));
+    assert_eq!(take(&mut replica, 7, fence(1, 11)), (vec![], false));
+    assert_eq!(take(&mut replica, 7, retired(1, 11, 3)), (vec![], false));
+    assert_eq!(take(&mut replica, 2, retired(1, 10, 3)), (vec![], false));
+    assert_eq!(take(&mut replica, 2, retired(1, 11, 10)), (vec![2], true));
+    assert_eq!(take(&mut replica, 2, retired(1, 11, 10)), (vec![], false));
+    // Of the space.
+    assert_eq!(take(&mut replica, 1, decided(2, &[0])), (vec![], false));
+    let configuration = configuration(2, &[0]);
+    let by_one = by(1, 11);
+    let decided = Some((by_one, configuration));
+    assert_eq!(replica.roster.configuration, decided);
+    assert_eq!(take(&mut replica, 1, gone(7, 4)), (vec![], false));
+    assert_eq!(replica.roster.gone, [(owner(7), 4, by_one)]);
+    assert_eq!(take(&mut replica, 1, Says::Floor(11)), (vec![], false));
+    assert_eq!(replica.roster.floor.iter().max(), None);
+    // What was collected there is taken for collected here.
+    let floor = |clock| {
+        [
+            (0, Says::Floor(2)),
+            (1, Says::Floor(clock)),
+            (7, Says::Floor(9)),
+        ]
+    };
+    for (clock, kept) in [(6, 6), (5, 6), (8, 8)] {
+        replica.take_floor(&told(&named, &floor(clock)), &forgotten);
+        assert_eq!(replica.roster.floor, [2, kept, 0, 0]);
+    }
+    assert!(!replica.knows(&id(7)));
+}
+
+#[test]
+fn the_later_configuration_stands_and_of_one_the_least_stamp() {
+    let present = configuration(2, &[0, 1]);
+    for (stamp, theirs, taken) in [
+        (by(0, 5), configuration(1, &[0, 1]), false),
+        (by(2, 5), configuration(3, &[0, 1]), true),
+        (by(0, 9), present.clone(), true),
+        (by(1, 4), present.clone(), true),
+        (by(1, 6), present.clone(), false),
+        (by(2, 1), present.clone(), false),
+    ] {
+        let mut replica = member();
+        let before = (by(1, 5), present.clone());
+        replica.roster.configuration = Some(before.clone());
+        replica.roster.proposal = Some(vec![owner(0)]);
+        replica.take_configuration(stamp, &theirs);
+        let stands = match taken {
+            true => (stamp, theirs.clone()),
+            false => before,
+        };
+        assert_eq!(replica.roster.configuration, Some(stands));
+        // Its number is not taken by what was decided before.
+        let open = !taken || theirs == present;
+        assert_eq!(replica.proposal().is_some(), open);
+    }
+}

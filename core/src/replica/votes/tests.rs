@@ -1,0 +1,321 @@
+//! Ballots by hand: what a member says to what the others have said.
+
+use super::*;
+use crate::roster::{Ack, Announce, Fence};
+use crate::slot::Stamp;
+use crate::writer_id::{Space, WriterId};
+use alloc::vec;
+
+/// Era and number of the present configuration; the next one is voted on.
+const PRESENT: (u64, u64) = (3, 6);
+
+type Accepted = Option<(Ballot, Vec<Owner>)>;
+
+fn id(byte: u8) -> WriterId {
+    WriterId::from_bytes([byte; 16])
+}
+
+fn owner(byte: u8) -> Owner {
+    [byte + 1; 32]
+}
+
+fn owners(bytes: impl IntoIterator<Item = u8>) -> Vec<Owner> {
+    bytes.into_iter().map(owner).collect()
+}
+
+fn announce(of: u8, clock: u64) -> Option<Box<Announce>> {
+    Some(Box::new(Announce {
+        clock,
+        owner: owner(of),
+        nonce: [0; 16],
+        generation: 1,
+    }))
+}
+
+/// The first of so many members, all of whom it knows: each by the writer of its number.
+fn member(count: u8) -> Replica {
+    let mut replica = Replica::new(Space::default(), id(0));
+    for byte in 0..count {
+        let number = replica.number(id(byte)) as usize;
+        assert_eq!(number, usize::from(byte));
+        replica.clocks[number] = 10;
+        replica.roster.cards[number].announce = announce(byte, 4);
+    }
+    let (era, number) = PRESENT;
+    let members = owners(0..count);
+    let present = Configuration {
+        era,
+        number,
+        members,
+    };
+    let by = Stamp {
+        writer: OWN,
+        clock: 1,
+    };
+    replica.roster.configuration = Some((by, present));
+    replica
+}
+
+/// One more writer of a member's.
+fn incarnation(replica: &mut Replica, of: u8) -> usize {
+    let number = replica.number(id(100 + of)) as usize;
+    replica.roster.cards[number].announce = announce(of, 4);
+    number
+}
+
+fn fence(replica: &mut Replica, number: usize) {
+    let by = Stamp {
+        writer: OWN,
+        clock: 2,
+    };
+    replica.roster.cards[number].fence = Some(Fence {
+        turn: 0,
+        by,
+        heir: OWN,
+    });
+}
+
+fn says(replica: &mut Replica, number: usize, promised: Ballot, accepted: &Accepted) {
+    replica.roster.cards[number].vote = Some(Box::new(Vote {
+        clock: 9,
+        era: PRESENT.0,
+        number: PRESENT.1 + 1,
+        promised,
+        accepted: accepted.clone(),
+    }));
+}
+
+/// What the first member promised and accepted.
+fn own(replica: &Replica) -> Option<(Ballot, Accepted)> {
+    let vote = replica.roster.cards[OWN as usize].vote.as_ref()?;
+    let number = (PRESENT.0, PRESENT.1 + 1);
+    assert_eq!((vote.era, vote.number), number);
+    Some((vote.promised, vote.accepted.clone()))
+}
+
+#[test]
+fn a_majority_promises_and_accepts_before_a_configuration_is_decided() {
+    let proposal = owners([0, 8]);
+    let ballot = (1, owner(0));
+    for (count, majority) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
+        let mut replica = member(count);
+        replica.propose_members(&proposal).unwrap();
+        let others = 1..usize::from(count);
+        let mut promised = false;
+        for other in others.clone() {
+            assert_eq!(own(&replica), Some((ballot, None)));
+            assert_eq!(replica.proposal(), Some(&proposal[..]));
+            assert_eq!(replica.vote(), Ok(false));
+            says(&mut replica, other, ballot, &None);
+            promised = other + 1 >= majority;
+            assert_eq!(replica.vote(), Ok(promised), "{other} of {count}");
+            if promised {
+                break;
+            }
+        }
+        assert_eq!(promised, count > 1);
+        let accepted = Some((ballot, proposal.clone()));
+        for other in others {
+            if other + 1 > majority {
+                break;
+            }
+            assert_eq!(own(&replica), Some((ballot, accepted.clone())));
+            assert_eq!(replica.vote(), Ok(false));
+            says(&mut replica, other, ballot, &accepted);
+            let decided = other + 1 == majority;
+            assert_eq!(replica.vote(), Ok(decided), "{other} of {count}");
+        }
+        let clock = replica.clock();
+        let (by, decided) = replica.roster.configuration.clone().unwrap();
+        let number = (decided.era, decided.number);
+        assert_eq!(number, (PRESENT.0, PRESENT.1 + 1));
+        assert_eq!((by.writer, by.clock), (OWN, clock));
+        assert_eq!(decided.members, proposal);
+        assert_eq!(replica.proposal(), None);
+        // The next number is not voted on before somebody asks.
+        assert_eq!(replica.vote(), Ok(false));
+    }
+}
+
+/// What a member of five says after some of the others said this; `before` is what it said itself.
+#[track_caller]
+fn answer(before: Option<(Ballot, Accepted)>, others: &[(Ballot, Accepted)]) -> (Ballot, Accepted) {
+    let mut replica = member(5);
+    if let Some((promised, accepted)) = &before {
+        says(&mut replica, 0, *promised, accepted);
+    }
+    for (at, (promised, accepted)) in others.iter().enumerate() {
+        says(&mut replica, at + 1, *promised, accepted);
+    }
+    let clock = replica.clock();
+    let stepped = replica.vote_once().unwrap();
+    let after = own(&replica);
+    assert_eq!(stepped, after != before);
+    assert_eq!(replica.clock(), clock + u64::from(stepped));
+    after.expect("a vote")
+}
+
+#[test]
+fn a_member_promises_the_greatest_ballot_and_follows_its_proposer() {
+    let [own, one, two] = [0, 1, 2].map(owner);
+    let of = |round, owner, members: &[u8]| Some(((round, owner), owners(members.iter().copied())));
+    let none = || None;
+    // It promises, once.
+    assert_eq!(answer(None, &[((1, one), None)]), ((1, one), None));
+    let promised = Some(((1, one), None));
+    assert_eq!(
+        answer(promised.clone(), &[((2, two), None)]),
+        ((2, two), None)
+    );
+    assert_eq!(answer(promised, &[((1, one), None)]), ((1, one), None));
+    // A lesser ballot is passed over, whatever was accepted under it.
+    let kept = ((2, two), none());
+    let lesser = [((1, one), of(1, one, &[7]))];
+    assert_eq!(answer(Some(kept.clone()), &lesser), kept);
+    // It accepts what the proposer of its ballot accepted, and nothing else.
+    let late = [((2, two), of(1, one, &[7]))];
+    assert_eq!(answer(Some(kept.clone()), &late), kept);
+    let proposers = ((2, two), of(2, two, &[6]));
+    assert_eq!(
+        answer(Some(kept), &[late[0].clone(), proposers.clone()]),
+        proposers
+    );
+    let others = [proposers];
+    assert_eq!(answer(None, &others), others[0]);
+    // What it accepted before stands until then.
+    let before = ((1, one), of(1, one, &[7]));
+    let asked = ((2, two), None);
+    let after = ((2, two), of(1, one, &[7]));
+    assert_eq!(answer(Some(before), &[asked]), after);
+    // Only its proposer accepts something new under a ballot, and it promises before.
+    let asked = ((2, two), None);
+    let others = [asked.clone(), asked.clone(), asked.clone()];
+    assert_eq!(answer(Some(asked.clone()), &others), asked);
+    let asked = ((2, own), None);
+    let others = [asked.clone(), asked.clone(), asked.clone()];
+    assert_eq!(answer(None, &others), asked);
+}
+
+#[test]
+fn a_proposer_accepts_what_was_accepted_last_before_its_own_proposal() {
+    let [one, two] = [1, 2].map(owner);
+    let ballot = (5, owner(0));
+    let [first, last] = [7, 6].map(|byte| owners([byte]));
+    let mut replica = member(5);
+    replica.roster.proposal = Some(owners([8]));
+    replica.roster.asked = true;
+    says(&mut replica, 0, ballot, &None);
+    says(&mut replica, 1, ballot, &Some(((2, two), last.clone())));
+    // Too few have promised.
+    let mut few = replica.clone();
+    says(&mut few, 2, (4, one), &Some(((1, one), first.clone())));
+    assert_eq!(few.vote(), Ok(false));
+    says(&mut replica, 2, ballot, &Some(((1, one), first)));
+    replica.vote().unwrap();
+    assert_eq!(own(&replica), Some((ballot, Some((ballot, last)))));
+    // Nothing was accepted, and nobody knows what it proposed: all stays as it is.
+    let mut forgetful = member(5);
+    for number in 0..3 {
+        says(&mut forgetful, number, ballot, &None);
+    }
+    forgetful.vote().unwrap();
+    let present = owners(0..5);
+    assert_eq!(own(&forgetful), Some((ballot, Some((ballot, present)))));
+}
+
+#[test]
+fn only_votes_of_living_incarnations_on_this_number_count() {
+    let ballot = (9, owner(1));
+    let mut replica = member(3);
+    says(&mut replica, 1, ballot, &None);
+    let asked = replica.clone();
+    for (era, number) in [(PRESENT.0, PRESENT.1), (PRESENT.0 + 1, PRESENT.1 + 1)] {
+        let vote = replica.roster.cards[1].vote.as_mut().unwrap();
+        (vote.era, vote.number) = (era, number);
+        assert_eq!(replica.vote(), Ok(false));
+    }
+    let mut replica = asked.clone();
+    fence(&mut replica, 1);
+    assert_eq!(replica.vote(), Ok(false));
+    // Of two that live, the one counts that went further.
+    let mut replica = asked;
+    let newer = incarnation(&mut replica, 1);
+    let accepted = Some((ballot, owners([7])));
+    says(&mut replica, newer, ballot, &accepted);
+    replica.vote().unwrap();
+    let decided = replica.configuration().unwrap();
+    assert_eq!(decided.members, owners([7]));
+}
+
+#[test]
+fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
+    for (count, needed) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3)] {
+        let ack = |clock| {
+            Some(Box::new(Ack {
+                clock: 5,
+                want: 0,
+                seen: vec![(OWN, clock)],
+            }))
+        };
+        let mut replica = member(count);
+        replica.roster.cards[OWN as usize].ack = ack(10);
+        // Of one that counts no more, nothing is heard.
+        let dead = incarnation(&mut replica, 0);
+        replica.roster.cards[dead].ack = ack(10);
+        fence(&mut replica, dead);
+        assert!(replica.has_vote());
+        replica.roster.cards[OWN as usize].base = Some(Box::default());
+        for other in 1..usize::from(count) {
+            replica.roster.cards[other].ack = ack(3);
+        }
+        for heard in 0..usize::from(count) {
+            if heard > 0 {
+                replica.roster.cards[heard].ack = ack(4);
+            }
+            assert_eq!(replica.has_vote(), heard >= needed, "{heard} of {count}");
+        }
+        fence(&mut replica, OWN as usize);
+        assert!(!replica.has_vote());
+    }
+    let mut new = member(3);
+    new.roster.cards[OWN as usize].base = Some(Box::default());
+    says(&mut new, 1, (1, owner(1)), &None);
+    assert_eq!((new.vote(), own(&new)), (Ok(false), None));
+}
+
+#[test]
+fn an_incarnation_takes_over_the_vote_of_the_one_before() {
+    let mut replica = member(3);
+    replica.roster.cards[OWN as usize].announce = None;
+    let before = incarnation(&mut replica, 0);
+    let promised = (4, owner(2));
+    let accepted = Some(((2, owner(1)), owners([7])));
+    says(&mut replica, before, promised, &accepted);
+    replica.announce(&owner(0), &[1; 16], 5).unwrap();
+    assert_eq!(own(&replica), Some((promised, accepted)));
+    let vote = replica.roster.cards[OWN as usize].vote.as_ref().unwrap();
+    assert_eq!(vote.clock, replica.clock());
+}
+
+#[test]
+fn a_list_of_members_is_sorted_without_repeats_and_neither_empty_nor_too_long() {
+    assert_eq!(checked(&owners([3, 1, 3])), Ok(owners([1, 3])));
+    let full = |members| Err(Error::MembersFull { members });
+    assert_eq!(checked(&[]), full(0));
+    let numbered = |at: usize| {
+        let mut owner = [1; 32];
+        owner[..8].copy_from_slice(&(at as u64).to_be_bytes());
+        owner
+    };
+    let more: Vec<Owner> = (0..=MEMBERS_MAX).map(numbered).collect();
+    let most = &more[1..];
+    assert_eq!(checked(most), Ok(most.to_vec()));
+    assert_eq!(checked(&more), full(MEMBERS_MAX + 1));
+    let mut replica = member(2);
+    let empty = Err(Error::MembersFull { members: 0 });
+    assert_eq!(replica.propose_members(&[]), empty);
+    replica.roster.cards[OWN as usize].announce = None;
+    let proposed = replica.propose_members(&owners([0]));
+    assert_eq!(proposed, Err(Error::NotAMember));
+    assert_eq!(replica.proposal(), None);
+}

@@ -1,0 +1,154 @@
+//! Whom a member waits for, and when it collects.
+
+use super::*;
+
+#[test]
+fn who_is_not_heard_for_a_lease_is_given_up() {
+    let mut end = End::member();
+    for byte in [1, 2] {
+        end.replica.admit(&id(byte)).unwrap();
+    }
+    let alive = |end: &mut End, now| {
+        end.now = now;
+        end.tend();
+        [1, 2].map(|byte| end.replica.takes_from(&id(byte)))
+    };
+    let link = end.link(1, id(2));
+    assert_eq!(alive(&mut end, 500), [true, true]);
+    assert_eq!(alive(&mut end, 700), [true, true]);
+    end.cut(link);
+    assert_eq!(alive(&mut end, 800), [true, true]);
+    assert_eq!(alive(&mut end, 500 + LEASE_MS - 1), [true, true]);
+    assert_eq!(alive(&mut end, 500 + LEASE_MS), [false, true]);
+    // A link came, and went again.
+    let link = end.link(2, id(2));
+    assert!(alive(&mut end, 800 + LEASE_MS)[1]);
+    assert!(alive(&mut end, 5_000)[1]);
+    end.cut(link);
+    assert!(alive(&mut end, 5_100)[1]);
+    assert!(alive(&mut end, 5_100 + LEASE_MS - 1)[1]);
+    assert!(!alive(&mut end, 5_100 + LEASE_MS)[1]);
+    // Each by itself.
+    let mut both = End::member();
+    for byte in [1, 2] {
+        both.replica.admit(&id(byte)).unwrap();
+    }
+    assert_eq!(alive(&mut both, 0), [true, true]);
+    both.now = LEASE_MS;
+    both.sync.give_up_silent(LEASE_MS, &mut both.replica);
+    let lives = [1, 2].map(|byte| both.replica.takes_from(&id(byte)));
+    assert_eq!(lives, [false, false]);
+    // Without a lease nobody is.
+    let mut patient = End::member();
+    patient.sync.config.lease_ms = 0;
+    patient.replica.admit(&id(1)).unwrap();
+    assert!(alive(&mut patient, 1_000_000)[0]);
+    assert!(alive(&mut patient, 2_000_000)[0]);
+}
+
+/// Three members, of whom this one knows two to be there, each by its writer.
+fn three() -> (End, [WriterId; 2]) {
+    let mut end = End::member();
+    let owners = [OWNER, OTHER, [3; 32]];
+    end.replica.force_members(&owners).unwrap();
+    let others = [1, 2].map(|at| {
+        let writer = id(at as u8);
+        let mut other = Replica::new(Space::default(), writer);
+        other.merge(&full(&end.replica)).unwrap();
+        other.announce(&owners[at], &[0; 16], 2).unwrap();
+        end.replica
+            .merge_live(&full(&other), Some(writer), &mut |_| ())
+            .unwrap();
+        writer
+    });
+    (end, others)
+}
+
+#[test]
+fn what_a_member_says_by_duty_is_told_and_to_be_kept() {
+    let (mut end, _) = three();
+    let mark = end.replica.mark();
+    let held = end.replica.clock();
+    assert!(end.tend());
+    assert!(end.replica.clock() > held);
+    assert!(!end.replica.collect(&mark));
+    assert_eq!(end.sync.pushes.due(), Some(5));
+    assert!(!end.tend());
+}
+
+#[test]
+fn one_has_caught_up_with_all_who_are_there_if_they_are_most() {
+    let (mut end, others) = three();
+    let up = |end: &End| end.sync.has_caught_up(&end.replica);
+    assert!(!up(&end));
+    let tab = end.link(3, id(9));
+    assert!(!up(&end));
+    let links = [1, 2].map(|number| end.link(number, others[number as usize - 1]));
+    end.sync.is_level(tab);
+    end.sync.is_level(links[0]);
+    assert!(!up(&end));
+    let mut one_only = End::of(end.replica.clone());
+    one_only.sync = end.sync.clone();
+    one_only.cut(links[1]);
+    assert!(up(&one_only));
+    end.sync.is_level(links[1]);
+    assert!(up(&end));
+    end.replica
+        .force_members(&[OWNER, OTHER, [3; 32], [4; 32]])
+        .unwrap();
+    assert!(up(&end));
+    end.cut(links[1]);
+    assert!(!up(&end));
+    end.cut(links[0]);
+    end.replica.force_members(&[OWNER, OTHER]).unwrap();
+    assert!(!up(&end));
+    assert!(up(&End::member()));
+    let open = Replica::new(Space::default(), id(3));
+    assert!(up(&End::of(open)));
+}
+
+/// A sole member with something to collect, that is in the middle of a transfer.
+#[test]
+fn collection_waits_for_transfers_but_not_for_ever() {
+    let mut end = End::member();
+    assert!(!end.tend());
+    assert_eq!(end.sync.pushes.due(), None);
+    let link = end.link(1, end.replica.writer());
+    let name = |at: usize| alloc::format!("{at:0>500}");
+    let mut keys = 0;
+    while !end.sync.is_serving() {
+        for at in keys..keys + 500 {
+            end.replica.add(&name(at), 1).unwrap();
+        }
+        keys += 500;
+        asks(&mut end, link, keys as u32);
+        assert!(keys < 20_000);
+    }
+    end.replica.apply(&name(0), crate::Op::Delete).unwrap();
+    for turn in 1..=PATIENCE {
+        assert!(!end.tend(), "{turn}");
+    }
+    assert!(end.sync.is_serving());
+    assert!(end.tend());
+    assert!(!end.sync.is_serving());
+    // The peer asks again, and has as much time.
+    asks(&mut end, link, keys as u32 + 1);
+    end.replica.apply(&name(1), crate::Op::Delete).unwrap();
+    for turn in 1..=PATIENCE {
+        assert!(!end.tend() && end.sync.is_serving(), "{turn}");
+    }
+    end.cut(link);
+    assert!(end.tend());
+    assert!(!end.tend());
+}
+
+/// A peer asks for all that is here.
+fn asks(end: &mut End, link: Link, id: u32) {
+    let pull = crate::wire::Pull {
+        id,
+        chunk: 0,
+        vector: VersionVector::default(),
+    };
+    let End { replica, sync, now } = end;
+    sync.serve(*now, replica, link, &pull);
+}
