@@ -39,8 +39,7 @@ impl Scratch {
             root: home.join(name),
             target: home.join("build"),
         };
-        // The proofs name tests of the node as well.
-        for folder in ["core", "tests", "node/tests", "docs", ".cargo"] {
+        for folder in ["core", "tests", "docs", ".cargo"] {
             for file in files_under(
                 &repo.path(folder),
                 &["target", "fuzz", "node_modules", "e2e"],
