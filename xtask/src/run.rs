@@ -25,6 +25,12 @@ const HEARTBEAT: Duration = Duration::from_secs(60);
 /// What a child gets to clean up after the polite signal.
 const GRACE: Duration = Duration::from_secs(5);
 const TAIL_LINES: usize = 60;
+/// What a line has that names a failed test.
+const FAILURE: [&str; 4] = [" FAILED", " panicked at ", "not ok ", "\u{2716} "];
+/// How many lines are shown from each on.
+const FAILURE_LINES: usize = 8;
+/// After so many no others are shown.
+const FAILURE_LINES_MAX: usize = 80;
 
 /// Makes SIGINT, SIGTERM and SIGHUP end this run in order, with all its children.
 pub(crate) fn stop_on_signals() -> Result<()> {
@@ -132,10 +138,24 @@ pub(crate) struct Captured {
 }
 
 impl Captured {
-    /// The last lines of the output, to be shown with an error.
+    /// What is to be shown with an error: the lines that name a failure, each with what follows it,
+    /// and the last ones.
     pub(crate) fn tail(&self) -> String {
         let lines: Vec<&str> = self.text.lines().collect();
-        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+        let end = lines.len().saturating_sub(TAIL_LINES);
+        let mut shown = Vec::new();
+        let mut from = 0;
+        for (at, line) in lines[..end].iter().enumerate() {
+            let names = FAILURE.iter().any(|sign| line.contains(sign));
+            if names && shown.len() < FAILURE_LINES_MAX {
+                from = from.max(at);
+                let to = (at + FAILURE_LINES).min(end);
+                shown.extend_from_slice(&lines[from..to.max(from)]);
+                from = to;
+            }
+        }
+        shown.extend_from_slice(&lines[end..]);
+        shown.join("\n")
     }
 }
 
@@ -296,4 +316,25 @@ fn last_line(log: &Path) -> String {
         .unwrap_or("")
         .trim()
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_shown_and_the_end() {
+        let mut lines: Vec<String> = (0..300).map(|it| format!("line {it}")).collect();
+        lines[50] = "test one ... FAILED".into();
+        lines[53] = "thread 'one' panicked at one.rs:1".into();
+        lines[299] = "test two ... FAILED".into();
+        let done = Captured {
+            success: false,
+            text: lines.join("\n"),
+            log: PathBuf::new(),
+        };
+        let mut expected = lines[50..61].to_vec();
+        expected.extend_from_slice(&lines[240..]);
+        assert_eq!(done.tail(), expected.join("\n"));
+    }
 }
