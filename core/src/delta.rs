@@ -2,7 +2,8 @@
 
 use crate::MEMBERS;
 use crate::closed::Closed;
-use crate::roster::Fact;
+use crate::replica::Former;
+use crate::roster::{Fact, Says};
 use crate::shard::{Column, PAGE, Row};
 use crate::slot::{Extra, Side};
 use crate::writer_id::WriterId;
@@ -44,6 +45,8 @@ pub struct Message {
     /// For a store only: forgotten writers with the last clock that was taken over, the longest
     /// forgotten first.
     pub(crate) returns: Closed<Vec<(WriterId, u64)>>,
+    /// For a store only: what this replica's writers made, and no member is known to hold.
+    pub(crate) kept: Closed<Vec<Former>>,
 }
 
 /// What one slot has beside its row, in a message.
@@ -69,6 +72,24 @@ impl Message {
     /// Whether, in a closed space, it names all writers that the sender knows.
     pub(crate) fn is_complete(&self) -> bool {
         MEMBERS && self.complete
+    }
+
+    /// Up to which clock it tells of a writer that it names.
+    pub(crate) fn hi(&self, writer: &WriterId) -> Option<u64> {
+        let at = self.writers.binary_search_by_key(writer, |it| it.writer);
+        at.ok().map(|at| self.writers[at].hi)
+    }
+
+    /// A writer of which it has something, and whom nobody has taken in as far as it tells.
+    pub(crate) fn stranger(&self) -> Option<WriterId> {
+        let taken_in = |at: u32| {
+            let says = self.facts.iter().filter(|fact| fact.writer == at);
+            says.map(|fact| &fact.says)
+                .any(|says| matches!(says, Says::Announce(_) | Says::Admit(_)))
+        };
+        let mut named = self.writers.iter().zip(0u32..);
+        let stranger = named.find(|(entry, at)| entry.hi > 0 && !taken_in(*at));
+        stranger.map(|(entry, _)| entry.writer)
     }
 
     /// Whether it is all that its sender, in a space with members, held: it can take the place of

@@ -63,6 +63,8 @@ pub enum Rule {
     ChunkCovered,
     /// Only pushes are broadcast.
     OnlyPushes,
+    /// What a store keeps of transactions ascends by clock, and is of known kinds.
+    Kept,
 }
 
 impl fmt::Display for Rule {
@@ -89,6 +91,9 @@ impl fmt::Display for Rule {
             Rule::Flag => "a flag is of few values",
             Rule::ChunkCovered => "the last chunk's table covers all chunks",
             Rule::OnlyPushes => "only pushes are broadcast",
+            Rule::Kept => {
+                "what a store keeps of transactions ascends by clock, and is of known kinds"
+            }
         })
     }
 }

@@ -5,6 +5,7 @@ mod build;
 mod collect;
 mod empty;
 mod fork;
+mod former;
 mod journal;
 mod listing;
 #[cfg(feature = "explore")]
@@ -19,7 +20,9 @@ mod votes;
 pub use build::Mark;
 pub(crate) use build::{Cursor, Push};
 pub use fork::{Contents, Evidence, Fault};
+pub(crate) use former::Former;
 pub use journal::{Again, AgainOp, Journal, Returned};
+pub(crate) use journal::{Did, Saw};
 pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
 pub use ops::Op;
@@ -79,6 +82,7 @@ pub struct Replica {
     numbers: Numbers,
     roster: Closed<members::Roster>,
     journal: Closed<Journal>,
+    former: Closed<Vec<former::Former>>,
     /// The epoch in which a whole state last took the place of all that was held.
     began: u64,
     /// Whether something was ever collected here: then what is covered and absent is not taken in
@@ -109,6 +113,7 @@ impl Replica {
             numbers: Numbers::new(writer, OWN),
             roster: Closed::default(),
             journal: Closed::default(),
+            former: Closed::default(),
             began: 0,
             collected: false,
             time: 0,

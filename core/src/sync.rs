@@ -52,6 +52,7 @@
 //! one such pull is open at a time.
 
 mod forks;
+mod former;
 mod members;
 mod pull;
 mod push;
@@ -299,6 +300,9 @@ impl Sync {
     /// Takes in what happened at `now`.
     pub fn handle(&mut self, now: Millis, replica: &mut Replica, input: Input<'_>) {
         let open = MEMBERS && replica.configuration().is_none();
+        if self.guests.newest.is_none() || matches!(input, Input::Renew { .. }) {
+            self.note_starts(replica);
+        }
         match input {
             Input::Connected { link, broadcast } => self.connected(now, replica, link, broadcast),
             Input::Disconnected { link } => self.disconnected(now, replica, link),
@@ -329,6 +333,7 @@ impl Sync {
             self.local_change(now);
         }
         self.look_for_forks(now, replica);
+        self.note_told(replica);
     }
 
     /// The next thing to be done, `None` when there is nothing more.
@@ -386,7 +391,7 @@ impl Sync {
             rests: false,
             level: false,
             forgotten: false,
-            published: self.guests.published,
+            published: replica.told_upto(),
             whole: Closed::default(),
             all: false,
             futile: 0,
@@ -458,6 +463,7 @@ impl Sync {
             Body::Writer(writer) => {
                 self.set_writer(link, writer);
                 self.admit(now, replica, link, writer, 0);
+                self.pull_again(now, replica, link);
                 Ok(())
             }
             Body::Return {
@@ -516,6 +522,9 @@ impl Sync {
                 *greeting.agent = Some(hello.agent);
             }
             peer.greeting = Some(greeting);
+        }
+        if MEMBERS {
+            replica.note_former_told();
         }
         self.admit(now, replica, link, hello.writer, hello.clock);
         self.doubt(now, replica, link);

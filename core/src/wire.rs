@@ -6,6 +6,7 @@
 mod bytes;
 mod fact;
 mod frame;
+mod kept;
 mod message;
 mod side;
 

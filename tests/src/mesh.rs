@@ -21,6 +21,8 @@ pub struct Figures {
     pub unknown: u64,
     /// Members whose disk was put back to an earlier state.
     pub restored: u64,
+    /// Processes that ended and began again.
+    pub restarts: u64,
     /// Frames sent.
     pub frames: u64,
     /// Writers known to the members at the end.
@@ -31,6 +33,8 @@ struct Peer {
     replica: Replica,
     sync: Sync,
     mark: Mark,
+    /// What its store keeps.
+    log: Vec<Vec<u8>>,
     owner: Option<Owner>,
     /// Whether its links are up.
     linked: bool,
@@ -142,6 +146,7 @@ impl Mesh {
             replica: Replica::new(Space::default(), writer),
             sync: Sync::new(config, self.random.next_u64()),
             mark: Mark::default(),
+            log: Vec::new(),
             owner,
             linked: true,
             gone: false,
@@ -278,8 +283,8 @@ impl Mesh {
     }
 
     fn tend(&mut self, at: usize) -> Result<(), String> {
+        self.keep(at);
         let peer = &mut self.peers[at];
-        peer.replica.since(&mut peer.mark);
         let tended = peer.sync.tend(self.now, &mut peer.replica, &peer.mark);
         tended.map_err(|error| format!("{at} tends: {error}"))?;
         self.handle(at, Input::Changed);
@@ -293,7 +298,7 @@ impl Mesh {
             return;
         };
         // Whatever a start begins from may be old.
-        let late = peer.started + 5_000 <= self.now || peer.replica.clock() > 0;
+        let late = peer.started + 5_000 <= self.now;
         if !late && !peer.sync.has_caught_up(&peer.replica) {
             return;
         }
@@ -323,6 +328,7 @@ impl Mesh {
             3 if self.random.chance(200) => self.vanish(),
             14 if self.random.chance(100) => self.back_up(),
             15 if self.random.chance(100) => self.restore(),
+            16 if self.random.chance(100) => self.restart(),
             4..14 => self.write()?,
             _ => {}
         }
@@ -388,7 +394,7 @@ impl Mesh {
         let guest = &self.peers[at].replica;
         let holds = |it: &Peer| {
             let held = it.replica.vector().get(&guest.writer());
-            held == guest.clock()
+            held == guest.clock() && guest.configuration().is_some() && guest.unheld() == 0
         };
         if self.peers[..MEMBERS].iter().all(holds) {
             self.unlink(at);
@@ -402,30 +408,67 @@ impl Mesh {
         self.peers[at].saved = Some(replica.snapshot().encode_stored());
     }
 
+    /// Stores what is new.
+    fn keep(&mut self, at: usize) {
+        let peer = &mut self.peers[at];
+        if let Some(message) = peer.replica.since(&mut peer.mark) {
+            if message.is_whole() {
+                peer.log.clear();
+            }
+            peer.log.push(message.encode_stored());
+        }
+    }
+
+    /// A process ends in order, and starts again.
+    fn restart(&mut self) {
+        let at = self.random.index(self.peers.len());
+        if self.peers[at].gone {
+            return;
+        }
+        self.keep(at);
+        self.figures.restarts += 1;
+        let log = self.peers[at].log.clone();
+        self.begin(at, log);
+    }
+
     /// A member starts again from its backup. The others have all that it had.
     fn restore(&mut self) {
         let at = self.random.index(MEMBERS);
-        let vector = self.peers[at].replica.vector();
+        let replica = &self.peers[at].replica;
+        let (vector, unheld) = (replica.vector(), replica.unheld());
         let mut others = (0..MEMBERS).filter(|other| *other != at);
         let held = others.all(|other| self.peers[other].replica.vector().covers(&vector));
-        let held = held && self.restored_at + 8_000 < self.now;
+        let held = held && unheld == 0 && self.restored_at + 8_000 < self.now;
         let Some(saved) = self.peers[at].saved.clone().filter(|_| held) else {
             return;
         };
         self.figures.restored += 1;
         self.restored_at = self.now;
+        self.begin(at, vec![saved]);
+    }
+
+    /// A peer's process ends, and another begins from what it had stored.
+    fn begin(&mut self, at: usize, log: Vec<Vec<u8>>) {
+        let linked = self.peers[at].linked;
         let of = |ends: &[usize; 2]| ends.contains(&at);
         let links = self.links.values().filter(|ends| of(ends));
         let others: Vec<usize> = links.map(|ends| ends[usize::from(ends[0] == at)]).collect();
         self.unlink(at);
         let fresh = self.start(self.peers[at].owner);
         let mut fresh = self.peers.swap_remove(fresh);
-        let message = Message::decode_stored(&saved).expect("a snapshot of ours decodes");
-        fresh.replica.restore(&message).expect("it is whole");
+        for record in &log {
+            let message = Message::decode_stored(record).expect("a record of ours decodes");
+            fresh
+                .replica
+                .restore(&message)
+                .expect("all before it was kept");
+        }
         fresh.replica.since(&mut fresh.mark);
+        (fresh.log, fresh.linked) = (log, linked);
+        fresh.saved = self.peers[at].saved.take();
         self.note(|| {
             format!(
-                "{} {at} is restored as {}",
+                "{} {at} begins again as {}",
                 self.now,
                 fresh.replica.writer()
             )

@@ -321,7 +321,7 @@ pub fn frames() -> Vec<Vector> {
             "This writer can't go on; how much of it counts is not certain yet.",
             frame(Body::Ended {
                 writer: two().writer(),
-                last: Last::Unsure,
+                last: Last::Unsure(5),
             }),
         ),
         vector(

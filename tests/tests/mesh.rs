@@ -7,7 +7,7 @@ use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 200;
 /// Seeds by which faults were found.
-const FOUND: [u64; 4] = [759, 768, 1081, 1737];
+const FOUND: [u64; 9] = [162, 739, 861, 1622, 2721, 4386, 6152, 11916, 14650];
 
 #[test]
 fn guests_come_and_go_and_each_add_counts_once() {
@@ -29,6 +29,7 @@ fn guests_come_and_go_and_each_add_counts_once() {
         total.guests += figures.guests;
         total.returns += figures.returns;
         total.restored += figures.restored;
+        total.restarts += figures.restarts;
         total.unknown += figures.unknown;
         total.frames += figures.frames;
         total.writers = total.writers.max(figures.writers);

@@ -1,5 +1,6 @@
 //! Making messages out of a replica.
 
+use super::former::OfFormer;
 use super::{Replica, SUMMARY, place};
 use crate::MEMBERS;
 use crate::closed::Closed;
@@ -28,6 +29,10 @@ pub struct Mark {
     pub(super) epoch: u64,
     /// How many writers had been forgotten.
     pub(super) remembered: u64,
+    /// Up to which own clock others may have been told.
+    pub(super) told: u64,
+    /// What was known of former writers.
+    pub(super) former: u64,
 }
 
 /// The next page and writer of a transfer in chunks.
@@ -74,7 +79,10 @@ impl Replica {
     /// Everything that a store keeps of this replica: it stands for all messages before it.
     pub fn snapshot(&self) -> Message {
         let mut message = self.delta(&VersionVector::default());
-        *message.returns = self.remembered(u64::MAX);
+        if MEMBERS {
+            *message.returns = self.remembered(u64::MAX);
+            *message.kept = self.to_keep(0, OfFormer::All);
+        }
         message
     }
 
@@ -112,7 +120,8 @@ impl Replica {
         };
         let mut lows = Vec::with_capacity(self.clocks.len());
         let mut base = Vec::with_capacity(self.clocks.len());
-        let mut changed = forgotten > 0;
+        let told = (self.journal.told, self.former_clocks());
+        let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
         for (number, clock) in self.clocks.iter().enumerate() {
             let low = self.low(mark, number);
             lows.push(low);
@@ -128,6 +137,11 @@ impl Replica {
         });
         if let Some(message) = message.as_mut().filter(|_| MEMBERS) {
             *message.returns = self.remembered(forgotten);
+            let former = match self.former_clocks() == mark.former {
+                true => OfFormer::Nothing,
+                false => OfFormer::Clocks,
+            };
+            *message.kept = self.to_keep(lows[OWN as usize], former);
         }
         self.move_mark(mark);
         message
@@ -232,6 +246,7 @@ impl Replica {
         self.epoch += 1;
         mark.epoch = self.epoch;
         mark.remembered = self.roster.remembered;
+        (mark.told, mark.former) = (self.journal.told, self.former_clocks());
         mark.clocks.clone_from(&self.clocks);
     }
 

@@ -444,6 +444,9 @@ impl Replica {
     /// Drops everything but the keys that are interned, to begin again as `writer`; which counters
     /// there were.
     pub(super) fn clear(&mut self, writer: WriterId) -> Vec<Handle> {
+        if MEMBERS {
+            self.note_former();
+        }
         let handles: Vec<Handle> = self.counters().map(|(handle, _)| handle).collect();
         let pages = core::mem::take(&mut self.pages);
         self.summary.clear();

@@ -23,36 +23,40 @@ use alloc::vec::Vec;
 
 /// A cancel saw a writer's slot: up to this clock, at this total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Saw {
-    writer: WriterId,
-    clock: u64,
-    total: i128,
+pub(crate) struct Saw {
+    pub(crate) writer: WriterId,
+    pub(crate) clock: u64,
+    pub(crate) total: i128,
 }
 
 /// What an operation did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Did {
-    pub(super) key: Box<str>,
-    pub(super) op: Op,
+pub(crate) struct Did {
+    pub(crate) key: Box<str>,
+    pub(crate) op: Op,
     /// Of a cancel, what it cut of others.
-    saw: Vec<Saw>,
+    pub(crate) saw: Vec<Saw>,
 }
 
 /// What a transaction did, where that is kept.
 pub(super) type Dids = Closed<Vec<Did>>;
 
 /// Own transactions of a writer that no member is known to hold.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
-    writer: Option<WriterId>,
+    pub(crate) writer: Option<WriterId>,
     /// By clock.
-    made: Vec<(u64, Vec<Did>)>,
+    pub(crate) made: Vec<(u64, Vec<Did>)>,
     /// Up to this clock the transactions were dropped.
-    dropped: u64,
+    pub(crate) dropped: u64,
     /// Up to this clock they were made while the space was open, and never kept.
-    open: u64,
+    pub(crate) open: u64,
+    /// Up to this clock others may have been told of them.
+    pub(crate) told: u64,
+    /// So far, before its owner was a member: without a member nothing can be forgotten.
+    pub(crate) as_guest: u64,
     /// What all the own transactions come to, if some were never kept.
-    survivors: Vec<Did>,
+    pub(crate) survivors: Vec<Did>,
 }
 
 impl Empty for Journal {
@@ -61,6 +65,8 @@ impl Empty for Journal {
         made: Vec::new(),
         dropped: 0,
         open: 0,
+        told: 0,
+        as_guest: 0,
         survivors: Vec::new(),
     };
     const NOTHING: &'static Journal = &Journal::EMPTY;
@@ -80,6 +86,52 @@ impl Journal {
     /// Whether it holds no transaction.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty()
+    }
+
+    /// The last transaction that no member is known to hold, 0 if there is none.
+    pub(super) fn last(&self) -> u64 {
+        self.made.last().map_or(self.open, |made| made.0)
+    }
+
+    /// The part after a clock.
+    pub(super) fn after(&self, clock: u64) -> Journal {
+        let from = self.made.partition_point(|made| made.0 <= clock);
+        Journal {
+            writer: self.writer,
+            made: self.made[from..].to_vec(),
+            dropped: self.dropped,
+            open: self.open,
+            told: self.told,
+            as_guest: self.as_guest,
+            survivors: Vec::new(),
+        }
+    }
+
+    /// Adds the part that follows.
+    pub(super) fn extend(&mut self, more: &Journal) {
+        let last = self.made.last().map_or(0, |made| made.0);
+        let new = more.made.iter().filter(|made| made.0 > last);
+        self.made.extend(new.cloned());
+        self.open = self.open.max(more.open);
+        self.told = self.told.max(more.told);
+        self.as_guest = self.as_guest.max(more.as_guest);
+        self.survivors.extend_from_slice(&more.survivors);
+        self.drop_upto(more.dropped);
+    }
+
+    /// Drops what a member holds for good.
+    pub(super) fn drop_upto(&mut self, clock: u64) {
+        let held = self.made.partition_point(|made| made.0 <= clock);
+        self.made.drain(..held);
+        self.dropped = self.dropped.max(clock);
+        if clock >= self.open {
+            self.open = 0;
+        }
+    }
+
+    /// Whether what it comes to has to be found out as long as the state is there.
+    pub(super) fn needs_survivors(&self) -> bool {
+        self.open > 0 && self.survivors.is_empty()
     }
 }
 
@@ -119,6 +171,17 @@ pub struct Returned {
 }
 
 impl Replica {
+    /// The own clock up to which others may have been told of this replica's transactions while its
+    /// owner was no member.
+    pub(crate) fn told_as_guest(&self) -> u64 {
+        self.journal.as_guest
+    }
+
+    /// The own clock up to which others may have been told of this replica's transactions.
+    pub(crate) fn told_upto(&self) -> u64 {
+        self.journal.told
+    }
+
     /// Whether own transactions are kept, to be made again if need be.
     #[inline]
     pub(super) fn keeps_journal(&self) -> bool {
@@ -127,13 +190,8 @@ impl Replica {
 
     /// Notes that a member holds this replica's transactions up to `clock` for good.
     pub fn held_by_member(&mut self, clock: u64) {
-        let journal = &mut self.journal;
-        let held = journal.made.partition_point(|made| made.0 <= clock);
-        journal.made.drain(..held);
-        journal.dropped = journal.dropped.max(clock.min(self.clocks[OWN as usize]));
-        if clock >= journal.open {
-            journal.open = 0;
-        }
+        let own = self.clocks[OWN as usize];
+        self.journal.drop_upto(clock.min(own));
         // A guest was judged by what it had seen at first. Who does not know it now has forgotten it.
         let card = &mut self.roster.cards[OWN as usize];
         if clock > 0 && card.announce.is_none() && card.intro.is_some() {
@@ -155,13 +213,13 @@ impl Replica {
         self.journal.open = self.clock();
     }
 
-    /// What is left of the own transactions, as adds.
-    fn survivors(&self) -> Vec<Did> {
+    /// What is left of a writer's transactions, as adds.
+    pub(super) fn survivors(&self, writer: u32) -> Vec<Did> {
         let mut survivors = Vec::new();
-        for handle in self.slots_of(&[OWN]) {
+        for handle in self.slots_of(&[writer]) {
             let slots = self.slots(handle);
             let sums = counter::sums(&slots, &self.writers);
-            let own = counter::find(&slots, OWN).ok().map(|at| sums[at]);
+            let own = counter::find(&slots, writer).ok().map(|at| sums[at]);
             let mut rest = own.and_then(|sum| sum.value()).unwrap_or(0);
             let mut first = own.is_some_and(|sum| sum.exists());
             while rest != 0 || core::mem::take(&mut first) {
@@ -207,7 +265,8 @@ impl Replica {
     /// each counter that may have changed.
     ///
     /// # Errors
-    /// [`Error::Outdated`] if the message is not a whole state of a closed space, and as
+    /// [`Error::Outdated`] if the message is not a whole state of a closed space,
+    /// [`Error::Stranger`] if it has something of a writer that nobody took in, and as
     /// [`merge`](Replica::merge). Nothing is changed then.
     pub fn begin_again(
         &mut self,
@@ -229,6 +288,9 @@ impl Replica {
         if !last.is_complete() || last.writers.iter().any(|entry| entry.lo > 0) {
             return Err(Error::Outdated);
         }
+        if let Some(writer) = last.stranger() {
+            return Err(Error::Stranger { writer });
+        }
         let mut fresh = Replica::new(self.space.clone(), writer);
         fresh.merge_staged(staged, last, None, &mut |_| ())?;
         if self.configuration().is_none() {
@@ -237,7 +299,7 @@ impl Replica {
         let mut journal = core::mem::replace(&mut *self.journal, Journal::EMPTY);
         journal.writer = Some(self.writer());
         if journal.open > 0 {
-            journal.survivors = self.survivors();
+            journal.survivors = self.survivors(OWN);
         }
         self.clear(writer).into_iter().for_each(&mut *changed);
         self.merge_staged(staged, last, None, changed)?;

@@ -123,6 +123,12 @@ impl Replica {
         card.announce.is_some() || card.is_over()
     }
 
+    /// Whether this writer announced itself after this clock.
+    pub(crate) fn is_announced_after(&self, clock: u64) -> bool {
+        let announce = &self.roster.cards[OWN as usize].announce;
+        announce.as_ref().is_some_and(|it| it.clock > clock)
+    }
+
     /// The members that have not taken part yet in deciding on the next configuration, as far as is
     /// known here; none if nothing is to be decided.
     pub fn silent_voters(&self) -> Vec<Owner> {

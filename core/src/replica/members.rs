@@ -333,10 +333,7 @@ impl Replica {
     /// Notes what a writer that is attached to this member has seen, as its message tells, of which
     /// everything has been taken in.
     pub(super) fn heard(&mut self, writer: &WriterId, message: &Message) {
-        self.heard_of(writer, &|writer| {
-            let at = message.writers.binary_search_by_key(writer, |it| it.writer);
-            at.map_or(0, |at| message.writers[at].hi)
-        });
+        self.heard_of(writer, &|writer| message.hi(writer).unwrap_or(0));
     }
 
     /// Notes that a writer that is attached to this member has seen this, if all of it is here.
@@ -394,21 +391,38 @@ impl Replica {
             if card.announce.is_some() || card.is_over() || !self.is_home_of(card) {
                 continue;
             }
-            // What it has seen at least: what it told, or else what its last home spoke for.
-            let told = self.roster.attached.iter().find(|it| it.writer == number);
-            let home = card.home.map(|home| home.by.writer as usize);
-            let before = home.and_then(|home| self.roster.cards[home].ack.as_ref());
-            let theirs = match (told, before) {
-                (Some(attached), _) => &attached.seen[..],
-                (None, Some(ack)) => &ack.seen[..],
-                (None, None) => &[],
-            };
+            let theirs = self.seen_there(number);
             for (writer, clock) in &mut seen {
                 *clock = of(theirs, *writer).min(*clock);
             }
         }
         seen.retain(|(_, clock)| *clock > 0);
         seen
+    }
+
+    /// What a writer that is attached here has seen at least: what it told, or else what its last home
+    /// spoke for.
+    fn seen_there(&self, number: u32) -> &[(u32, u64)] {
+        let told = self.roster.attached.iter().find(|it| it.writer == number);
+        let home = self.roster.cards[number as usize].home;
+        let home = home.map(|home| home.by.writer as usize);
+        let before = home.and_then(|home| self.roster.cards[home].ack.as_ref());
+        match (told, before) {
+            (Some(attached), _) => &attached.seen,
+            (None, Some(ack)) => &ack.seen,
+            (None, None) => &[],
+        }
+    }
+
+    /// How far a writer that is attached here has got with what members made, as a number that grows
+    /// with it, and whether it has seen all that is held here.
+    pub(crate) fn progress(&self, writer: &WriterId) -> (u64, bool) {
+        let number = self.numbers.get(writer).unwrap_or(OWN);
+        let theirs = self.seen_there(number);
+        let held = self.members_part(|number| self.clocks[number as usize]);
+        let mut held = held.iter();
+        let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
+        (theirs.iter().map(|entry| entry.1).sum(), level)
     }
 
     /// Whether this replica speaks for a writer: it is its home, or took over from its home.
@@ -552,18 +566,25 @@ impl Replica {
             .is_some_and(|number| self.counts(number))
     }
 
-    /// Declares the incarnations dead of owners that are members no more.
+    /// Declares the incarnations dead of owners that are members no more, and those before this one of
+    /// its own owner's, of which it did not know when it announced itself.
     ///
     /// # Errors
     /// [`Error::ClockExhausted`].
     pub fn fence_strays(&mut self) -> Result<(), Error> {
-        if !self.is_member() {
+        let own = self.incarnation(&self.writer());
+        let Some((owner, generation)) = own.filter(|_| self.is_member()) else {
             return Ok(());
-        }
+        };
         let is_stray = |card: &Card| {
-            let owner = card.announce.as_ref().map(|it| it.owner);
-            let member = |owner| self.configuration().is_some_and(|it| it.has(&owner));
-            owner.is_some_and(|owner| !member(owner)) && !card.is_over()
+            let announce = card.announce.as_ref().filter(|_| !card.is_over());
+            announce.is_some_and(|it| {
+                let before = it.owner == owner && it.generation < generation;
+                before
+                    || self
+                        .configuration()
+                        .is_some_and(|members| !members.has(&it.owner))
+            })
         };
         let cards = self.roster.cards.iter().zip(&self.writers);
         let strays = cards.filter(|(card, _)| is_stray(card)).map(|it| *it.1);
@@ -625,28 +646,6 @@ impl Replica {
         self.numbers.get(writer).is_some()
     }
 
-    /// Who took this replica's writer in, if that is known; of a member, its own announcement, once
-    /// others have taken it in.
-    pub(crate) fn intro(&self) -> Option<Intro> {
-        let card = &self.roster.cards[OWN as usize];
-        let Stamp { writer, clock } = match &card.announce {
-            Some(announce) if self.roster.established => Stamp {
-                writer: OWN,
-                clock: announce.clock,
-            },
-            Some(_) => return None,
-            None => card.intro?.by,
-        };
-        let by = &self.roster.cards[writer as usize];
-        let announce = by.announce.as_ref()?;
-        Some(Intro {
-            by: self.writers[writer as usize],
-            clock,
-            owner: announce.owner,
-            generation: announce.generation,
-        })
-    }
-
     /// Whether everything up to an admission was seen here: who was taken in by it and is not known
     /// was forgotten.
     pub(crate) fn has_seen(&self, intro: &Intro) -> bool {
@@ -654,17 +653,11 @@ impl Replica {
         held && intro.clock > 0 || self.gone(&intro.owner) >= Some(intro.generation)
     }
 
-    /// Whether a writer is a member's incarnation whom another member has taken in, if there is one.
+    /// Whether a writer is a member's incarnation that counts, and whose place is certain: it does not
+    /// have to come back for having begun from an old state, and lose what it alone holds.
     pub(crate) fn is_sure_member(&self, writer: &WriterId) -> bool {
-        let Some(number) = self.numbers.get(writer).filter(|it| self.counts(*it)) else {
-            return false;
-        };
-        let announce = &self.roster.cards[number as usize].announce;
-        let clock = announce.as_ref().map_or(u64::MAX, |it| it.clock);
-        let acked = |card: &Card| card.ack.as_ref().is_some_and(|ack| ack.of(number) >= clock);
-        let mut others = self.roster.cards.iter().zip(0u32..);
-        let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
-        sole || others.any(|(card, other)| other != number && acked(card))
+        let number = self.numbers.get(writer).filter(|it| self.counts(*it));
+        number.is_some_and(|number| !self.roster.cards[number as usize].is_unsure())
     }
 
     /// Whether this is a member's writer that another living one has taken in.

@@ -46,6 +46,9 @@ impl Replica {
             for (writer, upto) in message.returns.iter() {
                 self.remember(*writer, *upto);
             }
+            for kept in message.kept.iter() {
+                self.take_kept(kept);
+            }
         }
         Ok(())
     }

@@ -91,15 +91,13 @@ impl Replica {
             return Ok(false);
         }
         // It must not take anything back: whom it does not name, its sender has forgotten.
-        let hi = |writer: &WriterId| {
-            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
-            at.ok().map(|at| message.writers[at].hi)
-        };
-        for (writer, held) in self.writers() {
-            let told = hi(&writer).unwrap_or(match self.is_gone_in(message, &writer, &hi) {
-                true => held,
-                false => 0,
-            });
+        for (writer, held) in self.writers().filter(|it| !self.is_former(&it.0)) {
+            let told = message
+                .hi(&writer)
+                .unwrap_or(match self.is_gone_from(message, &writer) {
+                    true => held,
+                    false => 0,
+                });
             if told < held {
                 let missing = Missing {
                     writer,
@@ -115,10 +113,7 @@ impl Replica {
 
     /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
     pub(super) fn is_gone_from(&self, message: &Message, writer: &WriterId) -> bool {
-        let hi = |writer: &WriterId| {
-            let at = message.writers.binary_search_by_key(writer, |e| e.writer);
-            at.ok().map(|at| message.writers[at].hi)
-        };
+        let hi = |writer: &WriterId| message.hi(writer);
         hi(writer).is_none() && self.is_gone_in(message, writer, &hi)
     }
 
@@ -429,6 +424,18 @@ impl Replica {
         if message.is_complete() && !named && self.is_orphaned_by(message) {
             return Err(Error::Outdated); // nobody there knows of it, or waits for it
         }
+        let card = &self.roster.cards[OWN as usize];
+        if let Some(base) = card
+            .base
+            .as_deref()
+            .filter(|_| !self.is_counted() && MEMBERS)
+            && message.is_complete()
+            && card.announce.is_none()
+            && !base.is_empty()
+            && !self.has_seen_floor(message, base)
+        {
+            return Err(Error::Outdated); // it began from too old a state, and nobody has taken it in
+        }
         if message.is_complete() && self.is_passed_over_in(message) {
             return Err(Error::Outdated); // nobody waited for it
         }
@@ -475,8 +482,7 @@ impl Replica {
     fn check_unsure(&self, message: &Message, live: &WriterId) -> Result<(), Error> {
         let cards = self.roster.cards.iter().zip(&self.writers).zip(0u32..);
         for ((card, writer), number) in cards.filter(|((card, _), _)| card.is_unsure()) {
-            let named = message.writers.binary_search_by_key(writer, |e| e.writer);
-            let knows = named.is_ok_and(|at| message.writers[at].hi > 0);
+            let knows = message.hi(writer) > Some(0);
             let vouched = |it: &(WriterId, u32)| it.0 == *live && it.1 == number;
             if writer == live || knows || self.roster.vouched.iter().any(vouched) {
                 continue;
@@ -484,32 +490,33 @@ impl Replica {
             if message.is_closed() && !message.is_complete() {
                 return Err(Error::Unsure { writer: *writer });
             }
-            let base = card.base.as_deref().unwrap_or_default();
-            for fact in message.facts() {
-                let Says::Floor(clock) = fact.says else {
-                    continue;
-                };
-                let at = fact.writer as usize;
-                let covered = match self.numbers.get(&message.writers[at].writer) {
-                    Some(writer) => self.covers(|number| of(base, number), Stamp { writer, clock }),
-                    None => self.standing(message, at, None, 0) == Standing::Forgotten,
-                };
-                if !covered {
-                    return Err(Error::Outdated);
-                }
+            if !self.has_seen_floor(message, card.base.as_deref().unwrap_or_default()) {
+                return Err(Error::Outdated);
             }
         }
         Ok(())
+    }
+
+    /// Whether a writer that had seen so much at its first transaction had seen all that may have been
+    /// collected where a message comes from.
+    fn has_seen_floor(&self, message: &Message, base: &[(u32, u64)]) -> bool {
+        message.facts().iter().all(|fact| {
+            let Says::Floor(clock) = fact.says else {
+                return true;
+            };
+            let at = fact.writer as usize;
+            match self.numbers.get(&message.writers[at].writer) {
+                Some(writer) => self.covers(|number| of(base, number), Stamp { writer, clock }),
+                None => self.standing(message, at, None, 0) == Standing::Forgotten,
+            }
+        })
     }
 
     /// Notes which incarnations, whose place is not certain, the sender of a message has taken in.
     pub(super) fn vouch(&mut self, message: &Message, live: WriterId) {
         let cards = self.roster.cards.iter().zip(&self.writers).zip(0u32..);
         let unsure = cards.filter(|((card, writer), _)| card.is_unsure() && **writer != live);
-        let named = unsure.filter(|((_, writer), _)| {
-            let at = message.writers.binary_search_by_key(writer, |e| &e.writer);
-            at.is_ok_and(|at| message.writers[at].hi > 0)
-        });
+        let named = unsure.filter(|((_, writer), _)| message.hi(writer) > Some(0));
         let named: Vec<u32> = named.map(|(_, number)| number).collect();
         for number in named {
             let vouched = &mut self.roster.vouched;

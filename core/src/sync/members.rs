@@ -4,11 +4,12 @@
 //! and has not heard for a lease. Who is told that its writer can't go on asks a member to end it,
 //! waits until it is certain what of it counts, takes the whole state, and makes the rest again.
 
+use super::former::End;
 use super::{Body, Link, Millis, Output, Sync};
 use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
-use crate::replica::{Journal, Mark, Replica};
+use crate::replica::{Former, Mark, Replica};
 use crate::roster::{Configuration, Owner};
 use crate::vector::VersionVector;
 use crate::wire::{Intro, Last};
@@ -20,38 +21,26 @@ use alloc::vec::Vec;
 /// How often collection waits for transfers that are under way.
 const PATIENCE: u32 = 60;
 /// How often a replica that has to come back asks again, in milliseconds.
-const ASK_AGAIN_MS: Millis = 1_000;
+pub(super) const ASK_AGAIN_MS: Millis = 1_000;
 /// How long it asks one peer, in milliseconds.
 const PATIENCE_MS: Millis = 20_000;
 
 /// What is known of those at the other ends.
 #[derive(Clone)]
 pub(super) struct Guests {
-    /// Attached writers that no link leads to, and since when.
-    silent: Vec<(WriterId, Millis)>,
+    /// Attached writers that no link leads to, or that are behind, since when, and how far they are.
+    silent: Vec<(WriterId, Millis, u64)>,
     /// Those who asked to be ended, and are to be told what counts.
     leaving: Vec<(Link, WriterId)>,
     /// How often collection was put off.
     put_off: u32,
-    /// The own clock up to which others may have been told of this replica's transactions.
-    pub(super) published: u64,
-    coming_back: Option<ComingBack>,
-    /// Transactions of former writers of this member, until it is certain which of them count.
-    aside: Vec<Aside>,
-    /// Whether a writer id was asked for, to make them again under.
-    resuming: bool,
-}
-
-/// What a member that began again put aside.
-#[derive(Clone)]
-struct Aside {
-    writer: WriterId,
-    intro: Option<Intro>,
-    journal: Journal,
-    /// The own clock up to which others may have been told of it.
-    published: u64,
-    /// That clock before the link came up by which this member began again.
-    before: u64,
+    pub(super) coming_back: Option<ComingBack>,
+    /// Whose ends this guest, or this member, asked others for: its former writers.
+    pub(super) ends: Vec<End>,
+    /// Whether a writer id was asked for, to make again under what they made.
+    pub(super) resuming: bool,
+    /// The newest start of its owner's that this process knew of, if it has looked.
+    pub(super) newest: Option<u64>,
 }
 
 impl Empty for Guests {
@@ -59,17 +48,17 @@ impl Empty for Guests {
         silent: Vec::new(),
         leaving: Vec::new(),
         put_off: 0,
-        published: 0,
         coming_back: None,
-        aside: Vec::new(),
+        ends: Vec::new(),
         resuming: false,
+        newest: None,
     };
     const NOTHING: &'static Guests = &Guests::EMPTY;
 }
 
 /// How far a replica that has to come back has got.
 #[derive(Clone)]
-struct ComingBack {
+pub(super) struct ComingBack {
     /// By whom.
     link: Link,
     since: Millis,
@@ -100,10 +89,10 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
 }
 
 impl Sync {
-    /// Notes that all own transactions are on their way to others, if there are any.
-    pub(super) fn note_published(&mut self, replica: &Replica) {
+    /// Notes that others may be told of all that is held here, if there are any.
+    pub(super) fn note_told(&self, replica: &mut Replica) {
         if MEMBERS && self.greeted().next().is_some() {
-            self.guests.published = replica.clock();
+            replica.note_told(replica.is_member() || self.is_early(replica));
         }
     }
 
@@ -121,6 +110,7 @@ impl Sync {
         };
         if replica.is_sure_member(&writer) {
             replica.held_by_member(vector.get(&replica.writer()));
+            replica.former_held(|writer| vector.get(writer));
         } else if replica.is_member() {
             replica.told(&writer, vector);
         }
@@ -148,6 +138,12 @@ impl Sync {
         if guest && told && replica.intro().is_none() {
             self.come_back(now, replica, link);
         }
+    }
+
+    /// Whether this replica's owner is a member, and it has not announced itself yet.
+    pub(super) fn is_early(&self, replica: &Replica) -> bool {
+        let named = |it: &Configuration| self.config.owner.is_some_and(|owner| it.has(&owner));
+        replica.configuration().is_some_and(named) && !replica.is_announced()
     }
 
     /// Notes that all that a peer had is held here.
@@ -200,7 +196,7 @@ impl Sync {
         }
         match replica.admit(&writer) {
             Ok(()) => self.local_change(now),
-            Err(Error::Gone { .. }) => self.tell_ended(replica, link, writer),
+            Err(Error::Gone { .. }) => self.tell_ended(replica, link, writer, u64::MAX),
             // It is refused again when it writes, with the reason.
             Err(_) => {}
         }
@@ -212,12 +208,14 @@ impl Sync {
         now: Millis,
         replica: &mut Replica,
         link: Option<Link>,
-        live: Option<WriterId>,
+        live: Option<(WriterId, Option<u64>)>,
         error: Error,
     ) -> Result<(), Error> {
         let Some(link) = link.filter(|_| MEMBERS) else {
             return Err(error);
         };
+        let upto = live.and_then(|live| live.1).unwrap_or(0);
+        let live = live.map(|live| live.0);
         match error {
             // It will be told what is here, and tell more.
             Error::NotCovered(_) | Error::Unsure { .. } => Ok(()),
@@ -225,13 +223,17 @@ impl Sync {
             Error::Stranger { writer: stranger } => {
                 let live = live.filter(|live| *live != stranger && replica.is_member());
                 if let Some(writer) = live.filter(|live| !replica.is_counted_member(live)) {
-                    self.tell_ended(replica, link, writer);
+                    self.tell_ended(replica, link, writer, upto);
                 }
                 Ok(())
             }
             Error::Gone { .. } | Error::Behind => {
+                let upto = match error {
+                    Error::Behind => upto,
+                    _ => u64::MAX, // whatever it tells
+                };
                 if let Some(writer) = live.filter(|live| self.writer_of(link) == Some(*live)) {
-                    self.tell_ended(replica, link, writer);
+                    self.tell_ended(replica, link, writer, upto);
                 }
                 Ok(())
             }
@@ -243,13 +245,31 @@ impl Sync {
         }
     }
 
-    /// Tells a peer that its writer can't go on.
-    fn tell_ended(&mut self, replica: &Replica, link: Link, writer: WriterId) {
-        let last = Last::Unsure;
+    /// Tells a peer that its writer can't go on, as what it told up to this clock shows. Only of members
+    /// that is believed.
+    fn tell_ended(&mut self, replica: &Replica, link: Link, writer: WriterId, upto: u64) {
+        let last = match replica.is_member() {
+            true => Last::Unsure(upto),
+            false => Last::Hearsay,
+        };
         self.send(replica, link, Body::Ended { writer, last });
     }
 
-    /// Begins to come back, by this peer.
+    /// The links to members, who alone know what counts; all if none is known to be one.
+    pub(super) fn links_to_ask(&self, replica: &Replica) -> Vec<Link> {
+        let is_member = |link: &Link| {
+            let writer = self.writer_of(*link);
+            writer.is_some_and(|writer| replica.is_counted_member(&writer))
+        };
+        let links = || self.greeted().map(|peer| peer.link);
+        let members: Vec<Link> = links().filter(is_member).collect();
+        match members.is_empty() {
+            true => links().collect(),
+            false => members,
+        }
+    }
+
+    /// Begins to come back, by this peer or by a better one.
     fn come_back(&mut self, now: Millis, replica: &Replica, link: Link) {
         if self.guests.coming_back.is_some() {
             return;
@@ -258,11 +278,16 @@ impl Sync {
         if member {
             self.outputs.push(Output::Renew);
         }
+        let links = self.links_to_ask(replica);
+        let link = match links.contains(&link) {
+            true => link,
+            false => links.first().copied().unwrap_or(link),
+        };
         self.guests.coming_back = Some(ComingBack {
             link,
             since: now,
             due: now,
-            last: member.then_some(Last::Unsure),
+            last: member.then_some(Last::Unsure(0)),
             member,
             dropped: false,
             forgot: Vec::new(),
@@ -276,6 +301,13 @@ impl Sync {
     pub(super) fn is_coming_back(&self) -> bool {
         let it = self.guests.coming_back.as_ref().filter(|_| MEMBERS);
         it.is_some_and(|it| it.last.is_none())
+    }
+
+    /// Whether this replica has told by which writer it will go, and still holds what it drops then: that
+    /// must not be taken for what the new writer holds.
+    pub(super) fn is_about_to_go(&self) -> bool {
+        let it = self.guests.coming_back.as_ref().filter(|_| MEMBERS);
+        it.is_some_and(|it| it.fresh.is_some())
     }
 
     /// Asks again for what is missing to come back.
@@ -295,7 +327,7 @@ impl Sync {
             self.guests.coming_back = None;
             return self.come_back(now, replica, link);
         }
-        let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
+        let links = self.links_to_ask(replica);
         let after = links.iter().position(|link| *link == it.link);
         let next = links.get(after.map_or(0, |at| (at + 1) % links.len()));
         if (gone || late)
@@ -397,22 +429,31 @@ impl Sync {
             return;
         }
         if writer != replica.writer() {
-            // The frame that said so was lost.
-            return self.send(replica, link, Body::Writer(replica.writer()));
+            match last {
+                // The frame that said so was lost.
+                Last::Unsure(_) | Last::Hearsay => {
+                    self.send(replica, link, Body::Writer(replica.writer()));
+                }
+                last => self.former_ended(link, writer, last),
+            }
+            return;
         }
-        // A member that others have taken in believes nobody before it sees for itself.
-        if self.guests.coming_back.is_none() && replica.is_acknowledged() {
+        // A member that others have taken in believes nobody before it sees for itself. One that had
+        // not announced itself was judged as a guest, more strictly than it is then.
+        let as_guest = matches!(last, Last::Unsure(upto) if replica.is_announced_after(upto));
+        let judged = as_guest || replica.is_acknowledged() || self.is_early(replica);
+        if last == Last::Hearsay || self.guests.coming_back.is_none() && judged {
             return;
         }
         self.come_back(now, replica, link);
         let published = self.peer(link).map_or(0, |peer| peer.published);
-        let all = self.guests.published;
-        let others = self.greeted().map(|peer| peer.link);
-        let others: Vec<Link> = others.filter(|other| *other != link).collect();
+        let all = replica.told_upto();
+        let mut others = self.links_to_ask(replica);
+        others.retain(|other| *other != link);
         let Some(it) = &mut self.guests.coming_back else {
             return;
         };
-        if it.link != link || last == Last::Unsure {
+        if it.link != link || matches!(last, Last::Unsure(_)) {
             return;
         }
         // Of one that was never told that it was taken in, and was perhaps, nobody may remember that.
@@ -454,6 +495,7 @@ impl Sync {
         };
         it.fresh = Some(writer);
         let link = it.link;
+        self.end_partial_transfers();
         self.send(replica, link, Body::Writer(writer));
         self.want(now, replica, link);
         true
@@ -488,24 +530,25 @@ impl Sync {
         }
         let (was, intro) = (replica.writer(), replica.intro());
         let before = self.peer(link).map_or(0, |peer| peer.published);
+        let before = before.min(replica.told_as_guest());
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
         let journal = match replica.begin_again_staged(writer, staged, state, &mut changed) {
             Ok(journal) => journal,
             Err(error) => return self.outputs.push(Output::Refused { close: None, error }),
         };
-        let published = core::mem::take(&mut self.guests.published);
         let upto = match it.last {
             Some(Last::Upto(upto)) => Some(upto),
             _ => None,
         };
         if member {
-            self.guests.aside.push(Aside {
+            replica.keep_former(Former {
                 writer: was,
-                intro,
                 journal,
-                published,
+                intro,
                 before,
+                stored: false,
+                doubtful: false,
             });
         } else {
             let returned = replica.make_again(journal, upto, it.published, &mut changed);
@@ -516,7 +559,7 @@ impl Sync {
     }
 
     /// The replica goes on under another writer id, from another state.
-    fn goes_by(&mut self, now: Millis, replica: &Replica) {
+    pub(super) fn goes_by(&mut self, now: Millis, replica: &Replica) {
         self.end_transfers();
         self.pushes.restart();
         for at in 0..self.peers.len() {
@@ -531,61 +574,6 @@ impl Sync {
         self.announce_soon(now, None);
     }
 
-    /// Ends the writers whose transactions this member put aside; asks for another id once it is
-    /// certain how much of them counts.
-    fn look_aside(&mut self, replica: &mut Replica) -> Result<(), Error> {
-        if !replica.is_member() || self.guests.aside.is_empty() || self.guests.resuming {
-            return Ok(());
-        }
-        let mut certain = true;
-        for it in &self.guests.aside {
-            let forgotten = it.intro.is_some_and(|intro| replica.has_seen(&intro));
-            if replica.last_of(&it.writer).is_some() || forgotten && !replica.knows(&it.writer) {
-                continue;
-            }
-            certain = false;
-            if replica.takes_from(&it.writer) {
-                replica.fence(&it.writer)?;
-            }
-        }
-        if certain {
-            self.guests.resuming = true;
-            self.outputs.push(Output::Renew);
-        }
-        Ok(())
-    }
-
-    /// Makes again what was put aside, under one more writer id: the present one may have taken over
-    /// others.
-    fn make_again(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
-        // Of one that others were told of before, and that never heard who took it in, nothing may be
-        // remembered.
-        let known = |it: &Aside| it.intro.is_some() || it.before == 0;
-        let upto = |it: &Aside| {
-            let upto = replica.last_of(&it.writer);
-            upto.filter(|upto| *upto > 0 || known(it))
-        };
-        let upto: Vec<Option<u64>> = self.guests.aside.iter().map(upto).collect();
-        let state = replica.delta(&VersionVector::default());
-        let outputs = &mut self.outputs;
-        let mut changed = |handle| outputs.push(Output::Changed { handle });
-        // All of the present writer's are in that state.
-        if let Err(error) = replica.begin_again(writer, &state, &mut changed) {
-            return self.outputs.push(Output::Refused { close: None, error });
-        }
-        let mut all = Vec::new();
-        for (it, upto) in core::mem::take(&mut self.guests.aside)
-            .into_iter()
-            .zip(upto)
-        {
-            let returned = replica.make_again(it.journal, upto, it.published, &mut changed);
-            all.push(Output::Returned(Box::new(returned)));
-        }
-        self.outputs.append(&mut all);
-        self.guests.published = 0;
-        self.goes_by(now, replica);
-    }
-
     /// Does a member's duties; about once a second will do. `kept` is what the replica's store has
     /// written: nothing newer is collected. Tells whether the replica made transactions or dropped
     /// something: they are to be made durable as local changes are.
@@ -597,10 +585,11 @@ impl Sync {
             return Ok(false);
         }
         let before = replica.clock();
+        self.note_starts(replica);
         if DUTIES {
             replica.keep_no_journal_alone();
             self.give_up_silent(now, replica);
-            self.look_aside(replica)?;
+            self.look_back(now, replica)?;
             replica.vote()?;
             replica.fence_strays()?;
             replica.absorb()?;
@@ -627,7 +616,7 @@ impl Sync {
         Ok(collected || replica.clock() > before)
     }
 
-    /// Declares dead who is attached here and was not heard for a lease.
+    /// Declares dead who is attached here, and was not heard or did not get on for a lease.
     fn give_up_silent(&mut self, now: Millis, replica: &mut Replica) {
         let lease = Millis::from(self.config.lease_ms);
         if lease == 0 || !replica.is_member() {
@@ -635,12 +624,16 @@ impl Sync {
         }
         let linked = self.greeted().filter_map(|peer| peer.greeting.as_ref());
         let linked: Vec<WriterId> = linked.map(|it| it.writer).collect();
-        let attached: Vec<WriterId> = replica.attached().collect();
+        let behind = |writer: WriterId| {
+            let (far, level) = replica.progress(&writer);
+            (!level || !linked.contains(&writer)).then_some((writer, far))
+        };
+        let behind: Vec<(WriterId, u64)> = replica.attached().filter_map(behind).collect();
         let silent = &mut self.guests.silent;
-        silent.retain(|it| attached.contains(&it.0) && !linked.contains(&it.0));
-        for writer in attached {
-            if !linked.contains(&writer) && !silent.iter().any(|it| it.0 == writer) {
-                silent.push((writer, now));
+        silent.retain(|it| behind.contains(&(it.0, it.2)));
+        for (writer, far) in behind {
+            if !silent.iter().any(|it| it.0 == writer) {
+                silent.push((writer, now, far));
             }
         }
         let late = silent.iter().filter(|it| it.1 + lease <= now);

@@ -101,6 +101,14 @@ impl Sync {
         self.pull_next(now, replica);
     }
 
+    /// Asks anew what a peer was asked before it said by which writer it goes: the answer would be of
+    /// the one before.
+    pub(super) fn pull_again(&mut self, now: Millis, replica: &Replica, link: Link) {
+        if self.pulls.open.take_if(|open| open.link == link).is_some() {
+            self.want(now, replica, link);
+        }
+    }
+
     /// Opens the next pull if none is open.
     pub(super) fn pull_next(&mut self, now: Millis, replica: &Replica) {
         while self.pulls.open.is_none() {
@@ -224,6 +232,7 @@ impl Sync {
             Ok(merged) => merged,
             Err(error) => {
                 let rests = !matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
+                let live = live.map(|live| (live, last.hi(&live)));
                 self.not_merged(now, replica, Some(link), live, error)?;
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
                     // The same would come again at once.

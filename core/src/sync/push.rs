@@ -62,7 +62,6 @@ impl Sync {
         match replica.push(&mut self.pushes.mark) {
             Push::Nothing => {}
             Push::Message(message) => {
-                self.note_published(replica);
                 let bytes = encode(replica.space(), &Body::Push(message));
                 self.pass_on(None, false, &bytes);
             }
@@ -153,9 +152,11 @@ impl Sync {
                 Ok(true)
             }
             Err(Error::NotCovered(_) | Error::Unsure { .. }) => Ok(false),
-            Err(error) => self
-                .not_merged(now, replica, from, live, error)
-                .map(|()| true),
+            Err(error) => {
+                let live = live.map(|live| (live, message.hi(&live)));
+                let done = self.not_merged(now, replica, from, live, error);
+                done.map(|()| true)
+            }
         }
     }
 

@@ -63,12 +63,21 @@ impl Sync {
             .any(|it| !it.ended && it.next.is_some() && there(it.session))
     }
 
+    /// Ends the transfers of less than everything.
+    pub(super) fn end_partial_transfers(&mut self) {
+        self.serving.retain(|it| it.since.is_empty());
+    }
+
     /// A peer asks for what it lacks.
     pub(super) fn serve(&mut self, now: Millis, replica: &mut Replica, link: Link, pull: &Pull) {
         let Some(session) = self.session_of(link) else {
             return;
         };
         self.held_there(replica, link, &pull.vector);
+        // Who begins again from all of it judges it by itself.
+        if self.is_about_to_go() && !pull.vector.is_empty() {
+            return;
+        }
         // A number is used once: chunks of two transfers under one number could be mixed up. So a
         // late or repeated request begins nothing.
         let peers = &self.peers;
@@ -172,10 +181,7 @@ impl Sync {
         let (body, next) = match cursor {
             Some(cursor) => (delta(message, false), Some(Walk { cursor, ..walk })),
             // This walk fits one chunk, so all of it is of this moment.
-            None if fresh => {
-                self.note_published(replica);
-                (delta(message, true), None)
-            }
+            None if fresh => (delta(message, true), None),
             None => {
                 let again = Walk {
                     lows: walk.begin,

@@ -168,8 +168,8 @@ pub struct Intro {
 /// How much of a writer that is over counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Last {
-    /// That is not certain yet.
-    Unsure,
+    /// That is not certain yet; what it told up to this clock showed that it can't go on.
+    Unsure(u64),
     /// Everything up to this clock.
     Upto(u64),
     /// That is not remembered any more; whether something of it that came on this link may have
@@ -177,6 +177,8 @@ pub enum Last {
     Forgotten(bool),
     /// That is not certain before the one who asks has announced itself: its owner is a member.
     Member,
+    /// One that is no member says so: it matters only to who has another writer by now.
+    Hearsay,
 }
 
 /// A frame: a space and a content.
@@ -231,16 +233,7 @@ impl Frame {
                 WRITER if MEMBERS => Body::Writer(read_writer(reader)),
                 RETURN if MEMBERS => Body::Return {
                     writer: read_writer(reader),
-                    intro: match reader.u8() {
-                        0 => None,
-                        1 => Some(Intro {
-                            by: read_writer(reader),
-                            clock: reader.varint(),
-                            owner: reader.array(),
-                            generation: reader.varint(),
-                        }),
-                        _ => return Err(reader.malformed(Rule::Flag)),
-                    },
+                    intro: read_intro(reader)?,
                     owner: match reader.u8() {
                         0 => None,
                         1 => Some(reader.array()),
@@ -250,11 +243,12 @@ impl Frame {
                 ENDED if MEMBERS => Body::Ended {
                     writer: read_writer(reader),
                     last: match reader.u8() {
-                        0 => Last::Unsure,
+                        0 => Last::Unsure(reader.varint()),
                         1 => Last::Upto(reader.varint()),
                         2 => Last::Forgotten(false),
                         3 => Last::Forgotten(true),
                         4 => Last::Member,
+                        5 => Last::Hearsay,
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
                 },
@@ -264,6 +258,29 @@ impl Frame {
             Ok(Frame { space, body })
         })
     }
+}
+
+pub(super) fn put_intro(out: &mut Vec<u8>, intro: Option<&Intro>) {
+    out.push(u8::from(intro.is_some()));
+    if let Some(intro) = intro {
+        out.extend_from_slice(intro.by.as_bytes());
+        put_varint(out, intro.clock);
+        out.extend_from_slice(&intro.owner);
+        put_varint(out, intro.generation);
+    }
+}
+
+pub(super) fn read_intro(reader: &mut Reader<'_>) -> Result<Option<Intro>, Fail> {
+    Ok(match reader.u8() {
+        0 => None,
+        1 => Some(Intro {
+            by: read_writer(reader),
+            clock: reader.varint(),
+            owner: reader.array(),
+            generation: reader.varint(),
+        }),
+        _ => return Err(reader.malformed(Rule::Flag)),
+    })
 }
 
 pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
@@ -310,26 +327,24 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             owner,
         } => {
             out.extend_from_slice(writer.as_bytes());
-            out.push(u8::from(intro.is_some()));
-            if let Some(intro) = intro {
-                out.extend_from_slice(intro.by.as_bytes());
-                put_varint(&mut out, intro.clock);
-                out.extend_from_slice(&intro.owner);
-                put_varint(&mut out, intro.generation);
-            }
+            put_intro(&mut out, intro.as_ref());
             out.push(u8::from(owner.is_some()));
             out.extend_from_slice(owner.as_ref().map_or(&[], |owner| &owner[..]));
         }
         Body::Ended { writer, last } => {
             out.extend_from_slice(writer.as_bytes());
             match last {
-                Last::Unsure => out.push(0),
+                Last::Unsure(clock) => {
+                    out.push(0);
+                    put_varint(&mut out, *clock);
+                }
                 Last::Upto(clock) => {
                     out.push(1);
                     put_varint(&mut out, *clock);
                 }
                 Last::Forgotten(here) => out.push(2 + u8::from(*here)),
                 Last::Member => out.push(4),
+                Last::Hearsay => out.push(5),
             }
         }
         Body::Contents { .. } if !FORKS => {}

@@ -2,6 +2,7 @@
 
 use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
 use super::fact::{put_facts, read_facts};
+use super::kept::{put_kept, read_kept};
 use super::side::{put_sides, read_sides};
 use crate::MEMBERS;
 use crate::closed::Closed;
@@ -35,12 +36,13 @@ impl Message {
     /// As [`encode`](Message::encode), with what only this replica's store is to keep.
     pub fn encode_stored(&self) -> Vec<u8> {
         let mut out = self.encode();
-        if MEMBERS && !self.returns.is_empty() {
+        if MEMBERS && !(self.returns.is_empty() && self.kept.is_empty()) {
             put_varint(&mut out, self.returns.len() as u64);
             for (writer, upto) in self.returns.iter() {
                 out.extend_from_slice(writer.as_bytes());
                 put_varint(&mut out, *upto);
             }
+            put_kept(&mut out, &self.kept);
         }
         out
     }
@@ -101,12 +103,13 @@ impl Message {
             if MEMBERS && reader.len() > 0 {
                 let bytes = reader.len();
                 let count = reader.count(17);
-                if count == 0 {
-                    return Err(reader.fail(Error::TrailingBytes { bytes }));
-                }
                 for _ in 0..count {
                     let writer = WriterId::from_bytes(reader.array());
                     message.returns.push((writer, reader.varint()));
+                }
+                *message.kept = read_kept(reader)?;
+                if count == 0 && message.kept.is_empty() {
+                    return Err(reader.fail(Error::TrailingBytes { bytes }));
                 }
             }
             Ok(message)
@@ -128,6 +131,7 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         complete: false,
         facts: Closed::default(),
         returns: Closed::default(),
+        kept: Closed::default(),
     };
     // Which keys of each page have nothing yet.
     let mut unused: Vec<u64> = Vec::with_capacity(pages.min(reader.len()));

@@ -10,11 +10,18 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 /// A message of a random history: a full state, a delta, or what came since a mark.
 fn message(random: &mut Random) -> Message {
+    // What only a store keeps is not told.
+    Message::decode(&stored(random).encode()).unwrap()
+}
+
+/// A message that a store may keep.
+fn stored(random: &mut Random) -> Message {
     let (mut replicas, _) = world(random, 3);
     if random.chance(60) {
         stir(random, &mut replicas);
     }
     match random.below(4) {
+        0 if random.chance(50) => replicas[0].snapshot(),
         0 => full(&replicas[0]),
         1 => replicas[0].delta(&replicas[1].vector()),
         _ => {
@@ -131,10 +138,11 @@ fn frame(random: &mut Random) -> Frame {
         },
         8 => Body::Ended {
             writer: any_writer(random),
-            last: match random.below(4) {
-                0 => Last::Unsure,
+            last: match random.below(5) {
+                0 => Last::Unsure(random.next()),
                 1 => Last::Upto(random.next()),
                 2 => Last::Member,
+                3 => Last::Hearsay,
                 _ => Last::Forgotten(random.chance(50)),
             },
         },
@@ -184,6 +192,9 @@ fn a_message_comes_back_as_it_was() {
         let message = message(random);
         let bytes = message.encode();
         assert_eq!(Message::decode(&bytes), Ok(message.clone()));
+        assert_eq!(Message::decode_stored(&bytes), Ok(message));
+        let message = stored(random);
+        let bytes = message.encode_stored();
         assert_eq!(Message::decode_stored(&bytes), Ok(message));
     });
 }

@@ -180,22 +180,23 @@ impl Pair {
         self.handle(at, Input::Changed);
     }
 
-    /// Announces the guest if it was made a member and knows.
+    /// Announces the guest if it was made a member, knows, and has caught up.
     fn take_part(&mut self) {
         let guest = &mut self.peers[GUEST].replica;
         let named = guest
             .configuration()
             .is_some_and(|it| it.has(&OWNERS[GUEST]));
-        if named && !guest.is_announced() {
+        let level = self.peers[GUEST].sync.has_caught_up(guest);
+        if named && level && !guest.is_announced() {
             let nonce = [self.nonce; 16];
             guest.announce(&OWNERS[GUEST], &nonce, self.now).unwrap();
             self.handle(GUEST, Input::Changed);
         }
     }
 
-    /// The member's process ends, and another begins.
-    fn restart(&mut self, from: From) {
-        self.keep(MEMBER);
+    /// A process ends, and another begins.
+    fn restart(&mut self, at: usize, from: From) {
+        self.keep(at);
         self.nonce += 1;
         let Peer {
             replica,
@@ -203,22 +204,24 @@ impl Pair {
             mark,
             log,
             ..
-        } = &mut self.peers[MEMBER];
+        } = &mut self.peers[at];
         match from {
             From::Log => {}
             From::Snapshot => *log = vec![replica.snapshot().encode_stored()],
             From::State => *log = vec![replica.delta(&VersionVector::default()).encode()],
         }
-        *replica = Replica::new(Space::default(), mint(&OWNERS[MEMBER], self.nonce));
+        *replica = Replica::new(Space::default(), mint(&OWNERS[at], self.nonce));
         for record in log {
             let message = Message::decode_stored(record).unwrap();
             replica.restore(&message).unwrap();
         }
         *mark = Mark::default();
         replica.since(mark);
-        *sync = machine(MEMBER, u64::from(self.nonce));
-        let nonce = [self.nonce; 16];
-        replica.announce(&OWNERS[MEMBER], &nonce, self.now).unwrap();
+        *sync = machine(at, u64::from(self.nonce));
+        if at == MEMBER {
+            let nonce = [self.nonce; 16];
+            replica.announce(&OWNERS[at], &nonce, self.now).unwrap();
+        }
     }
 
     fn values(&self) -> [Option<i128>; 2] {
@@ -280,7 +283,7 @@ fn a_member_knows_after_a_restart_what_it_took_over() {
     for from in [From::Log, From::Snapshot] {
         let mut pair = Pair::new();
         forgotten(&mut pair, true);
-        pair.restart(from);
+        pair.restart(MEMBER, from);
         pair.connect();
         pair.wait(5_000);
         assert_eq!(pair.values(), [Some(15); 2]);
@@ -295,7 +298,7 @@ fn what_nobody_can_know_is_told_and_not_added_again() {
     for unheard in [false, true] {
         let mut pair = Pair::new();
         forgotten(&mut pair, unheard);
-        pair.restart(From::State);
+        pair.restart(MEMBER, From::State);
         pair.connect();
         pair.wait(5_000);
         let total = Some(if unheard { 15 } else { 12 });
@@ -404,4 +407,55 @@ fn a_guest_that_was_taken_in_is_not_taken_for_a_new_one() {
     let writer = guest.writer();
     assert_eq!(refused, Err(Error::Gone { writer }));
     assert_eq!(without_memory.value("key"), Some(5));
+}
+
+/// What a guest had written before its process ended counts, though it was given up meanwhile.
+#[test]
+fn a_guest_that_starts_again_brings_what_did_not_arrive() {
+    for from in [From::Log, From::Snapshot] {
+        for unheard in [false, true] {
+            let mut pair = Pair::new();
+            forgotten(&mut pair, unheard);
+            pair.restart(GUEST, from);
+            pair.connect();
+            pair.wait(5_000);
+            let total = Some(if unheard { 15 } else { 12 });
+            assert_eq!(pair.values(), [total; 2], "{unheard}");
+            assert!(
+                pair.peers[GUEST]
+                    .returned
+                    .iter()
+                    .all(|it| it.unknown.is_none())
+            );
+        }
+    }
+}
+
+/// What was counted alone, before the space had members and before the process began, is not lost
+/// when it meets them.
+#[test]
+fn what_was_counted_alone_counts_when_the_space_has_members() {
+    for from in [From::Log, From::Snapshot] {
+        for (member, late) in [(false, 0), (true, 0), (false, 3), (true, 3)] {
+            let mut pair = Pair::open();
+            pair.add(5);
+            pair.restart(GUEST, from);
+            pair.found();
+            if member {
+                let founder = &mut pair.peers[MEMBER].replica;
+                founder.propose_members(&OWNERS).unwrap();
+                founder.vote().unwrap();
+            }
+            if late > 0 {
+                pair.add(late);
+            }
+            pair.connect();
+            pair.wait(20_000);
+            let total = Some(i128::from(5 + late));
+            assert_eq!(pair.values(), [total; 2], "{member} {late}");
+            let returned = &pair.peers[GUEST].returned;
+            assert!(returned.iter().all(|it| it.unknown.is_none()));
+            assert_eq!(pair.peers[GUEST].replica.is_member(), member);
+        }
+    }
 }

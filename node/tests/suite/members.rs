@@ -189,6 +189,9 @@ fn a_writer_that_is_gone_for_good_is_retired_and_its_total_stays() {
     );
     restart(&mut nodes, 0);
     shows(&nodes.iter().collect::<Vec<_>>(), "likes", 8);
+    eventually("it takes part again", || {
+        (self::members(&nodes[0])["member"] == true).then_some(())
+    });
 
     let living = own_writer(&nodes[0]);
     for (who, code) in [

@@ -174,11 +174,11 @@ fn a_push_is_of_whom_it_brings_something_new() {
 #[test]
 fn what_is_told_of_a_link_is_kept_with_it() {
     let mut end = End::member();
-    end.sync.note_published(&end.replica);
-    assert_eq!(end.sync.guests.published, 0);
+    end.sync.note_told(&mut end.replica);
+    assert_eq!(end.replica.told_upto(), 0);
     let [one, other] = [1, 2].map(|number| end.link(number, id(number as u8)));
-    end.sync.note_published(&end.replica);
-    assert_eq!(end.sync.guests.published, end.replica.clock());
+    end.sync.note_told(&mut end.replica);
+    assert_eq!(end.replica.told_upto(), end.replica.clock());
     assert_eq!(end.sync.writer_of(one), Some(id(1)));
     assert_eq!(end.sync.writer_of(Link(9)), None);
     let flags = |end: &End, link| {
@@ -226,7 +226,7 @@ fn a_member_takes_in_who_has_written_nothing_yet() {
     assert_eq!(greets(&mut end, id(1), 0), (0, false, vec![]));
     assert_eq!(greets(&mut end, id(1), 3), (0, false, vec![]));
     end.forget(id(1));
-    let told = vec![(link, id(1), Last::Unsure)];
+    let told = vec![(link, id(1), Last::Unsure(u64::MAX))];
     assert_eq!(greets(&mut end, id(1), 0), (0, false, told));
     assert_eq!(greets(&mut end, id(1), 3), (0, false, vec![]));
     let mut guest = End::guest();
@@ -240,8 +240,9 @@ fn a_member_takes_in_who_has_written_nothing_yet() {
 
 #[test]
 fn what_is_done_with_a_message_that_is_refused_depends_on_why() {
-    let refuse = |end: &mut End, link, live, error| {
+    let refuse = |end: &mut End, link, live: Option<WriterId>, error| {
         let End { replica, sync, now } = end;
+        let live = live.map(|live| (live, Some(4)));
         sync.not_merged(*now, replica, link, live, error)
     };
     let writer = id(1);
@@ -270,7 +271,11 @@ fn what_is_done_with_a_message_that_is_refused_depends_on_why() {
         end.link(2, id(2));
         let done = refuse(&mut end, Some(link), Some(id(live)), error.clone());
         assert_eq!(done, Ok(()));
-        let told = told.map(|byte| (link, id(byte), Last::Unsure));
+        let upto = match error {
+            Error::Gone { .. } => u64::MAX,
+            _ => 4,
+        };
+        let told = told.map(|byte| (link, id(byte), Last::Unsure(upto)));
         let told: Vec<_> = told.into_iter().collect();
         assert_eq!(end.told(), told, "{error:?}");
         assert!(end.sync.guests.coming_back.is_none());
@@ -442,9 +447,12 @@ fn who_is_told_its_end_comes_back() {
     let [one, two] = [1, 2].map(|number| end.link(number, id(number as u8)));
     let own = end.replica.writer();
     let goes_by = vec![Body::Writer(own)];
-    assert_eq!(hear(&mut end, one, id(7), Last::Unsure), (goes_by, 0));
+    for last in [Last::Unsure(9), Last::Hearsay] {
+        assert_eq!(hear(&mut end, one, id(7), last), (goes_by.clone(), 0));
+    }
+    assert_eq!(hear(&mut end, one, own, Last::Hearsay), (vec![], 0));
     assert!(end.sync.guests.coming_back.is_none());
-    let (asked, renewed) = hear(&mut end, one, own, Last::Unsure);
+    let (asked, renewed) = hear(&mut end, one, own, Last::Unsure(1));
     assert!(matches!(asked[..], [Body::Return { .. }]) && renewed == 0);
     assert_eq!(hear(&mut end, two, own, Last::Upto(3)), (vec![], 0));
     assert_eq!(known(&mut end), (one, None, u64::MAX));
@@ -455,7 +463,10 @@ fn who_is_told_its_end_comes_back() {
     assert_eq!(known(&mut end), (one, upto, u64::MAX));
     // All have forgotten it: what one told before counts, of what was told since the least.
     end.sync = begun;
-    end.sync.guests.published = 8;
+    while end.replica.clock() < 8 {
+        end.replica.add("key", 1).unwrap();
+    }
+    end.replica.note_told(false);
     end.sync.peer_mut(one).unwrap().published = 5;
     end.sync.peer_mut(two).unwrap().published = 6;
     let mut forgot = end.sync.clone();

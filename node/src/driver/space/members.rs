@@ -71,11 +71,9 @@ impl OpenSpace {
     /// Announces this start if the owner is a member and has not done so under the present writer,
     /// once it has caught up with the others: what was stored may be an old copy.
     fn take_part(&mut self, now: u64) {
-        let waits = now < ANNOUNCE_MS && !self.sync.has_caught_up(&self.replica);
-        if waits && self.replica.clock() == 0 {
-            return;
+        if now >= ANNOUNCE_MS || self.sync.has_caught_up(&self.replica) {
+            self.announce();
         }
-        self.announce();
     }
 
     fn announce(&mut self) {

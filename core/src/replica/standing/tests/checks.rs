@@ -349,3 +349,39 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
         assert_eq!(replica.proposal().is_some(), open);
     }
 }
+
+#[test]
+fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in() {
+    // It writes under 0, had seen 4 of 1's transactions before its first one, and holds all 10.
+    let mut early = guest();
+    early.roster.cards[0] = Card::default();
+    early.roster.cards[0].base = Some([(1, 4)].into());
+    let hear = |replica: &Replica, complete, clock| {
+        let facts = [(1, Says::Floor(clock))];
+        let message = Message {
+            complete,
+            ..told(&[(0, 0, 10), (1, 0, 10), TWO], &facts)
+        };
+        replica.check(&message, Some(id(1)))
+    };
+    assert_eq!(hear(&early, true, 4), Ok(()));
+    assert_eq!(hear(&early, true, 5), Err(Error::Outdated));
+    assert_eq!(hear(&early, false, 5), Ok(()));
+    let but = |change: fn(&mut Card)| {
+        let mut replica = early.clone();
+        change(&mut replica.roster.cards[0]);
+        hear(&replica, true, 5)
+    };
+    // Nothing that it had not seen can be cancelled by one that had seen nothing.
+    assert_eq!(but(|card| card.base = Some([].into())), Ok(()));
+    assert_eq!(but(|card| card.base = None), Ok(()));
+    // Others wait for it, or judge it.
+    let taken_in = |card: &mut Card| {
+        card.take(&admit(1, 5), &[id(0), id(1)]);
+    };
+    assert_eq!(but(taken_in), Ok(()));
+    let announced = |card: &mut Card| {
+        card.take(&announce(0, 5), &[id(0), id(1)]);
+    };
+    assert_eq!(but(announced), Ok(()));
+}

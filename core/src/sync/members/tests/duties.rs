@@ -13,7 +13,12 @@ fn who_is_not_heard_for_a_lease_is_given_up() {
         end.tend();
         [1, 2].map(|byte| end.replica.takes_from(&id(byte)))
     };
+    let tells = |end: &mut End| {
+        let seen = end.replica.vector();
+        end.replica.told(&id(2), &seen);
+    };
     let link = end.link(1, id(2));
+    tells(&mut end);
     assert_eq!(alive(&mut end, 500), [true, true]);
     assert_eq!(alive(&mut end, 700), [true, true]);
     end.cut(link);
@@ -22,12 +27,26 @@ fn who_is_not_heard_for_a_lease_is_given_up() {
     assert_eq!(alive(&mut end, 500 + LEASE_MS), [false, true]);
     // A link came, and went again.
     let link = end.link(2, id(2));
-    assert!(alive(&mut end, 800 + LEASE_MS)[1]);
-    assert!(alive(&mut end, 5_000)[1]);
+    for now in [800 + LEASE_MS, 5_000] {
+        tells(&mut end);
+        assert!(alive(&mut end, now)[1]);
+    }
+    tells(&mut end);
     end.cut(link);
     assert!(alive(&mut end, 5_100)[1]);
     assert!(alive(&mut end, 5_100 + LEASE_MS - 1)[1]);
     assert!(!alive(&mut end, 5_100 + LEASE_MS)[1]);
+    // A link alone is not enough: it has to get on with what members made.
+    let mut slow = End::member();
+    slow.replica.admit(&id(2)).unwrap();
+    slow.link(1, id(2));
+    assert!(alive(&mut slow, 100)[1]);
+    assert!(alive(&mut slow, 100 + LEASE_MS - 1)[1]);
+    tells(&mut slow);
+    slow.replica.add("key", 1).unwrap();
+    assert!(alive(&mut slow, 100 + LEASE_MS)[1]);
+    assert!(alive(&mut slow, 100 + 2 * LEASE_MS - 1)[1]);
+    assert!(!alive(&mut slow, 100 + 2 * LEASE_MS)[1]);
     // Each by itself.
     let mut both = End::member();
     for byte in [1, 2] {

@@ -1,6 +1,7 @@
 //! Beginning again from the whole state, and making again what does not count yet.
 
 use super::*;
+use crate::wire::Pull;
 
 /// An admitted guest that has added 5, is to come back by its second link, and is told how much of
 /// that counts.
@@ -11,7 +12,7 @@ fn returning(last: Last) -> (End, [Link; 2]) {
     for peer in &mut end.sync.peers {
         (peer.level, peer.published) = (true, 1);
     }
-    end.sync.guests.published = 1;
+    end.replica.note_told(false);
     let End { replica, sync, .. } = &mut end;
     sync.come_back(0, replica, links[1]);
     end.coming_back().last = Some(last);
@@ -59,10 +60,10 @@ fn a_guest_makes_again_what_does_not_count() {
         assert_eq!(levels, [false, true]);
         assert!(end.sync.peers.iter().all(|peer| peer.published == 0));
         assert!(end.sync.guests.coming_back.is_none());
-        assert_eq!(end.sync.guests.published, 0);
+        assert_eq!(end.replica.told_upto(), 0);
         assert_eq!(end.sync.pushes.due(), Some(5));
         assert!(end.sync.pulls.is_from(links[1]));
-        assert!(end.sync.guests.aside.is_empty());
+        assert_eq!(end.replica.lost().count(), 0);
     }
 }
 
@@ -70,7 +71,7 @@ fn a_guest_makes_again_what_does_not_count() {
 fn a_member_puts_aside_what_may_not_count_unless_it_is_none_any_more() {
     let mut home = End::member().replica;
     home.force_members(&[OWNER, OTHER]).unwrap();
-    let (mut end, links) = returning(Last::Unsure);
+    let (mut end, links) = returning(Last::Unsure(0));
     end.coming_back().member = true;
     let (mut dropped, writer) = (End::of(end.replica.clone()), end.replica.writer());
     dropped.sync = end.sync.clone();
@@ -78,9 +79,9 @@ fn a_member_puts_aside_what_may_not_count_unless_it_is_none_any_more() {
     assert_eq!(end.replica.writer(), id(8));
     assert_eq!(end.replica.value("key"), None);
     assert_eq!(returned(&end.outputs()), []);
-    let aside = &end.sync.guests.aside[..];
+    let aside: Vec<&Former> = end.replica.lost().collect();
     assert_eq!((aside.len(), aside[0].writer), (1, writer));
-    assert_eq!((aside[0].published, aside[0].before), (1, 1));
+    assert_eq!((aside[0].journal.told, aside[0].before), (1, 1));
     assert!(aside[0].intro.is_some() && end.sync.guests.coming_back.is_none());
     // Its owner is no member there.
     home.force_members(&[OWNER]).unwrap();
@@ -94,22 +95,24 @@ fn a_member_puts_aside_what_may_not_count_unless_it_is_none_any_more() {
 }
 
 /// What a guest counted that was not taken in, put aside under another end's id.
-fn aside(intro: Option<Intro>, before: u64) -> Aside {
+fn aside(intro: Option<Intro>, before: u64) -> Former {
     let mut guest = End::guest();
     let writer = guest.replica.writer();
     guest.replica.add("key", 5).unwrap();
+    guest.replica.note_told(false);
     let state = full(&End::member().replica);
     let mut ignore = |_| ();
     let journal = guest
         .replica
         .begin_again(id(8), &state, &mut ignore)
         .unwrap();
-    Aside {
+    Former {
         writer,
         intro,
         journal,
-        published: 1,
         before,
+        stored: false,
+        doubtful: false,
     }
 }
 
@@ -136,7 +139,7 @@ fn a_member_ends_its_former_writers_before_it_asks_for_an_id() {
         if known {
             end.replica.admit(&writer).unwrap();
         }
-        end.sync.guests.aside.push(it);
+        end.replica.keep_former(it);
         end.tend();
         assert_eq!(end.sent().1, asks);
         assert_eq!(end.sync.guests.resuming, asks > 0);
@@ -149,7 +152,7 @@ fn a_member_ends_its_former_writers_before_it_asks_for_an_id() {
         assert_eq!(asked, 1);
     }
     let mut guest = End::guest();
-    guest.sync.guests.aside.push(aside(intro(1), 0));
+    guest.replica.keep_former(aside(intro(1), 0));
     guest.tend();
     assert_eq!(guest.sent().1, 0);
 }
@@ -176,11 +179,14 @@ fn what_was_put_aside_is_made_again_once_it_is_certain() {
         }
         end.replica.fence(&it.writer).unwrap();
         end.tend_until(|replica| replica.last_of(&it.writer).is_some());
-        end.sync.guests.aside.push(it);
-        end.sync.guests.published = 3;
+        end.replica.keep_former(it);
         end.tend();
         end.outputs();
-        assert!(end.sync.guests.resuming);
+        assert_eq!(end.sync.guests.resuming, !held);
+        if held {
+            assert_eq!(end.replica.value("key"), value);
+            continue; // all of it counts
+        }
         let End { replica, sync, now } = &mut end;
         assert!(sync.fresh_writer(*now, replica, id(9)));
         assert_eq!(end.replica.writer(), id(9));
@@ -188,8 +194,8 @@ fn what_was_put_aside_is_made_again_once_it_is_certain() {
         let outputs = end.outputs();
         assert_eq!(returned(&outputs), [unknown]);
         assert_eq!(goes_by(&outputs, id(9)), [link]);
-        assert_eq!(end.sync.guests.published, 0);
-        assert!(end.sync.guests.aside.is_empty() && !end.sync.guests.resuming);
+        assert_eq!(end.replica.told_upto(), 0);
+        assert!(end.replica.lost().count() == 0 && !end.sync.guests.resuming);
     }
 }
 
@@ -209,4 +215,195 @@ fn the_journal_ends_where_a_member_holds_all() {
         let journal = replica.begin_again(id(8), &state, &mut |_| ()).unwrap();
         assert_eq!(journal.len(), left);
     }
+}
+
+/// The store was an old copy if a start is known that is later than what it had, and is not this one.
+#[test]
+fn a_later_start_of_its_owner_shows_that_the_store_was_an_old_copy() {
+    let announced = |replica: &mut Replica, unix_ms| {
+        replica.announce(&OTHER, &[0; 16], unix_ms).unwrap();
+    };
+    for (known, heard, doubts) in [
+        (Some(5), None, false),
+        (None, Some(5), true),
+        (Some(5), Some(7), true),
+    ] {
+        let mut home = End::member().replica;
+        home.force_members(&[OWNER, OTHER]).unwrap();
+        let mut end = End::of(Replica::new(Space::default(), id(9)));
+        let mut learn = |end: &mut End, generation: Option<u64>| {
+            let Some(generation) = generation else {
+                return;
+            };
+            let mut start = Replica::new(Space::default(), id(generation as u8));
+            start.merge(&full(&home)).unwrap();
+            announced(&mut start, generation);
+            home.merge(&full(&start)).unwrap();
+            end.replica.merge(&full(&start)).unwrap();
+        };
+        learn(&mut end, known);
+        let mut kept = aside(None, 0);
+        kept.stored = true;
+        end.replica.keep_former(kept);
+        end.sync.note_starts(&mut end.replica);
+        learn(&mut end, heard);
+        end.sync.note_starts(&mut end.replica);
+        let doubtful = end.replica.lost().next().unwrap().doubtful;
+        assert_eq!(doubtful, doubts, "{known:?} {heard:?}");
+        // The starts of this process are none of those.
+        let mut home = End::member().replica;
+        home.force_members(&[OWNER, OTHER]).unwrap();
+        let mut end = End::of(Replica::new(Space::default(), id(9)));
+        end.replica.merge(&full(&home)).unwrap();
+        end.sync.note_starts(&mut end.replica);
+        announced(&mut end.replica, 5);
+        end.sync.note_starts(&mut end.replica);
+        let state = full(&end.replica);
+        let mut ignore = |_| ();
+        let journal = end.replica.begin_again(id(8), &state, &mut ignore).unwrap();
+        let kept = Former {
+            writer: id(9),
+            stored: true,
+            journal,
+            ..aside(None, 0)
+        };
+        end.replica.keep_former(kept);
+        end.sync.note_starts(&mut end.replica);
+        assert!(end.replica.lost().all(|it| !it.doubtful));
+    }
+}
+
+/// What an old copy kept may have been made again: it is told, and not added.
+#[test]
+fn what_is_doubtful_is_told() {
+    let mut end = End::member();
+    let mut it = aside(None, 0);
+    (it.stored, it.doubtful) = (true, true);
+    end.replica.fence(&it.writer).unwrap();
+    end.tend_until(|replica| replica.last_of(&it.writer).is_some());
+    end.replica.keep_former(it);
+    end.tend();
+    end.outputs();
+    let End { replica, sync, now } = &mut end;
+    assert!(sync.fresh_writer(*now, replica, id(9)));
+    assert_eq!(end.replica.value("key"), None);
+    assert_eq!(returned(&end.outputs()), [Some((1, 1))]);
+}
+
+/// A guest has its former writers ended, some at once, and asks each peer in turn.
+#[test]
+fn a_guest_has_those_ended_that_it_left_behind() {
+    let mut end = End::guest();
+    for byte in 10..40 {
+        let mut it = aside(None, 0);
+        it.writer = id(byte);
+        end.replica.keep_former(it);
+    }
+    let mut home = End::member().replica;
+    for byte in 10..40 {
+        home.admit(&id(byte)).unwrap();
+    }
+    end.replica.merge(&full(&home)).unwrap();
+    for number in [1, 2] {
+        end.link(number, id(number as u8));
+    }
+    let asked = |end: &mut End| {
+        let End { replica, sync, now } = end;
+        sync.look_back(*now, replica).unwrap();
+        let sent = end.sent().0.into_iter();
+        let asks = sent.filter_map(|(link, body)| match body {
+            Body::Return { writer, .. } => Some((link, writer)),
+            _ => None,
+        });
+        asks.collect::<Vec<_>>()
+    };
+    let first = asked(&mut end);
+    assert_eq!(first.len(), 16);
+    assert!(first.iter().all(|it| it.0 == Link(1)));
+    assert_eq!(asked(&mut end), []);
+    end.now = ASK_AGAIN_MS;
+    assert!(asked(&mut end).iter().all(|it| it.0 == Link(2)));
+    // One whose owner is a member announces itself before.
+    let mut early = End::of(end.replica.clone());
+    early.sync.config.owner = Some(OWNER);
+    early.link(1, id(1));
+    assert_eq!(asked(&mut early), []);
+}
+
+/// What it still holds is not what its next writer will hold.
+#[test]
+fn who_has_said_by_which_writer_it_will_go_answers_only_who_begins_again() {
+    let (mut end, links) = returning(Last::Upto(0));
+    let mut answers = |id, vector: &VersionVector, fresh: Option<WriterId>| {
+        end.coming_back().fresh = fresh;
+        let pull = Pull {
+            id,
+            chunk: 0,
+            vector: vector.clone(),
+        };
+        let End { replica, sync, now } = &mut end;
+        sync.serve(*now, replica, links[0], &pull);
+        let sent = end.sent().0.into_iter();
+        sent.filter(|it| matches!(it.1, Body::Delta(_))).count()
+    };
+    let some = VersionVector::from_sorted(Vec::from([(id(100), 1)]));
+    assert_eq!(answers(1, &some, None), 1);
+    assert_eq!(answers(2, &some, Some(id(8))), 0);
+    assert_eq!(answers(3, &VersionVector::default(), Some(id(8))), 1);
+}
+
+/// An answer that was asked of the writer before is not taken for the next one's.
+#[test]
+fn who_goes_by_another_writer_is_asked_anew() {
+    let mut end = End::member();
+    let link = end.link(1, id(1));
+    let End { replica, sync, now } = &mut end;
+    sync.want(*now, replica, link);
+    let pulls = |end: &mut End| {
+        let sent = end.sent().0.into_iter();
+        let ids = sent.filter_map(|(_, body)| match body {
+            Body::Pull(pull) => Some(pull.id),
+            _ => None,
+        });
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(pulls(&mut end), [1]);
+    let frame = |end: &mut End, body| {
+        let bytes = crate::wire::encode(end.replica.space(), &body);
+        let bytes = &bytes;
+        let End { replica, sync, now } = end;
+        sync.handle(*now, replica, Input::Frame { link, bytes });
+    };
+    frame(&mut end, Body::Writer(id(2)));
+    assert_eq!(pulls(&mut end), [2]);
+}
+
+/// A guest's whole state has what nobody took in.
+#[test]
+fn nobody_begins_again_from_a_strangers_state() {
+    let (mut end, links) = returning(Last::Upto(0));
+    let mut stranger = End::guest().replica;
+    stranger.add("key", 1).unwrap();
+    let writer = stranger.writer();
+    begin_again(&mut end, links[1], &full(&stranger));
+    let refused = Output::Refused {
+        close: None,
+        error: Error::Stranger { writer },
+    };
+    assert!(end.outputs().contains(&refused));
+    assert_ne!(end.replica.writer(), id(8));
+}
+
+/// Guests do not answer who has to come back.
+#[test]
+fn members_are_asked_before_others() {
+    let mut end = End::guest();
+    let links = [(1, id(1)), (2, id(100)), (3, id(3))];
+    let links = links.map(|(number, writer)| end.link(number, writer));
+    assert_eq!(end.sync.links_to_ask(&end.replica), [links[1]]);
+    let End { replica, sync, now } = &mut end;
+    sync.come_back(*now, replica, links[0]);
+    assert_eq!(end.coming_back().link, links[1]);
+    end.cut(links[1]);
+    assert_eq!(end.sync.links_to_ask(&end.replica), [links[0], links[2]]);
 }

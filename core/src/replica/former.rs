@@ -1,0 +1,286 @@
+//! Former writers of a replica: what they made, and no member is known to hold, is kept until it is
+//! certain what of it counts, over restarts too.
+
+use super::Replica;
+use super::journal::Journal;
+use crate::roster::{Announce, Card, Owner};
+use crate::shard::OWN;
+use crate::slot::Stamp;
+use crate::wire::Intro;
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+/// A former writer, and its transactions that no member is known to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Former {
+    pub(crate) writer: WriterId,
+    pub(crate) journal: Journal,
+    /// Who took it in, if that was heard of; of a member, its own announcement.
+    pub(crate) intro: Option<Intro>,
+    /// The clock up to which others had been told of it, while its owner was no member, before the link
+    /// came up by which this replica began again.
+    pub(crate) before: u64,
+    /// Whether it was found in the store.
+    pub(crate) stored: bool,
+    /// Whether that store was an old copy: what is kept here may have been made again meanwhile.
+    pub(crate) doubtful: bool,
+}
+
+/// What a message for a store says of former writers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum OfFormer {
+    Nothing,
+    /// Up to which clocks members hold what they made, and others may have been told of it.
+    Clocks,
+    All,
+}
+
+impl Former {
+    /// Its last transaction that may have to be made again.
+    pub(crate) fn last(&self) -> u64 {
+        self.journal.last()
+    }
+}
+
+impl Replica {
+    /// Keeps what a former writer made until it is certain what of it counts.
+    pub(crate) fn keep_former(&mut self, former: Former) {
+        self.former.push(former);
+    }
+
+    /// Notes that the store was an old copy, as a later start of its owner is known: what was kept of
+    /// former writers may have been made again by then.
+    pub(crate) fn doubt_former(&mut self) {
+        for former in self.former.iter_mut().filter(|it| it.stored) {
+            former.doubtful = true;
+            former.journal.told = former.last().max(former.journal.told);
+        }
+    }
+
+    /// The newest start that is known of an owner, but for this one.
+    pub(crate) fn newest_start(&self, owner: &Owner) -> u64 {
+        let others = self.incarnations(owner).filter(|number| *number != OWN);
+        let cards =
+            others.filter_map(|number| self.roster.cards[number as usize].announce.as_ref());
+        let known = cards.map(|it| it.generation).chain(self.gone(owner));
+        known.max().unwrap_or(0)
+    }
+
+    /// Takes back what the store kept of a writer.
+    pub(super) fn take_kept(&mut self, kept: &Former) {
+        if kept.writer == self.writer() {
+            return self.journal.extend(&kept.journal);
+        }
+        let known = |it: &Former| it.writer == kept.writer;
+        let at = match self.former.iter().rposition(known) {
+            Some(at) => {
+                let former = &mut self.former[at];
+                former.intro = kept.intro.or(former.intro);
+                former.journal.extend(&kept.journal);
+                at
+            }
+            None => {
+                self.former.push(kept.clone());
+                self.former.len() - 1
+            }
+        };
+        let former = &mut self.former[at];
+        former.before = former.journal.as_guest;
+        former.stored = true;
+    }
+
+    /// What a store keeps of the own transactions after this clock, and of former writers' `former`.
+    pub(super) fn to_keep(&self, after: u64, former: OfFormer) -> Vec<Former> {
+        let of_former = |it: &Former| Former {
+            journal: match former {
+                OfFormer::All => it.journal.clone(),
+                OfFormer::Clocks | OfFormer::Nothing => it.journal.after(u64::MAX),
+            },
+            ..it.clone()
+        };
+        let mut kept: Vec<Former> = match former {
+            OfFormer::Nothing => Vec::new(),
+            _ => self.former.iter().map(of_former).collect(),
+        };
+        let mut journal = self.journal.after(after);
+        journal.writer = Some(self.writer());
+        if self.configuration().is_none() && self.clock() > after {
+            journal.open = self.clock();
+        }
+        if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 {
+            kept.push(Former {
+                writer: self.writer(),
+                journal,
+                intro: None,
+                before: 0,
+                stored: false,
+                doubtful: false,
+            });
+        }
+        kept
+    }
+
+    /// Notes that others may be told of all that is held here, as by one whose owner is a member or not.
+    pub(crate) fn note_told(&mut self, member: bool) {
+        let clock = self.clock();
+        if self.journal.told != clock {
+            self.journal.told = clock;
+            if !member {
+                self.journal.as_guest = clock;
+            }
+        }
+    }
+
+    /// Notes that others may be told of all that is held here of former writers.
+    pub(crate) fn note_former_told(&mut self) {
+        for at in 0..self.former.len() {
+            let former = &self.former[at];
+            let (last, held) = (former.last(), self.held(&former.writer));
+            let told = &mut self.former[at].journal.told;
+            if held >= last {
+                *told = last.max(*told);
+            }
+        }
+    }
+
+    /// A number that changes when others may have been told of more, or hold more, of former writers.
+    pub(super) fn former_clocks(&self) -> u64 {
+        let clocks = |it: &Former| it.journal.told.wrapping_add(it.journal.dropped);
+        let former = self.former.iter().map(clocks);
+        former.fold(0, u64::wrapping_add)
+    }
+
+    /// How many of the transactions that were made here, under this and former writers, no member is
+    /// known to hold; 0 while the space is open.
+    pub fn unheld(&self) -> usize {
+        let former = self
+            .former
+            .iter()
+            .map(|it| it.journal.len().max(usize::from(it.last() > 0)));
+        match self.configuration() {
+            Some(_) => self.journal.len() + former.sum::<usize>(),
+            None => 0,
+        }
+    }
+
+    /// Whether a writer is a former one of this replica, and what it made is kept.
+    pub(super) fn is_former(&self, writer: &WriterId) -> bool {
+        let former = self.former.iter().find(|it| it.writer == *writer);
+        former.is_some_and(|it| it.last() > 0)
+    }
+
+    /// Notes that a member holds a former writer's transactions up to `clock` for good.
+    pub(crate) fn former_held(&mut self, clock: impl Fn(&WriterId) -> u64) {
+        for former in self.former.iter_mut() {
+            former.journal.drop_upto(clock(&former.writer));
+        }
+    }
+
+    /// Forgets what the former writers made of whom it is certain that all counts, and those of whom
+    /// there is nothing more to know.
+    pub(crate) fn drop_former(&mut self) {
+        for at in 0..self.former.len() {
+            let upto = self.last_of(&self.former[at].writer).unwrap_or(0);
+            self.former[at].journal.drop_upto(upto);
+        }
+        self.take_former(|replica, it| it.last() == 0 && !replica.is_waited_for(&it.writer));
+    }
+
+    /// Gives some of the former writers away.
+    fn take_former(&mut self, which: impl Fn(&Replica, &Former) -> bool) -> Vec<Former> {
+        let taken = self.former.iter().map(|it| which(self, it));
+        let taken: Vec<bool> = taken.collect();
+        if !taken.contains(&true) {
+            return Vec::new();
+        }
+        let mut taken = taken.into_iter();
+        let all = core::mem::take(&mut *self.former).into_iter();
+        let (taken, left) = all.partition(|_| taken.next() == Some(true));
+        *self.former = left;
+        taken
+    }
+
+    /// Whether members wait for a writer that is none of theirs.
+    fn is_waited_for(&self, writer: &WriterId) -> bool {
+        let number = self.numbers.get(writer);
+        let card = number.map(|number| &self.roster.cards[number as usize]);
+        card.is_some_and(|card| card.announce.is_none() && !card.is_over())
+    }
+
+    /// The former writers that members wait for, though nobody writes under them any more, and who
+    /// took them in.
+    pub(crate) fn left_behind(&self) -> Vec<(WriterId, Option<Intro>)> {
+        let waited = |it: &&Former| self.is_waited_for(&it.writer);
+        let former = self.former.iter().filter(waited);
+        former.map(|it| (it.writer, it.intro)).collect()
+    }
+
+    /// The former writers whose transactions are not all part of this replica's state.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = &Former> {
+        self.former.iter().filter(|it| self.is_lost(it))
+    }
+
+    fn is_lost(&self, former: &Former) -> bool {
+        former.last() > self.held(&former.writer)
+    }
+
+    /// Gives those away, to be made again.
+    pub(crate) fn take_lost(&mut self) -> Vec<Former> {
+        self.take_former(Replica::is_lost)
+    }
+
+    /// Notes of the former writers what will not be known without the present state.
+    pub(super) fn note_former(&mut self) {
+        for at in 0..self.former.len() {
+            let Some(number) = self.numbers.get(&self.former[at].writer) else {
+                continue;
+            };
+            let intro = self.intro_of(number);
+            let open = self.former[at].journal.needs_survivors();
+            let survivors = open.then(|| self.survivors(number));
+            let former = &mut self.former[at];
+            former.intro = intro.or(former.intro);
+            if let Some(survivors) = survivors {
+                former.journal.survivors = survivors;
+            }
+        }
+    }
+
+    /// Who took this replica's writer in, if that is known; of a member, its own announcement, once
+    /// others have taken it in.
+    pub(crate) fn intro(&self) -> Option<Intro> {
+        self.intro_of(OWN)
+    }
+
+    /// Who took a writer in, if that is known; of a member, its own announcement, if others have
+    /// taken that in.
+    pub(super) fn intro_of(&self, number: u32) -> Option<Intro> {
+        let card = &self.roster.cards[number as usize];
+        let stamp = match &card.announce {
+            Some(announce) if self.is_taken_in(number, card, announce) => Stamp {
+                writer: number,
+                clock: announce.clock,
+            },
+            Some(_) => return None,
+            None => card.intro?.by,
+        };
+        let by = &self.roster.cards[stamp.writer as usize];
+        let announce = by.announce.as_ref()?;
+        Some(Intro {
+            by: self.writers[stamp.writer as usize],
+            clock: stamp.clock,
+            owner: announce.owner,
+            generation: announce.generation,
+        })
+    }
+
+    fn is_taken_in(&self, number: u32, card: &Card, announce: &Announce) -> bool {
+        match number {
+            OWN => self.roster.established,
+            _ => card.base.is_none() && announce.clock > 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

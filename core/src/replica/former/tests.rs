@@ -1,0 +1,191 @@
+//! What is kept of former writers, and what a store is told of them.
+
+use super::super::Mark;
+use super::*;
+use crate::closed::Empty;
+use crate::delta::Message;
+use crate::roster::{Admit, Bye, Says};
+use crate::writer_id::Space;
+use alloc::boxed::Box;
+
+const OWNER: Owner = [1; 32];
+
+fn id(byte: u8) -> WriterId {
+    WriterId::from_bytes([byte; 16])
+}
+
+fn replica(byte: u8) -> Replica {
+    Replica::new(Space::default(), id(byte))
+}
+
+/// A former writer that made so many transactions before the space had members.
+fn former(byte: u8, open: u64) -> Former {
+    let mut journal = Journal::EMPTY;
+    (journal.writer, journal.open) = (Some(id(byte)), open);
+    Former {
+        writer: id(byte),
+        journal,
+        intro: None,
+        before: 0,
+        stored: false,
+        doubtful: false,
+    }
+}
+
+/// A replica that holds 3 transactions of each of these former writers, of which it is known that
+/// there were so many.
+fn with(formers: &[(u8, u64)]) -> Replica {
+    let mut replica = replica(0);
+    for &(byte, open) in formers {
+        let number = replica.number(id(byte));
+        replica.clocks[number as usize] = 3;
+        replica.keep_former(former(byte, open));
+    }
+    replica
+}
+
+fn kept(message: &Message) -> Vec<(WriterId, u64)> {
+    let kept = message.kept.iter();
+    kept.map(|it| (it.writer, it.journal.told)).collect()
+}
+
+#[test]
+fn a_store_is_told_what_others_may_know_once() {
+    let mut replica = with(&[(7, 3)]);
+    let mut mark = Mark::default();
+    replica.add("key", 1).unwrap();
+    let first = replica.since(&mut mark).unwrap();
+    assert_eq!(kept(&first), [(id(0), 0)]);
+    assert!(replica.since(&mut mark).is_none());
+    for (member, as_guest) in [(true, 0), (false, 2)] {
+        replica.add("key", 1).unwrap();
+        replica.note_told(member);
+        let told = (replica.told_upto(), replica.told_as_guest());
+        assert_eq!(told, (replica.clock(), as_guest.min(1) * replica.clock()));
+        assert_eq!(kept(&replica.since(&mut mark).unwrap()), [(id(0), told.0)]);
+        replica.note_told(member);
+        assert!(replica.since(&mut mark).is_none());
+    }
+    replica.add("key", 1).unwrap();
+    replica.since(&mut mark).unwrap();
+    replica.note_told(true);
+    assert_eq!(kept(&replica.since(&mut mark).unwrap()), [(id(0), 4)]);
+    replica.note_former_told();
+    let message = replica.since(&mut mark).unwrap();
+    assert_eq!(kept(&message), [(id(7), 3), (id(0), 4)]);
+    assert!(replica.since(&mut mark).is_none());
+    assert_eq!(kept(&replica.snapshot()), [(id(7), 3), (id(0), 4)]);
+}
+
+#[test]
+fn nobody_can_be_told_what_is_not_held() {
+    let mut replica = with(&[(7, 3), (8, 4)]);
+    replica.note_former_told();
+    let told: Vec<u64> = replica.former.iter().map(|it| it.journal.told).collect();
+    assert_eq!(told, [3, 0]);
+    let lost: Vec<WriterId> = replica.lost().map(|it| it.writer).collect();
+    assert_eq!(lost, [id(8)]);
+    let taken = replica.take_lost();
+    assert_eq!((taken.len(), taken[0].writer), (1, id(8)));
+    assert_eq!(replica.former.len(), 1);
+    assert!(replica.take_lost().is_empty());
+}
+
+#[test]
+fn what_a_store_kept_is_what_others_may_know() {
+    let mut stored = former(7, 3);
+    (stored.journal.told, stored.journal.as_guest) = (3, 2);
+    let mut replica = replica(0);
+    replica.take_kept(&stored);
+    let more = Former {
+        journal: former(7, 5).journal,
+        ..stored.clone()
+    };
+    replica.take_kept(&former(8, 1));
+    replica.take_kept(&more);
+    let of = |replica: &Replica, at: usize| {
+        let it = &replica.former[at];
+        let journal = &it.journal;
+        (it.before, journal.open, journal.told, it.stored)
+    };
+    assert_eq!(of(&replica, 0), (2, 5, 3, true));
+    assert_eq!(of(&replica, 1), (0, 1, 0, true));
+    assert_eq!(replica.former.len(), 2);
+    // The present writer's is no former one's.
+    replica.take_kept(&former(0, 9));
+    assert_eq!((replica.journal.open, replica.former.len()), (9, 2));
+}
+
+#[test]
+fn only_what_came_from_an_old_copy_is_doubtful() {
+    let mut replica = replica(0);
+    replica.take_kept(&former(7, 3));
+    replica.keep_former(former(8, 3));
+    replica.doubt_former();
+    let doubts = |it: &Former| (it.doubtful, it.journal.told);
+    let doubts: Vec<(bool, u64)> = replica.former.iter().map(doubts).collect();
+    assert_eq!(doubts, [(true, 3), (false, 0)]);
+}
+
+#[test]
+fn the_newest_start_of_an_owner_is_another_one() {
+    let mut replica = with(&[]);
+    assert_eq!(replica.newest_start(&OWNER), 0);
+    for (byte, generation) in [(0, 9), (1, 4), (2, 6)] {
+        let number = replica.number(id(byte));
+        let announce = Announce {
+            clock: 1,
+            owner: OWNER,
+            nonce: [0; 16],
+            generation,
+        };
+        replica.note(number, Says::Announce(Box::new(announce)));
+    }
+    assert_eq!(replica.newest_start(&OWNER), 6);
+    assert_eq!(replica.newest_start(&[2; 32]), 0);
+    let by = Stamp {
+        writer: OWN,
+        clock: 1,
+    };
+    replica.take_gone(by, OWNER, 7);
+    assert_eq!(replica.newest_start(&OWNER), 7);
+}
+
+#[test]
+fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
+    let mut replica = with(&[(1, 0), (2, 4), (3, 0), (4, 0)]);
+    let by = Stamp {
+        writer: OWN,
+        clock: 1,
+    };
+    replica.keep_former(former(5, 0)); // nobody knows it
+    let number = |replica: &mut Replica, byte| replica.number(id(byte));
+    let (three, four) = (number(&mut replica, 3), number(&mut replica, 4));
+    replica.note(
+        three,
+        Says::Bye(Bye {
+            clock: 1,
+            heir: OWN,
+        }),
+    );
+    let announce = Announce {
+        clock: 1,
+        owner: OWNER,
+        nonce: [0; 16],
+        generation: 1,
+    };
+    replica.note(four, Says::Announce(Box::new(announce)));
+    let one = number(&mut replica, 1);
+    replica.note(one, Says::Admit(Admit { turn: 0, by }));
+    replica.drop_former();
+    let left: Vec<WriterId> = replica.former.iter().map(|it| it.writer).collect();
+    assert_eq!(left, [id(1), id(2)]);
+    let behind = replica.left_behind();
+    let behind: Vec<WriterId> = behind.into_iter().map(|it| it.0).collect();
+    assert_eq!(behind, [id(1), id(2)]);
+    // All of 2 counts.
+    replica.remember(id(2), 4);
+    replica.numbers.remove(&id(2));
+    replica.drop_former();
+    assert_eq!(replica.former.len(), 1);
+}

@@ -1,0 +1,211 @@
+//! What the former writers of a replica made: whether it counts is found out, and the rest is made
+//! again.
+
+use super::members::ASK_AGAIN_MS;
+use super::{Body, Link, Millis, Output, Sync};
+use crate::MEMBERS;
+use crate::error::Error;
+use crate::replica::{Former, Replica};
+use crate::vector::VersionVector;
+use crate::wire::{Intro, Last};
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// How many former writers are ended at once.
+const AT_ONCE: usize = 16;
+
+/// How far a replica that is no member has got to know how much of a former writer counts.
+#[derive(Clone)]
+pub(super) struct End {
+    writer: WriterId,
+    /// When it asks again.
+    due: Millis,
+    /// How often somebody was asked.
+    asked: usize,
+    /// The links whose peers have forgotten it.
+    forgot: Vec<Link>,
+    last: Option<Last>,
+}
+
+impl Sync {
+    /// Sees to the former writers whose transactions are not all held here: they are to be ended.
+    /// Asks for another id, to make the rest again under, once it is certain how much of them counts.
+    pub(super) fn look_back(&mut self, now: Millis, replica: &mut Replica) -> Result<(), Error> {
+        replica.drop_former();
+        // A member catches up and announces itself before.
+        if self.is_early(replica) || self.guests.resuming || self.guests.coming_back.is_some() {
+            return Ok(());
+        }
+        let lost = replica.lost().map(|it| (it.writer, it.intro));
+        let lost: Vec<(WriterId, Option<Intro>)> = lost.collect();
+        let left_behind = replica.left_behind();
+        let open = |end: &End| {
+            let mut all = left_behind.iter().chain(&lost);
+            all.any(|it| it.0 == end.writer)
+        };
+        self.guests.ends.retain(open);
+        let room = AT_ONCE.saturating_sub(left_behind.len());
+        for (writer, intro) in left_behind.into_iter().take(AT_ONCE) {
+            match replica.is_member() {
+                true => replica.fence(&writer)?, // and so takes in one that nobody has yet
+                // If nobody has, what is held of it here shows to be too much then.
+                false => self.ask_for_end(now, replica, writer, intro),
+            }
+        }
+        let (mut certain, mut open) = (!lost.is_empty(), 0);
+        for (writer, intro) in lost {
+            let end = self.guests.ends.iter().find(|it| it.writer == writer);
+            if replica.last_of(&writer).is_some() || end.is_some_and(|it| it.last.is_some()) {
+                continue;
+            }
+            let seen = intro.is_some_and(|intro| replica.has_seen(&intro));
+            if replica.is_member() && seen && !replica.knows(&writer) {
+                continue; // nobody remembers
+            }
+            certain = false;
+            open += 1;
+            if open > room {
+                break;
+            }
+            if !replica.is_member() {
+                self.ask_for_end(now, replica, writer, intro);
+            } else if replica.takes_from(&writer) {
+                replica.fence(&writer)?;
+            }
+        }
+        if certain {
+            self.guests.resuming = true;
+            self.outputs.push(Output::Renew);
+        }
+        Ok(())
+    }
+
+    /// Notes which starts of its owner are known. One that is later than what the store had, and is not
+    /// of this process, shows that the store was an old copy.
+    pub(super) fn note_starts(&mut self, replica: &mut Replica) {
+        let Some(owner) = self.config.owner.filter(|_| MEMBERS) else {
+            return;
+        };
+        let others = replica.newest_start(&owner);
+        let newest = self.guests.newest.unwrap_or(others);
+        if others > newest {
+            replica.doubt_former();
+        }
+        let own = replica.incarnation(&replica.writer());
+        let own = own.map_or(0, |it| it.1);
+        self.guests.newest = Some(newest.max(others).max(own));
+    }
+
+    /// Asks a peer to end a former writer, and for how much of it counts.
+    fn ask_for_end(
+        &mut self,
+        now: Millis,
+        replica: &Replica,
+        writer: WriterId,
+        intro: Option<Intro>,
+    ) {
+        let mut links = self.links_to_ask(replica);
+        let ends = &mut self.guests.ends;
+        if !ends.iter().any(|it| it.writer == writer) {
+            ends.push(End {
+                writer,
+                due: now,
+                asked: 0,
+                forgot: Vec::new(),
+                last: None,
+            });
+        }
+        let Some(end) = ends
+            .iter_mut()
+            .find(|it| it.writer == writer && it.due <= now)
+        else {
+            return;
+        };
+        if links.is_empty() {
+            return;
+        }
+        end.due = now + ASK_AGAIN_MS;
+        links.retain(|link| !end.forgot.contains(link));
+        if links.is_empty() {
+            end.last = Some(Last::Forgotten(true));
+            return;
+        }
+        // Each in turn: one may not be able to tell.
+        let link = links[end.asked % links.len()];
+        end.asked += 1;
+        let body = Body::Return {
+            writer,
+            intro,
+            owner: self.config.owner,
+        };
+        self.send(replica, link, body);
+    }
+
+    /// A peer says how much of a former writer counts.
+    pub(super) fn former_ended(&mut self, link: Link, writer: WriterId, last: Last) {
+        let mut ends = self.guests.ends.iter_mut();
+        let Some(end) = ends.find(|it| it.writer == writer) else {
+            return;
+        };
+        match last {
+            Last::Upto(_) => end.last = Some(last),
+            Last::Forgotten(_) if !end.forgot.contains(&link) => {
+                end.forgot.push(link);
+                end.due = 0;
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes again what former writers made and does not count, under one more writer id: the present
+    /// one may have made something, or taken over others.
+    pub(super) fn make_again(&mut self, now: Millis, replica: &mut Replica, writer: WriterId) {
+        let lost = replica.take_lost();
+        let upto = |it: &Former| {
+            let end = self.guests.ends.iter().find(|end| end.writer == it.writer);
+            let told = match end.and_then(|end| end.last) {
+                Some(Last::Upto(upto)) => Some(upto),
+                _ => None,
+            };
+            // Of one that others were told of before, and that never heard who took it in, nothing
+            // may be remembered.
+            let known = it.intro.is_some() || it.before == 0;
+            let upto = replica.last_of(&it.writer).or(told);
+            upto.filter(|upto| !it.doubtful && (*upto > 0 || known))
+        };
+        let upto: Vec<Option<u64>> = lost.iter().map(upto).collect();
+        let (was, intro) = (replica.writer(), replica.intro());
+        let before = replica.told_as_guest();
+        let state = replica.delta(&VersionVector::default());
+        let outputs = &mut self.outputs;
+        let mut changed = |handle| outputs.push(Output::Changed { handle });
+        // All of the present writer's are in that state.
+        let journal = match replica.begin_again(writer, &state, &mut changed) {
+            Ok(journal) => journal,
+            Err(error) => {
+                for it in lost {
+                    replica.keep_former(it);
+                }
+                return self.outputs.push(Output::Refused { close: None, error });
+            }
+        };
+        replica.keep_former(Former {
+            writer: was,
+            journal,
+            intro,
+            before,
+            stored: false,
+            doubtful: false,
+        });
+        let mut all = Vec::new();
+        for (it, upto) in lost.into_iter().zip(upto) {
+            let told = it.journal.told;
+            let returned = replica.make_again(it.journal, upto, told, &mut changed);
+            all.push(Output::Returned(Box::new(returned)));
+        }
+        self.outputs.append(&mut all);
+        self.guests.ends.clear();
+        self.goes_by(now, replica);
+    }
+}

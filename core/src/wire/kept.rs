@@ -1,0 +1,122 @@
+//! What a replica's store keeps of its own writers' transactions, to make them again if need be.
+
+use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide, unzigzag, zigzag};
+use super::frame::{put_intro, read_intro};
+use crate::Op;
+use crate::error::{Limited, Rule};
+use crate::limits::KEY_BYTES_MAX;
+use crate::replica::{Did, Former, Journal, Saw};
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+const ADD: u8 = 0;
+const RESET: u8 = 1;
+const DELETE: u8 = 2;
+const SET: u8 = 3;
+const EXPIRE: u8 = 4;
+const PERSIST: u8 = 5;
+
+pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[Former]) {
+    put_varint(out, kept.len() as u64);
+    for former in kept {
+        out.extend_from_slice(former.writer.as_bytes());
+        put_intro(out, former.intro.as_ref());
+        let journal = &former.journal;
+        put_varint(out, journal.dropped);
+        put_varint(out, journal.open);
+        put_varint(out, journal.told);
+        put_varint(out, journal.as_guest);
+        put_varint(out, journal.made.len() as u64);
+        for (clock, did) in &journal.made {
+            put_varint(out, *clock);
+            put_did(out, did);
+        }
+        put_did(out, &journal.survivors);
+    }
+}
+
+fn put_did(out: &mut Vec<u8>, did: &[Did]) {
+    put_varint(out, did.len() as u64);
+    for it in did {
+        put_bytes(out, it.key.as_bytes());
+        let (kind, value) = match it.op {
+            Op::Add(by) => (ADD, zigzag(by)),
+            Op::Reset => (RESET, 0),
+            Op::Delete => (DELETE, 0),
+            Op::Set(value) => (SET, zigzag(value)),
+            Op::Expire(at) => (EXPIRE, at),
+            Op::Persist => (PERSIST, 0),
+        };
+        out.push(kind);
+        put_varint(out, value);
+        put_varint(out, it.saw.len() as u64);
+        for saw in &it.saw {
+            out.extend_from_slice(saw.writer.as_bytes());
+            put_varint(out, saw.clock);
+            put_wide(out, saw.total);
+        }
+    }
+}
+
+pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
+    let mut kept = Vec::new();
+    for _ in 0..reader.count(23) {
+        let writer = WriterId::from_bytes(reader.array());
+        let intro = read_intro(reader)?;
+        let (dropped, open) = (reader.varint(), reader.varint());
+        let (told, as_guest) = (reader.varint(), reader.varint());
+        let mut made: Vec<(u64, Vec<Did>)> = Vec::new();
+        for _ in 0..reader.count(2) {
+            let clock = reader.varint();
+            if made.last().is_some_and(|last| last.0 >= clock) {
+                return Err(reader.malformed(Rule::Kept));
+            }
+            made.push((clock, read_did(reader)?));
+        }
+        let journal = Journal {
+            writer: Some(writer),
+            made,
+            dropped,
+            open,
+            told,
+            as_guest,
+            survivors: read_did(reader)?,
+        };
+        kept.push(Former {
+            writer,
+            journal,
+            intro,
+            before: 0,
+            stored: false,
+            doubtful: false,
+        });
+    }
+    Ok(kept)
+}
+
+fn read_did(reader: &mut Reader<'_>) -> Result<Vec<Did>, Fail> {
+    let mut did = Vec::new();
+    for _ in 0..reader.count(4) {
+        let key = reader.text(Limited::MessageKeys, KEY_BYTES_MAX).into();
+        let (kind, value) = (reader.u8(), reader.varint());
+        let op = match kind {
+            ADD => Op::Add(unzigzag(value)),
+            RESET => Op::Reset,
+            DELETE => Op::Delete,
+            SET => Op::Set(unzigzag(value)),
+            EXPIRE => Op::Expire(value),
+            PERSIST => Op::Persist,
+            _ => return Err(reader.malformed(Rule::Kept)),
+        };
+        let mut saw = Vec::new();
+        for _ in 0..reader.count(18) {
+            saw.push(Saw {
+                writer: WriterId::from_bytes(reader.array()),
+                clock: reader.varint(),
+                total: reader.wide(),
+            });
+        }
+        did.push(Did { key, op, saw });
+    }
+    Ok(did)
+}
