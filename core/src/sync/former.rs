@@ -74,7 +74,9 @@ impl Sync {
                 replica.fence(&writer)?;
             }
         }
-        if certain {
+        // Nobody is to begin again from a state with a writer that nobody has taken in: its own.
+        let taken_in = replica.intro().is_some() || replica.is_member() || replica.clock() == 0;
+        if certain && taken_in {
             self.guests.resuming = true;
             self.outputs.push(Output::Renew);
         }

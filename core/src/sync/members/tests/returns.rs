@@ -158,6 +158,28 @@ fn a_member_ends_its_former_writers_before_it_asks_for_an_id() {
 }
 
 #[test]
+fn a_guest_makes_again_once_it_is_taken_in_itself() {
+    for (clock, admitted, asks) in [(0, false, 1), (1, false, 0), (1, true, 1)] {
+        let mut end = match admitted {
+            true => End::admitted(),
+            false => End::guest(),
+        };
+        if clock > 0 {
+            end.replica.add("key", 1).unwrap();
+        }
+        let mut it = aside(None, 0);
+        it.writer = id(7);
+        let link = end.link(1, id(100));
+        end.replica.keep_former(it);
+        end.tend();
+        end.sync.former_ended(link, id(7), Last::Upto(0));
+        end.outputs();
+        end.tend();
+        assert_eq!(end.sent().1, asks, "{clock} {admitted}");
+    }
+}
+
+#[test]
 fn what_was_put_aside_is_made_again_once_it_is_certain() {
     for (intro, before, held, value, unknown) in [
         (None, 0, false, Some(5), None),
