@@ -253,9 +253,14 @@ impl Replica {
     }
 
     /// Who took a writer in, if that is known; of a member, its own announcement, if others have
-    /// taken that in.
+    /// taken that in. Who was declared dead in the same transaction was not heard of before, and
+    /// that tells nothing.
     pub(super) fn intro_of(&self, number: u32) -> Option<Intro> {
         let card = &self.roster.cards[number as usize];
+        let by = card.intro.map(|it| it.by);
+        if by.is_some() && by == card.fence.map(|it| it.by) {
+            return None;
+        }
         let stamp = match &card.announce {
             Some(announce) if self.is_taken_in(number, card, announce) => Stamp {
                 writer: number,

@@ -4,7 +4,7 @@ use super::super::Mark;
 use super::*;
 use crate::closed::Empty;
 use crate::delta::Message;
-use crate::roster::{Admit, Bye, Says};
+use crate::roster::{Admit, Bye, Fence, Says};
 use crate::writer_id::Space;
 use alloc::boxed::Box;
 
@@ -188,4 +188,37 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     replica.numbers.remove(&id(2));
     replica.drop_former();
     assert_eq!(replica.former.len(), 1);
+}
+
+#[test]
+fn who_was_declared_dead_as_it_was_heard_of_was_not_taken_in_by_that() {
+    let mut replica = with(&[]);
+    let announce = Announce {
+        clock: 1,
+        owner: OWNER,
+        nonce: [0; 16],
+        generation: 1,
+    };
+    replica.note(OWN, Says::Announce(Box::new(announce)));
+    let number = replica.number(id(7));
+    let by = |clock| Stamp { writer: OWN, clock };
+    let admit = |clock| {
+        Says::Admit(Admit {
+            turn: 0,
+            by: by(clock),
+        })
+    };
+    for (admitted, known) in [(2, true), (3, false)] {
+        let mut replica = replica.clone();
+        replica.note(number, admit(admitted));
+        assert!(replica.intro_of(number).is_some());
+        let (turn, heir) = (0, OWN);
+        let fence = Fence {
+            turn,
+            by: by(3),
+            heir,
+        };
+        replica.note(number, Says::Fence(fence));
+        assert_eq!(replica.intro_of(number).is_some(), known);
+    }
 }
