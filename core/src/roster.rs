@@ -152,6 +152,13 @@ impl Card {
         self.bye.is_some() || self.fence.is_some() || self.retired.is_some()
     }
 
+    /// Whether it was declared dead in the transaction by which it was taken in: nobody had heard of it
+    /// before who is heard of.
+    pub(crate) fn is_burial(&self) -> bool {
+        let by = self.intro.map(|it| it.by);
+        by.is_some() && by == self.fence.map(|it| it.by)
+    }
+
     /// Who took over, or is to.
     pub(crate) fn successor(&self) -> Option<u32> {
         match (self.retired, self.fence, self.bye) {

@@ -257,8 +257,7 @@ impl Replica {
     /// that tells nothing.
     pub(super) fn intro_of(&self, number: u32) -> Option<Intro> {
         let card = &self.roster.cards[number as usize];
-        let by = card.intro.map(|it| it.by);
-        if by.is_some() && by == card.fence.map(|it| it.by) {
+        if card.is_burial() {
             return None;
         }
         let stamp = match &card.announce {

@@ -550,12 +550,12 @@ impl Replica {
 
     /// Whether this member has acknowledged that a writer is dead, or concluded from its own word
     /// alone: by then it held all that those who are attached to it had of the writer, and takes no
-    /// more of it from such.
+    /// more of it from such. Of one that nobody had heard of before it takes nothing from them.
     pub(super) fn has_buried(&self, writer: u32) -> bool {
         let card = &self.roster.cards[writer as usize];
         let acked = self.acked();
         let known = |writer| of(&acked, writer).max(self.horizon(writer));
-        let buried = |fence: Fence| self.covers(known, fence.by);
+        let buried = |fence: Fence| card.is_burial() || self.covers(known, fence.by);
         card.retired.is_none() && card.fence.is_some_and(buried)
     }
 

@@ -424,17 +424,8 @@ impl Replica {
         if message.is_complete() && !named && self.is_orphaned_by(message) {
             return Err(Error::Outdated); // nobody there knows of it, or waits for it
         }
-        let card = &self.roster.cards[OWN as usize];
-        if let Some(base) = card
-            .base
-            .as_deref()
-            .filter(|_| !self.is_counted() && MEMBERS)
-            && message.is_complete()
-            && card.announce.is_none()
-            && !base.is_empty()
-            && !self.has_seen_floor(message, base)
-        {
-            return Err(Error::Outdated); // it began from too old a state, and nobody has taken it in
+        if message.is_complete() && self.began_before(message) {
+            return Err(Error::Outdated); // and nobody has taken it in
         }
         if message.is_complete() && self.is_passed_over_in(message) {
             return Err(Error::Outdated); // nobody waited for it
@@ -495,6 +486,15 @@ impl Replica {
             }
         }
         Ok(())
+    }
+
+    /// Whether this replica, which nobody has judged yet, made its first transaction without having seen
+    /// what may have been collected where a complete message comes from.
+    fn began_before(&self, message: &Message) -> bool {
+        let card = &self.roster.cards[OWN as usize];
+        let base = card.base.as_deref().filter(|base| !base.is_empty());
+        let judged = card.announce.is_some() || self.is_counted();
+        !judged && base.is_some_and(|base| !self.has_seen_floor(message, base))
     }
 
     /// Whether a writer that had seen so much at its first transaction had seen all that may have been
