@@ -318,6 +318,8 @@ impl Replica {
         published: u64,
         changed: &mut dyn FnMut(Handle),
     ) -> Returned {
+        // Of what nobody was told nothing counts.
+        let upto = upto.or((published == 0).then_some(0));
         if upto == Some(0) && !journal.survivors.is_empty() {
             let before = self.clock();
             let ops = self.transact_again(journal.survivors, changed);
@@ -332,7 +334,8 @@ impl Replica {
         let unknown = match upto {
             Some(upto) if upto < journal.open => Some((upto + 1, journal.open)),
             Some(upto) if upto < journal.dropped => Some((upto + 1, journal.dropped)),
-            None if from > journal.dropped => Some((journal.dropped + 1, from)),
+            // What was made while the space was open is not told apart.
+            None if from > journal.dropped => Some((journal.dropped + 1, from.max(journal.open))),
             _ => None,
         };
         let made = journal.made.into_iter().filter(|made| made.0 > from);

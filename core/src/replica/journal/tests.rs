@@ -291,6 +291,9 @@ fn what_nobody_knows_is_told() {
         (Some(6), 9, (5, 5), None),
         (None, 7, (5, 0), Some((6, 7))),
         (None, 5, (5, 0), None),
+        (None, 1, (0, 5), Some((1, 5))),
+        (None, 0, (0, 5), Some((1, 5))),
+        (None, 0, (0, 0), None),
     ] {
         let mut replica = self::open(1);
         let journal = journal(&[6, 7, 8], dropped, open);
