@@ -229,19 +229,27 @@ impl Replica {
         self.take_former(Replica::is_lost)
     }
 
+    /// Notes who took in the former writers, where that is known by now.
+    pub(crate) fn note_intros(&mut self) {
+        for at in 0..self.former.len() {
+            if let Some(number) = self.numbers.get(&self.former[at].writer) {
+                let intro = self.intro_of(number);
+                let former = &mut self.former[at];
+                former.intro = intro.or(former.intro);
+            }
+        }
+    }
+
     /// Notes of the former writers what will not be known without the present state.
     pub(super) fn note_former(&mut self) {
+        self.note_intros();
         for at in 0..self.former.len() {
-            let Some(number) = self.numbers.get(&self.former[at].writer) else {
-                continue;
-            };
-            let intro = self.intro_of(number);
-            let open = self.former[at].journal.needs_survivors();
-            let survivors = open.then(|| self.survivors(number));
-            let former = &mut self.former[at];
-            former.intro = intro.or(former.intro);
-            if let Some(survivors) = survivors {
-                former.journal.survivors = survivors;
+            let former = &self.former[at];
+            if let Some(number) = self.numbers.get(&former.writer)
+                && former.journal.needs_survivors()
+            {
+                let survivors = self.survivors(number);
+                self.former[at].journal.survivors = survivors;
             }
         }
     }

@@ -37,6 +37,7 @@ impl Sync {
         if self.is_early(replica) || self.guests.resuming || self.guests.coming_back.is_some() {
             return Ok(());
         }
+        replica.note_intros();
         let lost = replica.lost().map(|it| (it.writer, it.intro));
         let lost: Vec<(WriterId, Option<Intro>)> = lost.collect();
         let left_behind = replica.left_behind();
