@@ -378,13 +378,15 @@ impl Sync {
         }
         let unknown = !replica.knows(&writer) && replica.last_of(&writer).is_none();
         if let Some(intro) = intro.filter(|_| unknown) {
-            // Else it was not heard of yet.
             if replica.has_seen(&intro) {
                 let before = self.peer(link).is_some_and(|peer| peer.forgotten);
                 let last = Last::Forgotten(!before);
-                self.send(replica, link, Body::Ended { writer, last });
+                return self.send(replica, link, Body::Ended { writer, last });
             }
-            return;
+            // Nobody has forgotten it before this member knew it; and perhaps nobody ever hears more of it.
+            if !replica.is_established() {
+                return;
+            }
         }
         if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
             if replica.fence(&writer).is_err() {

@@ -389,10 +389,21 @@ fn who_asks_for_an_end_gets_one_when_it_is_certain() {
         let told = ask(&mut end, link, id(1), Some(seen), None);
         assert_eq!(told, (0, forgot));
     }
-    // It was not heard of yet.
+    // It was not heard of yet, and may never be. A member that others have not taken in may only not
+    // have heard that it was forgotten.
     let unseen = Intro { clock: 9, ..seen };
-    assert_eq!(ask(&mut end, link, id(1), Some(unseen), None), (0, vec![]));
-    assert!(end.sync.guests.leaving.is_empty());
+    let mut home = End::member().replica;
+    home.force_members(&[OWNER, OTHER]).unwrap();
+    let mut new = Replica::new(Space::default(), id(9));
+    new.merge(&full(&home)).unwrap();
+    new.announce(&OTHER, &[0; 16], 2).unwrap();
+    for (mut end, ended) in [(End::of(new), false), (End::member(), true)] {
+        let link = end.link(1, id(1));
+        let made = (u64::from(ended), vec![]);
+        assert_eq!(ask(&mut end, link, id(1), Some(unseen), None), made);
+        assert_eq!(end.sync.guests.leaving.len(), usize::from(ended));
+        assert_eq!(end.replica.takes_from(&id(1)), !ended);
+    }
     // Nobody took it in: nothing of it is to count. A member is told that nobody can say.
     assert_eq!(end.sync.pushes.due(), None);
     assert_eq!(ask(&mut end, link, id(1), None, Some(OTHER)), (1, vec![]));
