@@ -3,7 +3,7 @@
 
 use super::Replica;
 use super::journal::Journal;
-use crate::roster::{Announce, Card, Owner};
+use crate::roster::Owner;
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::wire::Intro;
@@ -36,6 +36,18 @@ pub(super) enum OfFormer {
 }
 
 impl Former {
+    /// One that this process knows of itself.
+    pub(crate) fn new(writer: WriterId, journal: Journal) -> Former {
+        Former {
+            writer,
+            journal,
+            intro: None,
+            before: 0,
+            stored: false,
+            doubtful: false,
+        }
+    }
+
     /// Its last transaction that may have to be made again.
     pub(crate) fn last(&self) -> u64 {
         self.journal.last()
@@ -91,16 +103,14 @@ impl Replica {
 
     /// What a store keeps of the own transactions after this clock, and of former writers' `former`.
     pub(super) fn to_keep(&self, after: u64, former: OfFormer) -> Vec<Former> {
-        let of_former = |it: &Former| Former {
-            journal: match former {
-                OfFormer::All => it.journal.clone(),
-                OfFormer::Clocks | OfFormer::Nothing => it.journal.after(u64::MAX),
-            },
-            ..it.clone()
+        let clocks = |it: &Former| Former {
+            intro: it.intro,
+            ..Former::new(it.writer, it.journal.after(u64::MAX))
         };
         let mut kept: Vec<Former> = match former {
             OfFormer::Nothing => Vec::new(),
-            _ => self.former.iter().map(of_former).collect(),
+            OfFormer::Clocks => self.former.iter().map(clocks).collect(),
+            OfFormer::All => (*self.former).clone(),
         };
         let mut journal = self.journal.after(after);
         journal.writer = Some(self.writer());
@@ -108,14 +118,7 @@ impl Replica {
             journal.open = self.clock();
         }
         if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 {
-            kept.push(Former {
-                writer: self.writer(),
-                journal,
-                intro: None,
-                before: 0,
-                stored: false,
-                doubtful: false,
-            });
+            kept.push(Former::new(self.writer(), journal));
         }
         kept
     }
@@ -269,7 +272,7 @@ impl Replica {
             return None;
         }
         let stamp = match &card.announce {
-            Some(announce) if self.is_taken_in(number, card, announce) => Stamp {
+            Some(announce) if self.is_taken_in(number) => Stamp {
                 writer: number,
                 clock: announce.clock,
             },
@@ -286,10 +289,11 @@ impl Replica {
         })
     }
 
-    fn is_taken_in(&self, number: u32, card: &Card, announce: &Announce) -> bool {
+    /// Whether others have taken a member's start in.
+    fn is_taken_in(&self, number: u32) -> bool {
         match number {
             OWN => self.roster.established,
-            _ => card.base.is_none() && announce.clock > 0,
+            _ => self.roster.cards[number as usize].base.is_none(),
         }
     }
 }

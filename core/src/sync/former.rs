@@ -194,12 +194,9 @@ impl Sync {
             }
         };
         replica.keep_former(Former {
-            writer: was,
-            journal,
             intro,
             before,
-            stored: false,
-            doubtful: false,
+            ..Former::new(was, journal)
         });
         let mut all = Vec::new();
         for (it, upto) in lost.into_iter().zip(upto) {

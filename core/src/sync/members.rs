@@ -208,13 +208,13 @@ impl Sync {
         now: Millis,
         replica: &mut Replica,
         link: Option<Link>,
-        live: Option<(WriterId, Option<u64>)>,
+        live: Option<(WriterId, u64)>,
         error: Error,
     ) -> Result<(), Error> {
         let Some(link) = link.filter(|_| MEMBERS) else {
             return Err(error);
         };
-        let upto = live.and_then(|live| live.1).unwrap_or(0);
+        let upto = live.map_or(0, |live| live.1);
         let live = live.map(|live| live.0);
         match error {
             // It will be told what is here, and tell more.
@@ -545,12 +545,9 @@ impl Sync {
         };
         if member {
             replica.keep_former(Former {
-                writer: was,
-                journal,
                 intro,
                 before,
-                stored: false,
-                doubtful: false,
+                ..Former::new(was, journal)
             });
         } else {
             let returned = replica.make_again(journal, upto, it.published, &mut changed);

@@ -153,7 +153,7 @@ impl Sync {
             }
             Err(Error::NotCovered(_) | Error::Unsure { .. }) => Ok(false),
             Err(error) => {
-                let live = live.map(|live| (live, message.hi(&live)));
+                let live = live.map(|live| (live, message.hi(&live).unwrap_or(0)));
                 let done = self.not_merged(now, replica, from, live, error);
                 done.map(|()| true)
             }

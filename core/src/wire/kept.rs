@@ -83,12 +83,8 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
             survivors: read_did(reader)?,
         };
         kept.push(Former {
-            writer,
-            journal,
             intro,
-            before: 0,
-            stored: false,
-            doubtful: false,
+            ..Former::new(writer, journal)
         });
     }
     Ok(kept)

@@ -4,7 +4,7 @@ use super::super::Mark;
 use super::*;
 use crate::closed::Empty;
 use crate::delta::Message;
-use crate::roster::{Admit, Bye, Fence, Says};
+use crate::roster::{Admit, Announce, Bye, Fence, Says};
 use crate::writer_id::Space;
 use alloc::boxed::Box;
 
@@ -22,14 +22,7 @@ fn replica(byte: u8) -> Replica {
 fn former(byte: u8, open: u64) -> Former {
     let mut journal = Journal::EMPTY;
     (journal.writer, journal.open) = (Some(id(byte)), open);
-    Former {
-        writer: id(byte),
-        journal,
-        intro: None,
-        before: 0,
-        stored: false,
-        doubtful: false,
-    }
+    Former::new(id(byte), journal)
 }
 
 /// A replica that holds 3 transactions of each of these former writers, of which it is known that

@@ -242,7 +242,7 @@ fn a_member_takes_in_who_has_written_nothing_yet() {
 fn what_is_done_with_a_message_that_is_refused_depends_on_why() {
     let refuse = |end: &mut End, link, live: Option<WriterId>, error| {
         let End { replica, sync, now } = end;
-        let live = live.map(|live| (live, Some(4)));
+        let live = live.map(|live| (live, 4));
         sync.not_merged(*now, replica, link, live, error)
     };
     let writer = id(1);
