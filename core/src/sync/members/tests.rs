@@ -78,6 +78,7 @@ impl End {
             session: u64::from(number),
             agent: Closed::default(),
             writer,
+            remembers: false,
         };
         self.sync.peer_mut(link).unwrap().greeting = Some(greeting);
         self.outputs();
