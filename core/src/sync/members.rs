@@ -131,9 +131,11 @@ impl Sync {
     }
 
     /// Comes back if others were told of this guest's transactions and it never heard who took it in:
-    /// it may have been taken over meanwhile, and who it meets now may not remember.
+    /// it may have been taken over meanwhile, and who it meets now may not remember. A start of a
+    /// member's, which announces itself yet, is judged by what it began from then.
     pub(super) fn doubt(&mut self, now: Millis, replica: &Replica, link: Link) {
         let guest = MEMBERS && replica.configuration().is_some() && !replica.is_member();
+        let guest = guest && !self.is_early(replica);
         let told = self.peer(link).is_some_and(|peer| peer.published > 0);
         if guest && told && replica.intro().is_none() {
             self.come_back(now, replica, link);
