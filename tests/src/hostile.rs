@@ -25,6 +25,25 @@ pub fn message(bytes: &[u8]) {
     }
 }
 
+/// Whatever decodes as a record of a store means just these bytes, and an empty replica that takes it
+/// stores as much again.
+pub fn stored(bytes: &[u8]) {
+    let Ok(message) = Message::decode_stored(bytes) else {
+        return;
+    };
+    assert_eq!(message.encode_stored(), bytes, "two encodings of a record");
+    let mut replica = Replica::new(Space::default(), WriterId::from_bytes([0xee; 16]));
+    if replica.restore(&message).is_err() {
+        return;
+    }
+    replica.add("mine", 1).expect("a local add after a restart");
+    let again = replica.snapshot().encode_stored();
+    let again = Message::decode_stored(&again).expect("a snapshot decodes");
+    let mut other = Replica::new(Space::default(), WriterId::from_bytes([0xdd; 16]));
+    other.restore(&again).expect("a snapshot is whole");
+    assert_eq!(other.vector(), replica.vector());
+}
+
 /// What arrives in place of a message in a space with members is refused and changes nothing, or the
 /// replica goes on with it: it takes part in retirement and collection, writes, and tells others.
 pub fn merge(delivery: &Delivery, bytes: &[u8]) {

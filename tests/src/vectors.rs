@@ -395,6 +395,11 @@ pub fn frames() -> Vec<Vector> {
             frame(Body::Delta(delta(true, full(&two())))),
         ),
         vector(
+            "delta_remembered",
+            "As delta_last, and the sender remembers that 33.., which was forgotten, counted up to clock 300.",
+            remembered(frame(Body::Delta(delta(true, full(&two()))))),
+        ),
+        vector(
             "more",
             "Request 7, chunk 300 please.",
             frame(Body::More { id, chunk }),
@@ -405,6 +410,14 @@ pub fn frames() -> Vec<Vector> {
             push(),
         ),
     ]
+}
+
+/// A frame Delta, with what is remembered of a forgotten writer.
+fn remembered(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.push(1);
+    bytes.extend_from_slice(&[0x33; 16]);
+    bytes.extend_from_slice(&[0xac, 0x02]);
+    bytes
 }
 
 /// Bytes that must be refused, each with the code of the error: frames, except those whose name

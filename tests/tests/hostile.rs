@@ -1,9 +1,11 @@
 //! Hostile bytes: the corpus, and seeded noise made from it and from the golden vectors.
 
 use std::path::PathBuf;
-use tallymesh_core::Message;
+use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::closed::{Delivery, deliveries};
-use tallymesh_tests::hostile::{HISTORY_SEED, delivery, frame, merge, message, mutate, peer};
+use tallymesh_tests::hostile::{
+    HISTORY_SEED, delivery, frame, merge, message, mutate, peer, stored,
+};
 use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
 use tallymesh_tests::vectors::{Vector, frames, messages, refusals};
@@ -59,9 +61,21 @@ fn script(said: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     script
 }
 
+/// The state of a member that votes on whether to go on alone, for which the other has to agree.
+fn voted() -> Vec<u8> {
+    let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
+    one.found(&[8; 32], &[1; 16], 1).unwrap();
+    one.propose_members(&[[8; 32], [9; 32]]).unwrap();
+    one.propose_members(&[[8; 32]]).unwrap();
+    let state = one.delta(&VersionVector::default());
+    assert!(format!("{state:?}").contains("Vote("), "{state:?}");
+    state.encode()
+}
+
 #[test]
 fn messages_are_refused_or_mean_themselves() {
     let mut inputs = corpus("message");
+    inputs.push(voted());
     inputs.extend(bytes(messages()));
     inputs.extend(bytes(refusals()));
     attack(message, &inputs, seeds::count(60_000));
@@ -73,6 +87,40 @@ fn frames_are_refused_or_mean_themselves() {
     inputs.extend(bytes(frames()));
     inputs.extend(bytes(refusals()));
     attack(frame, &inputs, seeds::count(60_000));
+}
+
+/// The records of a guest's store: what it took over, what it made, and that it was told of.
+fn records() -> Vec<Vec<u8>> {
+    let replica = |byte| Replica::new(Space::default(), WriterId::from_bytes([byte; 16]));
+    let (mut member, mut guest) = (replica(1), replica(2));
+    member.found(&[9; 32], &[1; 16], 1).unwrap();
+    let mut records = vec![guest.snapshot().encode_stored()];
+    for byte in 3..5 {
+        member.add("a", i64::from(byte)).unwrap();
+        let state = member.delta(&guest.vector());
+        guest.merge(&state).unwrap();
+        guest.add("b", 7).unwrap();
+        guest.apply("a", Op::Set(5)).unwrap();
+        guest.apply("b", Op::Expire(1 << 40)).unwrap();
+        guest.apply("c", Op::Delete).unwrap();
+        records.push(guest.snapshot().encode_stored());
+        let mut next = replica(byte);
+        for record in &records[records.len() - 1..] {
+            next.restore(&Message::decode_stored(record).unwrap())
+                .unwrap();
+        }
+        guest = next;
+    }
+    records
+}
+
+#[test]
+fn records_are_refused_or_mean_themselves() {
+    let mut inputs = corpus("stored");
+    let records = records();
+    inputs.extend(records);
+    inputs.extend(bytes(messages()));
+    attack(stored, &inputs, seeds::count(60_000));
 }
 
 #[test]
@@ -95,7 +143,8 @@ fn histories() -> Vec<Delivery> {
 const HISTORIES: u64 = 12;
 
 /// What a message of a space with members may hold, as its text shows it.
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 15] = [
+    "Floor(",
     "Announce(",
     "Admit(",
     "Ack(",

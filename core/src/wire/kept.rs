@@ -102,13 +102,13 @@ fn read_did(reader: &mut Reader<'_>) -> Result<Vec<Did>, Fail> {
     for _ in 0..reader.count(4) {
         let key = reader.text(Limited::MessageKeys, KEY_BYTES_MAX).into();
         let (kind, value) = (reader.u8(), reader.varint());
-        let op = match kind {
-            ADD => Op::Add(unzigzag(value)),
-            RESET => Op::Reset,
-            DELETE => Op::Delete,
-            SET => Op::Set(unzigzag(value)),
-            EXPIRE => Op::Expire(value),
-            PERSIST => Op::Persist,
+        let op = match (kind, value) {
+            (ADD, value) => Op::Add(unzigzag(value)),
+            (RESET, 0) => Op::Reset,
+            (DELETE, 0) => Op::Delete,
+            (SET, value) => Op::Set(unzigzag(value)),
+            (EXPIRE, value) => Op::Expire(value),
+            (PERSIST, 0) => Op::Persist,
             _ => return Err(reader.malformed(Rule::Kept)),
         };
         let mut saw = Vec::new();
