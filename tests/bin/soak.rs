@@ -1,6 +1,7 @@
 //! Plays many random histories: `soak [--seeds=N] [--long=N] [--from=SEED] [--only=PART]`.
 //!
-//! `--seeds` is how many short ones of each part, `--long` how many long runs of the simulator.
+//! `--seeds` is how many short ones of each part (of meshes, a tenth), `--long` how many long runs of
+//! the simulator.
 //! Prints progress, figures, and for each run that failed how to replay it; exits with status 1 if
 //! one did.
 
@@ -9,10 +10,12 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tallymesh_tests::{closed, meaning, sim};
+use tallymesh_tests::{closed, meaning, mesh, sim};
 
 /// A part is given up after so many failures.
 const FAILURES_MAX: usize = 20;
+/// A mesh takes as long as so many other short histories.
+const MESH_EVERY: u64 = 10;
 /// Of so many seeds of the simulator one, the last, is long.
 const LONG_EVERY: u64 = sim::LONG_EVERY;
 
@@ -74,6 +77,14 @@ fn main() -> ExitCode {
             |seed| seed,
             &|seed| closed::run(seed, false),
             closed::Figures::add,
+        ),
+        arguments.part(
+            "mesh",
+            "mesh",
+            arguments.seeds / MESH_EVERY,
+            |seed| seed,
+            &mesh::run,
+            mesh::Figures::add,
         ),
         arguments.part(
             "short",

@@ -26,8 +26,22 @@ pub struct Figures {
     pub restarts: u64,
     /// Frames sent.
     pub frames: u64,
-    /// Writers known to the members at the end.
+    /// Writers known to the members at the end, at most.
     pub writers: u64,
+}
+
+impl Figures {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Figures) {
+        self.adds += other.adds;
+        self.guests += other.guests;
+        self.returns += other.returns;
+        self.restored += other.restored;
+        self.restarts += other.restarts;
+        self.unknown += other.unknown;
+        self.frames += other.frames;
+        self.writers = self.writers.max(other.writers);
+    }
 }
 
 struct Peer {

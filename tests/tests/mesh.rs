@@ -26,15 +26,7 @@ fn guests_come_and_go_and_each_add_counts_once() {
     let total = Mutex::new(Figures::default());
     seeds::each(seeds::count(SEEDS), |seed| {
         let figures = run(seed)?;
-        let mut total = total.lock().unwrap();
-        total.adds += figures.adds;
-        total.guests += figures.guests;
-        total.returns += figures.returns;
-        total.restored += figures.restored;
-        total.restarts += figures.restarts;
-        total.unknown += figures.unknown;
-        total.frames += figures.frames;
-        total.writers = total.writers.max(figures.writers);
+        total.lock().unwrap().add(&figures);
         Ok(())
     });
     let total = total.into_inner().unwrap();

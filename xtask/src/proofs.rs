@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(clap::Args)]
 pub(crate) struct SoakArgs {
-    /// How many short histories of each sort to play
+    /// How many short histories of each sort to play; of meshes, a tenth
     #[arg(long, default_value_t = 10_000)]
     pub(crate) seeds: u64,
     /// How many long runs of the simulator
@@ -28,7 +28,7 @@ pub(crate) struct SoakArgs {
     /// How many tabs come and go
     #[arg(long, default_value_t = 100_000)]
     pub(crate) visitors: u64,
-    /// Play this part only, and write no report: meaning, closed, short or long
+    /// Play this part only, and write no report: meaning, closed, mesh, short or long
     #[arg(long)]
     pub(crate) only: Option<String>,
 }
