@@ -260,7 +260,8 @@ fn the_rest_of_what_was_taken_over_is_made_again() {
     let home = &mut end.replica;
     home.merge_live(&first, Some(writer), &mut |_| ()).unwrap();
     home.fence(&writer).unwrap();
-    end.tend_until(|replica| replica.last_of(&writer) == Some(1));
+    end.tend_until(|replica| !replica.knows(&writer));
+    assert_eq!(end.replica.last_of(&writer), Some(1));
     end.replica.keep_former(Former {
         before: 2,
         ..Former::new(writer, journal)
@@ -273,26 +274,30 @@ fn the_rest_of_what_was_taken_over_is_made_again() {
     assert_eq!(returned(&end.outputs()), [None]);
 }
 
-/// The writer under which a replica is when it makes others' transactions again is a former one then.
+/// The writer under which a replica makes others' transactions again is a former one from then on.
 #[test]
 fn what_is_known_of_the_present_writer_is_kept_with_what_it_made() {
-    let mut end = End::admitted();
-    let (writer, intro) = (end.replica.writer(), end.replica.intro());
-    end.replica.add("key", 5).unwrap();
-    end.replica.note_told(false);
-    end.sync.guests.resuming = true;
-    let End { replica, sync, now } = &mut end;
-    assert!(sync.fresh_writer(*now, replica, id(9)));
-    assert_eq!(end.replica.value("key"), Some(5));
-    // A state without it.
-    let state = full(&End::member().replica);
-    let mut ignore = |_| ();
-    end.replica
-        .begin_again(id(10), &state, &mut ignore)
-        .unwrap();
-    let lost = end.replica.lost();
-    let lost: Vec<_> = lost.map(|it| (it.writer, it.intro, it.before)).collect();
-    assert_eq!(lost, [(writer, intro, 1)]);
+    let [_, new, known] = second();
+    for (replica, is_known) in [(End::admitted().replica, true), (new, false), (known, true)] {
+        let mut end = End::of(replica);
+        let (writer, intro) = (end.replica.writer(), end.replica.intro());
+        assert_eq!(intro.is_some(), is_known);
+        end.replica.add("key", 5).unwrap();
+        end.replica.note_told(false);
+        let told = end.replica.clock();
+        end.sync.guests.resuming = true;
+        let End { replica, sync, now } = &mut end;
+        assert!(sync.fresh_writer(*now, replica, id(8)));
+        assert_eq!(end.replica.value("key"), Some(5));
+        // A state without it.
+        let state = full(&End::member().replica);
+        let mut ignore = |_| ();
+        let begun = end.replica.begin_again(id(7), &state, &mut ignore);
+        begun.unwrap();
+        let lost = end.replica.lost();
+        let lost: Vec<_> = lost.map(|it| (it.writer, it.intro, it.before)).collect();
+        assert_eq!(lost, [(writer, intro, told)]);
+    }
 }
 
 /// The store was an old copy if a start is known that is later than what it had, and is not this one.
