@@ -39,3 +39,5 @@ pub const FAULTS_KEPT_MAX: usize = 64;
 /// Forgotten writers of which a member still knows up to which clock they were taken over. Whoever
 /// comes back after so many others were forgotten is told that it is not known.
 pub const RETURNS_MAX: usize = 65_536;
+/// Those of them, the last forgotten, that a whole state comes with: they must fit its last frame.
+pub const RETURNS_SENT_MAX: usize = 32_768;

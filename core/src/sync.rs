@@ -65,9 +65,9 @@ use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica, Returned};
 use crate::roster::Owner;
-use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, VERSION, Why};
+use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, REMEMBERS, VERSION, Why};
 use crate::writer_id::WriterId;
-use crate::{BROADCAST, MEMBERS, STATUS};
+use crate::{BROADCAST, DUTIES, MEMBERS, STATUS};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -249,6 +249,8 @@ struct Greeting {
     session: u64,
     agent: Closed<Option<String>>,
     writer: WriterId,
+    /// Whether it keeps what is remembered of forgotten writers.
+    remembers: bool,
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
@@ -406,7 +408,10 @@ impl Sync {
         let hello = Hello {
             version_min: VERSION,
             version_max: VERSION,
-            capabilities: 0,
+            capabilities: match self.config.owner {
+                Some(_) if DUTIES => REMEMBERS,
+                _ => 0,
+            },
             session: self.session,
             agent: agent.into(),
             nonce,
@@ -517,6 +522,7 @@ impl Sync {
                 session,
                 agent: Closed::default(),
                 writer: hello.writer,
+                remembers: MEMBERS && hello.capabilities & REMEMBERS > 0,
             };
             if STATUS {
                 *greeting.agent = Some(hello.agent);

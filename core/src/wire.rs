@@ -11,7 +11,9 @@ mod message;
 mod side;
 
 pub(crate) use frame::encode;
-pub use frame::{Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, Why, frame_space};
+pub use frame::{
+    Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, REMEMBERS, Why, frame_space,
+};
 
 /// The version of the protocol that this crate speaks.
 pub const VERSION: u8 = 1;

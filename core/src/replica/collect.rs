@@ -9,9 +9,10 @@ use super::{Mark, Replica};
 use crate::MEMBERS;
 use crate::closed::Empty;
 use crate::counter;
+use crate::delta::Message;
 use crate::error::Error;
 use crate::keys::Handle;
-use crate::limits::RETURNS_MAX;
+use crate::limits::{RETURNS_MAX, RETURNS_SENT_MAX};
 use crate::roster::{Ack, Card, Fence, HEIRS_MAX, Owner, Retired, Says, of};
 use crate::shard::{OWN, PAGE, bits};
 use crate::slot::{Fold, Slot, Stamp};
@@ -418,6 +419,22 @@ impl Replica {
             && let Ok(at) = returns.binary_search_by(|entry| entry.0.cmp(&oldest))
         {
             returns.remove(at);
+        }
+    }
+
+    /// Remembers what a message says of forgotten writers.
+    pub(super) fn take_memory(&mut self, message: &Message) {
+        for (writer, upto) in message.returns.iter() {
+            if self.numbers.get(writer).is_none() {
+                self.remember(*writer, *upto);
+            }
+        }
+    }
+
+    /// Tells in a whole state what is remembered of forgotten writers.
+    pub(crate) fn tell_memory(&self, message: &mut Message) {
+        if MEMBERS && message.is_whole() {
+            *message.returns = self.remembered(RETURNS_SENT_MAX as u64);
         }
     }
 

@@ -99,12 +99,14 @@ impl Replica {
         let former = &mut self.former[at];
         former.before = former.journal.as_guest;
         former.stored = true;
+        former.doubtful |= kept.doubtful;
     }
 
     /// What a store keeps of the own transactions after this clock, and of former writers' `former`.
     pub(super) fn to_keep(&self, after: u64, former: OfFormer) -> Vec<Former> {
         let clocks = |it: &Former| Former {
             intro: it.intro,
+            doubtful: it.doubtful,
             ..Former::new(it.writer, it.journal.after(u64::MAX))
         };
         let mut kept: Vec<Former> = match former {
@@ -146,9 +148,13 @@ impl Replica {
         }
     }
 
-    /// A number that changes when others may have been told of more, or hold more, of former writers.
+    /// A number that changes when others may have been told of more, or hold more, of former writers,
+    /// or those are doubted.
     pub(super) fn former_clocks(&self) -> u64 {
-        let clocks = |it: &Former| it.journal.told.wrapping_add(it.journal.dropped);
+        let clocks = |it: &Former| {
+            let clocks = it.journal.told.wrapping_add(it.journal.dropped);
+            clocks.wrapping_add(u64::from(it.doubtful))
+        };
         let former = self.former.iter().map(clocks);
         former.fold(0, u64::wrapping_add)
     }

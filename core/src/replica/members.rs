@@ -656,8 +656,13 @@ impl Replica {
     /// Whether a writer is a member's incarnation that counts, and whose place is certain: it does not
     /// have to come back for having begun from an old state, and lose what it alone holds.
     pub(crate) fn is_sure_member(&self, writer: &WriterId) -> bool {
-        let number = self.numbers.get(writer).filter(|it| self.counts(*it));
-        number.is_some_and(|number| !self.roster.cards[number as usize].is_unsure())
+        let Some(number) = self.numbers.get(writer).filter(|it| self.counts(*it)) else {
+            return false;
+        };
+        let card = &self.roster.cards[number as usize];
+        let announced = card.announce.as_ref().map_or(u64::MAX, |it| it.clock);
+        let sole = self.configuration().is_some_and(|it| it.members.len() == 1);
+        !card.is_unsure() && (sole || self.horizon(number) >= announced)
     }
 
     /// Whether this is a member's writer that another living one has taken in.

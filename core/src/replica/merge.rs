@@ -213,6 +213,9 @@ impl Replica {
         self.install(last, &forgotten, &mut found)?;
         let shards = self.conclude(last, &forgotten, found);
         self.greet(last, live, newcomer)?;
+        if MEMBERS {
+            self.take_memory(last);
+        }
         Ok(Merged {
             shards,
             new,

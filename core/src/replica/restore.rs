@@ -43,9 +43,7 @@ impl Replica {
         self.install(message, &forgotten, &mut found)?;
         self.conclude(message, &forgotten, found);
         if MEMBERS {
-            for (writer, upto) in message.returns.iter() {
-                self.remember(*writer, *upto);
-            }
+            self.take_memory(message);
             for kept in message.kept.iter() {
                 self.take_kept(kept);
             }

@@ -180,7 +180,8 @@ impl Sync {
         let upto: Vec<Option<u64>> = lost.iter().map(upto).collect();
         let (was, intro) = (replica.writer(), replica.intro());
         let before = replica.told_as_guest();
-        let state = replica.delta(&VersionVector::default());
+        let mut state = replica.delta(&VersionVector::default());
+        replica.tell_memory(&mut state);
         let outputs = &mut self.outputs;
         let mut changed = |handle| outputs.push(Output::Changed { handle });
         // All of the present writer's are in that state.

@@ -18,8 +18,11 @@ use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// How often collection waits for transfers that are under way.
+/// How often collection waits for transfers that are under way, before it ends them.
 const PATIENCE: u32 = 60;
+/// How often it may end them in a row, and wait twice as long after that: a transfer over a slow link
+/// gets the time that it takes.
+const DOUBLINGS_MAX: u32 = 6;
 /// How often a replica that has to come back asks again, in milliseconds.
 pub(super) const ASK_AGAIN_MS: Millis = 1_000;
 /// How long it asks one peer, in milliseconds.
@@ -34,6 +37,8 @@ pub(super) struct Guests {
     leaving: Vec<(Link, WriterId)>,
     /// How often collection was put off.
     put_off: u32,
+    /// How often in a row it ended transfers.
+    ended: u32,
     pub(super) coming_back: Option<ComingBack>,
     /// Whose ends this guest, or this member, asked others for: its former writers.
     pub(super) ends: Vec<End>,
@@ -48,6 +53,7 @@ impl Empty for Guests {
         silent: Vec::new(),
         leaving: Vec::new(),
         put_off: 0,
+        ended: 0,
         coming_back: None,
         ends: Vec::new(),
         resuming: false,
@@ -131,9 +137,11 @@ impl Sync {
     }
 
     /// Comes back if others were told of this guest's transactions and it never heard who took it in:
-    /// it may have been taken over meanwhile, and who it meets now may not remember.
+    /// it may have been taken over meanwhile, and who it meets now may not remember. A start of a
+    /// member's, which announces itself yet, is judged by what it began from then.
     pub(super) fn doubt(&mut self, now: Millis, replica: &Replica, link: Link) {
         let guest = MEMBERS && replica.configuration().is_some() && !replica.is_member();
+        let guest = guest && !self.is_early(replica);
         let told = self.peer(link).is_some_and(|peer| peer.published > 0);
         if guest && told && replica.intro().is_none() {
             self.come_back(now, replica, link);
@@ -595,12 +603,18 @@ impl Sync {
             replica.acknowledge()?;
         }
         let busy = self.is_serving();
-        let waits = busy && self.guests.put_off < PATIENCE;
-        // Those who ask after that have as much time again.
+        let patience = PATIENCE << self.guests.ended;
+        let waits = busy && self.guests.put_off < patience;
         self.guests.put_off = match waits {
             true => self.guests.put_off + 1,
             false => 0,
         };
+        if !waits {
+            self.guests.ended = match busy {
+                true => (self.guests.ended + 1).min(DOUBLINGS_MAX),
+                false => 0,
+            };
+        }
         let mut collected = false;
         if !waits {
             if busy {

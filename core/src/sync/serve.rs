@@ -167,7 +167,11 @@ impl Sync {
         walk.lows.resize(writers, 0);
         walk.begin.resize(writers, 0);
         let budget = CHUNK_BYTES_TARGET << walk.number.min(CHUNK_DOUBLINGS_MAX);
-        let (message, cursor) = replica.chunk(&transfer.since, &walk.lows, walk.cursor, budget);
+        let (mut message, cursor) = replica.chunk(&transfer.since, &walk.lows, walk.cursor, budget);
+        let peer = self.peer(link).and_then(|peer| peer.greeting.as_ref());
+        if peer.is_some_and(|it| it.remembers) {
+            replica.tell_memory(&mut message);
+        }
         let fresh = walk.cursor == Cursor::default();
         let delta = |message, last| {
             let (id, chunk) = (transfer.id, transfer.chunk);

@@ -2,7 +2,7 @@
 
 use super::VERSION;
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
-use super::message::{put_vector, read_message, read_vector};
+use super::message::{put_vector, read_message, read_returns, read_vector};
 use crate::delta::Message;
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{
@@ -28,6 +28,9 @@ const CONTENTS: u8 = 7;
 const WRITER: u8 = 8;
 const RETURN: u8 = 9;
 const ENDED: u8 = 10;
+
+/// The capability to keep what is remembered of forgotten writers: whole states come with it.
+pub const REMEMBERS: u64 = 1;
 
 /// Who a peer is and what it speaks: the first frame in each direction.
 ///
@@ -313,6 +316,9 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             put_varint(&mut out, u64::from(delta.chunk));
             out.push(u8::from(delta.last));
             delta.message.encode_into(&mut out);
+            if MEMBERS && !delta.message.returns.is_empty() {
+                delta.message.put_returns(&mut out);
+            }
         }
         Body::More { id, chunk } => {
             put_varint(&mut out, u64::from(*id));
@@ -506,7 +512,14 @@ fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
         1 => true,
         _ => return Err(reader.malformed(Rule::Flag)),
     };
-    let message = read_message(reader, MESSAGE_KEY_BYTES_MAX)?;
+    let mut message = read_message(reader, MESSAGE_KEY_BYTES_MAX)?;
+    if MEMBERS && reader.len() > 0 {
+        let bytes = reader.len();
+        *message.returns = read_returns(reader);
+        if message.returns.is_empty() {
+            return Err(reader.fail(Error::TrailingBytes { bytes }));
+        }
+    }
     Ok(Delta {
         id,
         chunk,

@@ -21,6 +21,7 @@ pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[Former]) {
     for former in kept {
         out.extend_from_slice(former.writer.as_bytes());
         put_intro(out, former.intro.as_ref());
+        out.push(u8::from(former.doubtful));
         let journal = &former.journal;
         put_varint(out, journal.dropped);
         put_varint(out, journal.open);
@@ -60,9 +61,14 @@ fn put_did(out: &mut Vec<u8>, did: &[Did]) {
 
 pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
     let mut kept = Vec::new();
-    for _ in 0..reader.count(23) {
+    for _ in 0..reader.count(24) {
         let writer = WriterId::from_bytes(reader.array());
         let intro = read_intro(reader)?;
+        let doubtful = match reader.u8() {
+            0 => false,
+            1 => true,
+            _ => return Err(reader.malformed(Rule::Flag)),
+        };
         let (dropped, open) = (reader.varint(), reader.varint());
         let (told, as_guest) = (reader.varint(), reader.varint());
         let mut made: Vec<(u64, Vec<Did>)> = Vec::new();
@@ -84,6 +90,7 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
         };
         kept.push(Former {
             intro,
+            doubtful,
             ..Former::new(writer, journal)
         });
     }

@@ -37,14 +37,19 @@ impl Message {
     pub fn encode_stored(&self) -> Vec<u8> {
         let mut out = self.encode();
         if MEMBERS && !(self.returns.is_empty() && self.kept.is_empty()) {
-            put_varint(&mut out, self.returns.len() as u64);
-            for (writer, upto) in self.returns.iter() {
-                out.extend_from_slice(writer.as_bytes());
-                put_varint(&mut out, *upto);
-            }
+            self.put_returns(&mut out);
             put_kept(&mut out, &self.kept);
         }
         out
+    }
+
+    /// The forgotten writers that are remembered, with the last clock of each that counts.
+    pub(super) fn put_returns(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.returns.len() as u64);
+        for (writer, upto) in self.returns.iter() {
+            out.extend_from_slice(writer.as_bytes());
+            put_varint(out, *upto);
+        }
     }
 
     pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
@@ -102,19 +107,21 @@ impl Message {
             let mut message = read_message(reader, usize::MAX)?;
             if MEMBERS && reader.len() > 0 {
                 let bytes = reader.len();
-                let count = reader.count(17);
-                for _ in 0..count {
-                    let writer = WriterId::from_bytes(reader.array());
-                    message.returns.push((writer, reader.varint()));
-                }
+                *message.returns = read_returns(reader);
                 *message.kept = read_kept(reader)?;
-                if count == 0 && message.kept.is_empty() {
+                if message.returns.is_empty() && message.kept.is_empty() {
                     return Err(reader.fail(Error::TrailingBytes { bytes }));
                 }
             }
             Ok(message)
         })
     }
+}
+
+pub(super) fn read_returns(reader: &mut Reader<'_>) -> Vec<(WriterId, u64)> {
+    let count = reader.count(17);
+    let entry = |_| (WriterId::from_bytes(reader.array()), reader.varint());
+    (0..count).map(entry).collect()
 }
 
 /// Reads a message to the end.

@@ -24,6 +24,18 @@ struct Peer {
     returned: Vec<Returned>,
 }
 
+impl Peer {
+    fn new(at: usize, nonce: u8, owner: Option<Owner>) -> Peer {
+        Peer {
+            replica: Replica::new(Space::default(), mint(&OWNERS[at], nonce)),
+            sync: machine(owner, u64::from(nonce)),
+            mark: Mark::default(),
+            log: Vec::new(),
+            returned: Vec::new(),
+        }
+    }
+}
+
 /// A member and a guest, and a link between them that may be down.
 struct Pair {
     peers: [Peer; 2],
@@ -56,13 +68,7 @@ impl Pair {
     }
 
     fn open() -> Pair {
-        let peer = |at: usize| Peer {
-            replica: Replica::new(Space::default(), mint(&OWNERS[at], at as u8)),
-            sync: machine(at, at as u64),
-            mark: Mark::default(),
-            log: Vec::new(),
-            returned: Vec::new(),
-        };
+        let peer = |at: usize| Peer::new(at, at as u8, Some(OWNERS[at]));
         Pair {
             peers: [peer(MEMBER), peer(GUEST)],
             now: 0,
@@ -217,7 +223,7 @@ impl Pair {
         }
         *mark = Mark::default();
         replica.since(mark);
-        *sync = machine(at, u64::from(self.nonce));
+        *sync = machine(Some(OWNERS[at]), u64::from(self.nonce));
         if at == MEMBER {
             let nonce = [self.nonce; 16];
             replica.announce(&OWNERS[at], &nonce, self.now).unwrap();
@@ -233,11 +239,11 @@ fn mint(owner: &Owner, nonce: u8) -> WriterId {
     WriterId::mint(&Space::default(), owner, &[nonce; 16])
 }
 
-fn machine(at: usize, seed: u64) -> Sync {
+fn machine(owner: Option<Owner>, seed: u64) -> Sync {
     let config = SyncConfig {
         lease_ms: LEASE_MS,
         interval_ms: 500,
-        owner: Some(OWNERS[at]),
+        owner,
         ..SyncConfig::default()
     };
     Sync::new(config, seed)
@@ -288,6 +294,23 @@ fn a_member_knows_after_a_restart_what_it_took_over() {
         pair.wait(5_000);
         assert_eq!(pair.values(), [Some(15); 2]);
         assert_eq!(pair.peers[GUEST].returned[0].unknown, None);
+    }
+}
+
+/// It may become a member, and would take such a one in as if nobody had before. A page has no use
+/// for that.
+#[test]
+fn who_begins_from_a_members_state_knows_who_was_forgotten() {
+    for owner in [Some(OWNERS[GUEST]), None] {
+        let mut pair = Pair::new();
+        forgotten(&mut pair, false);
+        let gone = pair.peers[GUEST].replica.writer();
+        pair.peers[GUEST] = Peer::new(GUEST, 99, owner);
+        pair.connect();
+        pair.wait(1_000);
+        assert_eq!(pair.values(), [Some(5); 2]);
+        let known = pair.peers[GUEST].replica.taken_over(&gone);
+        assert_eq!(known, owner.map(|_| 1));
     }
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::roster::Admit;
 use crate::shard::Row;
 use crate::slot::{Base, Cut, Expiry, Extra, Lift, Moved, RankedBase};
+use crate::wire::{Body, Delta, Frame};
 use alloc::vec;
 
 fn ids() -> Vec<WriterId> {
@@ -597,6 +598,55 @@ fn so_many_that_were_forgotten_are_remembered() {
     assert_eq!(known, [None, None, Some(7), Some(8)]);
     assert_eq!(one.roster.returns.len(), RETURNS_MAX);
     assert_eq!(one.remembered(1), [(id(RETURNS_MAX + 1), 8)]);
+}
+
+#[test]
+fn a_whole_state_tells_who_was_forgotten() {
+    let [mut one, ..] = space();
+    let id = |byte| WriterId::from_bytes([byte; 16]);
+    for at in 0..=RETURNS_SENT_MAX as u64 {
+        one.remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
+    }
+    let since = |since: &VersionVector| {
+        let mut message = one.delta(since);
+        one.tell_memory(&mut message);
+        message
+    };
+    assert!(since(&one.vector()).returns.is_empty());
+    let message = since(&VersionVector::default());
+    assert_eq!(message.returns.len(), RETURNS_SENT_MAX);
+    assert_eq!(
+        message.returns[0].1, 1,
+        "the longest forgotten are left out"
+    );
+
+    let mut fresh = Replica::new(one.space().clone(), id(77));
+    fresh.merge(&message).unwrap();
+    assert_eq!(fresh.remembered(u64::MAX), *message.returns);
+    // A writer that is known is not forgotten.
+    let mut message = fresh.delta(&VersionVector::default());
+    *message.returns = vec![(id(77), 1), (id(78), 2)];
+    fresh.merge(&message).unwrap();
+    let known = [77, 78].map(|byte| fresh.taken_over(&id(byte)));
+    assert_eq!(known, [None, Some(2)]);
+
+    let frame = Frame {
+        space: one.space().clone(),
+        body: Body::Delta(Delta {
+            id: 1,
+            chunk: 0,
+            last: true,
+            message,
+        }),
+    };
+    let mut bytes = frame.encode();
+    assert_eq!(Frame::decode(&bytes).as_ref(), Ok(&frame));
+    // There is one way to say that nobody is remembered: not at all.
+    bytes.truncate(bytes.len() - 2 * 17 - 1);
+    assert!(Frame::decode(&bytes).is_ok());
+    bytes.push(0);
+    let refused = Frame::decode(&bytes);
+    assert_eq!(refused, Err(Error::TrailingBytes { bytes: 1 }));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::roster::{Admit, Announce, Bye, Fence, Says};
 use crate::vector::VersionVector;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
+use alloc::vec;
 
 const OWNER: Owner = [1; 32];
 
@@ -187,6 +188,31 @@ fn only_what_came_from_an_old_copy_is_doubtful() {
     let doubts = |it: &Former| (it.doubtful, it.journal.told);
     let doubts: Vec<(bool, u64)> = replica.former.iter().map(doubts).collect();
     assert_eq!(doubts, [(true, 3), (false, 0)]);
+}
+
+#[test]
+fn a_doubt_outlives_the_process() {
+    for told in [0, 3] {
+        let mut replica = replica(0);
+        replica.take_kept(&former(7, 3));
+        replica.former[0].journal.told = told;
+        let mut mark = Mark::default();
+        replica.add("key", 1).unwrap();
+        replica.since(&mut mark);
+        let mut log = vec![replica.snapshot()];
+        replica.doubt_former();
+        log.push(replica.since(&mut mark).expect("there is a doubt to store"));
+        assert!(replica.since(&mut mark).is_none());
+        for log in [log, vec![replica.snapshot()]] {
+            let mut again = Replica::new(Space::default(), id(1));
+            for message in log {
+                let message = Message::decode_stored(&message.encode_stored()).unwrap();
+                again.restore(&message).unwrap();
+            }
+            let former = again.former.iter().find(|it| it.writer == id(7));
+            assert!(former.unwrap().doubtful);
+        }
+    }
 }
 
 #[test]

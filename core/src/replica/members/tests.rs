@@ -475,7 +475,23 @@ fn a_members_place_is_sure_when_nobody_can_refuse_it_any_more() {
     for number in [OWN, other] {
         card(&mut one, number).base = None;
     }
-    assert_eq!(sure(&one), [true, true, false]);
+    let clock = |number: u32| {
+        one.roster.cards[number as usize]
+            .announce
+            .as_ref()
+            .unwrap()
+            .clock
+    };
+    let [own, others] = [OWN, other].map(clock);
+    // Whether all who count have acknowledged them is known from what is stable.
+    for (settled, known) in [
+        ([own - 1, others - 1], [false, false, false]),
+        ([own, others - 1], [true, false, false]),
+        ([own, others], [true, true, false]),
+    ] {
+        one.roster.settled = settled.to_vec();
+        assert_eq!(sure(&one), known);
+    }
     card(&mut one, other).base = Some([(OWN, 1)].into());
     assert_eq!(sure(&one), [true, false, false]);
     card(&mut one, other).base = None;

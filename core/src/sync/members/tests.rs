@@ -78,6 +78,7 @@ impl End {
             session: u64::from(number),
             agent: Closed::default(),
             writer,
+            remembers: false,
         };
         self.sync.peer_mut(link).unwrap().greeting = Some(greeting);
         self.outputs();
@@ -569,9 +570,14 @@ fn who_was_perhaps_taken_in_does_not_believe_that_nothing_of_it_counts() {
         let doubts = end.sync.guests.coming_back.is_some();
         assert_eq!(doubts, published > 0 && !admitted);
     }
+    // A start of a member's, which has not announced itself yet.
+    let mut early = End::guest();
+    let members = early.replica.configuration().unwrap();
+    early.sync.config.owner = Some(members.members[0]);
     for mut end in [
         End::member(),
         End::of(Replica::new(Space::default(), id(3))),
+        early,
     ] {
         let link = end.link(1, id(1));
         end.sync.peer_mut(link).unwrap().published = 1;

@@ -144,21 +144,29 @@ fn collection_waits_for_transfers_but_not_for_ever() {
         assert!(keys < 20_000);
     }
     end.replica.apply(&name(0), crate::Op::Delete).unwrap();
-    for turn in 1..=PATIENCE {
-        assert!(!end.tend(), "{turn}");
+    // A peer whose transfer was ended asks again, and has twice as much time, up to a bound.
+    for ended in 0..DOUBLINGS_MAX + 2 {
+        for turn in 1..=PATIENCE << ended.min(DOUBLINGS_MAX) {
+            assert!(!end.tend() && end.sync.is_serving(), "{ended}: {turn}");
+        }
+        assert!(end.tend());
+        assert!(!end.sync.is_serving());
+        end.replica
+            .apply(&name(ended as usize + 1), crate::Op::Delete)
+            .unwrap();
+        asks(&mut end, link, (keys as u32) + 1 + ended);
     }
-    assert!(end.sync.is_serving());
-    assert!(end.tend());
-    assert!(!end.sync.is_serving());
-    // The peer asks again, and has as much time.
-    asks(&mut end, link, keys as u32 + 1);
-    end.replica.apply(&name(1), crate::Op::Delete).unwrap();
-    for turn in 1..=PATIENCE {
-        assert!(!end.tend() && end.sync.is_serving(), "{turn}");
-    }
+    // When it is gone nobody is waited for, nor longer after that.
     end.cut(link);
     assert!(end.tend());
     assert!(!end.tend());
+    let link = end.link(2, end.replica.writer());
+    asks(&mut end, link, 1);
+    end.replica.apply(&name(99), crate::Op::Delete).unwrap();
+    for turn in 1..=PATIENCE {
+        assert!(!end.tend() && end.sync.is_serving(), "{turn}");
+    }
+    assert!(end.tend());
 }
 
 /// A peer asks for all that is here.
