@@ -99,6 +99,20 @@ fn a_store_is_told_of_own_transactions_if_there_is_something_to_tell() {
     assert_eq!((kept[0].journal.told, kept[0].last()), (0, 0));
 }
 
+/// What is told of one, while as much is forgotten with another, is news.
+#[test]
+fn a_store_is_told_of_each_former_writer_what_others_may_know() {
+    let mut replica = with(&[(8, 2)]);
+    let mut over = former(7, 0);
+    over.journal.told = 2;
+    replica.keep_former(over);
+    let mut mark = replica.mark();
+    replica.drop_former();
+    replica.note_former_told();
+    let message = replica.since(&mut mark).expect("it is to be stored");
+    assert_eq!(kept(&message), [(id(8), 2)]);
+}
+
 #[test]
 fn what_no_member_holds_is_counted() {
     let mut replica = with(&[(6, 3), (7, 9), (8, 0), (9, 0)]);

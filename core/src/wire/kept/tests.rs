@@ -75,11 +75,11 @@ fn what_is_kept_comes_back() {
         as_guest: 3,
         survivors: vec![did("left", Op::Add(i64::MAX), &[])],
     };
-    let all = [
-        kept(1, Some(intro), journal),
-        kept(2, None, Journal::EMPTY),
-        made(Vec::new()),
-    ];
+    let doubtful = Former {
+        doubtful: true,
+        ..kept(1, Some(intro), journal)
+    };
+    let all = [doubtful, kept(2, None, Journal::EMPTY), made(Vec::new())];
     for kept in [&all[..], &all[1..], &[]] {
         assert_eq!(read_all(&bytes(kept), read_kept), Ok(kept.to_vec()));
     }
@@ -92,8 +92,8 @@ fn what_is_kept_comes_back() {
 
 #[test]
 fn what_nothing_was_kept_as_is_refused() {
-    let rule = Rule::Kept;
-    let malformed = Err(Error::Malformed { rule });
+    let broken = |rule| Err(Error::Malformed { rule });
+    let malformed = broken(Rule::Kept);
     for (first, second, good) in [(3, 4, true), (4, 4, false), (5, 4, false)] {
         let made = vec![(first, Vec::new()), (second, Vec::new())];
         let journal = Journal {
@@ -113,4 +113,9 @@ fn what_nothing_was_kept_as_is_refused() {
     assert_eq!(unknown[kind], PERSIST);
     unknown[kind] = PERSIST + 1;
     assert_eq!(read_all(&unknown, read_kept), malformed);
+    // After the count, the writer, and that nobody is known to have taken it in.
+    let mut doubt = bytes(&[made(Vec::new())]);
+    assert_eq!(doubt[18], 0);
+    doubt[18] = 2;
+    assert_eq!(read_all(&doubt, read_kept), broken(Rule::Flag));
 }
