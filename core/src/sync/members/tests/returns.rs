@@ -173,6 +173,13 @@ fn a_guest_makes_again_once_it_is_taken_in_itself() {
         end.outputs();
         end.tend();
         assert_eq!(end.sent().1, asks, "{clock} {admitted}");
+        // Up to which clock it counts was told by a peer, and nobody else remembers.
+        let End { replica, sync, now } = &mut end;
+        assert_eq!(sync.fresh_writer(*now, replica, id(9)), asks > 0);
+        if asks > 0 {
+            assert_eq!(end.replica.value("key"), Some(5 + clock));
+            assert_eq!(returned(&end.outputs()), [None]);
+        }
     }
 }
 
