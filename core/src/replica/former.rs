@@ -3,6 +3,7 @@
 
 use super::Replica;
 use super::journal::Journal;
+use crate::hash::hash_bytes;
 use crate::roster::Owner;
 use crate::shard::OWN;
 use crate::slot::Stamp;
@@ -153,7 +154,9 @@ impl Replica {
     pub(super) fn former_clocks(&self) -> u64 {
         let clocks = |it: &Former| {
             let clocks = it.journal.told.wrapping_add(it.journal.dropped);
-            clocks.wrapping_add(u64::from(it.doubtful))
+            let clocks = clocks.wrapping_add(u64::from(it.doubtful));
+            // Each counts in its own way: what goes with one must not hide what is new of another.
+            clocks.wrapping_mul(hash_bytes(0, it.writer.as_bytes()))
         };
         let former = self.former.iter().map(clocks);
         former.fold(0, u64::wrapping_add)

@@ -123,3 +123,6 @@ fn read_did(reader: &mut Reader<'_>) -> Result<Vec<Did>, Fail> {
     }
     Ok(did)
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,6 +78,9 @@ fn is(id: u32) -> String {
     format!("crate::mutant::is({id})")
 }
 
+/// What the base of a struct expression is called that is made for it.
+const MADE: &str = "mutant_base";
+
 struct Planter<'a, 'm> {
     text: &'a str,
     places: HashMap<(Genre, usize, usize), Vec<usize>>,
@@ -274,6 +277,12 @@ impl Planter<'_, '_> {
         let Some(rest) = &it.rest else {
             return;
         };
+        let base = rest.span().byte_range();
+        let is_default = self.text[base.clone()] == *"Default::default()";
+        // What is made for it alone is made once, as it may take its parts from where they are.
+        let is_made = matches!(**rest, syn::Expr::Call(_) | syn::Expr::MethodCall(_));
+        let is_made = is_made && !is_default;
+        let mut all = Vec::new();
         for field in &it.fields {
             let range = field.span().byte_range();
             let found = self.at(Genre::StructField, field.span(), Some(range.clone()));
@@ -283,12 +292,13 @@ impl Planter<'_, '_> {
             let syn::Member::Named(name) = &field.member else {
                 continue;
             };
-            let base = match &self.text[rest.span().byte_range()] {
-                "Default::default()" => {
+            let base = match (is_default, is_made) {
+                (true, _) => {
                     let path = &self.text[it.path.span().byte_range()];
                     Piece::Text(format!("<{path} as Default>::default()"))
                 }
-                _ => Piece::Old(rest.span().byte_range()),
+                (_, true) => Piece::Text(MADE.into()),
+                _ => Piece::Old(base.clone()),
             };
             let taken = vec![
                 Piece::Text("(".into()),
@@ -303,6 +313,20 @@ impl Planter<'_, '_> {
                 Piece::Text(" }".into()),
             ];
             self.push(range, &found, pieces);
+            all.extend(found);
+        }
+        if is_made && !all.is_empty() {
+            let whole = it.span().byte_range();
+            let pieces = vec![
+                Piece::Text("(match (".into()),
+                Piece::Old(base.clone()),
+                Piece::Text(format!(") {{ {MADE} => ")),
+                Piece::Old(whole.start..base.start),
+                Piece::Text(MADE.into()),
+                Piece::Old(base.end..whole.end),
+                Piece::Text(" })".into()),
+            ];
+            self.push(whole, &all, pieces);
         }
     }
 
@@ -486,6 +510,12 @@ mod tests {
         );
         assert!(
             new.contains("b: if crate::mutant::is(4) { (a).b }"),
+            "{new}"
+        );
+        let text = "fn f(j: J) -> S {\n    S { b: 1, ..S::new(j) }\n}\n";
+        let (new, _) = planted(text, vec![mutant(1, Genre::StructField, (2, 9), "")]);
+        assert!(
+            new.contains("(match (S::new(j)) { mutant_base => S { b: if crate::mutant::is(1) { (mutant_base).b } else { 1 }, ..mutant_base } })"),
             "{new}"
         );
         let twice = place("a a", "a").unwrap_err();

@@ -5,6 +5,7 @@ use super::*;
 use crate::closed::Empty;
 use crate::delta::Message;
 use crate::roster::{Admit, Announce, Bye, Fence, Says};
+use crate::vector::VersionVector;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -69,6 +70,88 @@ fn a_store_is_told_what_others_may_know_once() {
     assert_eq!(kept(&message), [(id(7), 3), (id(0), 4)]);
     assert!(replica.since(&mut mark).is_none());
     assert_eq!(kept(&replica.snapshot()), [(id(7), 3), (id(0), 4)]);
+}
+
+/// What a store was told, and not again: it would take back what was dropped since.
+#[test]
+fn a_store_is_told_of_own_transactions_if_there_is_something_to_tell() {
+    let mut replica = with(&[]);
+    let mut mark = Mark::default();
+    let mut hear = |replica: &mut Replica, byte| {
+        let mut other = self::replica(byte);
+        other.add("key", 1).unwrap();
+        let news = other.delta(&VersionVector::default());
+        replica.merge(&news).unwrap();
+        let kept = replica.since(&mut mark).unwrap().kept;
+        let own = |it: &Former| (it.writer, it.journal.open, it.journal.dropped);
+        kept.iter().map(own).collect::<Vec<_>>()
+    };
+    assert_eq!(hear(&mut replica, 1), []);
+    replica.add("key", 1).unwrap();
+    assert_eq!(hear(&mut replica, 2), [(id(0), 1, 0)]);
+    assert_eq!(hear(&mut replica, 3), []);
+    // Held by a member, which is nobody but itself.
+    replica.found(&OWNER, &[0; 16], 1).unwrap();
+    replica.add("key", 1).unwrap();
+    replica.keep_no_journal_alone();
+    let kept = replica.since(&mut mark).unwrap().kept;
+    assert_eq!((kept.len(), kept[0].journal.dropped), (1, 3));
+    assert_eq!((kept[0].journal.told, kept[0].last()), (0, 0));
+}
+
+/// What is told of one, while as much is forgotten with another, is news.
+#[test]
+fn a_store_is_told_of_each_former_writer_what_others_may_know() {
+    let mut replica = with(&[(8, 2)]);
+    let mut over = former(7, 0);
+    over.journal.told = 2;
+    replica.keep_former(over);
+    let mut mark = replica.mark();
+    replica.drop_former();
+    replica.note_former_told();
+    let message = replica.since(&mut mark).expect("it is to be stored");
+    assert_eq!(kept(&message), [(id(8), 2)]);
+}
+
+#[test]
+fn what_no_member_holds_is_counted() {
+    let mut replica = with(&[(6, 3), (7, 9), (8, 0), (9, 0)]);
+    replica.former[3].journal.made = Vec::from([(2, Vec::new()), (4, Vec::new())]);
+    replica.add("key", 1).unwrap();
+    assert_eq!(replica.unheld(), 0);
+    replica.found(&OWNER, &[0; 16], 1).unwrap();
+    replica.add("key", 1).unwrap();
+    // How many there were while the space was open is not known.
+    assert_eq!(replica.unheld(), 1 + 1 + 2 + 1);
+}
+
+#[test]
+fn who_took_in_a_former_writer_is_noted_and_stored() {
+    let mut replica = with(&[(7, 3), (8, 3)]);
+    replica.found(&OWNER, &[0; 16], 5).unwrap();
+    let heard = Intro {
+        by: id(3),
+        clock: 4,
+        owner: OWNER,
+        generation: 1,
+    };
+    let number = replica.number(id(8)) as usize;
+    replica.roster.cards[number] = Default::default();
+    replica.former[1].intro = Some(heard);
+    replica.keep_former(former(9, 3));
+    replica.note_intros();
+    let mut mark = replica.mark();
+    replica.note_former_told();
+    let by = Intro {
+        by: id(0),
+        clock: 1,
+        owner: OWNER,
+        generation: 5,
+    };
+    let intros = |kept: &[Former]| kept.iter().map(|it| it.intro).collect::<Vec<_>>();
+    let kept = replica.since(&mut mark).unwrap().kept;
+    assert_eq!(intros(&kept), [Some(by), Some(heard), None]);
+    assert_eq!(intros(&replica.former), intros(&kept));
 }
 
 #[test]

@@ -4,6 +4,8 @@
 mod checks;
 
 use super::*;
+use crate::closed::Empty;
+use crate::replica::{Former, Journal};
 use crate::roster::{Ack, Admit, Announce, Bye, Fence, Retired};
 use crate::writer_id::Space;
 use alloc::vec;
@@ -311,6 +313,20 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
         missing(1, 0, 10)
     );
     assert_eq!(make_way(&told(&[(1, 0, 10)], &[]), true), (Ok(false), 2));
+    // What a former writer made, and is kept, is not lost by that.
+    for (open, made) in [(0, missing(2, 9, 10)), (10, (Ok(true), 0))] {
+        let mut journal = Journal::EMPTY;
+        journal.open = open;
+        let mut reader = reader.clone();
+        reader.keep_former(Former::new(id(2), journal));
+        let mut other = reader.clone();
+        let make_way = |reader: &mut Replica, state: &Message| {
+            let made = reader.make_way(state, true, &mut |_| ());
+            (made, reader.writers().count())
+        };
+        assert_eq!(make_way(&mut reader, &named(10, 9)), made);
+        assert_eq!(make_way(&mut other, &named(9, 10)), missing(1, 9, 10));
+    }
 }
 
 #[test]

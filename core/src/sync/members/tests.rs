@@ -179,8 +179,18 @@ fn what_is_told_of_a_link_is_kept_with_it() {
     assert_eq!(end.replica.told_upto(), 0);
     let [one, other] = [1, 2].map(|number| end.link(number, id(number as u8)));
     end.sync.note_told(&mut end.replica);
-    assert_eq!(end.replica.told_upto(), end.replica.clock());
+    let told = |end: &End| (end.replica.told_upto(), end.replica.told_as_guest());
+    assert_eq!(told(&end), (end.replica.clock(), 0));
     assert_eq!(end.sync.writer_of(one), Some(id(1)));
+    // Of a guest, and of one whose owner is a member and that has not announced itself.
+    for (owner, as_guest) in [(OTHER, 1), (OWNER, 0)] {
+        let mut end = End::guest();
+        end.sync.config.owner = Some(owner);
+        end.replica.add("key", 1).unwrap();
+        end.link(1, id(1));
+        end.sync.note_told(&mut end.replica);
+        assert_eq!(told(&end), (1, as_guest));
+    }
     assert_eq!(end.sync.writer_of(Link(9)), None);
     let flags = |end: &End, link| {
         let peer = end.sync.peer(link).unwrap();
@@ -497,6 +507,42 @@ fn who_is_told_its_end_comes_back() {
     assert_eq!(known(&mut end), (two, None, 5));
     assert_eq!(hear(&mut end, two, own, Last::Forgotten(true)), (vec![], 1));
     assert_eq!(known(&mut end).2, 5);
+}
+
+/// A second member: before it announces itself, then, and once the first one has acknowledged that.
+fn second() -> [Replica; 3] {
+    let mut home = End::member().replica;
+    home.force_members(&[OWNER, OTHER]).unwrap();
+    let mut early = Replica::new(Space::default(), id(9));
+    early.merge(&full(&home)).unwrap();
+    let mut new = early.clone();
+    new.announce(&OTHER, &[0; 16], 2).unwrap();
+    home.merge(&full(&new)).unwrap();
+    home.acknowledge().unwrap();
+    let mut known = new.clone();
+    known.merge(&home.delta(&new.vector())).unwrap();
+    [early, new, known]
+}
+
+/// Who may have been judged as a guest, and is none, sees for itself.
+#[test]
+fn a_member_does_not_believe_that_it_has_to_come_back() {
+    let [early, new, known] = second();
+    for (replica, upto, believes) in [
+        (End::guest().replica, 0, true),
+        (early, 0, false),
+        (new.clone(), 0, false),
+        (new, 1, true),
+        (known.clone(), 0, false),
+        (known, 1, false),
+    ] {
+        let mut end = End::of(replica);
+        let link = end.link(1, id(1));
+        let own = end.replica.writer();
+        let End { replica, sync, .. } = &mut end;
+        sync.ended(0, replica, link, (own, Last::Unsure(upto)));
+        assert_eq!(end.sync.guests.coming_back.is_some(), believes, "{upto}");
+    }
 }
 
 #[test]

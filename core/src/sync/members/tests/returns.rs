@@ -173,6 +173,13 @@ fn a_guest_makes_again_once_it_is_taken_in_itself() {
         end.outputs();
         end.tend();
         assert_eq!(end.sent().1, asks, "{clock} {admitted}");
+        // Up to which clock it counts was told by a peer, and nobody else remembers.
+        let End { replica, sync, now } = &mut end;
+        assert_eq!(sync.fresh_writer(*now, replica, id(9)), asks > 0);
+        if asks > 0 {
+            assert_eq!(end.replica.value("key"), Some(5 + clock));
+            assert_eq!(returned(&end.outputs()), [None]);
+        }
     }
 }
 
@@ -233,6 +240,70 @@ fn the_journal_ends_where_a_member_holds_all() {
         sync.held_there(replica, link, &vector);
         let journal = replica.begin_again(id(8), &state, &mut |_| ()).unwrap();
         assert_eq!(journal.len(), left);
+        // Nor of a former writer.
+        let mut end = End::admitted();
+        let link = end.link(1, id(writer));
+        let former = aside(None, 0);
+        let held = Vec::from([(former.writer, upto)]);
+        end.replica.keep_former(former);
+        let End { replica, sync, .. } = &mut end;
+        sync.held_there(replica, link, &VersionVector::from_sorted(held));
+        assert_eq!(end.replica.unheld(), left);
+    }
+}
+
+/// That a part was taken over shows that it is remembered.
+#[test]
+fn the_rest_of_what_was_taken_over_is_made_again() {
+    let mut end = End::member();
+    let mut guest = End::guest().replica;
+    let writer = guest.writer();
+    guest.add("key", 5).unwrap();
+    let first = full(&guest);
+    guest.add("key", 3).unwrap();
+    guest.note_told(false);
+    let state = full(&end.replica);
+    let journal = guest.begin_again(id(8), &state, &mut |_| ()).unwrap();
+    let home = &mut end.replica;
+    home.merge_live(&first, Some(writer), &mut |_| ()).unwrap();
+    home.fence(&writer).unwrap();
+    end.tend_until(|replica| !replica.knows(&writer));
+    assert_eq!(end.replica.last_of(&writer), Some(1));
+    end.replica.keep_former(Former {
+        before: 2,
+        ..Former::new(writer, journal)
+    });
+    end.tend();
+    end.outputs();
+    let End { replica, sync, now } = &mut end;
+    assert!(sync.fresh_writer(*now, replica, id(9)));
+    assert_eq!(end.replica.value("key"), Some(8));
+    assert_eq!(returned(&end.outputs()), [None]);
+}
+
+/// The writer under which a replica makes others' transactions again is a former one from then on.
+#[test]
+fn what_is_known_of_the_present_writer_is_kept_with_what_it_made() {
+    let [_, new, known] = second();
+    for (replica, is_known) in [(End::admitted().replica, true), (new, false), (known, true)] {
+        let mut end = End::of(replica);
+        let (writer, intro) = (end.replica.writer(), end.replica.intro());
+        assert_eq!(intro.is_some(), is_known);
+        end.replica.add("key", 5).unwrap();
+        end.replica.note_told(false);
+        let told = end.replica.clock();
+        end.sync.guests.resuming = true;
+        let End { replica, sync, now } = &mut end;
+        assert!(sync.fresh_writer(*now, replica, id(8)));
+        assert_eq!(end.replica.value("key"), Some(5));
+        // A state without it.
+        let state = full(&End::member().replica);
+        let mut ignore = |_| ();
+        let begun = end.replica.begin_again(id(7), &state, &mut ignore);
+        begun.unwrap();
+        let lost = end.replica.lost();
+        let lost: Vec<_> = lost.map(|it| (it.writer, it.intro, it.before)).collect();
+        assert_eq!(lost, [(writer, intro, told)]);
     }
 }
 
@@ -320,6 +391,8 @@ fn a_guest_has_those_ended_that_it_left_behind() {
         it.writer = id(byte);
         end.replica.keep_former(it);
     }
+    let mut unknown = End::of(end.replica.clone());
+    unknown.link(1, id(1));
     let mut home = End::member().replica;
     for byte in 10..40 {
         home.admit(&id(byte)).unwrap();
@@ -338,6 +411,8 @@ fn a_guest_has_those_ended_that_it_left_behind() {
         });
         asks.collect::<Vec<_>>()
     };
+    // Those too that nobody waits for.
+    assert_eq!(asked(&mut unknown).len(), 16);
     let first = asked(&mut end);
     assert_eq!(first.len(), 16);
     assert!(first.iter().all(|it| it.0 == Link(1)));
@@ -351,6 +426,35 @@ fn a_guest_has_those_ended_that_it_left_behind() {
     early.sync.config.owner = Some(OWNER);
     early.link(1, id(1));
     assert_eq!(asked(&mut early), []);
+}
+
+/// Another peer may remember what the first has forgotten.
+#[test]
+fn what_all_have_forgotten_is_known_of_nobody() {
+    let mut end = End::guest();
+    let links = [1, 2].map(|number| end.link(number, id(number as u8)));
+    let mut it = aside(None, 0);
+    it.writer = id(7);
+    end.replica.keep_former(it);
+    let forgot = |end: &mut End, link, asked: &[Link]| {
+        let last = Last::Forgotten(true);
+        end.sync.former_ended(link, id(7), last);
+        let End { replica, sync, now } = end;
+        sync.look_back(*now, replica).unwrap();
+        assert_eq!(end.asked(), asked);
+        end.sync.guests.resuming
+    };
+    // Of another writer, whose end it did not ask for.
+    end.sync.former_ended(links[0], id(8), Last::Upto(1));
+    let End { replica, sync, now } = &mut end;
+    sync.look_back(*now, replica).unwrap();
+    assert_eq!(end.asked(), [links[0]]);
+    assert!(!forgot(&mut end, links[0], &[links[1]]));
+    assert!(!forgot(&mut end, links[0], &[]));
+    assert!(!forgot(&mut end, links[1], &[]));
+    let End { replica, sync, now } = &mut end;
+    sync.look_back(*now, replica).unwrap();
+    assert!(end.sync.guests.resuming);
 }
 
 /// What it still holds is not what its next writer will hold.

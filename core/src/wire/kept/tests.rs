@@ -1,0 +1,121 @@
+//! What a store keeps of own writers, to bytes and back.
+
+use super::super::bytes::read_all;
+use super::*;
+use crate::closed::Empty;
+use crate::error::Error;
+use crate::wire::Intro;
+use alloc::vec;
+
+fn did(key: &str, op: Op, saw: &[(u8, u64, i128)]) -> Did {
+    let saw = saw.iter().map(|&(writer, clock, total)| Saw {
+        writer: WriterId::from_bytes([writer; 16]),
+        clock,
+        total,
+    });
+    Did {
+        key: key.into(),
+        op,
+        saw: saw.collect(),
+    }
+}
+
+fn kept(writer: u8, intro: Option<Intro>, journal: Journal) -> Former {
+    let writer = WriterId::from_bytes([writer; 16]);
+    let journal = Journal {
+        writer: Some(writer),
+        ..journal
+    };
+    Former {
+        intro,
+        ..Former::new(writer, journal)
+    }
+}
+
+fn bytes(kept: &[Former]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_kept(&mut out, kept);
+    out
+}
+
+/// A writer that made one transaction, at 300.
+fn made(did: Vec<Did>) -> Former {
+    let made = vec![(300, did)];
+    let journal = Journal {
+        made,
+        ..Journal::EMPTY
+    };
+    kept(1, None, journal)
+}
+
+#[test]
+fn what_is_kept_comes_back() {
+    let intro = Intro {
+        by: WriterId::from_bytes([9; 16]),
+        clock: 4,
+        owner: [3; 32],
+        generation: 5,
+    };
+    let some = vec![
+        did("one", Op::Add(-7), &[]),
+        did("", Op::Reset, &[(2, 3, -1 << 90), (4, u64::MAX, 5)]),
+        did("two", Op::Delete, &[(2, 1, 0)]),
+    ];
+    let more = vec![
+        did("one", Op::Set(i64::MIN), &[]),
+        did("one", Op::Expire(1 << 50), &[]),
+        did("one", Op::Persist, &[]),
+    ];
+    let journal = Journal {
+        writer: None,
+        made: vec![(7, some), (8, more), (300, Vec::new())],
+        dropped: 6,
+        open: 5,
+        told: 4,
+        as_guest: 3,
+        survivors: vec![did("left", Op::Add(i64::MAX), &[])],
+    };
+    let doubtful = Former {
+        doubtful: true,
+        ..kept(1, Some(intro), journal)
+    };
+    let all = [doubtful, kept(2, None, Journal::EMPTY), made(Vec::new())];
+    for kept in [&all[..], &all[1..], &[]] {
+        assert_eq!(read_all(&bytes(kept), read_kept), Ok(kept.to_vec()));
+    }
+    let whole = bytes(&all);
+    for size in 0..whole.len() {
+        let read = read_all(&whole[..size], read_kept);
+        assert_eq!(read, Err(Error::Truncated), "{size}");
+    }
+}
+
+#[test]
+fn what_nothing_was_kept_as_is_refused() {
+    let broken = |rule| Err(Error::Malformed { rule });
+    let malformed = broken(Rule::Kept);
+    for (first, second, good) in [(3, 4, true), (4, 4, false), (5, 4, false)] {
+        let made = vec![(first, Vec::new()), (second, Vec::new())];
+        let journal = Journal {
+            made,
+            ..Journal::EMPTY
+        };
+        let kept = [kept(1, None, journal)];
+        let expected = match good {
+            true => Ok(kept.to_vec()),
+            false => malformed.clone(),
+        };
+        assert_eq!(read_all(&bytes(&kept), read_kept), expected);
+    }
+    // Before the last operation's value, what it saw, and the survivors.
+    let mut unknown = bytes(&[made(vec![did("key", Op::Persist, &[])])]);
+    let kind = unknown.len() - 4;
+    assert_eq!(unknown[kind], PERSIST);
+    unknown[kind] = PERSIST + 1;
+    assert_eq!(read_all(&unknown, read_kept), malformed);
+    // After the count, the writer, and that nobody is known to have taken it in.
+    let mut doubt = bytes(&[made(Vec::new())]);
+    assert_eq!(doubt[18], 0);
+    doubt[18] = 2;
+    assert_eq!(read_all(&doubt, read_kept), broken(Rule::Flag));
+}
