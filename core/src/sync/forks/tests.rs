@@ -267,17 +267,18 @@ fn twin() -> Replica {
     twin
 }
 
+/// Also the writers of which nothing new came: others may lack what is here.
 #[test]
 fn what_was_healed_is_told_to_all() {
     let (mut end, links) = end();
-    let writers = vec![contents(&end, 1, other_shards)];
-    tell(&mut end, links[0], Why::Answer, true, writers);
+    let writers = [1, 2].map(|byte| contents(&end, byte, other_shards));
+    tell(&mut end, links[0], Why::Answer, true, writers.into());
     let number = end.last_number();
     end.last(links[0], number, 0, &full(&twin()));
     assert_eq!(end.replica.value("other"), Some(2));
     assert_eq!(said(&mut end).contents, []);
     end.wait(PUSH_DELAY_MS);
-    let told = links.map(|link| (link, Why::Forked, vec![id(1)]));
+    let told = links.map(|link| (link, Why::Forked, vec![id(1), id(2)]));
     assert_eq!(said(&mut end).contents, told);
     end.wait(PUSH_DELAY_MS);
     assert_eq!(said(&mut end).contents, []);
