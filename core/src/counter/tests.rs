@@ -262,6 +262,11 @@ fn a_new_life_says_so_where_an_old_one_may_be_known() {
     act(4, &ids).add(&mut slots, 7).unwrap();
     assert_eq!((slots[0].born(), slots[0].total()), (4, 7));
     assert_eq!(slots[0].side.cut, None);
+    // Also if it begins with what is taken over.
+    let mut slots = vec![plain(OWN, 3, 5)];
+    cut(&mut slots[0], 3, 5);
+    assert!(act(4, &ids).take_over(&mut slots, 7));
+    assert_eq!((slots[0].born(), slots[0].total()), (4, 7));
     let mut slots = vec![];
     let again = Act {
         reuses: true,

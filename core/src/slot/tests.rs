@@ -214,3 +214,22 @@ fn a_set_beats_a_reset_whatever_their_clocks() {
     assert!(base(true, 2, 2, 0) > base(true, 2, 1, 9));
     assert_eq!((Base::Reset.value(), Base::Set(-4).value()), (0, -4));
 }
+
+/// Of two contents of one clock all replicas keep the same one: that of the greater total.
+#[test]
+fn contents_of_one_clock_are_ordered_by_what_they_come_to() {
+    let of = |clock, total, extra| slot(clock, total, extra).rank();
+    let base = |base| Extra {
+        born: 3,
+        base,
+        ..Extra::default()
+    };
+    let totals = [-1 << 70, -1 << 64, -2, -1, 0, 1, 1 << 63, 1 << 64, 1 << 70];
+    let totals = totals.map(|total| of(5, total, base(None)));
+    assert!(totals.is_sorted_by(|a, b| a < b));
+    let sets = [i64::MIN, -1, 0, 1, i64::MAX].map(|value| Some(Base::Set(value)));
+    let bases = [None, Some(Base::Reset)].into_iter().chain(sets);
+    let bases: Vec<_> = bases.map(|it| of(5, 7, base(it))).collect();
+    assert!(bases.is_sorted_by(|a, b| a < b));
+    assert!(of(6, -1 << 70, base(None)) > of(5, 1 << 70, base(None)));
+}

@@ -312,3 +312,6 @@ impl Sync {
         self.outputs.push(Output::Refused { close, error });
     }
 }
+
+#[cfg(test)]
+mod tests;

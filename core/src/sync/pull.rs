@@ -252,3 +252,6 @@ impl Sync {
         Ok(shards)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

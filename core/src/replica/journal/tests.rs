@@ -1,6 +1,7 @@
 //! What is kept of own transactions, and what is made again of them after a return: of a cancel what
 //! can still be told apart of what it saw.
 
+use super::super::Former;
 use super::*;
 use crate::roster::{Bye, Fence, Retired};
 use crate::shard::Row;
@@ -386,4 +387,41 @@ fn what_a_guest_had_seen_at_first_is_dropped_when_a_member_holds_it() {
         let card = &replica.roster.cards[OWN as usize];
         assert_eq!(card.base.is_none(), drops, "{clock} {announced} {taken_in}");
     }
+}
+
+#[test]
+fn what_a_store_kept_twice_is_there_once() {
+    let clocks = |it: &Journal| it.made.iter().map(|made| made.0).collect::<Vec<u64>>();
+    let mut kept = journal(&[], 0, 0);
+    for (more, all) in [
+        (&[2, 3][..], &[2, 3][..]),
+        (&[2, 3], &[2, 3]),
+        (&[3, 4], &[2, 3, 4]),
+        (&[5], &[2, 3, 4, 5]),
+    ] {
+        kept.extend(&journal(more, 0, 0));
+        assert_eq!(clocks(&kept), all);
+    }
+    kept.extend(&journal(&[], 4, 0));
+    assert_eq!(clocks(&kept), [5]);
+}
+
+/// A later state may hold less of it.
+#[test]
+fn what_is_left_of_a_former_writer_is_found_out_once_if_it_was_never_kept() {
+    let survivors_of = |open, before: &[Did]| {
+        let mut replica = replica();
+        let handle = replica.intern("k").unwrap();
+        replica.put_slots(handle, vec![slot(0)]);
+        let mut kept = journal(&[], 0, open);
+        kept.survivors = before.to_vec();
+        replica.keep_former(Former::new(id(1), kept));
+        replica.clear(id(3));
+        replica.former[0].journal.survivors.clone()
+    };
+    let found = [op("k", Op::Add(50))];
+    assert_eq!(survivors_of(4, &[]), found);
+    assert_eq!(survivors_of(0, &[]), []);
+    let before = [op("l", Op::Add(9))];
+    assert_eq!(survivors_of(4, &before), before);
 }

@@ -1,0 +1,329 @@
+//! Transfers as they come in: one after the other, again where they broke, within limits.
+
+use super::*;
+use crate::Space;
+use crate::replica::Cursor;
+use crate::shard::PAGE;
+use crate::sync::{Digests, Frame, Hello, Input, SyncConfig, VERSION};
+use alloc::format;
+use alloc::string::String;
+
+pub(in crate::sync) const PUSH_DELAY_MS: Millis = 5;
+pub(in crate::sync) const TIMEOUT_MS: Millis = 1_000;
+/// So long that no digest is due in a test that does not wait for it.
+pub(in crate::sync) const INTERVAL_MS: Millis = 1_000_000;
+
+pub(in crate::sync) fn id(byte: u8) -> WriterId {
+    WriterId::from_bytes([byte; 16])
+}
+
+pub(in crate::sync) fn replica(byte: u8) -> Replica {
+    Replica::new(Space::default(), id(byte))
+}
+
+pub(in crate::sync) fn full(replica: &Replica) -> Message {
+    replica.delta(&VersionVector::default())
+}
+
+/// A replica with its machine; its peers are played by hand.
+pub(in crate::sync) struct End {
+    pub(in crate::sync) replica: Replica,
+    pub(in crate::sync) sync: Sync,
+    pub(in crate::sync) now: Millis,
+}
+
+impl End {
+    pub(in crate::sync) fn new() -> End {
+        let config = SyncConfig {
+            push_delay_ms: PUSH_DELAY_MS as u32,
+            interval_ms: INTERVAL_MS as u32,
+            pull_timeout_ms: TIMEOUT_MS as u32,
+            ..SyncConfig::default()
+        };
+        End {
+            replica: replica(100),
+            sync: Sync::new(config, 1),
+            now: 100,
+        }
+    }
+
+    pub(in crate::sync) fn input(&mut self, input: Input<'_>) {
+        self.sync.handle(self.now, &mut self.replica, input);
+    }
+
+    pub(in crate::sync) fn frame(&mut self, link: Link, body: Body) {
+        let space = Space::default();
+        let bytes = &Frame { space, body }.encode();
+        self.input(Input::Frame { link, bytes });
+    }
+
+    /// A link to a process that writes under this id, holds the same, and has greeted.
+    pub(in crate::sync) fn link(&mut self, number: u32, session: u64, writer: WriterId) -> Link {
+        let (link, broadcast) = (Link(number), false);
+        self.input(Input::Connected { link, broadcast });
+        let hello = Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            capabilities: 0,
+            session,
+            agent: String::new(),
+            nonce: [0; 16],
+            proof: Vec::new(),
+            digests: Sync::digests(&mut self.replica),
+            writer,
+            clock: 0,
+        };
+        self.frame(link, Body::Hello(hello));
+        link
+    }
+
+    pub(in crate::sync) fn cut(&mut self, link: Link) {
+        self.input(Input::Disconnected { link });
+    }
+
+    /// Lets so much time go by.
+    pub(in crate::sync) fn wait(&mut self, time: Millis) {
+        self.now += time;
+        self.input(Input::Tick);
+    }
+
+    /// The peer tells of something that is missing here.
+    pub(in crate::sync) fn differs(&mut self, link: Link) {
+        let (vector, contents) = ([1; 16], 1);
+        self.frame(link, Body::Digest(Digests { vector, contents }));
+    }
+
+    pub(in crate::sync) fn outputs(&mut self) -> Vec<Output> {
+        core::iter::from_fn(|| self.sync.poll()).collect()
+    }
+
+    /// What was sent since the last look, but for hellos.
+    pub(in crate::sync) fn sent(&mut self) -> Vec<(Link, Body)> {
+        let sent = self
+            .outputs()
+            .into_iter()
+            .filter_map(|output| match output {
+                Output::Send { link, bytes } => Some((link, Frame::decode(&bytes).unwrap().body)),
+                _ => None,
+            });
+        let sent = sent.filter(|(_, body)| !matches!(body, Body::Hello(_)));
+        sent.collect()
+    }
+
+    /// Who was asked since the last look, under which number, and from which chunk on.
+    fn asked(&mut self) -> Vec<(Link, u32, u32)> {
+        let sent = self.sent().into_iter().map(|(link, body)| match body {
+            Body::Pull(Pull { id, chunk, .. }) => (link, id, chunk),
+            body => panic!("{body:?}"),
+        });
+        sent.collect()
+    }
+
+    /// A chunk comes, which is not the last one; which one is asked for then.
+    fn chunk(&mut self, link: Link, id: u32, chunk: u32, message: &Message) -> Option<u32> {
+        let delta = delta(id, chunk, false, message);
+        self.frame(link, Body::Delta(delta));
+        match &self.sent()[..] {
+            [] => None,
+            [(on, Body::More { id: of, chunk })] if (*on, *of) == (link, id) => Some(*chunk),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The number of the last request.
+    pub(in crate::sync) fn last_number(&self) -> u32 {
+        self.sync.pulls.next_id
+    }
+
+    /// The last chunk comes.
+    pub(in crate::sync) fn last(&mut self, link: Link, id: u32, chunk: u32, message: &Message) {
+        let delta = delta(id, chunk, true, message);
+        self.frame(link, Body::Delta(delta));
+    }
+}
+
+fn delta(id: u32, chunk: u32, last: bool, message: &Message) -> Delta {
+    let message = message.clone();
+    Delta {
+        id,
+        chunk,
+        last,
+        message,
+    }
+}
+
+/// A replica's state in two chunks, each with counters of its own.
+fn two_chunks(byte: u8) -> [Message; 2] {
+    let mut other = replica(byte);
+    for at in 0..=PAGE {
+        other.add(&format!("key:{at:02}"), 1).unwrap();
+    }
+    let since = VersionVector::default();
+    let lows = other.lows(&since);
+    let (first, next) = other.chunk(&since, &lows, Cursor::default(), 0);
+    let (last, end) = other.chunk(&since, &lows, next.expect("a second one"), 0);
+    assert!(end.is_none());
+    [first, last]
+}
+
+/// A link that needs no session of its own.
+fn links<const COUNT: usize>(end: &mut End) -> [Link; COUNT] {
+    let links = core::array::from_fn(|at| end.link(at as u32 + 1, at as u64 + 1, id(at as u8 + 1)));
+    assert_eq!(end.asked(), []);
+    links
+}
+
+#[test]
+fn peers_are_asked_one_after_the_other_while_they_are_there() {
+    let mut end = End::new();
+    let [one, two, three] = links(&mut end);
+    for link in [one, two, three] {
+        end.differs(link);
+    }
+    assert_eq!(end.asked(), [(one, 1, 0)]);
+    assert_eq!(end.sync.next_deadline(), Some(end.now + TIMEOUT_MS));
+    end.cut(two);
+    assert_eq!(end.asked(), []);
+    end.cut(one);
+    assert_eq!(end.asked(), [(three, 2, 0)]);
+}
+
+/// Who tells twice of what is asked for already is not asked twice.
+#[test]
+fn what_is_late_or_repeated_changes_nothing() {
+    let mut end = End::new();
+    let [one, two] = links(&mut end);
+    let state = full(&replica(7));
+    for link in [one, one, two, two] {
+        end.differs(link);
+    }
+    assert_eq!(end.asked(), [(one, 1, 0)]);
+    // Of another link, of another request, of another chunk.
+    for (link, id, chunk) in [(two, 1, 0), (one, 2, 0), (one, 1, 1)] {
+        assert_eq!(end.chunk(link, id, chunk, &state), None);
+    }
+    end.now += 400;
+    assert_eq!(end.chunk(one, 1, 0, &state), Some(1));
+    assert_eq!(end.sync.next_deadline(), Some(end.now + TIMEOUT_MS));
+    assert_eq!(end.chunk(one, 1, 0, &state), None);
+    end.last(one, 1, 1, &state);
+    assert_eq!(end.asked(), [(two, 2, 0)]);
+    end.last(two, 2, 0, &state);
+    assert_eq!(end.asked(), []);
+}
+
+#[test]
+fn a_transfer_goes_on_where_its_link_broke_with_the_same_process() {
+    let mut end = End::new();
+    let [one] = links(&mut end);
+    let [first, last] = two_chunks(7);
+    end.differs(one);
+    assert_eq!(end.asked(), [(one, 1, 0)]);
+    assert_eq!(end.chunk(one, 1, 0, &first), Some(1));
+    end.cut(one);
+    // Another process, which breaks off before anything came of it.
+    let two = end.link(2, 2, id(2));
+    assert_eq!(end.asked(), []);
+    end.differs(two);
+    assert_eq!(end.asked(), [(two, 2, 0)]);
+    end.cut(two);
+    end.link(3, 2, id(2));
+    assert_eq!(end.asked(), []);
+    end.now += 400;
+    let four = end.link(4, 1, id(1));
+    assert_eq!(end.asked(), [(four, 1, 1)]);
+    assert_eq!(end.sync.next_deadline(), Some(end.now + TIMEOUT_MS));
+    assert_eq!(end.replica.len(), 0);
+    end.last(four, 1, 1, &last);
+    assert_eq!(end.replica.len(), PAGE + 1);
+}
+
+#[test]
+fn who_is_late_is_asked_after_the_others_and_goes_on_once() {
+    let mut end = End::new();
+    let [one, two] = links(&mut end);
+    let state = full(&replica(7));
+    end.differs(one);
+    assert_eq!(end.asked(), [(one, 1, 0)]);
+    end.wait(TIMEOUT_MS - 1);
+    assert_eq!(end.asked(), []);
+    // Nothing has come: it is asked under another number.
+    end.wait(1);
+    assert_eq!(end.asked(), [(one, 2, 0)]);
+    assert_eq!(end.chunk(one, 2, 0, &state), Some(1));
+    end.differs(two);
+    end.wait(TIMEOUT_MS);
+    assert_eq!(end.asked(), [(two, 3, 0)]);
+    end.last(two, 3, 0, &state);
+    assert_eq!(end.asked(), [(one, 2, 1)]);
+    assert_eq!(end.chunk(one, 2, 1, &state), Some(2));
+    end.wait(TIMEOUT_MS);
+    assert_eq!(end.asked(), [(one, 2, 2)]);
+    // It knows nothing of that transfer any more.
+    end.wait(TIMEOUT_MS);
+    assert_eq!(end.asked(), [(one, 4, 0)]);
+}
+
+#[test]
+fn so_much_is_staged_and_no_more() {
+    let state = full(&replica(7));
+    let cost = state.encode().len() + CHUNK_OVERHEAD_BYTES;
+    for over in [0, 1] {
+        let mut end = End::new();
+        let [one] = links(&mut end);
+        end.differs(one);
+        end.outputs();
+        let open = end.sync.pulls.open.as_mut().unwrap();
+        open.staged_bytes = STAGE_BYTES_MAX - cost - 1;
+        let open = |end: &End| end.sync.pulls.open.as_ref().map(|open| open.staged_bytes);
+        assert_eq!(end.chunk(one, 1, 0, &state), Some(1));
+        assert_eq!(open(&end), Some(STAGE_BYTES_MAX - 1));
+        end.sync.pulls.open.as_mut().unwrap().staged_bytes = STAGE_BYTES_MAX - cost + over;
+        end.frame(one, Body::Delta(delta(1, 1, false, &state)));
+        let error = Error::TooLarge {
+            what: Limited::Transfer,
+            size: STAGE_BYTES_MAX + 1,
+            max: STAGE_BYTES_MAX,
+        };
+        let close = Some(one);
+        let refused = end.outputs().contains(&Output::Refused { close, error });
+        assert_eq!((refused, open(&end).is_none()), (over > 0, over > 0));
+    }
+}
+
+/// What was refused would come again at once; what lacked something comes with that.
+#[test]
+fn who_was_refused_is_not_asked_before_the_next_digest() {
+    let mut end = End::new();
+    let [one, two] = links(&mut end);
+    end.replica.found(&[1; 32], &[0; 16], 1).unwrap();
+    let dead = end.sync.writer_of(one).unwrap();
+    let mut other = Replica::new(Space::default(), dead);
+    other.merge(&full(&end.replica)).unwrap();
+    end.replica.fence(&dead).unwrap();
+    other.add("key", 1).unwrap();
+    let held = other.vector();
+    other.add("key", 1).unwrap();
+    let rests = |end: &End| [one, two].map(|link| end.sync.peer(link).unwrap().rests);
+    for (link, since, resting) in [
+        (two, &held, [false, false]),
+        (one, &end.replica.vector(), [true, false]),
+    ] {
+        end.differs(link);
+        let number = end.last_number();
+        end.last(link, number, 0, &other.delta(since));
+        assert_eq!(end.replica.value("key"), None);
+        assert_eq!(rests(&end), resting);
+    }
+    end.outputs();
+    end.differs(one);
+    let pulls = |end: &mut End| {
+        let sent = end.sent().into_iter();
+        let pulls = sent.filter(|(_, body)| matches!(body, Body::Pull(_)));
+        pulls.map(|(link, _)| link).collect::<Vec<_>>()
+    };
+    assert_eq!(pulls(&mut end), []);
+    end.wait(2 * INTERVAL_MS);
+    end.differs(one);
+    assert_eq!(pulls(&mut end), [one]);
+}
