@@ -23,6 +23,7 @@ pub use get::GetArgs;
 pub use list::ListArgs;
 pub use members::{MembersArgs, RetireArgs};
 pub use operations::{ExpireArgs, KeyArgs, KeysArgs, SetArgs};
+pub(crate) use time::duration;
 pub use txn::TxnArgs;
 pub use watch::WatchArgs;
 

@@ -9,7 +9,9 @@ use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 use tallymesh_core::Space;
 
 /// Listeners if none are named: each transport on a free port of the loopback address.
@@ -18,6 +20,10 @@ const LISTEN_DEFAULT: [&str; 3] = [
     "/ip4/127.0.0.1/udp/0/quic-v1",
     "/ip4/127.0.0.1/tcp/0/ws",
 ];
+
+const LEASE_DEFAULT: &str = "10m";
+const LEASE_RANGE: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Most spaces that one node opens.
 const SPACES_MAX: usize = 64;
@@ -56,6 +62,11 @@ pub struct UpArgs {
     #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACES", num_args = 1.., value_delimiter = ',', default_value = "default")]
     pub space: Vec<String>,
 
+    /// How long a member waits for a guest, such as a page, that no link leads to or that does not
+    /// get on, before it takes over what that counted; from 1s to 30d [default: 10m]
+    #[arg(long, value_name = "DURATION", env = "TALLYMESH_LEASE")]
+    pub lease: Option<String>,
+
     /// Find nodes on the local network by itself
     #[arg(long, env = "TALLYMESH_MDNS", value_parser = FalseyValueParser::new())]
     pub mdns: bool,
@@ -91,6 +102,8 @@ pub struct Config {
     pub gossip: GossipConfig,
     /// The spaces to open, each once and at least one.
     pub spaces: Vec<Space>,
+    /// How long a member waits for a guest before it takes over from it, in milliseconds.
+    pub lease_ms: u32,
     /// Whether links can be cut over HTTP.
     pub demo: bool,
     /// Where to write the bound addresses.
@@ -141,6 +154,7 @@ impl UpArgs {
                 mdns: self.mdns,
             },
             spaces: spaces(&self.space)?,
+            lease_ms: lease(self.lease.as_deref().unwrap_or(LEASE_DEFAULT))?,
             demo: self.demo,
             ready_file: self.ready_file,
             clock: WallClock::default(),
@@ -184,6 +198,15 @@ fn addresses(argument: &'static str, texts: &[String]) -> Result<Vec<Address>, C
     texts.iter().map(parse).collect()
 }
 
+fn lease(text: &str) -> Result<u32, ConfigError> {
+    let wrong = |problem| wrong("--lease", format!("`{text}`: {problem}"));
+    let lease = crate::cli::duration(text).map_err(wrong)?;
+    match LEASE_RANGE.contains(&lease) {
+        true => Ok(lease.as_millis() as u32), // 30 days are fewer than 2^32
+        false => Err(wrong("a lease is from 1s to 30d".into())),
+    }
+}
+
 fn spaces(names: &[String]) -> Result<Vec<Space>, ConfigError> {
     let mut spaces = Vec::new();
     for name in names {
@@ -221,6 +244,16 @@ mod tests {
         assert_eq!(config.spaces, [Space::default()]);
         assert_eq!(config.gossip.listen.len(), 3);
         assert!(config.gossip.peers.is_empty() && !config.demo && !config.gossip.mdns);
+        assert_eq!(config.lease_ms, 600_000);
+    }
+
+    #[test]
+    fn a_lease_is_a_duration() {
+        for (text, millis) in [("1s", 1_000), ("1h 30m", 5_400_000), ("30d", 2_592_000_000)] {
+            let mut args = args();
+            args.lease = Some(text.into());
+            assert_eq!(args.config().expect(text).lease_ms, millis);
+        }
     }
 
     #[test]
@@ -233,7 +266,14 @@ mod tests {
     #[test]
     fn what_means_nothing_is_named() {
         type Spoil = fn(&mut UpArgs);
-        let table: [(&str, &str, Spoil); 6] = [
+        let table: [(&str, &str, Spoil); 9] = [
+            ("--lease", "`soon`", |args| args.lease = Some("soon".into())),
+            ("--lease", "1s to 30d", |args| {
+                args.lease = Some("999ms".into())
+            }),
+            ("--lease", "1s to 30d", |args| {
+                args.lease = Some("31d".into())
+            }),
             ("--http", "localhost", |args| args.http = "localhost".into()),
             ("--http", "--http-open", |args| {
                 args.http = "0.0.0.0:80".into()

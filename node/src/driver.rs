@@ -194,6 +194,7 @@ pub(crate) struct Running {
 pub(crate) fn start(
     spaces: Vec<Space>,
     owner: [u8; 32],
+    lease_ms: u32,
     store: Box<dyn Store>,
     broadcast: mpsc::Sender<Order>,
     metrics: Metrics,
@@ -216,7 +217,7 @@ pub(crate) fn start(
         stopping: false,
     };
     for space in spaces {
-        let opened = OpenSpace::load(space, &owner, driver.store.as_mut())?;
+        let opened = OpenSpace::load(space, &owner, lease_ms, driver.store.as_mut())?;
         driver.spaces.push(opened);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -154,6 +154,7 @@ impl Node {
         let driver = driver::start(
             config.spaces,
             identity.public_key(),
+            config.lease_ms,
             store,
             orders.clone(),
             metrics.clone(),

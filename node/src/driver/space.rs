@@ -60,6 +60,7 @@ impl OpenSpace {
     pub(super) fn load(
         space: Space,
         owner: &[u8; 32],
+        lease_ms: u32,
         store: &mut dyn Store,
     ) -> Result<OpenSpace, StoreError> {
         let (writer, nonce) = mint(&space, owner)?;
@@ -82,6 +83,7 @@ impl OpenSpace {
         let config = SyncConfig {
             agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")),
             owner: store.is_durable().then_some(*owner),
+            lease_ms,
             ..SyncConfig::default()
         };
         let mut stored = Mark::default();

@@ -139,6 +139,20 @@ fn twenty_restarts_leave_three_writers_and_the_right_number() {
 }
 
 #[test]
+fn a_guest_that_stays_away_is_taken_over_after_the_lease() {
+    let member = Node::start(&["--lease", "1s"]);
+    close(&[&member]);
+    member.add("likes", 1);
+    let mut guest = Node::start(&["--peer", &member.listen[0]]);
+    shows(&[&guest], "likes", 1);
+    guest.add("likes", 7);
+    shows(&[&member], "likes", 8);
+    guest.kill();
+    only_members_are_left(&[&member]);
+    shows(&[&member], "likes", 8);
+}
+
+#[test]
 fn a_writer_that_is_gone_for_good_is_retired_and_its_total_stays() {
     let mut nodes = nodes(2);
     nodes[0].add("likes", 1);
