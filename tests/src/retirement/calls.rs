@@ -52,7 +52,7 @@ impl World<'_> {
         let Node { at, mut counts, .. } = *self.node(node);
         let from = self.node(from);
         let cut = from.cut;
-        let stored = guarded(|| Message::decode_stored(&from.replica.snapshot().encode()))?;
+        let stored = guarded(|| Message::decode_stored(&from.replica.snapshot().encode_stored()))?;
         let stored = stored.map_err(|error| format!("a store's message: {error}"))?;
         counts.restarts += 1;
         let (owner, nonce) = (owner(at), nonce(at, counts.starts()));
