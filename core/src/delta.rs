@@ -42,9 +42,11 @@ pub struct Message {
     pub(crate) complete: bool,
     /// What is said of writers, ascending by kind, writer and clock. Their writers index `writers`.
     pub(crate) facts: Closed<Vec<Fact>>,
-    /// For a store only: forgotten writers with the last clock that was taken over, the longest
-    /// forgotten first.
+    /// For a store, and for a node that begins: forgotten writers with the last clock that was taken
+    /// over, the longest forgotten first.
     pub(crate) returns: Closed<Vec<(WriterId, u64)>>,
+    /// Whether there were others, where that is told.
+    pub(crate) gaps: Option<bool>,
     /// For a store only: what this replica's writers made, and no member is known to hold.
     pub(crate) kept: Closed<Vec<Former>>,
 }

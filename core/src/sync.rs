@@ -65,7 +65,9 @@ use crate::keys::Handle;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica, Returned};
 use crate::roster::Owner;
-use crate::wire::{Body, Delta, Digests, Frame, Hello, Pull, REMEMBERS, VERSION, Why};
+use crate::wire::{
+    Body, Delta, Digests, Frame, Hello, LACKS_MEMORY, Pull, REMEMBERS, VERSION, Why,
+};
 use crate::writer_id::WriterId;
 use crate::{BROADCAST, DUTIES, MEMBERS, STATUS};
 use alloc::boxed::Box;
@@ -233,6 +235,8 @@ struct Peer {
     level: bool,
     /// Whether it greeted under a writer that has been forgotten here: nothing of that counted since.
     forgotten: bool,
+    /// Whether it was asked for what it remembers of forgotten writers.
+    asked_memory: bool,
     /// The own clock up to which others may have been told of this replica's transactions before.
     published: u64,
     /// Forked writers, all of which is to come with the next pull.
@@ -251,6 +255,8 @@ struct Greeting {
     writer: WriterId,
     /// Whether it keeps what is remembered of forgotten writers.
     remembers: bool,
+    /// Whether it lacked some of that, and has not been told.
+    lacks: bool,
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
@@ -393,6 +399,7 @@ impl Sync {
             rests: false,
             level: false,
             forgotten: false,
+            asked_memory: false,
             published: replica.told_upto(),
             whole: Closed::default(),
             all: false,
@@ -409,7 +416,8 @@ impl Sync {
             version_min: VERSION,
             version_max: VERSION,
             capabilities: match self.config.owner {
-                Some(_) if DUTIES => REMEMBERS,
+                Some(_) if DUTIES && replica.remembers_all() => REMEMBERS,
+                Some(_) if DUTIES => REMEMBERS | LACKS_MEMORY,
                 _ => 0,
             },
             session: self.session,
@@ -523,6 +531,7 @@ impl Sync {
                 agent: Closed::default(),
                 writer: hello.writer,
                 remembers: MEMBERS && hello.capabilities & REMEMBERS > 0,
+                lacks: MEMBERS && hello.capabilities & LACKS_MEMORY > 0,
             };
             if STATUS {
                 *greeting.agent = Some(hello.agent);

@@ -12,7 +12,8 @@ mod side;
 
 pub(crate) use frame::encode;
 pub use frame::{
-    Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, REMEMBERS, Why, frame_space,
+    Body, Delta, Digests, Frame, Hello, Intro, LACKS_MEMORY, Last, Pull, REMEMBERS, Why,
+    frame_space,
 };
 
 /// The version of the protocol that this crate speaks.

@@ -81,6 +81,7 @@ impl Replica {
         let mut message = self.delta(&VersionVector::default());
         if MEMBERS {
             *message.returns = self.remembered(u64::MAX);
+            message.gaps = self.configuration().map(|_| self.roster.gaps);
             *message.kept = self.to_keep(0, OfFormer::All);
         }
         message
@@ -137,6 +138,7 @@ impl Replica {
         });
         if let Some(message) = message.as_mut().filter(|_| MEMBERS) {
             *message.returns = self.remembered(forgotten);
+            message.gaps = self.configuration().map(|_| self.roster.gaps);
             let former = match self.former_clocks() == mark.former {
                 true => OfFormer::Nothing,
                 false => OfFormer::Clocks,

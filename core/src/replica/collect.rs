@@ -419,11 +419,17 @@ impl Replica {
             && let Ok(at) = returns.binary_search_by(|entry| entry.0.cmp(&oldest))
         {
             returns.remove(at);
+            roster.gaps = true;
         }
     }
 
-    /// Remembers what a message says of forgotten writers.
-    pub(super) fn take_memory(&mut self, message: &Message) {
+    /// Remembers what a message says of forgotten writers; whether this replica begins with it to know of
+    /// the space's members.
+    pub(super) fn take_memory(&mut self, message: &Message, begins: bool) {
+        self.roster.gaps = match message.gaps {
+            Some(false) => false,
+            _ => self.roster.gaps || begins,
+        };
         for (writer, upto) in message.returns.iter() {
             if self.numbers.get(writer).is_none() {
                 self.remember(*writer, *upto);
@@ -431,11 +437,18 @@ impl Replica {
         }
     }
 
-    /// Tells in a whole state what is remembered of forgotten writers.
+    /// Tells in what completes a transfer what is remembered of forgotten writers.
     pub(crate) fn tell_memory(&self, message: &mut Message) {
-        if MEMBERS && message.is_whole() {
+        if MEMBERS && message.is_complete() {
             *message.returns = self.remembered(RETURNS_SENT_MAX as u64);
+            let more = self.roster.returned.len() > RETURNS_SENT_MAX;
+            message.gaps = Some(self.roster.gaps || more);
         }
+    }
+
+    /// Whether it is known of each writer that was forgotten up to which clock it was taken over.
+    pub(crate) fn remembers_all(&self) -> bool {
+        self.configuration().is_some() && !self.roster.gaps
     }
 
     /// What is remembered of the writers that were forgotten last, so many, the longest forgotten

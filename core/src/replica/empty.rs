@@ -24,6 +24,7 @@ impl Empty for Roster {
         vouched: Vec::new(),
         waiting: false,
         returns: Vec::new(),
+        gaps: false,
         returned: VecDeque::new(),
         remembered: 0,
     };

@@ -29,6 +29,7 @@ impl Replica {
             vouched,
             waiting,
             returns,
+            gaps,
             returned: _,
             remembered: _,
         } = &*self.roster;
@@ -56,7 +57,7 @@ impl Replica {
         let collected = self.collected;
         format!(
             "{own} {collected} {attached:?} {settled} {floor} {pending:?} {established} {proposal:?} \
-             {asked} {vouched:?} {waiting} {returns:?}"
+             {asked} {vouched:?} {waiting} {returns:?} {gaps}"
         )
     }
 }

@@ -64,6 +64,8 @@ pub(super) struct Roster {
     pub(super) returned: VecDeque<WriterId>,
     /// How many there were in all.
     pub(super) remembered: u64,
+    /// Whether others were, or may have been, that are not remembered here.
+    pub(super) gaps: bool,
 }
 
 impl Replica {

@@ -192,6 +192,7 @@ impl Replica {
         self.keys.room_for(key_bytes)?;
         let newcomer = self.newcomer(last, live)?;
         let new = self.news(last);
+        let open = self.configuration().is_none();
         let replaced = self.make_way(last, new, changed)?;
         let mut found = Found::new(self.numbers.len() == 1, changed);
         let forgotten = self.forgotten(last, live);
@@ -213,8 +214,8 @@ impl Replica {
         self.install(last, &forgotten, &mut found)?;
         let shards = self.conclude(last, &forgotten, found);
         self.greet(last, live, newcomer)?;
-        if MEMBERS {
-            self.take_memory(last);
+        if MEMBERS && self.configuration().is_some() {
+            self.take_memory(last, open || replaced);
         }
         Ok(Merged {
             shards,

@@ -152,7 +152,7 @@ impl Sync {
             return;
         };
         match last {
-            Last::Upto(_) => end.last = Some(last),
+            Last::Upto(_) | Last::Nothing => end.last = Some(last),
             Last::Forgotten(_) if !end.forgot.contains(&link) => {
                 end.forgot.push(link);
                 end.due = 0;
@@ -167,13 +167,16 @@ impl Sync {
         let lost = replica.take_lost();
         let upto = |it: &Former| {
             let end = self.guests.ends.iter().find(|end| end.writer == it.writer);
-            let told = match end.and_then(|end| end.last) {
+            let last = end.and_then(|end| end.last);
+            let told = match last {
                 Some(Last::Upto(upto)) => Some(upto),
+                Some(Last::Nothing) => Some(0),
                 _ => None,
             };
             // Of one that others were told of before, and that never heard who took it in, nothing
             // may be remembered.
-            let known = it.intro.is_some() || it.before == 0;
+            let all = last == Some(Last::Nothing) || replica.remembers_all();
+            let known = all || it.intro.is_some() || it.before == 0;
             let upto = replica.last_of(&it.writer).or(told);
             upto.filter(|upto| !it.doubtful && (*upto > 0 || known))
         };

@@ -373,6 +373,21 @@ impl Sync {
         it.is_some_and(|it| it.link == link && it.fresh.is_some())
     }
 
+    /// Asks a member, each once, for what it remembers of forgotten writers, if that is not known here.
+    fn ask_for_memory(&mut self, now: Millis, replica: &Replica) {
+        if self.config.owner.is_none() || !replica.is_member() || replica.remembers_all() {
+            return;
+        }
+        let links = self.links_to_ask(replica);
+        let mut peers = self.peers.iter_mut();
+        let Some(peer) = peers.find(|it| links.contains(&it.link) && !it.asked_memory) else {
+            return;
+        };
+        peer.asked_memory = true;
+        let link = peer.link;
+        self.want(now, replica, link);
+    }
+
     /// A peer has to come back, and asks for its writer's end.
     pub(super) fn end_writer(
         &mut self,
@@ -420,7 +435,10 @@ impl Sync {
                 _ if self.peer(link).is_none() => {}
                 None => self.guests.leaving.push((link, writer)),
                 Some(upto) => {
-                    let last = Last::Upto(upto);
+                    let last = match upto == 0 && replica.remembers_all() {
+                        true => Last::Nothing,
+                        false => Last::Upto(upto),
+                    };
                     self.send(replica, link, Body::Ended { writer, last });
                 }
             }
@@ -469,6 +487,7 @@ impl Sync {
         // Of one that was never told that it was taken in, and was perhaps, nobody may remember that.
         let last = match last {
             Last::Upto(0) if published > 0 && replica.intro().is_none() => Last::Forgotten(false),
+            Last::Nothing => Last::Upto(0),
             last => last,
         };
         if last == Last::Member {
@@ -623,6 +642,7 @@ impl Sync {
             collected = replica.collect(kept);
         }
         self.tell_leaving(replica);
+        self.ask_for_memory(now, replica);
         if replica.clock() > before {
             self.local_change(now);
         }

@@ -168,8 +168,10 @@ impl Sync {
         walk.begin.resize(writers, 0);
         let budget = CHUNK_BYTES_TARGET << walk.number.min(CHUNK_DOUBLINGS_MAX);
         let (mut message, cursor) = replica.chunk(&transfer.since, &walk.lows, walk.cursor, budget);
-        let peer = self.peer(link).and_then(|peer| peer.greeting.as_ref());
-        if peer.is_some_and(|it| it.remembers) {
+        let peer = self.peer_mut(link).and_then(|peer| peer.greeting.as_mut());
+        if let Some(peer) = peer.filter(|it| it.remembers && message.is_complete())
+            && (message.is_whole() || core::mem::take(&mut peer.lacks))
+        {
             replica.tell_memory(&mut message);
         }
         let fresh = walk.cursor == Cursor::default();

@@ -2,7 +2,7 @@
 
 use super::VERSION;
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
-use super::message::{put_vector, read_message, read_returns, read_vector};
+use super::message::{put_vector, read_memory, read_message, read_vector};
 use crate::delta::Message;
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{
@@ -31,6 +31,8 @@ const ENDED: u8 = 10;
 
 /// The capability to keep what is remembered of forgotten writers: whole states come with it.
 pub const REMEMBERS: u64 = 1;
+/// The sender lacks some of it: it is to come with whatever completes a transfer.
+pub const LACKS_MEMORY: u64 = 2;
 
 /// Who a peer is and what it speaks: the first frame in each direction.
 ///
@@ -175,6 +177,8 @@ pub enum Last {
     Unsure(u64),
     /// Everything up to this clock.
     Upto(u64),
+    /// Nothing, for certain: the sender remembers all who were forgotten.
+    Nothing,
     /// That is not remembered any more; whether something of it that came on this link may have
     /// counted.
     Forgotten(bool),
@@ -252,6 +256,7 @@ impl Frame {
                         3 => Last::Forgotten(true),
                         4 => Last::Member,
                         5 => Last::Hearsay,
+                        6 => Last::Nothing,
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
                 },
@@ -316,8 +321,8 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             put_varint(&mut out, u64::from(delta.chunk));
             out.push(u8::from(delta.last));
             delta.message.encode_into(&mut out);
-            if MEMBERS && !delta.message.returns.is_empty() {
-                delta.message.put_returns(&mut out);
+            if MEMBERS && delta.message.tells_memory() {
+                delta.message.put_memory(&mut out);
             }
         }
         Body::More { id, chunk } => {
@@ -351,6 +356,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
                 Last::Forgotten(here) => out.push(2 + u8::from(*here)),
                 Last::Member => out.push(4),
                 Last::Hearsay => out.push(5),
+                Last::Nothing => out.push(6),
             }
         }
         Body::Contents { .. } if !FORKS => {}
@@ -515,8 +521,8 @@ fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
     let mut message = read_message(reader, MESSAGE_KEY_BYTES_MAX)?;
     if MEMBERS && reader.len() > 0 {
         let bytes = reader.len();
-        *message.returns = read_returns(reader);
-        if message.returns.is_empty() {
+        read_memory(reader, &mut message)?;
+        if !message.tells_memory() {
             return Err(reader.fail(Error::TrailingBytes { bytes }));
         }
     }

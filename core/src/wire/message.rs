@@ -20,6 +20,12 @@ const PRESENT_ALL: u64 = 0;
 const PRESENT_BITMAP: u64 = 1;
 const PRESENT_ONE: u64 = 2;
 
+/// What a list of forgotten writers is: those of a record of a store, beside earlier ones; all that the
+/// sender remembers, which may not be all; all there ever were.
+const MEMORY_PART: u8 = 0;
+const MEMORY_GAPS: u8 = 1;
+const MEMORY_ALL: u8 = 2;
+
 /// The bits of the first `count` keys of a page.
 fn all(count: usize) -> u64 {
     u64::MAX >> (PAGE - count)
@@ -36,15 +42,26 @@ impl Message {
     /// As [`encode`](Message::encode), with what only this replica's store is to keep.
     pub fn encode_stored(&self) -> Vec<u8> {
         let mut out = self.encode();
-        if MEMBERS && !(self.returns.is_empty() && self.kept.is_empty()) {
-            self.put_returns(&mut out);
+        if MEMBERS && (self.tells_memory() || !self.kept.is_empty()) {
+            self.put_memory(&mut out);
             put_kept(&mut out, &self.kept);
         }
         out
     }
 
-    /// The forgotten writers that are remembered, with the last clock of each that counts.
-    pub(super) fn put_returns(&self, out: &mut Vec<u8>) {
+    /// Whether it says anything of forgotten writers.
+    pub(super) fn tells_memory(&self) -> bool {
+        self.gaps.is_some() || !self.returns.is_empty()
+    }
+
+    /// The forgotten writers that are remembered, with the last clock of each that counts, and whether
+    /// these are all.
+    pub(super) fn put_memory(&self, out: &mut Vec<u8>) {
+        out.push(match self.gaps {
+            None => MEMORY_PART,
+            Some(true) => MEMORY_GAPS,
+            Some(false) => MEMORY_ALL,
+        });
         put_varint(out, self.returns.len() as u64);
         for (writer, upto) in self.returns.iter() {
             out.extend_from_slice(writer.as_bytes());
@@ -107,9 +124,9 @@ impl Message {
             let mut message = read_message(reader, usize::MAX)?;
             if MEMBERS && reader.len() > 0 {
                 let bytes = reader.len();
-                *message.returns = read_returns(reader);
+                read_memory(reader, &mut message)?;
                 *message.kept = read_kept(reader)?;
-                if message.returns.is_empty() && message.kept.is_empty() {
+                if !message.tells_memory() && message.kept.is_empty() {
                     return Err(reader.fail(Error::TrailingBytes { bytes }));
                 }
             }
@@ -118,10 +135,17 @@ impl Message {
     }
 }
 
-pub(super) fn read_returns(reader: &mut Reader<'_>) -> Vec<(WriterId, u64)> {
+pub(super) fn read_memory(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
+    message.gaps = match reader.u8() {
+        MEMORY_PART => None,
+        MEMORY_GAPS => Some(true),
+        MEMORY_ALL => Some(false),
+        _ => return Err(reader.malformed(Rule::Flag)),
+    };
     let count = reader.count(17);
     let entry = |_| (WriterId::from_bytes(reader.array()), reader.varint());
-    (0..count).map(entry).collect()
+    *message.returns = (0..count).map(entry).collect();
+    Ok(())
 }
 
 /// Reads a message to the end.
@@ -138,6 +162,7 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         complete: false,
         facts: Closed::default(),
         returns: Closed::default(),
+        gaps: None,
         kept: Closed::default(),
     };
     // Which keys of each page have nothing yet.

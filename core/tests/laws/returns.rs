@@ -297,6 +297,35 @@ fn a_member_knows_after_a_restart_what_it_took_over() {
     }
 }
 
+/// Its link breaks after so many frames, of which some told it that others are members, or that it was
+/// taken in, or carried what it had counted.
+#[test]
+fn a_guest_whose_first_contact_broke_counts_once() {
+    for (frames, away) in (0..30).flat_map(|frames| [(frames, 0), (frames, 10_000)]) {
+        let mut pair = Pair::new();
+        pair.add(7);
+        pair.connect();
+        for _ in 0..frames {
+            if let Some((to, link, bytes)) = pair.frames.pop_front() {
+                let bytes = &bytes;
+                pair.handle(to, Input::Frame { link, bytes });
+            }
+        }
+        pair.frames.clear();
+        pair.cut();
+        pair.wait(away);
+        pair.add(1);
+        pair.connect();
+        pair.wait(8_000);
+        assert_eq!(pair.values(), [Some(8); 2], "{frames} frames, {away} ms");
+        let mut returned = pair.peers[GUEST].returned.iter();
+        assert!(
+            returned.all(|it| it.unknown.is_none()),
+            "{frames} frames, {away} ms"
+        );
+    }
+}
+
 /// It may become a member, and would take such a one in as if nobody had before. A page has no use
 /// for that.
 #[test]

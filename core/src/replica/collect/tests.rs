@@ -601,6 +601,14 @@ fn so_many_that_were_forgotten_are_remembered() {
     assert_eq!(known, [None, None, Some(7), Some(8)]);
     assert_eq!(one.roster.returns.len(), RETURNS_MAX);
     assert_eq!(one.remembered(1), [(id(RETURNS_MAX + 1), 8)]);
+    assert!(!one.remembers_all());
+}
+
+impl Replica {
+    /// Makes it one that may not remember all who were forgotten.
+    pub(crate) fn lose_memory(&mut self) {
+        self.roster.gaps = true;
+    }
 }
 
 #[test]
@@ -615,8 +623,8 @@ fn a_whole_state_tells_who_was_forgotten() {
         one.tell_memory(&mut message);
         message
     };
-    assert!(since(&one.vector()).returns.is_empty());
     let message = since(&VersionVector::default());
+    assert_eq!(since(&one.vector()).returns, message.returns);
     assert_eq!(message.returns.len(), RETURNS_SENT_MAX);
     assert_eq!(
         message.returns[0].1, 1,
@@ -626,6 +634,7 @@ fn a_whole_state_tells_who_was_forgotten() {
     let mut fresh = Replica::new(one.space().clone(), id(77));
     fresh.merge(&message).unwrap();
     assert_eq!(fresh.remembered(u64::MAX), *message.returns);
+    assert!(one.remembers_all() && !fresh.remembers_all());
     // A writer that is known is not forgotten.
     let mut message = fresh.delta(&VersionVector::default());
     *message.returns = vec![(id(77), 1), (id(78), 2)];
@@ -645,11 +654,53 @@ fn a_whole_state_tells_who_was_forgotten() {
     let mut bytes = frame.encode();
     assert_eq!(Frame::decode(&bytes).as_ref(), Ok(&frame));
     // There is one way to say that nobody is remembered: not at all.
-    bytes.truncate(bytes.len() - 2 * 17 - 1);
+    bytes.truncate(bytes.len() - 2 * 17 - 2);
     assert!(Frame::decode(&bytes).is_ok());
-    bytes.push(0);
-    let refused = Frame::decode(&bytes);
-    assert_eq!(refused, Err(Error::TrailingBytes { bytes: 1 }));
+    let with = |flag| Frame::decode(&[&bytes[..], &[flag, 0]].concat());
+    assert_eq!(with(0), Err(Error::TrailingBytes { bytes: 2 }));
+    let gaps = |frame: Frame| match frame.body {
+        Body::Delta(delta) => delta.message.gaps,
+        _ => None,
+    };
+    assert_eq!(
+        [1, 2].map(|flag| with(flag).map(gaps)),
+        [Ok(Some(true)), Ok(Some(false))]
+    );
+    assert!(with(3).is_err());
+}
+
+/// What a replica remembers of writers that others have forgotten, by what it began from.
+#[test]
+fn who_begins_knows_whether_it_remembers_all() {
+    let [one, ..] = space();
+    let id = |byte| WriterId::from_bytes([byte; 16]);
+    let with = |gaps: Option<bool>| Message {
+        gaps,
+        ..one.delta(&VersionVector::default())
+    };
+    for (gaps, all) in [(None, false), (Some(true), false), (Some(false), true)] {
+        let mut fresh = Replica::new(one.space().clone(), id(77));
+        assert!(!fresh.remembers_all(), "nobody knows of members here");
+        fresh.merge(&with(gaps)).unwrap();
+        assert_eq!(fresh.remembers_all(), all);
+        // What is told later makes up for it, and takes nothing back.
+        for (more, all) in [(None, all), (Some(true), all), (Some(false), true)] {
+            let mut fresh = fresh.clone();
+            fresh.merge(&with(more)).unwrap();
+            assert_eq!(fresh.remembers_all(), all);
+            let mut log = vec![fresh.snapshot()];
+            fresh.add("k", 1).unwrap();
+            let mut mark = Mark::default();
+            log.extend(fresh.since(&mut mark));
+            for stored in log {
+                let bytes = stored.encode_stored();
+                let stored = Message::decode_stored(&bytes).unwrap();
+                let mut again = Replica::new(one.space().clone(), id(78));
+                again.restore(&stored).unwrap();
+                assert_eq!(again.remembers_all(), all);
+            }
+        }
+    }
 }
 
 #[test]

@@ -79,6 +79,7 @@ impl End {
             agent: Closed::default(),
             writer,
             remembers: false,
+            lacks: false,
         };
         self.sync.peer_mut(link).unwrap().greeting = Some(greeting);
         self.outputs();
@@ -430,11 +431,17 @@ fn who_asks_for_an_end_gets_one_when_it_is_certain() {
     assert_eq!(end.sync.guests.leaving, waiting[..1]);
     end.tend_until(|replica| replica.last_of(&id(1)).is_some());
     end.tend();
-    assert_eq!(end.told(), [(link, id(1), Last::Upto(0))]);
+    assert_eq!(end.told(), [(link, id(1), Last::Nothing)]);
     assert!(end.sync.guests.leaving.is_empty());
-    let upto = vec![(link, id(1), Last::Upto(0))];
+    let nothing = vec![(link, id(1), Last::Nothing)];
     let again = ask(&mut end, link, id(1), Some(seen), Some(OWNER));
-    assert_eq!(again, (0, upto));
+    assert_eq!(again, (0, nothing));
+    // It may have counted, and be forgotten here.
+    let mut lacks = End::of(end.replica.clone());
+    lacks.replica.lose_memory();
+    let asked = lacks.link(1, id(1));
+    let upto = vec![(asked, id(1), Last::Upto(0))];
+    assert_eq!(ask(&mut lacks, asked, id(1), None, None).1, upto);
     // One that has left is over by its own word.
     let mut left = End::guest().replica;
     let (writer, home) = (left.writer(), &mut end.replica);

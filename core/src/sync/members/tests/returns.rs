@@ -185,13 +185,17 @@ fn a_guest_makes_again_once_it_is_taken_in_itself() {
 
 #[test]
 fn what_was_put_aside_is_made_again_once_it_is_certain() {
-    for (intro, before, held, value, unknown) in [
-        (None, 0, false, Some(5), None),
-        (None, 1, false, None, Some((1, 1))),
-        (intro(1), 1, false, Some(5), None),
-        (None, 1, true, Some(5), None),
+    for (intro, before, held, lacks, value, unknown) in [
+        (None, 0, false, true, Some(5), None),
+        (None, 1, false, true, None, Some((1, 1))),
+        (None, 1, false, false, Some(5), None),
+        (intro(1), 1, false, true, Some(5), None),
+        (None, 1, true, true, Some(5), None),
     ] {
         let mut end = End::member();
+        if lacks {
+            end.replica.lose_memory();
+        }
         let link = end.link(1, id(1));
         let it = aside(intro, before);
         if held {
