@@ -396,7 +396,7 @@ pub fn frames() -> Vec<Vector> {
         ),
         vector(
             "delta_remembered",
-            "As delta_last, and the sender remembers that 33.., which was forgotten, counted up to clock 300.",
+            "As delta_last, and the sender remembers all who were forgotten: 33.. counted up to clock 300.",
             remembered(frame(Body::Delta(delta(true, full(&two()))))),
         ),
         vector(
@@ -414,7 +414,7 @@ pub fn frames() -> Vec<Vector> {
 
 /// A frame Delta, with what is remembered of a forgotten writer.
 fn remembered(mut bytes: Vec<u8>) -> Vec<u8> {
-    bytes.push(1);
+    bytes.extend_from_slice(&[2, 1]);
     bytes.extend_from_slice(&[0x33; 16]);
     bytes.extend_from_slice(&[0xac, 0x02]);
     bytes
