@@ -1,0 +1,139 @@
+//! What is remembered of forgotten writers, told to others, and stored.
+
+use super::*;
+use crate::wire::{Body, Delta, Frame};
+
+#[test]
+fn so_many_that_were_forgotten_are_remembered() {
+    let [mut one, ..] = space();
+    let id = |at: usize| {
+        let mut bytes = [0; 16];
+        bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
+        WriterId::from_bytes(bytes)
+    };
+    for at in 0..RETURNS_MAX {
+        one.remember(id(at), 7);
+    }
+    one.remember(id(3), 9);
+    assert_eq!(one.roster.remembered, RETURNS_MAX as u64);
+    assert_eq!(one.taken_over(&id(0)), Some(7));
+    for at in RETURNS_MAX..RETURNS_MAX + 2 {
+        one.remember(id(at), 8);
+    }
+    let known = [0, 1, 2, RETURNS_MAX + 1].map(|at| one.taken_over(&id(at)));
+    assert_eq!(known, [None, None, Some(7), Some(8)]);
+    assert_eq!(one.roster.returns.len(), RETURNS_MAX);
+    assert_eq!(one.remembered(1), [(id(RETURNS_MAX + 1), 8)]);
+    assert!(!one.remembers_all());
+}
+
+impl Replica {
+    /// Makes it one that may not remember all who were forgotten.
+    pub(crate) fn lose_memory(&mut self) {
+        self.roster.gaps = true;
+    }
+}
+
+#[test]
+fn a_whole_state_tells_who_was_forgotten() {
+    let [mut one, ..] = space();
+    let id = |byte| WriterId::from_bytes([byte; 16]);
+    for at in 0..=RETURNS_SENT_MAX as u64 {
+        one.remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
+    }
+    let since = |since: &VersionVector| {
+        let mut message = one.delta(since);
+        one.tell_memory(&mut message);
+        message
+    };
+    let message = since(&VersionVector::default());
+    assert_eq!(since(&one.vector()).returns, message.returns);
+    assert_eq!(message.returns.len(), RETURNS_SENT_MAX);
+    assert_eq!(
+        message.returns[0].1, 1,
+        "the longest forgotten are left out"
+    );
+
+    let mut fresh = Replica::new(one.space().clone(), id(77));
+    fresh.merge(&message).unwrap();
+    assert_eq!(fresh.remembered(u64::MAX), *message.returns);
+    assert!(one.remembers_all() && !fresh.remembers_all());
+    // A writer that is known is not forgotten.
+    let mut message = fresh.delta(&VersionVector::default());
+    *message.returns = vec![(id(77), 1), (id(78), 2)];
+    fresh.merge(&message).unwrap();
+    let known = [77, 78].map(|byte| fresh.taken_over(&id(byte)));
+    assert_eq!(known, [None, Some(2)]);
+
+    let frame = Frame {
+        space: one.space().clone(),
+        body: Body::Delta(Delta {
+            id: 1,
+            chunk: 0,
+            last: true,
+            message,
+        }),
+    };
+    let mut bytes = frame.encode();
+    assert_eq!(Frame::decode(&bytes).as_ref(), Ok(&frame));
+    // There is one way to say that nobody is remembered: not at all.
+    bytes.truncate(bytes.len() - 2 * 17 - 2);
+    assert!(Frame::decode(&bytes).is_ok());
+    let with = |flag| Frame::decode(&[&bytes[..], &[flag, 0]].concat());
+    assert_eq!(with(0), Err(Error::TrailingBytes { bytes: 2 }));
+    let gaps = |frame: Frame| match frame.body {
+        Body::Delta(delta) => delta.message.gaps,
+        _ => None,
+    };
+    assert_eq!(
+        [1, 2].map(|flag| with(flag).map(gaps)),
+        [Ok(Some(true)), Ok(Some(false))]
+    );
+    assert!(with(3).is_err());
+}
+
+/// What a replica remembers of writers that others have forgotten, by what it began from.
+#[test]
+fn who_begins_knows_whether_it_remembers_all() {
+    let [one, ..] = space();
+    let id = |byte| WriterId::from_bytes([byte; 16]);
+    let with = |gaps: Option<bool>| Message {
+        gaps,
+        ..one.delta(&VersionVector::default())
+    };
+    for (gaps, all) in [(None, false), (Some(true), false), (Some(false), true)] {
+        let mut fresh = Replica::new(one.space().clone(), id(77));
+        assert!(!fresh.remembers_all(), "nobody knows of members here");
+        fresh.merge(&with(gaps)).unwrap();
+        assert_eq!(fresh.remembers_all(), all);
+        // What is told later makes up for it, and takes nothing back.
+        for (more, all) in [(None, all), (Some(true), all), (Some(false), true)] {
+            let mut fresh = fresh.clone();
+            fresh.merge(&with(more)).unwrap();
+            assert_eq!(fresh.remembers_all(), all);
+            let mut log = vec![fresh.snapshot()];
+            fresh.add("k", 1).unwrap();
+            let mut mark = Mark::default();
+            log.extend(fresh.since(&mut mark));
+            for stored in log {
+                let bytes = stored.encode_stored();
+                let stored = Message::decode_stored(&bytes).unwrap();
+                let mut again = Replica::new(one.space().clone(), id(78));
+                again.restore(&stored).unwrap();
+                assert_eq!(again.remembers_all(), all);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_is_told_once_who_was_forgotten() {
+    let [mut one, ..] = space();
+    let mut mark = Mark::default();
+    one.since(&mut mark);
+    let gone = WriterId::from_bytes([77; 16]);
+    one.remember(gone, 7);
+    let message = one.since(&mut mark).expect("it is to be stored");
+    assert_eq!(message.returns[..], [(gone, 7)]);
+    assert_eq!(one.since(&mut mark), None);
+}
