@@ -62,7 +62,8 @@ pub(crate) struct Announce {
 /// A member takes a writer in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admit {
-    /// 0 for the admission, more for each move to another home.
+    /// 0 for the admission, and the next even number for each move to another home; odd once one of them
+    /// was by a writer that is forgotten by now, so that the home stays the later one.
     pub(crate) turn: u64,
     pub(crate) by: Stamp,
 }

@@ -354,8 +354,17 @@ impl Replica {
                 }
                 *base = left.into();
             }
+            let before = (card.intro, card.home);
             for admit in [&mut card.intro, &mut card.home].into_iter().flatten() {
                 again(&mut admit.by);
+            }
+            // The home stays the later one, whatever ranks these have now: who begins from this state
+            // tells them apart by that.
+            if (card.intro, card.home) != before
+                && card.intro != card.home
+                && let Some(home) = &mut card.home
+            {
+                home.turn |= 1;
             }
             if let Some(fence) = &mut card.fence {
                 again(&mut fence.by);

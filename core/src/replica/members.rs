@@ -287,7 +287,7 @@ impl Replica {
         if card.announce.is_some() || card.home.is_some_and(|home| home.by.writer == OWN) {
             return Ok(());
         }
-        let turn = card.home.map_or(0, |home| home.turn + 1);
+        let turn = card.home.map_or(0, |home| (home.turn | 1) + 1);
         self.state(number, |by| Says::Admit(Admit { turn, by }))?;
         let seen = self.acked();
         self.roster.attached.retain(|it| it.writer != number);

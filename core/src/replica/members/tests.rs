@@ -174,15 +174,42 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     assert_eq!(taken_in(other, None), (0, None, vec![guest, other]));
     let here = admit(3, by(OWN, 1));
     assert_eq!(taken_in(guest, here), (0, Some(3), vec![guest, other]));
-    for turn in [0, 1, 2] {
+    for (turn, next) in [(0, 2), (1, 2), (2, 4)] {
         let elsewhere = admit(turn, by(other, 1));
-        let moved = (1, Some(turn + 1), vec![other, guest]);
+        let moved = (1, Some(next), vec![other, guest]);
         assert_eq!(taken_in(guest, elsewhere), moved);
     }
     let mut one = one.clone();
     card(&mut one, guest).bye = left(3);
     let writer = one.writers[guest as usize];
     assert_eq!(one.take_in(writer), Err(Error::Gone { writer }));
+}
+
+/// Ranks change when what a forgotten writer stamped is stamped by its heir, and a state does not say
+/// which of two admissions is the home.
+#[test]
+fn the_home_stays_the_later_admission_when_a_home_is_forgotten() {
+    let (one, other, guest) = member();
+    let (own, theirs) = (by(OWN, 1), by(other, 1));
+    for (intro, home, turns) in [
+        (own, theirs, (0, 1)),
+        (theirs, own, (0, 1)),
+        (theirs, theirs, (0, 0)),
+        (own, own, (0, 0)),
+    ] {
+        let mut one = one.clone();
+        card(&mut one, guest).intro = admit(0, intro);
+        card(&mut one, guest).home = admit(0, home);
+        one.forget_writer(other, by(OWN, 2), 1);
+        let now = card(&mut one, guest).clone();
+        let turn = |admit: Option<Admit>| admit.unwrap().turn;
+        assert_eq!((turn(now.intro), turn(now.home)), turns);
+        let mut begins = Card::default();
+        for says in [now.home, now.intro].into_iter().flatten() {
+            begins.take(&Says::Admit(says), &one.writers);
+        }
+        assert_eq!((begins.intro, begins.home), (now.intro, now.home));
+    }
 }
 
 #[test]
