@@ -511,7 +511,7 @@ impl World {
         self.settle(at)?;
         if self.random.chance(100) {
             let Actor { replica, view, .. } = &self.actors[at];
-            let state = replica.snapshot().encode();
+            let state = replica.snapshot().encode_stored();
             self.actors[at].saved = Some((state, view.clone()));
         }
         Ok(())

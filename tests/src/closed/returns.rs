@@ -14,7 +14,7 @@ impl World {
             return saved;
         }
         let actor = &self.actors[at];
-        (actor.replica.snapshot().encode(), actor.view.clone())
+        (actor.replica.snapshot().encode_stored(), actor.view.clone())
     }
 
     /// Somebody who can't go on takes the next step to come back.

@@ -145,6 +145,26 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
 }
 
 #[test]
+fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
+    let hear = |replica: &Replica, complete, clock| {
+        let message = Message {
+            complete,
+            ..told(&[(0, 0, 10), (1, 0, 12), TWO], &[(1, Says::Floor(clock))])
+        };
+        replica.check(&message, Some(id(1)))
+    };
+    for replica in [member(), guest()] {
+        assert_eq!(hear(&replica, true, 10), Ok(()));
+        assert_eq!(hear(&replica, true, 11), Err(Error::Outdated));
+        assert_eq!(hear(&replica, false, 11), Ok(()));
+    }
+    // The state takes the place of what one held for whom nobody waits.
+    let mut alone = guest();
+    alone.roster.cards[0] = Card::default();
+    assert_eq!(hear(&alone, true, 11), Ok(()));
+}
+
+#[test]
 fn there_may_be_so_many_writers() {
     let mut replica = member();
     replica.roster.configuration = None;
