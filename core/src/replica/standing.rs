@@ -427,12 +427,14 @@ impl Replica {
         if message.is_complete() && self.began_before(message) {
             return Err(Error::Outdated); // and nobody has taken it in
         }
-        if message.is_complete() && self.is_passed_over_in(message) {
-            return Err(Error::Outdated); // nobody waited for it
-        }
         let held = || self.members_part(|number| self.clocks[number as usize]);
-        if message.is_complete() && self.is_counted() && !self.has_seen_floor(message, &held()) {
-            return Err(Error::Outdated); // it holds what was collected there
+        if message.is_complete() && self.is_replaced_by(message) != Ok(true) {
+            if self.is_passed_over_in(message) {
+                return Err(Error::Outdated); // nobody waited for it
+            }
+            if self.is_counted() && !self.has_seen_floor(message, &held()) {
+                return Err(Error::Outdated); // it holds what was collected there
+            }
         }
         let writers = self.numbers.len() + strangers;
         if writers > WRITERS_MAX {

@@ -142,6 +142,13 @@ fn a_replica_hears_that_it_was_given_up_or_holds_what_was() {
     let mut absorbed = member();
     learn(&mut absorbed, 2, retired(1, 9, 10));
     assert_eq!(judge(&absorbed, &two_left_out), Ok(()));
+    // The state takes the place of what one held for whom nobody waits, and who wrote nothing.
+    for (clock, expected) in [(0, Ok(())), (1, outdated())] {
+        let mut alone = guest();
+        alone.roster.cards[0] = Card::default();
+        alone.clocks[0] = clock;
+        assert_eq!(judge(&alone, &[(1, 0, 10)]), expected);
+    }
 }
 
 #[test]
@@ -158,7 +165,6 @@ fn who_is_waited_for_holds_what_was_collected_or_hears_that_it_was_not() {
         assert_eq!(hear(&replica, true, 11), Err(Error::Outdated));
         assert_eq!(hear(&replica, false, 11), Ok(()));
     }
-    // The state takes the place of what one held for whom nobody waits.
     let mut alone = guest();
     alone.roster.cards[0] = Card::default();
     assert_eq!(hear(&alone, true, 11), Ok(()));
