@@ -24,15 +24,14 @@ fn guests_come_and_go_and_each_add_counts_once() {
         run(seed).unwrap_or_else(|failure| panic!("{failure}"));
     }
     let total = Mutex::new(Figures::default());
-    seeds::each(seeds::count(SEEDS), |seed| {
+    let count = seeds::count(SEEDS);
+    seeds::each(count, |seed| {
         let figures = run(seed)?;
         total.lock().unwrap().add(&figures);
         Ok(())
     });
     let total = total.into_inner().unwrap();
     println!("{total:?}");
-    assert!(
-        total.returns > 0 && total.guests > 0 && total.restored > 0,
-        "{total:?}"
-    );
+    let happened = total.returns > 0 && total.guests > 0 && total.restored > 0;
+    assert!(happened || count < SEEDS, "{total:?}");
 }
