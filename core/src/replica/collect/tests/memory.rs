@@ -48,6 +48,14 @@ fn a_whole_state_tells_who_was_forgotten() {
     };
     let message = since(&VersionVector::default());
     assert_eq!(since(&one.vector()).returns, message.returns);
+    // What is no complete message tells nothing of it.
+    let mut part = Message {
+        complete: false,
+        ..one.delta(&VersionVector::default())
+    };
+    one.tell_memory(&mut part);
+    assert!(part.returns.is_empty() && part.gaps.is_none());
+    assert_eq!(message.gaps, Some(true));
     assert_eq!(message.returns.len(), RETURNS_SENT_MAX);
     assert_eq!(
         message.returns[0].1, 1,
@@ -124,6 +132,30 @@ fn who_begins_knows_whether_it_remembers_all() {
             }
         }
     }
+}
+
+#[test]
+fn as_many_as_are_sent_are_all_that_there_are() {
+    let [mut one, ..] = space();
+    for at in 0..RETURNS_SENT_MAX as u64 {
+        one.remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
+    }
+    let mut message = one.delta(&VersionVector::default());
+    one.tell_memory(&mut message);
+    assert_eq!(message.gaps, Some(false));
+}
+
+#[test]
+fn nobody_was_forgotten_before_a_space_had_members() {
+    let id = |byte| WriterId::from_bytes([byte; 16]);
+    let [mut one, mut other] = [1, 2].map(|byte| Replica::new(Default::default(), id(byte)));
+    other.add("k", 1).unwrap();
+    one.merge(&other.delta(&VersionVector::default())).unwrap();
+    let owner: Owner = [1; 32];
+    let writer = WriterId::mint(one.space(), &owner, &[7; 16]);
+    assert!(one.renew(writer));
+    one.found(&owner, &[7; 16], 1).unwrap();
+    assert!(one.remembers_all());
 }
 
 #[test]

@@ -126,6 +126,45 @@ fn one_has_caught_up_with_all_who_are_there_if_they_are_most() {
     assert!(up(&End::of(open)));
 }
 
+#[test]
+fn a_member_that_may_have_forgotten_some_asks_each_other_once() {
+    let ask = |end: &mut End| {
+        let End { replica, sync, now } = end;
+        sync.ask_for_memory(*now, replica);
+        let peers = sync.peers.iter();
+        peers.map(|peer| peer.asked_memory).collect::<Vec<bool>>()
+    };
+    let (mut end, others) = three();
+    end.link(3, id(9)); // a guest's
+    let links = [1, 2].map(|number| end.link(number, others[number as usize - 1]));
+    assert!(end.replica.remembers_all());
+    assert_eq!(ask(&mut end), [false; 3]);
+    end.replica.lose_memory();
+    let mut guest = End::of(end.replica.clone());
+    guest.sync = end.sync.clone();
+    guest.sync.config.owner = None;
+    assert_eq!(ask(&mut guest), [false; 3]);
+    assert_eq!(ask(&mut end), [false, true, false]);
+    let pulls = |end: &mut End| {
+        let sent = end.sent().0.into_iter();
+        let pulls = sent.filter(|(_, body)| matches!(body, Body::Pull(_)));
+        pulls.map(|(link, _)| link).collect::<Vec<Link>>()
+    };
+    assert_eq!(pulls(&mut end), [links[0]]);
+    assert_eq!(ask(&mut end), [false, true, true]);
+    assert_eq!(ask(&mut end), [false, true, true]);
+    // One that is no member leaves that to members.
+    let mut tab = End::guest();
+    tab.link(1, id(100));
+    assert!(!tab.replica.remembers_all());
+    assert_eq!(ask(&mut tab), [false]);
+    // A member does it along with its other duties.
+    let mut other = End::of(end.replica.clone());
+    other.link(1, others[0]);
+    other.tend();
+    assert!(other.sync.peers[0].asked_memory);
+}
+
 /// A sole member with something to collect, that is in the middle of a transfer.
 #[test]
 fn collection_waits_for_transfers_but_not_for_ever() {

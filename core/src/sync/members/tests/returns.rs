@@ -386,6 +386,30 @@ fn what_is_doubtful_is_told() {
     assert_eq!(returned(&end.outputs()), [Some((1, 1))]);
 }
 
+/// What a member told of a former writer counts, unless it may have forgotten some.
+#[test]
+fn what_is_certain_of_a_former_writer_is_made_again_or_counts() {
+    for (last, value, unknown) in [
+        (Last::Nothing, Some(5), None),
+        (Last::Upto(0), None, Some((1, 1))),
+        (Last::Upto(1), None, None),
+    ] {
+        let mut end = End::guest();
+        let link = end.link(1, id(100));
+        let mut it = aside(None, 1);
+        it.writer = id(7);
+        end.replica.keep_former(it);
+        let End { replica, sync, now } = &mut end;
+        sync.look_back(*now, replica).unwrap();
+        sync.former_ended(link, id(7), last);
+        assert!(!replica.remembers_all());
+        sync.make_again(*now, replica, id(9));
+        assert_eq!(end.replica.value("key"), value, "{last:?}");
+        let told = returned(&end.outputs());
+        assert_eq!(told.into_iter().flatten().next(), unknown, "{last:?}");
+    }
+}
+
 /// A guest has its former writers ended, some at once, and asks each peer in turn.
 #[test]
 fn a_guest_has_those_ended_that_it_left_behind() {
