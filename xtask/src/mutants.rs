@@ -87,6 +87,11 @@ pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Whether all mutants of these very sources were tried already, and none is to be complained of.
+pub(crate) fn are_tried(repo: &Repo) -> bool {
+    report::holds(repo)
+}
+
 /// As [`command`] with its defaults, with what came of it.
 pub(crate) fn all(repo: &Repo) -> Result<Tally> {
     let args = Args {

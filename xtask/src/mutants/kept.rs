@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::list::{Genre, Mutant};
 use crate::repo::{self, Repo};
 
-const FILE: &str = "xtask/mutants.toml";
+pub(super) const FILE: &str = "xtask/mutants.toml";
 
 /// What the file says.
 #[derive(Debug, Deserialize)]

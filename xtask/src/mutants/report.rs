@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::kept::Kept;
+use super::kept::{FILE, Kept};
 use super::list::{Genre, Mutant};
 use super::tests::Tests;
 use crate::proofs;
@@ -16,6 +17,7 @@ use crate::repo::Repo;
 use crate::test::Tally;
 
 const REPORT: &str = "docs/reports/mutants.md";
+const NOT_EXPLAINED: &str = "NOT EXPLAINED";
 
 /// What became of one mutant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,6 +183,19 @@ fn line(text: &mut String, name: &str, row: &[usize; 5]) -> Result<()> {
     Ok(())
 }
 
+/// Whether the report complains of nothing, and what it judged has not changed since.
+pub(super) fn holds(repo: &Repo) -> bool {
+    let text = fs::read_to_string(repo.path(REPORT)).unwrap_or_default();
+    let commit = text
+        .lines()
+        .find_map(|line| line.strip_prefix("- commit: "));
+    let mut git = Command::new("git");
+    git.current_dir(repo.path("")).args(["diff", "--quiet"]);
+    git.args([commit.unwrap_or_default(), "--", "core", "tests", FILE]);
+    let complains = text.contains(NOT_EXPLAINED) || text.contains("| nobody |");
+    !complains && git.status().is_ok_and(|status| status.success())
+}
+
 /// The survivors, by why they may.
 fn survivors(text: &mut String, kept: &Kept, outcomes: &Outcomes<'_>) -> Result<()> {
     let explained = kept.explained();
@@ -191,7 +206,7 @@ fn survivors(text: &mut String, kept: &Kept, outcomes: &Outcomes<'_>) -> Result<
         };
         let title = mutant.title();
         let why = explained.get(title.as_str()).copied();
-        let entry = reasons.entry(why.unwrap_or("NOT EXPLAINED")).or_default();
+        let entry = reasons.entry(why.unwrap_or(NOT_EXPLAINED)).or_default();
         entry.push(format!("{title} ({tests} tests come by)"));
     }
     writeln!(text, "\n## Survivors, and why they may")?;

@@ -27,7 +27,8 @@ struct Part {
 }
 
 /// Runs the native tests with many seeds, the random histories, the exploration, the attacks and the
-/// mutants, and writes the reports, also when something failed.
+/// mutants, unless their report is of the same sources, and writes the reports, also when something
+/// failed.
 pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
     let mut parts = Vec::new();
     println!("== native tests with TALLYMESH_SEEDS={seeds}");
@@ -65,7 +66,15 @@ pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
         proofs::explored(repo, &ExploreArgs { only: None })
     })?;
     part("hostile bytes", &|| hostile(repo, seeds))?;
-    part("mutants", &|| mutants::all(repo))?;
+    match mutants::are_tried(repo) {
+        true => parts.push(Part {
+            name: "mutants",
+            took: Duration::ZERO,
+            figures: "not tried again: docs/reports/mutants.md is of the same sources".to_owned(),
+            tally: Tally::default(),
+        }),
+        false => part("mutants", &|| mutants::all(repo))?,
+    }
 
     fs::create_dir_all(repo.path("docs/reports"))?;
     fs::write(repo.path(REPORT), report(repo, seeds, &parts)?)?;
