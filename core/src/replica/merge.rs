@@ -96,33 +96,6 @@ struct Known {
     hint: usize,
 }
 
-/// A column of a message on its way into pages of other counters.
-struct Lane<'a> {
-    present: u64,
-    rows: core::slice::Iter<'a, Row>,
-    /// The writer's index in the message.
-    writer: u32,
-}
-
-impl<'a> Lane<'a> {
-    fn new(column: &'a Column) -> Lane<'a> {
-        Lane {
-            present: column.present,
-            rows: column.rows.iter(),
-            writer: column.writer,
-        }
-    }
-
-    /// The row of the page's next key, if there is one. To be called for each key in order.
-    #[inline]
-    fn next(&mut self, bit: usize) -> Option<Row> {
-        match self.present >> bit & 1 {
-            1 => self.rows.next().copied(),
-            _ => None,
-        }
-    }
-}
-
 impl Replica {
     /// Merges a message: for each counter and writer the shard with the greater clock stays.
     ///
@@ -302,20 +275,20 @@ impl Replica {
                 *handle = self.keys.find_or_insert(key)?;
                 expected = Handle(handle.0 + 1);
             }
-            let mut lanes = Vec::with_capacity(columns.len());
-            for column in columns {
-                lanes.push(Lane::new(column));
-            }
+            // Which of them have no more than rows here and there.
+            let mut plain = 0u64;
             for (bit, &handle) in handles[..count].iter().enumerate() {
                 let (page_at, slot) = place(handle);
                 if odd >> bit & 1 == 1 || self.page_mut(page_at).is_odd(slot) {
-                    let key = first_key + bit as u32;
-                    self.join_odd(message, key, handle, &mut lanes, bit, &writers, found);
+                    self.join_odd(message, columns, (at, bit as u32), handle, &writers, found);
                 } else {
-                    self.join_scattered(handle, &mut lanes, bit, &mut writers, found);
+                    plain |= 1 << bit;
                 }
-                if self.page_mut(page_at).rows(slot).next().is_none() {
-                    self.forget_unused(handle); // it was collected
+            }
+            self.join_scattered(&handles[..count], plain, columns, &writers, found);
+            if closed {
+                for &handle in &handles[..count] {
+                    self.forget_unused(handle); // What was collected is not taken in.
                 }
             }
         }
@@ -413,60 +386,71 @@ impl Replica {
         }
     }
 
-    /// Joins one plain counter, whose key stands anywhere here.
+    /// Joins the rows of those of 64 counters that are `plain`, whose keys stand anywhere here.
     fn join_scattered(
         &mut self,
-        handle: Handle,
-        lanes: &mut [Lane<'_>],
-        bit: usize,
-        writers: &mut [Known],
+        handles: &[Handle],
+        plain: u64,
+        columns: &[Column],
+        writers: &[Known],
         found: &mut Found<'_>,
     ) {
-        let (page_at, slot) = place(handle);
-        let page = self.page_mut(page_at);
-        let mut changed = 0;
-        for lane in lanes {
-            if let Some(theirs) = lane.next(bit) {
-                let known = &mut writers[lane.writer as usize];
-                if known.number == FORGOTTEN {
-                    continue;
-                }
-                let column = page.column_mut(known.number, &mut known.hint);
-                changed |= join_row(column, handle, slot, theirs, *known, found);
+        let mut lanes = Vec::with_capacity(columns.len());
+        for column in columns {
+            let known = writers[column.writer as usize];
+            if known.number != FORGOTTEN {
+                lanes.push((column.present, column.rows.iter(), known));
             }
         }
-        if changed != 0 {
-            self.touch(page_at);
-            (found.changed)(handle);
+        for (bit, &handle) in handles.iter().enumerate() {
+            let (page_at, slot) = place(handle);
+            let page = self.page_mut(page_at);
+            let is_plain = plain >> bit & 1 == 1;
+            let mut changed = 0;
+            for (present, rows, known) in &mut lanes {
+                if *present >> bit & 1 == 1
+                    && let Some(row) = rows.next()
+                    && is_plain
+                {
+                    let ours = page.column_mut(known.number, &mut known.hint);
+                    changed |= join_row(ours, handle, slot, *row, *known, found);
+                }
+            }
+            if changed != 0 {
+                self.touch(page_at);
+                (found.changed)(handle);
+            }
         }
     }
 
-    /// Joins the shards of one counter that has more than rows, here or there.
+    /// Joins the shards of one counter that has more than rows, here or there. `at` is its place in
+    /// the message: the page, and which of the 64.
     #[cold]
-    #[allow(clippy::too_many_arguments)] // a page's worth of state, passed once a counter
     fn join_odd(
         &mut self,
         message: &Message,
-        key: u32,
+        columns: &[Column],
+        at: (usize, u32),
         handle: Handle,
-        lanes: &mut [Lane<'_>],
-        bit: usize,
         writers: &[Known],
         found: &mut Found<'_>,
     ) {
         let (page_at, slot) = place(handle);
         let mut slots = self.page_mut(page_at).slots(slot);
         let closed = self.configuration().is_some();
+        let key = (at.0 * PAGE) as u32 + at.1;
         let mut changed = false;
-        for lane in lanes {
-            let Some(row) = lane.next(bit) else { continue };
+        for column in columns {
+            let Some(&row) = column.get(at.1) else {
+                continue;
+            };
             let Known {
                 number,
                 covered,
                 held,
                 ..
-            } = writers[lane.writer as usize];
-            let theirs = Slot::new(number, row, message.extra(key, lane.writer));
+            } = writers[column.writer as usize];
+            let theirs = Slot::new(number, row, message.extra(key, column.writer));
             match counter::find(&slots, number) {
                 _ if number == FORGOTTEN => continue,
                 Err(_) if row.clock <= covered => continue,
@@ -626,18 +610,27 @@ fn join_columns(
     if ours.present != theirs.present || theirs.rows.len() != count {
         return join_unlike(ours, theirs, first, known, found);
     }
-    let mut newer = 0;
-    let mut bit = 1u64;
+    let mut newer = 0u64;
     let mut forked = 0;
+    let (held, mut beyond) = (known.held, 0u64);
     for (row, new) in ours.rows.iter_mut().zip(&theirs.rows) {
         forked |= u64::from(row.forks(*new));
         // Leaves a fork as it is: what comes below needs both sides of it.
-        newer |= bit & row.take_newer(*new);
-        bit = bit.rotate_left(1);
+        newer = newer << 1 | row.take_newer(*new) & 1;
+        if FORKS {
+            beyond = beyond.wrapping_add(u64::from(new.clock > held));
+        }
     }
+    // The first row's bit came first, and is the highest.
+    newer = newer
+        .reverse_bits()
+        .checked_shr(64 - count as u32)
+        .unwrap_or(0);
     ours.newest = ours.newest.max(theirs.newest);
     found.installed += newer.count_ones() as usize;
-    if FORKS && newer != 0 && known.held > 0 {
+    // What is beyond what was held is newer. Whether anything else is, is found out without a branch
+    // for each row: half of them would be guessed wrong.
+    if FORKS && known.held > 0 && u64::from(newer.count_ones()) != beyond {
         for (rank, (slot, row)) in theirs.iter().enumerate() {
             if newer >> rank & 1 == 1 && row.clock <= known.held {
                 found.late(Handle(first.0 + slot), ours.writer, row.clock);
