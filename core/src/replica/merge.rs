@@ -612,7 +612,9 @@ fn join_columns(
     }
     let mut newer = 0u64;
     let mut forked = 0;
-    let (held, mut beyond) = (known.held, 0u64);
+    // Above our newest row too, so that what is beyond is newer: an earlier chunk of the same state
+    // may have brought rows that are not counted as held yet.
+    let (held, mut beyond) = (known.held.max(ours.newest), 0u64);
     for (row, new) in ours.rows.iter_mut().zip(&theirs.rows) {
         forked |= u64::from(row.forks(*new));
         // Leaves a fork as it is: what comes below needs both sides of it.
@@ -628,8 +630,8 @@ fn join_columns(
         .unwrap_or(0);
     ours.newest = ours.newest.max(theirs.newest);
     found.installed += newer.count_ones() as usize;
-    // What is beyond what was held is newer. Whether anything else is, is found out without a branch
-    // for each row: half of them would be guessed wrong.
+    // Whether anything else is newer is found out without a branch for each row: half of them would
+    // be guessed wrong.
     if FORKS && known.held > 0 && u64::from(newer.count_ones()) != beyond {
         for (rank, (slot, row)) in theirs.iter().enumerate() {
             if newer >> rank & 1 == 1 && row.clock <= known.held {

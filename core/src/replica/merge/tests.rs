@@ -95,3 +95,28 @@ fn a_fold_that_is_covered_is_not_taken() {
     let merged = here.merge(&whole(&there)).unwrap();
     assert_eq!((merged.shards, here.slots(handle)), (0, slots));
 }
+
+/// Which rows are late is told by clocks, also after an earlier chunk brought rows of the same state.
+#[test]
+fn a_late_row_is_noticed_beside_a_new_one_that_came_before() {
+    let column = |clocks: [u64; 2]| {
+        let mut column = Column::new(7);
+        for (slot, clock) in (0..).zip(clocks) {
+            column.insert(slot, Row { clock, total: 1 });
+        }
+        column
+    };
+    let known = Known {
+        number: 7,
+        covered: 0,
+        held: 10,
+        hint: 0,
+    };
+    for (ours, late) in [([20, 3], true), ([20, 7], false), ([9, 7], false)] {
+        let mut ignore = |_| ();
+        let mut found = Found::new(false, &mut ignore);
+        let (mut ours, theirs) = (column(ours), column([20, 7]));
+        join_columns(&mut ours, &theirs, Handle(0), known, &mut found);
+        assert_eq!(!found.forks.is_empty(), late, "{ours:?}");
+    }
+}
