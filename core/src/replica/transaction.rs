@@ -105,3 +105,21 @@ impl Drop for Transaction<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::OWN;
+    use crate::{Space, WriterId};
+
+    #[test]
+    fn there_is_a_last_transaction() {
+        let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
+        one.clocks[OWN as usize] = u64::MAX - 1;
+        let mut transaction = one.begin().unwrap();
+        assert_eq!(transaction.apply("k", Op::Add(1)), Ok(false));
+        transaction.commit(&mut Vec::new());
+        assert_eq!((one.clock(), one.value("k")), (u64::MAX, Some(1)));
+        assert_eq!(one.begin().err(), Some(Error::ClockExhausted));
+    }
+}

@@ -79,3 +79,140 @@ impl Replica {
         hash
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::Row;
+    use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved};
+    use crate::{Space, WriterId};
+    use alloc::boxed::Box;
+    use alloc::vec::Vec;
+
+    fn id(byte: u8) -> WriterId {
+        WriterId::from_bytes([byte; 16])
+    }
+
+    /// A replica that knows three writers.
+    fn replica() -> Replica {
+        let mut one = Replica::new(Space::default(), id(1));
+        one.number(id(2));
+        one.number(id(3));
+        one
+    }
+
+    fn slot(writer: u32) -> Slot {
+        let row = Row { clock: 4, total: 5 };
+        let extra = Extra {
+            born: 2,
+            added: 3,
+            base: Some(Base::Set(1)),
+            expiry: Some(Expiry { clock: 3, until: 9 }),
+            ..Extra::default()
+        };
+        let mut slot = Slot::new(writer, row, Some(&extra));
+        let by = Stamp {
+            writer: 1,
+            clock: 7,
+        };
+        let total = 6;
+        slot.side.cut = Some(Cut {
+            clock: 3,
+            total,
+            by,
+        });
+        slot.side.lift = Some(Box::new(Lift { clock: 3, by }));
+        *slot.side.moved = Some(Box::new(Moved { to: by, amount: 11 }));
+        *slot.side.fold = Some(Box::new(Fold {
+            clock: 8,
+            amount: 12,
+            adds: true,
+            base: Some(RankedBase {
+                set: true,
+                clock: 13,
+                writer: id(3),
+                value: 14,
+            }),
+            until: Some(15),
+        }));
+        slot
+    }
+
+    type Change = fn(&mut Slot);
+
+    /// Each changes one thing that a slot says.
+    const CHANGES: [Change; 33] = [
+        |_| (),
+        |slot| slot.side.writer = 1,
+        |slot| slot.row.clock += 1,
+        |slot| slot.row.total += 1,
+        |slot| slot.side.extra = None,
+        |slot| slot.side.extra.as_mut().unwrap().high = 1,
+        |slot| slot.side.extra.as_mut().unwrap().born = 1,
+        |slot| slot.side.extra.as_mut().unwrap().added = 1,
+        |slot| slot.side.extra.as_mut().unwrap().base = None,
+        |slot| slot.side.extra.as_mut().unwrap().base = Some(Base::Reset),
+        |slot| slot.side.extra.as_mut().unwrap().expiry = None,
+        |slot| slot.side.extra.as_mut().unwrap().absorbed = true,
+        |slot| slot.side.cut = None,
+        |slot| slot.side.cut.as_mut().unwrap().clock = 1,
+        |slot| slot.side.cut.as_mut().unwrap().total = 1,
+        |slot| slot.side.cut.as_mut().unwrap().total += 1 << 64,
+        |slot| slot.side.cut.as_mut().unwrap().by.clock = 1,
+        |slot| slot.side.cut.as_mut().unwrap().by.writer = 2,
+        |slot| slot.side.lift = None,
+        |slot| slot.side.lift.as_mut().unwrap().clock = 1,
+        |slot| slot.side.lift.as_mut().unwrap().by.clock = 1,
+        |slot| *slot.side.moved = None,
+        |slot| slot.side.moved.as_mut().unwrap().amount = 1,
+        |slot| slot.side.moved.as_mut().unwrap().amount += 1 << 64,
+        |slot| slot.side.moved.as_mut().unwrap().to.clock = 1,
+        |slot| *slot.side.fold = None,
+        |slot| slot.side.fold.as_mut().unwrap().clock = 1,
+        |slot| slot.side.fold.as_mut().unwrap().amount += 1 << 64,
+        |slot| slot.side.fold.as_mut().unwrap().adds = false,
+        |slot| slot.side.fold.as_mut().unwrap().base = None,
+        |slot| {
+            slot.side
+                .fold
+                .as_mut()
+                .unwrap()
+                .base
+                .as_mut()
+                .unwrap()
+                .value = 1
+        },
+        |slot| slot.side.fold.as_mut().unwrap().base.as_mut().unwrap().set = false,
+        |slot| slot.side.fold.as_mut().unwrap().until = None,
+    ];
+
+    #[test]
+    fn all_that_a_slot_says_is_in_the_version() {
+        let one = replica();
+        let version = |change: Change| {
+            let mut slot = slot(0);
+            change(&mut slot);
+            one.slot_version(&slot)
+        };
+        let mut versions: Vec<u64> = CHANGES.map(version).into();
+        versions.sort_unstable();
+        versions.dedup();
+        assert_eq!(versions.len(), CHANGES.len());
+    }
+
+    #[test]
+    fn local_numbers_are_not_in_the_version() {
+        let version = |of: &Replica| {
+            let at = |byte: u8| of.numbers.get(&id(byte)).unwrap();
+            let mut slot = slot(at(1));
+            slot.side.cut.as_mut().unwrap().by.writer = at(2);
+            slot.side.lift.as_mut().unwrap().by.writer = at(3);
+            slot.side.moved.as_mut().unwrap().to.writer = at(2);
+            of.slot_version(&slot)
+        };
+        let mut other = Replica::new(Space::default(), id(3));
+        other.number(id(2));
+        other.number(id(1));
+        assert_eq!(version(&replica()), version(&other));
+    }
+}
