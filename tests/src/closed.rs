@@ -84,7 +84,13 @@ pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
 /// Says what went wrong, and the seed.
 pub fn run_stores(seed: u64, trace: bool) -> Result<store::Figures, String> {
     let mut world = World::new(seed, trace);
-    world.stores = Some(Random::new(seed ^ 0x5704_e500));
+    let mut random = Random::new(seed ^ 0x5704_e500);
+    if random.chance(200) {
+        // More than fit on a page.
+        let keys = (0..80).map(|at| format!("k{at:02}")).collect();
+        world.oracle = Oracle::new(keys);
+    }
+    world.stores = Some(random);
     let failed = |failure| format!("TALLYMESH_SEED={seed}: {failure}");
     guarded(|| world.play()).map_err(failed)?;
     let mut figures = store::Figures::default();

@@ -2,6 +2,7 @@
 //! taken back from a snapshot of one piece.
 
 use crate::support::{Random, cases, keys, observer, replica, space, world, writer};
+use std::cell::Cell;
 use tallymesh_core::{Error, Mark, Message, Op, Part, Replica, Restoring, Rule};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -21,7 +22,7 @@ fn op(random: &mut Random) -> Op {
 fn restored(parts: &[Message]) -> Result<Replica, Error> {
     let stored = |part: &Message| Message::decode_stored(&part.encode_stored()).unwrap();
     let (last, before) = parts.split_last().unwrap();
-    let mut restoring = Restoring::new(space(), writer(u64::MAX));
+    let mut restoring = Restoring::new(space(), writer(u64::MAX)).with_room(100);
     for part in before {
         restoring = restoring.take(&stored(part))?;
     }
@@ -88,6 +89,56 @@ fn parts_are_the_state_of_the_moment_of_the_last_one() {
         }
         assert_eq!(again.canonical_bytes(), one.canonical_bytes());
     });
+}
+
+/// A space that comes to have members while a snapshot of it is made, here or elsewhere.
+#[test]
+fn an_open_space_may_be_closed_between_two_parts() {
+    let (runs, closed) = (Cell::new(0), Cell::new(0));
+    cases(200, |random| {
+        let (mut replicas, _) = world(random, 3);
+        let keys = keys(random);
+        let mut one = replicas.remove(0);
+        let mut snapshot = one.begin_snapshot();
+        let (mut parts, open) = (Vec::new(), random.chance(90));
+        loop {
+            match one.step_snapshot(&mut snapshot, 1 << random.below(12)) {
+                Part::More(part) => parts.push(part),
+                Part::Last(part) => {
+                    parts.push(part);
+                    break;
+                }
+                Part::Void => {
+                    parts.clear();
+                    snapshot = one.begin_snapshot();
+                }
+            }
+            for _ in 0..random.below(6) {
+                let (at, key) = (random.below(3), random.pick(&keys).clone());
+                let replica = replicas.get_mut(at).unwrap_or(&mut one);
+                match random.below(5) {
+                    // Its owner is the space's first member; refused if there is one.
+                    0 if open => drop(replica.found(&[9; 32], &[at as u8; 16], 1)),
+                    1 | 2 => {
+                        let (other, live) = (&replicas[at % 2], replicas[at % 2].writer());
+                        let delta = other.delta(&one.vector());
+                        // Refused if one of them is not taken in there.
+                        let _ = one.merge_live(&delta, Some(live), &mut |_| ());
+                    }
+                    _ => drop(replica.apply(&key, op(random))),
+                }
+            }
+        }
+        runs.set(runs.get() + 1);
+        closed.set(closed.get() + usize::from(one.configuration().is_some() && parts.len() > 1));
+        let mut whole = observer();
+        whole.restore(&one.snapshot()).unwrap();
+        let again = restored(&parts).unwrap();
+        assert_eq!(again.snapshot(), whole.snapshot());
+        assert_eq!(again.canonical_bytes(), whole.canonical_bytes());
+    });
+    // A single one may be replayed.
+    assert!(runs.get() == 1 || closed.get() > runs.get() / 10);
 }
 
 #[test]
