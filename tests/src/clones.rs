@@ -224,7 +224,10 @@ impl World {
             replica: Replica::new(Space::default(), writer),
             sync: Sync::new(World::config(), self.random.next_u64()),
             links: BTreeSet::new(),
-            store: self.stores.as_mut().map(|it| Store::new(it.0.next_u64())),
+            store: self
+                .stores
+                .as_mut()
+                .map(|it| Store::new(it.0.next_u64(), self.plain)),
         };
         self.put(process);
     }

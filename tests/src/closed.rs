@@ -195,7 +195,10 @@ impl World {
             stale: false,
             aside: None,
             saved: None,
-            store: self.stores.as_mut().map(|it| Store::new(it.next_u64())),
+            store: self
+                .stores
+                .as_mut()
+                .map(|it| Store::new(it.next_u64(), true)),
         });
         self.actors.len() - 1
     }
@@ -602,7 +605,7 @@ impl World {
             }
         }
         if let Some(store) = &mut actor.store {
-            store.append(&mut actor.replica)?;
+            store.append(&mut actor.replica);
         }
         let done = actor.replica.collect(&actor.log.mark);
         self.figures.collections += u64::from(done);
