@@ -85,7 +85,7 @@ impl Table {
     }
 
     /// Does nothing: where memory is scarce, it is taken when it is needed.
-    #[cfg(feature = "members")]
+    #[cfg(all(feature = "members", target_family = "wasm"))]
     pub(crate) fn reserve(&mut self, _numbers: usize, _hasher: impl Fn(&u32) -> u64) {}
 
     /// Puts all numbers into as many slots as suit them and one more.

@@ -197,10 +197,10 @@ impl Replica {
     }
 
     /// The next chunk, of about `budget` bytes, of what is newer than `lows`, from `cursor` on; the
-    /// cursor after it, or `None` if that was the last one. The last chunk carries the table of all writers, from
-    /// `since` up to now, or from below if the chunk has older shards: `since` may have been ahead
-    /// of this replica when the transfer began. The others only name the writers they have shards
-    /// of.
+    /// cursor after it, or `None` if that was the last one. The last chunk carries the table of all
+    /// writers, from `since` up to now, or from below if the chunk has older shards: `since` may have
+    /// been ahead of this replica when the transfer began. The others only name the writers they have
+    /// shards of.
     pub(super) fn chunk(
         &self,
         since: &VersionVector,
