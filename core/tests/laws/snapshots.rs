@@ -38,6 +38,7 @@ fn parts(
     let mut snapshot = replica.begin_snapshot();
     let mut parts = Vec::new();
     loop {
+        assert!(parts.len() < 5_000, "it comes to no end");
         match replica.step_snapshot(&mut snapshot, bytes_target) {
             Part::More(part) => parts.push(part),
             Part::Last(part) => {
@@ -102,6 +103,7 @@ fn an_open_space_may_be_closed_between_two_parts() {
         let mut snapshot = one.begin_snapshot();
         let (mut parts, open) = (Vec::new(), random.chance(90));
         loop {
+            assert!(parts.len() < 5_000, "it comes to no end");
             match one.step_snapshot(&mut snapshot, 1 << random.below(12)) {
                 Part::More(part) => parts.push(part),
                 Part::Last(part) => {
