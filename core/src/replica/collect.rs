@@ -192,8 +192,7 @@ impl Replica {
     /// Nothing that is newer than `kept`, what a store has written, is touched. Tells whether
     /// anything was collected.
     ///
-    /// Whoever walks over this replica's state in steps must not do so across a collection: it makes
-    /// snapshots in parts void.
+    /// That makes snapshots in parts void: nobody may walk over the state across a collection.
     pub fn collect(&mut self, kept: &Mark) -> bool {
         if self.configuration().is_none() {
             return false;
@@ -224,10 +223,8 @@ impl Replica {
         self.collected |= changed;
         if changed {
             self.void_walks();
-            self.roster.floor.resize(self.writers.len(), 0);
-            for number in 0..self.writers.len() as u32 {
-                self.roster.floor[number as usize] = self.horizon(number);
-            }
+            let numbers = 0..self.writers.len() as u32;
+            self.roster.floor = numbers.map(|number| self.horizon(number)).collect();
         }
         changed
     }
