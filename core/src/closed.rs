@@ -20,6 +20,11 @@ impl<T: 'static> Empty for Option<T> {
     const NOTHING: &'static Option<T> = &None;
 }
 
+impl Empty for u64 {
+    const EMPTY: u64 = 0;
+    const NOTHING: &'static u64 = &0;
+}
+
 impl<T: 'static> Empty for Vec<T> {
     const EMPTY: Vec<T> = Vec::new();
     const NOTHING: &'static Vec<T> = &Vec::new();

@@ -261,6 +261,22 @@ impl Keys {
         table.shrink_to_fit(|&other| Keys::hash(seed, Keys::text_of(text, spans, other)));
     }
 
+    /// Sets memory aside for so many more keys, where that spares moving them.
+    #[cfg(feature = "members")]
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        let Keys {
+            table,
+            spans,
+            text,
+            seed,
+            ..
+        } = self;
+        spans.reserve(keys);
+        table.reserve(keys, |&other| {
+            Keys::hash(seed, Keys::text_of(text, spans, other))
+        });
+    }
+
     fn compact(&mut self) {
         let mut text = String::with_capacity(self.text.len() - self.garbage_bytes);
         for span in self.spans.iter_mut().filter(|span| span.len > 0) {

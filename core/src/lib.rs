@@ -24,6 +24,9 @@ pub(crate) const FORKS: bool = cfg!(feature = "members");
 /// Whether anybody asks for the [`LinkStatus`] of links. No page does.
 pub(crate) const STATUS: bool = cfg!(feature = "members");
 
+/// Whether snapshots are made in parts. No page has a store.
+pub(crate) const PARTS: bool = cfg!(feature = "members");
+
 /// Whether there may be a broadcast beside links. A page has links only.
 pub(crate) const BROADCAST: bool = cfg!(feature = "members");
 
@@ -58,8 +61,10 @@ pub use error::{Error, Limited, Missing, Rule};
 pub use keys::Handle;
 pub use replica::{
     Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged, Op,
-    Replica, Returned,
+    Replica, Returned, Transaction,
 };
+#[cfg(feature = "members")]
+pub use replica::{Part, Restoring, Snapshot};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};

@@ -14,11 +14,16 @@ mod members;
 mod merge;
 mod ops;
 mod restore;
+#[cfg(feature = "members")]
+mod snapshot;
 mod standing;
+mod transaction;
+mod version;
 mod votes;
+mod walk;
 
 pub use build::Mark;
-pub(crate) use build::{Cursor, Push};
+pub(crate) use build::Push;
 pub use fork::{Contents, Evidence, Fault};
 pub(crate) use former::Former;
 pub use journal::{Again, AgainOp, Journal, Returned};
@@ -26,8 +31,11 @@ pub(crate) use journal::{Did, Saw};
 pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
 pub use ops::Op;
+#[cfg(feature = "members")]
+pub use snapshot::{Part, Restoring, Snapshot};
+pub use transaction::Transaction;
+pub(crate) use walk::Walk;
 
-use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::counter;
 use crate::error::Error;
@@ -37,6 +45,7 @@ use crate::shard::{OWN, PAGE, Page, Row, Shard, bits};
 use crate::sort::sort_by;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
+use crate::{MEMBERS, PARTS};
 use alloc::vec::Vec;
 
 /// Pages under one entry of the summary.
@@ -88,6 +97,9 @@ pub struct Replica {
     /// Whether something was ever collected here: then what is covered and absent is not taken in
     /// again. Before that it can only be a forked writer's.
     collected: bool,
+    /// How often a walk over the state in parts, if there was one, became void: local numbers were
+    /// given to other writers, or something went or came that no newer clock tells of.
+    voided: Closed<u64>,
     /// The wall clock by which counters expire, in milliseconds since 1970.
     time: u64,
     sums: Closed<fork::Sums>,
@@ -116,6 +128,7 @@ impl Replica {
             former: Closed::default(),
             began: 0,
             collected: false,
+            voided: Closed::default(),
             time: 0,
             sums: Closed::default(),
             forked: Closed::default(),
@@ -240,6 +253,13 @@ impl Replica {
             self.summary.resize(page_at / SUMMARY + 1, 0);
         }
         &mut self.pages[page_at]
+    }
+
+    /// Makes walks over the state in parts void.
+    fn void_walks(&mut self) {
+        if PARTS {
+            *self.voided = self.voided.wrapping_add(1);
+        }
     }
 
     /// Marks the page as changed.

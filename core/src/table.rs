@@ -84,6 +84,10 @@ impl Table {
         self.len += 1;
     }
 
+    /// Does nothing: where memory is scarce, it is taken when it is needed.
+    #[cfg(all(feature = "members", target_family = "wasm"))]
+    pub(crate) fn reserve(&mut self, _numbers: usize, _hasher: impl Fn(&u32) -> u64) {}
+
     /// Puts all numbers into as many slots as suit them and one more.
     pub(crate) fn shrink_to_fit(&mut self, hasher: impl Fn(&u32) -> u64) {
         let count = ((self.len + 1) * 2).next_power_of_two().max(SLOTS_MIN);

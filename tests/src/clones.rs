@@ -9,6 +9,7 @@
 //! A run follows from its seed alone.
 
 use crate::random::Random;
+use crate::store::{self, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{Input, Link, Millis, Op, Output, Replica, Space, Sync, SyncConfig, WriterId};
@@ -57,6 +58,8 @@ struct Process {
     replica: Replica,
     sync: Sync,
     links: BTreeSet<u32>,
+    /// Its store, in runs that are about stores.
+    store: Option<Store>,
 }
 
 /// A writer and a key.
@@ -79,6 +82,8 @@ struct World {
     figures: Figures,
     /// Only digests may be sent.
     idle: bool,
+    /// What the seeds of stores follow from, in runs that are about them, and what happened to those.
+    stores: Option<(Random, store::Figures)>,
 }
 
 /// Runs a seed.
@@ -86,6 +91,19 @@ struct World {
 /// # Errors
 /// What went wrong.
 pub fn run(seed: u64) -> Result<Figures, String> {
+    played(seed, false).map(|world| world.figures)
+}
+
+/// Runs a seed with a store at each process, which writes snapshots in parts.
+///
+/// # Errors
+/// What went wrong.
+pub fn run_stores(seed: u64) -> Result<store::Figures, String> {
+    let stores = played(seed, true)?.stores;
+    Ok(stores.map_or(store::Figures::default(), |it| it.1))
+}
+
+fn played(seed: u64, stores: bool) -> Result<World, String> {
     let mut random = Random::new(seed);
     let keys = (0..random.range(1, 6)).map(|at| format!("k{at}")).collect();
     let mut world = World {
@@ -101,10 +119,11 @@ pub fn run(seed: u64) -> Result<Figures, String> {
         now: 1,
         figures: Figures::default(),
         idle: false,
+        stores: stores.then(|| (Random::new(!seed), store::Figures::default())),
     };
     let named = |error| format!("TALLYMESH_SEED={seed}\n  {error}\n");
     world.run().map_err(named)?;
-    Ok(world.figures)
+    Ok(world)
 }
 
 impl World {
@@ -114,6 +133,7 @@ impl World {
         }
         for _ in 0..self.random.range(50, 400) {
             self.step()?;
+            self.store()?;
         }
         self.cut_all()?;
         let expected = self.join();
@@ -204,8 +224,26 @@ impl World {
             replica: Replica::new(Space::default(), writer),
             sync: Sync::new(World::config(), self.random.next_u64()),
             links: BTreeSet::new(),
+            store: self
+                .stores
+                .as_mut()
+                .map(|it| Store::new(it.0.next_u64(), self.plain)),
         };
         self.put(process);
+    }
+
+    /// The stores do their work.
+    fn store(&mut self) -> Result<(), String> {
+        let Some((_, figures)) = &mut self.stores else {
+            return Ok(());
+        };
+        for process in self.processes.iter_mut().flatten() {
+            if let Some(store) = &mut process.store {
+                store.turn(&mut process.replica, 0)?;
+                figures.add(&std::mem::take(&mut store.figures));
+            }
+        }
+        Ok(())
     }
 
     fn begin(&mut self) {

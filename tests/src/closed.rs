@@ -18,6 +18,7 @@ pub use reduce::reduce;
 
 use crate::oracle::{Call, Key, Kind, Oracle, Takeovers, View};
 use crate::random::Random;
+use crate::store::{self, Store};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
 
@@ -36,6 +37,8 @@ struct Actor {
     aside: Option<Journal>,
     /// A state that it had once, as a backup has it.
     saved: Option<(Vec<u8>, View)>,
+    /// Its store, in runs that are about stores.
+    store: Option<Store>,
 }
 
 /// A message under way: it stays, to be delivered again and late.
@@ -59,6 +62,8 @@ struct World {
     now: u64,
     /// Filled if somebody wants to know of the deliveries.
     delivered: Option<Vec<Delivery>>,
+    /// What the seeds of stores follow from, in runs that are about them.
+    stores: Option<Random>,
 }
 
 /// Plays one seed.
@@ -71,6 +76,28 @@ pub fn run(seed: u64, trace: bool) -> Result<Figures, String> {
         Ok(()) => Ok(world.figures),
         Err(failure) => Err(format!("TALLYMESH_SEED={seed}: {failure}")),
     }
+}
+
+/// Plays one seed with a store at each replica, which writes snapshots in parts.
+///
+/// # Errors
+/// Says what went wrong, and the seed.
+pub fn run_stores(seed: u64, trace: bool) -> Result<store::Figures, String> {
+    let mut world = World::new(seed, trace);
+    let mut random = Random::new(seed ^ 0x5704_e500);
+    if random.chance(200) {
+        // More than fit on a page.
+        let keys = (0..80).map(|at| format!("k{at:02}")).collect();
+        world.oracle = Oracle::new(keys);
+    }
+    world.stores = Some(random);
+    let failed = |failure| format!("TALLYMESH_SEED={seed}: {failure}");
+    guarded(|| world.play()).map_err(failed)?;
+    let mut figures = store::Figures::default();
+    for store in world.actors.iter().filter_map(|actor| actor.store.as_ref()) {
+        figures.add(&store.figures);
+    }
+    Ok(figures)
 }
 
 /// Plays; a panic of the core is a failure.
@@ -97,6 +124,7 @@ impl World {
             trace,
             now: 1_000,
             delivered: None,
+            stores: None,
         }
     }
 
@@ -137,7 +165,19 @@ impl World {
     fn turn(&mut self) -> Result<(), String> {
         self.figures.steps += 1;
         self.now += self.random.below(3);
-        self.step()
+        self.step()?;
+        self.store()
+    }
+
+    /// The stores do their work.
+    fn store(&mut self) -> Result<(), String> {
+        for (at, actor) in self.actors.iter_mut().enumerate() {
+            if let Some(store) = actor.store.as_mut().filter(|_| actor.alive) {
+                let done = store.turn(&mut actor.replica, self.now);
+                done.map_err(|error| format!("the store of {at}: {error}"))?;
+            }
+        }
+        Ok(())
     }
 
     /// A new, empty replica.
@@ -155,6 +195,10 @@ impl World {
             stale: false,
             aside: None,
             saved: None,
+            store: self
+                .stores
+                .as_mut()
+                .map(|it| Store::new(it.next_u64(), true)),
         });
         self.actors.len() - 1
     }
@@ -559,6 +603,9 @@ impl World {
             if self.random.chance(100) {
                 actor.log.check(&mut actor.replica, self.now)?;
             }
+        }
+        if let Some(store) = &mut actor.store {
+            store.append(&mut actor.replica);
         }
         let done = actor.replica.collect(&actor.log.mark);
         self.figures.collections += u64::from(done);

@@ -17,5 +17,6 @@ pub mod retirement;
 pub mod search;
 pub mod seeds;
 pub mod sim;
+pub mod store;
 pub mod vectors;
 pub mod visitors;

@@ -37,9 +37,9 @@ pub struct Mark {
 
 /// The next page and writer of a transfer in chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Cursor {
-    pub(crate) page: u32,
-    pub(crate) writer: u32,
+pub(super) struct Cursor {
+    pub(super) page: u32,
+    pub(super) writer: u32,
 }
 
 const END: Cursor = Cursor {
@@ -79,12 +79,17 @@ impl Replica {
     /// Everything that a store keeps of this replica: it stands for all messages before it.
     pub fn snapshot(&self) -> Message {
         let mut message = self.delta(&VersionVector::default());
+        self.tell_store(&mut message);
+        message
+    }
+
+    /// Adds to a whole state what only a store keeps.
+    pub(super) fn tell_store(&self, message: &mut Message) {
         if MEMBERS {
             *message.returns = self.remembered(u64::MAX);
             message.gaps = self.configuration().map(|_| self.roster.gaps);
             *message.kept = self.to_keep(0, OfFormer::All);
         }
-        message
     }
 
     /// Makes a message complete: it names all writers, and says what may have been collected here.
@@ -192,12 +197,11 @@ impl Replica {
     }
 
     /// The next chunk, of about `budget` bytes, of what is newer than `lows`, from `cursor` on; the
-    /// cursor after it, or
-    /// `None` if that was the last one. The last chunk carries the table of all writers, from
-    /// `since` up to now, or from below if the chunk has older shards: `since` may have been ahead
-    /// of this replica when the transfer began. The others only name the writers they have shards
-    /// of.
-    pub(crate) fn chunk(
+    /// cursor after it, or `None` if that was the last one. The last chunk carries the table of all
+    /// writers, from `since` up to now, or from below if the chunk has older shards: `since` may have
+    /// been ahead of this replica when the transfer began. The others only name the writers they have
+    /// shards of.
+    pub(super) fn chunk(
         &self,
         since: &VersionVector,
         lows: &[u64],
@@ -227,13 +231,13 @@ impl Replica {
     }
 
     /// The version vector by local number.
-    pub(crate) fn clocks(&self) -> &[u64] {
+    pub(super) fn clocks(&self) -> &[u64] {
         &self.clocks
     }
 
     /// A version vector by local number, no higher than what is held here; nothing if it lacks what
     /// was collected here, as then only the whole state will do.
-    pub(crate) fn lows(&self, since: &VersionVector) -> Vec<u64> {
+    pub(super) fn lows(&self, since: &VersionVector) -> Vec<u64> {
         let mut lows = self.clocks.clone();
         for (low, writer) in lows.iter_mut().zip(&self.writers) {
             *low = since.get(writer).min(*low);

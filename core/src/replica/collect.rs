@@ -192,7 +192,7 @@ impl Replica {
     /// Nothing that is newer than `kept`, what a store has written, is touched. Tells whether
     /// anything was collected.
     ///
-    /// Whoever walks over this replica's state in steps must not do so across a collection.
+    /// That makes snapshots in parts void: nobody may walk over the state across a collection.
     pub fn collect(&mut self, kept: &Mark) -> bool {
         if self.configuration().is_none() {
             return false;
@@ -222,10 +222,9 @@ impl Replica {
         changed |= self.forget(&quorum, &kept);
         self.collected |= changed;
         if changed {
-            self.roster.floor.resize(self.writers.len(), 0);
-            for number in 0..self.writers.len() as u32 {
-                self.roster.floor[number as usize] = self.horizon(number);
-            }
+            self.void_walks();
+            let numbers = 0..self.writers.len() as u32;
+            self.roster.floor = numbers.map(|number| self.horizon(number)).collect();
         }
         changed
     }
@@ -495,6 +494,7 @@ impl Replica {
                 self.forget_unused(Handle((at * PAGE) as u32 + slot));
             }
         }
+        self.void_walks();
         self.epoch += 1;
         self.began = self.epoch;
         self.writers = Vec::from([writer]);

@@ -259,6 +259,7 @@ impl Replica {
         if self.numbers.get(&writer).is_some() || self.configuration().is_some() {
             return false;
         }
+        self.void_walks();
         let old = self.writer();
         let number = self.assign(old);
         self.numbers.remove(&old);
@@ -310,6 +311,7 @@ impl Replica {
             }
             return;
         }
+        self.void_walks();
         for writer in writers {
             if let Some(number) = self.numbers.get(writer) {
                 self.roster.assigned[number as usize] = self.epoch;

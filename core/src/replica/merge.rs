@@ -39,7 +39,7 @@ pub(super) struct Found<'a> {
     /// How often two contents of one clock were met.
     fork_count: u64,
     /// Counters with more than rows that changed; they are normalized when all is installed.
-    odd: Vec<u32>,
+    pub(super) odd: Vec<u32>,
     /// Whether nothing of others was here before.
     fresh: bool,
     changed: &'a mut dyn FnMut(Handle),

@@ -36,7 +36,7 @@ impl Op {
 
 /// A counter of a transaction that is being made.
 pub(super) struct Draft {
-    handle: Handle,
+    pub(super) handle: Handle,
     pub(super) slots: Vec<Slot>,
     pub(super) changed: bool,
 }
@@ -122,7 +122,7 @@ impl Replica {
     }
 
     /// One operation on a draft of its counter; `drafts` ascend by handle.
-    fn step_key(
+    pub(super) fn step_key(
         &mut self,
         drafts: &mut Vec<Draft>,
         clock: u64,
@@ -173,7 +173,8 @@ impl Replica {
         }
     }
 
-    /// Makes an operation on a draft; notes what it did, if that is to be kept.
+    /// Makes an operation on a draft; notes what it did, if that is to be kept. One that is refused
+    /// leaves the draft as it was: a counter that has just expired begins again, which fits.
     pub(super) fn step(
         &self,
         draft: &mut Draft,

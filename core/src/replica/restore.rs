@@ -4,7 +4,7 @@ use super::Replica;
 use super::merge::Found;
 use super::standing::Forgotten;
 use crate::MEMBERS;
-use crate::delta::Message;
+use crate::delta::{Entry, Message};
 use crate::error::{Error, Missing};
 use crate::limits::WRITERS_MAX;
 use crate::shard::OWN;
@@ -20,7 +20,14 @@ impl Replica {
     /// [`Error::NotCovered`] if a message between is missing, [`Error::WritersFull`],
     /// [`Error::CountersFull`]. Nothing is changed then.
     pub fn restore(&mut self, message: &Message) -> Result<(), Error> {
-        let mut writers = self.numbers.len();
+        self.check_stored(message)?;
+        let mut ignore = |_| ();
+        let found = Found::new(self.numbers.len() == 1, &mut ignore);
+        self.take_stored(message, found)
+    }
+
+    /// Refuses what builds on something that is not held, or what there is no room for.
+    pub(super) fn check_stored(&self, message: &Message) -> Result<(), Error> {
         for entry in &message.writers {
             let held = self.clock_of(entry);
             if entry.lo > held {
@@ -31,14 +38,26 @@ impl Replica {
                 };
                 return Err(Error::NotCovered(Box::new(missing)));
             }
-            writers += usize::from(self.numbers.get(&entry.writer).is_none());
         }
+        self.room_for_stored(message)
+    }
+
+    /// Refuses what there is no room for.
+    pub(super) fn room_for_stored(&self, message: &Message) -> Result<(), Error> {
+        let new = |entry: &&Entry| self.numbers.get(&entry.writer).is_none();
+        let writers = self.numbers.len() + message.writers.iter().filter(new).count();
         if writers > WRITERS_MAX {
             return Err(Error::WritersFull { writers });
         }
-        self.keys.room_for(message.keys.bytes())?;
-        let mut ignore = |_| ();
-        let mut found = Found::new(self.numbers.len() == 1, &mut ignore);
+        self.keys.room_for(message.keys.bytes())
+    }
+
+    /// Takes in a message that was judged when it was merged first.
+    pub(super) fn take_stored(
+        &mut self,
+        message: &Message,
+        mut found: Found<'_>,
+    ) -> Result<(), Error> {
         let forgotten = Forgotten::default();
         self.install(message, &forgotten, &mut found)?;
         self.conclude(message, &forgotten, found);

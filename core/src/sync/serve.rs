@@ -1,17 +1,10 @@
-//! Answering a pull, chunk by chunk, while local writes go on.
-//!
-//! A transfer walks over the pages of the shard map. What is overwritten behind the walk gets a
-//! newer clock and is sent again by another walk over what is newer than the walk's begin, until a
-//! walk fits one chunk; later walks may use larger chunks, so that a stream of writes has to be fast
-//! to keep ahead. That chunk is taken at one moment and carries the version vector of that
-//! moment: everything that the vector covers is in the chunks by then, and nothing that it does
-//! not.
+//! Answering a pull, chunk by chunk, while local writes go on: the chunks are the parts of a
+//! [`Walk`].
 
 use super::{Body, Delta, Link, Millis, Pull, Sync};
 use crate::limits::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX};
-use crate::replica::{Cursor, Replica};
+use crate::replica::{Replica, Walk};
 use crate::vector::VersionVector;
-use alloc::vec::Vec;
 
 /// Transfers that are kept, the last one of each peer, also when they are over.
 const TRANSFERS_MAX: usize = 64;
@@ -33,18 +26,6 @@ pub(super) struct Transfer {
     next: Option<Walk>,
     /// Whether nothing is answered any more.
     ended: bool,
-}
-
-/// A place in the walks over the shard map.
-#[derive(Clone)]
-struct Walk {
-    /// This walk sends what is newer than this, by the writers' local numbers.
-    lows: Vec<u64>,
-    /// The version vector when this walk began: the next walk's `lows`.
-    begin: Vec<u64>,
-    cursor: Cursor,
-    /// How many walks were before this one.
-    number: u32,
 }
 
 impl Sync {
@@ -100,19 +81,13 @@ impl Sync {
             if self.serving.len() >= TRANSFERS_MAX {
                 self.serving.remove(0);
             }
-            let walk = Walk {
-                lows: replica.lows(&pull.vector),
-                begin: replica.clocks().to_vec(),
-                cursor: Cursor::default(),
-                number: 0,
-            };
             let mut transfer = Transfer {
                 session,
                 id: pull.id,
                 link,
                 since: pull.vector.clone(),
                 chunk: 0,
-                at: walk,
+                at: Walk::new(replica, &pull.vector),
                 next: None,
                 ended: false,
             };
@@ -160,44 +135,21 @@ impl Sync {
 
     /// Sends the chunk at which the transfer stands, and finds out where the next one begins.
     fn send_chunk(&mut self, replica: &Replica, link: Link, transfer: &mut Transfer) {
-        let mut walk = transfer.at.clone();
-        // Writers that came since. They start from nothing even if the peer told of them: a chunk
-        // that is made again must not reach further than before, or what lies between is left out.
-        let writers = replica.clocks().len();
-        walk.lows.resize(writers, 0);
-        walk.begin.resize(writers, 0);
-        let budget = CHUNK_BYTES_TARGET << walk.number.min(CHUNK_DOUBLINGS_MAX);
-        let (mut message, cursor) = replica.chunk(&transfer.since, &walk.lows, walk.cursor, budget);
+        let walk = transfer.at.clone();
+        let budget = CHUNK_BYTES_TARGET << walk.number().min(CHUNK_DOUBLINGS_MAX);
+        let (mut message, next) = walk.step(replica, &transfer.since, budget);
         let peer = self.peer_mut(link).and_then(|peer| peer.greeting.as_mut());
         if let Some(peer) = peer.filter(|it| it.remembers && message.is_complete())
             && (message.is_whole() || core::mem::take(&mut peer.lacks))
         {
             replica.tell_memory(&mut message);
         }
-        let fresh = walk.cursor == Cursor::default();
-        let delta = |message, last| {
-            let (id, chunk) = (transfer.id, transfer.chunk);
-            Body::Delta(Delta {
-                id,
-                chunk,
-                last,
-                message,
-            })
-        };
-        let (body, next) = match cursor {
-            Some(cursor) => (delta(message, false), Some(Walk { cursor, ..walk })),
-            // This walk fits one chunk, so all of it is of this moment.
-            None if fresh => (delta(message, true), None),
-            None => {
-                let again = Walk {
-                    lows: walk.begin,
-                    begin: replica.clocks().to_vec(),
-                    cursor: Cursor::default(),
-                    number: walk.number.saturating_add(1),
-                };
-                (delta(message, false), Some(again))
-            }
-        };
+        let body = Body::Delta(Delta {
+            id: transfer.id,
+            chunk: transfer.chunk,
+            last: next.is_none(),
+            message,
+        });
         transfer.next = next;
         self.send(replica, link, body);
     }

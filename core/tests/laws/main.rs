@@ -15,4 +15,7 @@ mod members;
 mod merge;
 mod resume;
 mod returns;
+mod snapshots;
 mod support;
+mod transactions;
+mod versions;

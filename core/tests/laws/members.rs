@@ -1,7 +1,7 @@
 //! Spaces with members and more counters than fit on a page.
 
 use crate::support::{Random, cases, full, observer, replica, space};
-use tallymesh_core::{Mark, Message, Op, Owner, Replica, VersionVector, WriterId};
+use tallymesh_core::{Mark, Message, Op, Owner, Part, Replica, VersionVector, WriterId};
 
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -241,4 +241,36 @@ fn what_was_collected_does_not_come_back() {
             }
         }
     });
+}
+
+#[test]
+fn a_collection_makes_a_snapshot_in_parts_void_and_may_be_put_off() {
+    let mut members = Members::new();
+    let mut tab = members.tab(5);
+    tab.leave().unwrap();
+    members.hears(&tab);
+    for _ in 0..8 {
+        members.pass(0, 1);
+        members.pass(1, 0);
+        for at in 0..2 {
+            members.replicas[at].acknowledge().unwrap();
+            members.replicas[at].absorb().unwrap();
+            members.writes(at);
+            assert!(!members.replicas[at].collect(&Mark::default()));
+        }
+    }
+    let Members {
+        replicas, marks, ..
+    } = &mut members;
+    let one = &mut replicas[0];
+    let mut begun = one.begin_snapshot();
+    assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
+    assert!(!one.collect(&Mark::default()));
+    assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
+    assert!(one.collect(&marks[0]));
+    assert_eq!(one.step_snapshot(&mut begun, 1), Part::Void);
+    // One that finds nothing to collect does no harm.
+    let mut begun = one.begin_snapshot();
+    assert!(!one.collect(&marks[0]));
+    assert!(matches!(one.step_snapshot(&mut begun, 1), Part::More(_)));
 }

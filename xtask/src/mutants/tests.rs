@@ -21,7 +21,7 @@ const MEMORY: u64 = 8 << 20;
 
 /// How many seeds the tests with random histories play against each mutant; whoever survives that
 /// meets [`MORE`] times as many.
-const SEEDS: [(&str, u64); 8] = [
+const SEEDS: [(&str, u64); 9] = [
     ("clones", 40),
     ("closed", 60),
     ("convergence", 20),
@@ -29,6 +29,7 @@ const SEEDS: [(&str, u64); 8] = [
     ("meaning", 200),
     ("mesh", 4),
     ("profile", 40),
+    ("stores", 150),
     ("votes", 20),
 ];
 /// Tests that take a minute and more, which is too long for each of a thousand mutants.

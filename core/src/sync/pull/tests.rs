@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Space;
-use crate::replica::Cursor;
+use crate::replica::Walk;
 use crate::shard::PAGE;
 use crate::sync::{Digests, Frame, Hello, Input, SyncConfig, VERSION};
 use alloc::format;
@@ -159,10 +159,8 @@ fn two_chunks(byte: u8) -> [Message; 2] {
         other.add(&format!("key:{at:02}"), 1).unwrap();
     }
     let since = VersionVector::default();
-    let lows = other.lows(&since);
-    let (first, next) = other.chunk(&since, &lows, Cursor::default(), 0);
-    let (last, end) = other.chunk(&since, &lows, next.expect("a second one"), 0);
-    assert!(end.is_none());
+    let (first, next) = Walk::new(&other, &since).step(&other, &since, 0);
+    let (last, _) = next.expect("a second one").step(&other, &since, 0);
     [first, last]
 }
 

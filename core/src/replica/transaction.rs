@@ -1,0 +1,125 @@
+//! A transaction that is made step by step: each operation sees what the ones before it did, and
+//! its outcome can be looked at before the next one.
+
+use super::Replica;
+use super::journal::Dids;
+use super::ops::{Draft, Op};
+use crate::counter::{self, Sum};
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::limits::TRANSACTION_OPS_MAX;
+use alloc::vec::Vec;
+
+/// A transaction that is being made. Nobody sees anything of it before it is
+/// [committed](Transaction::commit); if it is dropped, nothing has happened.
+pub struct Transaction<'a> {
+    replica: &'a mut Replica,
+    clock: u64,
+    /// Ascending by handle.
+    drafts: Vec<Draft>,
+    did: Dids,
+    /// How many operations were made.
+    ops: usize,
+}
+
+impl Replica {
+    /// Begins a transaction. It does what [`transact`](Replica::transact) does with the same
+    /// operations.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub fn begin(&mut self) -> Result<Transaction<'_>, Error> {
+        let clock = self.next_clock()?;
+        Ok(Transaction {
+            replica: self,
+            clock,
+            drafts: Vec::new(),
+            did: Dids::default(),
+            ops: 0,
+        })
+    }
+}
+
+impl Transaction<'_> {
+    /// Makes an operation on what the operations before it did. Tells what
+    /// [`Replica::apply`] does.
+    ///
+    /// # Errors
+    /// As [`Replica::apply`], and [`Error::TransactionTooLarge`]. The transaction stays as it was
+    /// then, and may go on.
+    pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
+        let ops = self.ops + 1;
+        if ops > TRANSACTION_OPS_MAX {
+            return Err(Error::TransactionTooLarge { ops });
+        }
+        let (replica, drafts) = (&mut *self.replica, &mut self.drafts);
+        let told = replica.step_key(drafts, self.clock, key, op, &mut self.did)?;
+        self.ops = ops;
+        Ok(told)
+    }
+
+    /// The counter's value after the operations so far, as [`Replica::value`].
+    pub fn value(&self, key: &str) -> Option<i128> {
+        match self.drafted(key) {
+            Some(sum) if self.replica.is_past(sum.expiry()) => None,
+            Some(sum) => sum.value(),
+            None => self.replica.value(key),
+        }
+    }
+
+    /// When the counter expires after the operations so far, as [`Replica::expiry_at`].
+    pub fn expiry(&self, key: &str) -> Option<u64> {
+        let expiry = match self.drafted(key) {
+            Some(sum) => sum.expiry(),
+            None => self.replica.effective_expiry(self.replica.keys.find(key)?),
+        };
+        expiry.filter(|_| !self.replica.is_past(expiry))
+    }
+
+    /// What a counter comes to that an operation was made on.
+    fn drafted(&self, key: &str) -> Option<Sum> {
+        let handle = self.replica.keys.find(key)?;
+        let at = self.drafts.binary_search_by_key(&handle, |it| it.handle);
+        let slots = &self.drafts[at.ok()?].slots;
+        Some(counter::sum(slots, &self.replica.writers))
+    }
+
+    /// Makes all of it visible at once, and adds each counter that changed to `changed`. If nothing
+    /// changed, no transaction is made.
+    pub fn commit(mut self, changed: &mut Vec<Handle>) {
+        for mut draft in core::mem::take(&mut self.drafts) {
+            if draft.changed {
+                changed.push(draft.handle);
+            }
+            self.replica.commit(self.clock, &mut draft);
+        }
+        let did = core::mem::take(&mut self.did);
+        self.replica.keep(self.clock, did);
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        for draft in &self.drafts {
+            self.replica.forget_unused(draft.handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::OWN;
+    use crate::{Space, WriterId};
+
+    #[test]
+    fn there_is_a_last_transaction() {
+        let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
+        one.clocks[OWN as usize] = u64::MAX - 1;
+        let mut transaction = one.begin().unwrap();
+        assert_eq!(transaction.apply("k", Op::Add(1)), Ok(false));
+        transaction.commit(&mut Vec::new());
+        assert_eq!((one.clock(), one.value("k")), (u64::MAX, Some(1)));
+        assert_eq!(one.begin().err(), Some(Error::ClockExhausted));
+    }
+}

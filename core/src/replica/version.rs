@@ -1,0 +1,218 @@
+//! Whether a counter has changed.
+
+use super::Replica;
+use crate::hash::{fold, hash_bytes};
+use crate::slot::{RankedBase, Slot, Stamp};
+
+impl Replica {
+    /// A number that changes whenever anything about the counter does: by an operation, by a merge,
+    /// and when it expires by [`set_time`](Replica::set_time). It stays while nothing happens to the
+    /// counter, whatever happens to others, but for retirement and collection, which may move what
+    /// it is made of. 0 if nothing is known of the counter.
+    ///
+    /// It is a hash, and means nothing elsewhere.
+    pub fn version(&self, key: &str) -> u64 {
+        let Some(handle) = self.keys.find(key) else {
+            return 0;
+        };
+        let slots = self.slots(handle);
+        if slots.is_empty() {
+            return 0;
+        }
+        // A sum, since local numbers, by which slots are in order, may change.
+        let hashes = slots.iter().map(|slot| self.slot_version(slot));
+        let slots = hashes.fold(0, u64::wrapping_add);
+        fold(slots, u64::from(self.value_at(handle).is_some())).max(1)
+    }
+
+    /// A hash of all that a slot says.
+    fn slot_version(&self, slot: &Slot) -> u64 {
+        let id = |writer: u32| hash_bytes(0, self.writers[writer as usize].as_bytes());
+        let mut hash = slot.rank().into_iter().fold(id(slot.writer()), fold);
+        // Each record has a number of its own, so that none is taken for another.
+        let mut take = |record: u64, by: Stamp, words: &[u64]| {
+            let begin = [record, id(by.writer), by.clock];
+            hash = begin
+                .into_iter()
+                .chain(words.iter().copied())
+                .fold(hash, fold);
+        };
+        let halves = |wide: i128| [wide as u64, (wide >> 64) as u64];
+        let side = &slot.side;
+        if let Some(cut) = &side.cut {
+            let [low, high] = halves(cut.total);
+            take(1, cut.by, &[cut.clock, low, high]);
+        }
+        if let Some(lift) = &side.lift {
+            take(2, lift.by, &[lift.clock]);
+        }
+        if let Some(moved) = &*side.moved {
+            take(3, moved.to, &halves(moved.amount));
+        }
+        if let Some(it) = &*side.fold {
+            let by = Stamp {
+                writer: slot.writer(),
+                clock: it.clock,
+            };
+            let base = it.base.map_or(
+                0,
+                |RankedBase {
+                     set,
+                     clock,
+                     writer,
+                     value,
+                 }| {
+                    let words = [u64::from(set), clock, value as u64];
+                    words
+                        .into_iter()
+                        .fold(hash_bytes(1, writer.as_bytes()), fold)
+                },
+            );
+            let [low, high] = halves(it.amount);
+            let until = it.until.map_or([0, 0], |until| [1, until]);
+            take(
+                4,
+                by,
+                &[low, high, u64::from(it.adds), base, until[0], until[1]],
+            );
+        }
+        hash
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::Row;
+    use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved};
+    use crate::{Space, WriterId};
+    use alloc::boxed::Box;
+    use alloc::vec::Vec;
+
+    fn id(byte: u8) -> WriterId {
+        WriterId::from_bytes([byte; 16])
+    }
+
+    /// A replica that knows three writers.
+    fn replica() -> Replica {
+        let mut one = Replica::new(Space::default(), id(1));
+        one.number(id(2));
+        one.number(id(3));
+        one
+    }
+
+    fn slot(writer: u32) -> Slot {
+        let row = Row { clock: 4, total: 5 };
+        let extra = Extra {
+            born: 2,
+            added: 3,
+            base: Some(Base::Set(1)),
+            expiry: Some(Expiry { clock: 3, until: 9 }),
+            ..Extra::default()
+        };
+        let mut slot = Slot::new(writer, row, Some(&extra));
+        let by = Stamp {
+            writer: 1,
+            clock: 7,
+        };
+        let total = 6;
+        slot.side.cut = Some(Cut {
+            clock: 3,
+            total,
+            by,
+        });
+        slot.side.lift = Some(Box::new(Lift { clock: 3, by }));
+        *slot.side.moved = Some(Box::new(Moved { to: by, amount: 11 }));
+        *slot.side.fold = Some(Box::new(Fold {
+            clock: 8,
+            amount: 12,
+            adds: true,
+            base: Some(RankedBase {
+                set: true,
+                clock: 13,
+                writer: id(3),
+                value: 14,
+            }),
+            until: Some(15),
+        }));
+        slot
+    }
+
+    type Change = fn(&mut Slot);
+
+    /// Each changes one thing that a slot says.
+    const CHANGES: [Change; 33] = [
+        |_| (),
+        |slot| slot.side.writer = 1,
+        |slot| slot.row.clock += 1,
+        |slot| slot.row.total += 1,
+        |slot| slot.side.extra = None,
+        |slot| slot.side.extra.as_mut().unwrap().high = 1,
+        |slot| slot.side.extra.as_mut().unwrap().born = 1,
+        |slot| slot.side.extra.as_mut().unwrap().added = 1,
+        |slot| slot.side.extra.as_mut().unwrap().base = None,
+        |slot| slot.side.extra.as_mut().unwrap().base = Some(Base::Reset),
+        |slot| slot.side.extra.as_mut().unwrap().expiry = None,
+        |slot| slot.side.extra.as_mut().unwrap().absorbed = true,
+        |slot| slot.side.cut = None,
+        |slot| slot.side.cut.as_mut().unwrap().clock = 1,
+        |slot| slot.side.cut.as_mut().unwrap().total = 1,
+        |slot| slot.side.cut.as_mut().unwrap().total += 1 << 64,
+        |slot| slot.side.cut.as_mut().unwrap().by.clock = 1,
+        |slot| slot.side.cut.as_mut().unwrap().by.writer = 2,
+        |slot| slot.side.lift = None,
+        |slot| slot.side.lift.as_mut().unwrap().clock = 1,
+        |slot| slot.side.lift.as_mut().unwrap().by.clock = 1,
+        |slot| *slot.side.moved = None,
+        |slot| slot.side.moved.as_mut().unwrap().amount = 1,
+        |slot| slot.side.moved.as_mut().unwrap().amount += 1 << 64,
+        |slot| slot.side.moved.as_mut().unwrap().to.clock = 1,
+        |slot| *slot.side.fold = None,
+        |slot| slot.side.fold.as_mut().unwrap().clock = 1,
+        |slot| slot.side.fold.as_mut().unwrap().amount += 1 << 64,
+        |slot| slot.side.fold.as_mut().unwrap().adds = false,
+        |slot| slot.side.fold.as_mut().unwrap().base = None,
+        |slot| {
+            slot.side
+                .fold
+                .as_mut()
+                .unwrap()
+                .base
+                .as_mut()
+                .unwrap()
+                .value = 1
+        },
+        |slot| slot.side.fold.as_mut().unwrap().base.as_mut().unwrap().set = false,
+        |slot| slot.side.fold.as_mut().unwrap().until = None,
+    ];
+
+    #[test]
+    fn all_that_a_slot_says_is_in_the_version() {
+        let one = replica();
+        let version = |change: Change| {
+            let mut slot = slot(0);
+            change(&mut slot);
+            one.slot_version(&slot)
+        };
+        let mut versions: Vec<u64> = CHANGES.map(version).into();
+        versions.sort_unstable();
+        versions.dedup();
+        assert_eq!(versions.len(), CHANGES.len());
+    }
+
+    #[test]
+    fn local_numbers_are_not_in_the_version() {
+        let version = |of: &Replica| {
+            let at = |byte: u8| of.numbers.get(&id(byte)).unwrap();
+            let mut slot = slot(at(1));
+            slot.side.cut.as_mut().unwrap().by.writer = at(2);
+            slot.side.lift.as_mut().unwrap().by.writer = at(3);
+            slot.side.moved.as_mut().unwrap().to.writer = at(2);
+            of.slot_version(&slot)
+        };
+        let mut other = Replica::new(Space::default(), id(3));
+        other.number(id(2));
+        other.number(id(1));
+        assert_eq!(version(&replica()), version(&other));
+    }
+}

@@ -1,0 +1,237 @@
+//! A store that writes its replica's snapshots in parts, and goes on with a log: what it takes back
+//! must be what it takes back from a snapshot of one piece.
+
+use crate::random::Random;
+use tallymesh_core::{
+    Mark, Message, Part, Replica, Restoring, Snapshot, Space, VersionVector, WriterId,
+};
+
+/// What happened to stores.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Snapshots that were finished.
+    pub snapshots: u64,
+    /// Those that told some shard twice, as it had changed between two parts.
+    pub changed: u64,
+    /// Parts of them.
+    pub parts: u64,
+    /// Snapshots that became void.
+    pub voids: u64,
+    /// Times that what was stored was taken back, with a log and without.
+    pub restored: u64,
+    /// Records of the logs.
+    pub records: u64,
+}
+
+impl Figures {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Figures) {
+        self.snapshots += other.snapshots;
+        self.changed += other.changed;
+        self.parts += other.parts;
+        self.voids += other.voids;
+        self.restored += other.restored;
+        self.records += other.records;
+    }
+}
+
+/// A finished snapshot, and what came after it.
+#[derive(Clone)]
+struct Kept {
+    /// All parts, encoded.
+    parts: Vec<Vec<u8>>,
+    /// The same state in one piece.
+    whole: Vec<u8>,
+    mark: Mark,
+    records: Vec<Vec<u8>>,
+}
+
+/// A store of one replica.
+#[derive(Clone)]
+pub struct Store {
+    random: Random,
+    /// Whether what is taken back is the very state. A forked writer whose life begins later in one of
+    /// its histories may take a cut away in between, of which no record tells: who takes it back has
+    /// that cut still, until it hears of others.
+    exact: bool,
+    begun: Option<(Snapshot, Vec<Vec<u8>>)>,
+    kept: Option<Kept>,
+    /// What happened to it.
+    pub figures: Figures,
+}
+
+impl Store {
+    /// One that does what follows from this seed; not `exact` where writers are forked that cancel.
+    pub fn new(seed: u64, exact: bool) -> Store {
+        Store {
+            random: Random::new(seed),
+            exact,
+            begun: None,
+            kept: None,
+            figures: Figures::default(),
+        }
+    }
+
+    /// Does, or does not, a bit of its work, at the time `now` of its replica.
+    ///
+    /// # Errors
+    /// Says what it would have taken back wrongly.
+    pub fn turn(&mut self, replica: &mut Replica, now: u64) -> Result<(), String> {
+        match self.random.below(20) {
+            0..3 => self.step(replica, now),
+            3 => {
+                self.append(replica);
+                Ok(())
+            }
+            4 => {
+                self.append(replica);
+                self.check(replica, now)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the next part.
+    fn step(&mut self, replica: &mut Replica, now: u64) -> Result<(), String> {
+        let begin = || (replica.begin_snapshot(), Vec::new());
+        let (mut snapshot, mut parts) = self.begun.take().unwrap_or_else(begin);
+        let bytes_target = *self.random.pick(&[0, 0, 0, 0, 0, 1, 4, 20, 60, 100_000]);
+        match replica.step_snapshot(&mut snapshot, bytes_target) {
+            Part::More(part) => {
+                parts.push(part.encode_stored());
+                self.begun = Some((snapshot, parts));
+                Ok(())
+            }
+            Part::Last(part) => {
+                self.figures.snapshots += 1;
+                self.figures.parts += parts.len() as u64 + 1;
+                parts.push(part.encode_stored());
+                let told = decoded(&parts)?;
+                let told: usize = told.iter().map(Message::shard_count).sum();
+                self.figures.changed += u64::from(told > replica.shard_count());
+                self.kept = Some(Kept {
+                    parts,
+                    whole: replica.snapshot().encode_stored(),
+                    mark: replica.mark(),
+                    records: Vec::new(),
+                });
+                match replica.step_snapshot(&mut snapshot, bytes_target) {
+                    Part::Void => self.check(replica, now),
+                    part => Err(format!("a part after the last one: {part:?}")),
+                }
+            }
+            Part::Void => {
+                self.figures.voids += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes down what has changed, as is to be done before anything is collected.
+    pub fn append(&mut self, replica: &mut Replica) {
+        if let Some(kept) = &mut self.kept
+            && let Some(record) = replica.since(&mut kept.mark)
+        {
+            self.figures.records += 1;
+            match record.is_whole() {
+                true => self.kept = None, // it stands for all before it
+                false => kept.records.push(record.encode_stored()),
+            }
+        }
+    }
+
+    /// Takes back what was written, from the parts and from one piece, and compares.
+    fn check(&mut self, replica: &Replica, now: u64) -> Result<(), String> {
+        let Some(kept) = &self.kept else {
+            return Ok(());
+        };
+        let writer = WriterId::mint(&Space::default(), &[97; 32], &[97; 16]);
+        let wrong = |error: tallymesh_core::Error| format!("it can't be taken back: {error}");
+        let mut parts = decoded(&kept.parts)?;
+        let last = parts.pop().ok_or("there is no part")?;
+        let mut restoring = Restoring::new(Space::default(), writer);
+        for part in &parts {
+            restoring = restoring.take(part).map_err(wrong)?;
+        }
+        let mut one = restoring.finish(&last).map_err(wrong)?;
+        let mut other = Replica::new(Space::default(), writer);
+        let whole = Message::decode_stored(&kept.whole).map_err(wrong)?;
+        other.restore(&whole).map_err(wrong)?;
+        for record in &decoded(&kept.records)? {
+            one.restore(record).map_err(wrong)?;
+            other.restore(record).map_err(wrong)?;
+        }
+        self.figures.restored += 1;
+        if !self.exact {
+            exchange(&mut one, &mut other).map_err(wrong)?;
+        } else if (one.fault_count() > 0) != (other.fault_count() > 0) {
+            // How often a fork shows depends on the order of keys.
+            return Err("that a writer was forked is not what was kept".into());
+        }
+        same(&mut one, &mut other).map_err(|what| format!("{what} is not what was kept"))?;
+        let mut live = replica.clone();
+        if !self.exact {
+            exchange(&mut one, &mut live).map_err(wrong)?;
+        }
+        // Only who was forgotten since is still there.
+        if !one.vector().covers(&live.vector()) {
+            return Err("the version vector was not kept".into());
+        }
+        match (read(&mut one, now), read(&mut live, now)) {
+            (one, was) if one != was => Err(format!("{was:?} was kept as {one:?}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn decoded(messages: &[Vec<u8>]) -> Result<Vec<Message>, String> {
+    let decode = |bytes: &Vec<u8>| Message::decode_stored(bytes);
+    let messages: Result<_, _> = messages.iter().map(decode).collect();
+    messages.map_err(|error| error.to_string())
+}
+
+/// Lets two replicas hear of all that the other holds, where they cover the same.
+fn exchange(one: &mut Replica, other: &mut Replica) -> Result<(), tallymesh_core::Error> {
+    let full = |replica: &Replica| replica.delta(&VersionVector::default());
+    let (from_one, from_other) = (full(one), full(other));
+    one.merge(&from_other)?;
+    other.merge(&from_one).map(drop)
+}
+
+/// Whether two replicas are the same in all that counts; if not, in what they differ.
+fn same(one: &mut Replica, other: &mut Replica) -> Result<(), String> {
+    if one.canonical_bytes() != other.canonical_bytes() {
+        let (one, other) = (one.snapshot(), other.snapshot());
+        return Err(format!("the state\n{one:?}\nfor\n{other:?}\n"));
+    }
+    if one.snapshot() != other.snapshot() {
+        let (one, other) = (one.snapshot(), other.snapshot());
+        return Err(format!("the snapshot\n{one:?}\nfor\n{other:?}\n"));
+    }
+    if one.local_text() != other.local_text() {
+        let (one, other) = (one.local_text(), other.local_text());
+        return Err(format!("the rest\n{one}\nfor\n{other}\n"));
+    }
+    if one.members() != other.members() || one.content_digest() != other.content_digest() {
+        return Err("what members see".into());
+    }
+    for now in [0, u64::MAX] {
+        let (one, other) = (read(one, now), read(other, now));
+        if one != other {
+            return Err(format!("{one:?} for {other:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Each counter that exists at a time, with its value and its expiry.
+fn read(replica: &mut Replica, now: u64) -> Vec<(String, Option<i128>, Option<u64>)> {
+    replica.set_time(now);
+    let read = |(handle, key): (_, &str)| {
+        let (value, expiry) = (replica.value_at(handle), replica.expiry_at(handle));
+        (key.to_owned(), value, expiry)
+    };
+    let mut counters: Vec<_> = replica.counters().map(read).collect();
+    counters.sort();
+    counters
+}
