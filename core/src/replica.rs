@@ -386,8 +386,21 @@ impl Replica {
     /// How many counters exist.
     pub fn len(&self) -> usize {
         let mut count = 0;
-        self.each_counter(&mut |_| count += 1);
+        for page in &self.pages {
+            count += self.existing(page).count_ones() as usize;
+        }
         count
+    }
+
+    /// One more than the greatest handle's number.
+    pub fn handles_end(&self) -> u32 {
+        (self.pages.len() * PAGE) as u32
+    }
+
+    /// Goes up when a whole state takes the place of all that was held: its counters have other
+    /// handles.
+    pub fn generation(&self) -> u64 {
+        self.began
     }
 
     /// Which counters of a page exist.

@@ -3,6 +3,7 @@
 mod add;
 mod client;
 mod completions;
+mod data;
 mod failure;
 mod get;
 mod list;
@@ -19,6 +20,7 @@ mod writers;
 
 pub use add::AddArgs;
 pub use completions::CompletionsArgs;
+pub use data::{BackupArgs, CheckArgs, RestoreArgs};
 pub use get::GetArgs;
 pub use list::ListArgs;
 pub use members::{MembersArgs, RetireArgs};
@@ -91,6 +93,12 @@ enum Command {
     Id(Remote<Nothing>),
     /// Print the state of a node
     Status(Remote<Nothing>),
+    /// Read all of a data folder, and print what is in it or what is wrong with it
+    Check(CheckArgs),
+    /// Copy a data folder, also while its node runs
+    Backup(BackupArgs),
+    /// Make a data folder from a backup
+    Restore(RestoreArgs),
     /// Print a script that completes commands in a shell
     Completions(CompletionsArgs),
 }
@@ -160,6 +168,21 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Retire(remote) => remote.run(members::retire),
         Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),
+        Command::Check(args) => {
+            let mut output = args.output();
+            let result = data::check(&mut output, args);
+            output.finish(result)
+        }
+        Command::Backup(args) => {
+            let mut output = args.output();
+            let result = data::backup(&mut output, args);
+            output.finish(result)
+        }
+        Command::Restore(args) => {
+            let mut output = args.output();
+            let result = data::restore(&mut output, args);
+            output.finish(result)
+        }
         Command::Completions(args) => completions::run(args),
     }
 }

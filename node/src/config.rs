@@ -5,6 +5,8 @@
 
 use crate::clock::WallClock;
 use crate::gossip::{Address, GossipConfig};
+use crate::resp::RespConfig;
+use crate::store::Durability;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::fmt;
@@ -20,6 +22,8 @@ const LISTEN_DEFAULT: [&str; 3] = [
     "/ip4/127.0.0.1/udp/0/quic-v1",
     "/ip4/127.0.0.1/tcp/0/ws",
 ];
+
+const DURABILITY_DEFAULT: &str = "always";
 
 const LEASE_DEFAULT: &str = "10m";
 const LEASE_RANGE: RangeInclusive<Duration> =
@@ -49,6 +53,44 @@ pub struct UpArgs {
     /// nothing is authenticated yet
     #[arg(long, env = "TALLYMESH_HTTP_OPEN", value_parser = FalseyValueParser::new())]
     pub http_open: bool,
+
+    /// What an acknowledged write survives: `always` a power cut; `interval:DURATION`, such as
+    /// `interval:1s`, all but what came within that time before one; `memory` nothing, as nothing is
+    /// written to the disk, and the node can be no member of a space [default: always]
+    #[arg(long, value_name = "WHEN", env = "TALLYMESH_DURABILITY")]
+    pub durability: Option<String>,
+
+    /// Address for the Redis protocol, such as 127.0.0.1:6379 [default: not served]
+    #[arg(long, value_name = "ADDR:PORT", env = "TALLYMESH_RESP")]
+    pub resp: Option<String>,
+
+    /// Password that Redis clients have to give; needed if --resp is reachable from other machines.
+    /// Better given by the environment, since others see arguments
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "TALLYMESH_RESP_PASSWORD",
+        hide_env_values = true
+    )]
+    pub resp_password: Option<String>,
+
+    /// Most Redis clients at once; each takes some kilobytes
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "TALLYMESH_RESP_CLIENTS",
+        default_value_t = 10_000
+    )]
+    pub resp_clients: usize,
+
+    /// Refuse Redis commands whose condition or answer only one place for all could give: SET with
+    /// NX, XX or GET, SETNX, GETSET, GETDEL, WATCH
+    #[arg(long, env = "TALLYMESH_RESP_STRICT", value_parser = FalseyValueParser::new())]
+    pub resp_strict: bool,
+
+    /// Let Redis clients delete all counters with FLUSHDB and FLUSHALL
+    #[arg(long, env = "TALLYMESH_RESP_FLUSH", value_parser = FalseyValueParser::new())]
+    pub resp_flush: bool,
 
     /// Addresses for other nodes [default: TCP, QUIC and WebSocket on free loopback ports]
     #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_LISTEN", num_args = 1.., value_delimiter = ',')]
@@ -98,6 +140,10 @@ pub struct Config {
     pub http: SocketAddr,
     /// Whether `http` may be reached from other machines, and so under any host name.
     pub http_open: bool,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// The Redis protocol, if it is served.
+    pub resp: Option<Resp>,
     /// The network part.
     pub gossip: GossipConfig,
     /// The spaces to open, each once and at least one.
@@ -110,6 +156,17 @@ pub struct Config {
     pub ready_file: Option<PathBuf>,
     /// The clock by which counters expire.
     pub clock: WallClock,
+}
+
+/// How the Redis protocol is served.
+#[derive(Clone, Debug)]
+pub struct Resp {
+    /// The address. Port 0 takes a free one.
+    pub address: SocketAddr,
+    /// Most clients at once.
+    pub clients_max: usize,
+    /// What is allowed to whom.
+    pub rules: RespConfig,
 }
 
 /// An argument that means nothing.
@@ -136,6 +193,24 @@ impl UpArgs {
     /// At the first argument that means nothing.
     pub fn config(self) -> Result<Config, ConfigError> {
         let http = http_address(&self.http, self.http_open)?;
+        let durability = durability(self.durability.as_deref().unwrap_or(DURABILITY_DEFAULT))?;
+        let resp = match self.resp {
+            None => None,
+            Some(address) => {
+                let rules = RespConfig {
+                    password: self.resp_password.filter(|text| !text.is_empty()),
+                    strict: self.resp_strict,
+                    flush: self.resp_flush,
+                    ..RespConfig::default()
+                };
+                let address = resp_address(&address, &rules)?;
+                Some(Resp {
+                    address,
+                    clients_max: self.resp_clients,
+                    rules,
+                })
+            }
+        };
         let data = match self.data {
             Some(folder) => folder,
             None => default_data()?,
@@ -148,6 +223,8 @@ impl UpArgs {
             data,
             http,
             http_open: self.http_open,
+            durability,
+            resp,
             gossip: GossipConfig {
                 listen: addresses("--listen", &listen)?,
                 peers: addresses("--peer", &self.peer)?,
@@ -166,13 +243,34 @@ fn wrong(argument: &'static str, problem: String) -> ConfigError {
     ConfigError { argument, problem }
 }
 
+fn address(argument: &'static str, text: &str) -> Result<SocketAddr, ConfigError> {
+    text.parse().map_err(|_| {
+        let problem =
+            format!("`{text}` is no address with a port, such as 127.0.0.1:4280 or [::1]:0");
+        wrong(argument, problem)
+    })
+}
+
+fn durability(text: &str) -> Result<Durability, ConfigError> {
+    let parsed = text.parse();
+    parsed.map_err(|problem| wrong("--durability", format!("`{text}`: {problem}")))
+}
+
+fn resp_address(text: &str, rules: &RespConfig) -> Result<SocketAddr, ConfigError> {
+    let address = address("--resp", text)?;
+    if !address.ip().is_loopback() && rules.password.is_none() {
+        let problem = format!(
+            "{address} is reachable from other machines; use a loopback address, or set a password \
+             in TALLYMESH_RESP_PASSWORD"
+        );
+        return Err(wrong("--resp", problem));
+    }
+    Ok(address)
+}
+
 fn http_address(text: &str, open: bool) -> Result<SocketAddr, ConfigError> {
     let wrong = |problem| wrong("--http", problem);
-    let address: SocketAddr = text.parse().map_err(|_| {
-        wrong(format!(
-            "`{text}` is no address with a port, such as 127.0.0.1:4280 or [::1]:0"
-        ))
-    })?;
+    let address = address("--http", text)?;
     if !address.ip().is_loopback() && !open {
         return Err(wrong(format!(
             "{address} is reachable from other machines, and nothing is authenticated yet; use a \
@@ -182,7 +280,7 @@ fn http_address(text: &str, open: bool) -> Result<SocketAddr, ConfigError> {
     Ok(address)
 }
 
-fn default_data() -> Result<PathBuf, ConfigError> {
+pub(crate) fn default_data() -> Result<PathBuf, ConfigError> {
     let folder = dirs::data_local_dir().map(|folder| folder.join("tallymesh"));
     folder.ok_or_else(|| {
         let problem = "this user has no data folder; name one with --data DIR";
@@ -245,6 +343,8 @@ mod tests {
         assert_eq!(config.gossip.listen.len(), 3);
         assert!(config.gossip.peers.is_empty() && !config.demo && !config.gossip.mdns);
         assert_eq!(config.lease_ms, 600_000);
+        assert_eq!(config.durability, Durability::Always);
+        assert!(config.resp.is_none());
     }
 
     #[test]
@@ -266,7 +366,17 @@ mod tests {
     #[test]
     fn what_means_nothing_is_named() {
         type Spoil = fn(&mut UpArgs);
-        let table: [(&str, &str, Spoil); 9] = [
+        let table: [(&str, &str, Spoil); 13] = [
+            ("--durability", "`often`", |args| {
+                args.durability = Some("often".into());
+            }),
+            ("--durability", "`interval:`", |args| {
+                args.durability = Some("interval:".into());
+            }),
+            ("--resp", "`6379`", |args| args.resp = Some("6379".into())),
+            ("--resp", "TALLYMESH_RESP_PASSWORD", |args| {
+                args.resp = Some("0.0.0.0:0".into());
+            }),
             ("--lease", "`soon`", |args| args.lease = Some("soon".into())),
             ("--lease", "1s to 30d", |args| {
                 args.lease = Some("999ms".into())
@@ -300,6 +410,7 @@ mod tests {
     fn an_open_address_must_be_asked_for() {
         let mut args = args();
         (args.http, args.http_open) = ("0.0.0.0:0".into(), true);
+        (args.resp, args.resp_password) = (Some("0.0.0.0:0".into()), Some("secret".into()));
         assert!(args.config().is_ok());
     }
 }

@@ -1,12 +1,14 @@
 //! The one task that owns every replica of this node, and its sync machines.
 //!
-//! All work comes through one queue. The driver takes whatever waits there as one batch, applies
-//! it, writes what changed to the store with one durable commit, and only then answers the
-//! requests and lets frames out. So nothing that others have seen can be lost by a crash, a
-//! commit is shared by all who wait for it, and no lock is held anywhere.
+//! All work comes through one queue, and through the sockets of the Redis protocol, on one thread.
+//! The driver takes whatever waits there as one batch and applies it. What changed goes to the
+//! store as one durable commit for all that waits on it; answers and frames are let out when the
+//! commit that they depend on is durable (`kept`). So nothing that others have seen can be lost
+//! by a crash, and no lock is held anywhere. While a commit is made durable on a thread of its own,
+//! the next batch is applied.
 //!
-//! It runs on a thread of its own, because commits block. After a failed commit it stops: nobody
-//! of that batch gets an answer, and no frame of it leaves.
+//! After a failed commit it stops: nobody whose answer depends on that gets one, and no frame of it
+//! leaves.
 //!
 //! Counters expire by the wall clock, which is asked once for each batch. The driver wakes when the
 //! next counter that it knows of expires, and deletes it as any user could. The clock may jump:
@@ -14,8 +16,12 @@
 //! any counter expires.
 
 mod answers;
+mod clients;
+mod command;
 mod expiries;
+mod kept;
 mod membership;
+pub(crate) mod replay;
 mod space;
 
 pub use answers::{
@@ -23,23 +29,36 @@ pub use answers::{
     Renewal, SpaceStatus, WriterRow,
 };
 
+pub(crate) use command::Command;
 pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
     Retirement,
 };
 
 use crate::clock::WallClock;
-use crate::handle::{Handle, NewLink, PeerKind, SpaceId, Sum};
+use crate::handle::{Bell, Handle, NewLink, PeerKind, SpaceId};
 use crate::metrics::Metrics;
-use crate::store::{Record, Store, StoreError};
+use crate::resp::RespConfig;
+use crate::store::{Committed, Durability, Store, StoreError, Worker};
+use clients::Clients;
+use kept::Kept;
+use mio::{Events, Poll, Token, Waker};
 use space::OpenSpace;
-pub(crate) use space::Tally;
+pub(crate) use space::{TELL_PROGRESS, Tally};
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Error, Link, Op, Output, Shard, Space, frame_space};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tallymesh_core::{Error, Link, Output, Space, frame_space};
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::{mpsc, oneshot};
+
+/// The [`Bell`] among what wakes the driver.
+const BELL: Token = Token(0);
+
+/// Sockets that are looked at in one batch.
+const EVENTS_MAX: usize = 1024;
 
 /// Most commands that wait in the queue; whoever sends more waits.
 const QUEUE_COMMANDS_MAX: usize = 1024;
@@ -50,92 +69,6 @@ const BATCH_COMMANDS_MAX: usize = 4096;
 /// Longest sleep while a counter waits to expire. It bounds how late an expiry is noticed when the
 /// wall clock jumps ahead, or the machine was suspended.
 const EXPIRY_SLEEP_MAX: Duration = Duration::from_secs(1);
-
-/// A request to the driver. See the methods of [`Handle`] for what each does.
-pub(crate) enum Command {
-    Add {
-        space: SpaceId,
-        key: String,
-        by: i64,
-        reply: oneshot::Sender<Result<Counter, crate::handle::Refusal>>,
-    },
-    AddMany {
-        space: SpaceId,
-        sums: Vec<Sum>,
-        reply: oneshot::Sender<Result<(), crate::handle::Refusal>>,
-    },
-    Transact {
-        space: SpaceId,
-        ops: Vec<(String, Op)>,
-        reply: oneshot::Sender<Result<Vec<Done>, crate::handle::Refusal>>,
-    },
-    Read {
-        space: SpaceId,
-        key: String,
-        reply: oneshot::Sender<Option<Counter>>,
-    },
-    Shards {
-        space: SpaceId,
-        key: String,
-        reply: oneshot::Sender<Option<Vec<Shard>>>,
-    },
-    List {
-        space: SpaceId,
-        query: Query,
-        reply: oneshot::Sender<Page>,
-    },
-    Watch {
-        space: SpaceId,
-        reply: oneshot::Sender<broadcast::Receiver<News>>,
-    },
-    Writers {
-        space: SpaceId,
-        reply: oneshot::Sender<Vec<WriterRow>>,
-    },
-    Members {
-        space: SpaceId,
-        reply: oneshot::Sender<Membership>,
-    },
-    Found {
-        space: SpaceId,
-        reply: oneshot::Sender<Result<Membership, crate::handle::Refusal>>,
-    },
-    ChangeMembers {
-        space: SpaceId,
-        change: MemberChange,
-        again: bool,
-        reply: oneshot::Sender<Result<Membership, crate::handle::Refusal>>,
-    },
-    ForceMembers {
-        space: SpaceId,
-        members: Vec<OwnerKey>,
-        reply: oneshot::Sender<Result<Membership, crate::handle::Refusal>>,
-    },
-    Retire {
-        space: SpaceId,
-        who: Retiree,
-        reply: oneshot::Sender<Result<Vec<Retirement>, crate::handle::Refusal>>,
-    },
-    Status {
-        reply: oneshot::Sender<Vec<SpaceStatus>>,
-    },
-    Links {
-        reply: oneshot::Sender<Vec<LinkRow>>,
-    },
-    Connect(NewLink),
-    Disconnect {
-        link: Link,
-    },
-    Frame {
-        link: Link,
-        bytes: Vec<u8>,
-    },
-    Broadcast {
-        from: Option<Link>,
-        bytes: Vec<u8>,
-    },
-    Stop,
-}
 
 /// What the driver tells a transport to do.
 #[derive(Debug)]
@@ -168,13 +101,16 @@ type Release = Box<dyn FnOnce() + Send>;
 /// The owner of all replicas.
 pub(crate) struct Driver {
     spaces: Vec<OpenSpace>,
-    store: Box<dyn Store>,
+    kept: Kept,
+    clients: Option<Clients>,
     peers: HashMap<Link, Peer>,
     broadcast: mpsc::Sender<Order>,
     metrics: Metrics,
     clock: WallClock,
     started: Instant,
-    releases: Vec<Release>,
+    poll: Poll,
+    bell: Bell,
+    queue: mpsc::Receiver<Command>,
     stopping: bool,
 }
 
@@ -187,87 +123,213 @@ pub(crate) struct Running {
     pub ended: oneshot::Receiver<Result<(), StoreError>>,
 }
 
+/// What a driver is started with.
+pub(crate) struct Start {
+    /// The spaces to open.
+    pub spaces: Vec<Space>,
+    /// The public key under which writer ids are minted.
+    pub owner: [u8; 32],
+    /// How long a member waits for a guest, in milliseconds.
+    pub lease_ms: u32,
+    pub durability: Durability,
+    pub store: Box<dyn Store>,
+    /// The listener of the Redis protocol, if it is served.
+    pub resp: Option<(std::net::TcpListener, RespConfig, usize)>,
+    /// Where frames for the broadcast channel go.
+    pub broadcast: mpsc::Sender<Order>,
+    pub metrics: Metrics,
+    pub clock: WallClock,
+}
+
 /// Replays the store and starts the driver's thread.
 ///
 /// # Errors
 /// When the store can't be read, or the thread can't be started.
-pub(crate) fn start(
-    spaces: Vec<Space>,
-    owner: [u8; 32],
-    lease_ms: u32,
-    store: Box<dyn Store>,
-    broadcast: mpsc::Sender<Order>,
-    metrics: Metrics,
-    clock: WallClock,
-) -> Result<Running, StoreError> {
+pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     let io = |doing: &str, error: &dyn std::fmt::Display| StoreError::Io {
         doing: doing.into(),
         problem: error.to_string(),
     };
-    let names: Arc<[Space]> = spaces.clone().into();
-    let mut driver = Driver {
-        spaces: Vec::new(),
-        store,
+    let Start {
+        owner,
+        lease_ms,
+        durability,
+        mut store,
+        ..
+    } = start;
+    let names: Arc<[Space]> = start.spaces.clone().into();
+    let mut spaces = Vec::new();
+    for space in start.spaces {
+        let durable = durability != Durability::Memory && store.is_durable();
+        spaces.push(OpenSpace::load(
+            space,
+            &owner,
+            lease_ms,
+            store.as_mut(),
+            durable,
+        )?);
+    }
+    let doing = "start the driver's poll";
+    let poll = Poll::new().map_err(|error| io(doing, &error))?;
+    let waker = Waker::new(poll.registry(), BELL).map_err(|error| io(doing, &error))?;
+    let bell = Bell::new(waker);
+    let clients = start.resp.map(|(listener, config, clients_max)| {
+        let doing = "listen for Redis clients";
+        let clients = Clients::start(listener, config, clients_max, poll.registry());
+        clients.map_err(|error| io(doing, &error))
+    });
+    let worker = match durability {
+        Durability::Memory => None,
+        Durability::Always | Durability::Interval(_) => {
+            let (bell, metrics) = (bell.clone(), start.metrics.clone());
+            let done = move |committed: Option<Committed>| {
+                if let Some(committed) = committed {
+                    metrics.commit(committed.took, committed.bytes);
+                }
+                bell.ring();
+            };
+            // Intervals are kept here: what changed in one is put together once.
+            Some(Worker::start(store, Durability::Always, done)?)
+        }
+    };
+    let (sender, queue) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let driver = Driver {
+        spaces,
+        kept: Kept::new(worker, durability),
+        clients: clients.transpose()?,
         peers: HashMap::new(),
-        broadcast,
-        metrics,
-        clock,
+        broadcast: start.broadcast,
+        metrics: start.metrics,
+        clock: start.clock,
         started: Instant::now(),
-        releases: Vec::new(),
+        poll,
+        bell: bell.clone(),
+        queue,
         stopping: false,
     };
-    for space in spaces {
-        let opened = OpenSpace::load(space, &owner, lease_ms, driver.store.as_mut())?;
-        driver.spaces.push(opened);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .map_err(|error| io("start the driver's timer", &error))?;
-    let (sender, queue) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let (end, ended) = oneshot::channel();
     thread::Builder::new()
         .name("driver".into())
         .spawn(move || {
-            let result = runtime.block_on(driver.run(queue));
-            let _ = end.send(result);
+            let _ = end.send(driver.run());
         })
         .map_err(|error| io("start the driver's thread", &error))?;
     Ok(Running {
-        handle: Handle::new(sender, names),
+        handle: Handle::new(sender, bell, names),
         ended,
     })
 }
 
 impl Driver {
     /// Works until it is told to stop, all clients are gone, or the store fails.
-    async fn run(mut self, mut queue: mpsc::Receiver<Command>) -> Result<(), StoreError> {
+    fn run(mut self) -> Result<(), StoreError> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
         let mut batch = Vec::with_capacity(BATCH_COMMANDS_MAX);
+        let mut more = false;
         while !self.stopping {
-            let receive = queue.recv_many(&mut batch, BATCH_COMMANDS_MAX);
-            let received = match self.next_deadline() {
-                Some(deadline) => tokio::time::timeout_at(deadline.into(), receive).await.ok(),
-                None => Some(receive.await),
+            more |= self.clients.as_ref().is_some_and(Clients::is_ready);
+            let wait = match more {
+                true => Some(Duration::ZERO),
+                false => self.wait(),
             };
-            if received == Some(0) {
-                break; // All clients are gone.
+            self.sleep(&mut events, wait)?;
+            if let Some(clients) = &mut self.clients {
+                events.iter().for_each(|event| clients.wake(event));
             }
-            self.metrics.batch(batch.len());
-            let wall = self.clock.now();
-            for space in &mut self.spaces {
-                space.set_time(wall);
-            }
-            for command in batch.drain(..) {
-                self.apply(command);
-            }
-            for space in &mut self.spaces {
-                self.metrics.expired(space.delete_expired(wall));
-            }
-            self.tick();
+            self.bell.answer();
+            more = self.take(&mut batch);
+            self.work(&mut batch)?;
             self.commit()?;
-            self.release()?;
+        }
+        self.finish(&mut events)
+    }
+
+    /// Waits for a socket, the bell, or the end of `wait`.
+    fn sleep(&mut self, events: &mut Events, wait: Option<Duration>) -> Result<(), StoreError> {
+        match self.poll.poll(events, wait) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => Err(StoreError::Io {
+                doing: "wait for work".into(),
+                problem: error.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what waits in the queue; tells whether there may be more.
+    fn take(&mut self, batch: &mut Vec<Command>) -> bool {
+        while batch.len() < BATCH_COMMANDS_MAX {
+            match self.queue.try_recv() {
+                Ok(command) => batch.push(command),
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => {
+                    self.stopping = true; // All clients are gone.
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Applies a batch, and does what is due.
+    fn work(&mut self, batch: &mut Vec<Command>) -> Result<(), StoreError> {
+        self.metrics.batch(batch.len());
+        let wall = self.clock.now();
+        for space in &mut self.spaces {
+            space.set_time(wall);
+        }
+        for command in batch.drain(..) {
+            self.apply(command);
+        }
+        if let Some(clients) = &mut self.clients {
+            let registry = self.poll.registry();
+            clients.work(
+                registry,
+                &mut self.spaces,
+                &mut self.kept,
+                &self.metrics,
+                wall,
+            );
+        }
+        for space in &mut self.spaces {
+            let expired = space.delete_expired(wall);
+            self.metrics.expired(expired);
+            if expired > 0 {
+                self.kept.touch();
+            }
+        }
+        self.tick();
+        self.poll_outputs()
+    }
+
+    /// Makes a commit if one is due, and lets out what waited for one.
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.kept.commit(&mut self.spaces, self.stopping)?;
+        self.kept.release();
+        if let Some(clients) = &mut self.clients {
+            clients.release(self.kept.durable(), &self.metrics);
+        }
+        while let Some((space, output)) = self.kept.next_output() {
+            self.output(space, output);
         }
         Ok(())
+    }
+
+    /// Makes durable what is not yet, and lets out what waits for that.
+    fn finish(&mut self, events: &mut Events) -> Result<(), StoreError> {
+        while !self.kept.is_done() {
+            self.sleep(events, None)?;
+            self.bell.answer();
+            self.commit()?;
+        }
+        self.commit()
+    }
+
+    /// How long it may sleep; `None` without end.
+    fn wait(&self) -> Option<Duration> {
+        let clients = self.clients.as_ref().and_then(Clients::next_deadline);
+        let due = [self.next_deadline(), self.kept.due(), clients];
+        let due = due.into_iter().flatten().min()?;
+        Some(due.saturating_duration_since(Instant::now()))
     }
 
     fn now(&self) -> u64 {
@@ -289,6 +351,9 @@ impl Driver {
     }
 
     fn apply(&mut self, command: Command) {
+        if command.may_change() {
+            self.kept.touch();
+        }
         let now = self.now();
         match command {
             Command::Add {
@@ -383,10 +448,9 @@ impl Driver {
         }
     }
 
-    /// Keeps an answer until the commit. Reads wait too, so that nobody sees what a crash could
-    /// still take back.
+    /// Keeps an answer until it may be given.
     fn answer<T: Send + 'static>(&mut self, reply: oneshot::Sender<T>, answer: T) {
-        self.releases.push(Box::new(move || {
+        self.kept.answer(Box::new(move || {
             // Whoever asked may have gone away meanwhile.
             let _ = reply.send(answer);
         }));
@@ -405,7 +469,7 @@ impl Driver {
             }
         }
         self.peers.insert(new.link, peer);
-        self.metrics.links(self.peers.len());
+        self.links_changed();
     }
 
     fn disconnect(&mut self, now: u64, link: Link) {
@@ -417,7 +481,14 @@ impl Driver {
                 space.disconnected(now, link);
             }
         }
+        self.links_changed();
+    }
+
+    fn links_changed(&mut self) {
         self.metrics.links(self.peers.len());
+        if let Some(clients) = &mut self.clients {
+            clients.links(self.peers.len());
+        }
     }
 
     /// Routes a frame to the space that it names. One of a space that is not open here, or not on
@@ -454,47 +525,33 @@ impl Driver {
     fn tick(&mut self) {
         let now = self.now();
         for space in &mut self.spaces {
-            space.tick(now);
+            if space.tick(now) {
+                self.kept.touch();
+            }
             self.metrics.tended(space.take_tally());
         }
     }
 
-    /// Makes the batch durable.
-    fn commit(&mut self) -> Result<(), StoreError> {
-        let records: Vec<Record> = self
-            .spaces
-            .iter_mut()
-            .filter_map(OpenSpace::record)
-            .collect();
-        if records.is_empty() {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        self.store.commit(&records).inspect_err(|error| {
-            tracing::error!(%error, "the store failed, so this node stops");
-            // Dropped unsent, the answers tell that the outcome is not known.
-            self.releases.clear();
-        })?;
-        let bytes = records.iter().map(|record| record.bytes.len()).sum();
-        self.metrics.commit(begun.elapsed(), bytes);
-        Ok(())
-    }
-
-    /// Lets out what waited for the commit.
-    fn release(&mut self) -> Result<(), StoreError> {
-        for release in self.releases.drain(..) {
-            release();
-        }
+    /// Takes what the sync machines have to say. What is for others waits for the commit.
+    fn poll_outputs(&mut self) -> Result<(), StoreError> {
         for place in 0..self.spaces.len() {
             while let Some(output) = self.spaces[place].poll() {
                 if matches!(output, Output::Renew) {
-                    // Changes nothing that would have to be stored before it is told on.
                     let now = self.now();
                     self.spaces[place].renew(now)?;
                 }
-                self.output(SpaceId(place), output);
+                match output {
+                    Output::Send { .. } | Output::Broadcast { .. } => {
+                        self.kept.publish(SpaceId(place), output);
+                    }
+                    other => self.output(SpaceId(place), other),
+                }
             }
-            self.spaces[place].settle();
+            let listening = self.clients.as_ref().is_some_and(Clients::are_listening);
+            let notices = self.spaces[place].settle(place, listening);
+            if let Some(clients) = &mut self.clients {
+                clients.notify(&notices, &self.kept);
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::driver::{
 };
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tallymesh_core::{Link, Op, Shard, Space};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -186,26 +186,74 @@ impl From<tallymesh_core::Error> for Refusal {
     }
 }
 
+/// Wakes the driver, which sleeps until a socket, a deadline or this tells of work.
+#[derive(Clone)]
+pub(crate) struct Bell {
+    waker: Arc<mio::Waker>,
+    rung: Arc<AtomicBool>,
+}
+
+impl Bell {
+    pub(crate) fn new(waker: mio::Waker) -> Bell {
+        Bell {
+            waker: Arc::new(waker),
+            rung: Arc::default(),
+        }
+    }
+
+    /// To be called after the work is where the driver looks for it.
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::SeqCst) {
+            // It fails only if the driver is gone, which needs no waking.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// To be called by the driver before it looks for work.
+    pub(crate) fn answer(&self) {
+        self.rung.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Rings when the last client is gone, so that the driver ends.
+struct LastRing(Bell);
+
+impl Drop for LastRing {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
+}
+
 /// A client of one node's driver.
 #[derive(Clone)]
 pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    // Dropped in this order: the bell rings when the queue is closed.
     queue: mpsc::Sender<Command>,
+    bell: LastRing,
     spaces: Arc<[Space]>,
-    links: Arc<AtomicU32>,
+    links: AtomicU32,
 }
 
 impl Handle {
-    pub(crate) fn new(queue: mpsc::Sender<Command>, spaces: Arc<[Space]>) -> Handle {
-        Handle {
+    pub(crate) fn new(queue: mpsc::Sender<Command>, bell: Bell, spaces: Arc<[Space]>) -> Handle {
+        let shared = Shared {
             queue,
+            bell: LastRing(bell),
             spaces,
-            links: Arc::new(AtomicU32::new(0)),
+            links: AtomicU32::new(0),
+        };
+        Handle {
+            shared: Arc::new(shared),
         }
     }
 
     /// The spaces that are open, in the order of the configuration.
     pub fn spaces(&self) -> &[Space] {
-        &self.spaces
+        &self.shared.spaces
     }
 
     /// Finds an open space by its name.
@@ -214,13 +262,17 @@ impl Handle {
     /// When the name breaks the rules for names, or no such space is open.
     pub fn space(&self, name: &str) -> Result<SpaceId, Refusal> {
         Space::new(name)?;
-        let place = self.spaces.iter().position(|space| space.as_str() == name);
+        let place = self
+            .spaces()
+            .iter()
+            .position(|space| space.as_str() == name);
         place.map(SpaceId).ok_or_else(|| Refusal::SpaceNotOpen {
             space: name.to_owned(),
         })
     }
 
-    /// Adds `by` to a counter and returns it. When this returns, the add is durable.
+    /// Adds `by` to a counter and returns it. When this returns, the add is as durable as the node's
+    /// [`Durability`](crate::store::Durability) says, as with all that follows.
     ///
     /// # Errors
     /// When the replica refuses, or the node stops first.
@@ -337,7 +389,7 @@ impl Handle {
 
     /// A number for a new connection, never given twice by this node.
     pub fn next_link(&self) -> Link {
-        Link(self.links.fetch_add(1, Ordering::Relaxed))
+        Link(self.shared.links.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Tells of a new connection.
@@ -370,15 +422,15 @@ impl Handle {
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.queue
-            .send(command(reply))
-            .await
-            .map_err(|_| Refusal::Stopped)?;
+        self.tell(command(reply)).await;
         answer.await.map_err(|_| Refusal::Stopped)
     }
 
-    /// A driver that is gone needs no news, so a failed send is no error.
+    /// A driver that is gone needs no news, so a failed send is no error: whoever waits for an answer
+    /// sees that nobody is left to give one.
     async fn tell(&self, command: Command) {
-        let _ = self.queue.send(command).await;
+        if self.shared.queue.send(command).await.is_ok() {
+            self.shared.bell.0.ring();
+        }
     }
 }

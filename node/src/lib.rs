@@ -1,5 +1,5 @@
-//! A Tallymesh node: [`tallymesh_core`] as a daemon with libp2p, a durable store, HTTP and a
-//! command line.
+//! A Tallymesh node: [`tallymesh_core`] as a daemon with libp2p, a durable store, HTTP, the
+//! Redis protocol and a command line.
 //!
 //! The binary `tallymesh` is a thin shell around this library. [`node::Node`] is the whole;
 //! [`handle::Handle`] is how everything in it talks to the one task that owns the replicas, the
@@ -14,4 +14,5 @@ pub mod handle;
 pub mod http;
 pub mod metrics;
 pub mod node;
+pub mod resp;
 pub mod store;

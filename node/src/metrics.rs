@@ -34,6 +34,10 @@ pub struct Metrics {
     forgotten: Counter,
     renewals: Counter,
     links: Gauge,
+    resp_clients: Gauge,
+    resp_commands: Counter,
+    resp_refused: Counter,
+    resp_cut_off: Counter,
     spaces: SpaceGauges,
 }
 
@@ -141,6 +145,15 @@ impl Metrics {
             "Absorbed writers of which nothing is left here",
         );
         let expired = counter("expired", "Counters deleted here because they had expired");
+        let resp_commands = counter("resp_commands", "Commands of Redis clients");
+        let resp_refused = counter(
+            "resp_refused",
+            "Redis clients that were refused, as there were too many",
+        );
+        let resp_cut_off = counter(
+            "resp_cut_off",
+            "Redis clients that were cut off, as they did not read what they were sent",
+        );
         let operations = Family::<OpLabel, Counter>::default();
         registry.register(
             "operations",
@@ -149,6 +162,12 @@ impl Metrics {
         );
         let links = Gauge::default();
         registry.register("links", "Connections to peers", links.clone());
+        let resp_clients = Gauge::default();
+        registry.register(
+            "resp_clients",
+            "Connected Redis clients",
+            resp_clients.clone(),
+        );
         let commit_seconds = Histogram::new(exponential_buckets(0.000_1, 2.0, 16));
         registry.register_with_unit(
             "commit",
@@ -196,6 +215,10 @@ impl Metrics {
             forgotten,
             renewals,
             links,
+            resp_clients,
+            resp_commands,
+            resp_refused,
+            resp_cut_off,
             spaces,
         }
     }
@@ -286,6 +309,23 @@ impl Metrics {
     pub(crate) fn tended(&self, tally: Tally) {
         self.absorbed.inc_by(tally.absorbed as u64);
         self.forgotten.inc_by(tally.forgotten as u64);
+    }
+
+    pub(crate) fn resp_clients(&self, clients: usize) {
+        self.resp_clients
+            .set(i64::try_from(clients).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn resp_commands(&self, commands: u64) {
+        self.resp_commands.inc_by(commands);
+    }
+
+    pub(crate) fn resp_refused(&self) {
+        self.resp_refused.inc();
+    }
+
+    pub(crate) fn resp_cut_off(&self) {
+        self.resp_cut_off.inc();
     }
 
     pub(crate) fn links(&self, links: usize) {

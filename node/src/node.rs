@@ -1,12 +1,12 @@
 //! A node put together: store, driver, network and HTTP, from start to stop.
 
-use crate::config::Config;
-use crate::driver::{self, OwnerKey};
+use crate::config::{Config, Resp};
+use crate::driver::{self, OwnerKey, TELL_PROGRESS};
 use crate::gossip::{self, Cuts, GossipError, Identity};
 use crate::handle::Handle;
 use crate::http::{self, App};
 use crate::metrics::Metrics;
-use crate::store::{Disk, Store, StoreError};
+use crate::store::{Durability, Log, Memory, Store, StoreError};
 use serde_json::json;
 use std::fmt;
 use std::future::Future;
@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -41,6 +41,13 @@ pub enum NodeError {
         /// What the system says.
         problem: io::Error,
     },
+    /// The address for the Redis protocol can't be bound.
+    Resp {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        problem: io::Error,
+    },
     /// The ready file can't be written.
     ReadyFile {
         /// The file.
@@ -62,6 +69,7 @@ impl NodeError {
             NodeError::Store(error) => error.code(),
             NodeError::Gossip(_) => "network",
             NodeError::Http { .. } => "http_address",
+            NodeError::Resp { .. } => "resp_address",
             NodeError::ReadyFile { .. } => "ready_file",
             NodeError::Ended { .. } => "ended",
         }
@@ -77,6 +85,11 @@ impl fmt::Display for NodeError {
                 f,
                 "can't serve HTTP at {address}: {problem}. Is another node there? Choose another \
                  address with --http; port 0 takes a free one"
+            ),
+            NodeError::Resp { address, problem } => write!(
+                f,
+                "can't serve the Redis protocol at {address}: {problem}. Is a Redis there? Choose \
+                 another address with --resp; port 0 takes a free one"
             ),
             NodeError::ReadyFile { file, problem } => {
                 write!(
@@ -110,6 +123,7 @@ impl From<GossipError> for NodeError {
 /// A node that runs. Dropping it stops it without waiting; [`Node::run`] ends in order.
 pub struct Node {
     http: SocketAddr,
+    resp: Option<SocketAddr>,
     peer_id: String,
     listen: Vec<String>,
     handle: Handle,
@@ -125,8 +139,11 @@ impl Node {
     /// # Errors
     /// When the folder, an address or the ready file can't be used.
     pub async fn start(config: Config) -> Result<Node, NodeError> {
-        let store = Disk::open(&config.data)?;
-        Node::start_on(Box::new(store), config).await
+        let store: Box<dyn Store> = match config.durability {
+            Durability::Memory => Box::new(Memory::default()),
+            Durability::Always | Durability::Interval(_) => Box::new(open(&config.data)?),
+        };
+        Node::start_on(store, config).await
     }
 
     /// Starts a node on any store; `config.data` is not looked at.
@@ -151,15 +168,19 @@ impl Node {
             address: config.http,
             problem,
         })?;
-        let driver = driver::start(
-            config.spaces,
-            identity.public_key(),
-            config.lease_ms,
+        let resp = config.resp.map(listen_resp).transpose()?;
+        let resp_address = resp.as_ref().map(|(_, resp)| resp.address);
+        let driver = driver::start(driver::Start {
+            spaces: config.spaces,
+            owner: identity.public_key(),
+            lease_ms: config.lease_ms,
+            durability: config.durability,
             store,
-            orders.clone(),
-            metrics.clone(),
-            config.clock.clone(),
-        )?;
+            resp: resp.map(|(listener, resp)| (listener, resp.rules, resp.clients_max)),
+            broadcast: orders.clone(),
+            metrics: metrics.clone(),
+            clock: config.clock.clone(),
+        })?;
         let handle = driver.handle;
         let network = gossip::start(
             &identity,
@@ -185,6 +206,7 @@ impl Node {
         let server = tokio::spawn(serve(listener, app, stopped));
         let node = Node {
             http,
+            resp: resp_address,
             peer_id: identity.peer_id(),
             listen: network.listen,
             handle,
@@ -202,6 +224,11 @@ impl Node {
     /// The address that HTTP is served at.
     pub fn http(&self) -> SocketAddr {
         self.http
+    }
+
+    /// The address that the Redis protocol is served at, if it is.
+    pub fn resp(&self) -> Option<SocketAddr> {
+        self.resp
     }
 
     /// The name of this node in the network.
@@ -253,6 +280,7 @@ impl Node {
     fn write_ready_file(&self, file: &Path) -> Result<(), NodeError> {
         let facts = json!({
             "http": format!("http://{}", self.http),
+            "resp": self.resp.map(|address| address.to_string()),
             "peer_id": self.peer_id,
             "listen": self.listen,
         });
@@ -266,6 +294,39 @@ impl Node {
             problem,
         })
     }
+}
+
+/// Opens the data folder; if that takes long, it says how far it is.
+fn open(folder: &Path) -> Result<Log, StoreError> {
+    let mut told = Instant::now();
+    let log = Log::open(folder, &mut |progress| {
+        if told.elapsed() >= TELL_PROGRESS {
+            told = Instant::now();
+            let (done, total) = (progress.done, progress.total);
+            tracing::info!(done, total, "checking the data folder, in bytes");
+        }
+    })?;
+    if let Some(torn) = log.torn() {
+        let (file, offset, bytes) = (&torn.file, torn.offset, torn.bytes);
+        tracing::warn!(
+            file,
+            offset,
+            bytes,
+            "left out a commit that was under way at the last stop"
+        );
+    }
+    Ok(log)
+}
+
+/// Binds the address of the Redis protocol, which becomes the one that was bound.
+fn listen_resp(mut resp: Resp) -> Result<(std::net::TcpListener, Resp), NodeError> {
+    let address = resp.address;
+    let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+        resp.address = listener.local_addr()?;
+        Ok(listener)
+    });
+    let listener = bound.map_err(|problem| NodeError::Resp { address, problem })?;
+    Ok((listener, resp))
 }
 
 /// Removes the file of an earlier start, so that nobody takes its addresses for this one's.

@@ -3,11 +3,13 @@
 mod apt;
 mod browser;
 mod npm;
+mod redis;
 mod tools;
 mod wasm_target;
 
 pub(crate) use browser::{Browser, browser};
 pub(crate) use npm::install as npm_install;
+pub(crate) use redis::{redis_py, redis_tools};
 pub(crate) use tools::{cargo_deny, cargo_mutants};
 pub(crate) use wasm_target::{module_build, wasm_target};
 
@@ -17,7 +19,7 @@ use crate::repo::Repo;
 use crate::run::say;
 
 /// The folders with a package.json and a lock file.
-const NPM_FOLDERS: [&str; 3] = ["wasm", "web-demo", "tests/e2e"];
+const NPM_FOLDERS: [&str; 4] = ["wasm", "web-demo", "tests/e2e", "tests/clients"];
 
 /// Installs everything, so that the other commands find nothing left to install.
 pub(crate) fn all(repo: &Repo) -> Result<()> {
@@ -37,6 +39,8 @@ pub(crate) fn tests(repo: &Repo) -> Result<()> {
         }
     }
     browser(repo)?;
+    redis_tools(repo)?;
+    redis_py(repo)?;
     Ok(())
 }
 

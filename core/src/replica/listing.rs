@@ -85,6 +85,34 @@ impl Replica {
         owners.iter().map(member).collect()
     }
 
+    /// How many other members have said that they hold all of a writer up to a clock. A member says
+    /// so of members' writers only, when somebody [asks](Replica::ask_for_acknowledgement) or waits
+    /// for it, and only once those whom it speaks for hold it too.
+    pub fn holders(&self, writer: &WriterId, clock: u64) -> usize {
+        let Some(writer) = self.numbers.get(writer) else {
+            return 0;
+        };
+        let quorum = self.quorum();
+        let own = self.owner_of(OWN);
+        let owners = self.configuration().map_or(&[][..], |it| &it.members);
+        let holds = |owner: &&Owner| {
+            let mut living = self
+                .incarnations(owner)
+                .filter(|number| self.counts(*number));
+            Some(**owner) != own
+                && living.any(|number| self.seen_by(&quorum, number, writer) >= clock)
+        };
+        owners.iter().filter(holds).count()
+    }
+
+    /// Has the next [acknowledgement](Replica::acknowledge) be made also if nobody waits, and ask
+    /// the other members for theirs.
+    pub fn ask_for_acknowledgement(&mut self) {
+        if self.is_member() {
+            self.roster.waiting = true;
+        }
+    }
+
     fn generation_of(&self, number: u32) -> u64 {
         let announce = self.roster.cards[number as usize].announce.as_ref();
         announce.map_or(0, |it| it.generation)

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use crate::config::UpArgs;
 use crate::node::{Node, NodeError};
+use crate::store::Durability;
 use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 
@@ -20,6 +21,7 @@ pub(super) fn run(args: UpArgs) -> Result<(), Failure> {
     })?;
     runtime.block_on(async {
         let data = config.data.clone();
+        let durability = config.durability;
         let demo = config.demo;
         // Before the node starts, so that no signal is missed once it listens.
         let stop = stop_signal().map_err(|error| Failure::Local {
@@ -28,7 +30,13 @@ pub(super) fn run(args: UpArgs) -> Result<(), Failure> {
         })?;
         let node = Node::start(config).await.map_err(failed)?;
         let mut lines = vec![format!("page     http://{}/", node.http())];
-        lines.push(format!("data     {}", data.display()));
+        match durability {
+            Durability::Memory => {
+                lines.push("data     none: what is counted is gone when this ends".into())
+            }
+            _ => lines.push(format!("data     {}", data.display())),
+        }
+        lines.extend(node.resp().map(|address| format!("redis    {address}")));
         lines.push(format!("peer id  {}", node.peer_id()));
         let listen = node.listen().iter();
         lines.extend(listen.map(|address| format!("listen   {address}")));

@@ -6,26 +6,25 @@ mod writes;
 pub(crate) use members::Tally;
 
 use super::expiries::Expiries;
+use super::replay::Replay;
 use super::{Change, Counter, FaultReport, News, Page, Query, Reading, Renewal, SpaceStatus};
-use crate::store::{Record, Store, StoreError};
-use members::Part;
+use crate::resp::{Event, Notice};
+use crate::store::{Kind, Record, Store, StoreError};
+use members::{Part, TEND_SOON_MS};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Error, Handle as Counted, Input, Link, LinkStatus, Mark, Message, Output, Replica, Shard,
-    Space, Sync, SyncConfig, WriterId,
+    Handle as Counted, Input, Link, LinkStatus, Mark, Output, Replica, Shard, Space, Sync,
+    SyncConfig, WriterId,
 };
 use tokio::sync::broadcast;
 
 /// Batches of changes that a slow reader of events may be behind before it is told to catch up.
 const CHANGES_BATCHES_MAX: usize = 256;
 
-/// The log of a space is replaced by one snapshot when it is this many times the size of the last
-/// snapshot. Lower costs more writing, higher more disk and a slower start.
-const LOG_TO_SNAPSHOT_MAX: usize = 4;
-
-/// No log below this size is worth replacing.
-const LOG_BYTES_MIN: usize = 1 << 20;
+/// How often a start that takes long says how far it is.
+pub(crate) const TELL_PROGRESS: Duration = Duration::from_secs(1);
 
 /// A space that this node has open.
 pub(super) struct OpenSpace {
@@ -37,13 +36,15 @@ pub(super) struct OpenSpace {
     /// Readers of events.
     pub(super) watchers: broadcast::Sender<News>,
     sync: Sync,
-    /// What the store has.
+    /// What was given to the store.
+    given: Mark,
+    /// What is durable there.
     stored: Mark,
-    /// Bytes of the last snapshot, and of the records after it.
-    snapshot_bytes: usize,
-    log_bytes: usize,
-    /// Counters that changed since readers were last told.
+    /// Counters that changed since this was last looked at.
     changed: Vec<Counted>,
+    /// What happened to counters since then, if any Redis client listens.
+    events: Vec<(Counted, Event)>,
+    listening: bool,
     expiries: Expiries,
     /// Local transactions were made since the sync machine was last told.
     wrote: bool,
@@ -62,33 +63,28 @@ impl OpenSpace {
         owner: &[u8; 32],
         lease_ms: u32,
         store: &mut dyn Store,
+        durable: bool,
     ) -> Result<OpenSpace, StoreError> {
         let (writer, nonce) = mint(&space, owner)?;
-        let mut replica = Replica::new(space.clone(), writer);
-        let (mut snapshot_bytes, mut log_bytes) = (0, 0);
-        store.load(&space, &mut |bytes| {
-            let damaged = |error: Error| StoreError::Record {
-                space: space.clone(),
-                problem: error.to_string(),
-            };
-            let message = Message::decode_stored(bytes).map_err(damaged)?;
-            replica.restore(&message).map_err(damaged)?;
-            if snapshot_bytes == 0 {
-                snapshot_bytes = bytes.len();
-            } else {
-                log_bytes += bytes.len();
+        let mut replay = Replay::new(space.clone(), writer);
+        let mut told = Instant::now();
+        store.load(&space, &mut |kept, bytes| {
+            if told.elapsed() >= TELL_PROGRESS {
+                told = Instant::now();
+                let (done, total) = (kept.done, kept.total);
+                tracing::info!(%space, done, total, "reading what is kept, in bytes");
             }
-            Ok(())
+            replay.take(kept.kind, bytes)
         })?;
+        let mut replica = replay.end();
         let config = SyncConfig {
             agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")),
-            owner: store.is_durable().then_some(*owner),
+            owner: durable.then_some(*owner),
             lease_ms,
             ..SyncConfig::default()
         };
-        let mut stored = Mark::default();
-        // All that was replayed is stored already: this moves the mark past it.
-        let _ = replica.since(&mut stored);
+        // All that was replayed is stored already.
+        let stored = replica.mark();
         let mut expiries = Expiries::default();
         // At its first time, 0, nothing has expired, so all counters are listed with their expiries.
         for (counter, _) in replica.counters() {
@@ -100,14 +96,15 @@ impl OpenSpace {
             renewals: 0,
             watchers: broadcast::Sender::new(CHANGES_BATCHES_MAX),
             sync: Sync::new(config, u64::from_le_bytes(random()?)),
+            given: stored.clone(),
             stored,
-            snapshot_bytes,
-            log_bytes,
             changed: Vec::new(),
+            events: Vec::new(),
+            listening: false,
             expiries,
             wrote: false,
             unix_ms: 0,
-            part: Part::new((writer, nonce), store.is_durable()),
+            part: Part::new((writer, nonce), durable),
             faults_told: 0,
         })
     }
@@ -196,10 +193,11 @@ impl OpenSpace {
     }
 
     /// Does the duties of a member, and tells the sync machine of local writes, and of the time
-    /// when it is due.
-    pub(super) fn tick(&mut self, now: u64) {
+    /// when it is due. Tells whether there is something to be stored.
+    pub(super) fn tick(&mut self, now: u64) -> bool {
         self.tend(now);
-        if std::mem::take(&mut self.wrote) {
+        let wrote = std::mem::take(&mut self.wrote);
+        if wrote {
             self.handle(now, Input::Changed);
         }
         if self
@@ -209,6 +207,7 @@ impl OpenSpace {
         {
             self.handle(now, Input::Tick);
         }
+        wrote
     }
 
     fn handle(&mut self, now: u64, input: Input<'_>) {
@@ -239,35 +238,71 @@ impl OpenSpace {
         self.sync.links()
     }
 
-    /// What the store lacks: the changes, or the whole state when the log has grown long.
+    /// What the store lacks.
     pub(super) fn record(&mut self) -> Option<Record> {
-        let changes = self.replica.since(&mut self.stored)?;
-        let mut bytes = changes.encode_stored();
-        let log_bytes = self.log_bytes + bytes.len();
-        let long = log_bytes > LOG_BYTES_MIN.max(self.snapshot_bytes * LOG_TO_SNAPSHOT_MAX);
-        let replaces = long || changes.is_whole();
-        if replaces {
-            if !changes.is_whole() {
-                bytes = self.replica.snapshot().encode_stored();
-            }
-            (self.snapshot_bytes, self.log_bytes) = (bytes.len(), 0);
-        } else {
-            self.log_bytes = log_bytes;
-        }
+        let changes = self.replica.since(&mut self.given)?;
+        let kind = match changes.is_whole() {
+            true => Kind::Whole,
+            false => Kind::Change,
+        };
         Some(Record {
             space: self.name().clone(),
-            bytes,
-            replaces,
+            kind,
+            bytes: changes.encode_stored(),
         })
     }
 
+    /// All records that were made are durable.
+    pub(super) fn stored(&mut self) {
+        self.stored.clone_from(&self.given);
+    }
+
+    /// A local transaction changed a counter.
+    #[inline]
+    pub(super) fn wrote(&mut self, counter: Counted, event: Event) {
+        self.wrote = true;
+        self.note(counter, event);
+    }
+
+    /// What came from others changed a counter.
     pub(super) fn changed(&mut self, counter: Counted) {
+        self.note(counter, Event::Merge);
+    }
+
+    #[inline]
+    fn note(&mut self, counter: Counted, event: Event) {
         self.changed.push(counter);
+        if self.listening {
+            self.events.push((counter, event));
+        }
+    }
+
+    /// What happened since this was last asked, for Redis clients that are subscribed.
+    fn notices(&mut self, place: usize) -> Vec<Notice> {
+        let events = std::mem::take(&mut self.events);
+        let told = |(counter, event): (Counted, Event)| {
+            Some(Notice::new(place, self.replica.key(counter)?, event))
+        };
+        events.into_iter().filter_map(told).collect()
+    }
+
+    /// How many counters expire.
+    pub(super) fn expiring(&self) -> usize {
+        self.expiries.len()
+    }
+
+    /// Has the other members say what they hold, at once.
+    pub(super) fn ask_for_acknowledgement(&mut self) {
+        self.replica.ask_for_acknowledgement();
+        self.part.due = self.part.due.min(self.part.done + TEND_SOON_MS);
     }
 
     /// Ends a batch: notes when the changed counters expire, and tells the readers of events of
-    /// each of them once.
-    pub(super) fn settle(&mut self) {
+    /// each of them once. Returns what to tell subscribers, of whom there are some from now on if
+    /// they are `listening`.
+    pub(super) fn settle(&mut self, place: usize, listening: bool) -> Vec<Notice> {
+        let notices = self.notices(place);
+        self.listening = listening;
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable();
         changed.dedup();
@@ -287,6 +322,7 @@ impl OpenSpace {
         self.changed = changed;
         self.tell_faults();
         self.tell_members();
+        notices
     }
 
     /// When a counter is to be looked at because it expires: at once if it has expired and its

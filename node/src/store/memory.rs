@@ -1,6 +1,7 @@
 //! A store in memory, which a test can make fail.
 
-use super::{Record, Store, StoreError};
+use super::{Each, Kept, Kind, Record, Store, StoreError};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tallymesh_core::Space;
 
@@ -8,75 +9,127 @@ use tallymesh_core::Space;
 /// that starts again would open its folder.
 #[derive(Clone, Default)]
 pub struct Memory {
-    kept: Arc<Mutex<Kept>>,
+    contents: Arc<Mutex<Contents>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Contents {
     identity: Option<[u8; 32]>,
-    records: Vec<Record>,
+    spaces: BTreeMap<Space, Records>,
     commits: u64,
     commits_left: Option<u64>,
+}
+
+/// The records of one space that are needed.
+#[derive(Default)]
+struct Records {
+    snapshot: Vec<Record>,
+    changes: Vec<Record>,
+    /// A snapshot whose end has not come yet.
+    begun: Option<Vec<Record>>,
+}
+
+impl Records {
+    fn keep(&mut self, record: Record) -> Result<(), StoreError> {
+        let not_begun = StoreError::NotBegun {
+            space: record.space.clone(),
+        };
+        match record.kind {
+            Kind::Change => self.changes.push(record),
+            Kind::Whole => {
+                self.changes.clear();
+                (self.snapshot, self.begun) = (vec![record], None);
+            }
+            Kind::First => self.begun = Some(vec![record]),
+            Kind::Part => self.begun.as_mut().ok_or(not_begun)?.push(record),
+            Kind::Last => {
+                self.changes.clear();
+                self.snapshot = self.begun.take().ok_or(not_begun)?;
+                self.snapshot.push(record);
+            }
+        }
+        Ok(())
+    }
+
+    /// What [`Store::load`] hands over.
+    fn needed(&self) -> impl Iterator<Item = &Record> {
+        let needed = self.snapshot.iter().chain(&self.changes);
+        needed.filter(|record| !record.bytes.is_empty())
+    }
 }
 
 impl Memory {
     /// Lets `commits` more commits succeed; each one after them fails and keeps nothing.
     pub fn fail_after(&self, commits: u64) {
-        self.kept().commits_left = Some(commits);
+        self.contents().commits_left = Some(commits);
     }
 
     /// How many commits have succeeded.
     pub fn commits(&self) -> u64 {
-        self.kept().commits
+        self.contents().commits
     }
 
-    /// How many records are kept.
+    /// How many records are kept that a start would read.
     pub fn record_count(&self) -> usize {
-        self.kept().records.len()
+        let contents = self.contents();
+        contents.spaces.values().map(|it| it.needed().count()).sum()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept
-            .lock()
-            .unwrap_or_else(|broken| broken.into_inner())
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        let contents = self.contents.lock();
+        contents.unwrap_or_else(|broken| broken.into_inner())
     }
 }
 
 impl Store for Memory {
     fn identity(&mut self, fresh: [u8; 32]) -> Result<[u8; 32], StoreError> {
-        Ok(*self.kept().identity.get_or_insert(fresh))
+        Ok(*self.contents().identity.get_or_insert(fresh))
     }
 
     fn is_durable(&self) -> bool {
         false
     }
 
-    fn load(
-        &mut self,
-        space: &Space,
-        each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let kept = self.kept();
-        let mut own = kept.records.iter().filter(|record| record.space == *space);
-        own.try_for_each(|record| each(&record.bytes))
+    fn load(&mut self, space: &Space, each: &mut Each<'_>) -> Result<(), StoreError> {
+        let contents = self.contents();
+        let Some(records) = contents.spaces.get(space) else {
+            return Ok(());
+        };
+        let bytes = |record: &Record| record.bytes.len() as u64;
+        let total = records.needed().map(bytes).sum();
+        let mut done = 0;
+        records.needed().try_for_each(|record| {
+            done += bytes(record);
+            let kept = Kept {
+                kind: record.kind,
+                done,
+                total,
+            };
+            each(kept, &record.bytes)
+        })
     }
 
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
-        let mut kept = self.kept();
-        if kept.commits_left == Some(0) {
+        let mut contents = self.contents();
+        if contents.commits_left == Some(0) {
             return Err(StoreError::Io {
                 doing: "commit".into(),
                 problem: "this store was told to fail".into(),
             });
         }
-        kept.commits_left = kept.commits_left.map(|left| left - 1);
-        kept.commits += 1;
-        for record in records {
-            if record.replaces {
-                kept.records.retain(|old| old.space != record.space);
-            }
-            kept.records.push(record.clone());
-        }
-        Ok(())
+        contents.commits_left = contents.commits_left.map(|left| left - 1);
+        contents.commits += 1;
+        records.iter().try_for_each(|record| {
+            let kept = contents.spaces.entry(record.space.clone()).or_default();
+            kept.keep(record.clone())
+        })
+    }
+
+    fn wants_snapshot(&self) -> Option<Space> {
+        None
+    }
+
+    fn prepare(&mut self) -> Result<bool, StoreError> {
+        Ok(false)
     }
 }

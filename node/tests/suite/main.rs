@@ -4,10 +4,13 @@
 mod cli;
 mod clock;
 mod cluster;
+mod data;
 mod durability;
 mod http;
 mod members;
 mod operations;
 mod process;
+mod redis;
+mod resp;
 mod restart;
 mod sync;

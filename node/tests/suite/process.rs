@@ -17,6 +17,8 @@ pub(crate) struct Node {
     child: Option<Child>,
     arguments: Vec<String>,
     pub(crate) url: String,
+    /// The address of the Redis protocol; empty if it is not served.
+    pub(crate) resp: String,
     pub(crate) peer_id: String,
     /// TCP, QUIC and WebSocket, in this order.
     pub(crate) listen: Vec<String>,
@@ -30,6 +32,7 @@ impl Node {
             child: None,
             arguments: arguments.iter().map(|&text| text.to_owned()).collect(),
             url: String::new(),
+            resp: String::new(),
             peer_id: String::new(),
             listen: Vec::new(),
         };
@@ -59,6 +62,7 @@ impl Node {
         });
         let text = |value: &Value| value.as_str().expect("a string").to_owned();
         self.url = text(&facts["http"]);
+        self.resp = facts["resp"].as_str().unwrap_or_default().to_owned();
         self.peer_id = text(&facts["peer_id"]);
         let listen = facts["listen"].as_array().expect("a list");
         self.listen = listen.iter().map(text).collect();

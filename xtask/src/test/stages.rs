@@ -31,7 +31,7 @@ impl Stage {
 }
 
 /// All stages. The page comes before the native build, since the node embeds it.
-pub(super) const ALL: [Stage; 13] = [
+pub(super) const ALL: [Stage; 14] = [
     stage("setup", "what the machine lacks", set_up),
     stage(
         "check",
@@ -52,6 +52,11 @@ pub(super) const ALL: [Stage; 13] = [
     stage("no-std", "core without std or a system", no_std),
     stage("size", "the download against its limit", weigh),
     stage("demo", "the demo with load, cuts and healing", converge),
+    stage(
+        "clients",
+        "Redis clients against a real node",
+        redis_clients,
+    ),
     stage("e2e", "pages in Chromium against real nodes", end_to_end),
 ];
 
@@ -222,6 +227,21 @@ fn converge(repo: &Repo) -> Result<Tally> {
     build_native(repo)?;
     demo::check(repo)?;
     Ok(Tally::pass())
+}
+
+fn redis_clients(repo: &Repo) -> Result<Tally> {
+    build_native(repo)?;
+    setup::redis_tools(repo)?;
+    setup::npm_install(repo, "tests/clients")?;
+    tests(
+        repo,
+        "Redis clients",
+        Runner::Node,
+        repo.npm("tests/clients")
+            .args(["test"])
+            .env("TALLYMESH_BIN", repo.node_binary())
+            .env("TALLYMESH_REDIS_PY", setup::redis_py(repo)?),
+    )
 }
 
 fn end_to_end(repo: &Repo) -> Result<Tally> {

@@ -17,7 +17,7 @@ use tallymesh_core::{Configuration, Error, Fate, Input, Listed, Owner, Returned,
 const TEND_MS: u64 = 1_000;
 
 /// How soon it does after something came that may let others go on, in milliseconds.
-const TEND_SOON_MS: u64 = 50;
+pub(super) const TEND_SOON_MS: u64 = 50;
 
 /// How long after its start a member waits for others that it could catch up with, in milliseconds.
 /// More helps where they are slow to reach, less where they are gone.
@@ -31,9 +31,9 @@ pub(super) struct Part {
     /// Whether what is written here outlives the process. Without that it is never a member.
     pub(super) durable: bool,
     /// When the duties are due, in milliseconds since the start.
-    due: u64,
+    pub(super) due: u64,
     /// When they were done last.
-    done: u64,
+    pub(super) done: u64,
     /// The clock of each member when it was last seen to grow, and when that was.
     heard: BTreeMap<Owner, (Option<WriterId>, u64, u64)>,
     /// What readers of events were told of.
@@ -132,6 +132,9 @@ impl OpenSpace {
         }
         let part = &mut self.part;
         (part.due, part.done) = (now + TEND_MS, now);
+        if !part.durable {
+            self.stored = self.replica.mark(); // What there is lasts as long as the process.
+        }
         match self.sync.tend(now, &mut self.replica, &self.stored) {
             Ok(true) => self.wrote = true,
             Ok(false) => {}

@@ -3,21 +3,18 @@
 use super::{Counted, OpenSpace};
 use crate::driver::{Counter, Done};
 use crate::handle::{Refusal, Sum};
-use tallymesh_core::limits::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
-use tallymesh_core::{Error, Op, Replica};
+use crate::resp::Event;
+use tallymesh_core::limits::TRANSACTION_OPS_MAX;
+use tallymesh_core::{Error, Op, Transaction};
 
 /// Most counters of one batch that are deleted because they have expired. With more, whoever asks
 /// for something else would wait too long.
 const EXPIRIES_BATCH_MAX: usize = 4096;
 
-/// What no replica takes: see [`OpenSpace::would_take`].
-const REFUSED: (&str, Op) = ("-", Op::Expire(u64::MAX));
-
 impl OpenSpace {
     pub(in crate::driver) fn add(&mut self, key: String, by: i64) -> Result<Counter, Refusal> {
         let counter = self.replica.add(&key, by)?;
-        self.wrote = true;
-        self.changed.push(counter);
+        self.wrote(counter, Event::IncrBy);
         let now = self.reading(counter).unwrap_or_default();
         Ok(Counter { key, now })
     }
@@ -27,82 +24,35 @@ impl OpenSpace {
         &mut self,
         ops: &[(String, Op)],
     ) -> Result<Vec<Done>, Refusal> {
-        let ops: Vec<(&str, Op)> = ops.iter().map(|(key, op)| (key.as_str(), *op)).collect();
-        let counters = |replica: &Replica, changed: &mut Vec<Counted>| {
-            changed.extend(ops.iter().filter_map(|(key, _)| replica.handle(key)));
-        };
-        let told = match self.make(&ops, counters) {
-            Ok(told) => told,
-            Err(error) => return Err(self.refusal(&ops, error)),
-        };
+        if ops.len() > TRANSACTION_OPS_MAX {
+            return Err(Error::TransactionTooLarge { ops: ops.len() }.into());
+        }
+        let mut transaction = self.replica.begin()?;
+        let mut told = Vec::with_capacity(ops.len());
+        for (index, (key, op)) in ops.iter().enumerate() {
+            let refusal = |error| Refusal::Op {
+                index,
+                key: key.clone(),
+                error,
+            };
+            told.push(transaction.apply(key, *op).map_err(refusal)?);
+        }
+        transaction.commit(&mut Vec::new());
         let done = ops.iter().zip(told).map(|((key, op), told)| {
+            if let Some(event) = event(*op, told)
+                && let Some(counter) = self.replica.handle(key)
+            {
+                self.wrote(counter, event);
+            }
             let persists = matches!(op, Op::Persist);
             Done {
-                key: (*key).to_owned(),
+                key: key.clone(),
                 existed: (!persists).then_some(told),
                 had_expiry: persists.then_some(told),
                 now: self.read_at(key),
             }
         });
         Ok(done.collect())
-    }
-
-    /// Makes operations; `counters` names the counters if any of them did something.
-    fn make(
-        &mut self,
-        ops: &[(&str, Op)],
-        counters: impl FnOnce(&Replica, &mut Vec<Counted>),
-    ) -> Result<Vec<bool>, Error> {
-        let before = self.replica.clock();
-        let told = self.replica.transact(ops)?;
-        if self.replica.clock() != before {
-            self.wrote = true;
-            counters(&self.replica, &mut self.changed);
-        }
-        Ok(told)
-    }
-
-    /// Names the operation because of which `ops` were refused.
-    fn refusal(&mut self, ops: &[(&str, Op)], error: Error) -> Refusal {
-        let index = match error {
-            Error::TransactionTooLarge { .. } | Error::ClockExhausted => None,
-            Error::ExpiryRange { .. } => ops
-                .iter()
-                .position(|(_, op)| matches!(op, Op::Expire(at) if *at > EXPIRY_MAX)),
-            _ => Some(self.refused_at(ops)),
-        };
-        match index.and_then(|index| Some((index, ops.get(index)?))) {
-            Some((index, (key, _))) => Refusal::Op {
-                index,
-                key: (*key).to_owned(),
-                error,
-            },
-            None => Refusal::Core(error),
-        }
-    }
-
-    /// Where in a transaction that was refused the first operation is that was not taken.
-    fn refused_at(&mut self, ops: &[(&str, Op)]) -> usize {
-        let (mut taken, mut refused) = (0, ops.len());
-        while taken + 1 < refused {
-            let middle = taken.midpoint(refused);
-            match self.would_take(&ops[..middle]) {
-                Ok(()) => taken = middle,
-                Err(_) => refused = middle,
-            }
-        }
-        taken
-    }
-
-    /// Tries fewer than [`TRANSACTION_OPS_MAX`] operations without making them: after them comes
-    /// one that is refused in any case, and takes the others with it.
-    fn would_take(&mut self, ops: &[(&str, Op)]) -> Result<(), Error> {
-        let mut ops = ops.to_vec();
-        ops.push(REFUSED);
-        match self.replica.transact(&ops) {
-            Ok(_) | Err(Error::ExpiryRange { at: u64::MAX }) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Adds to any number of counters, all or none. Up to a limit they are one transaction; more
@@ -125,34 +75,28 @@ impl OpenSpace {
     }
 
     fn add_all(&mut self, adds: &[(Counted, &Sum)]) -> Result<(), Refusal> {
-        let ops: Vec<(&str, Op)> = adds
-            .iter()
-            .map(|(_, sum)| (sum.key.as_str(), Op::Add(sum.by)))
-            .collect();
-        // One less than the limit, so that they can be tried.
-        let parts = || ops.chunks(TRANSACTION_OPS_MAX - 1);
-        let at = |sums: &[(Counted, &Sum)], refusal| match refusal {
-            Refusal::Op { index, error, .. } => at_line(sums[index].1, error),
-            other => other,
-        };
-        let mut sums = adds.chunks(TRANSACTION_OPS_MAX - 1);
+        let parts = || adds.chunks(TRANSACTION_OPS_MAX);
         if parts().len() > 1 {
-            for (part, sums) in parts().zip(sums.clone()) {
-                if let Err(error) = self.would_take(part) {
-                    return Err(at(sums, self.refusal(part, error)));
-                }
-            }
+            parts().try_for_each(|part| self.draft(part).map(|_| ()))?;
         }
         parts().try_for_each(|part| {
-            let sums = sums.next().unwrap_or_default();
-            let counters = |_: &Replica, changed: &mut Vec<Counted>| {
-                changed.extend(sums.iter().map(|(counter, _)| *counter));
-            };
-            match self.make(part, counters) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(at(sums, self.refusal(part, error))),
+            let mut changed = Vec::with_capacity(part.len());
+            self.draft(part)?.commit(&mut changed);
+            for counter in changed {
+                self.wrote(counter, Event::IncrBy);
             }
+            Ok(())
         })
+    }
+
+    /// A transaction that is not made yet.
+    fn draft(&mut self, adds: &[(Counted, &Sum)]) -> Result<Transaction<'_>, Refusal> {
+        let mut transaction = self.replica.begin()?;
+        for (_, sum) in adds {
+            let added = transaction.apply(&sum.key, Op::Add(sum.by));
+            added.map_err(|error| at_line(sum, error))?;
+        }
+        Ok(transaction)
     }
 
     /// Deletes counters that have expired at `now`, which is also the replica's time. Returns how
@@ -165,8 +109,7 @@ impl OpenSpace {
             };
             match self.replica.materialize_expiry(counter) {
                 Ok(true) => {
-                    self.wrote = true;
-                    self.changed.push(counter);
+                    self.wrote(counter, Event::Expired);
                     deleted += 1;
                 }
                 // The clock went back, or the counter is another one by now.
@@ -178,6 +121,18 @@ impl OpenSpace {
             }
         }
         deleted
+    }
+}
+
+/// What is told of an operation, if it did anything; `told` as the replica tells it.
+fn event(op: Op, told: bool) -> Option<Event> {
+    match op {
+        Op::Add(_) => Some(Event::IncrBy),
+        Op::Reset | Op::Set(_) => Some(Event::Set),
+        _ if !told => None,
+        Op::Delete => Some(Event::Del),
+        Op::Expire(_) => Some(Event::Expire),
+        Op::Persist => Some(Event::Persist),
     }
 }
 

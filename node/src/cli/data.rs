@@ -1,0 +1,221 @@
+//! `tallymesh check`, `backup` and `restore`: a data folder, without a node.
+
+use super::failure::Failure;
+use super::output::Output;
+use crate::config::{ConfigError, default_data};
+use crate::driver::replay::Replay;
+use crate::store::{self, Progress, Report, StoreError};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tallymesh_core::{Space, WriterId};
+
+/// The arguments of `tallymesh check`.
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    data: Data,
+}
+
+/// The arguments of `tallymesh backup`.
+#[derive(Args, Debug)]
+pub struct BackupArgs {
+    /// The folder to make, or an empty one
+    to: PathBuf,
+
+    #[command(flatten)]
+    data: Data,
+}
+
+/// The arguments of `tallymesh restore`.
+#[derive(Args, Debug)]
+pub struct RestoreArgs {
+    /// The backup
+    from: PathBuf,
+
+    #[command(flatten)]
+    data: Data,
+}
+
+/// Which data folder.
+#[derive(Args, Debug)]
+struct Data {
+    /// The data folder [default: that of `tallymesh up`]
+    #[arg(long, value_name = "DIR", env = "TALLYMESH_DATA")]
+    data: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Data {
+    fn folder(self) -> Result<PathBuf, Failure> {
+        let wrong = |error: ConfigError| Failure::Usage {
+            problem: error.to_string(),
+        };
+        self.data.map_or_else(|| default_data().map_err(wrong), Ok)
+    }
+}
+
+impl CheckArgs {
+    pub(super) fn output(&self) -> Output {
+        Output::new(self.data.json)
+    }
+}
+
+impl BackupArgs {
+    pub(super) fn output(&self) -> Output {
+        Output::new(self.data.json)
+    }
+}
+
+impl RestoreArgs {
+    pub(super) fn output(&self) -> Output {
+        Output::new(self.data.json)
+    }
+}
+
+pub(super) fn check(output: &mut Output, args: CheckArgs) -> Result<(), Failure> {
+    let folder = args.data.folder()?;
+    let mut bar = Bar::new("reading");
+    // What is kept is also put together, as a start would do it.
+    let mut replays: BTreeMap<Space, Replay> = BTreeMap::new();
+    let report = store::check(
+        &folder,
+        &mut |space, kept, bytes| {
+            let replay = replays.entry(space.clone()).or_insert_with(|| {
+                let writer = WriterId::mint(space, &[0; 32], &[0; 16]);
+                Replay::new(space.clone(), writer)
+            });
+            replay.take(kept.kind, bytes)
+        },
+        &mut |progress| bar.tell(progress),
+    );
+    drop(bar);
+    let counters: BTreeMap<Space, usize> = replays
+        .into_iter()
+        .map(|(space, replay)| (space, replay.end().len()))
+        .collect();
+    tell(
+        output,
+        "checked",
+        &folder,
+        &report.map_err(failed)?,
+        Some(&counters),
+    )
+}
+
+pub(super) fn backup(output: &mut Output, args: BackupArgs) -> Result<(), Failure> {
+    let folder = args.data.folder()?;
+    let mut bar = Bar::new("copying");
+    let report = store::backup(&folder, &args.to, &mut |progress| bar.tell(progress));
+    drop(bar);
+    tell(
+        output,
+        "copied to",
+        &args.to,
+        &report.map_err(failed)?,
+        None,
+    )
+}
+
+pub(super) fn restore(output: &mut Output, args: RestoreArgs) -> Result<(), Failure> {
+    let folder = args.data.folder()?;
+    let mut bar = Bar::new("copying");
+    let report = store::restore(&args.from, &folder, &mut |progress| bar.tell(progress));
+    drop(bar);
+    tell(output, "restored", &folder, &report.map_err(failed)?, None)
+}
+
+/// Prints what is in a folder.
+fn tell(
+    output: &mut Output,
+    done: &str,
+    folder: &Path,
+    report: &Report,
+    counters: Option<&BTreeMap<Space, usize>>,
+) -> Result<(), Failure> {
+    let (first, last) = report.commits;
+    let spaces = report.spaces.iter().map(|space| {
+        let counters = counters.map(|all| all.get(&space.space).copied().unwrap_or(0));
+        json!({
+            "space": space.space.as_str(),
+            "counters": counters,
+            "records": space.records,
+            "bytes": space.bytes,
+            "needed_bytes": space.needed_bytes,
+        })
+    });
+    let torn = report
+        .torn
+        .as_ref()
+        .map(|torn| json!({ "file": torn.file, "offset": torn.offset, "bytes": torn.bytes }));
+    let value = json!({
+        "folder": folder.display().to_string(),
+        "commits": { "first": first, "last": last },
+        "segments": report.segments,
+        "segment_bytes": report.segment_bytes,
+        "identity": report.has_identity,
+        "spaces": spaces.collect::<Vec<_>>(),
+        "torn": torn,
+    });
+    output.line(&value, || {
+        let mut lines = vec![format!("{done} {}", folder.display())];
+        lines.push(format!(
+            "log      commits {first} to {last} in {} segments, {} bytes",
+            report.segments, report.segment_bytes
+        ));
+        for space in &report.spaces {
+            let counters = counters.and_then(|all| all.get(&space.space));
+            let counters = counters.map_or(String::new(), |count| format!("{count} counters, "));
+            lines.push(format!(
+                "space    {}: {counters}{} records, {} bytes, of which a start reads {}",
+                space.space, space.records, space.bytes, space.needed_bytes
+            ));
+        }
+        if let Some(torn) = &report.torn {
+            lines.push(format!(
+                "torn     {} bytes at {} of {}: a commit that was under way, and that nobody was \
+                 told of",
+                torn.bytes, torn.offset, torn.file
+            ));
+        }
+        if !report.has_identity {
+            lines.push("identity missing: a node that starts here takes a new key".into());
+        }
+        lines.join("\n")
+    })
+}
+
+fn failed(error: StoreError) -> Failure {
+    Failure::Local {
+        code: error.code(),
+        problem: error.to_string(),
+    }
+}
+
+/// A bar on a terminal, taken away in the end.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(doing: &'static str) -> Bar {
+        let bar = ProgressBar::new(0).with_message(doing);
+        let style = ProgressStyle::with_template("{msg} {bar:40} {bytes}/{total_bytes}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Bar(bar)
+    }
+
+    fn tell(&mut self, progress: Progress) {
+        self.0.set_length(progress.total);
+        self.0.set_position(progress.done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,522 @@
+//! The sockets of the Redis protocol, on the driver's own thread: what comes in is executed at once,
+//! on the replicas themselves, and shares the batch's commit.
+//!
+//! A client that sends faster than it reads is not read from until it has taken its answers. A
+//! subscriber can't be held back like that, so one that lets its messages pile up is cut off.
+
+mod host;
+mod output;
+
+use host::{Books, Desk};
+use output::Output;
+
+use super::kept::Kept;
+use super::space::OpenSpace;
+use crate::metrics::Metrics;
+use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE};
+use crate::resp::{Flow, Notice, RespConfig, Seen, Session, Wait};
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use slab::Slab;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The listener among what wakes the driver; connections come after it.
+const LISTENER: Token = Token(1);
+const CONNECTIONS: usize = 2;
+
+/// Bytes that are taken from one connection before others have their turn.
+const READ_BYTES: usize = 64 << 10;
+
+/// Connections that are accepted before those that are there have their turn.
+const ACCEPTS_MAX: usize = 64;
+
+/// How long a connection that is over may take to read its last answers.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// The connections of the Redis protocol.
+pub(super) struct Clients {
+    listener: TcpListener,
+    config: Arc<RespConfig>,
+    clients_max: usize,
+    /// Each is taken out while it has its turn.
+    connections: Slab<Option<Box<Connection>>>,
+    /// Connections of which there may be more to read or to execute.
+    ready: VecDeque<usize>,
+    /// What may be sent once a commit is durable.
+    held: VecDeque<Held>,
+    /// Connections that wait for members or for their end, and so for time to pass.
+    timed: Vec<usize>,
+    subscribers: usize,
+    books: Books,
+    buffer: Vec<u8>,
+    accepting: bool,
+}
+
+/// A part of a connection's output that depends on a commit.
+struct Held {
+    /// The commit.
+    ticket: u64,
+    /// The connection, and the number of its session: its place may be given to another one.
+    at: usize,
+    id: u64,
+    /// Where in all that it is ever sent the part ends.
+    end: u64,
+}
+
+/// What is known of a connection from its begin.
+struct Ends {
+    peer: String,
+    local: String,
+    made: Instant,
+}
+
+impl Ends {
+    /// What is known of the connection, if it was heard last at that time.
+    fn seen(&self, heard: Instant) -> Seen {
+        Seen {
+            peer: self.peer.clone(),
+            local: self.local.clone(),
+            age_s: self.made.elapsed().as_secs(),
+            idle_s: heard.elapsed().as_secs(),
+        }
+    }
+}
+
+/// One connection.
+struct Connection {
+    socket: TcpStream,
+    session: Session,
+    ends: Arc<Ends>,
+    /// When it sent last.
+    heard: Instant,
+    out: Output,
+    readable: bool,
+    /// The other end sends no more.
+    read_closed: bool,
+    /// Whether commands that came may be waiting in the session.
+    again: bool,
+    writable: bool,
+    /// Whether it is among those that are ready.
+    queued: bool,
+    /// Since when it waits for members, and until when.
+    wait: Option<(Wait, Option<Instant>)>,
+    /// It is over, and is dropped when its output is sent, or at this time.
+    ending: Option<Instant>,
+    subscribed: bool,
+}
+
+impl Connection {
+    /// Whether more of it should be executed.
+    fn is_ready(&self) -> bool {
+        self.ending.is_none() && self.wait.is_none() && self.out.unsent() < OUT_BYTES_PAUSE
+    }
+
+    /// What is known of it from outside.
+    fn seen(&self) -> Seen {
+        self.ends.seen(self.heard)
+    }
+}
+
+impl Clients {
+    pub(super) fn start(
+        listener: std::net::TcpListener,
+        config: RespConfig,
+        clients_max: usize,
+        registry: &Registry,
+    ) -> io::Result<Clients> {
+        listener.set_nonblocking(true)?;
+        let books = Books::new(listener.local_addr()?.port());
+        let mut listener = TcpListener::from_std(listener);
+        registry.register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(Clients {
+            listener,
+            config: Arc::new(config),
+            clients_max,
+            connections: Slab::new(),
+            ready: VecDeque::new(),
+            held: VecDeque::new(),
+            timed: Vec::new(),
+            subscribers: 0,
+            books,
+            buffer: vec![0; READ_BYTES],
+            accepting: false,
+        })
+    }
+
+    /// Takes note of a socket that can be read from or written to.
+    pub(super) fn wake(&mut self, event: &Event) {
+        if event.token() == LISTENER {
+            self.accepting = true;
+            return;
+        }
+        let Some(at) = event.token().0.checked_sub(CONNECTIONS) else {
+            return; // the bell
+        };
+        let Some(connection) = self.connection(at) else {
+            return; // It was closed in the same batch.
+        };
+        connection.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        connection.read_closed |= event.is_read_closed() || event.is_error();
+        connection.writable |= event.is_writable();
+        self.queue(at);
+    }
+
+    fn connection(&mut self, at: usize) -> Option<&mut Connection> {
+        self.connections.get_mut(at)?.as_deref_mut()
+    }
+
+    fn queue(&mut self, at: usize) {
+        if let Some(connection) = self.connection(at)
+            && !std::mem::replace(&mut connection.queued, true)
+        {
+            self.ready.push_back(at);
+        }
+    }
+
+    /// Whether there is something to do at once.
+    pub(super) fn is_ready(&self) -> bool {
+        self.accepting || !self.ready.is_empty()
+    }
+
+    /// When something is due by time alone.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let deadlines = self.timed.iter().filter_map(|at| {
+            let connection = self.connections.get(*at)?.as_deref()?;
+            let wait = connection.wait.and_then(|(_, until)| until);
+            connection.ending.or(wait)
+        });
+        deadlines.min()
+    }
+
+    /// Takes in what came, and executes it. Each connection that is ready has one turn.
+    pub(super) fn work(
+        &mut self,
+        registry: &Registry,
+        spaces: &mut [OpenSpace],
+        kept: &mut Kept,
+        metrics: &Metrics,
+        unix_ms: u64,
+    ) {
+        if self.accepting {
+            self.accept(registry, metrics);
+        }
+        let now = Instant::now();
+        for _ in 0..self.ready.len() {
+            let Some(at) = self.ready.pop_front() else {
+                break;
+            };
+            let Some(mut connection) = self.connections.get_mut(at).and_then(Option::take) else {
+                continue;
+            };
+            connection.queued = false;
+            let mut desk = Desk {
+                spaces,
+                others: &self.connections,
+                own: (
+                    connection.session.id(),
+                    connection.ends.clone(),
+                    connection.heard,
+                ),
+                books: &mut self.books,
+                unix_ms,
+                now,
+                wrote: false,
+            };
+            let before = connection.session.commands();
+            let turn = connection.turn(&mut self.buffer, &mut desk);
+            if desk.wrote {
+                kept.touch();
+            }
+            let commands = connection.session.commands() - before;
+            self.books.commands += commands;
+            metrics.resp_commands(commands);
+            self.connections[at] = Some(connection);
+            self.after(at, turn, kept, metrics);
+        }
+        self.look_at_time(spaces, kept, metrics);
+    }
+
+    /// Deals with what a turn came to.
+    fn after(&mut self, at: usize, turn: io::Result<Turn>, kept: &Kept, metrics: &Metrics) {
+        let Ok(turn) = turn else {
+            return self.close(at, metrics);
+        };
+        let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        if connection.subscribed != connection.session.is_subscribed() {
+            connection.subscribed = !connection.subscribed;
+            match connection.subscribed {
+                true => self.subscribers += 1,
+                false => self.subscribers -= 1,
+            }
+        }
+        if connection.ending.is_some() || connection.wait.is_some() {
+            self.timed.push(at);
+        }
+        if turn.wrote {
+            self.held
+                .push_back(connection.held(at, kept.answer_ticket()));
+        }
+        if turn.more {
+            self.queue(at);
+        }
+    }
+
+    /// Ends what has waited long enough.
+    fn look_at_time(&mut self, spaces: &mut [OpenSpace], kept: &Kept, metrics: &Metrics) {
+        let now = Instant::now();
+        for at in std::mem::take(&mut self.timed) {
+            let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut)
+            else {
+                continue;
+            };
+            if connection.ending.is_some_and(|until| until <= now) {
+                self.close(at, metrics);
+                continue;
+            }
+            if let Some((wait, until)) = connection.wait {
+                let holders = host::holders(spaces, connection.session.writes());
+                if holders >= wait.members || until.is_some_and(|until| until <= now) {
+                    (connection.wait, connection.again) = (None, true);
+                    let out = connection.out.filling();
+                    connection.session.answer_wait(holders, out);
+                    self.held
+                        .push_back(connection.held(at, kept.answer_ticket()));
+                    self.queue(at);
+                    continue;
+                }
+            }
+            if connection.ending.is_some() || connection.wait.is_some() {
+                self.timed.push(at);
+            }
+        }
+    }
+
+    fn accept(&mut self, registry: &Registry, metrics: &Metrics) {
+        for _ in 0..ACCEPTS_MAX {
+            let (socket, peer) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accepting = false;
+                    return;
+                }
+                // A connection that broke while it waited, or too many files: others may do.
+                Err(error) => {
+                    tracing::warn!(%error, "can't accept a Redis connection");
+                    self.accepting = false;
+                    return;
+                }
+            };
+            if let Err(error) = self.welcome(socket, peer.to_string(), registry, metrics) {
+                tracing::warn!(%error, %peer, "can't serve a Redis connection");
+            }
+        }
+    }
+
+    fn welcome(
+        &mut self,
+        mut socket: TcpStream,
+        peer: String,
+        registry: &Registry,
+        metrics: &Metrics,
+    ) -> io::Result<()> {
+        if self.connections.len() >= self.clients_max {
+            // Whether it can still be told does not matter.
+            let _ = socket.write(b"-ERR max number of clients reached\r\n");
+            metrics.resp_refused();
+            return Ok(());
+        }
+        socket.set_nodelay(true)?;
+        let local = socket.local_addr()?.to_string();
+        let id = self.books.next_id();
+        let entry = self.connections.vacant_entry();
+        let token = Token(CONNECTIONS + entry.key());
+        registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        let now = Instant::now();
+        let ends = Ends {
+            peer,
+            local,
+            made: now,
+        };
+        entry.insert(Some(Box::new(Connection {
+            socket,
+            session: Session::new(id, self.config.clone()),
+            ends: Arc::new(ends),
+            heard: now,
+            out: Output::default(),
+            readable: false,
+            read_closed: false,
+            again: false,
+            writable: false,
+            queued: false,
+            wait: None,
+            ending: None,
+            subscribed: false,
+        })));
+        metrics.resp_clients(self.connections.len());
+        Ok(())
+    }
+
+    /// How many links to other nodes there are.
+    pub(super) fn links(&mut self, links: usize) {
+        self.books.links = links;
+    }
+
+    /// Whether anybody is subscribed.
+    pub(super) fn are_listening(&self) -> bool {
+        self.subscribers > 0
+    }
+
+    /// Tells subscribers what happened.
+    pub(super) fn notify(&mut self, notices: &[Notice], kept: &Kept) {
+        if notices.is_empty() || self.subscribers == 0 {
+            return;
+        }
+        for (at, connection) in &mut self.connections {
+            let Some(connection) = connection.as_deref_mut() else {
+                continue;
+            };
+            if !connection.subscribed || connection.ending.is_some() {
+                continue;
+            }
+            let before = connection.out.end();
+            for notice in notices {
+                connection.session.notify(notice, connection.out.filling());
+            }
+            if connection.out.end() > before {
+                self.held
+                    .push_back(connection.held(at, kept.answer_ticket()));
+            }
+        }
+    }
+
+    /// Sends what has become free to be sent.
+    pub(super) fn release(&mut self, durable: u64, metrics: &Metrics) {
+        while self.held.front().is_some_and(|held| held.ticket <= durable) {
+            let Some(held) = self.held.pop_front() else {
+                break;
+            };
+            let connection = self.connection(held.at);
+            if let Some(connection) = connection.filter(|it| it.session.id() == held.id) {
+                connection.out.free(held.end);
+                self.send(held.at, metrics);
+            }
+        }
+    }
+
+    fn send(&mut self, at: usize, metrics: &Metrics) {
+        let Some(connection) = self.connection(at) else {
+            return;
+        };
+        let was_ready = connection.is_ready();
+        let sent = connection.send();
+        let unsent = connection.out.unsent();
+        let over = connection.ending.is_some() && unsent == 0;
+        let slow = unsent > OUT_BYTES_MAX;
+        if slow {
+            let peer = &connection.ends.peer;
+            tracing::warn!(%peer, unsent, "a Redis client does not read, and is cut off");
+            metrics.resp_cut_off();
+        }
+        if sent.is_err() || over || slow {
+            self.close(at, metrics);
+        } else if !was_ready && connection.is_ready() {
+            self.queue(at);
+        }
+    }
+
+    fn close(&mut self, at: usize, metrics: &Metrics) {
+        if let Some(connection) = self.connections.try_remove(at).flatten() {
+            self.subscribers -= usize::from(connection.subscribed);
+            metrics.resp_clients(self.connections.len());
+        }
+    }
+}
+
+/// What a turn came to.
+struct Turn {
+    /// Whether there is more to be read or executed.
+    more: bool,
+    /// Whether something is to be sent.
+    wrote: bool,
+}
+
+impl Connection {
+    /// All of its output so far, which depends on a commit.
+    fn held(&self, at: usize, ticket: u64) -> Held {
+        Held {
+            ticket,
+            at,
+            id: self.session.id(),
+            end: self.out.end(),
+        }
+    }
+
+    /// Sends what may be sent, reads a bit, and executes it.
+    fn turn(&mut self, buffer: &mut [u8], desk: &mut Desk<'_>) -> io::Result<Turn> {
+        self.send()?;
+        if self.ending.is_some() && self.out.unsent() == 0 {
+            return Err(ErrorKind::ConnectionAborted.into());
+        }
+        let before = self.out.end();
+        let mut flow = Flow::Open;
+        if self.is_ready() && std::mem::take(&mut self.again) {
+            flow = self.session.feed(&[], desk, self.out.filling());
+        }
+        if flow == Flow::Open && self.readable && self.is_ready() {
+            let read = self.read(buffer)?;
+            self.heard = desk.now;
+            flow = self.session.feed(&buffer[..read], desk, self.out.filling());
+        }
+        match flow {
+            Flow::Open => {}
+            Flow::Full => self.again = true,
+            Flow::Waits => {
+                let until = |wait: Wait| {
+                    wait.timeout_ms
+                        .map(|ms| desk.now + Duration::from_millis(ms))
+                };
+                self.wait = self.session.wait().map(|wait| (wait, until(wait)));
+            }
+            Flow::Close => self.ending = Some(desk.now + LINGER),
+        }
+        Ok(Turn {
+            more: (self.readable || self.again) && self.is_ready(),
+            wrote: self.out.end() > before,
+        })
+    }
+
+    /// Sends what may be sent, as far as the socket takes it.
+    fn send(&mut self) -> io::Result<()> {
+        if self.writable {
+            self.writable = self.out.send(&mut self.socket)?;
+        }
+        Ok(())
+    }
+
+    /// Reads up to the buffer's length; the end of the stream is an error.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.socket.read(buffer) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    // Fewer than there was room for: there is no more now, and no word of the end
+                    // will come again.
+                    self.readable = count == buffer.len() || self.read_closed;
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(0);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What sessions of the Redis protocol see of the node.
+
+use super::{Connection, Ends};
+use crate::driver::space::OpenSpace;
+use crate::resp::{Event, Facts, Handles, Host, Seen, Sizes, Written};
+use slab::Slab;
+use std::sync::Arc;
+use std::time::Instant;
+use tallymesh_core::{Handle as Counted, Replica};
+
+/// What is counted over all connections.
+pub(super) struct Books {
+    port: u16,
+    run_id: String,
+    started: Instant,
+    /// Connections since the start.
+    made: u64,
+    /// Commands since the start.
+    pub(super) commands: u64,
+    /// Links to other nodes.
+    pub(super) links: usize,
+}
+
+impl Books {
+    pub(super) fn new(port: u16) -> Books {
+        let mut bytes = [0; 20];
+        // It only tells one start from another.
+        let _ = getrandom::fill(&mut bytes);
+        Books {
+            port,
+            run_id: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            started: Instant::now(),
+            made: 0,
+            commands: 0,
+            links: 0,
+        }
+    }
+
+    /// A number for a new connection, never given twice.
+    pub(super) fn next_id(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+}
+
+/// What one connection sees while it has its turn.
+pub(super) struct Desk<'a> {
+    pub(super) spaces: &'a mut [OpenSpace],
+    /// All connections but this one.
+    pub(super) others: &'a Slab<Option<Box<Connection>>>,
+    /// The number of this one's session, and what is known of it.
+    pub(super) own: (u64, Arc<Ends>, Instant),
+    pub(super) books: &'a mut Books,
+    pub(super) unix_ms: u64,
+    pub(super) now: Instant,
+    /// Whether anything was changed.
+    pub(super) wrote: bool,
+}
+
+impl Host for Desk<'_> {
+    fn spaces(&self) -> usize {
+        self.spaces.len()
+    }
+
+    fn space_name(&self, space: usize) -> &str {
+        self.spaces[space].name().as_str()
+    }
+
+    #[inline]
+    fn replica(&mut self, space: usize) -> &mut Replica {
+        &mut self.spaces[space].replica
+    }
+
+    #[inline]
+    fn wrote(&mut self, space: usize, changed: Counted, event: Event) {
+        self.wrote = true;
+        self.spaces[space].wrote(changed, event);
+    }
+
+    fn sizes(&self, space: usize) -> Sizes {
+        Sizes {
+            counters: self.spaces[space].replica.len(),
+            expiring: self.spaces[space].expiring(),
+        }
+    }
+
+    fn handles(&self, space: usize) -> Handles {
+        let replica = &self.spaces[space].replica;
+        Handles {
+            end: replica.handles_end(),
+            generation: replica.generation() as u16, // Scans are shorter than 65,536 of them.
+        }
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.unix_ms
+    }
+
+    fn random(&mut self) -> u64 {
+        getrandom::u64().unwrap_or(0)
+    }
+
+    fn holders(&mut self, writes: &[Written]) -> usize {
+        holders(self.spaces, writes)
+    }
+
+    fn facts(&self) -> Facts {
+        let heap = self.spaces.iter().map(|space| space.replica.heap_bytes());
+        Facts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            run_id: self.books.run_id.clone(),
+            process_id: std::process::id(),
+            port: self.books.port,
+            uptime_ms: u64::try_from(self.books.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            connections: self.others.len(),
+            connections_total: self.books.made,
+            commands_total: self.books.commands,
+            memory_bytes: heap.sum::<usize>() as u64,
+            links: self.books.links,
+        }
+    }
+
+    fn seen(&self, session: u64) -> Seen {
+        let (own, ends, heard) = &self.own;
+        if *own == session {
+            return ends.seen(*heard);
+        }
+        let mut others = self.others.iter().filter_map(|(_, it)| it.as_deref());
+        let other = others.find(|it| it.session.id() == session);
+        other.map(Connection::seen).unwrap_or_default()
+    }
+
+    fn others(&self, take: &mut dyn FnMut(u64, &str)) {
+        for other in self.others.iter().filter_map(|(_, it)| it.as_deref()) {
+            take(other.session.id(), &other.session.describe(&other.seen()));
+        }
+    }
+}
+
+/// How many members beside this node hold all of these transactions; those that have not said so
+/// are asked to.
+pub(super) fn holders(spaces: &mut [OpenSpace], writes: &[Written]) -> usize {
+    let held = writes.iter().map(|written| {
+        let space = &mut spaces[written.space];
+        space.ask_for_acknowledgement();
+        space.replica.holders(&written.writer, written.clock)
+    });
+    held.min().unwrap_or(0)
+}

@@ -1,0 +1,113 @@
+//! What is asked of the driver.
+
+use super::{
+    Counter, Done, LinkRow, MemberChange, Membership, News, OwnerKey, Page, Query, Retiree,
+    Retirement, SpaceStatus, WriterRow,
+};
+use crate::handle::{NewLink, Refusal, SpaceId, Sum};
+use tallymesh_core::{Link, Op, Shard};
+use tokio::sync::{broadcast, oneshot};
+
+/// A request to the driver. See the methods of [`Handle`](crate::handle::Handle) for what each does.
+pub(crate) enum Command {
+    Add {
+        space: SpaceId,
+        key: String,
+        by: i64,
+        reply: oneshot::Sender<Result<Counter, Refusal>>,
+    },
+    AddMany {
+        space: SpaceId,
+        sums: Vec<Sum>,
+        reply: oneshot::Sender<Result<(), Refusal>>,
+    },
+    Transact {
+        space: SpaceId,
+        ops: Vec<(String, Op)>,
+        reply: oneshot::Sender<Result<Vec<Done>, Refusal>>,
+    },
+    Read {
+        space: SpaceId,
+        key: String,
+        reply: oneshot::Sender<Option<Counter>>,
+    },
+    Shards {
+        space: SpaceId,
+        key: String,
+        reply: oneshot::Sender<Option<Vec<Shard>>>,
+    },
+    List {
+        space: SpaceId,
+        query: Query,
+        reply: oneshot::Sender<Page>,
+    },
+    Watch {
+        space: SpaceId,
+        reply: oneshot::Sender<broadcast::Receiver<News>>,
+    },
+    Writers {
+        space: SpaceId,
+        reply: oneshot::Sender<Vec<WriterRow>>,
+    },
+    Members {
+        space: SpaceId,
+        reply: oneshot::Sender<Membership>,
+    },
+    Found {
+        space: SpaceId,
+        reply: oneshot::Sender<Result<Membership, Refusal>>,
+    },
+    ChangeMembers {
+        space: SpaceId,
+        change: MemberChange,
+        again: bool,
+        reply: oneshot::Sender<Result<Membership, Refusal>>,
+    },
+    ForceMembers {
+        space: SpaceId,
+        members: Vec<OwnerKey>,
+        reply: oneshot::Sender<Result<Membership, Refusal>>,
+    },
+    Retire {
+        space: SpaceId,
+        who: Retiree,
+        reply: oneshot::Sender<Result<Vec<Retirement>, Refusal>>,
+    },
+    Status {
+        reply: oneshot::Sender<Vec<SpaceStatus>>,
+    },
+    Links {
+        reply: oneshot::Sender<Vec<LinkRow>>,
+    },
+    Connect(NewLink),
+    Disconnect {
+        link: Link,
+    },
+    Frame {
+        link: Link,
+        bytes: Vec<u8>,
+    },
+    Broadcast {
+        from: Option<Link>,
+        bytes: Vec<u8>,
+    },
+    Stop,
+}
+
+impl Command {
+    /// Whether it may change what is to be stored.
+    pub(super) fn may_change(&self) -> bool {
+        !matches!(
+            self,
+            Command::Read { .. }
+                | Command::Shards { .. }
+                | Command::List { .. }
+                | Command::Watch { .. }
+                | Command::Writers { .. }
+                | Command::Members { .. }
+                | Command::Status { .. }
+                | Command::Links { .. }
+                | Command::Stop
+        )
+    }
+}

@@ -1,0 +1,209 @@
+//! What is on its way to the store, and what waits for it.
+//!
+//! Commits are numbered. One is in flight at a time; what is done meanwhile shares the next one.
+//! Whatever leaves this node depends on a commit, and is let out when that is durable: answers with
+//! [`Durability::Always`], and what goes to peers always. Nobody else ever sees what a crash could
+//! take back.
+
+use super::Release;
+use super::space::OpenSpace;
+use crate::handle::SpaceId;
+use crate::store::{Durability, Kind, Record, StoreError, Worker};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use tallymesh_core::{Output, Part, Snapshot};
+
+/// With [`Durability::Interval`]: how soon after a commit the next one is made if something waits to
+/// be sent to peers. Less brings them news sooner, and costs more commits.
+const PUBLISH: Duration = Duration::from_millis(20);
+
+/// Bytes of one part of a snapshot. More makes fewer commits, and holds up what is asked meanwhile.
+const PART_BYTES: usize = 64 << 10;
+
+/// Commits, and what waits for them.
+pub(super) struct Kept {
+    /// Nothing with [`Durability::Memory`].
+    worker: Option<Worker>,
+    durability: Durability,
+    /// The number of the newest commit.
+    made: u64,
+    /// Up to which number all is durable.
+    durable: u64,
+    /// The worker's number of the commit that is being made durable.
+    in_flight: Option<u64>,
+    /// Whether something may have changed since the newest commit.
+    dirty: bool,
+    /// When the newest commit was made.
+    last: Instant,
+    answers: VecDeque<(u64, Release)>,
+    outputs: VecDeque<(u64, SpaceId, Output)>,
+    snapshot: Option<(SpaceId, Snapshot)>,
+}
+
+impl Kept {
+    pub(super) fn new(worker: Option<Worker>, durability: Durability) -> Kept {
+        Kept {
+            worker,
+            durability,
+            made: 0,
+            durable: 0,
+            in_flight: None,
+            dirty: false,
+            last: Instant::now(),
+            answers: VecDeque::new(),
+            outputs: VecDeque::new(),
+            snapshot: None,
+        }
+    }
+
+    /// Something may have changed.
+    pub(super) fn touch(&mut self) {
+        self.dirty = self.worker.is_some();
+    }
+
+    /// The number of the commit that what is seen now depends on.
+    pub(super) fn ticket(&self) -> u64 {
+        self.made + u64::from(self.dirty)
+    }
+
+    /// The number of the commit that an answer given now has to wait for.
+    pub(super) fn answer_ticket(&self) -> u64 {
+        match self.durability {
+            Durability::Always => self.ticket(),
+            Durability::Interval(_) | Durability::Memory => 0,
+        }
+    }
+
+    /// Up to which number all is durable.
+    pub(super) fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// Lets an answer out in time. Reads wait too, so that nobody sees what a crash could still take
+    /// back.
+    pub(super) fn answer(&mut self, release: Release) {
+        self.answers.push_back((self.answer_ticket(), release));
+    }
+
+    /// Lets out in time what goes to peers.
+    pub(super) fn publish(&mut self, space: SpaceId, output: Output) {
+        self.outputs.push_back((self.ticket(), space, output));
+    }
+
+    /// When the next commit is to be made.
+    pub(super) fn due(&self) -> Option<Instant> {
+        if self.in_flight.is_some() || self.worker.is_none() {
+            return None; // The worker wakes the driver.
+        }
+        match self.durability {
+            _ if self.snapshot.is_some() => Some(self.last),
+            _ if !self.dirty => None,
+            Durability::Interval(interval) if self.outputs.is_empty() => Some(self.last + interval),
+            Durability::Interval(interval) => Some(self.last + interval.min(PUBLISH)),
+            Durability::Always | Durability::Memory => Some(self.last),
+        }
+    }
+
+    /// Sees how far the worker is, and makes the next commit if it is due, or `at_once`.
+    pub(super) fn commit(
+        &mut self,
+        spaces: &mut [OpenSpace],
+        at_once: bool,
+    ) -> Result<(), StoreError> {
+        self.land(spaces)?;
+        let now = Instant::now();
+        let due = self.due().is_some_and(|due| due <= now);
+        let dirty = self.dirty && self.in_flight.is_none();
+        if !due && (!dirty || !at_once) {
+            return Ok(());
+        }
+        let mut records: Vec<Record> = spaces.iter_mut().filter_map(OpenSpace::record).collect();
+        records.extend(self.part(spaces, &records));
+        self.made += u64::from(self.dirty);
+        (self.dirty, self.last) = (false, now);
+        match &self.worker {
+            Some(worker) if !records.is_empty() => {
+                self.in_flight = Some(worker.submit(records));
+            }
+            // Nothing had changed.
+            _ => self.durable = self.made,
+        }
+        Ok(())
+    }
+
+    /// Takes note of a commit that has become durable.
+    fn land(&mut self, spaces: &mut [OpenSpace]) -> Result<(), StoreError> {
+        let (Some(number), Some(worker)) = (self.in_flight, &self.worker) else {
+            return Ok(());
+        };
+        let durable = worker.durable().inspect_err(|error| {
+            tracing::error!(%error, "the store failed, so this node stops");
+        })?;
+        if durable >= number {
+            self.durable = self.made;
+            self.in_flight = None;
+            spaces.iter_mut().for_each(OpenSpace::stored);
+        }
+        Ok(())
+    }
+
+    /// The next part of a snapshot, if the store wants one. It follows the records of the same
+    /// commit, so it is of the moment that they lead to.
+    fn part(&mut self, spaces: &mut [OpenSpace], records: &[Record]) -> Option<Record> {
+        let (space, mut snapshot, begun) = match self.snapshot.take() {
+            Some((space, snapshot)) => (space, snapshot, true),
+            None => {
+                let name = self.worker.as_ref()?.wants_snapshot()?;
+                let place = spaces.iter().position(|space| *space.name() == name)?;
+                (
+                    SpaceId(place),
+                    spaces[place].replica.begin_snapshot(),
+                    false,
+                )
+            }
+        };
+        let name = spaces[space.0].name().clone();
+        let replaced = |record: &Record| record.space == name && record.kind == Kind::Whole;
+        if records.iter().any(replaced) {
+            return None; // It stands for all there is.
+        }
+        let replica = &spaces[space.0].replica;
+        let (kind, message) = match replica.step_snapshot(&mut snapshot, PART_BYTES) {
+            Part::More(message) if begun => (Kind::Part, message),
+            Part::More(message) => (Kind::First, message),
+            Part::Last(message) if begun => (Kind::Last, message),
+            Part::Last(message) => (Kind::Whole, message),
+            Part::Void => return None, // It begins again with the next commit.
+        };
+        if matches!(kind, Kind::First | Kind::Part) {
+            self.snapshot = Some((space, snapshot));
+        }
+        Some(Record {
+            space: name,
+            kind,
+            bytes: message.encode_stored(),
+        })
+    }
+
+    /// Lets out the answers whose commit is durable.
+    pub(super) fn release(&mut self) {
+        while self.answers.front().is_some_and(|it| it.0 <= self.durable) {
+            if let Some((_, release)) = self.answers.pop_front() {
+                release();
+            }
+        }
+    }
+
+    /// The next of what goes to peers whose commit is durable.
+    pub(super) fn next_output(&mut self) -> Option<(SpaceId, Output)> {
+        self.outputs.front().filter(|it| it.0 <= self.durable)?;
+        self.outputs
+            .pop_front()
+            .map(|(_, space, output)| (space, output))
+    }
+
+    /// Whether all is durable.
+    pub(super) fn is_done(&self) -> bool {
+        self.in_flight.is_none() && !self.dirty
+    }
+}

@@ -1,0 +1,66 @@
+//! Bringing a replica to where a store is.
+
+use crate::store::{Kind, StoreError};
+use tallymesh_core::{Error, Message, Replica, Restoring, Space, WriterId};
+
+/// A replica that takes in what a store kept of its space, oldest first.
+pub(crate) struct Replay {
+    space: Space,
+    writer: WriterId,
+    /// A snapshot of which there are parts so far.
+    restoring: Option<Restoring>,
+    replica: Option<Replica>,
+}
+
+impl Replay {
+    /// Begins with nothing. `writer` must be freshly minted.
+    pub(crate) fn new(space: Space, writer: WriterId) -> Replay {
+        Replay {
+            space,
+            writer,
+            restoring: None,
+            replica: None,
+        }
+    }
+
+    /// Takes the next record in.
+    ///
+    /// # Errors
+    /// When it can't be used: the store is damaged.
+    pub(crate) fn take(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), StoreError> {
+        self.try_take(kind, bytes)
+            .map_err(|error| StoreError::Record {
+                space: self.space.clone(),
+                problem: error.to_string(),
+            })
+    }
+
+    fn try_take(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), Error> {
+        let message = Message::decode_stored(bytes)?;
+        let (space, writer) = (&self.space, self.writer);
+        let restoring = || Restoring::new(space.clone(), writer);
+        match kind {
+            Kind::Change => {
+                let replica = self.replica.take();
+                let mut replica = replica.unwrap_or_else(|| Replica::new(space.clone(), writer));
+                replica.restore(&message)?;
+                self.replica = Some(replica);
+            }
+            Kind::First | Kind::Part => {
+                let begun = self.restoring.take().unwrap_or_else(restoring);
+                self.restoring = Some(begun.take(&message)?);
+            }
+            Kind::Whole | Kind::Last => {
+                let begun = self.restoring.take().unwrap_or_else(restoring);
+                self.replica = Some(begun.finish(&message)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The replica as the store has it.
+    pub(crate) fn end(self) -> Replica {
+        self.replica
+            .unwrap_or_else(|| Replica::new(self.space, self.writer))
+    }
+}

@@ -1,0 +1,89 @@
+//! The rows of the table of commands.
+
+use super::{Command, KeysAt, Kind, Spec};
+
+const fn spec(
+    name: &'static str,
+    command: Command,
+    arity: i8,
+    kind: Kind,
+    keys: KeysAt,
+    summary: &'static str,
+) -> Spec {
+    Spec {
+        name,
+        command,
+        arity,
+        kind,
+        keys,
+        summary,
+    }
+}
+
+/// All commands, by name.
+// One command a line: what is compared stands below each other.
+#[rustfmt::skip]
+pub(in crate::resp) static TABLE: &[Spec; 56] = {
+    use Kind::*;
+    const NO: KeysAt = KeysAt::None;
+    const ONE: KeysAt = KeysAt::First;
+    const ALL: KeysAt = KeysAt::All;
+    &[
+        spec("auth", Command::Auth, -2, Connection, NO, "Authenticates the connection."),
+        spec("client", Command::Client, -2, Connection, NO, "Tells of connections, and names this one."),
+        spec("command", Command::Commands, -1, Connection, NO, "Tells which commands there are."),
+        spec("config", Command::Config, -2, Connection, NO, "Tells how the node is configured."),
+        spec("dbsize", Command::DbSize, 1, Keyspace, NO, "Counts the counters of the space that this node sees."),
+        spec("decr", Command::Decr, 2, Write, ONE, "Subtracts one; answers what this node then sees."),
+        spec("decrby", Command::DecrBy, 3, Write, ONE, "Subtracts an integer; answers what this node then sees."),
+        spec("del", Command::Del, -2, Write, ALL, "Deletes counters, together; what this node has not seen of them survives."),
+        spec("discard", Command::Discard, 1, Transaction, NO, "Forgets what MULTI has queued."),
+        spec("echo", Command::Echo, 2, Answer, NO, "Answers its argument."),
+        spec("exec", Command::Exec, 1, Transaction, NO, "Makes what MULTI has queued: every replica sees all of it or none."),
+        spec("exists", Command::Exists, -2, Read, ALL, "Counts which of the counters exist."),
+        spec("expire", Command::Expire, -3, Write, ONE, "Lets a counter expire after seconds; of concurrent expiries the longest counts."),
+        spec("expireat", Command::ExpireAt, -3, Write, ONE, "Lets a counter expire at a time in seconds since 1970."),
+        spec("expiretime", Command::ExpireTime, 2, Read, ONE, "Tells when a counter expires, in seconds since 1970."),
+        spec("flushall", Command::FlushAll, -1, Flush, NO, "Deletes all counters of all spaces, if the configuration allows it."),
+        spec("flushdb", Command::FlushDb, -1, Flush, NO, "Deletes all counters of the space, if the configuration allows it."),
+        spec("get", Command::Get, 2, Read, ONE, "Reads a counter, as this node sees it."),
+        spec("getdel", Command::GetDel, 2, Write, ONE, "Reads a counter and deletes what was read; others may have counted meanwhile."),
+        spec("getex", Command::GetEx, -2, Write, ONE, "Reads a counter and sets or ends its expiry."),
+        spec("getset", Command::GetSet, 3, Write, ONE, "Sets a counter and answers what this node saw before; others may have counted meanwhile."),
+        spec("hello", Command::Hello, -1, Connection, NO, "Agrees on the version of the protocol."),
+        spec("incr", Command::Incr, 2, Write, ONE, "Adds one; answers what this node then sees."),
+        spec("incrby", Command::IncrBy, 3, Write, ONE, "Adds an integer; answers what this node then sees."),
+        spec("info", Command::Info, -1, Connection, NO, "Tells about the node."),
+        spec("keys", Command::Keys, 2, Keyspace, NO, "Lists the counters that match a pattern; looks at all of them, so prefer SCAN."),
+        spec("mget", Command::MGet, -2, Read, ALL, "Reads counters."),
+        spec("mset", Command::MSet, -3, Write, KeysAt::EverySecond, "Sets counters, together."),
+        spec("multi", Command::Multi, 1, Transaction, NO, "Begins to queue commands for EXEC."),
+        spec("object", Command::Object, -2, Read, KeysAt::Second, "Tells how a counter is kept."),
+        spec("persist", Command::Persist, 2, Write, ONE, "Takes a counter's expiry away; beats concurrent expiries."),
+        spec("pexpire", Command::PExpire, -3, Write, ONE, "Lets a counter expire after milliseconds."),
+        spec("pexpireat", Command::PExpireAt, -3, Write, ONE, "Lets a counter expire at a time in milliseconds since 1970."),
+        spec("pexpiretime", Command::PExpireTime, 2, Read, ONE, "Tells when a counter expires, in milliseconds since 1970."),
+        spec("ping", Command::Ping, -1, Answer, NO, "Answers."),
+        spec("psetex", Command::PSetEx, 4, Write, ONE, "Sets a counter that expires after milliseconds."),
+        spec("psubscribe", Command::PSubscribe, -2, PubSub, NO, "Subscribes to the channels that match patterns."),
+        spec("pttl", Command::PTtl, 2, Read, ONE, "Tells in how many milliseconds a counter expires."),
+        spec("punsubscribe", Command::PUnsubscribe, -1, PubSub, NO, "Ends subscriptions to patterns."),
+        spec("quit", Command::Quit, -1, Connection, NO, "Ends the connection."),
+        spec("randomkey", Command::RandomKey, 1, Keyspace, NO, "Names a counter at random."),
+        spec("reset", Command::Reset, 1, Connection, NO, "Puts the connection back to how it began."),
+        spec("scan", Command::Scan, -2, Keyspace, NO, "Lists counters part by part; what is there all the while is listed at least once."),
+        spec("select", Command::Select, 2, Connection, NO, "Picks a space by its number at this node."),
+        spec("set", Command::Set, -3, Write, ONE, "Sets a counter to an integer; cancels what this node has seen of it, and nothing else."),
+        spec("setex", Command::SetEx, 4, Write, ONE, "Sets a counter that expires after seconds."),
+        spec("setnx", Command::SetNx, 3, Write, ONE, "Sets a counter that this node does not see; others may see it."),
+        spec("subscribe", Command::Subscribe, -2, PubSub, NO, "Subscribes to channels, which tell of changed counters."),
+        spec("touch", Command::Touch, -2, Read, ALL, "Counts which of the counters exist."),
+        spec("ttl", Command::Ttl, 2, Read, ONE, "Tells in how many seconds a counter expires."),
+        spec("type", Command::Type, 2, Read, ONE, "Tells whether a counter exists: string, as in Redis, or none."),
+        spec("unlink", Command::Unlink, -2, Write, ALL, "Deletes counters, as DEL."),
+        spec("unsubscribe", Command::Unsubscribe, -1, PubSub, NO, "Ends subscriptions to channels."),
+        spec("unwatch", Command::Unwatch, 1, Transaction, NO, "Watches no counters any more."),
+        spec("wait", Command::Wait, 3, Connection, NO, "Waits until so many members hold this connection's writes durably."),
+        spec("watch", Command::Watch, -2, Transaction, NO, "Lets EXEC do nothing if this node sees a counter change before."),
+    ]
+};

@@ -1,0 +1,529 @@
+//! Everything that a command may be refused with: one table of stable codes and texts.
+//!
+//! Where Redis has the same refusal, the text is Redis's to the letter, since programs compare it.
+
+use super::limits;
+use super::request::Args;
+use std::io::Write;
+use tallymesh_core::Error;
+
+/// Why a command of Redis's is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is for lists, hashes, sets, streams and the like.
+    OtherType,
+    /// It takes a value as text, bits or a float.
+    NotInteger,
+    /// It runs a program at the server.
+    Script,
+    /// It depends on what no replica can know of the others, and has a form that does not.
+    Conditional,
+    /// It sends messages of the client's own.
+    Publish,
+}
+
+impl Why {
+    fn text(self) -> &'static str {
+        match self {
+            Why::OtherType => "counters are the only type here",
+            Why::NotInteger => {
+                "a counter holds an integer, which replicas add up; there is no text, bit or \
+                 fraction of it to change. Use INCRBY, DECRBY or SET"
+            }
+            Why::Script => {
+                "a script would decide by what this replica happens to have seen; use MULTI, whose \
+                 commands all replicas see together"
+            }
+            Why::Conditional => {
+                "whether a counter exists is known to no replica for all others; use DEL, SET or \
+                 MSET"
+            }
+            Why::Publish => {
+                "channels here tell of changed counters only: __keyspace@N__:key and \
+                 __keyevent@N__:event"
+            }
+        }
+    }
+}
+
+/// What is wrong with the framing; the session ends after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The count of arguments is no number, or over [`limits::ARGS_MAX`].
+    ArgCount,
+    /// Too many arguments before authentication.
+    UnauthenticatedArgCount,
+    /// The line with the count does not end.
+    ArgCountLine,
+    /// Something else than an argument's length stands where one should.
+    Expected(u8),
+    /// An argument's length is no number, or over [`limits::ARG_BYTES_MAX`].
+    ArgLength,
+    /// An argument is too long before authentication.
+    UnauthenticatedArgLength,
+    /// The line with the length does not end.
+    ArgLengthLine,
+    /// An inline command has no end.
+    InlineLength,
+    /// An inline command has unbalanced quotes.
+    Quotes,
+    /// A command is longer than [`limits::COMMAND_BYTES_MAX`].
+    CommandLength,
+    /// More came than [`limits::HELD_BYTES_MAX`] while the session waited.
+    Held,
+}
+
+/// Why a command was not done. Names in it are what the client sent, or a command's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplyError<'a> {
+    /// The framing is broken.
+    Protocol(Broken),
+    /// No such command.
+    UnknownCommand(Args<'a>),
+    /// No such subcommand of the command.
+    UnknownSubcommand {
+        /// The command.
+        command: &'static str,
+        /// What was sent as its subcommand.
+        name: &'a [u8],
+    },
+    /// The command has another number of arguments.
+    Arity(&'static str),
+    /// A subcommand has another number of arguments.
+    SubcommandArity {
+        /// The command.
+        command: &'static str,
+        /// Its subcommand.
+        name: &'static str,
+    },
+    /// Redis has this command, and a mesh of counters does not.
+    Unsupported {
+        /// The command as it was sent.
+        name: &'a [u8],
+        /// Why it is not there.
+        why: Why,
+    },
+    /// Strict sessions refuse what depends on this node's view.
+    Strict {
+        /// The command and its option, if that is what is refused.
+        what: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// An argument that should be a number is none.
+    NotInteger,
+    /// A value that is to be stored is no integer.
+    NotCounterValue,
+    /// The sum would leave 64 bits.
+    Overflow,
+    /// The number can't be turned around.
+    DecrementOverflow,
+    /// A word is not where it may stand.
+    Syntax,
+    /// A key is not UTF-8.
+    KeyText,
+    /// An expiry is not a time that a counter can have.
+    ExpireTime(&'static str),
+    /// An option of the `EXPIRE` family that does not exist.
+    ExpireOption(&'a [u8]),
+    /// `NX` beside another option of the `EXPIRE` family.
+    ExpireNx,
+    /// `GT` beside `LT`.
+    ExpireGtLt,
+    /// The replica refused.
+    Core(Error),
+    /// The session has to authenticate first.
+    NoAuth,
+    /// `HELLO` without authentication.
+    HelloNoAuth,
+    /// The password is wrong.
+    WrongPass,
+    /// A password was sent and none is configured.
+    NoPassword,
+    /// The version of the protocol is not 2 or 3.
+    NoProto,
+    /// The version of the protocol is no number.
+    ProtoNotInteger,
+    /// An option of `HELLO` that does not exist.
+    HelloOption(&'a [u8]),
+    /// Something that was queued was refused.
+    ExecAbort,
+    /// `EXEC` itself was sent wrongly, or the replica can't make the transaction.
+    ExecAbortBecause(Box<ReplyError<'a>>),
+    /// `MULTI` in `MULTI`.
+    MultiNested,
+    /// `EXEC` without `MULTI`.
+    ExecWithoutMulti,
+    /// `DISCARD` without `MULTI`.
+    DiscardWithoutMulti,
+    /// `WATCH` in `MULTI`.
+    WatchInMulti,
+    /// The command can't be queued.
+    NotInMulti,
+    /// `MULTI` has queued as much as it may.
+    QueueFull,
+    /// As many keys are watched as may be.
+    WatchedFull,
+    /// As many channels and patterns are subscribed to as may be.
+    SubscriptionsFull,
+    /// A channel or a pattern is too long.
+    PatternLength(usize),
+    /// A session of RESP2 with subscriptions can do this no more.
+    Subscribed(&'static str),
+    /// No space has this number.
+    DbIndex,
+    /// The cursor of `SCAN` is no number.
+    Cursor,
+    /// The type that `SCAN` should look for does not exist.
+    TypeName(&'a [u8]),
+    /// `KEYS` found too much.
+    KeysTooMany,
+    /// A client's name has characters that it can't have.
+    ClientName,
+    /// What a client says of its library has such characters.
+    ClientAttribute(&'a [u8]),
+    /// A client's name, or its library's, is too long.
+    NameLength(usize),
+    /// An option of `CLIENT SETINFO` that does not exist.
+    ClientInfoOption(&'a [u8]),
+    /// A client's number is none.
+    ClientId,
+    /// A kind of client that does not exist.
+    ClientType(&'a [u8]),
+    /// A parameter that does not exist.
+    ConfigUnknown(&'a [u8]),
+    /// A parameter that can't be changed while the node runs.
+    ConfigImmutable(&'a [u8]),
+    /// Whether `FLUSHDB` and `FLUSHALL` are there is configured, and they are not.
+    FlushOff,
+    /// A timeout is no number.
+    TimeoutNotInteger,
+    /// A timeout is below 0.
+    TimeoutNegative,
+    /// A timeout is later than any time.
+    TimeoutRange,
+    /// How often a counter is read is not kept.
+    Frequency,
+    /// When a counter was last read is not kept.
+    IdleTime,
+}
+
+impl ReplyError<'_> {
+    /// The stable code of this refusal, which does not change when a text does.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ReplyError::Protocol(broken) => broken.code(),
+            ReplyError::UnknownCommand(_) => "unknown_command",
+            ReplyError::UnknownSubcommand { .. } => "unknown_subcommand",
+            ReplyError::Arity(_) | ReplyError::SubcommandArity { .. } => "arity",
+            ReplyError::Unsupported { .. } => "unsupported",
+            ReplyError::Strict { .. } => "strict",
+            ReplyError::NotInteger => "not_integer",
+            ReplyError::NotCounterValue => "not_counter_value",
+            ReplyError::Overflow | ReplyError::DecrementOverflow => "overflow",
+            ReplyError::Syntax => "syntax",
+            ReplyError::KeyText => "key_text",
+            ReplyError::ExpireTime(_) => "expiry_range",
+            ReplyError::ExpireOption(_) => "expire_option",
+            ReplyError::ExpireNx | ReplyError::ExpireGtLt => "expire_options",
+            ReplyError::Core(error) => error.code(),
+            ReplyError::NoAuth | ReplyError::HelloNoAuth => "no_auth",
+            ReplyError::WrongPass => "wrong_pass",
+            ReplyError::NoPassword => "no_password",
+            ReplyError::NoProto | ReplyError::ProtoNotInteger => "no_proto",
+            ReplyError::HelloOption(_) => "hello_option",
+            ReplyError::ExecAbort | ReplyError::ExecAbortBecause(_) => "exec_abort",
+            ReplyError::MultiNested => "multi_nested",
+            ReplyError::ExecWithoutMulti => "exec_without_multi",
+            ReplyError::DiscardWithoutMulti => "discard_without_multi",
+            ReplyError::WatchInMulti => "watch_in_multi",
+            ReplyError::NotInMulti => "not_in_multi",
+            ReplyError::QueueFull => "queue_full",
+            ReplyError::WatchedFull => "watched_full",
+            ReplyError::SubscriptionsFull => "subscriptions_full",
+            ReplyError::PatternLength(_) => "pattern_length",
+            ReplyError::Subscribed(_) => "subscribed",
+            ReplyError::DbIndex => "space_not_open",
+            ReplyError::Cursor => "cursor",
+            ReplyError::TypeName(_) => "type_name",
+            ReplyError::KeysTooMany => "keys_too_many",
+            ReplyError::ClientName | ReplyError::ClientAttribute(_) => "client_name",
+            ReplyError::NameLength(_) => "client_name_length",
+            ReplyError::ClientInfoOption(_) => "client_info_option",
+            ReplyError::ClientId => "client_id",
+            ReplyError::ClientType(_) => "client_type",
+            ReplyError::ConfigUnknown(_) => "config_unknown",
+            ReplyError::ConfigImmutable(_) => "config_immutable",
+            ReplyError::FlushOff => "flush_off",
+            ReplyError::TimeoutNotInteger => "timeout_not_integer",
+            ReplyError::TimeoutNegative => "timeout_negative",
+            ReplyError::TimeoutRange => "timeout_range",
+            ReplyError::Frequency => "frequency",
+            ReplyError::IdleTime => "idle_time",
+        }
+    }
+
+    /// The word before the text, by which Redis's clients tell kinds of errors apart.
+    pub fn prefix(&self) -> &'static str {
+        match self {
+            ReplyError::NoAuth | ReplyError::HelloNoAuth => "NOAUTH",
+            ReplyError::WrongPass => "WRONGPASS",
+            ReplyError::NoProto => "NOPROTO",
+            ReplyError::ExecAbort | ReplyError::ExecAbortBecause(_) => "EXECABORT",
+            _ => "ERR",
+        }
+    }
+
+    /// Appends the prefix and the text.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.prefix().as_bytes());
+        out.push(b' ');
+        self.write_text(out);
+    }
+
+    fn write_text(&self, out: &mut Vec<u8>) {
+        let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
+        match self {
+            ReplyError::Protocol(broken) => broken.write(out),
+            ReplyError::UnknownCommand(args) => write_unknown(args, out),
+            ReplyError::UnknownSubcommand { command, name } => put(&[
+                b"unknown subcommand '",
+                head(name),
+                b"'. Try ",
+                command.to_ascii_uppercase().as_bytes(),
+                b" HELP.",
+            ]),
+            ReplyError::Arity(name) => put(&[ARITY, name.as_bytes(), b"' command"]),
+            ReplyError::SubcommandArity { command, name } => put(&[
+                ARITY,
+                command.as_bytes(),
+                b"|",
+                name.as_bytes(),
+                b"' command",
+            ]),
+            ReplyError::Unsupported { name, why } => {
+                put(&[
+                    b"'",
+                    head(name),
+                    b"' is not supported: ",
+                    why.text().as_bytes(),
+                ]);
+            }
+            ReplyError::Strict { what, instead } => put(&[
+                b"'",
+                what.as_bytes(),
+                b"' is refused in strict mode: it depends on what this node has seen, and others \
+                  may have counted meanwhile. ",
+                instead.as_bytes(),
+            ]),
+            ReplyError::ExecAbortBecause(error) => {
+                put(&[b"Transaction discarded because of: "]);
+                error.write_text(out);
+            }
+            ReplyError::Subscribed(name) => put(&[
+                b"Can't execute '",
+                name.as_bytes(),
+                b"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                  this context",
+            ]),
+            ReplyError::Core(error) => show(out, format_args!("{error}")),
+            ReplyError::PatternLength(bytes) => show(
+                out,
+                format_args!(
+                    "a channel or pattern has at most {} bytes, not {bytes}",
+                    limits::PATTERN_BYTES_MAX
+                ),
+            ),
+            ReplyError::NameLength(bytes) => show(
+                out,
+                format_args!(
+                    "a name has at most {} bytes, not {bytes}",
+                    limits::NAME_BYTES_MAX
+                ),
+            ),
+            other => other.write_option(out),
+        }
+    }
+
+    /// The text of refusals that name an option as it was sent, or a command that has them.
+    fn write_option(&self, out: &mut Vec<u8>) {
+        let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
+        match self {
+            ReplyError::ExpireTime(name) => {
+                put(&[b"invalid expire time in '", name.as_bytes(), b"' command"]);
+            }
+            ReplyError::ExpireOption(name) => put(&[b"Unsupported option ", head(name)]),
+            ReplyError::HelloOption(name) => {
+                put(&[b"Syntax error in HELLO option '", head(name), b"'"]);
+            }
+            ReplyError::TypeName(name) => put(&[b"unknown type name '", head(name), b"'"]),
+            ReplyError::ClientAttribute(name) => put(&[
+                head(name),
+                b" cannot contain spaces, newlines or special characters.",
+            ]),
+            ReplyError::ClientInfoOption(name) => {
+                put(&[b"Unrecognized option '", head(name), b"'"]);
+            }
+            ReplyError::ClientType(name) => put(&[b"Unknown client type '", head(name), b"'"]),
+            ReplyError::ConfigUnknown(name) => put(&[
+                b"Unknown option or number of arguments for CONFIG SET - '",
+                head(name),
+                b"'",
+            ]),
+            ReplyError::ConfigImmutable(name) => put(&[
+                b"CONFIG SET failed (possibly related to argument '",
+                head(name),
+                b"') - can't set immutable config",
+            ]),
+            fixed => put(&[fixed.fixed_text().as_bytes()]),
+        }
+    }
+
+    /// The text of refusals that always say the same.
+    fn fixed_text(&self) -> &'static str {
+        match self {
+            ReplyError::NotInteger => "value is not an integer or out of range",
+            ReplyError::NotCounterValue => {
+                "counters hold integers from -9223372036854775808 to 9223372036854775807, and this \
+                 value is none"
+            }
+            ReplyError::Overflow => "increment or decrement would overflow",
+            ReplyError::DecrementOverflow => "decrement would overflow",
+            ReplyError::Syntax => "syntax error",
+            ReplyError::KeyText => {
+                "a key is UTF-8 text of 1 to 512 bytes, and this one is not UTF-8"
+            }
+            ReplyError::ExpireNx => {
+                "NX and XX, GT or LT options at the same time are not compatible"
+            }
+            ReplyError::ExpireGtLt => "GT and LT options at the same time are not compatible",
+            ReplyError::NoAuth => "Authentication required.",
+            ReplyError::HelloNoAuth => {
+                "HELLO must be called with the client already authenticated, otherwise the HELLO \
+                 <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+                 select the RESP protocol version at the same time"
+            }
+            ReplyError::WrongPass => "invalid username-password pair or user is disabled.",
+            ReplyError::NoPassword => {
+                "AUTH <password> called without any password configured for the default user. Are \
+                 you sure your configuration is correct?"
+            }
+            ReplyError::NoProto => "unsupported protocol version",
+            ReplyError::ProtoNotInteger => "Protocol version is not an integer or out of range",
+            ReplyError::ExecAbort => "Transaction discarded because of previous errors.",
+            ReplyError::MultiNested => "MULTI calls can not be nested",
+            ReplyError::ExecWithoutMulti => "EXEC without MULTI",
+            ReplyError::DiscardWithoutMulti => "DISCARD without MULTI",
+            ReplyError::WatchInMulti => "WATCH inside MULTI is not allowed",
+            ReplyError::NotInMulti => "Command not allowed inside a transaction",
+            ReplyError::QueueFull => {
+                "a transaction has at most 10000 operations and 8 MiB of arguments; EXEC what is \
+                 queued in several parts"
+            }
+            ReplyError::WatchedFull => {
+                "a connection watches at most 1024 keys; EXEC or UNWATCH first"
+            }
+            ReplyError::SubscriptionsFull => {
+                "a connection has at most 1024 channels and patterns; use a pattern for several keys"
+            }
+            ReplyError::DbIndex => "DB index is out of range",
+            ReplyError::Cursor => "invalid cursor",
+            ReplyError::KeysTooMany => "more keys match than one reply may hold; use SCAN",
+            ReplyError::ClientName => {
+                "Client names cannot contain spaces, newlines or special characters."
+            }
+            ReplyError::ClientId => "Invalid client ID",
+            ReplyError::FlushOff => {
+                "flushing is off at this node, since it deletes what all replicas counted; allow \
+                 it in the node's configuration, or DEL single keys"
+            }
+            ReplyError::TimeoutNotInteger => "timeout is not an integer or out of range",
+            ReplyError::TimeoutNegative => "timeout is negative",
+            ReplyError::TimeoutRange => "timeout is out of range",
+            ReplyError::Frequency => {
+                "An LFU maxmemory policy is not selected, access frequency not tracked. Please \
+                 note that when switching between policies at runtime LRU and LFU data will take \
+                 some time to adjust."
+            }
+            ReplyError::IdleTime => "idle time not tracked: counters are never evicted",
+            // All others have parts of their own, and are written above.
+            _ => "",
+        }
+    }
+}
+
+const ARITY: &[u8] = b"wrong number of arguments for '";
+
+impl Broken {
+    fn code(self) -> &'static str {
+        match self {
+            Broken::ArgCount => "arg_count",
+            Broken::UnauthenticatedArgCount => "unauthenticated_arg_count",
+            Broken::ArgCountLine => "arg_count_line",
+            Broken::Expected(_) => "expected_bulk",
+            Broken::ArgLength => "arg_length",
+            Broken::UnauthenticatedArgLength => "unauthenticated_arg_length",
+            Broken::ArgLengthLine => "arg_length_line",
+            Broken::InlineLength => "inline_length",
+            Broken::Quotes => "quotes",
+            Broken::CommandLength => "command_length",
+            Broken::Held => "held",
+        }
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Protocol error: ");
+        out.extend_from_slice(match self {
+            Broken::ArgCount => b"invalid multibulk length",
+            Broken::UnauthenticatedArgCount => b"unauthenticated multibulk length",
+            Broken::ArgCountLine => b"too big mbulk count string",
+            Broken::Expected(byte) => {
+                out.extend_from_slice(b"expected '$', got '");
+                out.extend_from_slice(&[byte, b'\'']);
+                return;
+            }
+            Broken::ArgLength => b"invalid bulk length",
+            Broken::UnauthenticatedArgLength => b"unauthenticated bulk length",
+            Broken::ArgLengthLine => b"too big bulk count string",
+            Broken::InlineLength => b"too big inline request",
+            Broken::Quotes => b"unbalanced quotes in request",
+            Broken::CommandLength => b"a command has at most 8 MiB",
+            Broken::Held => b"more came while replies wait than is kept; read replies first",
+        });
+    }
+}
+
+/// As much of what a client sent as belongs into an error.
+fn head(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(128)]
+}
+
+fn write_unknown(args: &Args<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"unknown command '");
+    out.extend_from_slice(head(args.name()));
+    out.extend_from_slice(b"', with args beginning with: ");
+    let start = out.len();
+    for arg in args.iter().skip(1) {
+        let room = 128_usize.saturating_sub(out.len() - start);
+        if room == 0 {
+            break;
+        }
+        out.push(b'\'');
+        out.extend_from_slice(&arg[..arg.len().min(room)]);
+        out.extend_from_slice(b"' ");
+    }
+}
+
+fn show(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing to a vector can't fail.
+    let _ = out.write_fmt(text);
+}
+
+impl From<Error> for ReplyError<'_> {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Overflow { .. } => ReplyError::Overflow,
+            error => ReplyError::Core(error),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Commands that look at all counters of a space: `SCAN`, `KEYS`, `RANDOMKEY`, `DBSIZE`, `FLUSHDB`.
+
+use super::command::Command;
+use super::counters::integer;
+use super::error::ReplyError;
+use super::glob;
+use super::limits::{KEYS_BYTES_MAX, SCAN_WORK_MAX, TRANSACTION_OPS_MAX};
+use super::pubsub::Event;
+use super::reply::Reply;
+use super::request::Args;
+use super::session::Session;
+use super::{Handles, Host};
+use tallymesh_core::{Handle, Op, Replica};
+
+/// Counters that one `SCAN` lists if it does not say.
+const COUNT_DEFAULT: u32 = 10;
+
+/// Handles that `SCAN` passes by for each counter that it may list: where most are unused, it
+/// rather lists fewer than to take longer.
+const PASSED_FOR_EACH: u32 = 10;
+
+/// Handles that are tried at random before one is looked for in order.
+const TRIES: u32 = 64;
+
+/// The types that Redis has; counters are strings there.
+const TYPES: [&str; 6] = ["string", "list", "set", "zset", "hash", "stream"];
+
+impl Session {
+    /// Answers the commands that look at all counters.
+    pub(super) fn keyspace<'a>(
+        &mut self,
+        command: Command,
+        args: &Args<'a>,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let space = self.space;
+        match command {
+            Command::Scan => return scan(space, args, host, reply),
+            Command::Keys => return list(host.replica(space), args.at(1), reply),
+            Command::DbSize => reply.count(host.sizes(space).counters),
+            _ => {
+                let (end, random) = (host.handles(space).end, host.random());
+                let replica = host.replica(space);
+                match pick(replica, end, random).and_then(|counter| replica.key(counter)) {
+                    Some(key) => reply.bulk(key.as_bytes()),
+                    None => reply.null(),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all counters that this node sees, of its space or of all spaces. Up to
+    /// [`TRANSACTION_OPS_MAX`] are one transaction; others wait until all are deleted.
+    pub(super) fn flush<'a>(
+        &mut self,
+        command: Command,
+        args: &Args<'a>,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let word = args.at(1).to_ascii_lowercase();
+        if args.len() > 2 || !matches!(word.as_slice(), b"" | b"sync" | b"async") {
+            return Err(ReplyError::Syntax);
+        }
+        if !self.config.flush {
+            return Err(ReplyError::FlushOff);
+        }
+        let spaces = match command {
+            Command::FlushDb => self.space..self.space + 1,
+            _ => 0..host.spaces(),
+        };
+        for space in spaces {
+            self.flush_space(space, host)?;
+        }
+        reply.ok();
+        Ok(())
+    }
+
+    fn flush_space<'a>(&mut self, space: usize, host: &mut dyn Host) -> Result<(), ReplyError<'a>> {
+        let mut counters = Vec::new();
+        host.replica(space)
+            .each_counter(&mut |counter| counters.push(counter));
+        for part in counters.chunks(TRANSACTION_OPS_MAX) {
+            let replica = host.replica(space);
+            let keys = part.iter().filter_map(|counter| replica.key(*counter));
+            let ops: Vec<(String, Op)> = keys.map(|key| (key.to_owned(), Op::Delete)).collect();
+            replica.transact(&ops)?;
+            self.written(space, replica.writer(), replica.clock());
+            for counter in part {
+                host.wrote(space, *counter, Event::Del);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `SCAN` is asked for.
+struct Scan<'a> {
+    count: u32,
+    pattern: Option<&'a [u8]>,
+    /// Whether a type is asked for that no counter is of.
+    void: bool,
+}
+
+impl<'a> Scan<'a> {
+    fn parse(args: &Args<'a>) -> Result<Scan<'a>, ReplyError<'a>> {
+        let mut scan = Scan {
+            count: COUNT_DEFAULT,
+            pattern: None,
+            void: false,
+        };
+        for at in (2..args.len()).step_by(2) {
+            let value = args.at(at + 1);
+            if at + 1 == args.len() {
+                return Err(ReplyError::Syntax);
+            }
+            match args.at(at).to_ascii_lowercase().as_slice() {
+                b"count" => match integer(value)? {
+                    ..1 => return Err(ReplyError::Syntax),
+                    count => scan.count = u32::try_from(count).unwrap_or(u32::MAX),
+                },
+                b"match" => {
+                    glob::check(value)?;
+                    scan.pattern = Some(value).filter(|pattern| *pattern != b"*");
+                }
+                b"type" => {
+                    let named = |name: &&&str| name.as_bytes().eq_ignore_ascii_case(value);
+                    let name = TYPES
+                        .iter()
+                        .find(named)
+                        .ok_or(ReplyError::TypeName(value))?;
+                    scan.void = *name != "string";
+                }
+                _ => return Err(ReplyError::Syntax),
+            }
+        }
+        Ok(scan)
+    }
+}
+
+/// Lists the counters from the cursor on. A counter keeps its handle as long as it exists, and a
+/// cursor is where to go on among the handles; so what exists from a scan's first call to its last
+/// is listed. If handles were given anew in between, the scan begins again.
+fn scan<'a>(
+    space: usize,
+    args: &Args<'a>,
+    host: &mut dyn Host,
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    let cursor = cursor(args.at(1)).ok_or(ReplyError::Cursor)?;
+    let scan = Scan::parse(args)?;
+    let Handles { end, generation } = host.handles(space);
+    let mut at = match cursor >> 32 == u64::from(generation) {
+        true => cursor as u32, // its lower half
+        false => 0,
+    };
+    let replica = host.replica(space);
+    let mut found = Vec::new();
+    let mut left = scan
+        .count
+        .saturating_mul(PASSED_FOR_EACH)
+        .min(SCAN_WORK_MAX);
+    if scan.void {
+        at = end;
+    }
+    let count = scan.count.min(SCAN_WORK_MAX) as usize;
+    let mut seen = 0;
+    while at < end && left > 0 && seen < count {
+        let counter = Handle::from_u32(at);
+        if let Some(key) = existing(replica, counter) {
+            seen += 1;
+            let fits = |pattern| glob::matches(pattern, key.as_bytes());
+            if scan.pattern.is_none_or(fits) {
+                found.push(counter);
+            }
+        }
+        at += 1;
+        left -= 1;
+    }
+    let next = match at < end {
+        true => u64::from(generation) << 32 | u64::from(at),
+        false => 0,
+    };
+    reply.array(2);
+    reply.value(Some(i128::from(next)));
+    write_keys(replica, &found, reply);
+    Ok(())
+}
+
+fn cursor(text: &[u8]) -> Option<u64> {
+    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text)
+        .ok()
+        .filter(|_| digits)?
+        .parse()
+        .ok()
+}
+
+/// The counter's key, if the counter exists.
+fn existing(replica: &Replica, counter: Handle) -> Option<&str> {
+    let key = replica.key(counter)?;
+    replica.value_at(counter).map(|_| key)
+}
+
+fn write_keys(replica: &Replica, counters: &[Handle], reply: &mut Reply<'_>) {
+    reply.array(counters.len());
+    for counter in counters {
+        reply.bulk(replica.key(*counter).unwrap_or_default().as_bytes());
+    }
+}
+
+fn list<'a>(
+    replica: &Replica,
+    pattern: &[u8],
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    glob::check(pattern)?;
+    let mut found = Vec::new();
+    let mut bytes = 0;
+    for (counter, key) in replica.counters() {
+        if pattern == b"*" || glob::matches(pattern, key.as_bytes()) {
+            bytes += key.len() + 8;
+            if bytes > KEYS_BYTES_MAX {
+                return Err(ReplyError::KeysTooMany);
+            }
+            found.push(counter);
+        }
+    }
+    write_keys(replica, &found, reply);
+    Ok(())
+}
+
+/// A counter that exists, if there is one. Each is as likely as the others, as long as most handles
+/// are in use.
+fn pick(replica: &Replica, end: u32, random: u64) -> Option<Handle> {
+    let exists = |at: u32| {
+        let counter = Handle::from_u32(at);
+        existing(replica, counter).map(|_| counter)
+    };
+    let mut number = random;
+    let mut start = 0;
+    for _ in 0..TRIES {
+        // The upper half of a product spreads over the range.
+        number = number
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .wrapping_add(random | 1);
+        start = (((number >> 32) * u64::from(end)) >> 32) as u32; // below `end`
+        if let Some(counter) = exists(start) {
+            return Some(counter);
+        }
+    }
+    (start..end).chain(0..start).find_map(exists)
+}

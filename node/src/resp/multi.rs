@@ -1,0 +1,260 @@
+//! `MULTI`: commands that are queued, made as one transaction, and guarded by watched keys.
+
+use super::Host;
+use super::command::{Command, Kind, Spec};
+use super::counters::{self, Writing, check_sub, key, ops_max};
+use super::error::ReplyError;
+use super::limits::{
+    QUEUED_ARGS_MAX, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, TRANSACTION_OPS_MAX, WATCHED_MAX,
+};
+use super::pubsub::Event;
+use super::reply::Reply;
+use super::request::{Args, Span};
+use super::session::Session;
+use tallymesh_core::{Error, Handle};
+
+/// The commands that `MULTI` has queued, their arguments one after another.
+#[derive(Default)]
+pub(super) struct Multi {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    /// Each command, and where its arguments end in `spans`.
+    commands: Vec<(&'static Spec, usize)>,
+    /// Operations that they take of the transaction, at most.
+    ops: usize,
+    /// Whether something was refused, so that `EXEC` will be.
+    failed: bool,
+}
+
+impl Multi {
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + self.spans.capacity() * size_of::<Span>()
+            + self.commands.capacity() * size_of::<(&Spec, usize)>()
+    }
+
+    fn push(&mut self, spec: &'static Spec, args: &Args<'_>) -> Result<(), ReplyError<'static>> {
+        let ops = match spec.kind {
+            Kind::Write => ops_max(spec, args),
+            _ => 0,
+        };
+        let bytes: usize = args.iter().map(<[u8]>::len).sum();
+        if self.commands.len() == QUEUED_COMMANDS_MAX
+            || self.ops + ops > TRANSACTION_OPS_MAX
+            || self.spans.len() + args.len() > QUEUED_ARGS_MAX
+            || self.bytes.len() + bytes > QUEUED_BYTES_MAX
+        {
+            return Err(ReplyError::QueueFull);
+        }
+        self.ops += ops;
+        args.copy_to(&mut self.bytes, &mut self.spans);
+        self.commands.push((spec, self.spans.len()));
+        Ok(())
+    }
+
+    fn commands(&self) -> impl Iterator<Item = (&'static Spec, Args<'_>)> {
+        let mut start = 0;
+        self.commands.iter().map(move |(spec, end)| {
+            let spans = self.spans.get(start..*end).unwrap_or_default();
+            start = *end;
+            (*spec, Args::new(&self.bytes, spans))
+        })
+    }
+}
+
+/// A key that `WATCH` named.
+pub(super) struct Watched {
+    space: usize,
+    key: Box<str>,
+    version: u64,
+}
+
+impl Session {
+    /// Makes and answers the commands about transactions.
+    pub(super) fn transaction<'a>(
+        &mut self,
+        command: Command,
+        args: &Args<'a>,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        match command {
+            Command::Exec => return self.exec(host, reply),
+            Command::Multi if self.multi.is_some() => return Err(ReplyError::MultiNested),
+            Command::Multi => self.multi = Some(Box::default()),
+            Command::Discard => {
+                self.multi.take().ok_or(ReplyError::DiscardWithoutMulti)?;
+                self.watched = Vec::new();
+            }
+            Command::Watch => self.watch(args, host)?,
+            _ => self.watched = Vec::new(),
+        }
+        reply.ok();
+        Ok(())
+    }
+
+    /// Queues a command for `EXEC`.
+    pub(super) fn queue<'a>(
+        &mut self,
+        spec: &'static Spec,
+        args: &Args<'a>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let fits = match spec.command {
+            Command::Object => check_sub("object", Command::Object, args).map(|_| ()),
+            _ => Ok(()),
+        };
+        let queued = match (fits, &mut self.multi) {
+            (Ok(()), Some(multi)) => multi.push(spec, args),
+            (fits, _) => fits,
+        };
+        if queued.is_err() {
+            self.fail_multi();
+        } else {
+            reply.status("QUEUED");
+        }
+        queued
+    }
+
+    /// Lets the next `EXEC` be refused, if commands are being queued.
+    pub(super) fn fail_multi(&mut self) {
+        if let Some(multi) = &mut self.multi {
+            // It will be discarded in any case.
+            **multi = Multi {
+                failed: true,
+                ..Multi::default()
+            };
+        }
+    }
+
+    fn watch<'a>(&mut self, args: &Args<'a>, host: &mut dyn Host) -> Result<(), ReplyError<'a>> {
+        if self.multi.is_some() {
+            return Err(ReplyError::WatchInMulti);
+        }
+        if self.config.strict {
+            return Err(ReplyError::Strict {
+                what: "watch",
+                instead: "Use MULTI alone: its commands are made together, whatever happens.",
+            });
+        }
+        for arg in args.iter().skip(1) {
+            key(arg)?;
+        }
+        if self.watched.len() + args.len() - 1 > WATCHED_MAX {
+            return Err(ReplyError::WatchedFull);
+        }
+        let space = self.space;
+        for arg in args.iter().skip(1) {
+            let key = key(arg)?;
+            let mut watched = self.watched.iter();
+            // What was watched before may have changed meanwhile.
+            if !watched.any(|it| it.space == space && *it.key == *key) {
+                self.watched.push(Watched {
+                    space,
+                    key: key.into(),
+                    version: host.replica(space).version(key),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn exec<'a>(
+        &mut self,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let multi = self.multi.take().ok_or(ReplyError::ExecWithoutMulti)?;
+        let watched = std::mem::take(&mut self.watched);
+        if multi.failed {
+            return Err(ReplyError::ExecAbort);
+        }
+        let mut watched = watched.iter();
+        if watched.any(|it| host.replica(it.space).version(&it.key) != it.version) {
+            reply.null_array();
+            return Ok(());
+        }
+        let mut events = Vec::new();
+        let changed = self.make(&multi, host, &mut events, reply)?;
+        self.tell(host, &changed, &events);
+        Ok(())
+    }
+
+    /// Makes all that was queued on one transaction. A command that is refused leaves it as it was,
+    /// and the others are made, as in Redis.
+    fn make<'m>(
+        &self,
+        multi: &'m Multi,
+        host: &mut dyn Host,
+        events: &mut Vec<(Event, &'m str)>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Vec<Handle>, ReplyError<'static>> {
+        let (now, strict) = (host.unix_ms(), self.config.strict);
+        let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
+        let mut tx = host.replica(self.space).begin().map_err(abort)?;
+        reply.array(multi.len());
+        for (spec, args) in multi.commands() {
+            let start = reply.out.len();
+            let done = match spec.kind {
+                Kind::Read => counters::read(spec, &args, &tx, now, reply),
+                Kind::Write => {
+                    let mut writing = Writing {
+                        tx: &mut tx,
+                        now,
+                        strict,
+                        events: &mut *events,
+                    };
+                    writing.run(spec, &args, reply)
+                }
+                _ => self.answer(spec.command, &args, reply),
+            };
+            match done {
+                Ok(()) => {}
+                // These may come in the middle of a command, whose first half must not stay.
+                Err(ReplyError::Core(
+                    error @ (Error::CountersFull { .. } | Error::TransactionTooLarge { .. }),
+                )) => return Err(abort(error)),
+                Err(error) => {
+                    reply.out.truncate(start);
+                    reply.error(&error);
+                }
+            }
+        }
+        let mut changed = Vec::new();
+        tx.commit(&mut changed);
+        Ok(changed)
+    }
+
+    /// Tells the host what a transaction of this session has changed.
+    pub(super) fn tell(
+        &mut self,
+        host: &mut dyn Host,
+        changed: &[Handle],
+        events: &[(Event, &str)],
+    ) {
+        if changed.is_empty() {
+            return;
+        }
+        let space = self.space;
+        let replica = host.replica(space);
+        self.written(space, replica.writer(), replica.clock());
+        let mut told = Vec::with_capacity(events.len());
+        for (event, key) in events {
+            if let Some(counter) = host.replica(space).handle(key) {
+                host.wrote(space, counter, *event);
+                told.push(counter);
+            }
+        }
+        told.sort_unstable();
+        for counter in changed {
+            // Nobody asked for that change: the counter had expired, and somebody dealt with it.
+            if told.binary_search(counter).is_err() {
+                host.wrote(space, *counter, Event::Expired);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Replies in bytes, in the version of the protocol that the session speaks.
+
+use super::error::ReplyError;
+
+/// Appends replies to a session's output.
+pub(super) struct Reply<'a> {
+    pub(super) out: &'a mut Vec<u8>,
+    /// Whether the session speaks RESP3, which has nulls, maps and pushes of their own.
+    pub(super) resp3: bool,
+}
+
+impl Reply<'_> {
+    pub(super) fn ok(&mut self) {
+        self.raw(b"+OK\r\n");
+    }
+
+    /// A short answer without line breaks.
+    pub(super) fn status(&mut self, text: &str) {
+        self.out.push(b'+');
+        self.raw(text.as_bytes());
+        self.raw(b"\r\n");
+    }
+
+    #[inline]
+    pub(super) fn integer(&mut self, number: i64) {
+        let mut line = Line::new(b':');
+        line.put(itoa::Buffer::new().format(number).as_bytes());
+        line.end();
+        self.raw(line.bytes());
+    }
+
+    /// An integer that can't leave 63 bits, such as a count.
+    pub(super) fn count(&mut self, count: usize) {
+        self.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn bulk(&mut self, bytes: &[u8]) {
+        self.header(b'$', bytes.len());
+        self.raw(bytes);
+        self.raw(b"\r\n");
+    }
+
+    /// A counter's value as text, or nil if it is absent.
+    #[inline]
+    pub(super) fn value(&mut self, value: Option<i128>) {
+        let Some(value) = value else {
+            return self.null();
+        };
+        let mut digits = itoa::Buffer::new();
+        let Ok(value) = i64::try_from(value) else {
+            return self.bulk(digits.format(value).as_bytes());
+        };
+        let digits = digits.format(value).as_bytes();
+        let mut line = Line::new(b'$');
+        line.put(itoa::Buffer::new().format(digits.len()).as_bytes());
+        line.end();
+        line.put(digits);
+        line.end();
+        self.raw(line.bytes());
+    }
+
+    pub(super) fn null(&mut self) {
+        self.raw(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    pub(super) fn null_array(&mut self) {
+        self.raw(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    pub(super) fn array(&mut self, len: usize) {
+        self.header(b'*', len);
+    }
+
+    pub(super) fn map(&mut self, pairs: usize) {
+        match self.resp3 {
+            true => self.header(b'%', pairs),
+            false => self.header(b'*', 2 * pairs),
+        }
+    }
+
+    pub(super) fn set(&mut self, len: usize) {
+        self.header(if self.resp3 { b'~' } else { b'*' }, len);
+    }
+
+    /// A message that no command asked for.
+    pub(super) fn push(&mut self, len: usize) {
+        self.header(if self.resp3 { b'>' } else { b'*' }, len);
+    }
+
+    /// Text for people, of several lines.
+    pub(super) fn verbatim(&mut self, text: &str) {
+        if !self.resp3 {
+            return self.bulk(text.as_bytes());
+        }
+        self.header(b'=', text.len() + 4);
+        self.raw(b"txt:");
+        self.raw(text.as_bytes());
+        self.raw(b"\r\n");
+    }
+
+    pub(super) fn error(&mut self, error: &ReplyError<'_>) {
+        self.out.push(b'-');
+        let start = self.out.len();
+        error.write(self.out);
+        // What a client sent may stand in the text, and a line break would end it.
+        for byte in &mut self.out[start..] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.raw(b"\r\n");
+    }
+
+    #[inline]
+    fn header(&mut self, kind: u8, len: usize) {
+        let mut line = Line::new(kind);
+        line.put(itoa::Buffer::new().format(len).as_bytes());
+        line.end();
+        self.raw(line.bytes());
+    }
+
+    #[inline]
+    fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+}
+
+/// A short piece of a reply that is put together before it is appended as one: most replies are
+/// this short.
+struct Line {
+    bytes: [u8; Line::BYTES_MAX],
+    len: usize,
+}
+
+impl Line {
+    /// Room for two 64-bit numbers and what stands around them.
+    const BYTES_MAX: usize = 48;
+
+    #[inline]
+    fn new(kind: u8) -> Line {
+        let mut bytes = [0; Line::BYTES_MAX];
+        bytes[0] = kind;
+        Line { bytes, len: 1 }
+    }
+
+    #[inline]
+    fn put(&mut self, part: &[u8]) {
+        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+    }
+
+    #[inline]
+    fn end(&mut self) {
+        self.put(b"\r\n");
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}

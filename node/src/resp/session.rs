@@ -1,0 +1,563 @@
+//! One connection: what it has sent, what it is in the middle of, and what it is answered.
+
+use super::command::{self, Command, KeysAt, Kind, Spec};
+use super::counters::{self, Writing, amount, key, sum};
+use super::error::{Broken, ReplyError};
+use super::limits::{AHEAD_MAX, HELD_BYTES_MAX, IDLE_BYTES_MAX, OUT_BYTES_PAUSE};
+use super::multi::{Multi, Watched};
+use super::pubsub::{Event, Subscriptions};
+use super::reply::Reply;
+use super::request::{Args, Parsed, Request};
+use super::{Host, RespConfig};
+use std::hint::black_box;
+use std::sync::Arc;
+use tallymesh_core::WriterId;
+
+/// How a session goes on after it was fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Its next bytes are welcome.
+    Open,
+    /// Its output is long, and commands may be left: flush some of it, and feed again, if only
+    /// nothing.
+    Full,
+    /// It waits for members, as [`Session::wait`] says; call [`Session::answer_wait`] once they are
+    /// there or the time is over, and feed again.
+    Waits,
+    /// It is over: flush its output, and close the connection.
+    Close,
+}
+
+/// What a session waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// How many members must hold what it [wrote](Session::writes) durably.
+    pub members: usize,
+    /// For how long it waits at most, in milliseconds from when [`Flow::Waits`] was returned.
+    /// `None`: for ever.
+    pub timeout_ms: Option<u64>,
+}
+
+/// The last transaction of a session in one space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The space's number.
+    pub space: usize,
+    /// The writer that made it.
+    pub writer: WriterId,
+    /// The writer's clock then. Whoever holds it holds all before.
+    pub clock: u64,
+}
+
+/// A command that was read ahead.
+#[derive(Default)]
+struct Ready {
+    request: Request,
+    spec: Option<&'static Spec>,
+    /// Where it begins, and where the next one does.
+    start: usize,
+    end: usize,
+}
+
+/// What reading ahead came to.
+struct Read {
+    /// Commands that are ready.
+    count: usize,
+    /// Bytes before them that ask for nothing.
+    skipped: usize,
+    /// Whether more may follow; if not, the next one is incomplete.
+    then: Result<bool, Broken>,
+}
+
+/// Reads the next commands, one in each of `ahead`, of which the first may have been begun before.
+fn read_ahead(ahead: &mut Vec<Ready>, source: &[u8], trusted: bool) -> Read {
+    let mut read = Read {
+        count: 0,
+        skipped: 0,
+        then: Ok(true),
+    };
+    let mut from = 0;
+    while read.count < AHEAD_MAX {
+        if ahead.len() == read.count {
+            ahead.push(Ready::default());
+        }
+        let ready = &mut ahead[read.count];
+        let rest = &source[from..];
+        match ready.request.next(rest, trusted) {
+            Ok(Parsed::Command(used)) => {
+                ready.spec = command::find(ready.request.args(rest).name());
+                ready.start = from;
+                ready.end = from + used;
+                from += used;
+                read.count += 1;
+            }
+            Ok(Parsed::Nothing(used)) => {
+                from += used;
+                match read.count {
+                    0 => read.skipped = from,
+                    count => ahead[count - 1].end = from,
+                }
+            }
+            incomplete => {
+                read.then = incomplete.map(|_| false);
+                break;
+            }
+        }
+    }
+    read
+}
+
+/// One connection's state.
+///
+/// The owner [feeds](Session::feed) it what came in, flushes the output, and does as the [`Flow`]
+/// says. However the bytes are cut into pieces, the replies are the same.
+pub struct Session {
+    pub(super) id: u64,
+    pub(super) config: Arc<RespConfig>,
+    pub(super) space: usize,
+    pub(super) resp3: bool,
+    pub(super) authenticated: bool,
+    /// Whether anything keeps commands from being just executed.
+    guarded: bool,
+    pub(super) closing: bool,
+    /// Commands that were read and not executed; between two feeds the one that goes on, if any.
+    ahead: Vec<Ready>,
+    /// Bytes that were not executed yet, from `held_from` on.
+    held: Vec<u8>,
+    held_from: usize,
+    pub(super) multi: Option<Box<Multi>>,
+    pub(super) watched: Vec<Watched>,
+    pub(super) subscriptions: Option<Subscriptions>,
+    pub(super) wait: Option<Wait>,
+    written: Vec<Written>,
+    pub(super) name: String,
+    pub(super) library: String,
+    pub(super) library_version: String,
+    pub(super) no_evict: bool,
+    commands: u64,
+    /// The last command's name.
+    pub(super) last: &'static str,
+}
+
+impl Session {
+    /// A new connection's state. `id` is never given twice by a node.
+    pub fn new(id: u64, config: Arc<RespConfig>) -> Session {
+        let mut session = Session {
+            id,
+            authenticated: config.password.is_none(),
+            config,
+            space: 0,
+            resp3: false,
+            guarded: false,
+            closing: false,
+            ahead: Vec::new(),
+            held: Vec::new(),
+            held_from: 0,
+            multi: None,
+            watched: Vec::new(),
+            subscriptions: None,
+            wait: None,
+            written: Vec::new(),
+            name: String::new(),
+            library: String::new(),
+            library_version: String::new(),
+            no_evict: false,
+            commands: 0,
+            last: "NULL",
+        };
+        session.guard_again();
+        session
+    }
+
+    /// The number that it was made with.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Takes `bytes` in, executes all complete commands, and appends their replies to `out`.
+    ///
+    /// It stops early, and keeps the rest, when it waits or when `out` is longer than
+    /// [`OUT_BYTES_PAUSE`]. What is fed after that is kept too, up to [`HELD_BYTES_MAX`]; so
+    /// nothing more should be read then.
+    pub fn feed(&mut self, bytes: &[u8], host: &mut dyn Host, out: &mut Vec<u8>) -> Flow {
+        if self.closing {
+            return Flow::Close;
+        }
+        if self.held.is_empty() {
+            let used = self.run(bytes, host, out);
+            self.hold(&bytes[used..], out);
+        } else {
+            self.hold(bytes, out);
+            let held = std::mem::take(&mut self.held);
+            self.held_from += self.run(&held[self.held_from..], host, out);
+            self.held = held;
+            self.compact();
+        }
+        match (self.closing, self.wait) {
+            (true, _) => Flow::Close,
+            (false, Some(_)) => Flow::Waits,
+            (false, None) if out.len() >= OUT_BYTES_PAUSE => Flow::Full,
+            (false, None) => Flow::Open,
+        }
+    }
+
+    /// How many commands it has executed, refused ones too.
+    pub fn commands(&self) -> u64 {
+        self.commands
+    }
+
+    /// What it waits for.
+    pub fn wait(&self) -> Option<Wait> {
+        self.wait
+    }
+
+    /// Its last transaction in each space.
+    pub fn writes(&self) -> &[Written] {
+        &self.written
+    }
+
+    /// Ends its wait: so many members hold what it wrote. Feed it then, if only nothing.
+    pub fn answer_wait(&mut self, members: usize, out: &mut Vec<u8>) {
+        if self.wait.take().is_some() {
+            let resp3 = self.resp3;
+            Reply { out, resp3 }.count(members);
+        }
+    }
+
+    /// The memory that it holds beside itself, in bytes, but for its subscriptions, which are
+    /// bounded by [`SUBSCRIPTIONS_MAX`](super::limits::SUBSCRIPTIONS_MAX).
+    pub fn heap_bytes(&self) -> usize {
+        let multi = self.multi.as_ref().map_or(0, |multi| multi.heap_bytes());
+        let requests = self.ahead.iter().map(|ready| ready.request.heap_bytes());
+        let ahead = self.ahead.capacity() * size_of::<Ready>() + requests.sum::<usize>();
+        self.held.capacity() + ahead + multi
+    }
+
+    /// Bytes that came and were not executed.
+    pub(super) fn unparsed(&self) -> usize {
+        self.held.len() - self.held_from
+    }
+
+    /// Executes the commands at the start of `source`; returns how many bytes they took.
+    fn run(&mut self, source: &[u8], host: &mut dyn Host, out: &mut Vec<u8>) -> usize {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let mut at = 0;
+        while self.may_execute(out) {
+            let rest = &source[at..];
+            let trusted = self.authenticated;
+            let read = read_ahead(&mut ahead, rest, trusted);
+            if read.count > 1 {
+                self.warm(&ahead[..read.count], rest, host);
+            }
+            let mut made = 0;
+            at += read.skipped;
+            for ready in &mut ahead[..read.count] {
+                if !self.may_execute(out) || self.authenticated != trusted {
+                    break;
+                }
+                let args = ready.request.args(&rest[ready.start..]);
+                self.execute(ready.spec, &args, host, out);
+                ready.request.clear();
+                at += ready.end - ready.start;
+                made += 1;
+            }
+            if made < read.count || self.authenticated != trusted {
+                // What is left is read again when its turn comes, as what it then may be.
+                ahead.iter_mut().for_each(|ready| ready.request.clear());
+                continue;
+            }
+            match read.then {
+                Ok(true) => {}
+                Ok(false) => {
+                    ahead.swap(0, read.count);
+                    break;
+                }
+                Err(broken) if self.may_execute(out) => self.break_off(broken, out),
+                // It is read again when its turn comes.
+                Err(_) => ahead[read.count].request.clear(),
+            }
+        }
+        for ready in &mut ahead {
+            ready.request.shrink(IDLE_BYTES_MAX / AHEAD_MAX);
+        }
+        self.ahead = ahead;
+        at
+    }
+
+    #[inline]
+    fn may_execute(&self, out: &[u8]) -> bool {
+        !self.closing && self.wait.is_none() && out.len() < OUT_BYTES_PAUSE
+    }
+
+    /// Looks at the counters of the next commands, so that they are at hand when they are dealt
+    /// with. One after another, each command would wait for memory that the one before it did not
+    /// need; here many of these waits pass at the same time.
+    fn warm(&self, ahead: &[Ready], source: &[u8], host: &mut dyn Host) {
+        let mut keys = [""; AHEAD_MAX];
+        for (slot, ready) in keys.iter_mut().zip(ahead) {
+            let of_first = ready.spec.is_some_and(|spec| spec.keys == KeysAt::First);
+            let name = ready.request.args(&source[ready.start..]).at(1);
+            *slot = key(name).ok().filter(|_| of_first).unwrap_or_default();
+        }
+        let replica = host.replica(self.space);
+        let mut found = [None; AHEAD_MAX];
+        for (slot, key) in found.iter_mut().zip(&keys[..ahead.len()]) {
+            *slot = replica.handle(key);
+        }
+        for counter in found.into_iter().flatten() {
+            black_box(replica.value_at(counter));
+        }
+    }
+
+    fn hold(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        if self.closing || bytes.is_empty() {
+            return;
+        }
+        if self.unparsed() + bytes.len() > HELD_BYTES_MAX {
+            return self.break_off(Broken::Held, out);
+        }
+        self.held.extend_from_slice(bytes);
+    }
+
+    /// Forgets what was executed of the bytes that are held.
+    fn compact(&mut self) {
+        if self.unparsed() == 0 || self.closing {
+            self.held.clear();
+            self.held_from = 0;
+            self.held.shrink_to(IDLE_BYTES_MAX);
+        } else if self.held_from > self.held.len() / 2 {
+            // What is moved is less than what was executed since the last time.
+            self.held.drain(..self.held_from);
+            self.held_from = 0;
+        }
+    }
+
+    fn break_off(&mut self, broken: Broken, out: &mut Vec<u8>) {
+        let resp3 = self.resp3;
+        Reply { out, resp3 }.error(&ReplyError::Protocol(broken));
+        self.closing = true;
+    }
+
+    #[inline]
+    fn execute(
+        &mut self,
+        found: Option<&'static Spec>,
+        args: &Args<'_>,
+        host: &mut dyn Host,
+        out: &mut Vec<u8>,
+    ) {
+        self.commands += 1;
+        let start = out.len();
+        let resp3 = self.resp3;
+        let mut reply = Reply { out, resp3 };
+        let done = match found {
+            Some(spec) if spec.takes(args.len()) => {
+                self.last = spec.name;
+                match self.guarded {
+                    false => self.perform(spec, args, host, &mut reply),
+                    true => self.admit(spec, args, host, &mut reply),
+                }
+            }
+            found => self.reject(found, args),
+        };
+        if let Err(error) = done {
+            reply.out.truncate(start);
+            reply.error(&error);
+        }
+    }
+
+    /// Answers what is no command, or has the wrong number of arguments.
+    #[cold]
+    fn reject<'a>(
+        &mut self,
+        found: Option<&'static Spec>,
+        args: &Args<'a>,
+    ) -> Result<(), ReplyError<'a>> {
+        let name = args.name();
+        // A browser was made to send a request here by a page that it shows.
+        if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+            self.closing = true;
+            return Ok(());
+        }
+        let error = match (found, command::unsupported(name)) {
+            (Some(spec), _) => ReplyError::Arity(spec.name),
+            (None, Some(why)) => ReplyError::Unsupported { name, why },
+            (None, None) => ReplyError::UnknownCommand(*args),
+        };
+        self.fail_multi();
+        if found.is_some_and(|spec| spec.command == Command::Exec) {
+            self.multi = None;
+            self.watched = Vec::new();
+            self.guard_again();
+            return Err(ReplyError::ExecAbortBecause(Box::new(error)));
+        }
+        Err(error)
+    }
+
+    /// Executes a command in a session that has not authenticated, queues commands, or is
+    /// subscribed.
+    #[cold]
+    fn admit<'a>(
+        &mut self,
+        spec: &'static Spec,
+        args: &Args<'a>,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        use Command::{Discard, Exec, Multi, Quit, Reset, Unwatch, Watch};
+        if !self.authenticated && !spec.is_open() {
+            return Err(ReplyError::NoAuth);
+        }
+        if !self.resp3 && self.is_subscribed() && !spec.is_for_subscribers() {
+            return Err(ReplyError::Subscribed(spec.name));
+        }
+        let at_once = matches!(spec.command, Discard | Exec | Multi | Quit | Reset | Watch);
+        if self.multi.is_none() || at_once {
+            let done = self.perform(spec, args, host, reply);
+            self.guard_again();
+            return done;
+        }
+        match spec.kind {
+            Kind::Read | Kind::Write | Kind::Answer => self.queue(spec, args, reply),
+            _ if spec.command == Unwatch => self.queue(spec, args, reply),
+            _ => {
+                self.fail_multi();
+                Err(ReplyError::NotInMulti)
+            }
+        }
+    }
+
+    #[inline]
+    fn perform<'a>(
+        &mut self,
+        spec: &'static Spec,
+        args: &Args<'a>,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        if let Some(by) = amount(spec.command, args) {
+            return self.add(key(args.at(1))?, by?, host, reply);
+        }
+        if spec.command == Command::Get {
+            let key = key(args.at(1))?;
+            reply.value(host.replica(self.space).value(key));
+            return Ok(());
+        }
+        self.perform_rest(spec, args, host, reply)
+    }
+
+    /// The add that nearly all commands are: without a transaction of several steps.
+    #[inline]
+    fn add<'a>(
+        &mut self,
+        key: &'a str,
+        by: i64,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let space = self.space;
+        let replica = host.replica(space);
+        let (counter, after) = match replica.handle(key) {
+            Some(counter) => {
+                let after = sum(replica.value_at(counter), by)?;
+                replica.add_at(counter, by)?;
+                (counter, after)
+            }
+            None => (replica.add(key, by)?, by),
+        };
+        self.written(space, replica.writer(), replica.clock());
+        host.wrote(space, counter, Event::IncrBy);
+        reply.integer(after);
+        Ok(())
+    }
+
+    fn perform_rest<'a>(
+        &mut self,
+        spec: &'static Spec,
+        args: &Args<'a>,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let done = match spec.kind {
+            Kind::Read => {
+                let now = host.unix_ms();
+                counters::read(spec, args, host.replica(self.space), now, reply)
+            }
+            Kind::Write => return self.write(spec, args, host, reply),
+            Kind::Keyspace => self.keyspace(spec.command, args, host, reply),
+            Kind::Flush => self.flush(spec.command, args, host, reply),
+            Kind::Answer => self.answer(spec.command, args, reply),
+            Kind::Connection => self.connection(spec.command, args, host, reply),
+            Kind::Transaction => self.transaction(spec.command, args, host, reply),
+            Kind::PubSub => self.pubsub(spec.command, args, reply),
+        };
+        self.guard_again();
+        done
+    }
+
+    /// Makes one command that writes, as one transaction.
+    fn write<'a>(
+        &mut self,
+        spec: &'static Spec,
+        args: &Args<'a>,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let (now, strict) = (host.unix_ms(), self.config.strict);
+        let (mut events, mut changed) = (Vec::new(), Vec::new());
+        let mut tx = host.replica(self.space).begin()?;
+        let mut writing = Writing {
+            tx: &mut tx,
+            now,
+            strict,
+            events: &mut events,
+        };
+        writing.run(spec, args, reply)?;
+        tx.commit(&mut changed);
+        self.tell(host, &changed, &events);
+        Ok(())
+    }
+
+    /// Answers a command that needs nothing but itself.
+    pub(super) fn answer<'a>(
+        &self,
+        command: Command,
+        args: &Args<'a>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        match command {
+            Command::Echo => reply.bulk(args.at(1)),
+            Command::Ping if args.len() > 2 => return Err(ReplyError::Arity("ping")),
+            Command::Ping if !self.resp3 && self.is_subscribed() => {
+                reply.array(2);
+                reply.bulk(b"pong");
+                reply.bulk(args.at(1));
+            }
+            Command::Ping if args.len() == 2 => reply.bulk(args.at(1)),
+            Command::Ping => reply.status("PONG"),
+            _ => reply.ok(),
+        }
+        Ok(())
+    }
+
+    /// Notes the last transaction in a space, for `WAIT`.
+    #[inline]
+    pub(super) fn written(&mut self, space: usize, writer: WriterId, clock: u64) {
+        let written = Written {
+            space,
+            writer,
+            clock,
+        };
+        let mut all = self.written.iter_mut();
+        match all.find(|written| written.space == space) {
+            Some(before) => *before = written,
+            None => self.written.push(written),
+        }
+    }
+
+    /// Notes whether commands may be just executed.
+    pub(super) fn guard_again(&mut self) {
+        let subscribed = !self.resp3 && self.subscriptions.is_some();
+        self.guarded = !self.authenticated || self.multi.is_some() || subscribed;
+    }
+}

@@ -1,0 +1,220 @@
+//! `SCAN`, `KEYS` and `RANDOMKEY`.
+
+use super::*;
+use crate::resp::limits::*;
+use std::collections::BTreeSet;
+
+/// The cursor and the keys of a reply.
+fn parse(reply: &str) -> (String, Vec<String>) {
+    let mut lines = reply.split('|');
+    assert_eq!(lines.next(), Some("*2"), "{reply}");
+    lines.next();
+    let cursor = lines.next().expect("a cursor").to_owned();
+    let keys = lines.skip(2).step_by(2).filter(|key| !key.is_empty());
+    (cursor, keys.map(str::to_owned).collect())
+}
+
+/// Scans from one end to the other; between calls `meanwhile` may change things.
+fn scan(client: &mut Client, options: &str, mut meanwhile: impl FnMut(&mut Client)) -> Vec<String> {
+    let mut cursor = "0".to_owned();
+    let mut all = Vec::new();
+    for _ in 0..10_000 {
+        let (next, keys) = parse(&client.send(&format!("SCAN {cursor}{options}")));
+        all.extend(keys);
+        if next == "0" {
+            return all;
+        }
+        cursor = next;
+        meanwhile(client);
+    }
+    panic!("the scan does not end");
+}
+
+fn filled(count: u32) -> Client {
+    let mut client = Client::new(RespConfig::default());
+    for at in 0..count {
+        client.node.replicas[0]
+            .add(&format!("k{at}"), 1)
+            .expect("room");
+    }
+    client
+}
+
+#[test]
+fn a_scan_lists_each_counter_once_when_nothing_changes() {
+    for (count, options) in [
+        (0, ""),
+        (1, ""),
+        (10, ""),
+        (11, ""),
+        (100, " COUNT 7"),
+        (100, " COUNT 1000"),
+    ] {
+        let mut client = filled(count);
+        let mut keys = scan(&mut client, options, |_| {});
+        assert_eq!(keys.len(), count as usize, "{options}");
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count as usize, "{options}");
+    }
+    let mut client = filled(100);
+    assert_eq!(scan(&mut client, " MATCH k1?", |_| {}).len(), 10);
+    assert_eq!(scan(&mut client, " MATCH * TYPE STRING", |_| {}).len(), 100);
+    assert_eq!(client.send("SCAN 0 TYPE hash"), "*2|$1|0|*0|");
+    client.send("EXPIRE k5 -1");
+    client.send("PEXPIRE k6 10");
+    client.node.set_time(NOW + 10);
+    assert_eq!(scan(&mut client, "", |_| {}).len(), 98);
+}
+
+#[test]
+fn scans_refuse_what_redis_refuses() {
+    play_same(&[
+        ("SCAN x", "-ERR invalid cursor|"),
+        ("SCAN -1", "-ERR invalid cursor|"),
+        ("SCAN ''", "-ERR invalid cursor|"),
+        ("SCAN 0 COUNT 0", "-ERR syntax error|"),
+        (
+            "SCAN 0 COUNT x",
+            "-ERR value is not an integer or out of range|",
+        ),
+        ("SCAN 0 COUNT", "-ERR syntax error|"),
+        ("SCAN 0 FOO 1", "-ERR syntax error|"),
+        ("SCAN 0 TYPE foo", "-ERR unknown type name 'foo'|"),
+        ("SCAN 99999 COUNT 5", "*2|$1|0|*0|"),
+        ("SCAN 18446744073709551615", "*2|$1|0|*0|"),
+    ]);
+}
+
+#[test]
+fn what_is_there_all_the_while_is_listed_whatever_changes() {
+    for seed in 0..seeds(300) {
+        let mut state = seed;
+        let mut client = filled(60);
+        let mut stayed: BTreeSet<String> = (0..60).map(|at| format!("k{at}")).collect();
+        let options = format!(" COUNT {}", 1 + random(&mut state) % 9);
+        let listed = scan(&mut client, &options, |client| {
+            for _ in 0..random(&mut state) % 6 {
+                let key = format!("k{}", random(&mut state) % 90);
+                let sent = match random(&mut state) % 5 {
+                    0 | 1 => {
+                        stayed.remove(&key);
+                        format!("DEL {key}")
+                    }
+                    2 => format!("INCR {key}"),
+                    3 => format!("EXPIRE {key} 100"),
+                    _ => {
+                        // Handles are given anew, and the scan begins again.
+                        client.node.generation += u16::from(random(&mut state).is_multiple_of(20));
+                        format!("SET {key} 5")
+                    }
+                };
+                client.send(&sent);
+            }
+        });
+        let listed: BTreeSet<String> = listed.into_iter().collect();
+        let missed: Vec<&String> = stayed.difference(&listed).collect();
+        assert!(missed.is_empty(), "seed {seed}: {missed:?}");
+    }
+}
+
+#[test]
+fn a_scan_begins_again_when_handles_were_given_anew() {
+    let mut client = filled(20);
+    let (cursor, mut all) = parse(&client.send("SCAN 0"));
+    assert_eq!(cursor, "10");
+    // The same counters, the other way round.
+    let mut other = client.node.other();
+    for at in (0..20).rev() {
+        other.add(&format!("k{at}"), 1).expect("room");
+    }
+    client.node.replicas[0] = other;
+    client.node.generation = 1;
+    let (cursor, keys) = parse(&client.send(&format!("SCAN {cursor}")));
+    all.extend(keys);
+    let (cursor, keys) = parse(&client.send(&format!("SCAN {cursor}")));
+    all.extend(keys);
+    assert_eq!(cursor, "0");
+    assert_eq!(all.into_iter().collect::<BTreeSet<String>>().len(), 20);
+}
+
+#[test]
+fn one_call_is_bounded_whatever_it_asks_for() {
+    let mut client = filled(SCAN_WORK_MAX + 10);
+    let (cursor, keys) = parse(&client.send("SCAN 0 COUNT 9223372036854775807"));
+    assert_eq!(keys.len(), SCAN_WORK_MAX as usize);
+    assert_eq!(cursor, SCAN_WORK_MAX.to_string());
+    // Where nothing is left, few are listed rather than many passed by.
+    for at in 0..50 {
+        client.send(&format!("DEL k{at}"));
+    }
+    let (cursor, keys) = parse(&client.send("SCAN 0 COUNT 3"));
+    assert_eq!((cursor.as_str(), keys.len()), ("30", 0));
+    let keys = "k".repeat(500);
+    let mut client = Client::new(RespConfig::default());
+    for at in 0..KEYS_BYTES_MAX / 500 {
+        client.node.replicas[0]
+            .add(&format!("{keys}{at}"), 1)
+            .expect("room");
+    }
+    assert_eq!(
+        client.send("KEYS k*"),
+        "-ERR more keys match than one reply may hold; use SCAN|"
+    );
+    assert_eq!(client.send("KEYS x*"), "*0|");
+}
+
+#[test]
+fn patterns_are_bounded() {
+    let mut client = Client::new(RespConfig::default());
+    let long = "*".repeat(PATTERN_BYTES_MAX + 1);
+    for sent in [
+        "SCAN 0 MATCH",
+        "KEYS",
+        "CONFIG GET",
+        "SUBSCRIBE",
+        "PSUBSCRIBE",
+    ] {
+        assert_eq!(
+            client.send(&format!("{sent} {long}")),
+            "-ERR a channel or pattern has at most 1088 bytes, not 1089|",
+            "{sent}"
+        );
+    }
+    let fits = "*".repeat(PATTERN_BYTES_MAX);
+    assert_eq!(client.send(&format!("KEYS {fits}")), "*0|");
+}
+
+#[test]
+fn random_keys_exist_and_all_come_up() {
+    let mut client = filled(200);
+    for at in 0..200 {
+        if at % 40 != 7 {
+            client.send(&format!("DEL k{at}"));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for _ in 0..200 {
+        seen.insert(client.send("RANDOMKEY"));
+    }
+    let wanted: BTreeSet<String> = [7, 47, 87, 127, 167]
+        .iter()
+        .map(|at| format!("k{at}"))
+        .collect();
+    let seen: BTreeSet<String> = seen
+        .iter()
+        .filter_map(|reply| reply.split('|').nth(1))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(seen, wanted);
+    // A single one among many that are gone is found too.
+    let mut client = filled(20_000);
+    for at in 0..20_000 {
+        if at != 12_345 {
+            client.node.replicas[0]
+                .apply(&format!("k{at}"), tallymesh_core::Op::Delete)
+                .expect("a key");
+        }
+    }
+    assert_eq!(client.send("RANDOMKEY"), "$6|k12345|");
+}

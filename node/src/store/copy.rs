@@ -1,0 +1,342 @@
+//! Checking a data folder, and copying it, also while a node uses it.
+//!
+//! A node only ever appends, and deletes whole segments. So whoever has all segments open has a
+//! log that can't change any more but at its end; and what was read of it as whole stays so.
+
+use super::files::{self, Disk, File, Folder};
+use super::log::IDENTITY;
+use super::places;
+use super::read::{self, FORMAT_FILE, Found, Torn};
+use super::segment;
+use super::{Kept, Progress, StoreError};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tallymesh_core::Space;
+
+/// How often a folder is read again that changed while it was opened.
+const TRIES_MAX: usize = 10;
+
+/// What is in a data folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The files of the log.
+    pub segments: usize,
+    /// Their bytes, which are more than what is written in them.
+    pub segment_bytes: u64,
+    /// The number of the first commit that is there, and of the last; 0 if there is none.
+    pub commits: (u64, u64),
+    /// Each space that has records, in the order of their names.
+    pub spaces: Vec<SpaceReport>,
+    /// The pieces of a commit that was under way when the node stopped; or, if it runs, while it
+    /// was looked at. Nobody had been told of it.
+    pub torn: Option<Torn>,
+    /// Whether the node's key is there.
+    pub has_identity: bool,
+}
+
+/// What a data folder has of one space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpaceReport {
+    /// The space.
+    pub space: Space,
+    /// All records that are there.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The bytes of those that a start reads: the last snapshot, and the changes since.
+    pub needed_bytes: u64,
+}
+
+/// What records are handed to, with the space that each belongs to. It may stop with an error.
+pub type EachOfSpace<'a> = dyn FnMut(&Space, Kept, &[u8]) -> Result<(), StoreError> + 'a;
+
+/// Reads all of a data folder and changes nothing. A node may have it open. `each` is handed what
+/// a start would read, space by space.
+///
+/// # Errors
+/// When it is damaged, has another format or none, can't be read, or what `each` returned.
+pub fn check(
+    folder: &Path,
+    each: &mut EachOfSpace<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, StoreError> {
+    let mut source = Source::open(Box::new(Disk::at(folder)), true, progress)?;
+    source.identity()?;
+    let report = source.report();
+    for space in &report.spaces {
+        let live = source.found.index.entry(space.space.as_str());
+        let places = live.and_then(|live| live.take_places()).unwrap_or_default();
+        let files = &source.files;
+        let mut open = |number| {
+            files
+                .get(&number)
+                .cloned()
+                .ok_or(io::ErrorKind::NotFound.into())
+        };
+        places::read(folder, &places, &mut open, &mut |kept, bytes| {
+            each(&space.space, kept, bytes)
+        })?;
+    }
+    Ok(report)
+}
+
+/// Copies the data folder `from`, its key and all that was durable when it began, to `to`. A node
+/// may have it open. The copy is read again before it gets its name, and is a data folder itself.
+///
+/// It has the node's secret key. Two nodes must not run with one key, so it may only take the
+/// place of the folder that it was made from.
+///
+/// # Errors
+/// When `to` is there and not an empty folder, `from` is damaged, has another format or none, or
+/// reading or writing failed. `to` is then as it was.
+pub fn backup(
+    from: &Path,
+    to: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, StoreError> {
+    refuse_full(to)?;
+    let source = Source::open(Box::new(Disk::at(from)), false, &mut |_| {})?;
+    copy(&source, to, progress)
+}
+
+/// Copies a backup into the data folder `to`. The backup is checked first, and stays as it is.
+///
+/// # Errors
+/// As [`backup`].
+pub fn restore(
+    from: &Path,
+    to: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, StoreError> {
+    refuse_full(to)?;
+    check(from, &mut |_, _, _| Ok(()), &mut |_| {})?;
+    backup(from, to, progress)
+}
+
+/// Open segments by their numbers.
+type Files = BTreeMap<u64, Arc<dyn File>>;
+
+/// A data folder of which all segments are open.
+pub(super) struct Source {
+    folder: Box<dyn Folder>,
+    files: Files,
+    found: Found,
+}
+
+impl Source {
+    /// Opens and reads a folder. If a node works on it meanwhile, segments may go and come while
+    /// they are listed, and a commit may be half there: then it is looked at again.
+    pub(super) fn open(
+        folder: Box<dyn Folder>,
+        locate: bool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Source, StoreError> {
+        if !read::check_format(folder.as_ref())? {
+            return Err(StoreError::Missing {
+                folder: folder.path().to_path_buf(),
+            });
+        }
+        let mut failures: Vec<String> = Vec::new();
+        loop {
+            let tried = Source::try_open(folder.as_ref(), locate, progress);
+            let error = match tried {
+                Ok((files, found)) => {
+                    return Ok(Source {
+                        folder,
+                        files,
+                        found,
+                    });
+                }
+                Err(error) => error,
+            };
+            // What is seen twice is not passing.
+            let text = error.to_string();
+            if failures.last() == Some(&text) || failures.len() + 1 == TRIES_MAX {
+                return Err(error);
+            }
+            failures.push(text);
+        }
+    }
+
+    fn try_open(
+        folder: &dyn Folder,
+        locate: bool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Files, Found), StoreError> {
+        let path = folder.path();
+        let reading = |problem| StoreError::io(format!("read {}", path.display()), problem);
+        let numbers = segment::numbers(&folder.names().map_err(reading)?);
+        let mut files = Files::new();
+        for number in &numbers {
+            let name = segment::name(*number);
+            let file = folder.open(&name).map_err(|problem| {
+                StoreError::io(format!("read {}", path.join(&name).display()), problem)
+            })?;
+            files.insert(*number, file);
+        }
+        let mut open = |number| {
+            files
+                .get(&number)
+                .cloned()
+                .ok_or(io::ErrorKind::NotFound.into())
+        };
+        let found = read::scan(path, &numbers, locate, &mut open, progress)?;
+        Ok((files, found))
+    }
+
+    /// The file with the key, if there is one.
+    fn identity(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        super::log::identity_bytes(self.folder.as_ref())
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let found = &self.found;
+        let spaces = found.index.spaces().map(|(space, live)| SpaceReport {
+            space: space.clone(),
+            records: live.records,
+            bytes: live.bytes,
+            needed_bytes: live.needed_bytes(),
+        });
+        let mut spaces: Vec<SpaceReport> = spaces.collect();
+        spaces.sort_by(|a, b| a.space.cmp(&b.space));
+        Report {
+            segments: found.segments.len(),
+            segment_bytes: found.segments.iter().map(|segment| segment.bytes).sum(),
+            commits: (
+                found.first.unwrap_or(0),
+                found.last.map_or(0, |last| last.number),
+            ),
+            spaces,
+            torn: found.torn.clone(),
+            has_identity: matches!(self.identity(), Ok(Some(_))),
+        }
+    }
+}
+
+/// Refuses a folder that is there and not empty.
+fn refuse_full(folder: &Path) -> Result<(), StoreError> {
+    let is_full = match fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        // A file, or a folder that can't be looked into.
+        Err(_) => true,
+    };
+    match is_full {
+        true => Err(StoreError::Exists {
+            folder: folder.to_path_buf(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Copies what was found into a folder beside `to`, reads that, and gives it its name.
+fn copy(
+    source: &Source,
+    to: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, StoreError> {
+    let part = part_of(to)?;
+    let writing = |problem: io::Error| StoreError::io(format!("write {}", part.display()), problem);
+    clear_part(&part)?;
+    let disk = Disk::at(&part);
+    disk.make().map_err(writing)?;
+    write(source, &disk, progress)?;
+    let written = Source::open(Box::new(disk), false, &mut |_| {})?;
+    let report = written.report();
+    let (was, is) = (source.report(), &report);
+    if was.commits != is.commits || was.spaces != is.spaces || was.has_identity != is.has_identity {
+        return Err(StoreError::Damaged {
+            folder: part.clone(),
+            problem: "what was read again is not what was written".into(),
+        });
+    }
+    drop(written);
+    let named = || {
+        if to.exists() {
+            fs::remove_dir(to)?;
+        }
+        fs::rename(&part, to)?;
+        files::sync_parent(to)
+    };
+    named().map_err(|problem| {
+        let doing = format!("give {} the name {}", part.display(), to.display());
+        StoreError::io(doing, problem)
+    })?;
+    Ok(report)
+}
+
+/// Where a copy is made before it gets its name.
+fn part_of(to: &Path) -> Result<PathBuf, StoreError> {
+    let name = to.file_name().ok_or_else(|| {
+        let doing = format!("copy to {}", to.display());
+        StoreError::io(doing, "it does not end with the name of a folder")
+    })?;
+    let mut name = name.to_owned();
+    name.push(".part");
+    Ok(to.with_file_name(name))
+}
+
+/// Removes what a copy left that was cut short, and nothing else.
+fn clear_part(part: &Path) -> Result<(), StoreError> {
+    let disk = Disk::at(part);
+    let names = match disk.names() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => Vec::new(),
+        Ok(names) => names,
+    };
+    let is_ours = |name: &String| {
+        let name = name.strip_suffix(files::NEW).unwrap_or(name);
+        [FORMAT_FILE, IDENTITY].contains(&name) || !segment::numbers(&[name.into()]).is_empty()
+    };
+    if !names.iter().all(is_ours) {
+        return Err(StoreError::Exists {
+            folder: part.to_path_buf(),
+        });
+    }
+    fs::remove_dir_all(part)
+        .map_err(|problem| StoreError::io(format!("remove {}", part.display()), problem))
+}
+
+/// Writes the segments up to where they were found to end, the key, and last the format: without
+/// it a folder is no data folder.
+fn write(source: &Source, to: &Disk, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError> {
+    let writing =
+        |problem: io::Error| StoreError::io(format!("write {}", to.path().display()), problem);
+    let segments = &source.found.segments;
+    let used = segments.iter().rposition(|segment| segment.first.is_some());
+    let segments = &segments[..used.map_or(1, |place| place + 1)];
+    let total = segments.iter().map(|segment| segment.bytes).sum();
+    let mut done = 0;
+    for segment in segments {
+        let number = segment.seal.number;
+        let file = source.files.get(&number);
+        let file = file.ok_or_else(|| writing(io::ErrorKind::NotFound.into()))?;
+        let mut bytes = vec![0; segment.bytes as usize];
+        let end = segment.end as usize;
+        file.read_at(0, &mut bytes[..end]).map_err(|problem| {
+            let file = source.folder.path().join(segment::name(number));
+            StoreError::io(format!("read {}", file.display()), problem)
+        })?;
+        let name = segment::name(number);
+        let copied = to.create(&name).and_then(|copy| {
+            copy.write_at(0, &bytes)?;
+            copy.sync()
+        });
+        copied.map_err(writing)?;
+        done += segment.bytes;
+        progress(Progress { done, total });
+    }
+    if let Some(identity) = source.identity()? {
+        files::write_small(to, IDENTITY, &identity).map_err(writing)?;
+    }
+    let format = super::log::format_text();
+    files::write_small(to, FORMAT_FILE, format.as_bytes()).map_err(writing)
+}
+
+#[cfg(test)]
+mod tests;

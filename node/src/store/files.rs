@@ -1,0 +1,222 @@
+//! The few things that the store asks of a disk. The real one is [`Disk`]; tests play another.
+
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A folder of files. What was created, renamed or removed in it is durable after [`Folder::sync`].
+pub(super) trait Folder: Send {
+    /// Where it is, for messages.
+    fn path(&self) -> &Path;
+
+    /// Keeps other processes from using it until this value is dropped; `false` if another does.
+    fn lock(&mut self) -> io::Result<bool>;
+
+    /// The names of all files in it. `NotFound` if there is no such folder.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Opens a file, to be read only.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file, to be read and written.
+    fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Makes an empty file, in place of one of this name.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Gives a file another name, in place of a file that has it.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes the names durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A file. One thread uses it at a time: reading and writing may move a common position.
+pub(super) trait File: Send + Sync {
+    /// Its length.
+    fn bytes(&self) -> io::Result<u64>;
+
+    /// Fills `buffer` from `offset` on. `UnexpectedEof` if the file ends before.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes all that was written durable, and of the file's facts what is needed to read it.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// The name of the file whose lock says that a process has the folder open.
+const LOCK: &str = "lock";
+
+/// A folder of the system's.
+pub(super) struct Disk {
+    path: PathBuf,
+    lock: Option<fs::File>,
+}
+
+impl Disk {
+    /// The folder at `path`, which need not exist.
+    pub(super) fn at(path: &Path) -> Disk {
+        Disk {
+            path: path.to_path_buf(),
+            lock: None,
+        }
+    }
+
+    /// Makes the folder if it is missing, for its owner alone: the node's secret key will be in it.
+    pub(super) fn make(&self) -> io::Result<()> {
+        let missing = self.path.ancestors().take_while(|it| !it.exists());
+        let made: Vec<PathBuf> = missing.map(Path::to_path_buf).collect();
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&self.path)?;
+        made.iter().try_for_each(|folder| sync_parent(folder))
+    }
+}
+
+/// Makes the name of a folder durable in the folder around it.
+pub(super) fn sync_parent(folder: &Path) -> io::Result<()> {
+    match folder.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => sync_folder(Path::new(".")),
+        Some(parent) => sync_folder(parent),
+        None => Ok(()),
+    }
+}
+
+/// Elsewhere than on Unix a folder can't be opened to be synced, and need not be.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    match cfg!(unix) {
+        true => fs::File::open(path)?.sync_all(),
+        false => Ok(()),
+    }
+}
+
+/// Options that make files for their owner alone.
+fn to_write() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+impl Folder for Disk {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn lock(&mut self) -> io::Result<bool> {
+        let file = to_write()
+            .create(true)
+            .truncate(false)
+            .open(self.path.join(LOCK))?;
+        match file.try_lock() {
+            Ok(()) => {
+                self.lock = Some(file);
+                Ok(true)
+            }
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // A name that is no text is none of ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(fs::File::open(self.path.join(name))?))
+    }
+
+    fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(to_write().open(self.path.join(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = to_write()
+            .create(true)
+            .truncate(true)
+            .open(self.path.join(name))?;
+        Ok(Arc::new(file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        sync_folder(&self.path)
+    }
+}
+
+impl File for fs::File {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut file = self;
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self;
+        file.seek(SeekFrom::Start(offset))?;
+        file.write_all(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// All bytes of a small file, or nothing if it is missing. It is not read if it is longer than
+/// `bytes_max`.
+pub(super) fn read_small(
+    folder: &dyn Folder,
+    name: &str,
+    bytes_max: u64,
+) -> io::Result<Option<Vec<u8>>> {
+    let file = match folder.open(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let bytes = file.bytes()?;
+    if bytes > bytes_max {
+        let problem = format!("it has {bytes} bytes, and never has more than {bytes_max}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    let mut buffer = vec![0; bytes as usize];
+    file.read_at(0, &mut buffer)?;
+    Ok(Some(buffer))
+}
+
+/// Writes a small file so that it is there whole and durable, or not at all.
+pub(super) fn write_small(folder: &dyn Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let new = format!("{name}{NEW}");
+    let file = folder.create(&new)?;
+    file.write_at(0, bytes)?;
+    file.sync()?;
+    folder.rename(&new, name)?;
+    folder.sync()
+}
+
+/// The end of the names of files that are not whole yet.
+pub(super) const NEW: &str = ".new";

@@ -1,0 +1,115 @@
+//! The data folder of a log: how it is made, and set in order when it is opened.
+
+use super::super::files::{self, File, Folder, NEW};
+use super::super::read::{self, FORMAT_FILE, Found};
+use super::super::segment;
+use super::super::{FORMAT, StoreError};
+use super::space::{Growing, Sizes};
+use std::sync::Arc;
+
+/// What the folder is, for people; the version stands alone in the first line.
+pub(in super::super) fn format_text() -> String {
+    format!(
+        "{FORMAT}\n\
+         This is the data folder of a Tallymesh node: its secret key (`identity`) and its state\n\
+         (`log-...`). Copy it with `tallymesh backup`; a copy made by other means while the node\n\
+         runs may be no whole one.\n"
+    )
+}
+
+fn failed(folder: &dyn Folder, doing: &str, problem: std::io::Error) -> StoreError {
+    StoreError::io(
+        format!("{doing} the data folder {}", folder.path().display()),
+        problem,
+    )
+}
+
+/// The numbers of the segments in the folder.
+pub(super) fn segments(folder: &dyn Folder) -> Result<Vec<u64>, StoreError> {
+    let names = folder.names();
+    let names = names.map_err(|problem| failed(folder, "read", problem))?;
+    Ok(segment::numbers(&names))
+}
+
+/// Makes an empty log in a folder that has none. The format comes last: a folder that has it is
+/// whole.
+pub(super) fn found(folder: &dyn Folder, sizes: &Sizes) -> Result<(), StoreError> {
+    // One may be left from an earlier start that was cut short. One with commits is not.
+    let left = segments(folder)?;
+    let mut open = |number| folder.open(&segment::name(number));
+    let is_new = left.is_empty()
+        || (left == [1])
+            && read::scan(folder.path(), &left, false, &mut open, &mut |_| {})?
+                .last
+                .is_none();
+    if !is_new {
+        return Err(StoreError::Damaged {
+            folder: folder.path().to_path_buf(),
+            problem: format!("it has a log, and no file `{FORMAT_FILE}`"),
+        });
+    }
+    let mut first = Growing::begin(folder, 1, sizes.segment_bytes_min)
+        .map_err(|problem| failed(folder, "make", problem))?;
+    let written = first
+        .finish(folder)
+        .and_then(|()| files::write_small(folder, FORMAT_FILE, format_text().as_bytes()));
+    written.map_err(|problem| failed(folder, "make", problem))
+}
+
+/// Sets a log in order that was just read, and opens the segment that commits go to:
+///
+/// - The last commit is written again, and synced. A process whose sync failed may have left it
+///   in the system's memory alone, which does not try again by itself.
+/// - The pieces of a torn commit are overwritten by zeros.
+/// - Files go that hold nothing: segments without a commit at the end, ones before a gap, and new
+///   files that never got their names.
+pub(super) fn settle(folder: &dyn Folder, found: &Found) -> Result<Arc<dyn File>, StoreError> {
+    let settled = || -> std::io::Result<Arc<dyn File>> {
+        let used = found.segments.iter().rev();
+        let mut used = used.skip_while(|segment| segment.first.is_none());
+        let segment = used.next().or(found.segments.first());
+        // No log without a whole segment is ever found.
+        let segment = segment.ok_or(std::io::ErrorKind::NotFound)?;
+        let file = folder.open_to_write(&segment::name(segment.seal.number))?;
+        if let Some(last) = found.last {
+            let mut frame = vec![0; last.bytes as usize];
+            file.read_at(last.offset, &mut frame)?;
+            file.write_at(last.offset, &frame)?;
+        }
+        let mut rest = vec![0; (segment.bytes - segment.end) as usize];
+        file.read_at(segment.end, &mut rest)?;
+        if let Some(bytes) = read::bytes_to_last_set(&rest) {
+            file.write_at(segment.end, &vec![0; bytes])?;
+        }
+        file.sync()?;
+
+        let names = folder.names()?;
+        let numbers = segment::numbers(&names);
+        // The newest first, each for itself: one that is missed between others is damage.
+        for number in numbers.iter().rev() {
+            if *number > segment.seal.number {
+                folder.remove(&segment::name(*number))?;
+                folder.sync()?;
+            }
+        }
+        let oldest = found.segments.first().map_or(1, |first| first.seal.number);
+        for name in names {
+            let number = segment::numbers(std::slice::from_ref(&name)).pop();
+            if is_unfinished(&name) || number.is_some_and(|number| number < oldest) {
+                folder.remove(&name)?;
+            }
+        }
+        folder.sync()?;
+        Ok(file)
+    };
+    settled().map_err(|problem| failed(folder, "set in order", problem))
+}
+
+/// Whether this is a file of ours that never got its name.
+fn is_unfinished(name: &str) -> bool {
+    let Some(name) = name.strip_suffix(NEW) else {
+        return false;
+    };
+    [FORMAT_FILE, super::IDENTITY].contains(&name)
+        || !segment::numbers(&[name.to_owned()]).is_empty()
+}

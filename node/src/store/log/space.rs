@@ -1,0 +1,229 @@
+//! Room for commits: the next segment is made before it is needed, and dead ones go.
+
+use super::super::Kind;
+use super::super::files::{File, Folder, NEW};
+use super::super::segment::{self, HEADER_BYTES, Header, Seal};
+use super::{COMMIT_BYTES_MAX, Log, Record, Segment, StoreError, frame};
+use std::io;
+use std::sync::Arc;
+
+/// Zeros that are written and synced at once, a millisecond or two of a disk's time. A commit that
+/// comes meanwhile waits for no more than that.
+const IDLE_STEP_BYTES: u64 = 256 << 10;
+
+/// The same while a commit waits for the segment, and only the end counts.
+const URGENT_STEP_BYTES: u64 = 4 << 20;
+
+/// A segment for one large commit is a whole number of pages.
+const PAGE_BYTES: u64 = 4096;
+
+/// How large the files of a log are. Tests play with small ones.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Sizes {
+    pub(in super::super) segment_bytes_min: u64,
+    pub(in super::super) segment_bytes_max: u64,
+    /// No log with fewer bytes is worth a snapshot.
+    pub(in super::super) log_bytes_min: u64,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes {
+            segment_bytes_min: 1 << 20,
+            segment_bytes_max: 16 << 20,
+            log_bytes_min: 4 << 20,
+        }
+    }
+}
+
+/// A segment on its way: a file that is filled with zeros, and then gets its name.
+pub(super) struct Growing {
+    header: Header,
+    file: Arc<dyn File>,
+    /// How much of it is written and durable.
+    written: u64,
+    named: bool,
+}
+
+impl Growing {
+    pub(super) fn begin(folder: &dyn Folder, number: u64, bytes: u64) -> io::Result<Growing> {
+        let mut salt = [0; 8];
+        getrandom::fill(&mut salt).map_err(|error| io::Error::other(error.to_string()))?;
+        let salt = u64::from_le_bytes(salt);
+        Ok(Growing {
+            header: Header {
+                seal: Seal { number, salt },
+                bytes,
+            },
+            file: folder.create(&(segment::name(number) + NEW))?,
+            written: 0,
+            named: false,
+        })
+    }
+
+    /// Does one step.
+    fn grow(&mut self, folder: &dyn Folder, step_bytes: u64) -> io::Result<()> {
+        let step = step_bytes.min(self.header.bytes - self.written);
+        if step > 0 {
+            let mut zeros = vec![0; step as usize];
+            if self.written == 0 {
+                zeros[..HEADER_BYTES].copy_from_slice(&self.header.encode());
+            }
+            self.file.write_at(self.written, &zeros)?;
+            self.file.sync()?;
+            self.written += step;
+        } else if !self.named {
+            let name = segment::name(self.header.seal.number);
+            folder.rename(&(name.clone() + NEW), &name)?;
+            folder.sync()?;
+            self.named = true;
+        }
+        Ok(())
+    }
+
+    /// Does all of them.
+    pub(super) fn finish(&mut self, folder: &dyn Folder) -> io::Result<()> {
+        while !self.named {
+            self.grow(folder, URGENT_STEP_BYTES)?;
+        }
+        Ok(())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.named
+    }
+
+    fn into_segment(self) -> (Segment, Arc<dyn File>) {
+        let segment = Segment {
+            seal: self.header.seal,
+            bytes: self.header.bytes,
+            first: None,
+            end: HEADER_BYTES as u64,
+        };
+        (segment, self.file)
+    }
+}
+
+impl Log {
+    /// Goes on to the next segment, which must have room for a frame of this size. Mostly it is
+    /// ready.
+    pub(super) fn roll(&mut self, frame_bytes: u64) -> Result<(), StoreError> {
+        let needed = HEADER_BYTES as u64 + frame_bytes;
+        if self
+            .next
+            .as_ref()
+            .is_some_and(|next| next.header.bytes < needed)
+        {
+            self.skip_next();
+        }
+        let mut next = match self.next.take() {
+            Some(next) => next,
+            None => self.begin_next(needed)?,
+        };
+        let finished = next.finish(self.folder.as_ref());
+        finished.map_err(|problem| self.io("make", next.header.seal.number, problem))?;
+        let (segment, file) = next.into_segment();
+        self.segments.push(segment);
+        self.file = file;
+        Ok(())
+    }
+
+    /// Gives up a next segment that is too small. If it has its name already it stays, empty.
+    fn skip_next(&mut self) {
+        if let Some(next) = self.next.take().filter(Growing::is_ready) {
+            self.segments.push(next.into_segment().0);
+        }
+    }
+
+    /// Begins the next segment, which must have room for so much.
+    fn begin_next(&self, needed: u64) -> Result<Growing, StoreError> {
+        let Sizes {
+            segment_bytes_min: min,
+            segment_bytes_max: max,
+            ..
+        } = self.sizes;
+        // As large as what a snapshot of everything comes to: a small state stays small.
+        let lasting = self.index.lasting_bytes().min(max);
+        let mut bytes = lasting.next_power_of_two().clamp(min, max);
+        if needed > bytes {
+            bytes = needed.next_multiple_of(PAGE_BYTES);
+        }
+        let number = self.segment().seal.number + 1;
+        Growing::begin(self.folder.as_ref(), number, bytes)
+            .map_err(|problem| self.io("make", number, problem))
+    }
+
+    /// Does one step of making the next segment; `true` if it was not ready.
+    fn grow_next(&mut self) -> Result<bool, StoreError> {
+        let mut next = match self.next.take() {
+            Some(next) => next,
+            None => self.begin_next(0)?,
+        };
+        let was_ready = next.is_ready();
+        let grown = next.grow(self.folder.as_ref(), IDLE_STEP_BYTES);
+        grown.map_err(|problem| self.io("make", next.header.seal.number, problem))?;
+        self.next = Some(next);
+        Ok(!was_ready)
+    }
+
+    /// Does one step of idle work; `true` if there is more.
+    pub(super) fn make_room(&mut self) -> Result<bool, StoreError> {
+        if self.dead_segments() > 0 {
+            self.remove_dead()?;
+            return Ok(true);
+        }
+        if self.carry()? {
+            return Ok(true);
+        }
+        let Segment { bytes, end, .. } = *self.segment();
+        match end > bytes / 2 {
+            true => self.grow_next(),
+            false => Ok(false),
+        }
+    }
+
+    /// Removes the segments that lie before all that is needed. The commit that says so is durable.
+    fn remove_dead(&mut self) -> Result<(), StoreError> {
+        let dead: Vec<Segment> = self.segments.drain(..self.dead_segments()).collect();
+        for segment in &dead {
+            let number = segment.seal.number;
+            let removed = self.folder.remove(&segment::name(number));
+            removed.map_err(|problem| self.io("remove", number, problem))?;
+        }
+        let number = dead.last().map_or(0, |last| last.seal.number);
+        let synced = self.folder.sync();
+        synced.map_err(|problem| self.io("remove", number, problem))
+    }
+
+    /// Writes the records of a space anew that nobody has open, when it is the one that keeps old
+    /// segments from being deleted. Nobody can make a snapshot of it.
+    fn carry(&mut self) -> Result<bool, StoreError> {
+        let space = match self.index.oldest() {
+            Some((space, live, _))
+                if !live.in_use && live.needed_bytes() < COMMIT_BYTES_MAX / 2 =>
+            {
+                space.clone()
+            }
+            _ => return Ok(false),
+        };
+        if !self.is_long() {
+            return Ok(false);
+        }
+        let record = |kind, bytes: &[u8]| Record {
+            space: space.clone(),
+            kind,
+            bytes: bytes.to_vec(),
+        };
+        // Nothing before the copies counts.
+        let mut records = vec![record(Kind::Whole, &[])];
+        self.read(&space, &mut |kept, bytes| {
+            records.push(record(kept.kind, bytes));
+            Ok(())
+        })?;
+        if frame::bytes_for(&records) > COMMIT_BYTES_MAX {
+            return Ok(false); // It keeps its segments.
+        }
+        self.append(&records)?;
+        Ok(true)
+    }
+}

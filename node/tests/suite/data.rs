@@ -1,0 +1,124 @@
+//! A data folder on the command line: checked, copied, put back.
+
+use crate::process::{Node, up};
+use serde_json::Value;
+use std::fs::{self, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Runs a command that needs no node.
+fn run(arguments: &[&str], data: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tallymesh"))
+        .args(arguments)
+        .arg("--data")
+        .arg(data)
+        .output()
+        .expect("run the command")
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+#[test]
+fn a_backup_of_a_running_node_is_whole_and_is_put_back() {
+    let mut node = Node::start(&[]);
+    for number in 0..50 {
+        node.add(&format!("counter-{number}"), number);
+    }
+    let place = tempfile::tempdir().expect("temporary folder");
+    let copy = place.path().join("copy");
+    let said = json(&run(&["backup", text(&copy), "--json"], &node.data()));
+    assert_eq!(
+        (said["identity"].clone(), said["torn"].clone()),
+        (true.into(), Value::Null)
+    );
+    let checked = json(&run(&["check", "--json"], &copy));
+    assert_eq!(checked["spaces"][0]["counters"], 50);
+    // A running node's folder can be looked at too.
+    assert_eq!(
+        json(&run(&["check", "--json"], &node.data()))["spaces"][0]["counters"],
+        50
+    );
+
+    node.add("later", 1);
+    let peer_id = node.peer_id.clone();
+    node.kill();
+    let again = run(&["restore", text(&copy)], &node.data());
+    let words = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert_eq!(again.status.code(), Some(1), "{words}");
+    assert!(words.contains("is not empty"), "{words}");
+    fs::remove_dir_all(node.data()).expect("remove the folder");
+    let restored = run(&["restore", text(&copy)], &node.data());
+    assert!(restored.status.success(), "{restored:?}");
+    node.start_again();
+    assert_eq!(node.peer_id, peer_id);
+    assert_eq!(
+        (node.value("counter-49"), node.value("later")),
+        (Some(49), None)
+    );
+}
+
+#[test]
+fn damage_is_found_named_and_left_as_it_is() {
+    let mut node = Node::start(&[]);
+    for number in 0..20 {
+        node.add(&format!("counter-{number}"), 1);
+    }
+    node.kill();
+    let log = segments(&node.data()).remove(0);
+    let mut file = OpenOptions::new().write(true).open(&log).expect("open");
+    file.seek(SeekFrom::Start(600)).expect("seek");
+    file.write_all(&[0xa5; 8]).expect("write");
+    drop(file);
+    let before = fs::read(&log).expect("read");
+    let name = log
+        .file_name()
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned();
+    for output in [
+        run(&["check"], &node.data()),
+        up(&node.data())
+            .args(["--http", "127.0.0.1:0"])
+            .output()
+            .expect("run"),
+    ] {
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert!(
+            words.contains("is damaged") && words.contains(&name),
+            "{words}"
+        );
+    }
+    let said = run(&["check", "--json"], &node.data());
+    let said: Value = serde_json::from_slice(&said.stderr).expect("JSON");
+    assert_eq!(said["code"], "store_damaged");
+    assert_eq!(fs::read(&log).expect("read"), before);
+}
+
+#[test]
+fn other_folders_are_refused_with_advice() {
+    let empty = tempfile::tempdir().expect("temporary folder");
+    let output = run(&["check"], empty.path());
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("holds no state of a node"), "{words}");
+}
+
+/// The files of a log, oldest first.
+fn segments(data: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(data).expect("list the folder");
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| text(path).contains("/log-"))
+        .collect();
+    found.sort();
+    found
+}
