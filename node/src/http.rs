@@ -46,6 +46,7 @@ use crate::driver::OwnerKey;
 use crate::gossip::Cuts;
 use crate::handle::Handle;
 use crate::metrics::Metrics;
+use crate::store::Durability;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
@@ -53,6 +54,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use problem::Problem;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -75,6 +77,8 @@ pub(crate) struct App {
     pub(crate) peer_id: String,
     pub(crate) owner: OwnerKey,
     pub(crate) listen: Vec<String>,
+    pub(crate) resp: Option<SocketAddr>,
+    pub(crate) durability: Durability,
     pub(crate) demo: bool,
     /// Whether any host name is let in, not only loopback's.
     pub(crate) open: bool,

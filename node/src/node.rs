@@ -198,6 +198,8 @@ impl Node {
             peer_id: identity.peer_id(),
             owner: OwnerKey(identity.public_key()),
             listen: network.listen.clone(),
+            resp: resp_address,
+            durability: config.durability,
             demo: config.demo,
             open: config.http_open,
             cuts,

@@ -19,7 +19,7 @@ after(() => node.stop());
 async function cli(...words) {
   const { stdout, stderr } = await run('redis-cli', ['-h', node.host, '-p', String(node.port), ...words]);
   assert.equal(stderr, '');
-  return stdout.trimEnd();
+  return stdout.replace(/\n+$/, '');
 }
 
 for (const protocol of ['-2', '-3']) {

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::repo::Repo;
 use crate::run::shown;
+use crate::setup;
 
 #[derive(clap::Args)]
 pub(crate) struct BenchArgs {
@@ -15,9 +16,21 @@ pub(crate) struct BenchArgs {
 }
 
 pub(crate) fn bench(repo: &Repo, args: &BenchArgs) -> Result<()> {
-    shown(
-        repo.cargo()
-            .args(["run", "--release", "--package", "tallymesh-bench", "--"])
-            .args(&args.args),
-    )
+    let mut bench = repo.cargo();
+    bench.args(["run", "--release", "--package", "tallymesh-bench", "--"]);
+    if args.args.first().is_some_and(|what| what == "resp") {
+        setup::redis_tools(repo)?;
+        setup::redis_server(repo)?;
+        let mut build = repo.cargo();
+        shown(build.args([
+            "build",
+            "--release",
+            "--package",
+            "tallymesh-node",
+            "--bins",
+        ]))?;
+        bench.args(&args.args).arg("--node").arg(repo.node_binary());
+        return shown(&mut bench);
+    }
+    shown(bench.args(&args.args))
 }

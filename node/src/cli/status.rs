@@ -21,6 +21,10 @@ fn describe(status: &Value) -> String {
     for address in status["listen"].as_array().into_iter().flatten() {
         lines.push(format!("listen   {}", text(address)));
     }
+    if let Some(address) = status["resp"].as_str() {
+        lines.push(format!("redis    {address}"));
+    }
+    lines.push(format!("durable  {}", text(&status["durability"])));
     if status["demo"] == true {
         let cut = match status["cut"] == true {
             true => "and they are cut",

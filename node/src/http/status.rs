@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 use serde::Serialize;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// This node.
@@ -17,6 +18,10 @@ pub(super) struct Status {
     /// This node's own key, by which it is made a member.
     owner: OwnerKey,
     listen: Vec<String>,
+    /// The address of the Redis protocol, if it is served.
+    resp: Option<SocketAddr>,
+    /// What an acknowledged write survives.
+    durability: String,
     demo: bool,
     /// Whether all links are cut on purpose.
     cut: bool,
@@ -42,6 +47,8 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, 
         peer_id: app.peer_id.clone(),
         owner: app.owner,
         listen: app.listen.clone(),
+        resp: app.resp,
+        durability: app.durability.to_string(),
         demo: app.demo,
         cut,
         spaces: app.handle.status().await?,

@@ -270,6 +270,11 @@ fn memory_writes_nothing_and_forgets_and_an_interval_is_kept_at_a_stop() {
     let mut node = start(&["--durability", "memory"]);
     Redis::connect(&node).integer(&["INCR", "a"]);
     assert!(!node.data().exists(), "nothing is written");
+    let status = node.get("/v1/status").1;
+    assert_eq!(
+        (status["durability"].as_str(), status["resp"].as_str()),
+        (Some("memory"), Some(node.resp.as_str()))
+    );
     node.terminate();
     node.start_again();
     assert_eq!(Redis::connect(&node).text(&["GET", "a"]), None);
@@ -301,15 +306,11 @@ fn a_busy_port_is_named() {
 /// its own key too, so that a command that counted twice would show.
 #[test]
 fn kill_9_loses_and_doubles_nothing_that_was_acknowledged() {
-    let kills: u64 = match std::env::var("TALLYMESH_KILLS") {
-        Ok(text) => text.parse().expect("TALLYMESH_KILLS is a number"),
-        Err(_) => 10,
-    };
     let seed = crate::durability::random_seed();
     let mut random = seed;
     let mut node = start(&[]);
     let mut kept: BTreeMap<String, i64> = BTreeMap::new();
-    for round in 0..kills {
+    for round in 0..kills() {
         let wait = Duration::from_micros(crate::durability::next(&mut random) % 40_000);
         let count = AtomicI64::new(0);
         let records: Vec<Vec<(String, bool)>> = thread::scope(|scope| {
@@ -353,6 +354,81 @@ fn kill_9_loses_and_doubles_nothing_that_was_acknowledged() {
         }
     }
     assert_eq!(node.space()["faults"], 0);
+}
+
+/// With an interval, answers come before the commit: what a crash takes back is the newest part of
+/// what was acknowledged, and nothing that two commits have passed since.
+#[test]
+fn kill_9_takes_back_no_more_than_the_interval_that_was_asked_for() {
+    let seed = crate::durability::random_seed();
+    let mut random = seed;
+    let mut node = start(&["--durability", "interval:20ms"]);
+    for round in 0..kills() {
+        let wait = Duration::from_micros(crate::durability::next(&mut random) % 60_000);
+        let mut redis = Redis::connect(&node);
+        let key = |number: usize| format!("op-{round}-{number}");
+        let safe = 50;
+        for number in 0..safe {
+            redis.integer(&["INCR", &key(number)]);
+        }
+        let before = commits(&node);
+        let mut acknowledged = safe;
+        // The first may have begun before the last of them; each needs something to commit.
+        eventually("two commits", || {
+            redis.integer(&["INCR", &key(acknowledged)]);
+            acknowledged += 1;
+            (commits(&node) >= before + 2).then_some(())
+        });
+        let tried = thread::scope(|scope| {
+            let counting = scope.spawn(move || {
+                for number in acknowledged.. {
+                    if redis.try_send(&command(&["INCR", &key(number)])).is_err()
+                        || redis.try_reply().is_err()
+                    {
+                        return number + 1;
+                    }
+                }
+                acknowledged
+            });
+            thread::sleep(wait); // Chooses the moment; nothing is right or wrong because of it.
+            node.kill();
+            counting.join().expect("a client")
+        });
+        node.start_again();
+        let mut redis = Redis::connect(&node);
+        let held = |number: usize| redis.text(&["GET", &format!("op-{round}-{number}")]);
+        let held: Vec<Option<String>> = (0..tried).map(held).collect();
+        let kept = held.iter().take_while(|value| value.is_some()).count();
+        assert!(
+            kept >= safe,
+            "seed {seed}, round {round}: {kept} of {safe} are there"
+        );
+        let rest = held[kept..].iter().all(Option::is_none);
+        assert!(
+            rest,
+            "seed {seed}, round {round}: holes after {kept}: {held:?}"
+        );
+        let once = held.iter().flatten().all(|value| value == "1");
+        assert!(once, "seed {seed}, round {round}: {held:?}");
+    }
+}
+
+/// How many times a node is killed: `TALLYMESH_KILLS`, or a few.
+fn kills() -> u64 {
+    match std::env::var("TALLYMESH_KILLS") {
+        Ok(text) => text.parse().expect("TALLYMESH_KILLS is a number"),
+        Err(_) => 10,
+    }
+}
+
+/// How many commits a node has made since its start.
+fn commits(node: &Node) -> u64 {
+    let (_, text) = node.get("/metrics");
+    let text = text.as_str().expect("text");
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("tallymesh_commits_total "));
+    line.expect("a figure").parse().expect("a number")
 }
 
 /// Counts operations, each under a key of its own and in its client's sum, as one transaction, in

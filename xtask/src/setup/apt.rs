@@ -34,6 +34,7 @@ pub(super) fn install(repo: &Repo, what: &str, packages: &[&str]) -> Result<()> 
         };
         command
             .env("DEBIAN_FRONTEND", "noninteractive")
+            .env("RUNLEVEL", "1") // services that come along are not started
             .args(arguments);
         command
     };

@@ -21,6 +21,14 @@ pub(crate) fn redis_tools(repo: &Repo) -> Result<()> {
     apt::install(repo, "redis-cli", &["redis-tools"])
 }
 
+/// Finds redis-server, or installs it, for benchmarks beside it.
+pub(crate) fn redis_server(repo: &Repo) -> Result<()> {
+    match on_path(&["redis-server"]) {
+        Some(_) => Ok(()),
+        None => apt::install(repo, "redis-server", &["redis-server"]),
+    }
+}
+
 /// The folder with redis-py, in the cache folder, installed if it is missing.
 pub(crate) fn redis_py(repo: &Repo) -> Result<PathBuf> {
     let home = repo.cache().join(format!("redis-py-{REDIS_PY}"));

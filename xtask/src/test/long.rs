@@ -16,6 +16,8 @@ use crate::repo::Repo;
 const REPORT: &str = "docs/reports/long.md";
 /// Attacks for each seed.
 const ATTACKS: u64 = 200;
+/// How often a node under load is killed.
+const KILLS: u64 = 1_000;
 
 /// One part of the long run.
 struct Part {
@@ -31,9 +33,13 @@ struct Part {
 /// failed.
 pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
     let mut parts = Vec::new();
-    println!("== native tests with TALLYMESH_SEEDS={seeds}");
+    println!("== native tests with TALLYMESH_SEEDS={seeds} and TALLYMESH_KILLS={KILLS}");
     let begun = Instant::now();
-    let tally = native(repo, &[("TALLYMESH_SEEDS", seeds.to_string())])?;
+    let more = [
+        ("TALLYMESH_SEEDS", seeds.to_string()),
+        ("TALLYMESH_KILLS", KILLS.to_string()),
+    ];
+    let tally = native(repo, &more)?;
     parts.push(Part {
         name: "native tests",
         took: begun.elapsed(),
