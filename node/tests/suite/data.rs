@@ -112,6 +112,40 @@ fn other_folders_are_refused_with_advice() {
     assert!(words.contains("holds no state of a node"), "{words}");
 }
 
+/// A folder that an earlier build wrote: counters of all sorts in two spaces, one with a member, of
+/// two starts, the second of which was killed.
+#[test]
+fn a_folder_of_format_2_is_opened() {
+    let node = Node::start_on(&["--space", "default", "other"], |data| {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-2");
+        fs::create_dir(data).expect("make the folder");
+        for entry in fs::read_dir(kept).expect("list the fixture") {
+            let entry = entry.expect("an entry");
+            fs::copy(entry.path(), data.join(entry.file_name())).expect("copy");
+        }
+    });
+    let listed = |space: &str| {
+        let printed = node.run(&["list", "--space", space], "");
+        String::from_utf8(printed.stdout).expect("text")
+    };
+    let all = "dislikes\t-5\nfrom\t-5\nlikes\t7\nprice\t250\nto\t5\nuntil\t1\nviews\t7\n";
+    assert_eq!(
+        (listed("default").as_str(), listed("other").as_str()),
+        (all, "other\t10\n")
+    );
+    let ttl = node.run(&["ttl", "until"], "");
+    assert!(
+        !String::from_utf8_lossy(&ttl.stdout).contains("never"),
+        "{ttl:?}"
+    );
+    let members = node.get("/v1/spaces/other/members").1;
+    assert_eq!(
+        members["configuration"]["members"].as_array().map(Vec::len),
+        Some(1),
+        "{members}"
+    );
+}
+
 /// The files of a log, oldest first.
 fn segments(data: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(data).expect("list the folder");

@@ -27,6 +27,11 @@ pub(crate) struct Node {
 impl Node {
     /// Starts a node with further arguments and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Node {
+        Node::start_on(arguments, |_| ())
+    }
+
+    /// Starts a node on a data folder that was prepared.
+    pub(crate) fn start_on(arguments: &[&str], prepare: impl FnOnce(&Path)) -> Node {
         let mut node = Node {
             folder: tempfile::tempdir().expect("temporary folder"),
             child: None,
@@ -36,6 +41,7 @@ impl Node {
             peer_id: String::new(),
             listen: Vec::new(),
         };
+        prepare(&node.data());
         node.start_again();
         node
     }
