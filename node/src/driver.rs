@@ -552,6 +552,16 @@ impl Driver {
             if let Some(clients) = &mut self.clients {
                 clients.notify(&notices, &self.kept);
             }
+            let news = self.spaces[place].take_news();
+            if !news.is_empty() {
+                let watchers = self.spaces[place].watchers.clone();
+                self.kept.answer(Box::new(move || {
+                    for news in news {
+                        // Without readers of events the log must do.
+                        let _ = watchers.send(news);
+                    }
+                }));
+            }
         }
         Ok(())
     }

@@ -255,6 +255,9 @@ impl Clients {
                 false => self.subscribers -= 1,
             }
         }
+        if connection.ending.is_some() && connection.out.unsent() == 0 {
+            return self.close(at, metrics);
+        }
         if connection.ending.is_some() || connection.wait.is_some() {
             self.timed.push(at);
         }
@@ -270,7 +273,10 @@ impl Clients {
     /// Ends what has waited long enough.
     fn look_at_time(&mut self, spaces: &mut [OpenSpace], kept: &Kept, metrics: &Metrics) {
         let now = Instant::now();
-        for at in std::mem::take(&mut self.timed) {
+        let mut timed = std::mem::take(&mut self.timed);
+        timed.sort_unstable();
+        timed.dedup();
+        for at in timed {
             let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut)
             else {
                 continue;
@@ -460,18 +466,20 @@ impl Connection {
     /// Sends what may be sent, reads a bit, and executes it.
     fn turn(&mut self, buffer: &mut [u8], desk: &mut Desk<'_>) -> io::Result<Turn> {
         self.send()?;
-        if self.ending.is_some() && self.out.unsent() == 0 {
-            return Err(ErrorKind::ConnectionAborted.into());
-        }
         let before = self.out.end();
         let mut flow = Flow::Open;
         if self.is_ready() && std::mem::take(&mut self.again) {
             flow = self.session.feed(&[], desk, self.out.filling());
         }
         if flow == Flow::Open && self.readable && self.is_ready() {
-            let read = self.read(buffer)?;
-            self.heard = desk.now;
-            flow = self.session.feed(&buffer[..read], desk, self.out.filling());
+            flow = match self.read(buffer)? {
+                Some(read) => {
+                    self.heard = desk.now;
+                    self.session.feed(&buffer[..read], desk, self.out.filling())
+                }
+                // Nothing more comes, but answers may still be on their way.
+                None => Flow::Close,
+            };
         }
         match flow {
             Flow::Open => {}
@@ -499,21 +507,21 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads up to the buffer's length; the end of the stream is an error.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Reads up to the buffer's length; `None` at the end of the stream.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match self.socket.read(buffer) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(0) => return Ok(None),
                 Ok(count) => {
                     // Fewer than there was room for: there is no more now, and no word of the end
                     // will come again.
                     self.readable = count == buffer.len() || self.read_closed;
-                    return Ok(count);
+                    return Ok(Some(count));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.readable = false;
-                    return Ok(0);
+                    return Ok(Some(0));
                 }
                 Err(error) => return Err(error),
             }

@@ -85,8 +85,10 @@ impl Kept {
         self.answers.push_back((self.answer_ticket(), release));
     }
 
-    /// Lets out in time what goes to peers.
+    /// Lets out in time what goes to peers. It always depends on a commit that is not made yet: that
+    /// something is told is itself to be kept, for who is ended before it was heard.
     pub(super) fn publish(&mut self, space: SpaceId, output: Output) {
+        self.touch();
         self.outputs.push_back((self.ticket(), space, output));
     }
 
@@ -111,6 +113,9 @@ impl Kept {
         at_once: bool,
     ) -> Result<(), StoreError> {
         self.land(spaces)?;
+        if at_once {
+            self.snapshot = None; // Whoever opens the store next makes another one.
+        }
         let now = Instant::now();
         let due = self.due().is_some_and(|due| due <= now);
         let dirty = self.dirty && self.in_flight.is_none();
@@ -118,7 +123,9 @@ impl Kept {
             return Ok(());
         }
         let mut records: Vec<Record> = spaces.iter_mut().filter_map(OpenSpace::record).collect();
-        records.extend(self.part(spaces, &records));
+        if !at_once {
+            records.extend(self.part(spaces, &records));
+        }
         self.made += u64::from(self.dirty);
         (self.dirty, self.last) = (false, now);
         match &self.worker {

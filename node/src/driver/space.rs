@@ -35,6 +35,8 @@ pub(super) struct OpenSpace {
     renewals: u64,
     /// Readers of events.
     pub(super) watchers: broadcast::Sender<News>,
+    /// What they are to be told.
+    news: Vec<News>,
     sync: Sync,
     /// What was given to the store.
     given: Mark,
@@ -95,6 +97,7 @@ impl OpenSpace {
             owner: *owner,
             renewals: 0,
             watchers: broadcast::Sender::new(CHANGES_BATCHES_MAX),
+            news: Vec::new(),
             sync: Sync::new(config, u64::from_le_bytes(random()?)),
             given: stored.clone(),
             stored,
@@ -214,10 +217,14 @@ impl OpenSpace {
         self.sync.handle(now, &mut self.replica, input);
     }
 
-    fn tell_renewal(&self, was: String, writer: String) {
-        // Without readers of events the log must do.
+    fn tell_renewal(&mut self, was: String, writer: String) {
         let renewal = Renewal { was, writer };
-        let _ = self.watchers.send(News::Renewed(Arc::new(renewal)));
+        self.news.push(News::Renewed(Arc::new(renewal)));
+    }
+
+    /// Takes what readers of events are to be told, once what it tells of may be shown.
+    pub(super) fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {
@@ -315,8 +322,7 @@ impl OpenSpace {
                 let now = self.reading(*counter);
                 Some(Change { key, now })
             });
-            // The last reader may have left meanwhile.
-            let _ = self.watchers.send(News::Changed(newest.collect()));
+            self.news.push(News::Changed(newest.collect()));
         }
         changed.clear();
         self.changed = changed;
@@ -340,6 +346,7 @@ impl OpenSpace {
         if count == self.faults_told {
             return;
         }
+        let mut news = Vec::new();
         let space = self.name().as_str();
         let told = usize::try_from(self.faults_told).unwrap_or(usize::MAX);
         for fault in self.replica.faults().iter().skip(told) {
@@ -355,8 +362,7 @@ impl OpenSpace {
                 theirs = report.theirs,
                 "two processes wrote under one writer id: was one of them copied while it ran?"
             );
-            // Without readers of events the log must do.
-            let _ = self.watchers.send(News::Fault(Arc::new(report)));
+            news.push(News::Fault(Arc::new(report)));
         }
         let kept = self.replica.faults().len() as u64;
         if count > kept {
@@ -368,6 +374,7 @@ impl OpenSpace {
             );
         }
         self.faults_told = count;
+        self.news.extend(news);
     }
 
     pub(super) fn status(&mut self, now: u64) -> SpaceStatus {

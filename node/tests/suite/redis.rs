@@ -4,7 +4,7 @@ use crate::process::{DEADLINE, Node};
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::types::OwnedFrame;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 
 /// A connection to a node's Redis port.
 pub(crate) struct Redis {
@@ -30,6 +30,12 @@ impl Redis {
             stream: self.stream.try_clone().expect("a second handle"),
             buffer: Vec::new(),
         }
+    }
+
+    /// Sends nothing more, and still listens.
+    pub(crate) fn end(&mut self) {
+        let ended = self.stream.shutdown(Shutdown::Write);
+        ended.expect("end the stream");
     }
 
     /// Sends bytes as they are.

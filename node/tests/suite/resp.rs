@@ -241,6 +241,18 @@ fn who_takes_no_answers_is_not_read_from_and_a_subscriber_is_cut_off() {
 }
 
 #[test]
+fn who_sends_no_more_is_answered_still() {
+    let node = start(&[]);
+    let mut redis = Redis::connect(&node);
+    redis.send(&command(&["INCR", "a"]).repeat(100));
+    redis.end();
+    for number in 1..=100 {
+        assert_eq!(redis.reply(), OwnedFrame::Integer(number));
+    }
+    assert!(redis.try_reply().is_err(), "the connection is closed");
+}
+
+#[test]
 fn wait_counts_members_that_hold_the_writes() {
     let one = start(&["--listen", "/ip4/127.0.0.1/tcp/0"]);
     let mut redis = Redis::connect(&one);

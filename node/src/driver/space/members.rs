@@ -163,9 +163,8 @@ impl OpenSpace {
             let (space, writer) = (self.name().as_str(), it.writer.to_string());
             let heir = it.heir.map(|heir| heir.to_string());
             tracing::info!(space, %writer, heir, "a writer was retired, and its part taken over");
-            // Without readers of events the log must do.
             let news = Absorption { writer, heir };
-            let _ = self.watchers.send(News::Absorbed(Arc::new(news)));
+            self.news.push(News::Absorbed(Arc::new(news)));
         }
         self.part.absorbed = now;
     }
@@ -199,8 +198,7 @@ impl OpenSpace {
             members = row.members.len(),
             "the space has new members"
         );
-        // Without readers of events the log must do.
-        let _ = self.watchers.send(News::Members(Arc::new(row)));
+        self.news.push(News::Members(Arc::new(row)));
     }
 
     /// What was done since this was last called.
@@ -425,8 +423,7 @@ impl OpenSpace {
                  less than they had seen: compare the counters with your records"
             ),
         }
-        // Without readers of events the log must do.
-        let _ = self.watchers.send(News::Returned(Arc::new(news)));
+        self.news.push(News::Returned(Arc::new(news)));
     }
 
     /// Goes on under a fresh writer id, as the sync machine asked.
