@@ -10,15 +10,88 @@ fn opens(sent: &[u8], answer: &str) {
     assert_eq!((show(&out).as_str(), flow), (answer, Flow::Open));
 }
 
+/// A session that waits for each answer before it sends more.
+fn talks(config: RespConfig, talk: &[(&[u8], &str)]) {
+    let mut client = Client::new(config);
+    for (sent, answer) in talk {
+        let (out, flow) = client.feed(sent);
+        let told = String::from_utf8_lossy(sent);
+        assert_eq!((show(&out).as_str(), flow), (*answer, Flow::Open), "{told}");
+    }
+}
+
+/// From the sources of 9.22.0, with all that may be said first. It goes on with plain RESP3 after
+/// the two refusals, unless it was told to insist on what is refused.
 #[test]
 fn go_redis() {
-    opens(
-        b"*2\r\n$5\r\nhello\r\n$1\r\n3\r\n\
-          *5\r\n$6\r\nclient\r\n$19\r\nmaint_notifications\r\n$2\r\non\r\n$20\r\nmoving-endpoint-type\r\n$11\r\ninternal-ip\r\n\
-          *4\r\n$6\r\nclient\r\n$7\r\nsetinfo\r\n$8\r\nLIB-NAME\r\n$19\r\ngo-redis(,go1.24.1)\r\n\
-          *4\r\n$6\r\nclient\r\n$7\r\nsetinfo\r\n$7\r\nLIB-VER\r\n$6\r\n9.17.0\r\n\
-          *2\r\n$4\r\nincr\r\n$4\r\nhits\r\n",
-        &format!("{HELLO_3}-ERR unknown subcommand 'maint_notifications'. Try CLIENT HELP.|+OK|+OK|:1|"),
+    let config = RespConfig {
+        password: Some("secret".to_owned()),
+        ..RespConfig::default()
+    };
+    talks(
+        config,
+        &[
+            (
+                b"*7\r\n$5\r\nhello\r\n$1\r\n3\r\n\
+                  $4\r\nauth\r\n$7\r\ndefault\r\n$6\r\nsecret\r\n$7\r\nsetname\r\n$3\r\napp\r\n",
+                HELLO_3,
+            ),
+            (
+                b"*2\r\n$6\r\nselect\r\n$1\r\n1\r\n\
+                  *3\r\n$6\r\nclient\r\n$7\r\nsetname\r\n$3\r\napp\r\n\
+                  *3\r\n$6\r\nclient\r\n$8\r\ntracking\r\n$2\r\non\r\n",
+                "+OK|+OK|-ERR unknown subcommand 'tracking'. Try CLIENT HELP.|",
+            ),
+            (GO_REDIS_MAINTENANCE, GO_REDIS_NO_MAINTENANCE),
+            (
+                b"*4\r\n$6\r\nclient\r\n$7\r\nsetinfo\r\n$8\r\nLIB-NAME\r\n$19\r\ngo-redis(,go1.24.1)\r\n\
+                  *4\r\n$6\r\nclient\r\n$7\r\nsetinfo\r\n$7\r\nLIB-VER\r\n$6\r\n9.22.0\r\n",
+                "+OK|+OK|",
+            ),
+            (b"*2\r\n$4\r\nincr\r\n$4\r\nhits\r\n", ":1|"),
+        ],
+    );
+    // 9.17.0 as it comes: no password, no name, the first space.
+    talks(
+        RespConfig::default(),
+        &[
+            (b"*2\r\n$5\r\nhello\r\n$1\r\n3\r\n", HELLO_3),
+            (GO_REDIS_MAINTENANCE, GO_REDIS_NO_MAINTENANCE),
+            (
+                b"*4\r\n$6\r\nclient\r\n$7\r\nsetinfo\r\n$8\r\nLIB-NAME\r\n$19\r\ngo-redis(,go1.24.1)\r\n\
+                  *4\r\n$6\r\nclient\r\n$7\r\nsetinfo\r\n$7\r\nLIB-VER\r\n$6\r\n9.17.0\r\n",
+                "+OK|+OK|",
+            ),
+            (
+                b"*3\r\n$6\r\nincrby\r\n$4\r\nhits\r\n$1\r\n5\r\n*2\r\n$3\r\nget\r\n$4\r\nhits\r\n",
+                ":5|$1|5|",
+            ),
+        ],
+    );
+}
+
+/// To an address of the own machine or network, without TLS. All versions since 9.16 ask.
+const GO_REDIS_MAINTENANCE: &[u8] = b"*5\r\n$6\r\nclient\r\n$19\r\nmaint_notifications\r\n\
+    $2\r\non\r\n$20\r\nmoving-endpoint-type\r\n$11\r\ninternal-ip\r\n";
+const GO_REDIS_NO_MAINTENANCE: &str =
+    "-ERR unknown subcommand 'maint_notifications'. Try CLIENT HELP.|";
+
+/// From the sources of 9.5.0, whose connection fails if any of its second message is refused.
+#[test]
+fn older_go_redis() {
+    talks(
+        RespConfig::default(),
+        &[
+            (b"*2\r\n$5\r\nhello\r\n$1\r\n3\r\n", HELLO_3),
+            (
+                b"*2\r\n$6\r\nselect\r\n$1\r\n1\r\n\
+                  *3\r\n$6\r\nclient\r\n$7\r\nsetname\r\n$3\r\napp\r\n\
+                  *4\r\n$6\r\nclient\r\n$7\r\nsetinfo\r\n$8\r\nLIB-NAME\r\n$19\r\ngo-redis(,go1.22.1)\r\n\
+                  *4\r\n$6\r\nclient\r\n$7\r\nsetinfo\r\n$7\r\nLIB-VER\r\n$5\r\n9.5.0\r\n",
+                "+OK|+OK|+OK|+OK|",
+            ),
+            (b"*2\r\n$4\r\nincr\r\n$4\r\nhits\r\n", ":1|"),
+        ],
     );
 }
 
