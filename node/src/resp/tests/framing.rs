@@ -358,7 +358,7 @@ fn requests_that_a_page_made_a_browser_send_end_at_once() {
 }
 
 /// Random bytes, with what means something more often than by chance.
-fn hostile(state: &mut u64) -> Vec<u8> {
+fn noise(state: &mut u64) -> Vec<u8> {
     const PARTS: [&[u8]; 38] = [
         b"*1\r\n",
         b"*2\r\n",
@@ -417,7 +417,7 @@ fn random_bytes_neither_crash_nor_pile_up() {
         let mut whole = Vec::new();
         let mut out = Vec::new();
         for _ in 0..4 {
-            let bytes = hostile(&mut state);
+            let bytes = noise(&mut state);
             whole.extend_from_slice(&bytes);
             out.extend(client.feed(&bytes).0);
         }
@@ -425,5 +425,48 @@ fn random_bytes_neither_crash_nor_pile_up() {
         // The pieces made no difference.
         let mut other = Client::new(RespConfig::default());
         assert_eq!(show(&other.feed(&whole).0), show(&out), "seed {seed}");
+    }
+}
+
+/// The scripts of the fuzz target, by name.
+fn corpus() -> Vec<(String, Vec<u8>)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/corpus/resp");
+    let files = std::fs::read_dir(folder).expect("a corpus");
+    let mut files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    let read = |path: std::path::PathBuf| {
+        let name = path.file_name().expect("a name").to_string_lossy();
+        (name.into_owned(), std::fs::read(&path).expect("a script"))
+    };
+    files.into_iter().map(read).collect()
+}
+
+#[test]
+fn hostile_clients_break_nothing_and_nobody_elses_count() {
+    let corpus = corpus();
+    assert!(!corpus.is_empty());
+    for (name, script) in &corpus {
+        eprintln!("{name}");
+        hostile::client(script);
+    }
+    for seed in 0..seeds(400) {
+        let mut state = seed;
+        let mut script = corpus[random(&mut state) as usize % corpus.len()].1.clone();
+        for _ in 0..1 + random(&mut state) % 6 {
+            let at = random(&mut state) as usize % (script.len() + 1);
+            let byte = random(&mut state) as u8;
+            match random(&mut state) % 4 {
+                0 => script.insert(at, byte),
+                1 => script.truncate(script.len() - usize::from(byte) % 4 % (script.len() + 1)),
+                2 => {
+                    let other = &corpus[random(&mut state) as usize % corpus.len()].1;
+                    let from = random(&mut state) as usize % (other.len() + 1);
+                    script.splice(at..at, other[from..].iter().copied());
+                }
+                _ => script.get_mut(at).into_iter().for_each(|it| *it = byte),
+            }
+        }
+        eprintln!("seed {seed}");
+        hostile::client(&script);
     }
 }

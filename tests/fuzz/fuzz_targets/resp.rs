@@ -1,0 +1,24 @@
+//! Fuzzes the Redis face of a node.
+//!
+//! It takes that module and the tests' host as they are, without the node around them: most of
+//! what a node is built from is libp2p, which has no part in this.
+
+#![no_main]
+
+#[path = "../../../node/src"]
+mod node {
+    // What only the rest of the node calls is not dead.
+    #[allow(dead_code, unused_imports)]
+    pub(crate) mod resp;
+
+    #[path = "resp/tests"]
+    pub(crate) mod tests {
+        #[allow(dead_code)]
+        pub(crate) mod host;
+        pub(crate) mod hostile;
+    }
+}
+
+use node::resp;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::tests::hostile::client(bytes));
