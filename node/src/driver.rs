@@ -23,6 +23,8 @@ mod kept;
 mod membership;
 pub(crate) mod replay;
 mod space;
+#[cfg(test)]
+mod tests;
 
 pub use answers::{
     Change, Comeback, Counter, Done, FaultReport, LinkRow, LinkState, News, Page, Query, Reading,

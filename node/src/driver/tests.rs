@@ -1,0 +1,568 @@
+//! A store that is held in the middle of a commit, and what leaves the node meanwhile: nothing
+//! that tells of it.
+//!
+//! That nothing has left is seen without waiting for it: whatever the driver lets out of one batch
+//! it has let out before it takes the next one, so a sign that a later batch was taken is enough.
+//! See [`Bench::settle`].
+
+use super::*;
+use crate::handle::Refusal;
+use crate::store::{Each, Memory, Record};
+use futures::FutureExt;
+use std::future::Future;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::pin::Pin;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use tallymesh_core::wire::{Body, Digests, Frame, Hello, Pull, VERSION};
+use tallymesh_core::{Message, Replica, SyncConfig, VersionVector, WriterId};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::broadcast::error::TryRecvError as NewsError;
+use tokio::time::timeout;
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const SPACE: SpaceId = SpaceId(0);
+
+/// A store that makes each commit when it is let, and the hand that lets it.
+#[derive(Clone)]
+struct Gate {
+    memory: Memory,
+    shared: Arc<(Mutex<Turns>, Condvar)>,
+}
+
+struct Turns {
+    /// The records of each commit that was entered.
+    entered: Vec<Vec<Record>>,
+    /// How many commits may be made; all others wait.
+    allowed: usize,
+    /// Whether they fail instead.
+    fails: bool,
+}
+
+impl Gate {
+    fn new() -> Gate {
+        let turns = Turns {
+            entered: Vec::new(),
+            allowed: usize::MAX,
+            fails: false,
+        };
+        Gate {
+            memory: Memory::default(),
+            shared: Arc::new((Mutex::new(turns), Condvar::new())),
+        }
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.shared.0.lock().expect("nothing panics with it")
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Turns)) {
+        change(&mut self.turns());
+        self.shared.1.notify_all();
+    }
+
+    fn wait(&self, until: impl Fn(&Turns) -> bool) -> MutexGuard<'_, Turns> {
+        let waiting = |turns: &mut Turns| !until(turns);
+        let waited = self
+            .shared
+            .1
+            .wait_timeout_while(self.turns(), PATIENCE, waiting);
+        let (turns, waited) = waited.expect("nothing panics with it");
+        assert!(!waited.timed_out(), "no commit");
+        turns
+    }
+
+    /// Holds all commits from now on.
+    fn hold(&self) {
+        self.change(|turns| turns.allowed = turns.entered.len());
+    }
+
+    /// Lets one more be made.
+    fn let_one(&self) {
+        self.change(|turns| turns.allowed += 1);
+    }
+
+    fn open(&self) {
+        self.change(|turns| turns.allowed = usize::MAX);
+    }
+
+    fn fail(&self) {
+        self.change(|turns| turns.fails = true);
+    }
+
+    /// Waits until a commit is held. With it, the counters `a` and `b` are at what this returns.
+    fn held(&self) -> [Option<i128>; 2] {
+        let turns = self.wait(|turns| turns.entered.len() > turns.allowed);
+        let mut replica = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
+        for record in turns.entered.iter().flatten() {
+            let message = Message::decode_stored(&record.bytes).expect("a record");
+            replica.restore(&message).expect("one that can be used");
+        }
+        ["a", "b"].map(|key| replica.value(key))
+    }
+}
+
+impl Store for Gate {
+    fn identity(&mut self, fresh: [u8; 32]) -> Result<[u8; 32], StoreError> {
+        self.memory.identity(fresh)
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    fn load(&mut self, space: &Space, each: &mut Each<'_>) -> Result<(), StoreError> {
+        self.memory.load(space, each)
+    }
+
+    fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        self.change(|turns| turns.entered.push(records.to_vec()));
+        let turns = self.wait(|turns| turns.entered.len() <= turns.allowed || turns.fails);
+        if turns.fails {
+            self.memory.fail_after(0);
+        }
+        drop(turns);
+        self.memory.commit(records)
+    }
+
+    fn wants_snapshot(&self) -> Option<Space> {
+        None
+    }
+
+    fn prepare(&mut self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+}
+
+/// A peer that says what it is told to, and takes in what it hears.
+struct Friend {
+    link: Link,
+    outbox: mpsc::Receiver<Order>,
+    /// Whether the broadcast is for it.
+    hears_all: bool,
+    replica: Replica,
+    pulls: u32,
+}
+
+/// Takes in what a frame tells.
+fn hear(replica: &mut Replica, order: Order) {
+    let (Order::Send(_, bytes) | Order::Broadcast(_, bytes)) = order else {
+        panic!("{order:?}");
+    };
+    let merged = match Frame::decode(&bytes).expect("a frame").body {
+        Body::Push(message) => replica.merge(&message),
+        Body::Delta(delta) => replica.merge(&delta.message),
+        _ => return,
+    };
+    merged.expect("a good message");
+}
+
+/// A driver on a gate, and all that anybody hears of it.
+struct Bench {
+    runtime: Runtime,
+    gate: Gate,
+    handle: Handle,
+    ended: oneshot::Receiver<Result<(), StoreError>>,
+    metrics: Metrics,
+    /// Commands of Redis clients so far.
+    commands: usize,
+    /// Of these two, one hears pushes by broadcast.
+    friends: Vec<Friend>,
+    broadcast: mpsc::Receiver<Order>,
+    news: tokio::sync::broadcast::Receiver<News>,
+    client: TcpStream,
+    subscriber: TcpStream,
+}
+
+/// A request that was sent.
+type Asked<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>>>>;
+
+impl Bench {
+    /// Starts a node with peers, a reader of events, a Redis client and a subscriber.
+    fn new(durability: Durability) -> Bench {
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().expect("a runtime");
+        let gate = Gate::new();
+        let metrics = Metrics::new();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let redis = listener.local_addr().expect("an address");
+        let (orders, broadcast) = mpsc::channel(1024);
+        let running = start(Start {
+            spaces: vec![Space::default()],
+            owner: [7; 32],
+            lease_ms: 0,
+            durability,
+            store: Box::new(gate.clone()),
+            resp: Some((listener, RespConfig::default(), 16)),
+            broadcast: orders,
+            metrics: metrics.clone(),
+            clock: WallClock::default(),
+        });
+        let Running { handle, ended } = running.expect("start");
+        let news = runtime.block_on(handle.watch(SPACE));
+        let connect = || {
+            let socket = TcpStream::connect(redis).expect("connect");
+            socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            socket
+        };
+        let mut bench = Bench {
+            runtime,
+            gate,
+            handle,
+            ended,
+            metrics,
+            commands: 0,
+            friends: Vec::new(),
+            broadcast,
+            news: news.expect("a reader"),
+            client: connect(),
+            subscriber: connect(),
+        };
+        bench.friends = [false, true].map(|it| bench.greet(it)).into();
+        let socket = &mut bench.subscriber;
+        socket
+            .write_all(b"SUBSCRIBE __keyspace@0__:a\r\n")
+            .expect("send");
+        expect(socket, "*3|$9|subscribe|$16|__keyspace@0__:a|:1|");
+        bench.commands += 1;
+        bench.command("PING");
+        expect(&mut bench.client, "+PONG|");
+        bench.settle();
+        bench.take_frames();
+        bench
+    }
+
+    /// Opens a link, on which nothing was said yet.
+    fn connect(&self, broadcast: bool) -> (Link, mpsc::Receiver<Order>) {
+        let (outbox, inbox) = mpsc::channel(1024);
+        let link = self.handle.next_link();
+        self.runtime.block_on(self.handle.connect(NewLink {
+            link,
+            space: None,
+            kind: PeerKind::Libp2p,
+            peer: "a test".to_owned(),
+            broadcast,
+            outbox,
+        }));
+        (link, inbox)
+    }
+
+    /// A peer that has said hello.
+    fn greet(&self, broadcast: bool) -> Friend {
+        let (link, outbox) = self.connect(broadcast);
+        let mut replica = Replica::new(Space::default(), WriterId::from_bytes([9; 16]));
+        let digests = Digests {
+            vector: replica.digest(),
+            contents: replica.content_digest(),
+        };
+        let hello = Body::Hello(Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            capabilities: 0,
+            session: u64::from(link.0),
+            agent: "a test".to_owned(),
+            nonce: [0; 16],
+            proof: Vec::new(),
+            digests,
+            writer: replica.writer(),
+            clock: 0,
+        });
+        self.say(link, hello);
+        Friend {
+            link,
+            outbox,
+            hears_all: broadcast,
+            replica,
+            pulls: 0,
+        }
+    }
+
+    fn say(&self, link: Link, body: Body) {
+        let space = Space::default();
+        let bytes = Frame { space, body }.encode();
+        self.runtime.block_on(self.handle.frame(link, bytes));
+    }
+
+    /// Has each peer ask for all that there is.
+    fn pull(&mut self) {
+        for at in 0..self.friends.len() {
+            self.friends[at].pulls += 1;
+            let pull = Pull {
+                id: self.friends[at].pulls,
+                chunk: 0,
+                vector: VersionVector::default(),
+            };
+            self.say(self.friends[at].link, Body::Pull(pull));
+        }
+    }
+
+    /// Sends a request that can't be answered yet.
+    fn ask<T: 'static, F>(&self, request: impl FnOnce(Handle) -> F) -> Asked<T>
+    where
+        F: Future<Output = Result<T, Refusal>> + 'static,
+    {
+        let mut asked: Asked<T> = Box::pin(request(self.handle.clone()));
+        // The queue has room, so one poll sends it.
+        assert!(asked.as_mut().now_or_never().is_none());
+        asked
+    }
+
+    fn add(&self, key: &'static str) -> Asked<Counter> {
+        self.ask(move |handle| async move { handle.add(SPACE, key.to_owned(), 1).await })
+    }
+
+    fn read(&self, key: &'static str) -> Asked<Option<Counter>> {
+        self.ask(move |handle| async move { handle.read(SPACE, key.to_owned()).await })
+    }
+
+    /// Waits for an answer.
+    fn answer<T>(&self, future: impl Future<Output = T>) -> T {
+        within_patience(&self.runtime, future)
+    }
+
+    /// Has the Redis client send a line, and waits until it is executed.
+    fn command(&mut self, line: &str) {
+        let line = format!("{line}\r\n");
+        self.client.write_all(line.as_bytes()).expect("send");
+        self.commands += line.lines().count();
+        let wanted = format!("tallymesh_resp_commands_total {}\n", self.commands);
+        let since = Instant::now();
+        while !self.metrics.text(&[]).contains(&wanted) {
+            assert!(since.elapsed() < PATIENCE, "{line} is not executed");
+            thread::yield_now();
+        }
+    }
+
+    /// Sees the driver take a batch after all that was sent to it: garbage on a link has this
+    /// closed, for which nothing is waited. Tells whether anything else came on the link.
+    fn probe(&self) -> bool {
+        let (link, mut inbox) = self.connect(false);
+        let garbage = self.handle.frame(link, b"garbage".to_vec());
+        self.runtime.block_on(garbage);
+        let mut sent = false;
+        loop {
+            match self.answer(inbox.recv()) {
+                Some(Order::Close(..)) => return sent,
+                Some(_) => sent = true,
+                None => panic!("the driver has ended"),
+            }
+        }
+    }
+
+    /// Sees the driver deal with all that was sent to it and let out what it may, also what the
+    /// sync machine gathers for a while before it is pushed. Tells whether new links were told
+    /// anything.
+    fn settle(&self) -> bool {
+        let delay = Duration::from_millis(SyncConfig::default().push_delay_ms.into());
+        let since = Instant::now();
+        let mut sent = self.probe();
+        while since.elapsed() < 2 * delay {
+            sent |= self.probe();
+        }
+        // The first of these is taken in a batch that begins by now, and that one has ended when
+        // the second one is taken.
+        sent | self.probe() | self.probe()
+    }
+
+    /// Takes what has come for peers; tells how much that was.
+    fn take_frames(&mut self) -> usize {
+        let mut count = 0;
+        for friend in &mut self.friends {
+            while let Ok(order) = friend.outbox.try_recv() {
+                hear(&mut friend.replica, order);
+                count += 1;
+            }
+            while friend.hears_all
+                && let Ok(order) = self.broadcast.try_recv()
+            {
+                hear(&mut friend.replica, order);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Nothing has come for peers.
+    fn expect_no_frames(&mut self) {
+        assert!(!self.settle(), "a new link was told something");
+        assert_eq!(self.take_frames(), 0, "peers were told something");
+    }
+
+    /// Nothing has come for anybody.
+    fn expect_silence(&mut self) {
+        self.expect_no_frames();
+        assert_eq!(self.news.try_recv().err(), Some(NewsError::Empty));
+        for socket in [&mut self.client, &mut self.subscriber] {
+            socket.set_nonblocking(true).expect("a setting");
+            let read = socket.read(&mut [0]).map_err(|error| error.kind());
+            assert_eq!(read, Err(ErrorKind::WouldBlock), "a reply");
+            socket.set_nonblocking(false).expect("a setting");
+        }
+    }
+
+    /// The next event is that this counter is 1.
+    fn expect_news(&mut self, key: &str) {
+        let Ok(News::Changed(changes)) = within_patience(&self.runtime, self.news.recv()) else {
+            panic!("something else");
+        };
+        let told: Vec<_> = changes.iter().map(|it| (it.key.as_str(), it.now)).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].0, told[0].1.map(|now| now.value)), (key, Some(1)));
+    }
+
+    /// Waits until both peers hold these counters, which are 1.
+    fn expect_peers(&mut self, keys: &[&str]) {
+        let since = Instant::now();
+        let holds = |friend: &Friend| keys.iter().all(|key| friend.replica.value(key) == Some(1));
+        while !self.friends.iter().all(holds) {
+            assert!(since.elapsed() < PATIENCE, "peers are not told");
+            self.take_frames();
+            thread::yield_now();
+        }
+    }
+
+    /// Lets the commit that is held fail. Whoever waits hears nothing but that the node has ended.
+    fn fail(mut self, asked: Vec<Asked<Counter>>) {
+        self.gate.fail();
+        let ended = within_patience(&self.runtime, &mut self.ended).expect("it tells how it ended");
+        assert_eq!(ended.expect_err("failed").code(), "store_io");
+        for asked in asked {
+            assert_eq!(self.answer(asked), Err(Refusal::Stopped));
+        }
+        for friend in &mut self.friends {
+            assert!(self.runtime.block_on(friend.outbox.recv()).is_none());
+        }
+        assert!(self.runtime.block_on(self.broadcast.recv()).is_none());
+        assert_eq!(self.news.try_recv().err(), Some(NewsError::Closed));
+        for socket in [&mut self.client, &mut self.subscriber] {
+            // With something unread the system resets the connection.
+            let read = socket.read(&mut [0]).unwrap_or(0);
+            assert_eq!(read, 0, "a reply");
+        }
+        let late = self.runtime.block_on(self.handle.status());
+        assert_eq!(late.err(), Some(Refusal::Stopped));
+    }
+
+    fn stop(self) {
+        self.runtime.block_on(self.handle.stop());
+        within_patience(&self.runtime, self.ended)
+            .expect("it tells")
+            .expect("well");
+    }
+}
+
+fn within_patience<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
+    let waited = async { timeout(PATIENCE, future).await };
+    runtime.block_on(waited).expect("it comes in time")
+}
+
+/// Waits for these bytes, in which `|` is the end of a line.
+fn expect(socket: &mut TcpStream, wanted: &str) {
+    let wanted = wanted.replace('|', "\r\n");
+    let mut read = vec![0; wanted.len()];
+    socket.read_exact(&mut read).expect("an answer");
+    assert_eq!(String::from_utf8_lossy(&read), wanted);
+}
+
+const TOLD_OF_A: &str = "*3|$7|message|$16|__keyspace@0__:a|$6|incrby|";
+
+#[test]
+fn nothing_leaves_before_the_commit_that_it_tells_of() {
+    let mut bench = Bench::new(Durability::Always);
+    bench.gate.hold();
+    let mut add = bench.add("a");
+    assert_eq!(bench.gate.held(), [Some(1), None]);
+    let mut read = bench.read("a");
+    bench.command("INCR b\r\nGET a");
+    let mut later = bench.read("a");
+    bench.pull();
+    bench.expect_silence();
+    assert!(add.as_mut().now_or_never().is_none());
+    assert!(read.as_mut().now_or_never().is_none());
+    bench.gate.let_one();
+    assert_eq!(bench.answer(add).expect("well").now.value, 1);
+    assert_eq!(
+        bench.answer(read).expect("well").expect("it is").now.value,
+        1
+    );
+    expect(&mut bench.subscriber, TOLD_OF_A);
+    bench.expect_news("a");
+    // What was done meanwhile is the next commit.
+    assert_eq!(bench.gate.held(), [Some(1), Some(1)]);
+    bench.expect_silence();
+    assert!(later.as_mut().now_or_never().is_none());
+    bench.gate.open();
+    expect(&mut bench.client, ":1|$1|1|");
+    bench.expect_news("b");
+    assert!(bench.answer(later).is_ok());
+    bench.expect_peers(&["a", "b"]);
+    bench.stop();
+}
+
+#[test]
+fn after_a_failed_commit_nothing_leaves_and_the_node_ends() {
+    let mut bench = Bench::new(Durability::Always);
+    bench.gate.hold();
+    let first = bench.add("a");
+    assert_eq!(bench.gate.held(), [Some(1), None]);
+    bench.command("INCR b\r\nGET a");
+    let second = bench.add("a");
+    bench.pull();
+    bench.expect_silence();
+    bench.fail(vec![first, second]);
+}
+
+/// What an interval lets clients see early, it does not let peers see.
+#[test]
+fn with_an_interval_only_peers_wait_for_the_commit() {
+    for fails in [false, true] {
+        let mut bench = Bench::new(Durability::Interval(PATIENCE * 60));
+        bench.gate.hold();
+        let add = bench.handle.add(SPACE, "a".to_owned(), 1);
+        assert_eq!(bench.answer(add).expect("well").now.value, 1);
+        expect(&mut bench.subscriber, TOLD_OF_A);
+        bench.expect_news("a");
+        bench.command("INCR b\r\nGET a");
+        expect(&mut bench.client, ":1|$1|1|");
+        bench.expect_news("b");
+        bench.pull();
+        assert_ne!(bench.gate.held(), [None, None]);
+        bench.expect_no_frames();
+        if fails {
+            bench.fail(Vec::new());
+            continue;
+        }
+        bench.gate.open();
+        bench.expect_peers(&["a", "b"]);
+        bench.stop();
+    }
+}
+
+/// A write is durable before the node ends, and its answer leaves.
+#[test]
+fn a_stop_waits_for_the_commit() {
+    for durability in [Durability::Always, Durability::Interval(PATIENCE * 60)] {
+        let mut bench = Bench::new(durability);
+        bench.gate.hold();
+        bench.command("INCR a\r\nINCR b");
+        let handle = bench.handle.clone();
+        bench.runtime.block_on(handle.stop());
+        assert_ne!(bench.gate.held(), [None, None]);
+        assert!((&mut bench.ended).now_or_never().is_none());
+        bench.gate.open();
+        expect(&mut bench.client, ":1|:1|");
+        within_patience(&bench.runtime, &mut bench.ended)
+            .expect("it tells")
+            .expect("well");
+        let mut replay = replay::Replay::new(Space::default(), WriterId::from_bytes([2; 16]));
+        let mut store = bench.gate.memory.clone();
+        let loaded = store.load(&Space::default(), &mut |kept, bytes| {
+            replay.take(kept.kind, bytes)
+        });
+        loaded.expect("what was kept");
+        let replica = replay.end();
+        assert_eq!(["a", "b"].map(|key| replica.value(key)), [Some(1), Some(1)]);
+    }
+}
