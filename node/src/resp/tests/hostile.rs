@@ -22,9 +22,6 @@ const STEPS_MAX: usize = 256;
 /// Bytes that a node takes from a connection at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Longest reply, in bytes: a list of keys, with room for what stands around them.
-const REPLY_BYTES_MAX: usize = KEYS_BYTES_MAX + (1 << 20);
-
 /// Events that are told to subscribers at once.
 const TOLD_MAX: usize = 64;
 
@@ -206,7 +203,9 @@ struct Client {
     unread: Vec<u8>,
     reads: bool,
     sent: usize,
-    /// Replies that it has read, and whether any of what it read may have been none.
+    /// What it has sent since its session takes no more commands.
+    kept: usize,
+    /// Replies that it was sent, and whether any of them may have been none.
     replies: u64,
     pushed: bool,
     flow: Flow,
@@ -219,30 +218,62 @@ impl Client {
             unread: Vec::new(),
             reads: true,
             sent: 0,
+            kept: 0,
             replies: 0,
             pushed: false,
             flow: Flow::Open,
         }
     }
 
-    /// Reads what there is, which must be whole replies.
-    fn read(&mut self, transcript: &mut Vec<u8>) {
-        let mut rest = &self.unread[..];
-        while !rest.is_empty() {
+    /// Looks at what it was sent from a place on, which must be whole replies. Returns where the
+    /// last of them begins.
+    fn look(&mut self, from: usize) -> usize {
+        let (mut at, mut last) = (from, from);
+        while at < self.unread.len() {
+            let rest = &self.unread[at..];
             let (end, is_push) = reply(rest, 0).unwrap_or_else(|| {
                 let shown = String::from_utf8_lossy(&rest[..rest.len().min(200)]);
                 panic!("no reply: {shown:?}")
             });
             self.pushed |= is_push;
             self.replies += 1;
-            rest = &rest[end..];
+            last = at;
+            at += end;
         }
+        last
+    }
+
+    /// Has its session take in a piece. It answers at once, and only as long as answers may pile up.
+    fn feed(&mut self, piece: &[u8], node: &mut Node) {
+        let (before, was) = (self.unread.len(), self.flow);
+        self.flow = self.session.feed(piece, node, &mut self.unread);
+        let last = self.look(before);
+        // A subscription is answered name by name.
+        let most = match self.pushed {
+            true => OUT_BYTES_PAUSE + SUBSCRIPTIONS_MAX * (PATTERN_BYTES_MAX + 64),
+            false => OUT_BYTES_PAUSE,
+        };
+        if self.flow != Flow::Close {
+            assert!(last <= most.max(before), "a reply begins at {last}");
+        }
+        self.kept = match was == self.flow && self.flow != Flow::Open {
+            true => self.kept + piece.len(),
+            false => 0,
+        };
+        if self.flow != Flow::Close {
+            assert!(self.kept <= HELD_BYTES_MAX, "{} bytes wait", self.kept);
+        }
+        self.check_replies();
+        self.check_memory();
+    }
+
+    fn read(&mut self, transcript: &mut Vec<u8>) {
         transcript.append(&mut self.unread);
     }
 
     /// Each command has one reply, unless it waits, or what came was no command.
     fn check_replies(&self) {
-        if self.pushed || !self.unread.is_empty() {
+        if self.pushed {
             return;
         }
         let commands = self.session.commands();
@@ -318,7 +349,9 @@ impl Play {
             104..=111 => {
                 let client = &mut self.hostile[at];
                 let members = usize::from(command & 7);
+                let before = client.unread.len();
                 client.session.answer_wait(members, &mut client.unread);
+                client.look(before);
                 self.feed(at, b"");
             }
             112..=119 => self.merge(command),
@@ -349,23 +382,14 @@ impl Play {
     fn feed(&mut self, at: usize, piece: &[u8]) {
         let mut piece = piece;
         loop {
-            let client = &mut self.hostile[at];
-            let before = client.unread.len();
-            client.flow = client
-                .session
-                .feed(piece, &mut self.node, &mut client.unread);
+            self.hostile[at].feed(piece, &mut self.node);
             piece = b"";
-            let most = before.max(OUT_BYTES_PAUSE) + REPLY_BYTES_MAX;
-            let unread = client.unread.len();
-            assert!(unread <= most, "{unread} bytes of answers at once");
-            client.check_memory();
-            let is_full = client.flow == Flow::Full;
             self.note();
             let client = &mut self.hostile[at];
             if client.reads {
                 client.read(&mut self.transcript);
-                client.check_replies();
             }
+            let is_full = client.flow == Flow::Full;
             if !is_full || !client.reads || self.is_over() {
                 return;
             }
@@ -390,7 +414,9 @@ impl Play {
             let notice = Notice::new(space, &key, event);
             for client in &mut self.hostile {
                 if client.session.is_subscribed() && client.unread.len() <= OUT_BYTES_MAX {
+                    let before = client.unread.len();
                     client.session.notify(&notice, &mut client.unread);
+                    client.look(before);
                 }
             }
         }
