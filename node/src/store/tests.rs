@@ -2,6 +2,7 @@
 
 mod damage;
 mod power;
+mod segments;
 
 use super::log::Sizes;
 use super::played::Played;

@@ -1,0 +1,148 @@
+//! Which segments must be there, which go, and what a log does right after it was opened.
+
+use super::super::segment::{self, HEADER_BYTES, Header};
+use super::super::{Kind, Log, Store, frame};
+use super::{Played, SMALL, change, loaded, opened, record, space, texts};
+
+/// A log with these commits, one record each.
+fn log(disk: &Played, records: &[super::Record]) -> Log {
+    let mut log = opened(disk).expect("open");
+    for record in records {
+        log.commit(std::slice::from_ref(record)).expect("commit");
+    }
+    log
+}
+
+fn code(files: &std::collections::BTreeMap<String, Vec<u8>>) -> &'static str {
+    let refused = opened(&Played::with(files)).err();
+    refused.map_or("opened", |error| error.code())
+}
+
+#[test]
+fn no_segment_is_longer_than_it_was_made() {
+    let disk = Played::new(1);
+    drop(log(
+        &disk,
+        &[change("one", &[1; 600]), change("one", &[2; 600])],
+    ));
+    let files = disk.contents();
+    for number in [1, 2] {
+        for byte in [0, 1] {
+            let mut changed = files.clone();
+            let segment = changed.get_mut(&segment::name(number));
+            segment.expect("a segment").push(byte);
+            assert_eq!(code(&changed), "store_damaged", "segment {number}");
+        }
+    }
+}
+
+/// The last commit of a segment is missed although nothing else of that is needed.
+#[test]
+fn the_one_commit_that_is_needed_of_a_missing_segment_is_missed() {
+    let disk = Played::new(1);
+    let records = [
+        change("one", &[1; 60]),
+        record("one", Kind::Whole, &[2; 200]),
+        change("one", &[3; 400]),
+    ];
+    assert_eq!(log(&disk, &records).segment_count(), 2);
+    let mut files = disk.contents();
+    files.remove(&segment::name(1)).expect("there");
+    assert_eq!(code(&files), "store_damaged");
+}
+
+#[test]
+fn a_log_of_which_only_the_segment_that_was_ready_is_left_is_missed() {
+    let disk = Played::new(1);
+    let mut log = log(&disk, &[change("one", &[1; 300])]);
+    while log.prepare().expect("prepare") {}
+    let mut files = disk.contents();
+    assert!(files.contains_key(&segment::name(2)));
+    files.remove(&segment::name(1)).expect("there");
+    assert_eq!(code(&files), "store_damaged");
+}
+
+#[test]
+fn a_log_without_a_header_is_damaged() {
+    let disk = Played::new(1);
+    drop(opened(&disk).expect("open"));
+    let mut files = disk.contents();
+    files.insert(segment::name(1), vec![0; 1024]);
+    assert_eq!(code(&files), "store_damaged");
+}
+
+/// A whole commit that stands where the first one of all should.
+#[test]
+fn the_first_segment_begins_with_the_first_commit() {
+    let disk = Played::new(1);
+    let records = [change("one", b"a"), record("one", Kind::Whole, b"b")];
+    drop(log(&disk, &records));
+    let mut files = disk.contents();
+    let bytes = files.get_mut(&segment::name(1)).expect("a segment");
+    let seal = Header::decode(bytes).expect("a header").seal;
+    let first = frame::decode(seal, &bytes[HEADER_BYTES..]).expect("a frame");
+    let first = first.bytes();
+    bytes.drain(HEADER_BYTES..HEADER_BYTES + first);
+    bytes.extend(std::iter::repeat_n(0, first));
+    assert_eq!(code(&files), "store_damaged");
+}
+
+#[test]
+fn a_segment_from_before_a_gap_goes_at_the_next_opening() {
+    let disk = Played::new(1);
+    let mut log = opened(&disk).expect("open");
+    super::run(&mut log, &["one"], 200);
+    let all = loaded(&mut log, "one").expect("load");
+    drop(log);
+    let mut files = disk.contents();
+    let names = files.keys().filter(|name| name.starts_with("log-"));
+    let names: Vec<String> = names.cloned().collect();
+    let left = segment::name(1);
+    assert!(names[0] > segment::name(2));
+    files.insert(left.clone(), files[&names[0]].clone());
+    let disk = Played::with(&files);
+    let mut log = opened(&disk).expect("open");
+    assert_eq!(loaded(&mut log, "one").expect("load"), all);
+    assert!(!disk.contents().contains_key(&left));
+}
+
+#[test]
+fn segments_that_were_dead_before_a_restart_go_after_it() {
+    let disk = Played::new(1);
+    let records = [
+        change("one", &[1; 5000]),
+        change("one", &[2; 5000]),
+        record("one", Kind::Whole, &[3; 5000]),
+    ];
+    drop(log(&disk, &records));
+    assert!(disk.contents().contains_key(&segment::name(3)));
+    let mut log = opened(&disk).expect("open");
+    while log.prepare().expect("prepare") {}
+    assert!(!disk.contents().contains_key(&segment::name(3)));
+    assert_eq!(loaded(&mut log, "one").expect("load").len(), 1);
+}
+
+/// A space that was only read is open all the same.
+#[test]
+fn a_snapshot_is_asked_for_of_a_space_that_was_only_loaded() {
+    let disk = Played::new(1);
+    drop(log(&disk, &[change("idle", b"rarely")]));
+    let mut log = opened(&disk).expect("open");
+    assert_eq!(texts(&mut log, "idle"), ["rarely"]);
+    for byte in 0..8 {
+        log.commit(&[change("one", &[byte; 900])]).expect("commit");
+    }
+    assert_eq!(log.wants_snapshot(), Some(space("idle")));
+}
+
+#[test]
+fn a_log_that_failed_asks_for_nothing() {
+    let disk = Played::new(1);
+    let large = [change("one", &[1; 5000]), change("one", &[2; 5000])];
+    let mut log = log(&disk, &large);
+    assert!(log.bytes() > SMALL.log_bytes_min);
+    assert_eq!(log.wants_snapshot(), Some(space("one")));
+    disk.fail_after(0);
+    log.commit(&[change("one", b"b")]).expect_err("it fails");
+    assert_eq!(log.wants_snapshot(), None);
+}
