@@ -3,6 +3,7 @@
 mod damage;
 mod power;
 mod segments;
+mod worker;
 
 use super::log::Sizes;
 use super::played::Played;

@@ -376,3 +376,17 @@ fn a_copy_of_a_busy_folder_is_a_moment_of_it() {
         }
     });
 }
+
+#[test]
+fn a_segment_that_is_only_ready_is_not_copied() {
+    let around = tempfile::tempdir().expect("temporary folder");
+    let (data, copy) = (around.path().join("data"), around.path().join("copy"));
+    let mut log = open(&data);
+    log.commit(&[record("one", Kind::Change, &[1; 300])])
+        .expect("commit");
+    while log.prepare().expect("prepare") {}
+    let report = check(&data, &mut |_, _, _| Ok(()), &mut |_| {}).expect("whole");
+    assert_eq!(report.segments, 2);
+    let report = backup(&data, &copy, &mut |_| {}).expect("backup");
+    assert_eq!(report.segments, 1);
+}

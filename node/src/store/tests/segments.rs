@@ -146,3 +146,38 @@ fn a_log_that_failed_asks_for_nothing() {
     log.commit(&[change("one", b"b")]).expect_err("it fails");
     assert_eq!(log.wants_snapshot(), None);
 }
+
+/// Records are read in windows of 256 KiB.
+#[test]
+fn records_longer_than_what_is_read_at_once_are_read_whole() {
+    let disk = Played::new(1);
+    let records = [300_000, 10, 262_144, 262_145, 1, 524_289];
+    let records = records.map(|bytes| {
+        let bytes: Vec<u8> = (0..bytes).map(|at: u32| (at % 251) as u8).collect();
+        change("one", &bytes)
+    });
+    drop(log(&disk, &records));
+    let mut log = opened(&disk).expect("open");
+    let wanted = records.map(|record| (record.kind, record.bytes));
+    assert_eq!(loaded(&mut log, "one").expect("load"), wanted);
+    // And again, from places that are found anew.
+    assert_eq!(loaded(&mut log, "one").expect("load"), wanted);
+}
+
+/// What follows it is refused, and a restart sees it alone.
+#[test]
+fn a_whole_snapshot_ends_one_that_was_begun() {
+    for kind in [Kind::Part, Kind::Last] {
+        let disk = Played::new(1);
+        let records = [
+            record("one", Kind::First, b"1"),
+            record("one", Kind::Whole, b"2"),
+        ];
+        let mut log = log(&disk, &records);
+        let refused = log.commit(&[record("one", kind, b"3")]);
+        assert_eq!(refused.expect_err("refused").code(), "store_not_begun");
+        drop(log);
+        let mut log = opened(&disk).expect("open");
+        assert_eq!(texts(&mut log, "one"), ["2"]);
+    }
+}
