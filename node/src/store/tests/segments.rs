@@ -181,3 +181,15 @@ fn a_whole_snapshot_ends_one_that_was_begun() {
         assert_eq!(texts(&mut log, "one"), ["2"]);
     }
 }
+
+#[test]
+fn no_other_snapshot_is_wanted_while_one_is_begun() {
+    let disk = Played::new(1);
+    let large = [change("one", &[1; 5000]), change("one", &[2; 5000])];
+    let mut log = log(&disk, &large);
+    assert_eq!(log.wants_snapshot(), Some(space("one")));
+    for kind in [Kind::First, Kind::Part] {
+        log.commit(&[record("one", kind, b"1")]).expect("commit");
+        assert_eq!(log.wants_snapshot(), None, "{kind:?}");
+    }
+}
