@@ -1,5 +1,5 @@
-//! Figures of the core and of the Redis protocol, beside the floors and peers that they are judged
-//! against, in one run.
+//! Figures of the core, of the Redis protocol and of stores, beside the floors and peers that they
+//! are judged against, in one run.
 
 mod alloc;
 mod core_bench;
@@ -8,6 +8,8 @@ mod peers;
 mod random;
 mod report;
 mod resp_bench;
+#[cfg(feature = "stores")]
+mod store_bench;
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
@@ -25,7 +27,8 @@ struct Args {
     /// The program `tallymesh`, for the Redis protocol
     #[arg(long, default_value = "target/release/tallymesh")]
     node: PathBuf,
-    /// Only these parts: of core add, merge, size; of resp speed, memory, gossip, reopen
+    /// Only these parts: of core add, merge, size; of resp speed, memory, gossip, reopen; of store
+    /// commits, reading
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds of each measurement; the median counts
@@ -50,6 +53,8 @@ enum What {
     Core,
     /// The Redis protocol of a node, beside a real Redis
     Resp,
+    /// The node's log, beside other stores
+    Store,
 }
 
 fn main() -> Result<()> {
@@ -74,6 +79,13 @@ fn main() -> Result<()> {
             };
             resp_bench::run(&plan, &only, &sections(&args))
         }
+        #[cfg(feature = "stores")]
+        What::Store => {
+            let only = parts(&args.only, &store_bench::SECTIONS)?;
+            store_bench::run(rounds, args.quick, &only, &sections(&args))
+        }
+        #[cfg(not(feature = "stores"))]
+        What::Store => bail!("this build has no other stores: run `cargo xtask bench -- store`"),
     }
 }
 
