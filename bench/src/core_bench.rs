@@ -3,6 +3,7 @@
 use crate::alloc::heap;
 use crate::measure::{Report, Target, timed};
 use crate::peers::{self, Automerge, Crdts, Loro, Yrs};
+use crate::random::Random;
 use hashbrown::HashMap;
 use std::hint::black_box;
 use tallymesh_core::{Handle, Message, Replica, Space, VersionVector, WriterId};
@@ -12,32 +13,12 @@ const WRITERS: usize = 8;
 const ENTRIES: u64 = (COUNTERS * WRITERS) as u64;
 const RANDOM_KEYS: usize = 100_000;
 
-/// SplitMix64: the same figures from the same seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for at in (1..items.len()).rev() {
-            items.swap(at, self.below(at + 1));
-        }
-    }
-}
+/// The groups of figures.
+pub(crate) const GROUPS: [&str; 3] = ["add", "merge", "size"];
 
 /// Runs the figures of the core.
-pub(crate) fn run(report: &mut Report, only: &[String], quick: bool) {
-    let wanted = |group: &str| only.iter().any(|name| name == group);
+pub(crate) fn run(report: &mut Report, only: &[&str], quick: bool) {
+    let wanted = |group: &str| only.contains(&group);
     if wanted("add") {
         add_hot(report, quick);
         add_random(report, quick);

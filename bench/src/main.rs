@@ -1,13 +1,18 @@
-//! Figures of the core beside the floors and peers that they are judged against, in one run.
+//! Figures of the core, of the Redis protocol and of stores, beside the floors and peers that they
+//! are judged against, in one run.
 
 mod alloc;
 mod core_bench;
 mod measure;
 mod peers;
+mod random;
+mod report;
 mod resp_bench;
+#[cfg(feature = "stores")]
+mod store_bench;
 
-use clap::Parser;
-use measure::Report;
+use anyhow::{Result, bail};
+use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
 #[global_allocator]
@@ -16,36 +21,96 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 /// Measures Tallymesh beside its floors and peers.
 #[derive(Parser)]
 struct Args {
-    /// Which figures: of the core, or of the Redis protocol beside a real Redis
-    #[arg(default_value = "core", value_parser = ["core", "resp"])]
-    what: String,
+    /// Which figures
+    #[arg(value_enum, default_value_t = What::Core)]
+    what: What,
     /// The program `tallymesh`, for the Redis protocol
     #[arg(long, default_value = "target/release/tallymesh")]
     node: PathBuf,
-    /// Only these groups: add, merge, size
-    #[arg(long, value_delimiter = ',', default_value = "add,merge,size")]
+    /// Only these parts: of core add, merge, size; of resp speed, memory, gossip, reopen; of store
+    /// commits, reading
+    #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds of each measurement; the median counts
     #[arg(long, default_value_t = 11)]
     rounds: usize,
-    /// Leave out the document CRDTs, which take the most time; of the Redis protocol, do a tenth of the
-    /// work
+    /// Leave out the document CRDTs, which take the most time; of the others, do a tenth of the work
     #[arg(long)]
     quick: bool,
-    /// Print JSON
+    /// Print JSON (core only)
     #[arg(long)]
     json: bool,
+    /// Put each part that was measured into its place in this file, such as docs/reports/resp.md
+    /// (not of core)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
-fn main() -> anyhow::Result<()> {
+/// What can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// The core, beside other CRDTs
+    Core,
+    /// The Redis protocol of a node, beside a real Redis
+    Resp,
+    /// The node's log, beside other stores
+    Store,
+}
+
+fn main() -> Result<()> {
     let args = Args::parse();
-    if args.what == "resp" {
-        return resp_bench::run(&args.node, args.rounds, args.quick);
+    let rounds = args.rounds.max(1);
+    match args.what {
+        What::Core => {
+            let only = parts(&args.only, &core_bench::GROUPS)?;
+            let mut report = measure::Report::new(rounds, !args.json);
+            core_bench::run(&mut report, &only, args.quick);
+            if args.json {
+                println!("{}", report.json());
+            }
+            Ok(())
+        }
+        What::Resp => {
+            let only = parts(&args.only, &resp_bench::SECTIONS)?;
+            let plan = resp_bench::Plan {
+                node: &args.node,
+                rounds,
+                quick: args.quick,
+            };
+            resp_bench::run(&plan, &only, &sections(&args))
+        }
+        #[cfg(feature = "stores")]
+        What::Store => {
+            let only = parts(&args.only, &store_bench::SECTIONS)?;
+            store_bench::run(rounds, args.quick, &only, &sections(&args))
+        }
+        #[cfg(not(feature = "stores"))]
+        What::Store => bail!("this build has no other stores: run `cargo xtask bench -- store`"),
     }
-    let mut report = Report::new(args.rounds.max(1), !args.json);
-    core_bench::run(&mut report, &args.only, args.quick);
-    if args.json {
-        println!("{}", report.json());
+}
+
+/// The parts that were asked for; all if none was named.
+fn parts<'a>(only: &[String], all: &[&'a str]) -> Result<Vec<&'a str>> {
+    if let Some(unknown) = only.iter().find(|name| !all.contains(&name.as_str())) {
+        bail!(
+            "there is no part `{unknown}`: name one of {}",
+            all.join(", ")
+        );
     }
-    Ok(())
+    let wanted = |name: &&&str| only.is_empty() || only.iter().any(|it| it == **name);
+    Ok(all.iter().filter(wanted).copied().collect())
+}
+
+fn sections(args: &Args) -> report::Sections {
+    let what = args.what.to_possible_value();
+    let what = what.map_or(String::new(), |what| what.get_name().to_owned());
+    let quick = if args.quick { " --quick" } else { "" };
+    let command = format!(
+        "cargo xtask bench -- {what} --rounds {}{quick}",
+        args.rounds
+    );
+    report::Sections {
+        file: args.report.clone(),
+        made_by: report::made_by(&command),
+    }
 }

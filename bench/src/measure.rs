@@ -1,6 +1,10 @@
-//! Timing: rounds of all contestants in turn, so that a machine that drifts hurts all alike.
+//! Timing: rounds of all contestants in turn, so that a machine that drifts hurts all alike; and what
+//! else all benchmarks count with.
 
+use std::fs;
 use std::hint::black_box;
+use std::io;
+use std::path::Path;
 use std::time::Instant;
 
 /// One contestant: does `count` operations and returns how long they took, in nanoseconds.
@@ -91,7 +95,26 @@ pub(crate) enum Target {
     Times(f64, &'static str),
 }
 
-fn median(times: &mut [f64]) -> f64 {
+/// The median; `times` are in order afterwards.
+pub(crate) fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
+}
+
+/// The median of one value of several figures.
+pub(crate) fn median_of<T>(figures: &[T], of: impl Fn(&T) -> f64) -> f64 {
+    median(&mut figures.iter().map(of).collect::<Vec<f64>>())
+}
+
+/// Bytes of all files in a folder and below it.
+pub(crate) fn bytes_under(folder: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        bytes += match entry.file_type()?.is_dir() {
+            true => bytes_under(&entry.path())?,
+            false => entry.metadata()?.len(),
+        };
+    }
+    Ok(bytes)
 }

@@ -1,6 +1,8 @@
 //! One copy of a space's state: local transactions, reads, and merge.
 
 mod absorb;
+#[cfg(feature = "members")]
+mod adds;
 mod build;
 mod collect;
 mod empty;

@@ -3,6 +3,8 @@
 //! It is strict: a decoder accepts only what the encoder would write, so that one state has one
 //! encoding, and checks each length against its limit before it allocates.
 
+#[cfg(feature = "members")]
+mod adds;
 mod bytes;
 mod fact;
 mod frame;
@@ -10,6 +12,8 @@ mod kept;
 mod message;
 mod side;
 
+#[cfg(feature = "members")]
+pub(crate) use adds::Adds;
 pub(crate) use frame::encode;
 pub use frame::{
     Body, Delta, Digests, Frame, Hello, Intro, LACKS_MEMORY, Last, Pull, REMEMBERS, Why,

@@ -4,8 +4,8 @@
 //! The driver takes whatever waits there as one batch and applies it. What changed goes to the
 //! store as one durable commit for all that waits on it; answers and frames are let out when the
 //! commit that they depend on is durable (`kept`). So nothing that others have seen can be lost
-//! by a crash, and no lock is held anywhere. While a commit is made durable on a thread of its own,
-//! the next batch is applied.
+//! by a crash. On a slow disk a commit is made durable by a thread of its own while the next batch is
+//! applied.
 //!
 //! After a failed commit it stops: nobody whose answer depends on that gets one, and no frame of it
 //! leaves.
@@ -188,10 +188,11 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
                 if let Some(committed) = committed {
                     metrics.commit(committed.took, committed.bytes);
                 }
-                bell.ring();
+                if !committed.is_some_and(|committed| committed.at_once) {
+                    bell.ring();
+                }
             };
-            // Intervals are kept here: what changed in one is put together once.
-            Some(Worker::start(store, Durability::Always, done)?)
+            Some(Worker::start(store, done)?)
         }
     };
     let (sender, queue) = mpsc::channel(QUEUE_COMMANDS_MAX);

@@ -278,10 +278,10 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn commit(&self, took: Duration, bytes: usize) {
+    pub(crate) fn commit(&self, took: Duration, bytes: u64) {
         self.commits.inc();
         self.commit_seconds.observe(took.as_secs_f64());
-        self.commit_bytes.inc_by(bytes as u64);
+        self.commit_bytes.inc_by(bytes);
     }
 
     pub(crate) fn frame_in(&self, bytes: usize) {

@@ -1,7 +1,7 @@
 //! Where a node's identity and state survive a stop.
 //!
-//! The driver gives what changed to a [`Worker`], a thread that makes it durable in a [`Store`]
-//! while the driver goes on. [`Log`] is the real store, a log of its own format in the data folder;
+//! The driver gives what changed to a [`Worker`], which makes it durable in a [`Store`]: at once if
+//! the disk is quick, and else on a thread of its own while the driver goes on. [`Log`] is the real store, a log of its own format in the data folder;
 //! [`Memory`] keeps nothing beyond the process. What is kept for a space is a list of records,
 //! oldest first: replayed in order into an empty replica they give the state. [`Kind`] says what
 //! each stands for.
@@ -52,12 +52,14 @@ pub const COMMIT_BYTES_MAX: u64 = 1 << 30;
 /// What a record stands for.
 ///
 /// A snapshot is either one `Whole`, or a `First`, any number of `Part`s and a `Last`, with any
-/// commits and `Change`s between them. It takes the place of all that was kept of its space before
+/// commits, `Change`s and `Adds` between them. It takes the place of all that was kept of its space before
 /// its last record, which therefore has to know all changes up to there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What changed since the record before.
+    /// What changed since the record before, as a message.
     Change,
+    /// The same, as plain adds: see [`tallymesh_core::Replica::adds_since`].
+    Adds,
     /// A snapshot in one piece. An empty one says that nothing was before; it is not handed over
     /// by [`Store::load`].
     Whole,
@@ -77,7 +79,7 @@ pub struct Record {
     pub space: Space,
     /// What it stands for.
     pub kind: Kind,
-    /// One encoded message.
+    /// It, encoded.
     pub bytes: Vec<u8>,
 }
 
@@ -138,7 +140,10 @@ pub trait Store: Send {
     /// anew.
     fn wants_snapshot(&self) -> Option<Space>;
 
-    /// Does a little of the work that can wait for an idle moment (a few milliseconds of it), and
+    /// Whether there is work that can wait for an idle moment.
+    fn has_idle_work(&self) -> bool;
+
+    /// Does a little of the work that can wait (a few milliseconds of it), and
     /// says whether there is more.
     ///
     /// # Errors

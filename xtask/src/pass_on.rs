@@ -16,9 +16,15 @@ pub(crate) struct BenchArgs {
 }
 
 pub(crate) fn bench(repo: &Repo, args: &BenchArgs) -> Result<()> {
+    let of = |name: &str| args.args.first().is_some_and(|what| what == name);
     let mut bench = repo.cargo();
-    bench.args(["run", "--release", "--package", "tallymesh-bench", "--"]);
-    if args.args.first().is_some_and(|what| what == "resp") {
+    bench.args(["run", "--release", "--package", "tallymesh-bench"]);
+    if of("store") {
+        // Stores that nothing else needs, and that take minutes to build.
+        bench.args(["--features", "stores"]);
+    }
+    bench.arg("--");
+    if of("resp") {
         setup::redis_tools(repo)?;
         setup::redis_server(repo)?;
         let mut build = repo.cargo();

@@ -248,7 +248,7 @@ impl Replica {
         lows
     }
 
-    fn move_mark(&mut self, mark: &mut Mark) {
+    pub(super) fn move_mark(&mut self, mark: &mut Mark) {
         self.epoch += 1;
         mark.epoch = self.epoch;
         mark.remembered = self.roster.remembered;
@@ -430,7 +430,7 @@ impl Replica {
     }
 
     /// What is known of writers and newer than `lows`, by local numbers.
-    fn facts(&self, lows: &[u64]) -> Vec<Fact> {
+    pub(super) fn facts(&self, lows: &[u64]) -> Vec<Fact> {
         if !MEMBERS {
             return Vec::new();
         }

@@ -59,6 +59,11 @@ impl Sync {
     /// Pushes the local changes since the last push to everybody.
     pub(super) fn push_changes(&mut self, now: Millis, replica: &mut Replica) {
         self.pushes.due = None;
+        if self.peers.iter().all(|peer| peer.greeting.is_none()) {
+            // To put a push together takes long where much is held.
+            self.pushes.mark = replica.mark();
+            return;
+        }
         match replica.push(&mut self.pushes.mark) {
             Push::Nothing => {}
             Push::Message(message) => {

@@ -131,6 +131,7 @@ impl Kept {
         match &self.worker {
             Some(worker) if !records.is_empty() => {
                 self.in_flight = Some(worker.submit(records));
+                self.land(spaces)?;
             }
             // Nothing had changed.
             _ => self.durable = self.made,

@@ -36,23 +36,26 @@ impl Replay {
     }
 
     fn try_take(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), Error> {
-        let message = Message::decode_stored(bytes)?;
         let (space, writer) = (&self.space, self.writer);
         let restoring = || Restoring::new(space.clone(), writer);
+        let message = || Message::decode_stored(bytes);
         match kind {
-            Kind::Change => {
+            Kind::Change | Kind::Adds => {
                 let replica = self.replica.take();
                 let mut replica = replica.unwrap_or_else(|| Replica::new(space.clone(), writer));
-                replica.restore(&message)?;
+                match kind {
+                    Kind::Adds => replica.restore_adds(bytes)?,
+                    _ => replica.restore(&message()?)?,
+                }
                 self.replica = Some(replica);
             }
             Kind::First | Kind::Part => {
                 let begun = self.restoring.take().unwrap_or_else(restoring);
-                self.restoring = Some(begun.take(&message)?);
+                self.restoring = Some(begun.take(&message()?)?);
             }
             Kind::Whole | Kind::Last => {
                 let begun = self.restoring.take().unwrap_or_else(restoring);
-                self.replica = Some(begun.finish(&message)?);
+                self.replica = Some(begun.finish(&message()?)?);
             }
         }
         Ok(())

@@ -23,6 +23,10 @@ use tokio::sync::broadcast;
 /// Batches of changes that a slow reader of events may be behind before it is told to catch up.
 const CHANGES_BATCHES_MAX: usize = 256;
 
+/// Most counters that are listed for the store. With more of them it costs little to look for those
+/// that changed.
+const UNSAVED_MAX: usize = 1 << 16;
+
 /// How often a start that takes long says how far it is.
 pub(crate) const TELL_PROGRESS: Duration = Duration::from_secs(1);
 
@@ -44,6 +48,9 @@ pub(super) struct OpenSpace {
     stored: Mark,
     /// Counters that changed since this was last looked at.
     changed: Vec<Counted>,
+    /// Counters that changed since the store was last given something, some of them more than once;
+    /// none if there are too many to be listed.
+    unsaved: Option<Vec<Counted>>,
     /// What happened to counters since then, if any Redis client listens.
     events: Vec<(Counted, Event)>,
     listening: bool,
@@ -102,6 +109,7 @@ impl OpenSpace {
             given: stored.clone(),
             stored,
             changed: Vec::new(),
+            unsaved: Some(Vec::new()),
             events: Vec::new(),
             listening: false,
             expiries,
@@ -247,16 +255,30 @@ impl OpenSpace {
 
     /// What the store lacks.
     pub(super) fn record(&mut self) -> Option<Record> {
-        let changes = self.replica.since(&mut self.given)?;
-        let kind = match changes.is_whole() {
-            true => Kind::Whole,
-            false => Kind::Change,
+        let unsaved = self.unsaved.replace(Vec::new());
+        let (kind, bytes) = match unsaved.and_then(|unsaved| self.adds(unsaved)) {
+            Some(adds) => (Kind::Adds, adds),
+            None => {
+                let changes = self.replica.since(&mut self.given)?;
+                let kind = match changes.is_whole() {
+                    true => Kind::Whole,
+                    false => Kind::Change,
+                };
+                (kind, changes.encode_stored())
+            }
         };
         Some(Record {
             space: self.name().clone(),
             kind,
-            bytes: changes.encode_stored(),
+            bytes,
         })
+    }
+
+    /// What the store lacks, if that is no more than adds to these counters.
+    fn adds(&mut self, mut unsaved: Vec<Counted>) -> Option<Vec<u8>> {
+        unsaved.sort_unstable();
+        unsaved.dedup();
+        self.replica.adds_since(&mut self.given, &unsaved)
     }
 
     /// All records that were made are durable.
@@ -323,6 +345,12 @@ impl OpenSpace {
                 Some(Change { key, now })
             });
             self.news.push(News::Changed(newest.collect()));
+        }
+        if let Some(unsaved) = &mut self.unsaved {
+            unsaved.extend_from_slice(&changed);
+            if unsaved.len() > UNSAVED_MAX {
+                self.unsaved = None;
+            }
         }
         changed.clear();
         self.changed = changed;

@@ -12,8 +12,8 @@
 //! | 28 | 4 | CRC-32 of the payload |
 //! | 32 | | the payload: the commit's records, one after the other |
 //!
-//! A record is its kind (1 byte: 1 `Change`, 2 `Whole`, 3 `First`, 4 `Part`, 5 `Last`), the length
-//! of its space's name (1 byte), the name, the length of its bytes (4 bytes), and its bytes.
+//! A record is its kind (1 byte: 1 `Change`, 2 `Whole`, 3 `First`, 4 `Part`, 5 `Last`, 6 `Adds`), the
+//! length of its space's name (1 byte), the name, the length of its bytes (4 bytes), and its bytes.
 //!
 //! The header has a checksum of its own, so that a frame's begin can be told in the middle of
 //! anything without reading all that it claims to be long.
@@ -186,6 +186,7 @@ fn code(kind: Kind) -> u8 {
         Kind::First => 3,
         Kind::Part => 4,
         Kind::Last => 5,
+        Kind::Adds => 6,
     }
 }
 
@@ -196,6 +197,7 @@ fn kind_of(code: u8) -> Option<Kind> {
         Kind::First,
         Kind::Part,
         Kind::Last,
+        Kind::Adds,
     ];
     kinds.into_iter().find(|kind| self::code(*kind) == code)
 }
@@ -218,6 +220,7 @@ mod tests {
         };
         vec![
             record("one", Kind::Change, b"first"),
+            record("one", Kind::Adds, b"second"),
             record("another-one", Kind::Whole, b""),
             record("one", Kind::First, b"a"),
             record("one", Kind::Part, b"bc"),
@@ -297,7 +300,7 @@ mod tests {
             .collect();
         assert_eq!(ends.len(), records().len(), "only between records");
         let mut unknown = payload.to_vec();
-        unknown[0] = 6;
+        unknown[0] = 7;
         assert!(!whole(&unknown));
         let mut long = payload.to_vec();
         long[5..9].copy_from_slice(&u32::MAX.to_le_bytes());

@@ -70,7 +70,7 @@ impl Live {
         place: Option<Place>,
     ) -> bool {
         match kind {
-            Kind::Change => {
+            Kind::Change | Kind::Adds => {
                 let changes = self.changes.get_or_insert_with(|| Span::begin(commit));
                 changes.add(bytes, place);
             }

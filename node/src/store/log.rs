@@ -294,6 +294,10 @@ impl Store for Log {
         (self.failed.is_none() && self.is_long()).then(|| space.clone())
     }
 
+    fn has_idle_work(&self) -> bool {
+        self.failed.is_none() && self.lacks_room()
+    }
+
     fn prepare(&mut self) -> Result<bool, StoreError> {
         self.write(Log::make_room)
     }

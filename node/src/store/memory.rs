@@ -35,7 +35,7 @@ impl Records {
             space: record.space.clone(),
         };
         match record.kind {
-            Kind::Change => self.changes.push(record),
+            Kind::Change | Kind::Adds => self.changes.push(record),
             Kind::Whole => {
                 self.changes.clear();
                 (self.snapshot, self.begun) = (vec![record], None);
@@ -127,6 +127,10 @@ impl Store for Memory {
 
     fn wants_snapshot(&self) -> Option<Space> {
         None
+    }
+
+    fn has_idle_work(&self) -> bool {
+        false
     }
 
     fn prepare(&mut self) -> Result<bool, StoreError> {

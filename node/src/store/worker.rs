@@ -1,58 +1,69 @@
-//! The thread that makes work durable while the driver goes on.
+//! Commits: made at once where the disk is quick, and else by a thread while the driver goes on.
+//!
+//! To hand a commit to a thread and hear of its end costs two switches between threads. A quick disk
+//! has kept it in less time, and meanwhile there is little for the driver to do: most clients wait
+//! for that very commit. A slow disk would hold up everything else.
 
-use super::{Durability, Kind, Record, Store, StoreError, frame};
-use std::collections::VecDeque;
+use super::{Kind, Record, Store, StoreError, frame};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
 
-/// Most bytes of waiting work that share one commit, but for a single piece of work that is larger.
-/// More would make the first of them wait too long. With an interval, it is not waited for once so
-/// much waits.
-const SHARED_BYTES_MAX: usize = 16 << 20;
-
-/// Most bytes that wait. Whoever submits more waits itself: it is faster than the disk.
-const WAITING_BYTES_MAX: usize = 64 << 20;
+/// A commit is made at once if the one before took less. More would hold up the driver for longer,
+/// and less leave it to the thread on a disk that is quick.
+const QUICK: Duration = match cfg!(test) {
+    false => Duration::from_millis(1),
+    // Tests hold commits back, and go on meanwhile.
+    true => Duration::ZERO,
+};
 
 /// A commit that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The number up to which all that was submitted is durable.
+    /// Its number.
     pub number: u64,
     /// The bytes that it took in the store.
-    pub bytes: usize,
+    pub bytes: u64,
     /// How long the store took.
     pub took: Duration,
+    /// Whether it was made by [`Worker::submit`] itself.
+    pub at_once: bool,
 }
 
-/// The owner of a store. Whatever waits is made durable with one commit.
+/// The owner of a store, and a thread that does for it what takes long.
 ///
 /// Dropped, it finishes what was submitted, as [`Worker::stop`] does, and tells nobody how that
 /// went.
 pub struct Worker {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Box<dyn Store>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-/// What the driver and the thread have in common.
-#[derive(Default)]
+/// What the driver and the thread have in common. Whoever has the store may lock the state, and not
+/// the other way round.
 struct Shared {
+    /// A commit is made at once if the one before took less.
+    quick: Duration,
+    store: Mutex<Box<dyn Store>>,
     state: Mutex<State>,
-    /// Something was submitted, or it is time to stop.
+    /// There is something for the thread to do.
     work: Condvar,
-    /// Room was made for more, or there will be none.
-    room: Condvar,
+    done: Box<dyn Fn(Option<Committed>) + Send + Sync>,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Vec<Record>>,
-    waiting_bytes: usize,
+    /// What the thread is to commit.
+    given: Option<Vec<Record>>,
     /// How many times something was submitted.
     submitted: u64,
     /// Up to which of them all is durable.
     durable: u64,
+    /// How long the last commit took.
+    took: Duration,
+    /// Whether the store has work that can wait.
+    idle_work: bool,
     wants: Option<Space>,
     failed: Option<StoreError>,
     stopping: bool,
@@ -65,32 +76,81 @@ impl Shared {
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
     }
+
+    /// Makes the commit with this number, takes note of how that went, and tells of it.
+    fn commit(
+        &self,
+        mut store: MutexGuard<'_, Box<dyn Store>>,
+        records: &[Record],
+        number: u64,
+        at_once: bool,
+    ) {
+        let begun = Instant::now();
+        let kept = store.commit(records);
+        let took = begun.elapsed();
+        if let Err(error) = kept {
+            drop(store);
+            return self.fail(error);
+        }
+        let mut state = self.state();
+        (state.durable, state.took) = (number, took);
+        state.wants = store.wants_snapshot();
+        state.idle_work = store.has_idle_work();
+        let wakes = at_once && state.idle_work;
+        drop((state, store));
+        if wakes {
+            self.work.notify_one();
+        }
+        (self.done)(Some(Committed {
+            number,
+            bytes: frame::bytes_for(records),
+            took,
+            at_once,
+        }));
+    }
+
+    fn fail(&self, error: StoreError) {
+        self.state().failed = Some(error);
+        (self.done)(None);
+    }
 }
 
 impl Worker {
-    /// Starts the thread. `done` is called on it after each commit, and once with nothing when the
-    /// store has failed; it must not wait for the worker.
-    ///
-    /// With [`Durability::Memory`] all that is submitted is dropped and called durable.
+    /// Starts the thread. `done` is called after each commit, and once with nothing when the store
+    /// has failed; it must not wait for the worker.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub fn start(
         store: Box<dyn Store>,
-        durability: Durability,
-        done: impl Fn(Option<Committed>) + Send + 'static,
+        done: impl Fn(Option<Committed>) + Send + Sync + 'static,
     ) -> Result<Worker, StoreError> {
-        let shared = Arc::new(Shared::default());
-        shared.state().wants = store.wants_snapshot();
-        let run = Run {
-            shared: shared.clone(),
-            durability,
-            done: Box::new(done),
-            last_commit: None,
+        Worker::start_with(QUICK, store, Box::new(done))
+    }
+
+    fn start_with(
+        quick: Duration,
+        store: Box<dyn Store>,
+        done: Box<dyn Fn(Option<Committed>) + Send + Sync>,
+    ) -> Result<Worker, StoreError> {
+        let state = State {
+            wants: store.wants_snapshot(),
+            // Of the first one nothing is known.
+            took: Duration::MAX,
+            idle_work: true,
+            ..State::default()
         };
+        let shared = Arc::new(Shared {
+            quick,
+            store: Mutex::new(store),
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            done,
+        });
+        let theirs = shared.clone();
         let thread = thread::Builder::new()
             .name("store".into())
-            .spawn(move || run.work(store))
+            .spawn(move || work(&theirs))
             .map_err(|problem| StoreError::io("start the store's thread", problem))?;
         Ok(Worker {
             shared,
@@ -98,26 +158,34 @@ impl Worker {
         })
     }
 
-    /// Takes records to be kept, all or none of them, after all that was submitted before. The
-    /// answer is the number that [`Worker::durable`] reaches when they are durable. It waits only
-    /// if more than 64 MiB wait already.
+    /// Takes records to be kept, all or none of them. The answer is the number that
+    /// [`Worker::durable`] reaches when they are durable, which it may have done already.
+    ///
+    /// What was submitted before must be durable by then: one commit is made at a time.
     pub fn submit(&self, records: Vec<Record>) -> u64 {
-        let bytes = bytes_of(&records);
-        let mut state = self.shared.state();
-        while state.waiting_bytes > WAITING_BYTES_MAX && state.failed.is_none() {
-            let woken = self.shared.room.wait(state);
-            state = woken.unwrap_or_else(|broken| broken.into_inner());
-        }
+        let shared = &*self.shared;
+        let mut state = shared.state();
         state.submitted += 1;
-        // After a failure nobody takes it any more.
-        if state.failed.is_none() {
-            let _begun = state.wants.take_if(|space| snapshots(&records, space));
-            state.waiting.push_back(records);
-            state.waiting_bytes += bytes;
-        }
         let number = state.submitted;
+        if state.failed.is_some() {
+            return number; // Nobody takes it any more.
+        }
+        let begins = |record: &Record| !matches!(record.kind, Kind::Change | Kind::Adds);
+        let mut records_of = records.iter().filter(|record| begins(record));
+        let _begun = state
+            .wants
+            .take_if(|space| records_of.any(|record| record.space == *space));
+        let is_quick = state.took < shared.quick;
         drop(state);
-        self.shared.work.notify_one();
+        // The thread may have it, for work that could wait.
+        let store = is_quick.then(|| shared.store.try_lock().ok()).flatten();
+        match store {
+            Some(store) => shared.commit(store, &records, number, true),
+            None => {
+                shared.state().given = Some(records);
+                shared.work.notify_one();
+            }
+        }
         number
     }
 
@@ -145,19 +213,24 @@ impl Worker {
     /// # Errors
     /// When the store has failed.
     pub fn stop(mut self) -> Result<Box<dyn Store>, StoreError> {
-        let ended = self.end();
-        let failed = self.shared.state().failed.clone();
-        match (failed, ended) {
-            (Some(error), _) => Err(error),
-            (None, Some(store)) => Ok(store),
-            (None, None) => Err(ended_early()),
+        self.end();
+        let shared = self.shared.clone();
+        drop(self);
+        let failed = shared.state().failed.clone();
+        let shared = Arc::into_inner(shared).ok_or_else(ended_early)?;
+        match failed {
+            Some(error) => Err(error),
+            None => shared.store.into_inner().map_err(|_| ended_early()),
         }
     }
 
-    fn end(&mut self) -> Option<Box<dyn Store>> {
+    fn end(&mut self) {
         self.shared.state().stopping = true;
         self.shared.work.notify_one();
-        self.thread.take()?.join().ok()
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, the state says so.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -171,160 +244,69 @@ fn ended_early() -> StoreError {
     StoreError::io("keep the store's thread running", "it ended unexpectedly")
 }
 
-/// What they take in a commit of their own. Names count too, or many small records would come to
-/// more than a commit may have.
-fn bytes_of(records: &[Record]) -> usize {
-    usize::try_from(frame::bytes_for(records)).unwrap_or(usize::MAX)
-}
-
-/// Whether these records have to do with a snapshot of the space.
-fn snapshots(records: &[Record], space: &Space) -> bool {
-    let mut records = records.iter();
-    records.any(|record| record.space == *space && record.kind != Kind::Change)
-}
-
-/// What the thread works with.
-struct Run {
-    shared: Arc<Shared>,
-    durability: Durability,
-    done: Box<dyn Fn(Option<Committed>) + Send>,
-    last_commit: Option<Instant>,
-}
-
 /// If the thread panics, whoever waits for it must hear of it.
-impl Drop for Run {
+struct Alarm<'a>(&'a Shared);
+
+impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.fail(ended_early());
+            self.0.fail(ended_early());
         }
-    }
-}
-
-impl Run {
-    fn work(mut self, mut store: Box<dyn Store>) -> Box<dyn Store> {
-        let mut idle_work = true;
-        loop {
-            let taken = match self.take(idle_work) {
-                Taken::Work(records, number) => Some((records, number)),
-                Taken::Idle => None,
-                Taken::Stop => return store,
-            };
-            let outcome = match taken {
-                Some((records, number)) => self.commit(store.as_mut(), &records, number),
-                None => Ok(()),
-            };
-            // One step after each commit too: whoever is never idle needs room as well.
-            match outcome.and_then(|()| store.prepare()) {
-                Ok(more) => idle_work = more,
-                Err(error) => {
-                    self.fail(error);
-                    return store;
-                }
-            }
-        }
-    }
-
-    /// Waits for something to do. All that waits is taken together.
-    fn take(&self, idle_work: bool) -> Taken {
-        let mut state = self.shared.state();
-        loop {
-            let pause = self.pause(&state);
-            if !state.waiting.is_empty() && pause.is_none() {
-                break;
-            }
-            if state.waiting.is_empty() && state.stopping {
-                return Taken::Stop;
-            }
-            if idle_work {
-                return Taken::Idle;
-            }
-            let work = &self.shared.work;
-            state = match pause.filter(|_| !state.waiting.is_empty()) {
-                Some(pause) => match work.wait_timeout(state, pause) {
-                    Ok((state, _)) => state,
-                    Err(broken) => broken.into_inner().0,
-                },
-                None => match work.wait(state) {
-                    Ok(state) => state,
-                    Err(broken) => broken.into_inner(),
-                },
-            };
-        }
-        let mut records = state.waiting.pop_front().unwrap_or_default();
-        let mut bytes = bytes_of(&records);
-        let mut count = 1;
-        while let Some(next) = state.waiting.front() {
-            let shared = bytes + bytes_of(next);
-            if shared > SHARED_BYTES_MAX {
-                break;
-            }
-            bytes = shared;
-            records.extend(state.waiting.pop_front().unwrap_or_default());
-            count += 1;
-        }
-        state.waiting_bytes -= bytes;
-        let number = state.durable + count;
-        drop(state);
-        self.shared.room.notify_all();
-        Taken::Work(records, number)
-    }
-
-    /// How long the next commit has to wait yet.
-    fn pause(&self, state: &State) -> Option<Duration> {
-        let Durability::Interval(interval) = self.durability else {
-            return None;
-        };
-        if state.stopping || state.waiting_bytes > SHARED_BYTES_MAX {
-            return None;
-        }
-        let left = interval.checked_sub(self.last_commit?.elapsed())?;
-        (!left.is_zero()).then_some(left)
-    }
-
-    fn commit(
-        &mut self,
-        store: &mut dyn Store,
-        records: &[Record],
-        number: u64,
-    ) -> Result<(), StoreError> {
-        let begun = Instant::now();
-        self.last_commit = Some(begun);
-        if self.durability != Durability::Memory {
-            store.commit(records)?;
-        }
-        let took = begun.elapsed();
-        let mut state = self.shared.state();
-        state.durable = number;
-        let wants = store.wants_snapshot();
-        let is_coming = |space: &Space| state.waiting.iter().any(|it| snapshots(it, space));
-        state.wants = wants.filter(|space| !is_coming(space));
-        drop(state);
-        (self.done)(Some(Committed {
-            number,
-            bytes: bytes_of(records),
-            took,
-        }));
-        Ok(())
-    }
-
-    fn fail(&self, error: StoreError) {
-        let mut state = self.shared.state();
-        state.failed = Some(error);
-        state.waiting.clear();
-        state.waiting_bytes = 0;
-        drop(state);
-        self.shared.room.notify_all();
-        (self.done)(None);
     }
 }
 
 /// What the thread does next.
-enum Taken {
-    /// Make these durable, which is all up to a number.
-    Work(Vec<Record>, u64),
-    /// What can wait.
+enum Job {
+    /// Make these durable, which is the commit with this number.
+    Commit(Vec<Record>, u64),
+    /// A step of what can wait.
     Idle,
-    Stop,
+}
+
+fn work(shared: &Shared) {
+    let _alarm = Alarm(shared);
+    let mut committed = false;
+    while let Some(job) = next(shared, committed) {
+        let Ok(mut store) = shared.store.lock() else {
+            return; // The driver panicked.
+        };
+        committed = matches!(job, Job::Commit(..));
+        match job {
+            Job::Commit(records, number) => shared.commit(store, &records, number, false),
+            Job::Idle => match store.prepare() {
+                Ok(more) => shared.state().idle_work = more,
+                Err(error) => {
+                    drop(store);
+                    shared.fail(error);
+                }
+            },
+        }
+    }
+}
+
+/// Waits for something to do; nothing when it is time to stop, or the store has failed.
+fn next(shared: &Shared, committed: bool) -> Option<Job> {
+    let mut state = shared.state();
+    loop {
+        if state.failed.is_some() {
+            return None;
+        }
+        // One step after each commit too: whoever is never idle needs room as well.
+        if committed && state.idle_work && !state.stopping {
+            return Some(Job::Idle);
+        }
+        if let Some(records) = state.given.take() {
+            return Some(Job::Commit(records, state.submitted));
+        }
+        if state.stopping {
+            return None;
+        }
+        if state.idle_work {
+            return Some(Job::Idle);
+        }
+        let woken = shared.work.wait(state);
+        state = woken.unwrap_or_else(|broken| broken.into_inner());
+    }
 }
 
 #[cfg(test)]

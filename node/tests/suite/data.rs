@@ -113,7 +113,7 @@ fn other_folders_are_refused_with_advice() {
 }
 
 /// A folder that an earlier build wrote: counters of all sorts in two spaces, one with a member, of
-/// two starts, the second of which was killed.
+/// three starts, the last two of which were killed.
 #[test]
 fn a_folder_of_format_2_is_opened() {
     let node = Node::start_on(&["--space", "default", "other"], |data| {
@@ -128,7 +128,7 @@ fn a_folder_of_format_2_is_opened() {
         let printed = node.run(&["list", "--space", space], "");
         String::from_utf8(printed.stdout).expect("text")
     };
-    let all = "dislikes\t-5\nfrom\t-5\nlikes\t7\nprice\t250\nto\t5\nuntil\t1\nviews\t7\n";
+    let all = "added\t3\ndislikes\t-5\nfrom\t-5\nlikes\t7\nprice\t250\nto\t5\nuntil\t1\nviews\t7\n";
     assert_eq!(
         (listed("default").as_str(), listed("other").as_str()),
         (all, "other\t10\n")

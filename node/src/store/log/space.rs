@@ -6,6 +6,7 @@ use super::super::segment::{self, HEADER_BYTES, Header, Seal};
 use super::{COMMIT_BYTES_MAX, Log, Record, Segment, StoreError, frame};
 use std::io;
 use std::sync::Arc;
+use tallymesh_core::Space;
 
 /// Zeros that are written and synced at once, a millisecond or two of a disk's time. A commit that
 /// comes meanwhile waits for no more than that.
@@ -175,11 +176,22 @@ impl Log {
         if self.carry()? {
             return Ok(true);
         }
-        let Segment { bytes, end, .. } = *self.segment();
-        match end > bytes / 2 {
+        match self.needs_next() {
             true => self.grow_next(),
             false => Ok(false),
         }
+    }
+
+    /// Whether a step of [`make_room`](Log::make_room) would do anything.
+    pub(super) fn lacks_room(&self) -> bool {
+        let is_ready = self.next.as_ref().is_some_and(Growing::is_ready);
+        self.dead_segments() > 0 || self.to_carry().is_some() || self.needs_next() && !is_ready
+    }
+
+    /// Whether the segment that is written to is half full.
+    fn needs_next(&self) -> bool {
+        let Segment { bytes, end, .. } = *self.segment();
+        end > bytes / 2
     }
 
     /// Removes the segments that lie before all that is needed. The commit that says so is durable.
@@ -195,20 +207,19 @@ impl Log {
         synced.map_err(|problem| self.io("remove", number, problem))
     }
 
-    /// Writes the records of a space anew that nobody has open, when it is the one that keeps old
-    /// segments from being deleted. Nobody can make a snapshot of it.
+    /// The space that keeps old segments from being deleted, if nobody has it open, so that nobody
+    /// can make a snapshot of it.
+    fn to_carry(&self) -> Option<&Space> {
+        let (space, live, _) = self.index.oldest()?;
+        let fits = live.needed_bytes() < COMMIT_BYTES_MAX / 2;
+        (!live.in_use && fits && self.is_long()).then_some(space)
+    }
+
+    /// Writes the records of such a space anew.
     fn carry(&mut self) -> Result<bool, StoreError> {
-        let space = match self.index.oldest() {
-            Some((space, live, _))
-                if !live.in_use && live.needed_bytes() < COMMIT_BYTES_MAX / 2 =>
-            {
-                space.clone()
-            }
-            _ => return Ok(false),
-        };
-        if !self.is_long() {
+        let Some(space) = self.to_carry().cloned() else {
             return Ok(false);
-        }
+        };
         let record = |kind, bytes: &[u8]| Record {
             space: space.clone(),
             kind,

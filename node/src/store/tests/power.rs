@@ -65,12 +65,13 @@ impl Work {
                 (false, 2) if wanted == Some(space) => Kind::Whole,
                 _ if self.dice.once_in(100) => Kind::First,
                 _ if self.dice.once_in(100) => Kind::Whole,
+                _ if self.dice.once_in(2) => Kind::Adds,
                 _ => Kind::Change,
             };
             match kind {
                 Kind::First => self.begun[space] = true,
                 Kind::Whole | Kind::Last => self.begun[space] = false,
-                Kind::Change | Kind::Part => {}
+                Kind::Change | Kind::Adds | Kind::Part => {}
             }
             batch.push(record(NAMES[space], kind, &self.bytes()));
         }

@@ -1,0 +1,78 @@
+//! A Redis client of the few commands that are needed beside `redis-benchmark`.
+
+use anyhow::{Result, bail};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+/// Commands that are sent before their answers are taken. Both fit into a socket's buffers.
+const PIPELINE: usize = 1_000;
+
+/// A connection to a server.
+pub(super) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(super) fn connect(port: u16) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        Ok(Client {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    /// Sends a command whose answer is one line, and gives that line.
+    pub(super) fn ask(&mut self, command: &[&str]) -> Result<String> {
+        let mut text = String::new();
+        encode(&mut text, command);
+        self.stream.get_mut().write_all(text.as_bytes())?;
+        self.line()
+    }
+
+    /// Adds one to each of `keys` counters, in an order without order. They are named as
+    /// `redis-benchmark` names its random keys, and so take 20 bytes each.
+    pub(super) fn count_all(&mut self, keys: usize) -> Result<()> {
+        // A power of 3 has no divisor in common with a power of 10, so each key comes once.
+        const STRIDE: usize = 387_420_489;
+        let mut next = 0;
+        let mut text = String::new();
+        while next < keys {
+            text.clear();
+            let until = keys.min(next + PIPELINE);
+            for number in next..until {
+                let key = format!("counter:{:012}", number * STRIDE % keys);
+                encode(&mut text, &["INCR", &key]);
+            }
+            self.stream.get_mut().write_all(text.as_bytes())?;
+            for _ in next..until {
+                let answer = self.line()?;
+                if !answer.starts_with(':') {
+                    bail!("INCR was answered with `{answer}`");
+                }
+            }
+            next = until;
+        }
+        let size = self.ask(&["DBSIZE"])?;
+        match size == format!(":{keys}") {
+            true => Ok(()),
+            false => bail!("DBSIZE is `{size}` after {keys} counters were made"),
+        }
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            bail!("the server closed the connection");
+        }
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+fn encode(text: &mut String, command: &[&str]) {
+    // Writing to a string does not fail.
+    let _ = write!(text, "*{}\r\n", command.len());
+    for part in command {
+        let _ = write!(text, "${}\r\n{part}\r\n", part.len());
+    }
+}

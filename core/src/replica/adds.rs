@@ -1,0 +1,78 @@
+//! What a store keeps of plain adds: less work than a message, which has to look for what changed,
+//! bring it into order, and tell of every writer.
+
+use super::merge::Found;
+use super::{Mark, Replica, place};
+use crate::delta::{Entry, Message};
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::shard::OWN;
+use crate::wire::Adds;
+use alloc::vec::Vec;
+
+impl Replica {
+    /// The local transactions after `mark`, which is moved to now, encoded for a store, if they are
+    /// all that happened and only added to plain counters; else `None`, the mark stays, and
+    /// [`since`](Replica::since) tells what happened. `changed` names each counter that changed
+    /// after the mark; one that is missing is lost.
+    ///
+    /// Its cost follows the length of `changed`. In a space with members it is always `None`.
+    pub fn adds_since(&mut self, mark: &mut Mark, changed: &[Handle]) -> Option<Vec<u8>> {
+        let low = self.low(mark, OWN as usize);
+        if low == self.clock() || !self.only_wrote(mark, low) {
+            return None;
+        }
+        let (writer, hi) = (self.writer(), self.clock());
+        let mut adds = Adds::new(
+            Entry {
+                writer,
+                lo: low,
+                hi,
+            },
+            changed.len(),
+        );
+        for handle in changed {
+            let (page_at, slot) = place(*handle);
+            let page = self.pages.get(page_at)?;
+            let row = page.own.get(slot).filter(|_| !page.is_odd(slot))?;
+            if row.clock > low {
+                adds.push(self.keys.get(*handle)?, *row);
+            }
+        }
+        self.move_mark(mark);
+        Some(adds.encode())
+    }
+
+    /// Takes back what [`adds_since`](Replica::adds_since) gave, as [`restore`](Replica::restore)
+    /// does with a message.
+    ///
+    /// # Errors
+    /// Any error of the format, and as `restore`. Nothing is changed then.
+    pub fn restore_adds(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let adds = Message::decode_adds(bytes)?;
+        self.check_stored(&adds)?;
+        let mut ignore = |_| ();
+        let found = Found::new(self.numbers.len() == 1, &mut ignore);
+        self.take_stored(&adds, found)
+    }
+
+    /// Whether nothing happened after a mark but own transactions, from the clock `low` on, that tell
+    /// of counters only.
+    fn only_wrote(&self, mark: &Mark, low: u64) -> bool {
+        let own = OWN as usize;
+        let known = (mark.remembered, mark.told, mark.former);
+        let mut clocks = self.clocks.iter().enumerate();
+        let mut lows = self.clocks.clone();
+        lows[own] = low;
+        self.configuration().is_none()
+            && self.began < mark.epoch
+            // Nor is all of the own writer to be told again.
+            && self.roster.assigned[own] < mark.epoch
+            && known == (self.roster.remembered, self.journal.told, self.former_clocks())
+            && clocks.all(|(number, clock)| number == own || self.low(mark, number) == *clock)
+            && self.facts(&lows).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

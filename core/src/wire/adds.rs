@@ -1,0 +1,101 @@
+//! The encoding in which a store keeps plain adds of one writer:
+//!
+//! | | |
+//! |---|---|
+//! | 16 bytes | the writer |
+//! | number | the clock before the first transaction |
+//! | number | how many transactions there are |
+//! | number | how many counters |
+//! | for each | its key, with its length; its clock, less the first one; its total, signed |
+//!
+//! Numbers are LEB128, as in a message. The counters are in no order, and one may come again.
+
+use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all, unzigzag, zigzag};
+use super::side::read_clock;
+use crate::delta::{Entry, Message};
+use crate::error::{Error, Limited};
+use crate::limits::KEY_BYTES_MAX;
+use crate::shard::{Column, PAGE, Row};
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+/// What the head takes at most.
+const HEAD_BYTES: usize = 16 + 3 * 10;
+/// What a counter takes, about.
+const COUNTER_BYTES: usize = 32;
+/// What it takes at least.
+const COUNTER_BYTES_MIN: usize = 4;
+
+/// The adds of one writer that are being encoded.
+pub(crate) struct Adds {
+    entry: Entry,
+    count: u64,
+    counters: Vec<u8>,
+}
+
+impl Adds {
+    /// Begins with none of about so many.
+    pub(crate) fn new(entry: Entry, counters: usize) -> Adds {
+        Adds {
+            entry,
+            count: 0,
+            counters: Vec::with_capacity(counters * COUNTER_BYTES),
+        }
+    }
+
+    /// Adds a counter, whose clock is one of the entry's.
+    pub(crate) fn push(&mut self, key: &str, row: Row) {
+        let out = &mut self.counters;
+        put_bytes(out, key.as_bytes());
+        put_varint(out, row.clock - self.entry.lo - 1);
+        put_varint(out, zigzag(row.total));
+        self.count += 1;
+    }
+
+    /// All of them.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let Entry { writer, lo, hi } = self.entry;
+        let mut out = Vec::with_capacity(HEAD_BYTES + self.counters.len());
+        out.extend_from_slice(writer.as_bytes());
+        put_varint(&mut out, lo);
+        put_varint(&mut out, hi - lo);
+        put_varint(&mut out, self.count);
+        out.extend_from_slice(&self.counters);
+        out
+    }
+}
+
+impl Message {
+    /// Decodes what [`Adds`] encoded. Other than in any other message its keys are in no order.
+    pub(crate) fn decode_adds(bytes: &[u8]) -> Result<Message, Error> {
+        read_all(bytes, read_adds)
+    }
+}
+
+fn read_adds(reader: &mut Reader<'_>) -> Result<Message, Fail> {
+    let mut message = Message::default();
+    let writer = WriterId::from_bytes(reader.array());
+    let lo = reader.varint();
+    let Some(hi) = lo.checked_add(reader.varint()) else {
+        return Err(reader.fail(Error::Number));
+    };
+    let entry = Entry { writer, lo, hi };
+    let count = reader.count(COUNTER_BYTES_MIN);
+    for at in 0..count {
+        let key = reader.text(Limited::MessageKeys, KEY_BYTES_MAX);
+        if key.is_empty() {
+            return Err(reader.fail(Error::KeyLength { bytes: 0 }));
+        }
+        let clock = read_clock(reader, &entry);
+        let total = unzigzag(reader.varint());
+        message.keys.push(key);
+        if at.is_multiple_of(PAGE) {
+            message.pages.push(Vec::from([Column::new(0)]));
+        }
+        if let Some([column]) = message.pages.last_mut().map(Vec::as_mut_slice) {
+            column.insert((at % PAGE) as u32, Row { clock, total });
+        }
+    }
+    message.writers.push(entry);
+    Ok(message)
+}
