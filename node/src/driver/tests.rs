@@ -15,7 +15,7 @@ use std::net::{TcpListener, TcpStream};
 use std::pin::Pin;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use tallymesh_core::wire::{Body, Digests, Frame, Hello, Pull, VERSION};
-use tallymesh_core::{Message, Replica, SyncConfig, VersionVector, WriterId};
+use tallymesh_core::{Replica, SyncConfig, VersionVector, WriterId};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::broadcast::error::TryRecvError as NewsError;
 use tokio::time::timeout;
@@ -95,11 +95,12 @@ impl Gate {
     /// Waits until a commit is held. With it, the counters `a` and `b` are at what this returns.
     fn held(&self) -> [Option<i128>; 2] {
         let turns = self.wait(|turns| turns.entered.len() > turns.allowed);
-        let mut replica = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
+        let mut replay = replay::Replay::new(Space::default(), WriterId::from_bytes([1; 16]));
         for record in turns.entered.iter().flatten() {
-            let message = Message::decode_stored(&record.bytes).expect("a record");
-            replica.restore(&message).expect("one that can be used");
+            let taken = replay.take(record.kind, &record.bytes);
+            taken.expect("a record that can be used");
         }
+        let replica = replay.end();
         ["a", "b"].map(|key| replica.value(key))
     }
 }
@@ -129,6 +130,10 @@ impl Store for Gate {
 
     fn wants_snapshot(&self) -> Option<Space> {
         None
+    }
+
+    fn has_idle_work(&self) -> bool {
+        false
     }
 
     fn prepare(&mut self) -> Result<bool, StoreError> {

@@ -3,7 +3,6 @@
 mod damage;
 mod power;
 mod segments;
-mod worker;
 
 use super::log::Sizes;
 use super::played::Played;
