@@ -1,5 +1,6 @@
 //! Sorting of numbers.
 
+use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 /// Sorts numbers, of which no two are equal by `order`.
@@ -10,4 +11,55 @@ use core::cmp::Ordering;
 #[cfg_attr(not(target_family = "wasm"), inline(always))]
 pub(crate) fn sort_by(numbers: &mut [u32], order: &dyn Fn(u32, u32) -> Ordering) {
     numbers.sort_unstable_by(|a, b| order(*a, *b));
+}
+
+/// Sorts numbers by the texts that they stand for, of which no two are equal.
+#[cfg_attr(not(target_family = "wasm"), inline(always))]
+pub(crate) fn sort_by_text<'a>(numbers: &mut [u32], text: &dyn Fn(u32) -> &'a str) {
+    if cfg!(target_family = "wasm") {
+        return sort_by(numbers, &|a, b| text(a).cmp(text(b)));
+    }
+    let first = numbers.first().map_or("", |first| text(*first)).as_bytes();
+    let mut common = first.len();
+    for number in numbers.iter() {
+        let both = first.iter().zip(text(*number).as_bytes()).take(common);
+        common = both.take_while(|(a, b)| a == b).count();
+    }
+    // What follows the common part decides nearly always, and is compared as a number.
+    let head = |number: u32| {
+        let rest = &text(number).as_bytes()[common..];
+        let mut head = [0; 8];
+        let count = rest.len().min(8);
+        head[..count].copy_from_slice(&rest[..count]);
+        (u64::from_be_bytes(head), number)
+    };
+    let mut heads: Vec<(u64, u32)> = numbers.iter().map(|number| head(*number)).collect();
+    heads.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| text(a.1).cmp(text(b.1))));
+    for (number, (_, sorted)) in numbers.iter_mut().zip(heads) {
+        *number = sorted;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    #[test]
+    fn texts_are_sorted_whatever_they_have_in_common() {
+        for prefix in ["", "a", "key:", "a rather long beginning/"] {
+            let numbers = (0..200).map(|number| format!("{prefix}{}", number * 7919 % 1000));
+            let zeros = (0..20).map(|zeros| format!("{prefix}9{}", "\0".repeat(zeros)));
+            let texts: Vec<String> = numbers.chain(zeros).collect();
+            let mut sorted: Vec<u32> = (0..texts.len() as u32).collect();
+            sort_by_text(&mut sorted, &|at| &texts[at as usize]);
+            let in_order: Vec<&String> = sorted.iter().map(|at| &texts[*at as usize]).collect();
+            assert!(
+                in_order.is_sorted() && sorted.len() == texts.len(),
+                "{prefix}"
+            );
+        }
+        sort_by_text(&mut [], &|_| "");
+    }
 }

@@ -499,7 +499,7 @@ impl Sync {
                 self.serve_more(replica, link, id, chunk);
                 Ok(())
             }
-            Body::Delta(delta) => self.delta(now, replica, link, delta),
+            Body::Delta(delta) => self.delta(now, replica, link, delta, bytes.len()),
             Body::Push(message) => self.pushed(now, replica, Some(link), false, message, bytes),
         }
     }
@@ -550,26 +550,36 @@ impl Sync {
     }
 
     fn tick(&mut self, now: Millis, replica: &mut Replica) {
-        if self.pushes.due().is_some_and(|due| due <= now) {
-            self.push_changes(now, replica);
-        }
+        self.push_changes(now, replica);
+        self.ask_for_lacking(now, replica);
         let told = self.announce.take_if(|(at, _)| *at <= now);
         if told.is_some() {
             self.push_forked(replica);
         }
         let mut links = Vec::new();
+        let mut any_due = false;
         for at in 0..self.peers.len() {
             let peer = &self.peers[at];
             let news = told.is_some_and(|(_, teller)| teller != Some(peer.link));
             let due = peer.next_digest <= now;
             if peer.greeting.is_some() && (news || due) {
                 links.push(peer.link);
-                self.peers[at].next_digest = self.later(now);
-                self.peers[at].rests &= !due;
+                any_due |= due;
+                if due {
+                    self.peers[at].next_digest = self.later(now);
+                    self.peers[at].rests = false;
+                }
             }
         }
         if !links.is_empty() {
-            let digests = Sync::digests(replica);
+            let digests = match any_due {
+                true => Sync::digests(replica),
+                // What is news to the peer differs anyway, and that costs much where much is held.
+                false => Digests {
+                    vector: replica.digest(),
+                    contents: 0,
+                },
+            };
             for link in &links {
                 self.send(replica, *link, Body::Digest(digests));
             }

@@ -67,7 +67,8 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
 
 fn loads(scale: usize) -> Vec<Load> {
     let mut loads = Vec::new();
-    for (pipeline, commands) in [(1, 300_000), (16, 3_000_000)] {
+    // Long enough for several transfers: with much to tell there are seconds between them.
+    for (pipeline, commands) in [(1, 1_500_000), (16, 15_000_000)] {
         for random in [false, true] {
             loads.push(Load {
                 pipeline,

@@ -1,6 +1,7 @@
 //! What a store keeps of plain adds: less work than a message, which has to look for what changed,
 //! bring it into order, and tell of every writer.
 
+use super::former::OfFormer;
 use super::merge::Found;
 use super::{Mark, Replica, place};
 use crate::delta::{Entry, Message};
@@ -40,7 +41,7 @@ impl Replica {
             }
         }
         self.move_mark(mark);
-        Some(adds.encode())
+        Some(adds.encode(&self.to_keep(low, OfFormer::Nothing)))
     }
 
     /// Takes back what [`adds_since`](Replica::adds_since) gave, as [`restore`](Replica::restore)
@@ -60,7 +61,7 @@ impl Replica {
     /// of counters only.
     fn only_wrote(&self, mark: &Mark, low: u64) -> bool {
         let own = OWN as usize;
-        let known = (mark.remembered, mark.told, mark.former);
+        let known = (mark.remembered, mark.former);
         let mut clocks = self.clocks.iter().enumerate();
         let mut lows = self.clocks.clone();
         lows[own] = low;
@@ -68,7 +69,7 @@ impl Replica {
             && self.began < mark.epoch
             // Nor is all of the own writer to be told again.
             && self.roster.assigned[own] < mark.epoch
-            && known == (self.roster.remembered, self.journal.told, self.former_clocks())
+            && known == (self.roster.remembered, self.former_clocks())
             && clocks.all(|(number, clock)| number == own || self.low(mark, number) == *clock)
             && self.facts(&lows).is_empty()
     }

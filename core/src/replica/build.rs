@@ -9,7 +9,7 @@ use crate::keys::Handle;
 use crate::limits::PUSH_BYTES_MAX;
 use crate::roster::{Fact, Says};
 use crate::shard::{Column, OWN, PAGE, Page, bits, find_or_insert};
-use crate::sort::sort_by;
+use crate::sort::{sort_by, sort_by_text};
 use crate::vector::VersionVector;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -355,7 +355,7 @@ impl Replica {
     /// [`entries`](Replica::entries).
     fn assemble(&self, selection: &Selection<'_>, mut handles: Vec<u32>, base: &[u64]) -> Message {
         let key = |handle: u32| self.keys.get(Handle(handle)).unwrap_or_default();
-        sort_by(&mut handles, &|a, b| key(a).cmp(key(b)));
+        sort_by_text(&mut handles, &key);
         let mut message = Message::default();
         let mut named = alloc::vec![NOTHING; self.clocks.len()];
         for (at, handle) in handles.iter().enumerate() {

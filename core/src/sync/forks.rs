@@ -41,12 +41,11 @@ impl Sync {
         if MEMBERS && replica.configuration().is_some() {
             return self.held_there(replica, link, &replica.vector());
         }
-        if !FORKS {
+        if !FORKS || theirs.contents == 0 {
             return;
         }
         let ours = replica.content_digest();
-        let unknown = ours == 0 || theirs.contents == 0;
-        let equal = unknown || theirs.contents == ours;
+        let equal = ours == 0 || theirs.contents == ours;
         if self.may_heal(now, replica, link, equal) {
             let writers = replica.contents();
             self.tell_contents(replica, link, Why::Ask, writers);

@@ -14,6 +14,12 @@ use alloc::vec::Vec;
 /// What a staged chunk costs beside its bytes, so that many tiny ones count as well.
 const CHUNK_OVERHEAD_BYTES: usize = 64;
 
+/// After a transfer nothing is pulled for a millisecond for each so many bytes of it, 2 MiB a second:
+/// the time of both sides is for writes in the first place.
+const REST_BYTES: usize = 2048;
+/// But for no longer than this, in milliseconds.
+const REST_MAX: Millis = 30_000;
+
 /// The open pull, and who is to be asked next.
 #[derive(Clone, Default)]
 pub(super) struct Pulls {
@@ -22,6 +28,8 @@ pub(super) struct Pulls {
     broken: Option<Open>,
     /// Whom to ask next, the first one first.
     wanted: Vec<Link>,
+    /// Before this time nothing is pulled.
+    rests_until: Millis,
     next_id: u32,
 }
 
@@ -45,7 +53,11 @@ struct Open {
 
 impl Pulls {
     pub(super) fn deadline(&self) -> Option<Millis> {
-        self.open.as_ref().map(|open| open.deadline)
+        match &self.open {
+            Some(open) => Some(open.deadline),
+            None if self.wanted.is_empty() => None,
+            None => Some(self.rests_until),
+        }
     }
 
     pub(super) fn is_from(&self, link: Link) -> bool {
@@ -111,7 +123,7 @@ impl Sync {
 
     /// Opens the next pull if none is open.
     pub(super) fn pull_next(&mut self, now: Millis, replica: &Replica) {
-        while self.pulls.open.is_none() {
+        while self.pulls.open.is_none() && self.pulls.rests_until <= now {
             if self.pulls.wanted.is_empty() {
                 return;
             }
@@ -158,13 +170,14 @@ impl Sync {
         Some(self.peer(link)?.greeting.as_ref()?.session)
     }
 
-    /// A chunk came.
+    /// A chunk came, in a frame of so many bytes.
     pub(super) fn delta(
         &mut self,
         now: Millis,
         replica: &mut Replica,
         link: Link,
         delta: Delta,
+        bytes: usize,
     ) -> Result<(), Error> {
         let timeout = Millis::from(self.config.pull_timeout_ms);
         let expected = |open: &Open| open.link == link && open.id == delta.id;
@@ -196,8 +209,13 @@ impl Sync {
         }
         let staged = core::mem::take(&mut open.staged);
         let whole = core::mem::take(&mut open.whole);
-        self.pulls.open = None;
         let complete = delta.message.writers.iter().all(|entry| entry.lo == 0);
+        // Who had nothing yet wants to know soon what was written meanwhile.
+        if !complete {
+            let rest = ((open.staged_bytes + bytes) / REST_BYTES) as Millis;
+            self.pulls.rests_until = now + rest.min(REST_MAX);
+        }
+        self.pulls.open = None;
         if complete && self.wants_all(link) {
             self.begin_again(now, replica, link, (&staged, &delta.message));
             return Ok(());

@@ -10,14 +10,33 @@ use crate::replica::{Mark, Push, Replica};
 use crate::wire::{Body, encode};
 use alloc::vec::Vec;
 
+/// So many local transactions fit into a push, if their keys are of usual length.
+const TRANSACTIONS_MAX: u64 = 2_000;
+/// With fewer of them within the delay of pushes, that is not doubled.
+const TRANSACTIONS_MIN: u64 = TRANSACTIONS_MAX / 64;
+/// How often it may be doubled while they fit: a few large pushes are less work for all sides than
+/// many small ones.
+const DOUBLINGS_MAX: u32 = 3;
+/// How often it is doubled while they do not. Then they are pulled.
+const BULK_DOUBLINGS: u32 = 7;
+
+/// How often the delay of pushes is doubled for the time that one may wait for what it builds on.
+const PATIENCE_DOUBLINGS: u32 = 3;
+
 /// Local changes that are to be pushed, and pushes that wait for what they build on.
 #[derive(Clone)]
 pub(super) struct Pushes {
     mark: Mark,
     due: Option<Millis>,
+    /// When the last one was made, and the own clock then.
+    last: (Millis, u64),
+    /// How often the delay is doubled.
+    doublings: u32,
     /// The oldest first.
     waiting: Vec<Waiting>,
     waiting_bytes: usize,
+    /// Whom to ask for what they wait for, and when, if it has not come by then.
+    lacking: Option<(Millis, Link)>,
 }
 
 #[derive(Clone)]
@@ -33,8 +52,11 @@ impl Pushes {
         Pushes {
             mark,
             due: None,
+            last: (0, 0),
+            doublings: 0,
             waiting: Vec::new(),
             waiting_bytes: 0,
+            lacking: None,
         }
     }
 
@@ -45,25 +67,46 @@ impl Pushes {
         self.waiting_bytes = 0;
     }
 
+    /// Doubles the delay as it suits how much was written since the last push.
+    fn pace(&mut self, delay: Millis, now: (Millis, u64)) {
+        let (last, clock) = core::mem::replace(&mut self.last, now);
+        let made = now.1.saturating_sub(clock).saturating_mul(delay);
+        let within_delay = made / (now.0 - last).max(1);
+        let fits = |doublings: &u32| within_delay << doublings <= TRANSACTIONS_MAX;
+        self.doublings = match within_delay {
+            ..TRANSACTIONS_MIN => 0,
+            _ => (0..=DOUBLINGS_MAX)
+                .rev()
+                .find(fits)
+                .unwrap_or(BULK_DOUBLINGS),
+        };
+    }
+
+    /// When the next push is due, or somebody is to be asked.
     pub(super) fn due(&self) -> Option<Millis> {
-        self.due
+        let lacking = self.lacking.map(|(at, _)| at);
+        [self.due, lacking].into_iter().flatten().min()
     }
 }
 
 impl Sync {
     pub(super) fn local_change(&mut self, now: Millis) {
-        let due = now + Millis::from(self.config.push_delay_ms);
-        self.pushes.due.get_or_insert(due);
+        let delay = Millis::from(self.config.push_delay_ms) << self.pushes.doublings;
+        self.pushes.due.get_or_insert(now + delay);
     }
 
-    /// Pushes the local changes since the last push to everybody.
+    /// Pushes the local changes since the last push to everybody, if it is time.
     pub(super) fn push_changes(&mut self, now: Millis, replica: &mut Replica) {
-        self.pushes.due = None;
+        if self.pushes.due.take_if(|due| *due <= now).is_none() {
+            return;
+        }
         if self.peers.iter().all(|peer| peer.greeting.is_none()) {
             // To put a push together takes long where much is held.
             self.pushes.mark = replica.mark();
             return;
         }
+        let delay = Millis::from(self.config.push_delay_ms);
+        self.pushes.pace(delay, (now, replica.clock()));
         match replica.push(&mut self.pushes.mark) {
             Push::Nothing => {}
             Push::Message(message) => {
@@ -128,9 +171,23 @@ impl Sync {
             pushes.waiting_bytes -= oldest.bytes.len();
         }
         if let Some(link) = from {
-            self.want(now, replica, link);
+            self.lacks(now, link);
         }
         Ok(())
+    }
+
+    /// A peer has pushed something that builds on what is missing here. Mostly that is under way, by
+    /// another way or behind.
+    fn lacks(&mut self, now: Millis, link: Link) {
+        let patience = Millis::from(self.config.push_delay_ms) << PATIENCE_DOUBLINGS;
+        self.pushes.lacking.get_or_insert((now + patience, link));
+    }
+
+    /// Asks for what pushes have waited for long enough.
+    pub(super) fn ask_for_lacking(&mut self, now: Millis, replica: &Replica) {
+        if let Some((_, link)) = self.pushes.lacking.take_if(|(at, _)| *at <= now) {
+            self.want(now, replica, link);
+        }
     }
 
     /// Merges a push and passes it on; false if something that it builds on is missing.
@@ -189,9 +246,13 @@ impl Sync {
                 self.pushes.waiting_bytes -= next.bytes.len();
             }
         }
+        self.pushes.lacking = None;
         let lacking = self.pushes.waiting.iter().find_map(|waiting| waiting.from);
         if let Some(link) = lacking {
-            self.want(now, replica, link);
+            self.lacks(now, link);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,14 +7,17 @@
 //! | number | how many transactions there are |
 //! | number | how many counters |
 //! | for each | its key, with its length; its clock, less the first one; its total, signed |
+//! | | what is kept of the writer's transactions, as in a stored message |
 //!
 //! Numbers are LEB128, as in a message. The counters are in no order, and one may come again.
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all, unzigzag, zigzag};
+use super::kept::{put_kept, read_kept};
 use super::side::read_clock;
 use crate::delta::{Entry, Message};
 use crate::error::{Error, Limited};
 use crate::limits::KEY_BYTES_MAX;
+use crate::replica::Former;
 use crate::shard::{Column, PAGE, Row};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -52,8 +55,8 @@ impl Adds {
         self.count += 1;
     }
 
-    /// All of them.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// All of them, and what is kept beside them.
+    pub(crate) fn encode(&self, kept: &[Former]) -> Vec<u8> {
         let Entry { writer, lo, hi } = self.entry;
         let mut out = Vec::with_capacity(HEAD_BYTES + self.counters.len());
         out.extend_from_slice(writer.as_bytes());
@@ -61,6 +64,7 @@ impl Adds {
         put_varint(&mut out, hi - lo);
         put_varint(&mut out, self.count);
         out.extend_from_slice(&self.counters);
+        put_kept(&mut out, kept);
         out
     }
 }
@@ -97,5 +101,6 @@ fn read_adds(reader: &mut Reader<'_>) -> Result<Message, Fail> {
         }
     }
     message.writers.push(entry);
+    *message.kept = read_kept(reader)?;
     Ok(message)
 }

@@ -15,7 +15,7 @@ use tallymesh_core::{Output, Part, Snapshot};
 
 /// With [`Durability::Interval`]: how soon after a commit the next one is made if something waits to
 /// be sent to peers. Less brings them news sooner, and costs more commits.
-const PUBLISH: Duration = Duration::from_millis(20);
+const PUBLISH: Duration = Duration::from_millis(5);
 
 /// Bytes of one part of a snapshot. More makes fewer commits, and holds up what is asked meanwhile.
 const PART_BYTES: usize = 64 << 10;

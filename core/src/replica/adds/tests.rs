@@ -17,10 +17,12 @@ fn replica(byte: u8) -> Replica {
     Replica::new(Space::default(), id(byte))
 }
 
-/// A store that follows a replica: with what it keeps, it comes to another one.
+/// Two stores that follow a replica: with what they keep, they come to another one each. The second
+/// keeps messages alone.
 struct Store {
     mark: Mark,
     copy: Replica,
+    other: (Mark, Replica),
 }
 
 impl Store {
@@ -29,7 +31,8 @@ impl Store {
         copy.restore(&replica.snapshot()).unwrap();
         Store {
             mark: replica.mark(),
-            copy,
+            copy: copy.clone(),
+            other: (replica.mark(), copy),
         }
     }
 
@@ -54,8 +57,15 @@ impl Store {
         if let Some(message) = replica.since(&mut self.mark).filter(|_| !by_adds) {
             self.copy.restore(&message).unwrap();
         }
+        let (mark, other) = &mut self.other;
+        if let Some(message) = replica.since(mark) {
+            other.restore(&message).unwrap();
+        }
         assert_eq!(self.copy.canonical_bytes(), replica.canonical_bytes());
         assert_eq!(self.copy.contents(), replica.contents());
+        // What is kept of former writers is the same too.
+        let all = |replica: &Replica| replica.snapshot().encode_stored();
+        assert_eq!(all(&self.copy), all(other));
         assert!(replica.since(&mut self.mark.clone()).is_none());
         by_adds
     }
@@ -110,6 +120,9 @@ fn a_store_follows_whatever_happens() {
                     one.apply(&key, op).unwrap();
                     changed.extend(one.handle(&key));
                 }
+            }
+            if below(10) == 0 {
+                one.note_told(below(2) == 0);
             }
             if below(10) == 0 {
                 by_adds += u64::from(store.follow(&mut one, &changed));
@@ -199,7 +212,7 @@ fn adds_that_are_none_are_refused() {
                 },
             );
         }
-        adds.encode()
+        adds.encode(&[])
     };
     let good = adds(entry(0, 3), &[("b", 1), ("a", 3)]);
     let mut one = replica(9);

@@ -325,3 +325,50 @@ fn who_was_refused_is_not_asked_before_the_next_digest() {
     end.differs(one);
     assert_eq!(pulls(&mut end), [one]);
 }
+
+/// How long nobody is asked after a transfer of so many bytes before its last chunk, of what came
+/// after a first counter, or with it.
+fn rest_after(bytes: usize, is_first: bool) -> Millis {
+    let mut end = End::new();
+    let [one, two] = links(&mut end);
+    let mut other = replica(7);
+    other.add("first", 1).unwrap();
+    if !is_first {
+        end.replica.merge(&full(&other)).unwrap();
+    }
+    let since = end.replica.vector();
+    other.add("second", 1).unwrap();
+    end.differs(one);
+    assert_eq!(end.asked(), [(one, 1, 0)]);
+    end.sync.pulls.open.as_mut().unwrap().staged_bytes = bytes;
+    end.last(one, 1, 0, &other.delta(&since));
+    assert_eq!(end.replica.value("second"), Some(1));
+    end.outputs();
+    end.differs(two);
+    let begun = end.now;
+    let is_asked = |end: &mut End| {
+        let sent = end.sent();
+        let pull = |body: &Body| matches!(body, Body::Pull(_));
+        sent.iter().any(|(link, body)| *link == two && pull(body))
+    };
+    while !is_asked(&mut end) {
+        let due = end.sync.next_deadline().unwrap();
+        assert!(due > end.now);
+        end.wait(due - end.now);
+    }
+    end.now - begun
+}
+
+#[test]
+fn after_a_long_transfer_there_is_time_for_writes() {
+    let second = 2 << 20;
+    for (bytes, rest) in [
+        (0, 0),
+        (second / 1_024, 1),
+        (second, 1_024),
+        (second * 40, REST_MAX),
+    ] {
+        assert_eq!(rest_after(bytes, false), rest);
+        assert_eq!(rest_after(bytes, true), 0, "what was new is followed up");
+    }
+}
