@@ -27,6 +27,9 @@ pub(crate) const STATUS: bool = cfg!(feature = "members");
 /// Whether snapshots are made in parts. No page has a store.
 pub(crate) const PARTS: bool = cfg!(feature = "members");
 
+/// Whether pushes are paced by how much is written. A page writes little.
+pub(crate) const PACED: bool = cfg!(feature = "members");
+
 /// Whether there may be a broadcast beside links. A page has links only.
 pub(crate) const BROADCAST: bool = cfg!(feature = "members");
 

@@ -2,12 +2,12 @@
 
 use super::members::origin;
 use super::{Link, Millis, Output, Sync};
-use crate::BROADCAST;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::{WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::replica::{Mark, Push, Replica};
 use crate::wire::{Body, encode};
+use crate::{BROADCAST, PACED};
 use alloc::vec::Vec;
 
 /// So many local transactions fit into a push, if their keys are of usual length.
@@ -100,13 +100,15 @@ impl Sync {
         if self.pushes.due.take_if(|due| *due <= now).is_none() {
             return;
         }
-        if self.peers.iter().all(|peer| peer.greeting.is_none()) {
+        if PACED && self.greeted().next().is_none() {
             // To put a push together takes long where much is held.
             self.pushes.mark = replica.mark();
             return;
         }
-        let delay = Millis::from(self.config.push_delay_ms);
-        self.pushes.pace(delay, (now, replica.clock()));
+        if PACED {
+            let delay = Millis::from(self.config.push_delay_ms);
+            self.pushes.pace(delay, (now, replica.clock()));
+        }
         match replica.push(&mut self.pushes.mark) {
             Push::Nothing => {}
             Push::Message(message) => {
