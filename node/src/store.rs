@@ -1,10 +1,10 @@
 //! Where a node's identity and state survive a stop.
 //!
 //! The driver gives what changed to a [`Worker`], which makes it durable in a [`Store`]: at once if
-//! the disk is quick, and else on a thread of its own while the driver goes on. [`Log`] is the real store, a log of its own format in the data folder;
-//! [`Memory`] keeps nothing beyond the process. What is kept for a space is a list of records,
-//! oldest first: replayed in order into an empty replica they give the state. [`Kind`] says what
-//! each stands for.
+//! the disk is quick, and else on a thread of its own while the driver goes on. [`Log`] is the real
+//! store, a log of its own format in the data folder; [`Memory`] keeps nothing beyond the process.
+//! What is kept for a space is a list of records, oldest first: replayed in order into an empty
+//! replica they give the state. [`Kind`] says what each stands for.
 //!
 //! Why not a kept store: the state lives in memory anyway, so all that is wanted is one durable
 //! write for each batch of work. redb and LMDB write 36 KB to the device for that, fjall and a
@@ -52,8 +52,8 @@ pub const COMMIT_BYTES_MAX: u64 = 1 << 30;
 /// What a record stands for.
 ///
 /// A snapshot is either one `Whole`, or a `First`, any number of `Part`s and a `Last`, with any
-/// commits, `Change`s and `Adds` between them. It takes the place of all that was kept of its space before
-/// its last record, which therefore has to know all changes up to there.
+/// commits, `Change`s and `Adds` between them. It takes the place of all that was kept of its space
+/// before its last record, which therefore has to know all changes up to there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// What changed since the record before, as a message.
@@ -143,8 +143,8 @@ pub trait Store: Send {
     /// Whether there is work that can wait for an idle moment.
     fn has_idle_work(&self) -> bool;
 
-    /// Does a little of the work that can wait (a few milliseconds of it), and
-    /// says whether there is more.
+    /// Does a little of the work that can wait (a few milliseconds of it), and says whether there is
+    /// more.
     ///
     /// # Errors
     /// As [`Store::commit`], with the same consequence.

@@ -2,7 +2,6 @@
 //! bring it into order, and tell of every writer.
 
 use super::former::OfFormer;
-use super::merge::Found;
 use super::{Mark, Replica, place};
 use crate::delta::{Entry, Message};
 use crate::error::Error;
@@ -17,7 +16,7 @@ impl Replica {
     /// [`since`](Replica::since) tells what happened. `changed` names each counter that changed
     /// after the mark; one that is missing is lost.
     ///
-    /// Its cost follows the length of `changed`. In a space with members it is always `None`.
+    /// Its cost follows the length of `changed` and the number of writers. In a space with members it is always `None`.
     pub fn adds_since(&mut self, mark: &mut Mark, changed: &[Handle]) -> Option<Vec<u8>> {
         let low = self.low(mark, OWN as usize);
         if low == self.clock() || !self.only_wrote(mark, low) {
@@ -50,11 +49,7 @@ impl Replica {
     /// # Errors
     /// Any error of the format, and as `restore`. Nothing is changed then.
     pub fn restore_adds(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let adds = Message::decode_adds(bytes)?;
-        self.check_stored(&adds)?;
-        let mut ignore = |_| ();
-        let found = Found::new(self.numbers.len() == 1, &mut ignore);
-        self.take_stored(&adds, found)
+        self.restore(&Message::decode_adds(bytes)?)
     }
 
     /// Whether nothing happened after a mark but own transactions, from the clock `low` on, that tell

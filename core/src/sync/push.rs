@@ -65,6 +65,7 @@ impl Pushes {
         self.mark = Mark::default();
         self.waiting.clear();
         self.waiting_bytes = 0;
+        self.lacking = None;
     }
 
     /// Doubles the delay as it suits how much was written since the last push.

@@ -255,8 +255,10 @@ impl OpenSpace {
 
     /// What the store lacks.
     pub(super) fn record(&mut self) -> Option<Record> {
-        let unsaved = self.unsaved.replace(Vec::new());
-        let (kind, bytes) = match unsaved.and_then(|unsaved| self.adds(unsaved)) {
+        let adds = self.adds();
+        // Whatever is found, nothing before it is lacking any more.
+        self.unsaved.get_or_insert_default().clear();
+        let (kind, bytes) = match adds {
             Some(adds) => (Kind::Adds, adds),
             None => {
                 let changes = self.replica.since(&mut self.given)?;
@@ -274,11 +276,12 @@ impl OpenSpace {
         })
     }
 
-    /// What the store lacks, if that is no more than adds to these counters.
-    fn adds(&mut self, mut unsaved: Vec<Counted>) -> Option<Vec<u8>> {
+    /// What the store lacks, if that is no more than adds to counters that are listed.
+    fn adds(&mut self) -> Option<Vec<u8>> {
+        let unsaved = self.unsaved.as_mut()?;
         unsaved.sort_unstable();
         unsaved.dedup();
-        self.replica.adds_since(&mut self.given, &unsaved)
+        self.replica.adds_since(&mut self.given, unsaved)
     }
 
     /// All records that were made are durable.
@@ -443,3 +446,6 @@ fn random<const N: usize>() -> Result<[u8; N], StoreError> {
     })?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,12 +37,14 @@ impl OpenSpace {
             };
             told.push(transaction.apply(key, *op).map_err(refusal)?);
         }
-        transaction.commit(&mut Vec::new());
+        let mut changed = Vec::new();
+        transaction.commit(&mut changed);
         let done = ops.iter().zip(told).map(|((key, op), told)| {
             if let Some(event) = event(*op, told)
                 && let Some(counter) = self.replica.handle(key)
             {
                 self.wrote(counter, event);
+                changed.retain(|it| *it != counter);
             }
             let persists = matches!(op, Op::Persist);
             Done {
@@ -52,7 +54,12 @@ impl OpenSpace {
                 now: self.read_at(key),
             }
         });
-        Ok(done.collect())
+        let done = done.collect();
+        // Nobody asked for that change: the counter had expired, and was met.
+        for counter in changed {
+            self.wrote(counter, Event::Expired);
+        }
+        Ok(done)
     }
 
     /// Adds to any number of counters, all or none. Up to a limit they are one transaction; more
