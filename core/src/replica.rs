@@ -19,6 +19,7 @@ mod restore;
 #[cfg(feature = "members")]
 mod snapshot;
 mod standing;
+mod touched;
 mod transaction;
 mod version;
 mod votes;
@@ -49,9 +50,7 @@ use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 use crate::{MEMBERS, PARTS};
 use alloc::vec::Vec;
-
-/// Pages under one entry of the summary.
-const SUMMARY: usize = 64;
+use touched::Touched;
 
 /// One copy of a space's state, written under one writer id.
 ///
@@ -79,8 +78,7 @@ pub struct Replica {
     space: Space,
     keys: Keys,
     pages: Vec<Page>,
-    /// For each 64 pages the newest `touched` of them.
-    summary: Vec<u64>,
+    touched: Touched,
     /// Goes up with each mark; a page touched in an epoch changed since that epoch's mark.
     epoch: u64,
     /// The writers by local number.
@@ -119,7 +117,7 @@ impl Replica {
             space,
             keys: Keys::new(seed),
             pages: Vec::new(),
-            summary: Vec::new(),
+            touched: Touched::default(),
             epoch: 1,
             writers: Vec::from([writer]),
             clocks: Vec::from([0]),
@@ -207,8 +205,7 @@ impl Replica {
         *row = Row { clock, total };
         *own = clock;
         page.own.newest = clock;
-        page.touched = self.epoch;
-        self.summary[page_at / SUMMARY] = self.epoch;
+        self.touch(page_at, 1 << slot);
         true
     }
 
@@ -239,7 +236,7 @@ impl Replica {
             return Err(Error::Overflow { total, by });
         }
         page.own.insert(slot, Row { clock, total: by });
-        self.touch(page_at);
+        self.touch(page_at, 1 << slot);
         self.made(clock);
         Ok(())
     }
@@ -252,7 +249,7 @@ impl Replica {
     fn page_mut(&mut self, page_at: usize) -> &mut Page {
         if page_at >= self.pages.len() {
             self.pages.resize_with(page_at + 1, Page::default);
-            self.summary.resize(page_at / SUMMARY + 1, 0);
+            self.touched.resize(page_at + 1);
         }
         &mut self.pages[page_at]
     }
@@ -264,10 +261,10 @@ impl Replica {
         }
     }
 
-    /// Marks the page as changed.
-    fn touch(&mut self, page_at: usize) {
-        self.summary[page_at / SUMMARY] = self.epoch;
-        self.pages[page_at].touched = self.epoch;
+    /// Marks counters of a page as changed.
+    #[inline]
+    fn touch(&mut self, page_at: usize, slots: u64) {
+        self.touched.touch(page_at, slots, self.epoch);
     }
 
     /// A handle for `key` that stays valid until it is [released](Replica::release) as often as
@@ -336,8 +333,9 @@ impl Replica {
         expiry.filter(|_| !self.is_past(expiry))
     }
 
-    /// When the counter expires, whatever the time is.
-    fn effective_expiry(&self, handle: Handle) -> Option<u64> {
+    /// When the counter expires or expired, in milliseconds since 1970, whatever the time is; `None`
+    /// if it is absent or stays.
+    pub fn effective_expiry(&self, handle: Handle) -> Option<u64> {
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at)?;
         if !page.is_odd(slot) {
@@ -510,7 +508,7 @@ impl Replica {
             }
         }
         self.pages.shrink_to_fit();
-        self.summary.shrink_to_fit();
+        self.touched.shrink();
         self.keys.shrink();
     }
 
@@ -518,7 +516,7 @@ impl Replica {
     pub fn heap_bytes(&self) -> usize {
         self.pages.iter().map(Page::heap_bytes).sum::<usize>()
             + self.pages.capacity() * size_of::<Page>()
-            + self.summary.capacity() * size_of::<u64>()
+            + self.touched.heap_bytes()
             + self.keys.heap_bytes()
             + self.sums.heap_bytes()
     }

@@ -6,6 +6,7 @@
 //! What else a slot may have (lives, cuts, absorbed writers) is rare and lies beside the columns,
 //! so that plain shards stay this small.
 
+use crate::PACED;
 use crate::counter::find;
 use crate::slot::{Side, Slot};
 use crate::writer_id::WriterId;
@@ -116,6 +117,22 @@ impl Column {
         self.rows.get_mut(rank)
     }
 
+    /// The slots with a row that is newer than `low`, of those in `among`.
+    pub(crate) fn newer(&self, low: u64, among: u64) -> u64 {
+        let mut newer = 0;
+        if PACED && among != u64::MAX {
+            for slot in bits(among & self.present) {
+                let row = &self.rows[self.rank(slot)];
+                newer |= u64::from(row.clock > low) << slot;
+            }
+            return newer;
+        }
+        for (slot, row) in self.iter() {
+            newer |= u64::from(row.clock > low) << slot;
+        }
+        newer
+    }
+
     /// Adds a row for a slot that has none.
     pub(crate) fn insert(&mut self, slot: u32, row: Row) {
         debug_assert!(!self.has(slot));
@@ -196,8 +213,6 @@ pub(crate) struct Page {
     pub(crate) own: Column,
     /// The other writers' columns, ascending by local number.
     pub(crate) others: Vec<Column>,
-    /// The replica's epoch at the last change of anything in it.
-    pub(crate) touched: u64,
     /// The counters of which some slot has more than a row.
     pub(crate) odd: Option<Box<Odd>>,
 }
@@ -282,7 +297,6 @@ impl Default for Page {
         Page {
             own: Column::new(OWN),
             others: Vec::new(),
-            touched: 0,
             odd: None,
         }
     }

@@ -74,6 +74,9 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// Room for so many changed counters is kept: more than a push has.
+const CHANGED_KEPT: usize = 1 << 12;
+
 /// A monotonic time in milliseconds, from any origin.
 pub type Millis = u64;
 
@@ -267,6 +270,8 @@ pub struct Sync {
     random: u64,
     session: u64,
     peers: Vec<Peer>,
+    /// The counters that merges changed, which can be all of them; they are told before the outputs.
+    changed: Vec<Handle>,
     outputs: Vec<Output>,
     /// The outputs that are being polled, the last one first.
     polled: Vec<Output>,
@@ -291,6 +296,7 @@ impl Sync {
             random: seed,
             session: 0,
             peers: Vec::new(),
+            changed: Vec::new(),
             outputs: Vec::new(),
             polled: Vec::new(),
             pulls: pull::Pulls::default(),
@@ -346,6 +352,12 @@ impl Sync {
 
     /// The next thing to be done, `None` when there is nothing more.
     pub fn poll(&mut self) -> Option<Output> {
+        if let Some(handle) = self.changed.pop() {
+            return Some(Output::Changed { handle });
+        }
+        if self.changed.capacity() > CHANGED_KEPT {
+            self.changed = Vec::new();
+        }
         if self.polled.is_empty() {
             core::mem::swap(&mut self.polled, &mut self.outputs);
             self.polled.reverse();

@@ -1,7 +1,7 @@
 //! Making messages out of a replica.
 
 use super::former::OfFormer;
-use super::{Replica, SUMMARY, place};
+use super::{Replica, place};
 use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message};
@@ -301,47 +301,48 @@ impl Replica {
             stopped: END,
         };
         let mut bytes = 0;
-        let mut at = selection.from.page as usize;
-        while at < self.pages.len() && picked.stopped == END {
-            if at.is_multiple_of(SUMMARY) && self.summary[at / SUMMARY] < selection.epoch {
-                at += SUMMARY;
-                continue;
-            }
+        let mut from = selection.from.page as usize;
+        while let Some((at, changed)) = self.touched.next(from, selection.epoch) {
             let page = &self.pages[at];
-            if page.touched >= selection.epoch {
-                let news = side_news(page, selection.lows);
-                let mut slots = 0u64;
-                for column in page.columns() {
-                    let writer = column.writer;
-                    let low = selection.lows[writer as usize];
-                    let mut mask = crate::roster::of(&news, writer);
-                    if !selection.has(at, writer) || column.newest <= low && mask == 0 {
-                        continue;
-                    }
-                    for (slot, row) in column.iter() {
-                        mask |= u64::from(row.clock > low) << slot;
-                    }
-                    if mask == 0 {
-                        continue;
-                    }
-                    if bytes > budget {
-                        let page = at as u32;
-                        picked.stopped = Cursor { page, writer };
-                        break;
-                    }
-                    for slot in bits(mask & !slots) {
-                        bytes += self.key_of(at, slot).len() + 2;
-                    }
-                    bytes += mask.count_ones() as usize * ROW_BYTES;
-                    bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
-                    slots |= mask;
-                    picked.lows[writer as usize] = low;
+            let news = side_news(page, selection.lows);
+            let mut slots = 0u64;
+            for column in page.columns() {
+                let writer = column.writer;
+                let low = selection.lows[writer as usize];
+                let mut mask = crate::roster::of(&news, writer);
+                if !selection.has(at, writer) || column.newest <= low && mask == 0 {
+                    continue;
                 }
-                for slot in bits(slots) {
-                    picked.handles.push((at * PAGE) as u32 + slot);
+                mask |= column.newer(low, changed);
+                if mask == 0 {
+                    continue;
                 }
+                if bytes > budget {
+                    let page = at as u32;
+                    picked.stopped = Cursor { page, writer };
+                    break;
+                }
+                // Looking at keys takes time.
+                let fresh = if budget == usize::MAX {
+                    0
+                } else {
+                    mask & !slots
+                };
+                for slot in bits(fresh) {
+                    bytes += self.key_of(at, slot).len() + 2;
+                }
+                bytes += mask.count_ones() as usize * ROW_BYTES;
+                bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
+                slots |= mask;
+                picked.lows[writer as usize] = low;
             }
-            at += 1;
+            for slot in bits(slots) {
+                picked.handles.push((at * PAGE) as u32 + slot);
+            }
+            if picked.stopped != END {
+                break;
+            }
+            from = at + 1;
         }
         picked
     }

@@ -5,7 +5,7 @@
 //! up to the same clock hold the same of it. Where they do not, a digest of the contents tells, and
 //! whatever comes at or below a clock that is held already is the other process's.
 
-use super::{Replica, SUMMARY};
+use super::Replica;
 use crate::closed::Empty;
 use crate::hash::{fold, hash_bytes};
 use crate::keys::Handle;
@@ -127,20 +127,13 @@ impl Replica {
             self.sums.closed = closed;
         }
         self.sums.pages.resize(self.pages.len(), 0);
-        let since = self.sums.epoch;
-        let mut at = 0;
-        while at < self.pages.len() {
-            if at.is_multiple_of(SUMMARY) && self.summary[at / SUMMARY] < since {
-                at += SUMMARY;
-                continue;
-            }
-            if self.pages[at].touched >= since {
-                let mut sum = 0u64;
-                self.digest_page(at, &mut |_, _, hash| sum = sum.wrapping_add(hash));
-                let before = core::mem::replace(&mut self.sums.pages[at], sum);
-                self.sums.sum = self.sums.sum.wrapping_add(sum.wrapping_sub(before));
-            }
-            at += 1;
+        let mut from = 0;
+        while let Some((at, _)) = self.touched.next(from, self.sums.epoch) {
+            let mut sum = 0u64;
+            self.digest_page(at, &mut |_, _, hash| sum = sum.wrapping_add(hash));
+            let before = core::mem::replace(&mut self.sums.pages[at], sum);
+            self.sums.sum = self.sums.sum.wrapping_add(sum.wrapping_sub(before));
+            from = at + 1;
         }
         self.epoch += 1;
         self.sums.epoch = self.epoch;

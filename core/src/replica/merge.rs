@@ -379,7 +379,7 @@ impl Replica {
             changed |= join_columns(ours, theirs, first, *known, found);
         }
         if changed != 0 {
-            self.touch(page_at);
+            self.touch(page_at, changed);
         }
         for slot in bits(changed) {
             (found.changed)(Handle(first.0 + slot));
@@ -417,7 +417,7 @@ impl Replica {
                 }
             }
             if changed != 0 {
-                self.touch(page_at);
+                self.touch(page_at, 1 << slot);
                 (found.changed)(handle);
             }
         }

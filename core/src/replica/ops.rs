@@ -230,7 +230,7 @@ impl Replica {
     pub(super) fn put_slots(&mut self, handle: Handle, slots: Vec<Slot>) {
         let (page_at, slot) = place(handle);
         self.page_mut(page_at).set_slots(slot, slots);
-        self.touch(page_at);
+        self.touch(page_at, 1 << slot);
     }
 }
 

@@ -185,8 +185,8 @@ impl Sync {
         let before = replica.told_as_guest();
         let mut state = replica.delta(&VersionVector::default());
         replica.tell_memory(&mut state);
-        let outputs = &mut self.outputs;
-        let mut changed = |handle| outputs.push(Output::Changed { handle });
+        let changes = &mut self.changed;
+        let mut changed = |handle| changes.push(handle);
         // All of the present writer's are in that state.
         let journal = match replica.begin_again(writer, &state, &mut changed) {
             Ok(journal) => journal,
@@ -202,13 +202,11 @@ impl Sync {
             before,
             ..Former::new(was, journal)
         });
-        let mut all = Vec::new();
         for (it, upto) in lost.into_iter().zip(upto) {
             let told = it.journal.told;
             let returned = replica.make_again(it.journal, upto, told, &mut changed);
-            all.push(Output::Returned(Box::new(returned)));
+            self.outputs.push(Output::Returned(Box::new(returned)));
         }
-        self.outputs.append(&mut all);
         self.guests.ends.clear();
         self.goes_by(now, replica);
     }

@@ -560,8 +560,8 @@ impl Sync {
         let (was, intro) = (replica.writer(), replica.intro());
         let before = self.peer(link).map_or(0, |peer| peer.published);
         let before = before.min(replica.told_as_guest());
-        let outputs = &mut self.outputs;
-        let mut changed = |handle| outputs.push(Output::Changed { handle });
+        let changes = &mut self.changed;
+        let mut changed = |handle| changes.push(handle);
         let journal = match replica.begin_again_staged(writer, staged, state, &mut changed) {
             Ok(journal) => journal,
             Err(error) => return self.outputs.push(Output::Refused { close: None, error }),

@@ -244,8 +244,8 @@ impl Sync {
         last: &Message,
     ) -> Result<usize, Error> {
         let live = self.writer_of(link);
-        let outputs = &mut self.outputs;
-        let mut changed = |handle| outputs.push(Output::Changed { handle });
+        let changes = &mut self.changed;
+        let mut changed = |handle| changes.push(handle);
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
             Ok(merged) => merged,
             Err(error) => {

@@ -206,8 +206,8 @@ impl Sync {
         if !replica.news(message) {
             return Ok(true);
         }
-        let outputs = &mut self.outputs;
-        let mut changed = |handle| outputs.push(Output::Changed { handle });
+        let changes = &mut self.changed;
+        let mut changed = |handle| changes.push(handle);
         let live = origin(message);
         match replica.merge_live(message, live, &mut changed) {
             Ok(merged) => {

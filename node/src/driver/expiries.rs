@@ -14,6 +14,9 @@ pub(super) struct Expiries {
 impl Expiries {
     /// Notes when a counter expires, in milliseconds since 1970; `None` if it does not.
     pub(super) fn note(&mut self, counter: Handle, at: Option<u64>) {
+        if at.is_none() && self.times.is_empty() {
+            return; // Few spaces have counters that expire, and this is asked for every change.
+        }
         let before = match at {
             Some(at) => self.times.insert(counter, at),
             None => self.times.remove(&counter),

@@ -339,7 +339,8 @@ impl OpenSpace {
         changed.sort_unstable();
         changed.dedup();
         for counter in &changed {
-            self.expiries.note(*counter, self.due(*counter));
+            let at = self.replica.effective_expiry(*counter);
+            self.expiries.note(*counter, at);
         }
         if !changed.is_empty() && self.watchers.receiver_count() > 0 {
             let newest = changed.iter().filter_map(|counter| {
@@ -356,19 +357,14 @@ impl OpenSpace {
             }
         }
         changed.clear();
+        if changed.capacity() > UNSAVED_MAX {
+            changed.shrink_to(UNSAVED_MAX);
+            give_back_memory();
+        }
         self.changed = changed;
         self.tell_faults();
         self.tell_members();
         notices
-    }
-
-    /// When a counter is to be looked at because it expires: at once if it has expired and its
-    /// deletion was not seen yet.
-    fn due(&self, counter: Counted) -> Option<u64> {
-        match self.replica.value_at(counter) {
-            Some(_) => self.replica.expiry_at(counter),
-            None => self.replica.shards(counter).next().map(|_| 0),
-        }
     }
 
     /// A fault is a writer id in two hands: the operator must hear of it.
@@ -424,6 +420,16 @@ impl OpenSpace {
             renewals: self.renewals,
             membership: closed.then(|| self.membership(now)),
         }
+    }
+}
+
+/// Has the allocator return what a large transfer took to the system, where it does not by itself:
+/// glibc keeps up to 64 MiB of it.
+fn give_back_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes a number and touches nothing but the allocator's free memory.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

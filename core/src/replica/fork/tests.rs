@@ -117,7 +117,7 @@ fn what_is_collected_here_and_not_yet_there_does_not_show() {
 #[test]
 fn what_changed_since_the_last_digest_shows() {
     let mut replica = Replica::new(Space::default(), id(1));
-    let count = SUMMARY * PAGE + 1;
+    let count = 64 * PAGE + 1;
     for at in 0..count {
         replica.add(&key(at), 1).unwrap();
     }
@@ -228,7 +228,8 @@ fn what_is_stored_again_is_that_of_the_forked_writers() {
     let mut mark = replica.mark();
     let handle = replica.handle("k0").unwrap();
     replica.rework(&[id(2)]);
-    replica.touch(super::super::place(handle).0);
+    let (page, slot) = super::super::place(handle);
+    replica.touch(page, 1 << slot);
     let record = replica.since(&mut mark).expect("it is to be stored");
     let writers: Vec<_> = record.writers.iter().map(|it| it.writer).collect();
     assert_eq!((writers, record.shard_count()), (vec![id(2)], 1));
