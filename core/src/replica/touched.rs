@@ -2,6 +2,7 @@
 //! looking at what did not.
 
 use crate::PACED;
+use crate::closed::Closed;
 use alloc::vec::Vec;
 
 /// Pages under one entry of the summary.
@@ -12,23 +13,26 @@ const SUMMARY: usize = 64;
 pub(super) struct Touched {
     pages: Vec<Touch>,
     /// For each 64 pages the newest epoch of them.
-    summary: Vec<u64>,
+    summary: Closed<Vec<u64>>,
 }
 
-#[derive(Clone, Copy, Default)]
+/// The changes of a page. A program that is downloaded and holds few pages knows the last epoch only.
+#[derive(Clone, Default)]
 struct Touch {
     /// The epoch of the last change.
     epoch: u64,
     /// The one of the last change before that epoch.
-    before: u64,
+    before: Closed<u64>,
     /// The counters that changed in the last epoch.
-    slots: u64,
+    slots: Closed<u64>,
 }
 
 impl Touched {
     pub(super) fn resize(&mut self, pages: usize) {
         self.pages.resize(pages, Touch::default());
-        self.summary.resize(pages.div_ceil(SUMMARY), 0);
+        if PACED {
+            self.summary.resize(pages.div_ceil(SUMMARY), 0);
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -37,7 +41,9 @@ impl Touched {
 
     pub(super) fn shrink(&mut self) {
         self.pages.shrink_to_fit();
-        self.summary.shrink_to_fit();
+        if PACED {
+            self.summary.shrink_to_fit();
+        }
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -47,12 +53,12 @@ impl Touched {
     /// Notes that these counters of a page change in an epoch, the newest.
     #[inline]
     pub(super) fn touch(&mut self, page: usize, slots: u64, epoch: u64) {
-        self.summary[page / SUMMARY] = epoch;
         let touch = &mut self.pages[page];
         if PACED {
+            self.summary[page / SUMMARY] = epoch;
             let first = touch.epoch != epoch;
-            touch.before = if first { touch.epoch } else { touch.before };
-            touch.slots = slots | if first { 0 } else { touch.slots };
+            *touch.before = if first { touch.epoch } else { *touch.before };
+            *touch.slots = slots | if first { 0 } else { *touch.slots };
         }
         touch.epoch = epoch;
     }
@@ -62,13 +68,13 @@ impl Touched {
     pub(super) fn next(&self, mut page: usize, since: u64) -> Option<(usize, u64)> {
         loop {
             let touch = self.pages.get(page)?;
-            if page.is_multiple_of(SUMMARY) && self.summary[page / SUMMARY] < since {
+            if PACED && page.is_multiple_of(SUMMARY) && self.summary[page / SUMMARY] < since {
                 page += SUMMARY;
             } else if touch.epoch < since {
                 page += 1;
             } else {
-                let known = PACED && touch.before < since;
-                return Some((page, if known { touch.slots } else { u64::MAX }));
+                let known = PACED && *touch.before < since;
+                return Some((page, if known { *touch.slots } else { u64::MAX }));
             }
         }
     }
