@@ -19,7 +19,7 @@ mod restore;
 #[cfg(feature = "members")]
 mod snapshot;
 mod standing;
-mod touched;
+pub(crate) mod touched;
 mod transaction;
 mod version;
 mod votes;
@@ -205,7 +205,9 @@ impl Replica {
         *row = Row { clock, total };
         *own = clock;
         page.own.newest = clock;
-        self.touch(page_at, 1 << slot);
+        if page.touch.note(1 << slot, self.epoch) {
+            self.touched.note(page_at, self.epoch);
+        }
         true
     }
 
@@ -264,7 +266,9 @@ impl Replica {
     /// Marks counters of a page as changed.
     #[inline]
     fn touch(&mut self, page_at: usize, slots: u64) {
-        self.touched.touch(page_at, slots, self.epoch);
+        if self.pages[page_at].touch.note(slots, self.epoch) {
+            self.touched.note(page_at, self.epoch);
+        }
     }
 
     /// A handle for `key` that stays valid until it is [released](Replica::release) as often as

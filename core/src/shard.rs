@@ -8,6 +8,7 @@
 
 use crate::PACED;
 use crate::counter::find;
+use crate::replica::touched::Touch;
 use crate::slot::{Side, Slot};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -213,6 +214,8 @@ pub(crate) struct Page {
     pub(crate) own: Column,
     /// The other writers' columns, ascending by local number.
     pub(crate) others: Vec<Column>,
+    /// When its counters changed.
+    pub(crate) touch: Touch,
     /// The counters of which some slot has more than a row.
     pub(crate) odd: Option<Box<Odd>>,
 }
@@ -297,6 +300,7 @@ impl Default for Page {
         Page {
             own: Column::new(OWN),
             others: Vec::new(),
+            touch: Touch::default(),
             odd: None,
         }
     }

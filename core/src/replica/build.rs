@@ -302,7 +302,7 @@ impl Replica {
         };
         let mut bytes = 0;
         let mut from = selection.from.page as usize;
-        while let Some((at, changed)) = self.touched.next(from, selection.epoch) {
+        while let Some((at, changed)) = self.touched.next(&self.pages, from, selection.epoch) {
             let page = &self.pages[at];
             let news = side_news(page, selection.lows);
             let mut slots = 0u64;

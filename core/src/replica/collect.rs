@@ -487,7 +487,7 @@ impl Replica {
         }
         let handles: Vec<Handle> = self.counters().map(|(handle, _)| handle).collect();
         let pages = core::mem::take(&mut self.pages);
-        self.touched.clear();
+        self.touched.resize(0);
         *self.sums = Empty::EMPTY;
         for (at, page) in pages.iter().enumerate() {
             for slot in bits(page.present()) {

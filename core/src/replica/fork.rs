@@ -128,7 +128,7 @@ impl Replica {
         }
         self.sums.pages.resize(self.pages.len(), 0);
         let mut from = 0;
-        while let Some((at, _)) = self.touched.next(from, self.sums.epoch) {
+        while let Some((at, _)) = self.touched.next(&self.pages, from, self.sums.epoch) {
             let mut sum = 0u64;
             self.digest_page(at, &mut |_, _, hash| sum = sum.wrapping_add(hash));
             let before = core::mem::replace(&mut self.sums.pages[at], sum);

@@ -1,80 +1,98 @@
-//! Which pages changed when, and which of their counters, so that what changed is found without
-//! looking at what did not.
+//! Which counters changed when, so that what changed is found without looking at what did not.
 
 use crate::PACED;
 use crate::closed::Closed;
+use crate::shard::Page;
 use alloc::vec::Vec;
 
-/// Pages under one entry of the summary.
-const SUMMARY: usize = 64;
+/// Pages in a group.
+const GROUP: usize = 64;
 
-/// The changes of each page. Epochs count the marks, from 1 on.
-#[derive(Clone, Default)]
-pub(super) struct Touched {
-    pages: Vec<Touch>,
-    /// For each 64 pages the newest epoch of them.
-    summary: Closed<Vec<u64>>,
-}
-
-/// The changes of a page. A program that is downloaded and holds few pages knows the last epoch only.
-#[derive(Clone, Default)]
-struct Touch {
+/// When any of 64 things changed last, and which of them. Epochs count the marks, from 1 on.
+///
+/// A program that is downloaded and holds few pages knows the last epoch only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Touch {
     /// The epoch of the last change.
     epoch: u64,
     /// The one of the last change before that epoch.
     before: Closed<u64>,
-    /// The counters that changed in the last epoch.
-    slots: Closed<u64>,
+    /// What changed in the last epoch.
+    which: Closed<u64>,
 }
+
+impl Touch {
+    /// Notes that these change in an epoch, the newest; true if nothing else did in it before.
+    #[inline]
+    pub(super) fn note(&mut self, which: u64, epoch: u64) -> bool {
+        if PACED {
+            if self.epoch == epoch {
+                *self.which |= which;
+                return false;
+            }
+            *self.before = self.epoch;
+            *self.which = which;
+        }
+        self.epoch = epoch;
+        true
+    }
+
+    /// Those that may have changed since an epoch began.
+    fn since(&self, epoch: u64) -> u64 {
+        if self.epoch < epoch {
+            0
+        } else if PACED && *self.before < epoch {
+            *self.which
+        } else {
+            u64::MAX
+        }
+    }
+}
+
+/// The changes of the pages in groups of 64, each of which knows its own.
+#[derive(Clone, Default)]
+pub(super) struct Touched(Closed<Vec<Touch>>);
 
 impl Touched {
     pub(super) fn resize(&mut self, pages: usize) {
-        self.pages.resize(pages, Touch::default());
         if PACED {
-            self.summary.resize(pages.div_ceil(SUMMARY), 0);
+            self.0.resize(pages.div_ceil(GROUP), Touch::default());
         }
     }
 
-    pub(super) fn clear(&mut self) {
-        self.resize(0);
-    }
-
     pub(super) fn shrink(&mut self) {
-        self.pages.shrink_to_fit();
         if PACED {
-            self.summary.shrink_to_fit();
+            self.0.shrink_to_fit();
         }
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.pages.capacity() * size_of::<Touch>() + self.summary.capacity() * size_of::<u64>()
+        self.0.capacity() * size_of::<Touch>()
     }
 
-    /// Notes that these counters of a page change in an epoch, the newest.
-    #[inline]
-    pub(super) fn touch(&mut self, page: usize, slots: u64, epoch: u64) {
-        let touch = &mut self.pages[page];
+    /// Notes that a page changes in an epoch, the newest, for the first time.
+    #[cold]
+    pub(super) fn note(&mut self, page: usize, epoch: u64) {
         if PACED {
-            self.summary[page / SUMMARY] = epoch;
-            let first = touch.epoch != epoch;
-            *touch.before = if first { touch.epoch } else { *touch.before };
-            *touch.slots = slots | if first { 0 } else { *touch.slots };
+            self.0[page / GROUP].note(1 << (page % GROUP), epoch);
         }
-        touch.epoch = epoch;
     }
 
-    /// The next page, from `page` on, that changed since an epoch began, and the counters that may
-    /// have changed.
-    pub(super) fn next(&self, mut page: usize, since: u64) -> Option<(usize, u64)> {
+    /// The next of the pages, from `at` on, that changed since an epoch began, and the counters of
+    /// it that may have changed.
+    pub(super) fn next(&self, pages: &[Page], mut at: usize, since: u64) -> Option<(usize, u64)> {
         loop {
-            let touch = self.pages.get(page)?;
-            if PACED && page.is_multiple_of(SUMMARY) && self.summary[page / SUMMARY] < since {
-                page += SUMMARY;
-            } else if touch.epoch < since {
-                page += 1;
-            } else {
-                let known = PACED && *touch.before < since;
-                return Some((page, if known { *touch.slots } else { u64::MAX }));
+            let page = pages.get(at)?;
+            if PACED {
+                let group = self.0[at / GROUP].since(since) >> (at % GROUP);
+                if group & 1 == 0 {
+                    at += (group.trailing_zeros() as usize).min(GROUP - at % GROUP);
+                    continue;
+                }
+            }
+            match page.touch.since(since) {
+                0 => at += 1,
+                slots => return Some((at, slots)),
             }
         }
     }
@@ -84,33 +102,37 @@ impl Touched {
 mod tests {
     use super::*;
 
-    fn since(touched: &Touched, epoch: u64) -> Vec<(usize, u64)> {
-        let mut found = Vec::new();
-        while let Some(next) =
-            touched.next(found.last().map_or(0, |it: &(usize, u64)| it.0 + 1), epoch)
-        {
-            found.push(next);
-        }
-        found
-    }
-
     #[test]
-    fn what_changed_since_an_epoch_is_named_or_all_of_the_page() {
+    fn what_changed_since_an_epoch_is_named_or_everything_is() {
+        let mut pages = Vec::new();
+        pages.resize_with(200, Page::default);
         let mut touched = Touched::default();
-        touched.resize(200);
-        touched.touch(3, 0b1, 1);
-        touched.touch(3, 0b10, 1);
-        touched.touch(130, 0b100, 2);
-        touched.touch(130, 0b1000, 3);
-        touched.touch(199, 0b1, 3);
-        assert_eq!(since(&touched, 4), []);
-        assert_eq!(since(&touched, 3), [(130, 0b1000), (199, 0b1)]);
-        assert_eq!(since(&touched, 2), [(130, u64::MAX), (199, 0b1)]);
-        assert_eq!(since(&touched, 1), [(3, 0b11), (130, u64::MAX), (199, 0b1)]);
-        assert_eq!(since(&touched, 0).len(), 200);
-        assert_eq!(touched.next(131, 2), Some((199, 0b1)));
-        touched.clear();
-        touched.resize(1);
-        assert_eq!(since(&touched, 1), []);
+        touched.resize(pages.len());
+        let changes = [
+            (3, 0b1, 1),
+            (3, 0b10, 1),
+            (130, 0b100, 2),
+            (130, 0b1000, 3),
+            (199, 0b1, 3),
+        ];
+        for (page, slots, epoch) in changes {
+            pages[page].touch.note(slots, epoch);
+            touched.note(page, epoch);
+        }
+        let since = |epoch| {
+            let (mut found, mut from) = (Vec::new(), 0);
+            while let Some(next) = touched.next(&pages, from, epoch) {
+                found.push(next);
+                from = next.0 + 1;
+            }
+            found
+        };
+        assert_eq!(since(4), []);
+        assert_eq!(since(3), [(130, 0b1000), (199, 0b1)]);
+        assert_eq!(since(2), [(130, u64::MAX), (199, 0b1)]);
+        assert_eq!(since(1), [(3, 0b11), (130, u64::MAX), (199, 0b1)]);
+        assert_eq!(since(0).len(), pages.len());
+        assert_eq!(touched.next(&pages, 131, 2), Some((199, 0b1)));
+        assert_eq!(touched.next(&pages[..199], 131, 2), None);
     }
 }
