@@ -24,8 +24,9 @@ pub const CHUNK_BYTES_TARGET: usize = 128 * 1024;
 pub const CHUNK_DOUBLINGS_MAX: u32 = 2;
 /// Most bytes of received chunks that are staged before they are merged.
 pub const STAGE_BYTES_MAX: usize = 512 * 1024 * 1024;
-/// Largest set of fresh changes that is pushed; more is announced and pulled in chunks. In bytes.
-pub const PUSH_BYTES_MAX: usize = 60 * 1024;
+/// Largest set of fresh changes that is pushed; more is announced and pulled in chunks. In bytes as
+/// estimated before encoding.
+pub const PUSH_BYTES_MAX: usize = 128 * 1024;
 /// Most pushes that wait for what they depend on.
 pub const WAITING_PUSHES_MAX: usize = 256;
 /// Most bytes of pushes that wait for what they depend on.
