@@ -48,12 +48,12 @@ fn the_more_is_written_the_less_often_it_is_told() {
         (most / 8, true, 3),
         (most / 8 + 1, true, 2),
         (most / 4, true, 2),
-        (most / 2, false, 1),
+        (most / 2, true, 1),
         (most / 2 + 1, true, 0),
         (most, true, 0),
         (most + 1, true, 7),
         (most, false, 0),
-        (most * 2, false, 7),
+        (most * 6, false, 7),
         (1, true, 0),
     ] {
         let told = push(&mut end, counters << doublings);
