@@ -138,3 +138,24 @@ fn a_record_for_a_store_names_those_who_did_something() {
     assert!(message.returns.is_empty());
     assert_eq!(one.since(&mut mark), None);
 }
+
+/// Each who asks has marks of its own; what it hears must not depend on when others ask.
+#[test]
+fn whoever_asks_hears_of_all_that_changed_since_it_asked() {
+    let mut replica = replica(1);
+    for counter in 0..200 {
+        replica.add(&format!("key-{counter}"), 1).unwrap();
+    }
+    let mut asks = [2, 3, 7].map(|pace| (pace, replica.mark(), replica.clone()));
+    for turn in 1..200 {
+        for step in [7, 13] {
+            let key = format!("key-{}", turn * step % 200);
+            replica.add(&key, 1).unwrap();
+        }
+        for (_, mark, copy) in asks.iter_mut().filter(|it| turn % it.0 == 0) {
+            let record = replica.since(mark).expect("something changed");
+            copy.restore(&record).unwrap();
+            assert_eq!(copy.contents(), replica.contents(), "turn {turn}");
+        }
+    }
+}
