@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// So many runs are shown to people.
+const SHOWN_MAX: usize = 5;
+
 /// The possible sums: those of the adds that were surely made, with any of the others.
 ///
 /// This is Maelstrom's rule for final reads. A client that got no answer in time knows nothing of its
@@ -45,7 +48,7 @@ impl Sums {
 impl fmt::Display for Sums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
-        for (first, last) in &self.runs {
+        for (first, last) in self.runs.iter().take(SHOWN_MAX) {
             f.write_str(between)?;
             match first == last {
                 true => write!(f, "{first}")?,
@@ -53,7 +56,10 @@ impl fmt::Display for Sums {
             }
             between = ", ";
         }
-        Ok(())
+        match self.runs.last() {
+            Some((_, last)) if self.runs.len() > SHOWN_MAX => write!(f, " and more up to {last}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -73,6 +79,11 @@ mod tests {
         sums.perhaps(0);
         sums.perhaps(3);
         assert_eq!(sums.to_string(), "5 to 15");
+        for delta in [100, 200, 400] {
+            sums.perhaps(delta);
+        }
+        let shown = "5 to 15, 105 to 115, 205 to 215, 305 to 315, 405 to 415 and more up to 715";
+        assert_eq!(sums.to_string(), shown);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 use super::*;
 use crate::random::Random;
 
-fn node(workload: Workload) -> Node {
-    let mut random = Random::new(3);
+fn node(workload: Workload, seed: u64) -> Node {
+    let mut random = Random::new(seed);
     let interval_ms = 100;
     let config = Config {
         workload,
@@ -13,13 +13,7 @@ fn node(workload: Workload) -> Node {
 
 /// A node `id` of n1 and n2.
 fn begun(id: &str) -> Node {
-    let mut random = Random::new(id.bytes().map(u64::from).sum());
-    let interval_ms = 100;
-    let config = Config {
-        workload: Workload::GrowAndShrink,
-        interval_ms,
-    };
-    let mut node = Node::new(config, Box::new(move || random.bytes()));
+    let mut node = node(Workload::GrowAndShrink, id.bytes().map(u64::from).sum());
     let init = json!({"type": "init", "msg_id": 1, "node_id": id, "node_ids": ["n1", "n2"]});
     assert_eq!(ask(&mut node, init)["type"], "init_ok");
     node
@@ -135,7 +129,7 @@ fn what_is_refused_says_why_and_changes_nothing() {
 
 #[test]
 fn a_counter_that_only_grows_refuses_less_than_0() {
-    let mut node = node(Workload::Grow);
+    let mut node = node(Workload::Grow, 3);
     let init = json!({"type": "init", "msg_id": 1, "node_id": "n1", "node_ids": ["n1"]});
     ask(&mut node, init);
     for (delta, kind) in [
@@ -152,7 +146,7 @@ fn a_counter_that_only_grows_refuses_less_than_0() {
 
 #[test]
 fn before_init_nothing_is_counted() {
-    let mut node = node(Workload::GrowAndShrink);
+    let mut node = node(Workload::GrowAndShrink, 3);
     assert_eq!(
         code(&mut node, r#"{"type":"add","msg_id":1,"delta":1}"#),
         11
@@ -265,8 +259,7 @@ fn a_node_that_was_started_again_is_heard() {
     let add = json!({"type": "add", "msg_id": 2, "delta": 5});
     ask(&mut nodes[0], add.clone());
     exchange(&mut nodes, 0..1_000, |_| true);
-    let mut random = Random::new(99);
-    nodes[1] = Node::new(nodes[0].config, Box::new(move || random.bytes()));
+    nodes[1] = node(Workload::GrowAndShrink, 99);
     let init = json!({"type": "init", "msg_id": 1, "node_id": "n2", "node_ids": ["n1", "n2"]});
     nodes[1].line(1_000, &Message::new("c1", "n2", init).line());
     nodes[1].line(1_000, &Message::new("c1", "n2", add).line());
