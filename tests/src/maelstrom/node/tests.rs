@@ -273,11 +273,19 @@ fn a_frame_that_is_refused_ends_its_link_and_the_next_one_serves() {
     let add = json!({"type": "add", "msg_id": 2, "delta": 5});
     ask(&mut nodes[0], add.clone());
     exchange(&mut nodes, 0..1_000, |_| true);
-    let body = json!({"type": FRAME, "number": 0, "heard": true, "frame": "AAAA"});
-    nodes[0].line(1_000, &Message::new("n2", "n1", body).line());
+    let broken = json!({"type": FRAME, "number": 0, "heard": true, "frame": "AAAA"});
+    let broken = Message::new("n2", "n1", broken).line();
+    nodes[0].line(1_000, &broken);
     let noted = said(&mut nodes[0]);
     assert!(matches!(noted[..], [Said::Note(_)]), "{noted:?}");
     nodes[1].line(1_000, &Message::new("c1", "n2", add).line());
     exchange(&mut nodes, 1_000..3_000, |_| true);
     assert_eq!(nodes.each_mut().map(value), [10, 10]);
+    // What comes late on the link that was closed is passed over.
+    nodes[0].line(3_000, &broken);
+    assert_eq!(said(&mut nodes[0]), []);
+    nodes[0].tick(4_000);
+    let sent = messages(&mut nodes[0]);
+    let on_next = |message: &Message| message.body["number"] == 1;
+    assert!(!sent.is_empty() && sent.iter().all(on_next), "{sent:?}");
 }
