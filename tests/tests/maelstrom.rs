@@ -1,6 +1,7 @@
 //! Nodes for Maelstrom under a network that loses, repeats, reorders and cuts: within one process,
 //! with a time that is played too, and as the processes that Maelstrom would start.
-//! `TALLYMESH_SEED=n` replays one seed of the first, `TALLYMESH_SEEDS=n` runs so many.
+//! `TALLYMESH_SEED=n` replays one seed of the first, `TALLYMESH_SEEDS=n` runs so many. Processes have
+//! timers of their own: of them a seed tells what befalls messages, and not quite which.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -14,7 +15,9 @@ use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 100;
-/// How long the network is bad, in milliseconds.
+/// How long the network is bad within one process, in milliseconds that are played.
+const SHORT_STORM_MS: u64 = 500;
+/// How long it is bad between processes, in real milliseconds.
 const STORM_MS: u64 = 1_500;
 /// How long a run with processes may take. A run that does not get on ends by its count of rounds;
 /// this is for nodes that do not answer.
@@ -43,7 +46,7 @@ fn processes_that_grow_and_shrink_agree() {
 /// Plays a seed with nodes in this process.
 fn within(seed: u64) -> Result<Figures, String> {
     let workload = Workload::ALL[seed as usize % 2];
-    let mut play = Play::new(seed, workload, STORM_MS);
+    let mut play = Play::new(seed, workload, SHORT_STORM_MS);
     let config = Config {
         workload,
         interval_ms: INTERVAL_MS,
@@ -114,7 +117,8 @@ impl Process {
 
     fn take(&mut self, line: &str) {
         let input = self.input.as_mut().expect("it is to run");
-        writeln!(input, "{line}").expect("the node reads");
+        let line = format!("{line}\n");
+        input.write_all(line.as_bytes()).expect("the node reads");
     }
 }
 

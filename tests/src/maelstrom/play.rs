@@ -29,8 +29,10 @@ pub const NODES: usize = 5;
 const CLIENTS: usize = 2 * NODES;
 /// The mean interval that nodes in a play are to have, in milliseconds.
 pub const INTERVAL_MS: u32 = 50;
-/// How long a client waits for an answer.
+/// How long a client waits for an answer in the storm.
 const PATIENCE_MS: Millis = 60;
+/// How long it waits else: whatever is asked is answered then, by a slow machine late.
+const LONG_PATIENCE_MS: Millis = 10_000;
 /// The longest way of a message, if it is in time.
 const WAY_MS: u64 = 8;
 /// The longest way of one that is late.
@@ -128,6 +130,11 @@ enum End {
 }
 
 impl End {
+    /// The names of all nodes.
+    fn nodes() -> Vec<String> {
+        (0..NODES).map(|at| End::Node(at).to_string()).collect()
+    }
+
     fn of(name: &str) -> Option<End> {
         let (kind, number) = name.split_at_checked(1)?;
         let at = number.parse::<usize>().ok()?.checked_sub(1)?;
@@ -226,15 +233,15 @@ impl Play {
     /// Says what is wrong with it.
     pub fn printed(&mut self, now: Millis, node: usize, line: &str) -> Result<(), String> {
         let from = End::Node(node);
-        let wrong = |why: &str| format!("{from} prints what {why}: {line}");
+        let wrong = |why: &str| format!("{from} prints what is wrong, {why}: {line}");
         let message = Message::parse(line).map_err(|error| wrong(&error.to_string()))?;
         if End::of(&message.src) != Some(from) {
-            return Err(wrong("is not its own"));
+            return Err(wrong("under another name"));
         }
-        let to = End::of(&message.dest).ok_or_else(|| wrong("goes to nobody"))?;
+        let to = End::of(&message.dest).ok_or_else(|| wrong("to nobody"))?;
         match to {
             End::Node(_) if self.part == Part::Begin => {
-                return Err(wrong("goes to a node before all have begun"));
+                return Err(wrong("to a node before all have begun"));
             }
             End::Node(_) => self.figures.frames += 1,
             End::Client(client) => {
@@ -302,7 +309,7 @@ impl Play {
         let id = client.id + 1;
         let (request, mut body) = match self.part {
             Part::Begin if at < NODES && !self.begun[at] => {
-                let ids: Vec<String> = (0..NODES).map(|at| End::Node(at).to_string()).collect();
+                let ids = End::nodes();
                 let body = json!({"type": "init", "node_id": ids[node], "node_ids": ids});
                 (Request::Init, body)
             }
@@ -326,9 +333,13 @@ impl Play {
             Part::Reads if client.read.is_none() => (Request::Read, json!({"type": "read"})),
             _ => return,
         };
+        let patience = match self.part {
+            Part::Storm(_) => PATIENCE_MS,
+            _ => LONG_PATIENCE_MS,
+        };
         body["msg_id"] = id.into();
         client.id = id;
-        client.open = Some((request, now + PATIENCE_MS));
+        client.open = Some((request, now + patience));
         let (from, to) = (End::Client(at), End::Node(node));
         let message = Message::new(&from.to_string(), &to.to_string(), body);
         self.send(now, from, to, &message.line());
@@ -367,7 +378,7 @@ impl Play {
                 let add = self.asked.get(&(client, id));
                 let add = add.map(|at| &mut self.adds[*at]);
                 let add = add.filter(|add| add.node == node && !add.made);
-                add.ok_or("answers no add, or one twice")?.made = true;
+                add.ok_or("an answer to no add, or to one twice")?.made = true;
                 Ok(())
             }
             "read_ok" => {
@@ -381,10 +392,10 @@ impl Play {
                 }
                 match (least..=most).contains(&value) {
                     true => Ok(()),
-                    false => Err(format!("is not {least} to {most}")),
+                    false => Err(format!("not {least} to {most}")),
                 }
             }
-            _ => Err("refuses a good request, or is no answer".to_owned()),
+            _ => Err("no answer, or a refusal of a good request".to_owned()),
         }
     }
 
