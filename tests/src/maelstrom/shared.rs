@@ -2,9 +2,9 @@
 //! made of messages that may be lost, repeated and reordered.
 //!
 //! The machine wants each link to begin with a hello, and bears all else. So the hello goes with
-//! every message until the other end says that it has heard it, and again after an interval when
-//! nothing else is said. The links between two nodes are numbered, and both ends go by the greater
-//! number: whoever has to close one opens the next.
+//! every message, and by itself once in an interval, until the other end says that it has heard it.
+//! The links between two nodes are numbered, and both ends go by the greater number: whoever has to
+//! close one opens the next.
 
 use super::message::{Message, Refusal};
 use super::node::{Nonces, Said};
