@@ -9,8 +9,9 @@
 //!
 //! A final read is right if Maelstrom's rule allows it ([`Sums`]), and if it is the sum of exactly
 //! those adds of which their nodes said that they were made, also where a client was not reached by
-//! the answer: the network knows more than its clients. So all nodes agree. In the storm a read has
-//! all adds that its node had made, and any of those that other nodes had.
+//! the answer: the network knows more than its clients. So all nodes agree. In the storm a read must
+//! lie between the least and the most that can come of all adds that its node had made, with any of
+//! those that other nodes had.
 //!
 //! What happens to messages follows from the seed and from what comes, and when.
 
@@ -37,7 +38,7 @@ const LONG_PATIENCE_MS: Millis = 10_000;
 const WAY_MS: u64 = 8;
 /// The longest way of one that is late.
 const LATE_MS: u64 = 300;
-/// Amounts are up to so much, so that few of the sums around the right one are possible.
+/// Amounts are below this: where few adds are unknown, few sums are possible.
 const DELTA_MAX: i64 = 1_000;
 /// Rounds of reads that must agree, one interval apart.
 const QUIET_ROUNDS: u32 = 4;
