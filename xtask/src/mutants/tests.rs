@@ -32,8 +32,9 @@ const SEEDS: [(&str, u64); 9] = [
     ("stores", 150),
     ("votes", 20),
 ];
-/// Tests that take a minute and more, which is too long for each of a thousand mutants.
-const LONG: [&str; 3] = ["explore", "retirement", "visitors"];
+/// Tests that take a minute and more, which is too long for each of a thousand mutants, and one that
+/// starts processes, which go by the real time.
+const LONG: [&str; 4] = ["explore", "maelstrom", "retirement", "visitors"];
 /// It compares files, some of which the copy lacks, and runs nothing of core.
 const PAPERS: &str = "proofs";
 pub(super) const MORE: u64 = 30;

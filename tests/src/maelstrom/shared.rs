@@ -1,0 +1,277 @@
+//! The counter that a node shares with the others: a replica, the core's sync machine, and links
+//! made of messages that may be lost, repeated and reordered.
+//!
+//! The machine wants each link to begin with a hello, and bears all else. So the hello goes with
+//! every message, and by itself once in an interval, until the other end says that it has heard it.
+//! The links between two nodes are numbered, and both ends go by the greater number: whoever has to
+//! close one opens the next.
+
+use super::message::{Message, Refusal};
+use super::node::{Nonces, Said};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use tallymesh_core::{
+    Error, Input, Link, Millis, Output, Owner, Replica, Space, Sync, SyncConfig, WriterId,
+};
+
+/// The type of the messages between nodes. Their bodies have the link's `number`, whether the sender
+/// has `heard` the receiver's hello on it, and in base64 its own `hello` and a `frame`, if there are.
+pub(super) const FRAME: &str = "frame";
+
+/// The key of the one counter.
+const KEY: &str = "counter";
+
+/// See the [module](self).
+pub(super) struct Shared {
+    id: String,
+    replica: Replica,
+    sync: Sync,
+    interval_ms: u32,
+    nonces: Nonces,
+    others: Vec<String>,
+    /// One for each of the others, once links are open.
+    peers: Vec<Peer>,
+    /// How many links were opened.
+    links: u32,
+    said: VecDeque<Said>,
+}
+
+/// Another node.
+struct Peer {
+    link: Link,
+    /// Which of the links with this node it is.
+    number: i64,
+    /// The own hello on this link; the first frame that the machine sends.
+    hello: Option<String>,
+    /// Whether the other's hello was taken in.
+    greeted: bool,
+    /// Whether the other has the own hello.
+    heard: bool,
+    /// When the hello is said (again), until it is heard.
+    hello_at: Millis,
+}
+
+impl Shared {
+    /// A counter at 0 of the node `id`.
+    pub(super) fn new(
+        id: &str,
+        others: Vec<String>,
+        interval_ms: u32,
+        mut nonces: Nonces,
+    ) -> Shared {
+        let interval_ms = interval_ms.max(1);
+        let config = SyncConfig {
+            interval_ms,
+            pull_timeout_ms: interval_ms.saturating_mul(2),
+            ..SyncConfig::default()
+        };
+        let seed = u128::from_le_bytes(nonces()) as u64;
+        Shared {
+            id: id.to_owned(),
+            replica: Replica::new(Space::default(), mint(id, &mut nonces)),
+            sync: Sync::new(config, seed),
+            interval_ms,
+            nonces,
+            others,
+            peers: Vec::new(),
+            links: 0,
+            said: VecDeque::new(),
+        }
+    }
+
+    /// Opens the links, if they are not open. Not before it is known that all nodes have been
+    /// started: Maelstrom does not bear messages to whom it has not.
+    pub(super) fn open(&mut self, now: Millis) {
+        for at in self.peers.len()..self.others.len() {
+            self.peers.push(Peer {
+                link: Link(0),
+                number: 0,
+                hello: None,
+                greeted: false,
+                heard: false,
+                hello_at: now,
+            });
+            self.connect(now, at, 0);
+        }
+    }
+
+    /// The counter's value here.
+    pub(super) fn value(&self) -> i128 {
+        self.replica.value(KEY).unwrap_or(0)
+    }
+
+    /// Adds to the counter.
+    ///
+    /// # Errors
+    /// Those of the replica; nothing was added then.
+    pub(super) fn add(&mut self, now: Millis, delta: i64) -> Result<(), Error> {
+        self.replica.add(KEY, delta)?;
+        self.handle(now, Input::Changed);
+        Ok(())
+    }
+
+    /// Time went by.
+    pub(super) fn tick(&mut self, now: Millis) {
+        for at in 0..self.peers.len() {
+            if !self.peers[at].heard && self.peers[at].hello_at <= now {
+                self.peers[at].hello_at = now + Millis::from(self.interval_ms);
+                self.say(at, None);
+            }
+        }
+        self.handle(now, Input::Tick);
+    }
+
+    /// When [`Shared::tick`] is due.
+    pub(super) fn next_deadline(&self) -> Option<Millis> {
+        let unheard = self.peers.iter().filter(|peer| !peer.heard);
+        let hello = unheard.map(|peer| peer.hello_at).min();
+        [hello, self.sync.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The next thing to be printed.
+    pub(super) fn poll(&mut self) -> Option<Said> {
+        self.said.pop_front()
+    }
+
+    /// Takes in a message of another node.
+    ///
+    /// # Errors
+    /// If it is none that a node sends. What the machine refuses is only noted.
+    pub(super) fn take(&mut self, now: Millis, message: &Message) -> Result<(), Refusal> {
+        let from = self.others.iter().position(|id| *id == message.src);
+        let at = from.ok_or_else(|| Refusal::Stranger {
+            id: message.src.clone(),
+        })?;
+        let number = message.integer("number")?;
+        let heard = message.body.get("heard") == Some(&Value::Bool(true));
+        let (hello, frame) = (bytes(message, "hello")?, bytes(message, "frame")?);
+        self.open(now);
+        if number < self.peers[at].number {
+            return Ok(()); // its hello on the newer link will tell the other
+        }
+        if number > self.peers[at].number {
+            self.connect(now, at, number);
+        }
+        let peer = &mut self.peers[at];
+        if !peer.greeted && hello.is_none() {
+            // The other greeted whoever had this name before: that process has ended.
+            self.connect(now, at, number.saturating_add(1));
+            return Ok(());
+        }
+        peer.heard |= heard;
+        let hello = hello.filter(|_| !peer.greeted);
+        peer.greeted = true;
+        let link = peer.link;
+        // If the hello is refused the link is closed, and the machine passes over the frame.
+        for bytes in [hello, frame].into_iter().flatten() {
+            let bytes = &bytes;
+            self.handle(now, Input::Frame { link, bytes });
+        }
+        Ok(())
+    }
+
+    /// Closes the link with another node, if one is open, and opens the one with this number.
+    fn connect(&mut self, now: Millis, at: usize, number: i64) {
+        let old = self.peers[at].link;
+        self.links += 1;
+        let link = Link(self.links);
+        // The first hello is said at once. Two that refuse each other's do not get faster.
+        let pause = match number {
+            0 => 0,
+            _ => Millis::from(self.interval_ms),
+        };
+        self.peers[at] = Peer {
+            link,
+            number,
+            hello: None,
+            greeted: false,
+            heard: false,
+            hello_at: now + pause,
+        };
+        self.handle(now, Input::Disconnected { link: old });
+        let broadcast = false;
+        self.handle(now, Input::Connected { link, broadcast });
+    }
+
+    fn handle(&mut self, now: Millis, input: Input<'_>) {
+        self.sync.handle(now, &mut self.replica, input);
+        while let Some(output) = self.sync.poll() {
+            match output {
+                Output::Send { link, bytes } => self.send(link, &bytes),
+                Output::Renew => {
+                    let writer = mint(&self.id, &mut self.nonces);
+                    self.note(format!("goes on as writer {writer}"));
+                    let input = Input::Renew { writer };
+                    self.sync.handle(now, &mut self.replica, input);
+                }
+                Output::Refused { close, error } => {
+                    self.note(format!("refused what came: {error}"));
+                    let of = |peer: &Peer| Some(peer.link) == close;
+                    if let Some(at) = self.peers.iter().position(of) {
+                        let next = self.peers[at].number.saturating_add(1);
+                        self.connect(now, at, next);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn note(&mut self, text: String) {
+        self.said.push_back(Said::Note(text));
+    }
+
+    /// Sends a frame; the first one on a link is its hello, which waits for the next tick.
+    fn send(&mut self, link: Link, bytes: &[u8]) {
+        let Some(at) = self.peers.iter().position(|peer| peer.link == link) else {
+            return; // the link was closed meanwhile
+        };
+        let text = BASE64.encode(bytes);
+        match self.peers[at].hello {
+            None => self.peers[at].hello = Some(text),
+            Some(_) => self.say(at, Some(text)),
+        }
+    }
+
+    /// Prints a message to another node.
+    fn say(&mut self, at: usize, frame: Option<String>) {
+        let peer = &self.peers[at];
+        let mut body = json!({"type": FRAME, "number": peer.number, "heard": peer.greeted});
+        let hello = peer.hello.clone().filter(|_| !peer.heard);
+        for (name, text) in [("hello", hello), ("frame", frame)] {
+            if let Some(text) = text {
+                body[name] = text.into();
+            }
+        }
+        let message = Message::new(&self.id, &self.others[at], body);
+        self.said.push_back(Said::Line(message.line()));
+    }
+}
+
+/// A fresh writer id. There are no keys here; the node's name stands for its owner.
+fn mint(id: &str, nonces: &mut Nonces) -> WriterId {
+    let mut owner: Owner = [0; 32];
+    for (to, from) in owner.iter_mut().zip(id.bytes()) {
+        *to = from;
+    }
+    WriterId::mint(&Space::default(), &owner, &nonces())
+}
+
+/// The bytes that a field has in base64, if it is there.
+fn bytes(message: &Message, name: &'static str) -> Result<Option<Vec<u8>>, Refusal> {
+    if message.body.get(name).is_none() {
+        return Ok(None);
+    }
+    let text = message.text(name)?;
+    let bytes = BASE64.decode(text).map_err(|error| Refusal::Field {
+        name,
+        wanted: "base64",
+        found: error.to_string(),
+    })?;
+    Ok(Some(bytes))
+}

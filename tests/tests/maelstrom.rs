@@ -1,0 +1,183 @@
+//! Nodes for Maelstrom under a network that loses, repeats, reorders and cuts: within one process,
+//! with a time that is played too, and as the processes that Maelstrom would start.
+//! `TALLYMESH_SEED=n` replays one seed of the first, `TALLYMESH_SEEDS=n` runs so many. Processes have
+//! timers of their own: of them a seed tells what befalls messages, and not quite which.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+use tallymesh_tests::maelstrom::Workload;
+use tallymesh_tests::maelstrom::node::{Config, Node, Said};
+use tallymesh_tests::maelstrom::play::{Figures, INTERVAL_MS, NODES, Play};
+use tallymesh_tests::random::Random;
+use tallymesh_tests::seeds;
+
+const SEEDS: u64 = 100;
+/// How long the network is bad within one process, in milliseconds that are played.
+const SHORT_STORM_MS: u64 = 500;
+/// How long it is bad between processes, in real milliseconds.
+const STORM_MS: u64 = 1_500;
+/// How long a run with processes may take. A run that does not get on ends by its count of rounds;
+/// this is for nodes that do not answer.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+#[test]
+fn nodes_agree_on_the_adds_that_they_acknowledged() {
+    let Some((count, total)) = seeds::play(SEEDS, |seed, _| within(seed), Figures::add) else {
+        return;
+    };
+    // Else the storm was none.
+    let happened = total.unknown > 0 && total.made > 0 && total.lost > 0 && total.cut > 0;
+    assert!(happened || count < SEEDS, "{total:?}");
+}
+
+#[test]
+fn processes_that_only_grow_agree() {
+    with_processes(Workload::Grow);
+}
+
+#[test]
+fn processes_that_grow_and_shrink_agree() {
+    with_processes(Workload::GrowAndShrink);
+}
+
+/// Plays a seed with nodes in this process.
+fn within(seed: u64) -> Result<Figures, String> {
+    let workload = Workload::ALL[seed as usize % 2];
+    let mut play = Play::new(seed, workload, SHORT_STORM_MS);
+    let config = Config {
+        workload,
+        interval_ms: INTERVAL_MS,
+    };
+    let mut nodes: Vec<Node> = (0..NODES as u64)
+        .map(|at| {
+            let mut random = Random::new(seed * NODES as u64 + at);
+            Node::new(config, Box::new(move || random.bytes()))
+        })
+        .collect();
+    let mut now = 0;
+    while play.over().is_none() {
+        now += 1;
+        for (to, line) in play
+            .tick(now)
+            .map_err(|why| format!("seed {seed}: {why}"))?
+        {
+            nodes[to].line(now, &line);
+        }
+        for (at, node) in nodes.iter_mut().enumerate() {
+            if node.next_deadline().is_some_and(|due| due <= now) {
+                node.tick(now);
+            }
+            while let Some(said) = node.poll() {
+                let taken = match said {
+                    Said::Line(line) => play.printed(now, at, &line),
+                    Said::Note(note) => Err(format!("node {at} does not bear it: {note}")),
+                };
+                taken.map_err(|why| format!("seed {seed}, {now} ms: {why}"))?;
+            }
+        }
+    }
+    Ok(play.over().unwrap_or_default())
+}
+
+/// A node's process. Dropped, it is killed.
+struct Process {
+    child: Child,
+    /// Until the process is to end.
+    input: Option<ChildStdin>,
+}
+
+/// A line that a node printed; `None` once it prints no more.
+type Printed = (usize, Option<String>);
+
+impl Process {
+    fn start(at: usize, workload: Workload, printed: Sender<Printed>) -> Process {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_maelstrom"))
+            .arg(format!("--workload={}", workload.name()))
+            .arg(format!("--interval-ms={INTERVAL_MS}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start a node");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        thread::spawn(move || {
+            // Who takes no more lines has failed already.
+            for line in output.lines().map_while(Result::ok) {
+                let _ = printed.send((at, Some(line)));
+            }
+            let _ = printed.send((at, None));
+        });
+        Process {
+            input: child.stdin.take(),
+            child,
+        }
+    }
+
+    fn take(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("it is to run");
+        let line = format!("{line}\n");
+        input.write_all(line.as_bytes()).expect("the node reads");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Plays with processes, and ends them as Maelstrom does, by the end of their input.
+fn with_processes(workload: Workload) {
+    let (sender, printed) = mpsc::channel();
+    let start = |at| Process::start(at, workload, sender.clone());
+    let mut nodes: Vec<Process> = (0..NODES).map(start).collect();
+    drop(sender);
+    let mut play = Play::new(seeds::chosen().unwrap_or(1), workload, STORM_MS);
+    let figures = follow(&mut play, &mut nodes, &printed).unwrap_or_else(|why| panic!("{why}"));
+    println!("{}: {figures:?}", workload.name());
+    assert!(figures.unknown > 0 && figures.lost > 0, "{figures:?}");
+    for node in &mut nodes {
+        node.input = None;
+    }
+    // What is left of their lines, until all outputs are closed.
+    let deadline = Instant::now() + DEADLINE;
+    while printed.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        != Err(RecvTimeoutError::Disconnected)
+    {
+        assert!(Instant::now() < deadline, "a node does not end");
+    }
+    for node in &mut nodes {
+        let status = node.child.wait().expect("its end");
+        assert!(status.success(), "{status}");
+    }
+}
+
+fn follow(
+    play: &mut Play,
+    nodes: &mut [Process],
+    printed: &Receiver<Printed>,
+) -> Result<Figures, String> {
+    let start = Instant::now();
+    loop {
+        if let Some(figures) = play.over() {
+            return Ok(figures);
+        }
+        if start.elapsed() > DEADLINE {
+            return Err(format!("not over after {DEADLINE:?}"));
+        }
+        let now = || start.elapsed().as_millis() as u64;
+        for (to, line) in play.tick(now())? {
+            nodes[to].take(&line);
+        }
+        // Once in a millisecond at least, time goes on for messages and clients.
+        match printed.recv_timeout(Duration::from_millis(1)) {
+            Ok((at, Some(line))) => play.printed(now(), at, &line)?,
+            Ok((at, None)) => return Err(format!("node {at} ended")),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err("all nodes ended".to_owned()),
+        }
+    }
+}
