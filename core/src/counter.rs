@@ -11,6 +11,8 @@
 //! - **An absorbed writer is a child** of its heir's slot: its amount was added to the heir's total,
 //!   and what its slot comes to by now, less that amount, is added on reading. A cut that reaches
 //!   the absorption covers the amount and makes the child void.
+//! - **A withdrawal takes one add out** that counts under another writer too. Totals stay as they are,
+//!   and so do the cuts that note them: what is withdrawn is subtracted where no cut reaches it.
 
 use crate::MEMBERS;
 use crate::shard::{OWN, Row};
@@ -144,10 +146,17 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
     });
     let mut sum = Sum {
         amount: slot.total() - slot.valid_cut().map_or(0, |cut| cut.total),
-        adds: extra.added > cut,
+        adds: if MEMBERS {
+            slot.last_add()
+        } else {
+            extra.added
+        } > cut,
         base,
         until: extra.expiry.filter(|e| e.clock > lifted).map(|e| e.until),
     };
+    if MEMBERS {
+        sum.amount -= slot.withdrawn();
+    }
     if let Some(fold) = slot.side.fold.as_ref() {
         let folded = Sum {
             amount: fold.amount,
@@ -332,7 +341,7 @@ impl Act<'_> {
 }
 
 /// Drops what can mean nothing any more, whatever comes: void children, cuts of earlier lives,
-/// folds that are cancelled.
+/// folds and withdrawals that are cancelled.
 pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     let mut children = Vec::new();
     if MEMBERS {
@@ -350,6 +359,8 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
         if MEMBERS {
             side.fold
                 .take_if(|fold| fold.clock < born || fold.clock <= cut);
+            side.withdrawals
+                .retain(|it| it.clock >= born && it.clock > cut);
         }
         let writer = side.writer;
         let fold = side.fold.as_ref().filter(|fold| fold.until.is_some());

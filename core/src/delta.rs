@@ -2,11 +2,13 @@
 
 use crate::MEMBERS;
 use crate::closed::Closed;
+use crate::once::Once;
 use crate::replica::Former;
 use crate::roster::{Fact, Says};
 use crate::shard::{Column, PAGE, Row};
-use crate::slot::{Extra, Side};
+use crate::slot::{Extra, Side, Stamp};
 use crate::writer_id::WriterId;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -40,6 +42,10 @@ pub struct Message {
     pub(crate) closed: bool,
     /// Whether, in a closed space, it names all writers that the sender knows.
     pub(crate) complete: bool,
+    /// Whether, in a closed space, the sender keeps no keyed operations.
+    pub(crate) keyless: bool,
+    /// The writers, by their place in `writers`, of which it may lack some, ascending.
+    pub(crate) lacking: Closed<Vec<u32>>,
     /// What is said of writers, ascending by kind, writer and clock. Their writers index `writers`.
     pub(crate) facts: Closed<Vec<Fact>>,
     /// For a store, and for a node that begins: forgotten writers with the last clock that was taken
@@ -49,6 +55,35 @@ pub struct Message {
     pub(crate) gaps: Option<bool>,
     /// For a store only: what this replica's writers made, and no member is known to hold.
     pub(crate) kept: Closed<Vec<Former>>,
+    /// What was made under idempotency keys, ascending by [place](KeyedOp::place). Their writers index
+    /// `writers`.
+    pub(crate) keyed: Closed<Vec<KeyedOp>>,
+}
+
+/// A transaction that was made under an idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyedOp {
+    pub(crate) once: Once,
+    /// `None` if the writer was absorbed and forgotten.
+    pub(crate) by: Option<Stamp>,
+    /// Ascending by key.
+    pub(crate) adds: Vec<KeyedAdd>,
+}
+
+/// What a keyed transaction added to one counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyedAdd {
+    pub(crate) key: Box<str>,
+    pub(crate) amount: i128,
+    /// The clock of the writer's add before it in the same life, 0 if it was the first.
+    pub(crate) before: u64,
+}
+
+impl KeyedOp {
+    /// By which they are in order.
+    pub(crate) fn place(&self) -> (Option<(u32, u64)>, Once) {
+        (self.by.map(|by| (by.writer, by.clock)), self.once)
+    }
 }
 
 /// What one slot has beside its row, in a message.
@@ -80,6 +115,15 @@ impl Message {
     pub(crate) fn hi(&self, writer: &WriterId) -> Option<u64> {
         let at = self.writers.binary_search_by_key(writer, |it| it.writer);
         at.ok().map(|at| self.writers[at].hi)
+    }
+
+    /// As a program tells it, or is told, that keeps no keyed operations.
+    pub fn without_keys(&self) -> Message {
+        let mut message = self.clone();
+        message.keyless = message.closed;
+        message.lacking = Closed::default();
+        message.keyed = Closed::default();
+        message
     }
 
     /// A writer of which it has something, and whom nobody has taken in as far as it tells.

@@ -65,6 +65,10 @@ pub enum Rule {
     OnlyPushes,
     /// What a store keeps of transactions ascends by clock, and is of known kinds.
     Kept,
+    /// Withdrawals ascend by clock, each after the add before it, and there is at least one.
+    Withdrawals,
+    /// Keyed operations ascend by writer and clock, and what they added by key.
+    KeyedAscend,
 }
 
 impl fmt::Display for Rule {
@@ -94,6 +98,8 @@ impl fmt::Display for Rule {
             Rule::Kept => {
                 "what a store keeps of transactions ascends by clock, and is of known kinds"
             }
+            Rule::Withdrawals => "withdrawals ascend by clock, each after the add before it",
+            Rule::KeyedAscend => "keyed operations ascend by writer and clock",
         })
     }
 }
@@ -116,6 +122,8 @@ pub enum Limited {
     Agent,
     /// A proof in bytes.
     Proof,
+    /// What an operation under an idempotency key adds, with the keys, in bytes.
+    Keyed,
 }
 
 impl fmt::Display for Limited {
@@ -128,6 +136,9 @@ impl fmt::Display for Limited {
             Limited::SpaceName => "a space's name in bytes",
             Limited::Agent => "an agent's name in bytes",
             Limited::Proof => "a proof in bytes",
+            Limited::Keyed => {
+                "what an operation under an idempotency key adds, with the keys, in bytes"
+            }
         })
     }
 }

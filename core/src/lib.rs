@@ -47,6 +47,7 @@ mod json;
 mod keys;
 pub mod limits;
 mod numbers;
+mod once;
 mod replica;
 mod roster;
 mod shard;
@@ -62,12 +63,13 @@ mod writer_id;
 pub use delta::Message;
 pub use error::{Error, Limited, Missing, Rule};
 pub use keys::Handle;
+pub use once::Once;
 pub use replica::{
     Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged, Op,
     Replica, Returned, Transaction,
 };
 #[cfg(feature = "members")]
-pub use replica::{Part, Restoring, Snapshot};
+pub use replica::{Asked, Part, Restoring, Snapshot};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};

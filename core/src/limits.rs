@@ -42,3 +42,8 @@ pub const FAULTS_KEPT_MAX: usize = 64;
 pub const RETURNS_MAX: usize = 65_536;
 /// Those of them, the last forgotten, that a whole state comes with: they must fit its last frame.
 pub const RETURNS_SENT_MAX: usize = 32_768;
+/// Operations that were made under idempotency keys and are remembered in a space; the longest known
+/// are dropped first.
+pub const KEYED_MAX: usize = 1_000_000;
+/// Bytes that what an operation under an idempotency key adds may take, with the keys.
+pub const KEYED_BYTES_MAX: usize = 128 * 1024;

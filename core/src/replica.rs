@@ -9,6 +9,10 @@ mod empty;
 mod fork;
 mod former;
 mod journal;
+#[cfg(feature = "members")]
+mod keyed;
+#[cfg(not(feature = "members"))]
+mod keyless;
 mod listing;
 #[cfg(feature = "explore")]
 mod local;
@@ -31,6 +35,8 @@ pub use fork::{Contents, Evidence, Fault};
 pub(crate) use former::Former;
 pub use journal::{Again, AgainOp, Journal, Returned};
 pub(crate) use journal::{Did, Saw};
+#[cfg(feature = "members")]
+pub use keyed::Asked;
 pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
 pub use ops::Op;
@@ -105,6 +111,8 @@ pub struct Replica {
     sums: Closed<fork::Sums>,
     /// Writers that were found forked since the sync machine last asked.
     forked: Closed<Vec<WriterId>>,
+    #[cfg(feature = "members")]
+    keyed: keyed::Table,
     faults: Closed<Vec<Fault>>,
     fault_count: u64,
 }
@@ -132,6 +140,8 @@ impl Replica {
             time: 0,
             sums: Closed::default(),
             forked: Closed::default(),
+            #[cfg(feature = "members")]
+            keyed: keyed::Table::default(),
             faults: Closed::default(),
             fault_count: 0,
         };

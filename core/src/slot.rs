@@ -9,6 +9,7 @@ use crate::closed::Closed;
 use crate::shard::Row;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// An expiry that never comes: what persist leaves.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -122,6 +123,21 @@ impl Fold {
     }
 }
 
+/// Takes out what one transaction of the slot's owner added, since the same keyed operation counts
+/// under another writer. A cut that reaches the transaction covers it, and makes this void.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Withdrawal {
+    /// The owner's clock at the transaction; of several that all have seen, the last one.
+    pub(crate) clock: u64,
+    /// What it added; of several their sum.
+    pub(crate) amount: i128,
+    /// The clock of the owner's add before it in this life, 0 if it was the first.
+    pub(crate) before: u64,
+    /// Whether it stands for several.
+    pub(crate) several: bool,
+    pub(crate) by: Stamp,
+}
+
 /// What one slot has beyond its row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Side {
@@ -132,6 +148,8 @@ pub(crate) struct Side {
     pub(crate) lift: Option<Box<Lift>>,
     pub(crate) moved: Closed<Option<Box<Moved>>>,
     pub(crate) fold: Closed<Option<Box<Fold>>>,
+    /// Ascending by clock.
+    pub(crate) withdrawals: Closed<Vec<Withdrawal>>,
 }
 
 impl Side {
@@ -149,6 +167,7 @@ impl Side {
             && self.lift.is_none()
             && self.moved.is_none()
             && self.fold.is_none()
+            && self.withdrawals.is_empty()
     }
 
     /// Calls `take` with the stamp of each record that is not part of the shard.
@@ -168,6 +187,9 @@ impl Side {
                 clock: fold.clock,
             });
         }
+        for withdrawal in self.withdrawals.iter() {
+            take(withdrawal.by);
+        }
     }
 
     /// Drops the records beside the shard that are not newer than `lows`, by local number.
@@ -184,7 +206,28 @@ impl Side {
                     clock: fold.clock,
                 })
             });
+            self.withdrawals.retain(|it| !old(it.by));
         }
+    }
+
+    /// Takes a withdrawal in; of two of one transaction the one whose stamp is `above` the other's
+    /// stays, and one that stands for several takes the place of these. Whether that changed
+    /// anything.
+    pub(crate) fn withdraw(
+        &mut self,
+        withdrawal: Withdrawal,
+        above: &dyn Fn(Stamp, Stamp) -> bool,
+    ) -> bool {
+        let withdrawals = &mut *self.withdrawals;
+        if withdrawal.several {
+            withdrawals.retain(|it| it.clock > withdrawal.clock);
+        }
+        match withdrawals.binary_search_by_key(&withdrawal.clock, |it| it.clock) {
+            Ok(at) if !above(withdrawal.by, withdrawals[at].by) => return false,
+            Ok(at) => withdrawals[at] = withdrawal,
+            Err(at) => withdrawals.insert(at, withdrawal),
+        }
+        true
     }
 
     /// Calls `map` on each local number in it.
@@ -198,6 +241,11 @@ impl Side {
         }
         if MEMBERS && let Some(moved) = &mut *self.moved {
             moved.to.writer = map(moved.to.writer);
+        }
+        if MEMBERS {
+            for withdrawal in self.withdrawals.iter_mut() {
+                withdrawal.by.writer = map(withdrawal.by.writer);
+            }
         }
     }
 }
@@ -306,6 +354,25 @@ impl Slot {
     /// The clock up to which this life is cancelled, 0 if it is not.
     pub(crate) fn cut_clock(&self) -> u64 {
         self.valid_cut().map_or(0, |cut| cut.clock)
+    }
+
+    /// What was withdrawn of this life and is not cancelled besides.
+    pub(crate) fn withdrawn(&self) -> i128 {
+        let cut = self.cut_clock();
+        let withdrawals = self.side.withdrawals.iter();
+        let valid = withdrawals.filter(|it| it.clock >= self.born() && it.clock > cut);
+        valid.map(|it| it.amount).sum()
+    }
+
+    /// The clock of the owner's last add in this life that was not withdrawn, 0 for none.
+    pub(crate) fn last_add(&self) -> u64 {
+        let mut last = self.extra().added;
+        for withdrawal in self.side.withdrawals.iter().rev() {
+            if withdrawal.clock == last {
+                last = withdrawal.before;
+            }
+        }
+        last
     }
 
     /// The clock up to which expiries are taken away.

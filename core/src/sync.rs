@@ -611,6 +611,22 @@ impl Sync {
         });
     }
 
+    /// Whether a peer keeps what was made under idempotency keys: nodes do.
+    fn keeps_keys(&self, link: Link) -> bool {
+        let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
+        DUTIES && greeting.is_some_and(|it| it.remembers)
+    }
+
+    /// Withdraws what was made more than once under one idempotency key, as was heard of just now.
+    fn withdraw(&mut self, now: Millis, replica: &mut Replica) {
+        let changes = &mut self.changed;
+        let mut changed = |handle, _| changes.push(handle);
+        // A writer at the end of its clocks withdraws nothing; others do.
+        if DUTIES && replica.withdraw(&mut changed) == Ok(true) {
+            self.local_change(now);
+        }
+    }
+
     fn send(&mut self, replica: &Replica, link: Link, body: Body) {
         self.send_bytes(link, crate::wire::encode(replica.space(), &body));
     }

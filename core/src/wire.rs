@@ -9,6 +9,7 @@ mod bytes;
 mod fact;
 mod frame;
 mod kept;
+mod keyed;
 mod message;
 mod side;
 
@@ -19,6 +20,8 @@ pub use frame::{
     Body, Delta, Digests, Frame, Hello, Intro, LACKS_MEMORY, Last, Pull, REMEMBERS, Why,
     frame_space,
 };
+#[cfg(feature = "members")]
+pub(crate) use keyed::{decode_adds, encode_adds};
 
 /// The version of the protocol that this crate speaks.
 pub const VERSION: u8 = 1;

@@ -16,9 +16,10 @@ pub use deliveries::{Delivery, deliveries};
 pub use figures::Figures;
 pub use reduce::reduce;
 
-use crate::oracle::{Call, Key, Kind, Oracle, Takeovers, View};
+use crate::oracle::{Call, Dot, Key, Kind, Oracle, Takeovers, View};
 use crate::random::Random;
 use crate::store::{self, Store};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
 
@@ -62,6 +63,11 @@ struct World {
     now: u64,
     /// Filled if somebody wants to know of the deliveries.
     delivered: Option<Vec<Delivery>>,
+    /// What the idempotency keys that were used ask for.
+    keyed: Vec<Vec<(Key, Kind)>>,
+    /// The transactions under keys of which somebody else has heard the key: of others it may be lost
+    /// with who made them, if a page passed them on.
+    shared: BTreeSet<Dot>,
     /// What the seeds of stores follow from, in runs that are about them.
     stores: Option<Random>,
 }
@@ -124,6 +130,8 @@ impl World {
             trace,
             now: 1_000,
             delivered: None,
+            keyed: Vec::new(),
+            shared: BTreeSet::new(),
             stores: None,
         }
     }
@@ -226,7 +234,7 @@ impl World {
 
     /// Sends what `to` lacks, and delivers it at once.
     fn exchange(&mut self, from: usize, to: usize) -> Result<(), String> {
-        let vector = self.actors[to].replica.vector();
+        let vector = self.actors[to].replica.vector_with_keys();
         self.send(from, to, &vector);
         let last = self.sent.len() - 1;
         self.deliver(last)
@@ -242,12 +250,18 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: usize, since: &VersionVector) {
-        let replica = &self.actors[from].replica;
+        let Actor {
+            replica, member, ..
+        } = &self.actors[from];
+        let mut message = replica.delta(since);
+        if member.is_none() {
+            message = message.without_keys(); // it is a page
+        }
         self.sent.push(Sent {
             from,
             to,
             writer: replica.writer(),
-            bytes: replica.delta(since).encode(),
+            bytes: message.encode(),
             view: self.actors[from].view.clone(),
         });
     }
@@ -332,12 +346,37 @@ impl World {
         self.taken.has(&writer) || replicas.any(|it| !it.takes_from(&writer))
     }
 
+    /// A replica withdraws what was made elsewhere under the same keys.
+    fn withdraw(&mut self, at: usize) -> Result<(), String> {
+        let Actor { replica, view, .. } = &mut self.actors[at];
+        let mut withdrawn = Vec::new();
+        let done = replica.withdraw(&mut |handle, dot| withdrawn.push((handle, dot)));
+        if done.map_err(|error| error.to_string())? {
+            self.figures.withdrawn += withdrawn.len() as u64;
+            let name = |handle| replica.key(handle).unwrap_or_default().to_owned();
+            let withdrawn = withdrawn.iter().map(|&(handle, dot)| (name(handle), dot));
+            let withdrawn: Vec<(String, Dot)> = withdrawn.collect();
+            let stamp = (replica.writer(), replica.clock());
+            let done = self.oracle.withdraw(view, stamp, &withdrawn);
+            done.map_err(|error| format!("replica {at}: {error}"))?;
+            self.note(|| format!("{at} withdraws {withdrawn:?}"));
+            self.check(at)?;
+        }
+        Ok(())
+    }
+
     /// Compares a replica that may have changed with the oracle.
     fn settle(&mut self, at: usize) -> Result<(), String> {
         let actor = &mut self.actors[at];
         let stamp = (actor.replica.writer(), actor.replica.clock());
         self.oracle.note(&mut actor.view, stamp);
-        self.check(at)
+        self.check(at)?;
+        let replica = &self.actors[at].replica;
+        let is_node = self.actors[at].member.is_some();
+        let of_others = |dot: &Dot| is_node && dot.0 != replica.writer();
+        let makers = (0..self.keyed.len()).flat_map(|number| self.oracle.makers(replica, number));
+        self.shared.extend(makers.filter(of_others));
+        self.withdraw(at)
     }
 
     fn check(&mut self, at: usize) -> Result<(), String> {
@@ -399,15 +438,31 @@ impl World {
             true => 1,
             false => self.random.range(2, 3),
         };
-        let ops: Vec<(Key, Kind)> = (0..count).map(|_| self.op()).collect();
+        let mut ops: Vec<(Key, Kind)> = (0..count).map(|_| self.op()).collect();
+        let mut call = Call::Transact;
+        if self.actors[at].member.is_some() && self.random.chance(350) {
+            // One of the last keys, or a new one.
+            let number = self.keyed.len().saturating_sub(self.random.index(4));
+            match self.keyed.get(number) {
+                Some(same) => ops.clone_from(same),
+                None => self.keyed.push(ops.clone()),
+            }
+            let Actor { replica, view, .. } = &self.actors[at];
+            let new = self.oracle.ask(view, replica, number);
+            if !new.map_err(|error| format!("replica {at}: {error}"))? {
+                self.figures.retries += 1;
+                return Ok(());
+            }
+            call = Call::Once(number);
+        }
         let now = self.now;
         let Actor { replica, view, .. } = &mut self.actors[at];
         let made = self
             .oracle
-            .transact(view, replica, now, &ops, Call::Transact)
+            .transact(view, replica, now, &ops, call)
             .map_err(|error| format!("replica {at}: {error}"))?;
         self.figures.transactions += u64::from(made);
-        self.note(|| format!("{at} makes {ops:?}"));
+        self.note(|| format!("{at} makes {ops:?} by {call:?}"));
         Ok(())
     }
 
@@ -445,7 +500,7 @@ impl World {
                 let other = self.random.index(self.actors.len());
                 self.actors[other].replica.vector()
             }
-            _ => self.actors[to].replica.vector(),
+            _ => self.actors[to].replica.vector_with_keys(),
         };
         self.send(from, to, &since);
         let number = self.sent.len() - 1;

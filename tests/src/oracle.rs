@@ -16,11 +16,14 @@
 //!   does an add to an absent counter, which begins a new life. Of those neither cancelled nor
 //!   replaced a persist beats all, else the longest wins.
 //! - A counter reads as absent where the wall clock has reached its expiry.
+//! - A *withdrawal* cancels exactly the adds that one transaction made on the counter: one that was
+//!   made under an idempotency key, while another one counts that was made under the same key.
 //!
 //! Whoever sees an operation sees everything that its issuer had seen, and a transaction is seen
 //! as a whole: views are causal cuts. Which operations a call issues is in [`Oracle::plan`].
 
 mod again;
+mod once;
 mod plan;
 mod seen;
 mod taken;
@@ -28,6 +31,7 @@ mod taken;
 mod tests;
 
 pub use again::Dot;
+pub use once::OnceId;
 pub use plan::{Call, Plan, Refusal};
 pub use seen::{OpId, Seen};
 pub use taken::Takeovers;
@@ -51,12 +55,19 @@ struct Issued {
     saw: Seen,
     /// Whether it is an add to a counter that was absent at the issuer.
     begins_life: bool,
+    /// What it withdraws and nothing else, if it is a withdrawal.
+    withdraws: Option<Seen>,
 }
 
 impl Issued {
     /// Whether it cancels what its issuer had seen of the key.
     fn cancels(&self) -> bool {
         matches!(self.kind, Kind::Reset | Kind::Delete | Kind::Set(_))
+    }
+
+    /// What it cancels, if it cancels anything.
+    fn cancelled(&self) -> &Seen {
+        self.withdraws.as_ref().unwrap_or(&self.saw)
     }
 
     /// Whether it replaces the expires and persists that its issuer had seen of the key.
@@ -123,6 +134,8 @@ pub struct Oracle {
     by_key: Vec<Vec<OpId>>,
     /// Operations that a crash took back: nobody may ever see them.
     lost: BTreeSet<OpId>,
+    /// The transactions that were made under idempotency keys.
+    keyed: BTreeMap<Dot, OnceId>,
 }
 
 impl Oracle {
@@ -135,6 +148,7 @@ impl Oracle {
             ops: Vec::new(),
             stamps: BTreeMap::new(),
             lost: BTreeSet::new(),
+            keyed: BTreeMap::new(),
         }
     }
 
@@ -173,7 +187,7 @@ impl Oracle {
         if self.stamps.contains_key(&(writer, clock)) || clock != last + 1 {
             return Err(format!("writer {writer} made clock {clock} after {last}"));
         }
-        if ops.is_empty() {
+        if ops.is_empty() && !self.keyed.contains_key(&(writer, clock)) {
             return Err(format!("writer {writer} made clock {clock} of nothing"));
         }
         let first = self.ops.len();
@@ -403,7 +417,7 @@ impl Oracle {
     fn live(&self, seen: &Seen, key: Key) -> Vec<(OpId, &Issued)> {
         let mut cancelled = Seen::default();
         for (_, op) in self.visible(seen, key).filter(|(_, op)| op.cancels()) {
-            cancelled.union(&op.saw);
+            cancelled.union(op.cancelled());
         }
         self.visible(seen, key)
             .filter(|(id, _)| !cancelled.contains(*id))

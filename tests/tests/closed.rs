@@ -36,6 +36,8 @@ fn retirement_changes_no_value_and_leaves_no_trace() {
             total.absorbed,
             total.collections,
             total.refusals,
+            total.retries,
+            total.withdrawn,
         ];
         assert!(
             happened.iter().all(|times| *times > SEEDS / 10),

@@ -1,7 +1,7 @@
 //! Slots by hand, at the edges of what they mean.
 
 use super::*;
-use crate::slot::{Fold, Moved};
+use crate::slot::{Fold, Moved, Withdrawal};
 use alloc::vec;
 
 const ME: Stamp = Stamp {
@@ -43,6 +43,17 @@ fn cut(slot: &mut Slot, clock: u64, total: i128) {
 
 fn lift(slot: &mut Slot, clock: u64) {
     slot.side.lift = Some(Box::new(Lift { clock, by: ME }));
+}
+
+fn withdraw(slot: &mut Slot, clock: u64, amount: i128, before: u64) {
+    let withdrawal = Withdrawal {
+        clock,
+        amount,
+        before,
+        several: false,
+        by: ME,
+    };
+    assert!(slot.side.withdraw(withdrawal, &|_, _| false));
 }
 
 fn added(clock: u64) -> Extra {
@@ -468,4 +479,70 @@ fn a_lift_stays_as_long_as_there_is_something_to_lift() {
             assert_eq!(lifts(&[folded]), stays && until.is_some());
         }
     }
+}
+
+#[test]
+fn what_is_withdrawn_does_not_count_where_no_cut_covers_it() {
+    let value = |slot: &Slot| sum(core::slice::from_ref(slot), &ids()).value();
+    // 5 at 3, 2 at 7, and 10 at 9.
+    let mut one = plain(1, 9, 17);
+    withdraw(&mut one, 7, 2, 3);
+    assert_eq!(value(&one), Some(15));
+    for (clock, total, left) in [(3, 5, 10), (7, 7, 10), (8, 7, 10)] {
+        let mut one = one.clone();
+        cut(&mut one, clock, total);
+        assert_eq!(value(&one), Some(left), "cut at {clock}");
+        let mut slots = vec![one];
+        normalize(&mut slots);
+        assert_eq!(slots[0].side.withdrawals.is_empty(), clock >= 7, "{clock}");
+        assert_eq!(value(&slots[0]), Some(left), "cut at {clock}");
+    }
+    cut(&mut one, 9, 17);
+    assert_eq!(value(&one), None);
+}
+
+#[test]
+fn a_slot_of_which_all_was_withdrawn_makes_nothing_exist() {
+    let mut one = plain(1, 9, 17);
+    withdraw(&mut one, 9, 10, 7);
+    assert_eq!(one.last_add(), 7);
+    withdraw(&mut one, 7, 2, 3);
+    assert_eq!(one.last_add(), 3);
+    let value = |slot: &Slot| sum(core::slice::from_ref(slot), &ids()).value();
+    assert_eq!(value(&one), Some(5));
+    // What is left was cancelled by somebody who had seen no more.
+    let mut cancelled = one.clone();
+    cut(&mut cancelled, 3, 5);
+    assert_eq!(value(&cancelled), None);
+    withdraw(&mut one, 3, 5, 0);
+    assert_eq!((one.last_add(), value(&one)), (0, None));
+    // Its owner begins anew.
+    let act = Act {
+        clock: 20,
+        ids: &ids(),
+        reuses: false,
+    };
+    let mut own = one.clone();
+    own.side.writer = OWN;
+    let mut slots = vec![own];
+    act.add(&mut slots, 4).unwrap();
+    assert_eq!((slots[0].born(), slots[0].total()), (20, 4));
+    assert!(slots[0].side.withdrawals.is_empty());
+}
+
+#[test]
+fn a_withdrawal_of_an_earlier_life_is_void() {
+    let life = Extra {
+        born: 8,
+        ..added(9)
+    };
+    let mut one = slot(1, 9, 4, life);
+    withdraw(&mut one, 7, 2, 0);
+    let mut slots = vec![one];
+    assert_eq!(sum(&slots, &ids()).amount, 4);
+    normalize(&mut slots);
+    assert!(slots[0].side.withdrawals.is_empty());
+    withdraw(&mut slots[0], 8, 1, 0);
+    normalize(&mut slots);
+    assert_eq!(sum(&slots, &ids()).amount, 3);
 }

@@ -40,11 +40,14 @@ impl Replica {
         if !self.is_member() {
             return Ok(0);
         }
-        let fenced = self.quorum().settled;
+        self.withdraw(&mut |_, _| ())?;
+        let quorum = self.quorum();
+        let fenced = quorum.settled;
         let ready = |(card, number): (&Card, u32)| {
             let free = match (card.fence, card.bye) {
                 (Some(_), _) => fenced,
-                (None, Some(_)) => true,
+                // What was made elsewhere under the same keys must be known here.
+                (None, Some(_)) => self.is_keyed_stable(&quorum, number),
                 (None, None) => false,
             };
             let mine =

@@ -2,15 +2,15 @@
 
 use super::former::OfFormer;
 use super::{Replica, place};
-use crate::MEMBERS;
 use crate::closed::Closed;
-use crate::delta::{Entry, KeySide, Message};
+use crate::delta::{Entry, KeySide, KeyedOp, Message};
 use crate::keys::Handle;
 use crate::limits::PUSH_BYTES_MAX;
 use crate::roster::{Fact, Says};
 use crate::shard::{Column, OWN, PAGE, Page, bits, find_or_insert};
 use crate::sort::{sort_by, sort_by_text};
 use crate::vector::VersionVector;
+use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -33,6 +33,10 @@ pub struct Mark {
     pub(super) told: u64,
     /// What was known of former writers.
     pub(super) former: u64,
+    /// How many keyed operations had come.
+    pub(super) keyed: u64,
+    /// The writers, by local number, of which some were missing, and up to where these were known.
+    pub(super) lacking: Vec<(u32, u64)>,
 }
 
 /// The next page and writer of a transfer in chunks.
@@ -42,6 +46,7 @@ pub(super) struct Cursor {
     pub(super) writer: u32,
 }
 
+/// Behind the last page, where keyed operations are told.
 const END: Cursor = Cursor {
     page: u32::MAX,
     writer: 0,
@@ -50,7 +55,7 @@ const END: Cursor = Cursor {
 /// Fresh local changes.
 pub(crate) enum Push {
     Nothing,
-    Message(Message),
+    Message(Box<Message>),
     /// More than a push may carry.
     TooLarge,
 }
@@ -73,12 +78,18 @@ impl Replica {
         let lows = self.lows(since);
         let mut message = self.build(&self.all(&lows), &lows);
         self.tell_horizon(&mut message);
+        if self.configuration().is_some() {
+            self.tell_keyed(&mut message, 0, &lows, usize::MAX);
+        }
         message
     }
 
     /// Everything that a store keeps of this replica: it stands for all messages before it.
     pub fn snapshot(&self) -> Message {
-        let mut message = self.delta(&VersionVector::default());
+        let lows = alloc::vec![0; self.clocks.len()];
+        let mut message = self.build(&self.all(&lows), &lows);
+        self.tell_horizon(&mut message);
+        self.tell_keyed(&mut message, 0, &lows, usize::MAX);
         self.tell_store(&mut message);
         message
     }
@@ -129,7 +140,14 @@ impl Replica {
         let told = (self.journal.told, self.former_clocks());
         let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
         for (number, clock) in self.clocks.iter().enumerate() {
-            let low = self.low(mark, number);
+            let mut low = self.low(mark, number);
+            // Keyed operations may have come that had been missing.
+            let lacked = mark.lacking.iter().find(|it| it.0 == number as u32);
+            if let Some((writer, upto)) = lacked
+                && self.held_with_keys(*writer) > *upto
+            {
+                low = low.min(*upto);
+            }
             lows.push(low);
             base.push(if low < *clock { low } else { NOTHING });
             changed |= low != *clock;
@@ -149,6 +167,7 @@ impl Replica {
                 false => OfFormer::Clocks,
             };
             *message.kept = self.to_keep(lows[OWN as usize], former);
+            self.tell_keyed(message, mark.keyed, &lows, usize::MAX);
         }
         self.move_mark(mark);
         message
@@ -187,17 +206,23 @@ impl Replica {
             writers += usize::from(base[number] != NOTHING);
         }
         let picked = self.select(&selection, PUSH_BYTES_MAX);
-        let push = if picked.stopped == END && writers * 20 <= PUSH_BYTES_MAX {
-            Push::Message(self.assemble(&selection, picked.handles, &base))
-        } else {
-            Push::TooLarge
-        };
+        let mut push = Push::TooLarge;
+        if picked.stopped == END && writers * 20 <= PUSH_BYTES_MAX {
+            let mut message = self.assemble(&selection, picked.handles, &base);
+            let fits = self.configuration().is_none()
+                || self.tell_keyed(&mut message, mark.keyed, &lows, PUSH_BYTES_MAX);
+            if fits {
+                push = Push::Message(Box::new(message));
+            }
+        }
         self.move_mark(mark);
         push
     }
 
     /// The next chunk, of about `budget` bytes, of what is newer than `lows`, from `cursor` on; the
-    /// cursor after it, or `None` if that was the last one. The last chunk carries the table of all
+    /// cursor after it, or `None` if that was the last one. Behind all pages, keyed operations are
+    /// told from the place `keyed` on, which is moved, if they are newer than the clocks that come with
+    /// it. The last chunk carries the table of all
     /// writers, from `since` up to now, or from below if the chunk has older shards: `since` may have
     /// been ahead of this replica when the transfer began. The others only name the writers they have
     /// shards of.
@@ -206,6 +231,7 @@ impl Replica {
         since: &VersionVector,
         lows: &[u64],
         cursor: Cursor,
+        keyed: &mut Option<(u64, &[u64])>,
         budget: usize,
     ) -> (Message, Option<Cursor>) {
         let mut selection = Selection {
@@ -213,9 +239,20 @@ impl Replica {
             said: None,
             ..self.all(lows)
         };
-        let picked = self.select(&selection, budget);
+        let mut picked = self.select(&selection, budget);
         selection.to = picked.stopped;
-        if picked.stopped == END {
+        let mut ops = Vec::new();
+        let mut more = false;
+        if let Some((from, since)) = keyed.filter(|_| picked.stopped == END) {
+            let rest = budget.saturating_sub(picked.bytes);
+            let (some, next) = self.keyed_since(from, since, rest);
+            for by in some.iter().filter_map(|op| op.by) {
+                picked.lows[by.writer as usize] = since[by.writer as usize];
+            }
+            more = !self.keyed_since(next, since, 0).0.is_empty();
+            (ops, *keyed) = (some, Some((next, since)));
+        }
+        if picked.stopped == END && !more {
             let mut base = self.lows(since);
             for (base, low) in base.iter_mut().zip(lows) {
                 *base = (*low).min(*base);
@@ -224,9 +261,12 @@ impl Replica {
             selection.said = Some(&base);
             let mut message = self.assemble(&selection, picked.handles, &base);
             self.tell_horizon(&mut message);
+            self.put_keyed(&mut message, ops);
+            message.keyless |= message.closed && keyed.is_none();
             return (message, None);
         }
-        let message = self.assemble(&selection, picked.handles, &picked.lows);
+        let mut message = self.assemble(&selection, picked.handles, &picked.lows);
+        self.put_keyed(&mut message, ops);
         (message, Some(picked.stopped))
     }
 
@@ -248,11 +288,38 @@ impl Replica {
         lows
     }
 
+    /// Adds keyed operations to a message, whose table names their writers.
+    fn put_keyed(&self, message: &mut Message, mut ops: Vec<KeyedOp>) {
+        if !MEMBERS || ops.is_empty() {
+            return;
+        }
+        for by in ops.iter_mut().filter_map(|op| op.by.as_mut()) {
+            let id = &self.writers[by.writer as usize];
+            let at = message.writers.binary_search_by_key(id, |it| it.writer);
+            by.writer = at.map_or(u32::MAX, |at| at as u32);
+        }
+        ops.retain(|op| op.by.is_none_or(|by| by.writer != u32::MAX));
+        ops.sort_unstable_by_key(KeyedOp::place);
+        // Of several that were absorbed only the key is left.
+        ops.dedup_by_key(|op| op.place());
+        *message.keyed = ops;
+    }
+
+    /// Adds the keyed operations to a message that came from the place `from` on and are newer than
+    /// `lows`; false, with some left out, if they take more than `budget` bytes.
+    fn tell_keyed(&self, message: &mut Message, from: u64, lows: &[u64], budget: usize) -> bool {
+        let (ops, next) = self.keyed_since(from, lows, budget);
+        self.put_keyed(message, ops);
+        next == self.keyed_end()
+    }
+
     pub(super) fn move_mark(&mut self, mark: &mut Mark) {
         self.epoch += 1;
         mark.epoch = self.epoch;
         mark.remembered = self.roster.remembered;
         (mark.told, mark.former) = (self.journal.told, self.former_clocks());
+        mark.keyed = self.keyed_end();
+        mark.lacking = self.lacking();
         mark.clocks.clone_from(&self.clocks);
     }
 
@@ -298,9 +365,9 @@ impl Replica {
         let mut picked = Picked {
             handles: Vec::new(),
             lows: alloc::vec![NOTHING; self.clocks.len()],
+            bytes: 0,
             stopped: END,
         };
-        let mut bytes = 0;
         let mut from = selection.from.page as usize;
         while let Some((at, changed)) = self.touched.next(&self.pages, from, selection.epoch) {
             let page = &self.pages[at];
@@ -317,7 +384,7 @@ impl Replica {
                 if mask == 0 {
                     continue;
                 }
-                if bytes > budget {
+                if picked.bytes > budget {
                     let page = at as u32;
                     picked.stopped = Cursor { page, writer };
                     break;
@@ -329,10 +396,10 @@ impl Replica {
                     mask & !slots
                 };
                 for slot in bits(fresh) {
-                    bytes += self.key_of(at, slot).len() + 2;
+                    picked.bytes += self.key_of(at, slot).len() + 2;
                 }
-                bytes += mask.count_ones() as usize * ROW_BYTES;
-                bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
+                picked.bytes += mask.count_ones() as usize * ROW_BYTES;
+                picked.bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
                 slots |= mask;
                 picked.lows[writer as usize] = low;
             }
@@ -399,6 +466,8 @@ impl Replica {
             facts.sort_by_key(Fact::place);
             message.facts = facts;
             message.closed = self.configuration().is_some();
+            message.keyless = message.closed && !DUTIES;
+            self.tell_lacking(&mut message);
         }
         let mut hints = alloc::vec![0u32; self.writers.len()];
         for chunk in handles.chunks(PAGE) {
@@ -510,6 +579,8 @@ struct Picked {
     /// The low clocks of the writers that have selected shards, by local number; of others
     /// [`NOTHING`].
     lows: Vec<u64>,
+    /// What they take when they are encoded, about.
+    bytes: usize,
     /// Where it goes on, or [`END`].
     stopped: Cursor,
 }

@@ -15,7 +15,7 @@ use crate::keys::Handle;
 use crate::limits::{RETURNS_MAX, RETURNS_SENT_MAX};
 use crate::roster::{Ack, Card, Fence, HEIRS_MAX, Owner, Retired, Says, of};
 use crate::shard::{OWN, PAGE, bits};
-use crate::slot::{Fold, Slot, Stamp};
+use crate::slot::{Fold, Slot, Stamp, Withdrawal};
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -133,6 +133,8 @@ impl Replica {
         if !self.is_member() {
             return Ok(false);
         }
+        // Whoever hears that this was acknowledged must have heard of that.
+        self.withdraw(&mut |_, _| ())?;
         let seen = self.seen();
         let before = self.acked();
         let asks = self.roster.waiting && self.roster.pending.is_none();
@@ -220,6 +222,10 @@ impl Replica {
             }
         }
         changed |= self.forget(&quorum, &kept);
+        let numbers = 0..self.writers.len() as u32;
+        self.roster.waiting |= numbers
+            .into_iter()
+            .any(|n| self.waits_for_keyed(&quorum, n));
         self.collected |= changed;
         if changed {
             self.void_walks();
@@ -386,6 +392,9 @@ impl Replica {
                 if let Some(lift) = &mut side.lift {
                     again(&mut lift.by);
                 }
+                for withdrawal in side.withdrawals.iter_mut() {
+                    again(&mut withdrawal.by);
+                }
             }
             page.others.retain(|column| column.writer != number);
         }
@@ -405,6 +414,7 @@ impl Replica {
         if let Some(clock) = self.roster.settled.get_mut(number as usize) {
             *clock = 0;
         }
+        self.forget_keyed(number);
         let writer = self.writers[number as usize];
         self.remember(writer, upto);
         self.numbers.remove(&writer);
@@ -494,6 +504,7 @@ impl Replica {
                 self.forget_unused(Handle((at * PAGE) as u32 + slot));
             }
         }
+        self.doubt_keyed();
         self.void_walks();
         self.epoch += 1;
         self.began = self.epoch;
@@ -549,6 +560,7 @@ fn sweep(
         let is_settled = |slot: &Slot| {
             slot.side.cut.is_none_or(|cut| stable(cut.by))
                 && slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by))
+                && slot.side.withdrawals.iter().all(|it| stable(it.by))
         };
         let mut done = true;
         for at in 0..slots.len() {
@@ -674,6 +686,7 @@ fn settle_slot(
     }
     let (clock, total) = (slot.row.clock, slot.total());
     slot.set_shard(clock, total, extra);
+    *waits |= !join_withdrawals(&mut slot.side.withdrawals, stable);
     if let Some(lift) = &slot.side.lift {
         if has_children || !stable(lift.by) {
             *waits = true;
@@ -694,6 +707,27 @@ fn settle_slot(
         }
     }
     *slot != before
+}
+
+/// Makes one of several withdrawals that all have seen: whoever cancels one of them now cancels
+/// all. False if some are not seen by all yet.
+fn join_withdrawals(withdrawals: &mut Vec<Withdrawal>, stable: &dyn Fn(Stamp) -> bool) -> bool {
+    if withdrawals.len() < 2 {
+        return true;
+    }
+    if !withdrawals.iter().all(|it| stable(it.by)) {
+        return false;
+    }
+    let mut joined = withdrawals.remove(withdrawals.len() - 1);
+    joined.several = true;
+    for it in withdrawals.drain(..).rev() {
+        joined.amount += it.amount;
+        if joined.before == it.clock {
+            joined.before = it.before;
+        }
+    }
+    withdrawals.push(joined);
+    true
 }
 
 #[cfg(test)]

@@ -255,6 +255,8 @@ impl Replica {
         self.void_walks();
         let old = self.writer();
         let number = self.assign(old);
+        #[cfg(feature = "members")]
+        self.renumber_own_keyed(number);
         self.numbers.remove(&old);
         self.numbers.insert(old, number);
         self.numbers.insert(writer, OWN);

@@ -13,6 +13,7 @@ use crate::counter::{self, Act};
 use crate::delta::Message;
 use crate::error::Error;
 use crate::keys::Handle;
+use crate::once::Once;
 use crate::roster::Configuration;
 use crate::shard::OWN;
 use crate::slot::{Base, Cut, Slot};
@@ -47,6 +48,8 @@ pub struct Journal {
     pub(crate) writer: Option<WriterId>,
     /// By clock.
     pub(crate) made: Vec<(u64, Vec<Did>)>,
+    /// Which of them were made under an idempotency key, by clock.
+    pub(crate) keyed: Vec<(u64, Once)>,
     /// Up to this clock the transactions were dropped.
     pub(crate) dropped: u64,
     /// Up to this clock they were made while the space was open, and never kept.
@@ -63,6 +66,7 @@ impl Empty for Journal {
     const EMPTY: Journal = Journal {
         writer: None,
         made: Vec::new(),
+        keyed: Vec::new(),
         dropped: 0,
         open: 0,
         told: 0,
@@ -99,6 +103,7 @@ impl Journal {
         Journal {
             writer: self.writer,
             made: self.made[from..].to_vec(),
+            keyed: self.keyed[self.keyed.partition_point(|it| it.0 <= clock)..].to_vec(),
             dropped: self.dropped,
             open: self.open,
             told: self.told,
@@ -112,6 +117,8 @@ impl Journal {
         let last = self.made.last().map_or(0, |made| made.0);
         let new = more.made.iter().filter(|made| made.0 > last);
         self.made.extend(new.cloned());
+        self.keyed
+            .extend(more.keyed.iter().filter(|keyed| keyed.0 > last));
         self.open = self.open.max(more.open);
         self.told = self.told.max(more.told);
         self.as_guest = self.as_guest.max(more.as_guest);
@@ -123,6 +130,8 @@ impl Journal {
     pub(super) fn drop_upto(&mut self, clock: u64) {
         let held = self.made.partition_point(|made| made.0 <= clock);
         self.made.drain(..held);
+        let held = self.keyed.partition_point(|it| it.0 <= clock);
+        self.keyed.drain(..held);
         self.dropped = self.dropped.max(clock);
         if clock >= self.open {
             self.open = 0;
@@ -322,7 +331,7 @@ impl Replica {
         let upto = upto.or((published == 0).then_some(0));
         if upto == Some(0) && !journal.survivors.is_empty() {
             let before = self.clock();
-            let ops = self.transact_again(journal.survivors, changed);
+            let ops = self.transact_again(journal.survivors, None, changed);
             let clock = Some(self.clock()).filter(|clock| *clock > before);
             let was = journal.open;
             return Returned {
@@ -340,8 +349,13 @@ impl Replica {
         };
         let made = journal.made.into_iter().filter(|made| made.0 > from);
         let again = made.map(|(was, did)| {
+            let keyed = journal.keyed.binary_search_by_key(&was, |it| it.0);
+            let once = keyed.ok().map(|at| journal.keyed[at].1);
             let before = self.clock();
-            let ops = self.transact_again(did, changed);
+            let ops = match once.is_some_and(|once| self.is_made(&once)) {
+                true => Vec::new(), // somebody else took it
+                false => self.transact_again(did, once, changed),
+            };
             let clock = Some(self.clock()).filter(|clock| *clock > before);
             Again { was, clock, ops }
         });
@@ -351,8 +365,14 @@ impl Replica {
         }
     }
 
-    /// Makes a transaction again. What can't be done is left out.
-    fn transact_again(&mut self, did: Vec<Did>, changed: &mut dyn FnMut(Handle)) -> Vec<AgainOp> {
+    /// Makes a transaction again, under its idempotency key if it had one. What can't be done is left
+    /// out.
+    fn transact_again(
+        &mut self,
+        did: Vec<Did>,
+        once: Option<Once>,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Vec<AgainOp> {
         let Ok(clock) = self.next_clock() else {
             return Vec::new();
         };
@@ -395,8 +415,15 @@ impl Replica {
                 left,
             });
         }
+        if let Some(once) = once {
+            // It was small enough the first time.
+            let _ = self.remember_keyed(clock, once, &drafts);
+        }
         for draft in &mut drafts {
             self.commit(clock, draft);
+        }
+        if once.is_some() {
+            self.made(clock);
         }
         self.keep(clock, again);
         ops

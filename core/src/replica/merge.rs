@@ -9,7 +9,7 @@ use crate::delta::{Entry, KeySide, Message};
 use crate::error::{Error, Rule};
 use crate::keys::Handle;
 use crate::shard::{Column, Joined, PAGE, Row, bits};
-use crate::slot::{Slot, Stamp};
+use crate::slot::{Slot, Stamp, Withdrawal};
 use crate::sort::sort_by;
 use crate::writer_id::WriterId;
 use crate::{FORKS, MEMBERS};
@@ -183,6 +183,7 @@ impl Replica {
                 *gone_here = gone.map(|(at, _)| at).collect();
             }
             self.install(&chunk, &gone_here, &mut found)?;
+            self.take_keyed(&chunk, &gone_here);
         }
         self.install(last, &forgotten, &mut found)?;
         let shards = self.conclude(last, &forgotten, found);
@@ -314,6 +315,7 @@ impl Replica {
             fresh,
             changed,
         } = found;
+        self.take_keyed(message, forgotten);
         if MEMBERS {
             let retired = self.take_facts(message, forgotten);
             self.drop_unmoved(&retired);
@@ -337,6 +339,10 @@ impl Replica {
                 continue;
             }
             let number = self.number(entry.writer) as usize;
+            if message.is_closed() {
+                let lacking = message.keyless || message.lacking.contains(&(at as u32));
+                self.note_keys_of(number as u32, entry, lacking);
+            }
             if entry.hi > self.clocks[number] {
                 self.clocks[number] = entry.hi;
                 self.merged_at[number] = self.clock();
@@ -562,6 +568,13 @@ impl Replica {
         if MEMBERS && side.fold.as_ref().is_some_and(|fold| fold.clock > covered) {
             changed |= slot.side.fold != side.fold;
             slot.side.fold.clone_from(&side.fold);
+        }
+        if MEMBERS {
+            for withdrawal in side.withdrawals.iter().filter(|it| fresh(it.by)) {
+                let by = here(withdrawal.by);
+                let withdrawal = Withdrawal { by, ..*withdrawal };
+                changed |= slot.side.withdraw(withdrawal, &|a, b| rank(a) > rank(b));
+            }
         }
         if changed {
             self.put_slots(handle, slots);

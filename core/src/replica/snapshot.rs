@@ -42,7 +42,7 @@ impl Replica {
     /// for long. Between two parts anything may be done here.
     pub fn begin_snapshot(&self) -> Snapshot {
         Snapshot {
-            walk: Some(Walk::new(self, &VersionVector::default())),
+            walk: Some(Walk::new(self, &VersionVector::default(), true)),
             voided: *self.voided,
         }
     }
@@ -117,6 +117,7 @@ impl Restoring {
         found.odd = self.odd;
         replica.install(part, &Forgotten::default(), &mut found)?;
         self.odd = found.odd;
+        replica.take_keyed(part, &Forgotten::default());
         self.told.resize(replica.writers.len(), 0);
         for Entry { writer, hi, .. } in &part.writers {
             let told = &mut self.told[replica.number(*writer) as usize];

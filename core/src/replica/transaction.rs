@@ -13,10 +13,10 @@ use alloc::vec::Vec;
 /// A transaction that is being made. Nobody sees anything of it before it is
 /// [committed](Transaction::commit); if it is dropped, nothing has happened.
 pub struct Transaction<'a> {
-    replica: &'a mut Replica,
-    clock: u64,
+    pub(super) replica: &'a mut Replica,
+    pub(super) clock: u64,
     /// Ascending by handle.
-    drafts: Vec<Draft>,
+    pub(super) drafts: Vec<Draft>,
     did: Dids,
     /// How many operations were made.
     ops: usize,
@@ -87,6 +87,11 @@ impl Transaction<'_> {
     /// Makes all of it visible at once, and adds each counter that changed to `changed`. If nothing
     /// changed, no transaction is made.
     pub fn commit(mut self, changed: &mut Vec<Handle>) {
+        self.finish(changed);
+    }
+
+    /// Makes all of it visible, and adds each counter that changed to `changed`.
+    pub(super) fn finish(&mut self, changed: &mut Vec<Handle>) {
         for mut draft in core::mem::take(&mut self.drafts) {
             if draft.changed {
                 changed.push(draft.handle);

@@ -76,6 +76,11 @@ impl Replica {
                 &[low, high, u64::from(it.adds), base, until[0], until[1]],
             );
         }
+        for it in side.withdrawals.iter() {
+            let [low, high] = halves(it.amount);
+            let several = u64::from(it.several);
+            take(5, it.by, &[it.clock, low, high, it.before, several]);
+        }
         hash
     }
 }
@@ -84,7 +89,7 @@ impl Replica {
 mod tests {
     use super::*;
     use crate::shard::Row;
-    use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved};
+    use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, Withdrawal};
     use crate::{Space, WriterId};
     use alloc::boxed::Box;
     use alloc::vec::Vec;
@@ -135,13 +140,20 @@ mod tests {
             }),
             until: Some(15),
         }));
+        slot.side.withdrawals.push(Withdrawal {
+            clock: 5,
+            amount: 16,
+            before: 3,
+            several: false,
+            by,
+        });
         slot
     }
 
     type Change = fn(&mut Slot);
 
     /// Each changes one thing that a slot says.
-    const CHANGES: [Change; 33] = [
+    const CHANGES: [Change; 40] = [
         |_| (),
         |slot| slot.side.writer = 1,
         |slot| slot.row.clock += 1,
@@ -184,6 +196,13 @@ mod tests {
         },
         |slot| slot.side.fold.as_mut().unwrap().base.as_mut().unwrap().set = false,
         |slot| slot.side.fold.as_mut().unwrap().until = None,
+        |slot| slot.side.withdrawals.clear(),
+        |slot| slot.side.withdrawals[0].clock = 6,
+        |slot| slot.side.withdrawals[0].amount = 1,
+        |slot| slot.side.withdrawals[0].amount += 1 << 64,
+        |slot| slot.side.withdrawals[0].before = 1,
+        |slot| slot.side.withdrawals[0].several = true,
+        |slot| slot.side.withdrawals[0].by.clock = 1,
     ];
 
     #[test]
@@ -208,6 +227,7 @@ mod tests {
             slot.side.cut.as_mut().unwrap().by.writer = at(2);
             slot.side.lift.as_mut().unwrap().by.writer = at(3);
             slot.side.moved.as_mut().unwrap().to.writer = at(2);
+            slot.side.withdrawals[0].by.writer = at(3);
             of.slot_version(&slot)
         };
         let mut other = Replica::new(Space::default(), id(3));

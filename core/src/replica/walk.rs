@@ -21,17 +21,25 @@ pub(crate) struct Walk {
     /// The version vector when this walk began: the next walk's `lows`.
     begin: Vec<u64>,
     cursor: Cursor,
+    /// The next keyed operation, in the order in which they came, if they are told. Each is told
+    /// once, if it is newer than `since`, also if it came late.
+    keyed: Option<u64>,
+    since: Vec<u64>,
     /// How many walks were before this one.
     number: u32,
 }
 
 impl Walk {
-    /// The first walk, over what is held and not in `since`.
-    pub(crate) fn new(replica: &Replica, since: &VersionVector) -> Walk {
+    /// The first walk, over what is held and not in `since`, and over keyed operations if they are
+    /// wanted.
+    pub(crate) fn new(replica: &Replica, since: &VersionVector, keyed: bool) -> Walk {
+        let lows = replica.lows(since);
         Walk {
-            lows: replica.lows(since),
+            since: lows.clone(),
+            lows,
             begin: replica.clocks().to_vec(),
             cursor: Cursor::default(),
+            keyed: keyed.then_some(0),
             number: 0,
         }
     }
@@ -55,16 +63,25 @@ impl Walk {
         let writers = replica.clocks().len();
         self.lows.resize(writers, 0);
         self.begin.resize(writers, 0);
-        let (message, cursor) = replica.chunk(since, &self.lows, self.cursor, budget);
+        self.since.resize(writers, 0);
+        let mut keyed = self.keyed.map(|place| (place, &self.since[..]));
+        let (message, cursor) = replica.chunk(since, &self.lows, self.cursor, &mut keyed, budget);
+        let keyed = keyed.map(|(place, _)| place);
         let fresh = self.cursor == Cursor::default();
         let next = match cursor {
-            Some(cursor) => Some(Walk { cursor, ..self }),
+            Some(cursor) => Some(Walk {
+                cursor,
+                keyed,
+                ..self
+            }),
             // This walk fits one part, so all of it is of this moment.
             None if fresh => None,
             None => Some(Walk {
                 lows: self.begin,
                 begin: replica.clocks().to_vec(),
                 cursor: Cursor::default(),
+                keyed,
+                since: self.since,
                 number: self.number.saturating_add(1),
             }),
         };

@@ -38,6 +38,9 @@ impl Sync {
             return self.want(now, replica, link);
         }
         self.is_level(link);
+        if replica.lacks_keys() && self.keeps_keys(link) {
+            self.want(now, replica, link);
+        }
         if MEMBERS && replica.configuration().is_some() {
             return self.held_there(replica, link, &replica.vector());
         }
@@ -167,6 +170,7 @@ impl Sync {
         whole: &[WriterId],
     ) -> VersionVector {
         match FORKS {
+            true if self.keeps_keys(link) => replica.vector_with_keys().without(whole),
             true => replica.vector().without(whole),
             false if self.peer(link).is_some_and(|peer| peer.all) => VersionVector::default(),
             false => replica.vector(),

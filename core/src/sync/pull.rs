@@ -260,6 +260,7 @@ impl Sync {
             }
         };
         self.is_level(link);
+        self.withdraw(now, replica);
         let shards = merged.shards;
         if merged.new {
             let link = Some(link);

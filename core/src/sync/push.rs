@@ -113,8 +113,11 @@ impl Sync {
         match replica.push(&mut self.pushes.mark) {
             Push::Nothing => {}
             Push::Message(message) => {
-                let bytes = encode(replica.space(), &Body::Push(message));
-                self.pass_on(None, false, &bytes);
+                let body = Body::Push(*message);
+                let bytes = encode(replica.space(), &body);
+                if let Body::Push(message) = body {
+                    self.pass_on(replica, None, false, &message, &bytes);
+                }
             }
             Push::TooLarge => {
                 self.announce = Some((now, None));
@@ -124,8 +127,16 @@ impl Sync {
     }
 
     /// Gives a push to all who may lack it: not to whom it came from, and not to those whom the
-    /// broadcast reaches, except by the broadcast.
-    fn pass_on(&mut self, from: Option<Link>, broadcast: bool, bytes: &[u8]) {
+    /// broadcast reaches, except by the broadcast. Keyed operations are for nodes only.
+    fn pass_on(
+        &mut self,
+        replica: &Replica,
+        from: Option<Link>,
+        broadcast: bool,
+        message: &Message,
+        bytes: &[u8],
+    ) {
+        let mut plain: Option<Vec<u8>> = None;
         let mut reached = broadcast;
         for at in 0..self.peers.len() {
             let peer = &self.peers[at];
@@ -138,8 +149,14 @@ impl Sync {
                     let bytes = bytes.to_vec();
                     self.outputs.push(Output::Broadcast { bytes });
                 }
-            } else {
+            } else if message.keyed.is_empty() || self.keeps_keys(peer.link) {
                 self.send_bytes(peer.link, bytes.to_vec());
+            } else {
+                let link = peer.link;
+                let plain = plain.get_or_insert_with(|| {
+                    encode(replica.space(), &Body::Push(message.without_keys()))
+                });
+                self.send_bytes(link, plain.clone());
             }
         }
     }
@@ -213,7 +230,8 @@ impl Sync {
             Ok(merged) => {
                 let shards = merged.shards;
                 self.outputs.push(Output::Merged { link: from, shards });
-                self.pass_on(from, broadcast, bytes);
+                self.pass_on(replica, from, broadcast, message, bytes);
+                self.withdraw(now, replica);
                 Ok(true)
             }
             Err(Error::NotCovered(_) | Error::Unsure { .. }) => Ok(false),

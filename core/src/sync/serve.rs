@@ -81,13 +81,14 @@ impl Sync {
             if self.serving.len() >= TRANSFERS_MAX {
                 self.serving.remove(0);
             }
+            let keyed = self.keeps_keys(link) && replica.configuration().is_some();
             let mut transfer = Transfer {
                 session,
                 id: pull.id,
                 link,
                 since: pull.vector.clone(),
                 chunk: 0,
-                at: Walk::new(replica, &pull.vector),
+                at: Walk::new(replica, &pull.vector, keyed),
                 next: None,
                 ended: false,
             };

@@ -1,8 +1,8 @@
 //! The encoding of what is said of writers. Messages of open spaces have one byte of it.
 
 use super::bytes::{Fail, Reader, put_varint};
+use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
-use crate::MEMBERS;
 use crate::delta::{Entry, Message};
 use crate::error::{Error, Rule};
 use crate::limits::MEMBERS_MAX;
@@ -10,11 +10,33 @@ use crate::roster::{
     Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Owner, Retired, Says, Vote,
 };
 use crate::slot::Stamp;
+use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+/// In the byte that says what is known of the space: keyed operations follow.
+const KEYED: u8 = 4;
+/// There too: keyed operations may be missing.
+const KEYLESS: u8 = 8;
+/// There too: the writers follow whose keyed operations may be missing.
+const LACKING: u8 = 16;
+
 pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
-    out.push(u8::from(message.closed) + u8::from(message.complete));
+    let keyed = if message.keyed.is_empty() { 0 } else { KEYED };
+    let keyless = if message.keyless { KEYLESS } else { 0 };
+    let lacking = if message.lacking.is_empty() {
+        0
+    } else {
+        LACKING
+    };
+    let known = u8::from(message.closed) + u8::from(message.complete);
+    out.push(known + keyed + keyless + lacking);
+    if lacking > 0 {
+        put_varint(out, message.lacking.len() as u64);
+    }
+    for writer in message.lacking.iter() {
+        put_varint(out, u64::from(*writer));
+    }
     if !message.is_closed() {
         return;
     }
@@ -116,18 +138,37 @@ fn put_owners(out: &mut Vec<u8>, owners: &[Owner]) {
 }
 
 pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
-    (message.closed, message.complete) = match reader.u8() {
-        0 => (false, false),
+    let mut flags = reader.u8();
+    let mut take = |known: bool, flag: u8| {
+        let set = known && flags & flag != 0;
+        flags -= if set { flag } else { 0 };
+        set
+    };
+    let keyed = take(DUTIES, KEYED);
+    message.keyless = take(MEMBERS, KEYLESS);
+    let lacking = take(MEMBERS, LACKING);
+    (message.closed, message.complete) = match flags {
+        0 if !message.keyless && !lacking => (false, false),
         1 => (true, false),
         2 => (true, true),
         _ => return Err(reader.malformed(Rule::Flag)),
     };
-    if !message.closed {
-        return Ok(());
+    if lacking {
+        *message.lacking = read_lacking(reader, &message.writers)?;
     }
-    if !MEMBERS {
-        return Err(reader.fail(Error::MembersUnsupported));
+    if message.closed {
+        if !MEMBERS {
+            return Err(reader.fail(Error::MembersUnsupported));
+        }
+        read_all_facts(reader, message)?;
     }
+    match keyed {
+        true => read_keyed(reader, message),
+        false => Ok(()),
+    }
+}
+
+fn read_all_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
     let count = reader.count(3);
     let mut before = None;
     for _ in 0..count {
@@ -143,6 +184,21 @@ pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Resu
         message.facts.push(fact);
     }
     Ok(())
+}
+
+fn read_lacking(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<u32>, Fail> {
+    let mut lacking: Vec<u32> = Vec::new();
+    for _ in 0..reader.count(1) {
+        let writer = read_index(reader, writers)?;
+        if lacking.last().is_some_and(|last| *last >= writer) {
+            return Err(reader.malformed(Rule::WritersAscend));
+        }
+        lacking.push(writer);
+    }
+    match lacking.is_empty() {
+        true => Err(reader.malformed(Rule::WritersAscend)),
+        false => Ok(lacking),
+    }
 }
 
 fn read_says(

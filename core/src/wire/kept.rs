@@ -2,6 +2,7 @@
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide, unzigzag, zigzag};
 use super::frame::{put_intro, read_intro};
+use super::keyed::{put_once, read_once};
 use crate::Op;
 use crate::error::{Limited, Rule};
 use crate::limits::KEY_BYTES_MAX;
@@ -33,6 +34,16 @@ pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[Former]) {
             put_did(out, did);
         }
         put_did(out, &journal.survivors);
+    }
+    // Behind all else, where stores of the first format end.
+    if kept.iter().any(|former| !former.journal.keyed.is_empty()) {
+        for former in kept {
+            put_varint(out, former.journal.keyed.len() as u64);
+            for (clock, once) in &former.journal.keyed {
+                put_varint(out, *clock);
+                put_once(out, once);
+            }
+        }
     }
 }
 
@@ -86,6 +97,7 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
             open,
             told,
             as_guest,
+            keyed: Vec::new(),
             survivors: read_did(reader)?,
         };
         kept.push(Former {
@@ -94,7 +106,29 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
             ..Former::new(writer, journal)
         });
     }
+    if reader.len() > 0 && !kept.is_empty() {
+        read_kept_keys(reader, &mut kept)?;
+    }
     Ok(kept)
+}
+
+fn read_kept_keys(reader: &mut Reader<'_>, kept: &mut [Former]) -> Result<(), Fail> {
+    let mut any = false;
+    for former in kept {
+        for _ in 0..reader.count(25) {
+            let keyed = &mut former.journal.keyed;
+            let clock = reader.varint();
+            if keyed.last().is_some_and(|last| last.0 >= clock) {
+                return Err(reader.malformed(Rule::Kept));
+            }
+            keyed.push((clock, read_once(reader)));
+            any = true;
+        }
+    }
+    match any {
+        true => Ok(()),
+        false => Err(reader.malformed(Rule::Kept)),
+    }
 }
 
 fn read_did(reader: &mut Reader<'_>) -> Result<Vec<Did>, Fail> {

@@ -3,6 +3,7 @@
 use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
 use super::fact::{put_facts, read_facts};
 use super::kept::{put_kept, read_kept};
+use super::keyed::put_keyed;
 use super::side::{put_sides, read_sides};
 use crate::MEMBERS;
 use crate::closed::Closed;
@@ -97,6 +98,9 @@ impl Message {
         }
         put_sides(out, self);
         put_facts(out, self);
+        if !self.keyed.is_empty() {
+            put_keyed(out, self);
+        }
     }
 
     /// Decodes a message that came from a peer.
@@ -160,10 +164,13 @@ pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Res
         sides: Vec::new(),
         closed: false,
         complete: false,
+        keyless: false,
+        lacking: Closed::default(),
         facts: Closed::default(),
         returns: Closed::default(),
         gaps: None,
         kept: Closed::default(),
+        keyed: Closed::default(),
     };
     // Which keys of each page have nothing yet.
     let mut unused: Vec<u64> = Vec::with_capacity(pages.min(reader.len()));
@@ -362,10 +369,12 @@ fn read_column(
 
 impl crate::Replica {
     /// One encoding for one state, whichever way it came about: the full state as a message, without
-    /// what only this replica knows of itself.
+    /// what only this replica knows of itself, and without keyed operations, of which each replica
+    /// remembers what it can.
     pub fn canonical_bytes(&self) -> Vec<u8> {
         let mut state = self.delta(&VersionVector::default());
         state.facts.retain(|fact| !fact.is_local());
+        state.keyed = Closed::default();
         state.encode()
     }
 }

@@ -8,6 +8,7 @@ use crate::limits::EXPIRY_MAX;
 use crate::shard::Row;
 use crate::slot::{
     Base, Cut, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedBase, Side, Slot, Stamp, WIDE_MAX,
+    Withdrawal,
 };
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -18,6 +19,7 @@ const CUT: u64 = 2;
 const LIFT: u64 = 4;
 const MOVED: u64 = 8;
 const FOLD: u64 = 16;
+const WITHDRAWALS: u64 = 32;
 
 const BORN: u64 = 1;
 const ADDED: u64 = 2;
@@ -48,7 +50,8 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
             | bit(side.cut.is_some(), CUT)
             | bit(side.lift.is_some(), LIFT)
             | bit(side.moved.is_some(), MOVED)
-            | bit(side.fold.is_some(), FOLD);
+            | bit(side.fold.is_some(), FOLD)
+            | bit(!side.withdrawals.is_empty(), WITHDRAWALS);
         put_varint(out, parts);
         if let (Some(extra), Some(row)) = (&side.extra, message.row(*key, side.writer)) {
             put_extra(out, extra, row.clock);
@@ -75,6 +78,16 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
         }
         if let Some(fold) = &*side.fold {
             put_fold(out, fold, message.writers[side.writer as usize].lo);
+        }
+        if !side.withdrawals.is_empty() {
+            put_varint(out, side.withdrawals.len() as u64);
+        }
+        for withdrawal in side.withdrawals.iter() {
+            put_varint(out, withdrawal.clock);
+            put_wide(out, withdrawal.amount);
+            put_varint(out, withdrawal.clock - withdrawal.before);
+            out.push(u8::from(withdrawal.several));
+            stamp(out, withdrawal.by);
         }
     }
 }
@@ -168,7 +181,7 @@ fn read_side(
     row: Option<Row>,
 ) -> Result<Side, Fail> {
     let parts = reader.varint();
-    let known = if MEMBERS { FOLD << 1 } else { MOVED };
+    let known = if MEMBERS { WITHDRAWALS << 1 } else { MOVED };
     if parts == 0 || parts >= known {
         return Err(match MEMBERS {
             true => reader.malformed(Rule::SideParts),
@@ -208,7 +221,45 @@ fn read_side(
     if MEMBERS && parts & FOLD != 0 {
         *side.fold = Some(Box::new(read_fold(reader, &writers[writer as usize])?));
     }
+    if MEMBERS && parts & WITHDRAWALS != 0 {
+        *side.withdrawals = read_withdrawals(reader, writers, writers[writer as usize].hi)?;
+    }
     Ok(side)
+}
+
+/// At least one withdrawal, of transactions up to the clock `hi`.
+fn read_withdrawals(
+    reader: &mut Reader<'_>,
+    writers: &[Entry],
+    hi: u64,
+) -> Result<Vec<Withdrawal>, Fail> {
+    let count = reader.count(6);
+    let mut withdrawals: Vec<Withdrawal> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let clock = reader.varint();
+        let amount = reader.wide();
+        let since = reader.varint();
+        let several = match reader.u8() {
+            0 => false,
+            1 => true,
+            _ => return Err(reader.malformed(Rule::Flag)),
+        };
+        let ascends = withdrawals.last().is_none_or(|last| last.clock < clock);
+        if !ascends || clock > hi || since == 0 || since > clock {
+            return Err(reader.malformed(Rule::Withdrawals));
+        }
+        withdrawals.push(Withdrawal {
+            clock,
+            amount,
+            before: clock - since,
+            several,
+            by: read_stamp(reader, writers),
+        });
+    }
+    match withdrawals.is_empty() {
+        true => Err(reader.malformed(Rule::Withdrawals)),
+        false => Ok(withdrawals),
+    }
 }
 
 /// A clock within what the message says of a writer.

@@ -1,6 +1,7 @@
 //! The end of a history: all who live exchange everything, until nothing is left to do.
 
 use super::{Actor, World};
+use crate::oracle::Dot;
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::{Error, Owner, VersionVector, WriterId};
 
@@ -72,10 +73,16 @@ impl World {
                 break;
             }
         }
-        match self.has_member() {
-            true => self.check_size(),
-            false => Ok(()),
+        if !self.has_member() {
+            return Ok(());
         }
+        for at in self.alive() {
+            let replica = &self.actors[at].replica;
+            let known = |dot: Dot| dot.0 == replica.writer() || self.shared.contains(&dot);
+            let done = self.oracle.check_once(&self.actors[at].view, &known);
+            done.map_err(|error| format!("replica {at}: {error}: {}", self.describe()))?;
+        }
+        self.check_size()
     }
 
     /// Equal vectors have equal digests, whatever was collected where.

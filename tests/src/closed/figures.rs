@@ -11,6 +11,10 @@ pub struct Figures {
     pub merges: u64,
     /// Messages refused.
     pub refusals: u64,
+    /// Keyed transactions that were asked for again where they were known.
+    pub retries: u64,
+    /// Adds that were made under a key elsewhere too, and withdrawn.
+    pub withdrawn: u64,
     /// Writers that said goodbye.
     pub farewells: u64,
     /// Writers declared dead.
@@ -38,6 +42,8 @@ impl Figures {
         self.transactions += other.transactions;
         self.merges += other.merges;
         self.refusals += other.refusals;
+        self.retries += other.retries;
+        self.withdrawn += other.withdrawn;
         self.farewells += other.farewells;
         self.fences += other.fences;
         self.restarts += other.restarts;

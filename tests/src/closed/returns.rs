@@ -152,7 +152,7 @@ impl World {
         actor.left = false;
         actor.member = owner.map(|owner| (owner, nonce));
         self.figures.returns += 1;
-        self.check(at)?;
+        self.settle(at)?;
         if let Some(owner) = owner {
             let now = self.now;
             self.announce(at, owner, nonce, now)?;
@@ -188,6 +188,6 @@ impl World {
         }
         self.figures.again += returned.again.len() as u64;
         self.note(|| format!("{at} makes again {:?}", returned.again));
-        self.check(at)
+        self.settle(at)
     }
 }

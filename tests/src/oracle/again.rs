@@ -66,11 +66,20 @@ impl Oracle {
                 self.push(view, (writer, last + 1), (key, kind), saw.clone());
             }
         }
+        // One that was made under a key is a transaction even if it comes to nothing, and none if
+        // another one counts already.
+        let once = self.keyed.get(&(was, again.was)).copied();
+        if let (Some(once), Some(clock)) = (once, again.clock) {
+            self.keyed.insert((writer, clock), once);
+        }
         match again.clock {
-            Some(clock) if clock == last + 1 && self.ops.len() > issued => {
+            Some(clock) if clock == last + 1 && (self.ops.len() > issued || once.is_some()) => {
                 self.stamps.insert((writer, clock), issued..self.ops.len());
                 view.vector.insert(writer, clock);
                 Ok(())
+            }
+            None if once.is_some_and(|once| !self.is_seen(view, once)) => {
+                Err(format!("{once:?} was made once and not again"))
             }
             None if self.ops.len() == issued => Ok(()),
             clock => Err(format!("made again at {clock:?} after {last}: {again:?}")),
@@ -94,6 +103,7 @@ impl Oracle {
             clock,
             saw: saw.unwrap_or_else(|| view.seen.clone()),
             begins_life: matches!(kind, Kind::Add(_)) && !view.counters.contains_key(&key),
+            withdraws: None,
         });
         view.seen.insert(id);
         self.recount(view, key);

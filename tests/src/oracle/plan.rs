@@ -1,6 +1,7 @@
 //! What a call to a replica must issue, and the comparison of a real replica with that.
 
-use super::{Counter, Key, Kind, Oracle, View};
+use super::once::once;
+use super::{Counter, Key, Kind, OnceId, Oracle, View};
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::limits::EXPIRY_MAX;
 use tallymesh_core::{Error, Replica, WriterId};
@@ -48,6 +49,8 @@ pub enum Call {
     Single,
     /// `transact`, as for several.
     Transact,
+    /// A transaction under the idempotency key of this number.
+    Once(OnceId),
 }
 
 impl Oracle {
@@ -139,13 +142,16 @@ impl Oracle {
             (&[(key, kind)], Call::Single) => {
                 replica.apply(&self.keys[key], kind).map(|bool| vec![bool])
             }
+            (_, Call::Once(number)) => self.transact_once(replica, ops, number),
             _ => {
                 let named = ops.iter().map(|(key, op)| (self.keys[*key].as_str(), *op));
                 replica.transact(&named.collect::<Vec<_>>())
             }
         };
         let made = match (&plan, &result) {
-            (Ok(plan), Ok(answers)) if plan.answers == *answers => !plan.issued.is_empty(),
+            (Ok(plan), Ok(answers)) if plan.answers == *answers => {
+                !plan.issued.is_empty() || matches!(call, Call::Once(_))
+            }
             (Err(refusal), Err(error)) if Error::from(*refusal) == *error => false,
             _ => return Err(format!("{ops:?} gave {result:?}, expected {plan:?}")),
         };
@@ -154,6 +160,9 @@ impl Oracle {
             let plan = format!("{ops:?}, which issues {plan:?}");
             return Err(format!("the clock went from {before} to {clock} by {plan}"));
         }
+        if let (true, Call::Once(number)) = (made, call) {
+            self.key((replica.writer(), clock), number);
+        }
         if let (true, Ok(plan)) = (made, &plan) {
             self.issue(view, (replica.writer(), clock), &plan.issued)?;
         }
@@ -161,6 +170,20 @@ impl Oracle {
         self.check_touched(view, replica, now, &touched)
             .map_err(|error| format!("after {ops:?}: {error}"))?;
         Ok(made)
+    }
+
+    fn transact_once(
+        &self,
+        replica: &mut Replica,
+        ops: &[(Key, Kind)],
+        number: OnceId,
+    ) -> Result<Vec<bool>, Error> {
+        let mut transaction = replica.begin()?;
+        let ops = ops.iter();
+        let answers = ops.map(|(key, op)| transaction.apply(&self.keys[*key], *op));
+        let answers: Vec<bool> = answers.collect::<Result<_, _>>()?;
+        transaction.commit_once(once(number), &mut Vec::new())?;
+        Ok(answers)
     }
 
     /// Asks a real replica to materialise a counter's expiry, as [`transact`](Oracle::transact)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::roster::Admit;
 use crate::shard::Row;
-use crate::slot::{Base, Cut, Expiry, Extra, Lift, Moved, RankedBase};
+use crate::slot::{Base, Cut, Expiry, Extra, Lift, Moved, RankedBase, Withdrawal};
 use alloc::vec;
 
 fn ids() -> Vec<WriterId> {
@@ -72,6 +72,54 @@ fn a_dead_slot_goes_when_all_have_seen_it_and_what_killed_it() {
     let alive = [plain(1, 5, 7)];
     assert_eq!(swept(&alive, &[]), (alive.to_vec(), false, false));
     assert_eq!(swept(&alive, &[by(1, 5)]), (alive.to_vec(), false, false));
+}
+
+fn withdrawal(clock: u64, amount: i128, before: u64, by: Stamp) -> Withdrawal {
+    Withdrawal {
+        clock,
+        amount,
+        before,
+        several: false,
+        by,
+    }
+}
+
+#[test]
+fn withdrawals_are_joined_when_all_have_seen_them() {
+    let mut one = plain(1, 12, 100);
+    let (first, last) = (withdrawal(5, 2, 3, by(2, 9)), withdrawal(8, 4, 5, by(3, 9)));
+    *one.side.withdrawals = vec![first];
+    assert_eq!(
+        swept(&[one.clone()], &[]),
+        (vec![one.clone()], false, false)
+    );
+    *one.side.withdrawals = vec![first, last];
+    for unseen in [by(2, 9), by(3, 9)] {
+        let same = vec![one.clone()];
+        assert_eq!(swept(&[one.clone()], &[unseen]), (same, false, true));
+    }
+    let joined = |before| Withdrawal {
+        amount: 6,
+        before,
+        several: true,
+        ..last
+    };
+    let (left, changed, waits) = swept(&[one.clone()], &[]);
+    assert_eq!(*left[0].side.withdrawals, vec![joined(3)]);
+    assert!(changed && !waits);
+    // An add between them was not withdrawn.
+    one.side.withdrawals[1].before = 6;
+    let (left, ..) = swept(&[one], &[]);
+    assert_eq!(*left[0].side.withdrawals, vec![joined(6)]);
+}
+
+#[test]
+fn a_slot_stays_until_all_have_seen_what_was_withdrawn_of_it() {
+    let mut dead = plain(1, 5, 7);
+    *dead.side.withdrawals = vec![withdrawal(5, 7, 0, by(2, 9))];
+    let one = [dead];
+    assert_eq!(swept(&one, &[]), (vec![], true, false));
+    assert_eq!(swept(&one, &[by(2, 9)]), (one.to_vec(), false, true));
 }
 
 #[test]

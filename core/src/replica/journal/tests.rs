@@ -273,6 +273,7 @@ fn journal(clocks: &[u64], dropped: u64, open: u64) -> Journal {
     Journal {
         writer: Some(id(5)),
         made: clocks.iter().map(made).collect(),
+        keyed: Vec::new(),
         dropped,
         open,
         told: 0,

@@ -159,7 +159,7 @@ fn two_chunks(byte: u8) -> [Message; 2] {
         other.add(&format!("key:{at:02}"), 1).unwrap();
     }
     let since = VersionVector::default();
-    let (first, next) = Walk::new(&other, &since).step(&other, &since, 0);
+    let (first, next) = Walk::new(&other, &since, true).step(&other, &since, 0);
     let (last, _) = next.expect("a second one").step(&other, &since, 0);
     [first, last]
 }

@@ -4,6 +4,7 @@ use super::super::bytes::read_all;
 use super::*;
 use crate::closed::Empty;
 use crate::error::Error;
+use crate::once::Once;
 use crate::wire::Intro;
 use alloc::vec;
 
@@ -69,6 +70,7 @@ fn what_is_kept_comes_back() {
     let journal = Journal {
         writer: None,
         made: vec![(7, some), (8, more), (300, Vec::new())],
+        keyed: Vec::new(),
         dropped: 6,
         open: 5,
         told: 4,
@@ -88,6 +90,19 @@ fn what_is_kept_comes_back() {
         let read = read_all(&whole[..size], read_kept);
         assert_eq!(read, Err(Error::Truncated), "{size}");
     }
+    // Keys of transactions follow all that was there before there were any.
+    let mut keyed = all.clone();
+    let once = |byte| Once::new(&[byte], b"");
+    keyed[2].journal.keyed = vec![(299, once(1)), (300, once(2))];
+    let more = bytes(&keyed);
+    assert_eq!(more[..whole.len()], whole);
+    assert_eq!(read_all(&more, read_kept), Ok(keyed.to_vec()));
+    keyed[2].journal.keyed.reverse();
+    let read = read_all(&bytes(&keyed), read_kept);
+    let rule = Rule::Kept;
+    assert_eq!(read, Err(Error::Malformed { rule }));
+    let none = [whole, vec![0; 3]].concat();
+    assert_eq!(read_all(&none, read_kept), Err(Error::Malformed { rule }));
 }
 
 #[test]

@@ -1,0 +1,26 @@
+//! Idempotency keys: one operation, however often and wherever it is asked for.
+
+use crate::hash::sha256_half;
+use alloc::vec::Vec;
+
+/// An idempotency key, and what is asked for under it.
+///
+/// Only digests are kept: 16 bytes of SHA-256 of the key, and 8 of what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Once {
+    pub(crate) key: [u8; 16],
+    pub(crate) content: u64,
+}
+
+impl Once {
+    /// `content` is any encoding of the operations: the same for a retry, and another for anything
+    /// else.
+    pub fn new(key: &[u8], content: &[u8]) -> Once {
+        let tagged = |tag: &[u8], bytes: &[u8]| sha256_half([tag, bytes].concat());
+        let content: Vec<u8> = tagged(b"tallymesh-content-1", content).into();
+        Once {
+            key: tagged(b"tallymesh-key-1", key),
+            content: u64::from_le_bytes(core::array::from_fn(|at| content[at])),
+        }
+    }
+}

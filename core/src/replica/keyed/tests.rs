@@ -1,0 +1,310 @@
+//! Keyed operations at two members and a third who hears of both.
+
+use super::super::collect::tests::space;
+use super::*;
+use crate::Op;
+use crate::vector::VersionVector;
+use alloc::string::String;
+use alloc::vec;
+
+fn once(key: &str) -> Once {
+    Once::new(key.as_bytes(), b"")
+}
+
+/// Makes operations under a key.
+fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
+    assert_eq!(replica.asked(&once(key)), Asked::New);
+    let mut transaction = replica.begin().unwrap();
+    for (key, op) in ops {
+        transaction.apply(key, *op).unwrap();
+    }
+    transaction.commit_once(once(key), &mut Vec::new()).unwrap();
+}
+
+fn add(replica: &mut Replica, key: &str, by: i64) {
+    make(replica, key, &[("n", Op::Add(by))]);
+}
+
+/// Tells one all that another has, and which adds it withdraws then.
+fn tell(from: &Replica, to: &mut Replica) -> Vec<(String, (WriterId, u64))> {
+    let message = from.delta(&to.vector_with_keys());
+    let message = Message::decode(&message.encode()).unwrap();
+    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+        .unwrap();
+    let mut withdrawn = Vec::new();
+    let done = to.withdraw(&mut |handle, dot| withdrawn.push((handle, dot)));
+    assert_eq!(done, Ok(!withdrawn.is_empty()));
+    let name = |handle| String::from(to.key(handle).unwrap());
+    withdrawn.iter().map(|it| (name(it.0), it.1)).collect()
+}
+
+/// Two members; the first one's writer id is the lesser.
+fn members() -> [Replica; 2] {
+    let [one, two, _] = space();
+    match one.writer() < two.writer() {
+        true => [one, two],
+        false => [two, one],
+    }
+}
+
+fn dot(replica: &Replica) -> (WriterId, u64) {
+    (replica.writer(), replica.clock())
+}
+
+#[test]
+fn a_retry_is_known_where_it_was_taken_and_where_that_was_heard_of() {
+    let [mut one, mut two] = members();
+    add(&mut one, "a", 5);
+    let before = Asked::Before(Some(dot(&one)));
+    assert_eq!(one.asked(&once("a")), before);
+    assert_eq!(one.asked(&once("b")), Asked::New);
+    assert_eq!(one.asked(&Once::new(b"a", b"else")), Asked::Reused);
+    assert_eq!(two.asked(&once("a")), Asked::New);
+    assert_eq!(tell(&one, &mut two), []);
+    assert_eq!(two.asked(&once("a")), before);
+    assert_eq!((one.keyed_count(), two.keyed_count()), (1, 1));
+}
+
+#[test]
+fn of_two_that_were_taken_apart_one_counts() {
+    let [mut one, mut two] = members();
+    one.add("n", 100).unwrap();
+    two.add("n", 1_000).unwrap();
+    add(&mut one, "a", 5);
+    add(&mut two, "a", 5);
+    let (first, later) = (dot(&one), dot(&two));
+    assert_eq!(tell(&two, &mut one), [("n".into(), later)]);
+    assert_eq!(one.value("n"), Some(1_105));
+    // Who withdraws it as well withdraws the same.
+    let own = two.clone();
+    assert_eq!(tell(&one, &mut two), []);
+    assert_eq!(two.value("n"), Some(1_105));
+    let mut apart = own;
+    let before = {
+        let mut early = members()[0].clone();
+        early.add("n", 100).unwrap();
+        add(&mut early, "a", 5);
+        early
+    };
+    assert_eq!(tell(&before, &mut apart), [("n".into(), later)]);
+    assert_eq!(tell(&apart, &mut one), []);
+    assert_eq!(tell(&one, &mut apart), []);
+    assert_eq!([&one, &apart].map(|it| it.value("n")), [Some(1_105); 2]);
+    assert_eq!(one.asked(&once("a")), two.asked(&once("a")));
+    assert!(one.makers(&once("a")).contains(&first));
+}
+
+#[test]
+fn others_asked_under_one_key_count_both() {
+    let [mut one, mut two] = members();
+    add(&mut one, "a", 5);
+    let mut transaction = two.begin().unwrap();
+    transaction.apply("n", Op::Add(7)).unwrap();
+    let other = Once::new(b"a", b"else");
+    transaction.commit_once(other, &mut Vec::new()).unwrap();
+    assert_eq!(tell(&two, &mut one), []);
+    assert_eq!(one.value("n"), Some(12));
+    assert!(matches!(one.asked(&once("a")), Asked::Before(Some(_))));
+    assert!(matches!(one.asked(&other), Asked::Before(Some(_))));
+}
+
+#[test]
+fn of_a_transaction_its_surviving_adds_are_withdrawn() {
+    let [mut one, mut two] = members();
+    for replica in [&mut one, &mut two] {
+        replica.add("both", 7).unwrap();
+        let ops = [
+            ("both", Op::Add(1)),
+            ("both", Op::Add(2)),
+            ("set", Op::Add(50)),
+            ("set", Op::Set(10)),
+            ("set", Op::Add(3)),
+            ("gone", Op::Add(9)),
+            ("gone", Op::Delete),
+            ("reset", Op::Reset),
+        ];
+        make(replica, "a", &ops);
+    }
+    let withdrawn = tell(&two, &mut one);
+    let names: Vec<&str> = withdrawn.iter().map(|it| &it.0[..]).collect();
+    assert_eq!(names, ["both", "set"]);
+    let values = ["both", "set", "gone", "reset"].map(|key| one.value(key));
+    assert_eq!(values, [Some(17), Some(13), None, Some(0)]);
+}
+
+#[test]
+fn a_cancel_covers_what_is_withdrawn_and_what_was_not_seen_stays() {
+    let [mut one, mut two] = members();
+    add(&mut one, "a", 5);
+    add(&mut two, "a", 5);
+    two.apply("n", Op::Delete).unwrap();
+    // Of the one that counts nothing was seen there.
+    assert_eq!(tell(&two, &mut one), []);
+    assert_eq!(one.value("n"), Some(5));
+    let [mut one, mut two] = members();
+    add(&mut one, "a", 5);
+    add(&mut two, "a", 5);
+    one.apply("n", Op::Delete).unwrap();
+    assert_eq!(tell(&two, &mut one).len(), 1);
+    assert_eq!(one.value("n"), None, "what is left was withdrawn");
+    tell(&one, &mut two);
+    assert_eq!(two.value("n"), None);
+    two.add("n", 2).unwrap();
+    tell(&two, &mut one);
+    assert_eq!(one.value("n"), Some(2));
+}
+
+#[test]
+fn a_key_counts_also_if_nothing_was_to_be_done() {
+    let [mut one, _] = members();
+    let clock = one.clock();
+    make(&mut one, "a", &[("n", Op::Delete)]);
+    assert_eq!(one.clock(), clock + 1);
+    one.add("n", 1).unwrap();
+    assert_eq!(
+        one.asked(&once("a")),
+        Asked::Before(Some((one.writer(), clock + 1)))
+    );
+}
+
+#[test]
+fn too_many_adds_under_one_key_are_refused_whole() {
+    let [mut one, _] = members();
+    let long = "n".repeat(500);
+    let before = one.len();
+    let mut transaction = one.begin().unwrap();
+    for at in 0..300 {
+        transaction
+            .apply(&alloc::format!("{at}{long}"), Op::Add(1))
+            .unwrap();
+    }
+    let done = transaction.commit_once(once("a"), &mut Vec::new());
+    let what = Limited::Keyed;
+    let max = KEYED_BYTES_MAX;
+    assert!(
+        matches!(done, Err(Error::TooLarge { what: is, max: most, .. }) if (is, most) == (what, max))
+    );
+    assert_eq!((one.len(), one.asked(&once("a"))), (before, Asked::New));
+}
+
+#[test]
+fn the_longest_known_are_dropped() {
+    let [mut one, _] = members();
+    let keys: Vec<String> = (0..10).map(|at| alloc::format!("{at}")).collect();
+    for key in &keys[..5] {
+        add(&mut one, key, 1);
+    }
+    let place = one.keyed_end();
+    for key in &keys[5..] {
+        add(&mut one, key, 1);
+    }
+    one.drop_keyed(place);
+    assert_eq!((one.keyed_count(), one.keyed_end()), (5, 10));
+    let known = |one: &Replica| {
+        keys.iter()
+            .filter(|key| one.asked(&once(key)) != Asked::New)
+            .count()
+    };
+    assert_eq!(known(&one), 5);
+    one.drop_keyed(0);
+    assert_eq!(known(&one), 5);
+    one.drop_keyed(u64::MAX);
+    assert_eq!((known(&one), one.keyed_count()), (0, 0));
+    add(&mut one, "0", 1);
+    assert_eq!(known(&one), 1);
+}
+
+#[test]
+fn what_came_without_keys_is_asked_for_again() {
+    let [mut one, mut two] = members();
+    tell(&one, &mut two);
+    tell(&two, &mut one);
+    add(&mut one, "a", 5);
+    let by_page = one.delta(&two.vector()).without_keys();
+    let by_page = Message::decode(&by_page.encode()).unwrap();
+    two.merge(&by_page).unwrap();
+    assert_eq!(
+        (two.value("n"), two.asked(&once("a"))),
+        (Some(5), Asked::New)
+    );
+    assert!(two.lacks_keys() && two.vector() != two.vector_with_keys());
+    // It may be taken twice now.
+    add(&mut two, "a", 5);
+    let later = dot(&two);
+    assert_eq!(tell(&one, &mut two), [("n".into(), later)]);
+    assert!(!two.lacks_keys());
+    assert_eq!(two.value("n"), Some(5));
+    assert_eq!(two.vector(), two.vector_with_keys());
+}
+
+#[test]
+fn who_lacks_keys_says_so_and_acknowledges_no_more_than_it_knows() {
+    let [mut one, mut two] = members();
+    tell(&one, &mut two);
+    tell(&two, &mut one);
+    let held = one.clock();
+    add(&mut one, "a", 5);
+    two.merge(&one.delta(&two.vector()).without_keys()).unwrap();
+    let number = two.numbers.get(&one.writer()).unwrap();
+    assert_eq!(two.held_with_keys(number), held);
+    assert_eq!(crate::roster::of(&two.seen(), number), held);
+    let told = two.delta(&VersionVector::default());
+    assert_eq!(told.lacking.len(), 1);
+    assert_eq!(Message::decode(&told.encode()), Ok(told));
+}
+
+#[test]
+fn a_store_keeps_keys_and_what_was_withdrawn() {
+    let [mut one, mut two] = members();
+    let mut mark = crate::Mark::default();
+    let mut records = vec![two.since(&mut mark).unwrap().encode_stored()];
+    add(&mut one, "a", 5);
+    add(&mut two, "a", 5);
+    records.push(two.since(&mut mark).unwrap().encode_stored());
+    assert_eq!(tell(&one, &mut two).len(), 1);
+    records.push(two.since(&mut mark).unwrap().encode_stored());
+    assert_eq!(two.since(&mut mark), None);
+    let whole = [two.snapshot().encode_stored()];
+    for records in [&records[..], &whole] {
+        let mut again = Replica::new(two.space().clone(), WriterId::from_bytes([77; 16]));
+        for record in records {
+            let message = Message::decode_stored(record).unwrap();
+            again.restore(&message).unwrap();
+        }
+        assert_eq!(again.withdraw(&mut |_, _| ()), Ok(false));
+        assert_eq!(again.value("n"), Some(5));
+        assert_eq!(again.asked(&once("a")), two.asked(&once("a")));
+        assert_eq!(again.makers(&once("a")).len(), 2);
+    }
+}
+
+#[test]
+fn keys_travel_in_parts_of_any_size() {
+    let [mut one, mut two] = members();
+    for at in 0..50 {
+        add(&mut one, &alloc::format!("{at}"), 1);
+    }
+    let since = two.vector();
+    let mut walk = Some(super::super::Walk::new(&one, &since, true));
+    let mut parts = Vec::new();
+    while let Some(now) = walk {
+        let (message, next) = now.step(&one, &since, 100);
+        parts.push(message.encode());
+        walk = next;
+    }
+    assert!(parts.len() > 5, "{}", parts.len());
+    let last = Message::decode(&parts.pop().unwrap()).unwrap();
+    two.merge_staged(&parts, &last, Some(one.writer()), &mut |_| ())
+        .unwrap();
+    assert_eq!((two.keyed_count(), two.value("n")), (50, Some(50)));
+    assert!(!two.lacks_keys());
+}
+
+#[test]
+fn pages_are_told_no_keys() {
+    let [mut one, _] = members();
+    add(&mut one, "a", 5);
+    let since = VersionVector::default();
+    let (message, next) = super::super::Walk::new(&one, &since, false).step(&one, &since, 1 << 20);
+    assert!(next.is_none() && message.keyed.is_empty() && message.keyless);
+}

@@ -1,0 +1,72 @@
+//! What a program that is never a member has instead of the memory of keyed operations.
+
+use super::Replica;
+use super::collect::Quorum;
+use super::ops::Draft;
+use super::standing::Forgotten;
+use crate::delta::{Entry, KeyedOp, Message};
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::once::Once;
+use crate::vector::VersionVector;
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+impl Replica {
+    pub(super) fn keyed_end(&self) -> u64 {
+        0
+    }
+
+    pub(super) fn keyed_since(&self, _: u64, _: &[u64], _: usize) -> (Vec<KeyedOp>, u64) {
+        (Vec::new(), 0)
+    }
+
+    pub(super) fn take_keyed(&mut self, _: &Message, _: &Forgotten) {}
+
+    pub(super) fn is_keyed_stable(&self, _: &Quorum, _: u32) -> bool {
+        true
+    }
+
+    pub(super) fn tell_lacking(&self, _: &mut Message) {}
+
+    pub(super) fn note_keys_of(&mut self, _: u32, _: &Entry, _: bool) {}
+
+    pub(super) fn lacking(&self) -> Vec<(u32, u64)> {
+        Vec::new()
+    }
+
+    pub(crate) fn lacks_keys(&self) -> bool {
+        false
+    }
+
+    pub(super) fn held_with_keys(&self, writer: u32) -> u64 {
+        self.clocks[writer as usize]
+    }
+
+    pub(crate) fn vector_with_keys(&self) -> VersionVector {
+        self.vector()
+    }
+
+    pub(super) fn waits_for_keyed(&self, _: &Quorum, _: u32) -> bool {
+        false
+    }
+
+    pub(crate) fn withdraw(
+        &mut self,
+        _: &mut dyn FnMut(Handle, (WriterId, u64)),
+    ) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    pub(super) fn is_made(&self, _: &Once) -> bool {
+        false
+    }
+
+    pub(super) fn remember_keyed(&mut self, _: u64, _: Once, _: &[Draft]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    pub(super) fn forget_keyed(&mut self, _: u32) {}
+
+    pub(super) fn doubt_keyed(&mut self) {}
+}

@@ -1,0 +1,117 @@
+//! The encoding of keyed operations, the last part of a message. Messages without any have none.
+
+#[cfg(feature = "members")]
+use super::bytes::read_all;
+use super::bytes::{Fail, Reader, put_bytes, put_varint, put_wide};
+use super::side::read_clock;
+use crate::delta::{KeyedAdd, KeyedOp, Message};
+use crate::error::{Limited, Rule};
+use crate::limits::KEY_BYTES_MAX;
+use crate::once::Once;
+use crate::slot::Stamp;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+pub(super) fn put_keyed(out: &mut Vec<u8>, message: &Message) {
+    put_varint(out, message.keyed.len() as u64);
+    for KeyedOp { once, by, adds } in message.keyed.iter() {
+        match by {
+            None => put_varint(out, 0),
+            Some(by) => {
+                put_varint(out, u64::from(by.writer) + 1);
+                let lo = message.writers[by.writer as usize].lo;
+                put_varint(out, by.clock - lo - 1);
+            }
+        }
+        put_once(out, once);
+        put_adds(out, adds);
+    }
+}
+
+pub(super) fn put_once(out: &mut Vec<u8>, once: &Once) {
+    out.extend_from_slice(&once.key);
+    out.extend_from_slice(&once.content.to_le_bytes());
+}
+
+pub(super) fn read_once(reader: &mut Reader<'_>) -> Once {
+    let key = reader.array();
+    let content = u64::from_le_bytes(reader.array());
+    Once { key, content }
+}
+
+fn put_adds(out: &mut Vec<u8>, adds: &[KeyedAdd]) {
+    put_varint(out, adds.len() as u64);
+    for KeyedAdd {
+        key,
+        amount,
+        before,
+    } in adds
+    {
+        put_bytes(out, key.as_bytes());
+        put_wide(out, *amount);
+        put_varint(out, *before);
+    }
+}
+
+/// What a keyed operation added, as it is kept.
+#[cfg(feature = "members")]
+pub(crate) fn encode_adds(adds: &[KeyedAdd]) -> Box<[u8]> {
+    let mut out = Vec::new();
+    put_adds(&mut out, adds);
+    out.into()
+}
+
+/// Undoes [`encode_adds`].
+#[cfg(feature = "members")]
+pub(crate) fn decode_adds(bytes: &[u8]) -> Vec<KeyedAdd> {
+    // What was encoded here can be decoded.
+    read_all(bytes, read_adds).unwrap_or_default()
+}
+
+pub(super) fn read_keyed(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
+    let count = reader.count(26);
+    for _ in 0..count {
+        let by = read_by(reader, message)?;
+        let op = KeyedOp {
+            once: read_once(reader),
+            by,
+            adds: read_adds(reader)?,
+        };
+        let last = message.keyed.last();
+        if last.is_some_and(|last| last.place() >= op.place()) {
+            return Err(reader.malformed(Rule::KeyedAscend));
+        }
+        message.keyed.push(op);
+    }
+    match message.keyed.is_empty() {
+        true => Err(reader.malformed(Rule::KeyedAscend)),
+        false => Ok(()),
+    }
+}
+
+fn read_by(reader: &mut Reader<'_>, message: &Message) -> Result<Option<Stamp>, Fail> {
+    let Some(writer) = reader.varint32().checked_sub(1) else {
+        return Ok(None);
+    };
+    let Some(entry) = message.writers.get(writer as usize) else {
+        return Err(reader.malformed(Rule::ColumnWriter));
+    };
+    let clock = read_clock(reader, entry);
+    Ok(Some(Stamp { writer, clock }))
+}
+
+fn read_adds(reader: &mut Reader<'_>) -> Result<Vec<KeyedAdd>, Fail> {
+    let mut adds: Vec<KeyedAdd> = Vec::new();
+    for _ in 0..reader.count(4) {
+        let key: Box<str> = reader.text(Limited::MessageKeys, KEY_BYTES_MAX).into();
+        if key.is_empty() || adds.last().is_some_and(|last| last.key >= key) {
+            return Err(reader.malformed(Rule::KeyedAscend));
+        }
+        adds.push(KeyedAdd {
+            key,
+            amount: reader.wide(),
+            before: reader.varint(),
+        });
+    }
+    Ok(adds)
+}

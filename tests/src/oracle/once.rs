@@ -1,0 +1,154 @@
+//! Transactions that are made under idempotency keys, of which one is to count.
+
+use super::{Dot, Issued, Key, Kind, OpId, Oracle, Seen, View};
+use tallymesh_core::{Asked, Once, Replica, WriterId};
+
+/// The number of an idempotency key. It always asks for the same operations.
+pub type OnceId = usize;
+
+/// The key of this number.
+pub(super) fn once(number: OnceId) -> Once {
+    Once::new(&number.to_le_bytes(), b"the same")
+}
+
+impl Oracle {
+    /// What a replica must know of a keyed transaction that is asked of it: whether one that was made
+    /// under its key is seen. Tells whether it is to be made.
+    ///
+    /// # Errors
+    /// Says what the replica says otherwise.
+    pub fn ask(&self, view: &View, replica: &Replica, number: OnceId) -> Result<bool, String> {
+        let asked = replica.asked(&once(number));
+        let seen = |(writer, clock): Dot| {
+            let held = view.vector.get(&writer).copied().unwrap_or(0);
+            held >= clock && self.keyed.get(&(writer, clock)) == Some(&number)
+        };
+        match asked {
+            // It may have come by a page, which tells no keys.
+            Asked::New if replica.lacks_keys() || !self.is_seen(view, number) => Ok(true),
+            Asked::Before(Some(dot)) if seen(dot) => Ok(false),
+            // It may be known no more by whom it was made, or wait to be made again.
+            Asked::Before(None) => Ok(false),
+            asked => Err(format!("key {number} is {asked:?}")),
+        }
+    }
+
+    /// Notes that the next transaction of a writer is made under a key.
+    pub(super) fn key(&mut self, dot: Dot, number: OnceId) {
+        self.keyed.insert(dot, number);
+    }
+
+    /// Whether a transaction of a key is seen.
+    pub(super) fn is_seen(&self, view: &View, number: OnceId) -> bool {
+        self.instances(view, number).next().is_some()
+    }
+
+    /// The transactions of a key that are seen.
+    fn instances(&self, view: &View, number: OnceId) -> impl Iterator<Item = Dot> {
+        let of_key = self.keyed.iter().filter(move |(_, it)| **it == number);
+        let held = |writer: &WriterId| view.vector.get(writer).copied().unwrap_or(0);
+        of_key
+            .map(|(dot, _)| *dot)
+            .filter(move |(writer, clock)| held(writer) >= *clock)
+    }
+
+    /// The adds that a transaction made on a counter.
+    fn adds(&self, dot: Dot, key: Key) -> Seen {
+        let mut adds = Seen::default();
+        let ops = self.stamps.get(&dot).cloned().unwrap_or_default();
+        let add =
+            |id: &OpId| self.ops[*id].key == key && matches!(self.ops[*id].kind, Kind::Add(_));
+        ops.filter(add).for_each(|id| adds.insert(id));
+        adds
+    }
+
+    /// Takes in a transaction of the replica of `view` that withdraws, of these transactions, what
+    /// they added to a counter each.
+    ///
+    /// # Errors
+    /// Says so if one of them is not one of several of its key, or none of these would be left.
+    pub fn withdraw(
+        &mut self,
+        view: &mut View,
+        (writer, clock): Dot,
+        withdrawn: &[(String, Dot)],
+    ) -> Result<(), String> {
+        let first = self.ops.len();
+        view.vector.insert(writer, clock);
+        for (name, dot) in withdrawn {
+            let key = self.number(name).ok_or("an unknown counter")?;
+            let number = self.keyed.get(dot).copied();
+            let number = number.ok_or_else(|| format!("{dot:?} has no idempotency key"))?;
+            let others = self.instances(view, number).filter(|other| other != dot);
+            if others.count() == 0 {
+                return Err(format!(
+                    "{dot:?} of key {number} is withdrawn and is the only one"
+                ));
+            }
+            let withdraws = self.adds(*dot, key);
+            if withdraws.is_empty() {
+                return Err(format!("{dot:?} added nothing to {name}"));
+            }
+            let id = self.ops.len();
+            self.by_key[key].push(id);
+            self.ops.push(Issued {
+                key,
+                kind: Kind::Delete,
+                writer,
+                clock,
+                saw: view.seen.clone(),
+                begins_life: false,
+                withdraws: Some(withdraws),
+            });
+            view.seen.insert(id);
+            self.recount(view, key);
+        }
+        self.stamps.insert((writer, clock), first..self.ops.len());
+        Ok(())
+    }
+
+    /// The transactions of a key that a replica knows.
+    pub fn makers(&self, replica: &Replica, number: OnceId) -> Vec<Dot> {
+        replica.makers(&once(number))
+    }
+
+    /// Checks, where everything is seen that will be, that of each key's transactions one was not
+    /// withdrawn, and no two add to one counter, of those whose key is `known` to somebody.
+    ///
+    /// # Errors
+    /// Names the key of which that is not so.
+    pub fn check_once(&self, view: &View, known: &dyn Fn(Dot) -> bool) -> Result<(), String> {
+        let numbers: std::collections::BTreeSet<OnceId> = self.keyed.values().copied().collect();
+        for number in numbers {
+            let instances: Vec<Dot> = self.instances(view, number).collect();
+            for key in 0..self.keys.len() {
+                let live = self.live(&view.seen, key);
+                let counts = |dot: &&Dot| {
+                    let adds = self.adds(**dot, key);
+                    live.iter().any(|(id, _)| adds.contains(*id))
+                };
+                let live = instances.iter().filter(|dot| known(**dot));
+                let live: Vec<&Dot> = live.filter(counts).collect();
+                if live.len() > 1 {
+                    return Err(format!("key {number} counts for each of {live:?}"));
+                }
+            }
+            let withdrawn = |dot: &Dot| {
+                let mut seen = self
+                    .ops
+                    .iter()
+                    .enumerate()
+                    .filter(|it| view.seen.contains(it.0));
+                let ops = self.stamps.get(dot).cloned().unwrap_or_default();
+                seen.any(|(_, op)| {
+                    let of = op.withdraws.as_ref();
+                    of.is_some_and(|of| ops.clone().any(|id| of.contains(id)))
+                })
+            };
+            if !instances.is_empty() && instances.iter().all(withdrawn) {
+                return Err(format!("all of key {number} were withdrawn: {instances:?}"));
+            }
+        }
+        Ok(())
+    }
+}
