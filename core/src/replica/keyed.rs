@@ -400,6 +400,15 @@ impl Replica {
             .map_or(held, |upto| held.min(*upto))
     }
 
+    /// Up to which clock a writer may be acknowledged: its keyed operations are known, or it is over
+    /// and they may be gone with it.
+    pub(super) fn held_for_good(&self, writer: u32) -> u64 {
+        match self.roster.cards[writer as usize].is_over() {
+            true => self.clocks[writer as usize],
+            false => self.held_with_keys(writer),
+        }
+    }
+
     /// What a node is to be asked for: all but what is held here with its keyed operations.
     pub fn vector_with_keys(&self) -> VersionVector {
         let clocks = self.numbers.iter();

@@ -43,6 +43,10 @@ impl Replica {
         self.clocks[writer as usize]
     }
 
+    pub(super) fn held_for_good(&self, writer: u32) -> u64 {
+        self.clocks[writer as usize]
+    }
+
     pub(crate) fn vector_with_keys(&self) -> VersionVector {
         self.vector()
     }

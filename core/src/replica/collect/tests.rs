@@ -1,9 +1,10 @@
 //! Slots by hand: what is collected when, and what is left of it.
 
+use super::sweep::fold;
 use super::*;
 use crate::roster::Admit;
 use crate::shard::Row;
-use crate::slot::{Base, Cut, Expiry, Extra, Lift, Moved, RankedBase, Withdrawal};
+use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, RankedBase, Slot, Withdrawal};
 use alloc::vec;
 
 fn ids() -> Vec<WriterId> {

@@ -1,0 +1,191 @@
+//! What is stable in one counter: which slots go, and what is left of them.
+
+use crate::counter;
+use crate::slot::{Fold, Slot, Stamp, Withdrawal};
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Collects what is stable in one counter; tells whether anything was, and whether anything waits.
+pub(super) fn sweep(
+    slots: &mut Vec<Slot>,
+    ids: &[WriterId],
+    stable: &dyn Fn(Stamp) -> bool,
+    waits: &mut bool,
+) -> bool {
+    let mut changed = false;
+    loop {
+        let sums = counter::sums(slots, ids);
+        let heirs = first_children(slots);
+        let is_settled = |slot: &Slot| {
+            slot.side.cut.is_none_or(|cut| stable(cut.by))
+                && slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by))
+                && slot.side.withdrawals.iter().all(|it| stable(it.by))
+        };
+        let mut done = true;
+        for at in 0..slots.len() {
+            let slot = &slots[at];
+            if heirs.iter().any(|heir| heir.writer == slot.writer()) {
+                continue; // its children first
+            }
+            let stamp = Stamp {
+                writer: slot.writer(),
+                clock: slot.row.clock,
+            };
+            let collected = match &*slot.side.moved {
+                // In order, and not before all know what takes its expiry away: so that all fold
+                // the same into the same.
+                Some(moved) => {
+                    let up = counter::find(slots, moved.to.writer);
+                    let lift = up.ok().and_then(|up| slots[up].side.lift.as_ref());
+                    let is_known = lift.is_none_or(|lift| stable(lift.by));
+                    is_known && heirs.contains(&moved.to) && stable(moved.to) && is_settled(slot)
+                }
+                None => !sums[at].is_alive() && stable(stamp) && is_settled(slot),
+            };
+            if collected {
+                let child = slots.remove(at);
+                if let Some(moved) = &*child.side.moved
+                    && let Ok(up) = counter::find(slots, moved.to.writer)
+                {
+                    fold(&mut slots[up], moved.to.clock, &sums[at], moved.amount);
+                }
+                done = false;
+                break;
+            }
+            *waits |= slot.side.moved.is_some() || !sums[at].is_alive();
+        }
+        if done {
+            break;
+        }
+        changed = true;
+        *waits = false;
+    }
+    let heirs = first_children(slots);
+    for slot in slots {
+        let has_children = heirs.iter().any(|heir| heir.writer == slot.writer());
+        changed |= settle_slot(slot, has_children, stable, waits);
+    }
+    changed
+}
+
+/// The slots that have children, each with the clock of the first of these.
+fn first_children(slots: &[Slot]) -> Vec<Stamp> {
+    let mut first: Vec<Stamp> = Vec::new();
+    for moved in slots.iter().filter_map(|slot| slot.side.moved.as_ref()) {
+        match first.iter_mut().find(|it| it.writer == moved.to.writer) {
+            Some(it) => it.clock = moved.to.clock.min(it.clock),
+            None => first.push(moved.to),
+        }
+    }
+    first
+}
+
+/// Folds what a child comes to into its parent.
+pub(super) fn fold(parent: &mut Slot, clock: u64, sum: &counter::Sum, moved: i128) {
+    let lift = parent.lift_clock();
+    let mut fold = Fold {
+        clock,
+        amount: sum.amount - moved,
+        adds: sum.adds,
+        base: sum.base,
+        until: sum.until,
+    };
+    if fold.is_empty() {
+        return;
+    }
+    // One that was taken away counts for the clock: others may have folded it before.
+    fold.until.take_if(|_| clock <= lift);
+    if let Some(old) = &*parent.side.fold {
+        fold.clock = fold.clock.max(old.clock);
+        fold.amount += old.amount;
+        fold.adds |= old.adds;
+        fold.base = fold.base.max(old.base);
+        fold.until = fold.until.max(old.until.filter(|_| old.clock > lift));
+    }
+    *parent.side.fold = Some(Box::new(fold)).filter(|fold| !fold.is_empty());
+}
+
+/// Takes off a slot what all have seen and nobody needs: the begin of its life, expiries that were
+/// taken away.
+fn settle_slot(
+    slot: &mut Slot,
+    has_children: bool,
+    stable: &dyn Fn(Stamp) -> bool,
+    waits: &mut bool,
+) -> bool {
+    let before = slot.clone();
+    let own = |clock| Stamp {
+        writer: slot.writer(),
+        clock,
+    };
+    let mut extra = slot.extra();
+    if let Some(expiry) = extra.expiry {
+        // One that lives may still be needed where it is known to beat others.
+        let dead = expiry.clock <= slot.cut_clock().max(slot.lift_clock());
+        let lifted = slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by));
+        if dead && lifted && stable(own(expiry.clock)) {
+            extra.expiry = None;
+        } else {
+            *waits |= dead;
+        }
+    }
+    if extra.base.is_some()
+        && let Some(cut) = slot.valid_cut()
+    {
+        match stable(cut.by) {
+            true => extra.base = None,
+            false => *waits = true,
+        }
+    }
+    if extra.born > 0 && extra.base.is_none() {
+        match stable(own(extra.born)) {
+            true => extra.born = 0,
+            false => *waits = true,
+        }
+    }
+    let (clock, total) = (slot.row.clock, slot.total());
+    slot.set_shard(clock, total, extra);
+    *waits |= !join_withdrawals(&mut slot.side.withdrawals, stable);
+    if let Some(lift) = &slot.side.lift {
+        if has_children || !stable(lift.by) {
+            *waits = true;
+        } else {
+            // What it lifts is gone, or goes now.
+            let clock = lift.clock;
+            if let Some(fold) = slot.side.fold.as_mut().filter(|fold| fold.clock <= clock) {
+                fold.until = None;
+            }
+            slot.side.fold.take_if(|fold| fold.is_empty());
+            if slot
+                .extra()
+                .expiry
+                .is_none_or(|expiry| expiry.clock > clock)
+            {
+                slot.side.lift = None;
+            }
+        }
+    }
+    *slot != before
+}
+
+/// Makes one of several withdrawals that all have seen: whoever cancels one of them now cancels
+/// all. False if some are not seen by all yet.
+fn join_withdrawals(withdrawals: &mut Vec<Withdrawal>, stable: &dyn Fn(Stamp) -> bool) -> bool {
+    if withdrawals.len() < 2 {
+        return true;
+    }
+    if !withdrawals.iter().all(|it| stable(it.by)) {
+        return false;
+    }
+    let mut joined = withdrawals.remove(withdrawals.len() - 1);
+    joined.several = true;
+    for it in withdrawals.drain(..).rev() {
+        joined.amount += it.amount;
+        if joined.before == it.clock {
+            joined.before = it.before;
+        }
+    }
+    withdrawals.push(joined);
+    true
+}
