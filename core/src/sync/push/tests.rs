@@ -3,7 +3,7 @@
 
 use super::super::pull::tests::{End, PUSH_DELAY_MS, full, id, replica};
 use super::*;
-use crate::sync::{Input, Link};
+use crate::sync::{Frame, Input, Link};
 use crate::writer_id::Space;
 use alloc::{format, vec};
 
@@ -230,43 +230,30 @@ fn pushes_of_so_many_bytes_wait_and_the_oldest_are_dropped() {
     }
 }
 
-/// To whom something was sent since the last look, and how often something was given to the
-/// broadcast: the same to all.
-fn passed(end: &mut End) -> (Vec<u32>, usize) {
-    let (mut links, mut broadcasts, mut all) = (Vec::new(), 0, Vec::new());
-    for output in end.outputs() {
-        match output {
-            Output::Send { link, bytes } => {
-                links.push(link.0);
-                all.push(bytes);
-            }
-            Output::Broadcast { bytes } => {
-                broadcasts += 1;
-                all.push(bytes);
-            }
-            _ => {}
-        }
-    }
-    all.dedup();
-    assert!(all.len() <= 1);
-    (links, broadcasts)
+/// What was passed on since the last look: on which link, `None` for the broadcast, and the clock of
+/// the push.
+fn passed(end: &mut End) -> Vec<(Option<u32>, u64)> {
+    let pushes = end.outputs().into_iter().filter_map(|output| {
+        let (link, bytes) = match output {
+            Output::Send { link, bytes } => (Some(link.0), bytes),
+            Output::Broadcast { bytes } => (None, bytes),
+            _ => return None,
+        };
+        let Body::Push(push) = Frame::decode(&bytes).unwrap().body else {
+            panic!("only pushes are passed on");
+        };
+        Some((link, push.hi(&origin(&push)?)?))
+    });
+    pushes.collect()
 }
 
 #[test]
 fn a_push_is_passed_on_once_to_all_who_may_lack_it() {
     let mut end = End::new();
-    // The last two do not greet.
-    let links = [
-        (1, false),
-        (2, false),
-        (3, true),
-        (4, true),
-        (5, false),
-        (6, true),
-    ];
-    for (number, broadcast) in links {
-        let link = Link(number);
+    for number in 1..=6 {
+        let (link, broadcast) = (Link(number), [3, 4, 6].contains(&number));
         end.input(Input::Connected { link, broadcast });
+        // Two of them never say who they are.
         if number <= 4 {
             end.greet(link, u64::from(number), id(number as u8));
         }
@@ -275,24 +262,23 @@ fn a_push_is_passed_on_once_to_all_who_may_lack_it() {
     end.replica.add("own", 1).unwrap();
     end.input(Input::Changed);
     end.wait(PUSH_DELAY_MS);
-    assert_eq!(passed(&mut end), (vec![1, 2], 1));
+    let [one, two, broadcast] = [Some(1), Some(2), None];
+    assert_eq!(passed(&mut end), [(one, 1), (two, 1), (broadcast, 1)]);
     let it = pushes(5);
-    for (at, from, to) in [
-        (0, 1, (vec![2], 1)),
-        (1, 3, (vec![1, 2], 1)),
-        (1, 2, (vec![], 0)),
-    ] {
-        comes(&mut end, Link(from), &it[at]);
-        assert_eq!(passed(&mut end), to);
-    }
-    for (at, from) in [(2, Some(Link(3))), (3, None)] {
+    comes(&mut end, Link(1), &it[0]);
+    assert_eq!(passed(&mut end), [(two, 1), (broadcast, 1)]);
+    comes(&mut end, Link(3), &it[1]);
+    assert_eq!(passed(&mut end), [(one, 2), (two, 2), (broadcast, 2)]);
+    comes(&mut end, Link(2), &it[1]);
+    assert_eq!(passed(&mut end), [], "it is known");
+    // What came by broadcast is not given to it again, even if it had to wait.
+    for (at, from) in [(3, None), (2, Some(Link(3)))] {
         let bytes = &encoded(&it[at]);
         end.input(Input::Broadcast { from, bytes });
-        assert_eq!(passed(&mut end), (vec![1, 2], 0));
     }
-    // Nobody else is left whom the broadcast reaches.
+    assert_eq!(passed(&mut end), [(one, 3), (two, 3), (one, 4), (two, 4)]);
+    // Whoever else the broadcast reaches is gone.
     end.cut(Link(4));
     comes(&mut end, Link(3), &it[4]);
-    assert_eq!(passed(&mut end), (vec![1, 2], 0));
-    assert_eq!(state(&end), (Some(5), 0));
+    assert_eq!(passed(&mut end), [(one, 5), (two, 5)]);
 }
