@@ -135,4 +135,15 @@ mod tests {
         assert_eq!(touched.next(&pages, 131, 2), Some((199, 0b1)));
         assert_eq!(touched.next(&pages[..199], 131, 2), None);
     }
+
+    #[test]
+    fn once_shrunk_it_takes_no_more_than_its_groups_do() {
+        let mut touched = Touched::default();
+        assert_eq!(touched.heap_bytes(), 0);
+        for (pages, groups) in [(10 * GROUP, 10), (9 * GROUP, 9), (8 * GROUP + 1, 9), (1, 1)] {
+            touched.resize(pages);
+            touched.shrink();
+            assert_eq!(touched.heap_bytes(), groups * size_of::<Touch>());
+        }
+    }
 }

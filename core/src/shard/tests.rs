@@ -50,6 +50,26 @@ fn a_column_is_a_map_of_64_places() {
 }
 
 #[test]
+fn newer_rows_are_found_among_those_that_are_looked_at() {
+    let it = column(4, &[0, 1, 31, 62, 63]);
+    let set = |slots: &[u32]| slots.iter().fold(0, |set, slot| set | 1u64 << slot);
+    let some = set(&[1, 31, 40, 63]);
+    for (low, among, newer) in [
+        (0, u64::MAX, &[0, 1, 31, 62, 63][..]),
+        (31, u64::MAX, &[31, 62, 63]),
+        (32, u64::MAX, &[62, 63]),
+        (64, u64::MAX, &[]),
+        (0, some, &[1, 31, 63]),
+        (31, some, &[31, 63]),
+        (32, some, &[63]),
+        (64, some, &[]),
+        (0, 0, &[]),
+    ] {
+        assert_eq!(it.newer(low, among), set(newer), "{low} {among:b}");
+    }
+}
+
+#[test]
 fn a_row_that_is_put_in_moves_the_newest_clock() {
     let mut it = column(4, &[3]);
     it.put(3, row(9));

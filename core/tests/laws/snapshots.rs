@@ -52,6 +52,17 @@ fn parts(
     }
 }
 
+/// Of each counter the table of keys knows at least where its key stands, which takes 8 bytes.
+#[test]
+fn memory_is_set_aside_for_as_many_counters_as_asked() {
+    let last = parts(&mut observer(), 1, |_| ()).pop().unwrap();
+    let held = |counters| {
+        let restoring = Restoring::new(space(), writer(u64::MAX)).with_room(counters);
+        restoring.finish(&last).unwrap().heap_bytes()
+    };
+    assert!(held(1_000) >= held(0) + 8_000);
+}
+
 #[test]
 fn parts_are_the_state_of_the_moment_of_the_last_one() {
     cases(200, |random| {

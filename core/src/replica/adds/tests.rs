@@ -184,6 +184,34 @@ fn after_another_writer_id_all_is_told_again() {
     assert!(store.follow(&mut one, &[a]));
 }
 
+/// Somebody else wrote under the same id: what comes of that has clocks that are stored already.
+#[test]
+fn what_comes_late_of_the_own_writer_is_left_to_a_message() {
+    let (mut one, mut store, a) = stored();
+    store.mark = one.mark();
+    let mut twin = replica(1);
+    twin.add("other", 5).unwrap();
+    twin.add("another", 6).unwrap();
+    let mut changed = Vec::from([a]);
+    let late = twin.delta(&VersionVector::default());
+    one.merge_with(&late, &mut |handle| changed.push(handle))
+        .unwrap();
+    one.add_at(a, 1).unwrap();
+    assert!(!store.follow(&mut one, &changed));
+    assert_eq!(store.copy.value("other"), Some(5));
+    one.add_at(a, 1).unwrap();
+    assert!(store.follow(&mut one, &[a]));
+}
+
+#[test]
+fn in_a_space_with_members_there_are_no_adds() {
+    let (mut one, _, a) = stored();
+    one.found(&[1; 32], &[0; 16], 1).unwrap();
+    let mut mark = one.mark();
+    one.add_at(a, 1).unwrap();
+    assert!(one.adds_since(&mut mark, &[a]).is_none());
+}
+
 #[test]
 fn a_mark_of_nothing_has_no_adds() {
     let mut one = replica(1);

@@ -286,6 +286,17 @@ fn what_was_healed_is_told_to_all() {
 }
 
 #[test]
+fn what_was_not_healed_is_told_to_nobody() {
+    let (mut end, [one, _]) = end();
+    let writers = vec![contents(&end, 1, other_shards)];
+    tell(&mut end, one, Why::Answer, true, writers);
+    let (number, state) = (end.last_number(), full(&end.replica));
+    end.last(one, number, 0, &state);
+    end.wait(PUSH_DELAY_MS);
+    assert_eq!(said(&mut end), Said::default());
+}
+
+#[test]
 fn what_comes_late_is_told_to_all() {
     let (mut end, links) = end();
     end.replica.merge(&full(&twin())).unwrap();

@@ -61,6 +61,12 @@ impl End {
     pub(in crate::sync) fn link(&mut self, number: u32, session: u64, writer: WriterId) -> Link {
         let (link, broadcast) = (Link(number), false);
         self.input(Input::Connected { link, broadcast });
+        self.greet(link, session, writer);
+        link
+    }
+
+    /// The peer of a link, which holds the same, says who it is.
+    pub(in crate::sync) fn greet(&mut self, link: Link, session: u64, writer: WriterId) {
         let hello = Hello {
             version_min: VERSION,
             version_max: VERSION,
@@ -74,7 +80,6 @@ impl End {
             clock: 0,
         };
         self.frame(link, Body::Hello(hello));
-        link
     }
 
     pub(in crate::sync) fn cut(&mut self, link: Link) {
@@ -111,7 +116,7 @@ impl End {
     }
 
     /// Who was asked since the last look, under which number, and from which chunk on.
-    fn asked(&mut self) -> Vec<(Link, u32, u32)> {
+    pub(in crate::sync) fn asked(&mut self) -> Vec<(Link, u32, u32)> {
         let sent = self.sent().into_iter().map(|(link, body)| match body {
             Body::Pull(Pull { id, chunk, .. }) => (link, id, chunk),
             body => panic!("{body:?}"),

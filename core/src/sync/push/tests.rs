@@ -1,9 +1,11 @@
 //! When changes are pushed: soon, less often if they are too many, and not at all where nobody is.
+//! To whom pushes are passed on, and how those wait that come before what they build on.
 
 use super::super::pull::tests::{End, PUSH_DELAY_MS, full, id, replica};
 use super::*;
-use crate::sync::{Input, Link};
-use alloc::format;
+use crate::sync::{Frame, Input, Link};
+use crate::writer_id::Space;
+use alloc::{format, vec};
 
 /// Adds to so many counters, and lets the time of the push come; how long that took, and whether
 /// they were pushed.
@@ -84,4 +86,199 @@ fn what_was_written_alone_is_pulled_and_not_pushed() {
     let mut other = replica(2);
     other.merge(&full(&end.replica)).unwrap();
     assert_eq!(other.value("b"), Some(1));
+}
+
+/// How long a push waits before somebody is asked for what it builds on.
+const PATIENCE_MS: Millis = PUSH_DELAY_MS << PATIENCE_DOUBLINGS;
+
+/// So many pushes of another writer, each of which adds 1 and builds on the one before.
+fn pushes(count: usize) -> Vec<Message> {
+    let mut other = replica(7);
+    let mut mark = other.mark();
+    let push = |_| {
+        other.add("key", 1).unwrap();
+        match other.push(&mut mark) {
+            Push::Message(message) => message,
+            _ => panic!("there is something to push, and little"),
+        }
+    };
+    (0..count).map(push).collect()
+}
+
+/// With links to two peers.
+fn two_links() -> (End, [Link; 2]) {
+    let mut end = End::new();
+    let links = [1, 2].map(|number| end.link(number, u64::from(number), id(number as u8)));
+    end.sent();
+    (end, links)
+}
+
+/// A push comes on a link.
+fn comes(end: &mut End, link: Link, push: &Message) {
+    end.frame(link, Body::Push(push.clone()));
+}
+
+/// The frame of a push.
+fn encoded(push: &Message) -> Vec<u8> {
+    encode(&Space::default(), &Body::Push(push.clone()))
+}
+
+/// The bytes of each push that waits, the oldest first.
+fn waiting(sync: &Sync) -> Vec<usize> {
+    let pushes = &sync.pushes;
+    let bytes: Vec<usize> = pushes.waiting.iter().map(|it| it.bytes.len()).collect();
+    assert_eq!(pushes.waiting_bytes, bytes.iter().sum::<usize>());
+    bytes
+}
+
+/// What all adds came to, and how many pushes wait.
+fn state(end: &End) -> (Option<i128>, usize) {
+    (end.replica.value("key"), waiting(&end.sync).len())
+}
+
+#[test]
+fn a_push_follows_what_it_builds_on_as_soon_as_that_comes() {
+    let (mut end, [one, two]) = two_links();
+    let it = pushes(5);
+    for early in [4, 2, 1] {
+        comes(&mut end, one, &it[early]);
+    }
+    assert_eq!(state(&end), (None, 3));
+    assert_eq!(end.sent(), []);
+    let passed = |link, at: usize| (link, Body::Push(it[at].clone()));
+    comes(&mut end, two, &it[0]);
+    assert_eq!(state(&end), (Some(3), 1));
+    assert_eq!(end.sent(), [passed(one, 0), passed(two, 1), passed(two, 2)]);
+    comes(&mut end, two, &it[3]);
+    assert_eq!(state(&end), (Some(5), 0));
+    assert_eq!(end.sent(), [passed(one, 3), passed(two, 4)]);
+    end.wait(PATIENCE_MS);
+    assert_eq!(end.sent(), [], "nothing is lacking");
+}
+
+#[test]
+fn what_a_push_builds_on_is_asked_for_after_a_while() {
+    let (mut end, [one, two]) = two_links();
+    let it = pushes(4);
+    comes(&mut end, one, &it[2]);
+    assert_eq!(end.sync.next_deadline(), Some(end.now + PATIENCE_MS));
+    end.wait(PATIENCE_MS - 1);
+    // Another one that waits changes nothing; but where one follows, the rest may be under way.
+    comes(&mut end, two, &it[3]);
+    assert_eq!(end.sync.next_deadline(), Some(end.now + 1));
+    comes(&mut end, two, &it[0]);
+    assert_eq!(state(&end), (Some(1), 2));
+    end.sent();
+    end.wait(PATIENCE_MS - 1);
+    assert_eq!(end.sent(), []);
+    end.wait(1);
+    assert_eq!(end.asked(), [(one, 1, 0)]);
+    end.last(one, 1, 0, &it[1]);
+    assert_eq!(state(&end), (Some(4), 0));
+}
+
+#[test]
+fn nobody_is_asked_for_what_came_from_nobody_that_is_known() {
+    for (known, asked) in [(true, vec![1]), (false, vec![])] {
+        let (mut end, [one, _]) = two_links();
+        let bytes = &encoded(&pushes(2)[1]);
+        let from = known.then_some(one);
+        end.input(Input::Broadcast { from, bytes });
+        end.wait(PATIENCE_MS);
+        let links = end.asked().into_iter().map(|(Link(link), ..)| link);
+        assert_eq!(
+            (waiting(&end.sync).len(), links.collect::<Vec<_>>()),
+            (1, asked)
+        );
+    }
+}
+
+#[test]
+fn so_many_pushes_wait_and_the_oldest_is_dropped() {
+    let most = WAITING_PUSHES_MAX;
+    for (more, then) in [(0, (Some(most as i128 + 1), 0)), (1, (Some(1), most))] {
+        let (mut end, [one, _]) = two_links();
+        let it = pushes(1 + most + more);
+        for push in &it[1..] {
+            comes(&mut end, one, push);
+        }
+        assert_eq!(state(&end), (None, most));
+        comes(&mut end, one, &it[0]);
+        assert_eq!(state(&end), then);
+        comes(&mut end, one, &it[1]);
+        assert_eq!(state(&end), (Some(it.len() as i128), 0));
+    }
+}
+
+#[test]
+fn pushes_of_so_many_bytes_wait_and_the_oldest_are_dropped() {
+    let (most, half) = (WAITING_BYTES_MAX, WAITING_BYTES_MAX / 2);
+    for (sizes, dropped) in [
+        (&[half, half][..], 0),
+        (&[half, half + 1], 1),
+        (&[1, half, half], 1),
+        (&[1, 2, 3, most - 2], 3),
+        (&[1, most + 1], 2),
+    ] {
+        let (End { replica, sync, now }, [one, _]) = &mut two_links();
+        for (push, size) in pushes(1 + sizes.len()).into_iter().skip(1).zip(sizes) {
+            let bytes = &vec![0; *size];
+            sync.pushed(*now, replica, Some(*one), false, push, bytes)
+                .unwrap();
+        }
+        assert_eq!(waiting(sync), sizes[dropped..]);
+    }
+}
+
+/// What was passed on since the last look: on which link, `None` for the broadcast, and the clock of
+/// the push.
+fn passed(end: &mut End) -> Vec<(Option<u32>, u64)> {
+    let pushes = end.outputs().into_iter().filter_map(|output| {
+        let (link, bytes) = match output {
+            Output::Send { link, bytes } => (Some(link.0), bytes),
+            Output::Broadcast { bytes } => (None, bytes),
+            _ => return None,
+        };
+        let Body::Push(push) = Frame::decode(&bytes).unwrap().body else {
+            panic!("only pushes are passed on");
+        };
+        Some((link, push.hi(&origin(&push)?)?))
+    });
+    pushes.collect()
+}
+
+#[test]
+fn a_push_is_passed_on_once_to_all_who_may_lack_it() {
+    let mut end = End::new();
+    for number in 1..=6 {
+        let (link, broadcast) = (Link(number), [3, 4, 6].contains(&number));
+        end.input(Input::Connected { link, broadcast });
+        // Two of them never say who they are.
+        if number <= 4 {
+            end.greet(link, u64::from(number), id(number as u8));
+        }
+    }
+    end.outputs();
+    end.replica.add("own", 1).unwrap();
+    end.input(Input::Changed);
+    end.wait(PUSH_DELAY_MS);
+    let [one, two, broadcast] = [Some(1), Some(2), None];
+    assert_eq!(passed(&mut end), [(one, 1), (two, 1), (broadcast, 1)]);
+    let it = pushes(5);
+    comes(&mut end, Link(1), &it[0]);
+    assert_eq!(passed(&mut end), [(two, 1), (broadcast, 1)]);
+    comes(&mut end, Link(3), &it[1]);
+    assert_eq!(passed(&mut end), [(one, 2), (two, 2), (broadcast, 2)]);
+    comes(&mut end, Link(2), &it[1]);
+    assert_eq!(passed(&mut end), [], "it is known");
+    // What came by broadcast is not given to it again, even if it had to wait.
+    for (at, from) in [(3, None), (2, Some(Link(3)))] {
+        let bytes = &encoded(&it[at]);
+        end.input(Input::Broadcast { from, bytes });
+    }
+    assert_eq!(passed(&mut end), [(one, 3), (two, 3), (one, 4), (two, 4)]);
+    // Whoever else the broadcast reaches is gone.
+    end.cut(Link(4));
+    comes(&mut end, Link(3), &it[4]);
+    assert_eq!(passed(&mut end), [(one, 5), (two, 5)]);
 }
