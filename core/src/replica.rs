@@ -12,7 +12,8 @@ mod journal;
 #[cfg(feature = "members")]
 mod keyed;
 #[cfg(not(feature = "members"))]
-mod keyless;
+#[path = "replica/keyless.rs"]
+mod keyed;
 mod listing;
 #[cfg(feature = "explore")]
 mod local;

@@ -1,6 +1,7 @@
 //! Making messages out of a replica.
 
 use super::former::OfFormer;
+use super::keyed::{KeyedMark, KeyedOps, KeyedWalk};
 use super::{Replica, place};
 use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, KeyedOp, Message};
@@ -33,10 +34,7 @@ pub struct Mark {
     pub(super) told: u64,
     /// What was known of former writers.
     pub(super) former: u64,
-    /// How many keyed operations had come.
-    pub(super) keyed: u64,
-    /// The writers, by local number, of which some were missing, and up to where these were known.
-    pub(super) lacking: Vec<(u32, u64)>,
+    pub(super) keyed: KeyedMark,
 }
 
 /// The next page and writer of a transfer in chunks.
@@ -52,10 +50,11 @@ const END: Cursor = Cursor {
     writer: 0,
 };
 
-/// Fresh local changes.
+/// Fresh local changes. It is taken apart at once: a box would only be more to download.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Push {
     Nothing,
-    Message(Box<Message>),
+    Message(Message),
     /// More than a push may carry.
     TooLarge,
 }
@@ -79,7 +78,7 @@ impl Replica {
         let mut message = self.build(&self.all(&lows), &lows);
         self.tell_horizon(&mut message);
         if self.configuration().is_some() {
-            self.tell_keyed(&mut message, 0, &lows, usize::MAX);
+            self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
         }
         message
     }
@@ -89,7 +88,7 @@ impl Replica {
         let lows = alloc::vec![0; self.clocks.len()];
         let mut message = self.build(&self.all(&lows), &lows);
         self.tell_horizon(&mut message);
-        self.tell_keyed(&mut message, 0, &lows, usize::MAX);
+        self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
         self.tell_store(&mut message);
         message
     }
@@ -140,14 +139,8 @@ impl Replica {
         let told = (self.journal.told, self.former_clocks());
         let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
         for (number, clock) in self.clocks.iter().enumerate() {
-            let mut low = self.low(mark, number);
-            // Keyed operations may have come that had been missing.
-            let lacked = mark.lacking.iter().find(|it| it.0 == number as u32);
-            if let Some((writer, upto)) = lacked
-                && self.held_with_keys(*writer) > *upto
-            {
-                low = low.min(*upto);
-            }
+            let low = self.low(mark, number);
+            let low = low.min(mark.keyed.low(self, number as u32));
             lows.push(low);
             base.push(if low < *clock { low } else { NOTHING });
             changed |= low != *clock;
@@ -167,7 +160,7 @@ impl Replica {
                 false => OfFormer::Clocks,
             };
             *message.kept = self.to_keep(lows[OWN as usize], former);
-            self.tell_keyed(message, mark.keyed, &lows, usize::MAX);
+            self.tell_keyed(message, &mark.keyed, &lows, usize::MAX);
         }
         self.move_mark(mark);
         message
@@ -210,9 +203,9 @@ impl Replica {
         if picked.stopped == END && writers * 20 <= PUSH_BYTES_MAX {
             let mut message = self.assemble(&selection, picked.handles, &base);
             let fits = self.configuration().is_none()
-                || self.tell_keyed(&mut message, mark.keyed, &lows, PUSH_BYTES_MAX);
+                || self.tell_keyed(&mut message, &mark.keyed, &lows, PUSH_BYTES_MAX);
             if fits {
-                push = Push::Message(Box::new(message));
+                push = Push::Message(message);
             }
         }
         self.move_mark(mark);
@@ -231,7 +224,7 @@ impl Replica {
         since: &VersionVector,
         lows: &[u64],
         cursor: Cursor,
-        keyed: &mut Option<(u64, &[u64])>,
+        keyed: &mut KeyedWalk,
         budget: usize,
     ) -> (Message, Option<Cursor>) {
         let mut selection = Selection {
@@ -241,16 +234,11 @@ impl Replica {
         };
         let mut picked = self.select(&selection, budget);
         selection.to = picked.stopped;
-        let mut ops = Vec::new();
+        let mut ops = KeyedOps::default();
         let mut more = false;
-        if let Some((from, since)) = keyed.filter(|_| picked.stopped == END) {
+        if picked.stopped == END {
             let rest = budget.saturating_sub(picked.bytes);
-            let (some, next) = self.keyed_since(from, since, rest);
-            for by in some.iter().filter_map(|op| op.by) {
-                picked.lows[by.writer as usize] = since[by.writer as usize];
-            }
-            more = !self.keyed_since(next, since, 0).0.is_empty();
-            (ops, *keyed) = (some, Some((next, since)));
+            (ops, more) = keyed.step(self, &mut picked.lows, rest);
         }
         if picked.stopped == END && !more {
             let mut base = self.lows(since);
@@ -262,7 +250,7 @@ impl Replica {
             let mut message = self.assemble(&selection, picked.handles, &base);
             self.tell_horizon(&mut message);
             self.put_keyed(&mut message, ops);
-            message.keyless |= message.closed && keyed.is_none();
+            message.keyless |= message.is_closed() && !keyed.is_wanted();
             return (message, None);
         }
         let mut message = self.assemble(&selection, picked.handles, &picked.lows);
@@ -289,8 +277,8 @@ impl Replica {
     }
 
     /// Adds keyed operations to a message, whose table names their writers.
-    fn put_keyed(&self, message: &mut Message, mut ops: Vec<KeyedOp>) {
-        if !MEMBERS || ops.is_empty() {
+    fn put_keyed(&self, message: &mut Message, mut ops: KeyedOps) {
+        if !DUTIES {
             return;
         }
         for by in ops.iter_mut().filter_map(|op| op.by.as_mut()) {
@@ -302,15 +290,21 @@ impl Replica {
         ops.sort_unstable_by_key(KeyedOp::place);
         // Of several that were absorbed only the key is left.
         ops.dedup_by_key(|op| op.place());
-        *message.keyed = ops;
+        message.keyed = ops;
     }
 
-    /// Adds the keyed operations to a message that came from the place `from` on and are newer than
-    /// `lows`; false, with some left out, if they take more than `budget` bytes.
-    fn tell_keyed(&self, message: &mut Message, from: u64, lows: &[u64], budget: usize) -> bool {
-        let (ops, next) = self.keyed_since(from, lows, budget);
+    /// Adds the keyed operations to a message that came since a mark and are newer than `lows`; false,
+    /// with some left out, if they take more than `budget` bytes.
+    fn tell_keyed(
+        &self,
+        message: &mut Message,
+        since: &KeyedMark,
+        lows: &[u64],
+        budget: usize,
+    ) -> bool {
+        let (ops, all) = self.keyed_since(since, lows, budget);
         self.put_keyed(message, ops);
-        next == self.keyed_end()
+        all
     }
 
     pub(super) fn move_mark(&mut self, mark: &mut Mark) {
@@ -318,8 +312,7 @@ impl Replica {
         mark.epoch = self.epoch;
         mark.remembered = self.roster.remembered;
         (mark.told, mark.former) = (self.journal.told, self.former_clocks());
-        mark.keyed = self.keyed_end();
-        mark.lacking = self.lacking();
+        mark.keyed = self.keyed_mark();
         mark.clocks.clone_from(&self.clocks);
     }
 

@@ -11,6 +11,7 @@
 //! have acknowledged its keyed operations, and so knows of all that are to be withdrawn.
 
 use super::{Replica, Transaction};
+use crate::closed::Closed;
 use crate::counter;
 use crate::delta::{Entry, KeyedAdd, KeyedOp, Message};
 use crate::error::{Error, Limited};
@@ -74,6 +75,70 @@ pub(super) struct Table {
     /// Members' writers of which more is held than keyed operations, which were not told with it, and
     /// up to which clock these are.
     lacking: BTreeMap<u32, u64>,
+}
+
+/// Keyed operations for a message.
+pub(super) type KeyedOps = Closed<Vec<KeyedOp>>;
+
+/// Of a [`Mark`](super::Mark), what had come of keyed operations.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeyedMark {
+    /// How many.
+    place: u64,
+    /// The writers, by local number, of which some were missing, and up to where they were known.
+    lacking: Vec<(u32, u64)>,
+}
+
+impl KeyedMark {
+    /// From where on a writer has to be told again, as some came that had been missing.
+    pub(super) fn low(&self, replica: &Replica, writer: u32) -> u64 {
+        let lacked = self.lacking.iter().find(|it| it.0 == writer);
+        let came = lacked.filter(|(_, upto)| replica.held_with_keys(writer) > *upto);
+        came.map_or(u64::MAX, |(_, upto)| *upto)
+    }
+}
+
+/// A [walk](super::Walk) over keyed operations, in the order in which they came: each is told once if
+/// it is newer than what the walk began with, also if it comes late.
+#[derive(Clone, Debug)]
+pub(super) struct KeyedWalk {
+    /// The next one, if they are wanted.
+    place: Option<u64>,
+    since: Vec<u64>,
+}
+
+impl KeyedWalk {
+    pub(super) fn new(since: &[u64], wanted: bool) -> KeyedWalk {
+        KeyedWalk {
+            place: wanted.then_some(0),
+            since: since.to_vec(),
+        }
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// The next ones, of about `budget` bytes, and whether there are more; `lows` is lowered to what
+    /// they are newer than.
+    pub(super) fn step(
+        &mut self,
+        replica: &Replica,
+        lows: &mut [u64],
+        budget: usize,
+    ) -> (KeyedOps, bool) {
+        let Some(place) = &mut self.place else {
+            return (KeyedOps::default(), false);
+        };
+        self.since.resize(lows.len(), 0);
+        let (ops, next) = replica.keyed_from(*place, &self.since, budget);
+        for by in ops.iter().filter_map(|op| op.by) {
+            lows[by.writer as usize] = self.since[by.writer as usize];
+        }
+        *place = next;
+        let more = !replica.keyed_from(next, &self.since, 0).0.is_empty();
+        (ops, more)
+    }
 }
 
 fn hash(key: &[u8; 16]) -> u64 {
@@ -309,16 +374,32 @@ impl Replica {
         }
     }
 
-    /// The keyed operations that came from the place `from` on and are newer than `lows`, by local
-    /// number, in the order in which they came, as many as fit in about `budget` bytes, and the place
-    /// after them. Those of writers that are forgotten are told to who has nothing.
+    /// The place in the order of keyed operations where it stands now.
+    pub(super) fn keyed_mark(&self) -> KeyedMark {
+        let lacking = self.keyed.lacking.iter();
+        KeyedMark {
+            place: self.keyed.end(),
+            lacking: lacking.map(|it| (*it.0, *it.1)).collect(),
+        }
+    }
+
+    /// The keyed operations that came since a mark and are newer than `lows`, by local number, as many
+    /// as fit in about `budget` bytes, and whether these are all.
     pub(super) fn keyed_since(
         &self,
-        from: u64,
+        mark: &KeyedMark,
         lows: &[u64],
         budget: usize,
-    ) -> (Vec<KeyedOp>, u64) {
-        let mut ops = Vec::new();
+    ) -> (KeyedOps, bool) {
+        let (ops, next) = self.keyed_from(mark.place, lows, budget);
+        (ops, next == self.keyed.end())
+    }
+
+    /// The keyed operations from the place `from` on that are newer than `lows`, in the order in which
+    /// they came, as many as fit in about `budget` bytes, and the place after them. Those of writers
+    /// that are forgotten are told to who has nothing.
+    fn keyed_from(&self, from: u64, lows: &[u64], budget: usize) -> (KeyedOps, u64) {
+        let mut ops = KeyedOps::default();
         let whole = lows.iter().all(|low| *low == 0);
         let newer = |(writer, (_, last)): (&u32, &(u64, u64))| {
             lows.get(*writer as usize).is_some_and(|low| last > low)
@@ -379,11 +460,6 @@ impl Replica {
                 known.remove(&writer);
             }
         }
-    }
-
-    /// The writers of which keyed operations may be missing, and up to where these are known.
-    pub(super) fn lacking(&self) -> Vec<(u32, u64)> {
-        self.keyed.lacking.iter().map(|it| (*it.0, *it.1)).collect()
     }
 
     /// Whether there may be keyed operations of what is held here that are not known here.

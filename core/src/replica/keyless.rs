@@ -4,6 +4,7 @@ use super::Replica;
 use super::collect::Quorum;
 use super::ops::Draft;
 use super::standing::Forgotten;
+use crate::closed::Closed;
 use crate::delta::{Entry, KeyedOp, Message};
 use crate::error::Error;
 use crate::keys::Handle;
@@ -12,13 +13,41 @@ use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-impl Replica {
-    pub(super) fn keyed_end(&self) -> u64 {
-        0
+pub(super) type KeyedOps = Closed<Vec<KeyedOp>>;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeyedMark;
+
+impl KeyedMark {
+    pub(super) fn low(&self, _: &Replica, _: u32) -> u64 {
+        u64::MAX
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct KeyedWalk;
+
+impl KeyedWalk {
+    pub(super) fn new(_: &[u64], _: bool) -> KeyedWalk {
+        KeyedWalk
     }
 
-    pub(super) fn keyed_since(&self, _: u64, _: &[u64], _: usize) -> (Vec<KeyedOp>, u64) {
-        (Vec::new(), 0)
+    pub(super) fn is_wanted(&self) -> bool {
+        false
+    }
+
+    pub(super) fn step(&mut self, _: &Replica, _: &mut [u64], _: usize) -> (KeyedOps, bool) {
+        (KeyedOps::default(), false)
+    }
+}
+
+impl Replica {
+    pub(super) fn keyed_mark(&self) -> KeyedMark {
+        KeyedMark
+    }
+
+    pub(super) fn keyed_since(&self, _: &KeyedMark, _: &[u64], _: usize) -> (KeyedOps, bool) {
+        (KeyedOps::default(), true)
     }
 
     pub(super) fn take_keyed(&mut self, _: &Message, _: &Forgotten) {}
@@ -31,16 +60,8 @@ impl Replica {
 
     pub(super) fn note_keys_of(&mut self, _: u32, _: &Entry, _: bool) {}
 
-    pub(super) fn lacking(&self) -> Vec<(u32, u64)> {
-        Vec::new()
-    }
-
     pub(crate) fn lacks_keys(&self) -> bool {
         false
-    }
-
-    pub(super) fn held_with_keys(&self, writer: u32) -> u64 {
-        self.clocks[writer as usize]
     }
 
     pub(super) fn held_for_good(&self, writer: u32) -> u64 {

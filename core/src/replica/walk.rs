@@ -7,6 +7,7 @@
 
 use super::Replica;
 use super::build::Cursor;
+use super::keyed::KeyedWalk;
 use crate::delta::Message;
 use crate::vector::VersionVector;
 use alloc::vec::Vec;
@@ -21,10 +22,7 @@ pub(crate) struct Walk {
     /// The version vector when this walk began: the next walk's `lows`.
     begin: Vec<u64>,
     cursor: Cursor,
-    /// The next keyed operation, in the order in which they came, if they are told. Each is told
-    /// once, if it is newer than `since`, also if it came late.
-    keyed: Option<u64>,
-    since: Vec<u64>,
+    keyed: KeyedWalk,
     /// How many walks were before this one.
     number: u32,
 }
@@ -35,11 +33,10 @@ impl Walk {
     pub(crate) fn new(replica: &Replica, since: &VersionVector, keyed: bool) -> Walk {
         let lows = replica.lows(since);
         Walk {
-            since: lows.clone(),
+            keyed: KeyedWalk::new(&lows, keyed),
             lows,
             begin: replica.clocks().to_vec(),
             cursor: Cursor::default(),
-            keyed: keyed.then_some(0),
             number: 0,
         }
     }
@@ -63,25 +60,18 @@ impl Walk {
         let writers = replica.clocks().len();
         self.lows.resize(writers, 0);
         self.begin.resize(writers, 0);
-        self.since.resize(writers, 0);
-        let mut keyed = self.keyed.map(|place| (place, &self.since[..]));
-        let (message, cursor) = replica.chunk(since, &self.lows, self.cursor, &mut keyed, budget);
-        let keyed = keyed.map(|(place, _)| place);
+        let keyed = &mut self.keyed;
+        let (message, cursor) = replica.chunk(since, &self.lows, self.cursor, keyed, budget);
         let fresh = self.cursor == Cursor::default();
         let next = match cursor {
-            Some(cursor) => Some(Walk {
-                cursor,
-                keyed,
-                ..self
-            }),
+            Some(cursor) => Some(Walk { cursor, ..self }),
             // This walk fits one part, so all of it is of this moment.
             None if fresh => None,
             None => Some(Walk {
                 lows: self.begin,
                 begin: replica.clocks().to_vec(),
                 cursor: Cursor::default(),
-                keyed,
-                since: self.since,
+                keyed: self.keyed,
                 number: self.number.saturating_add(1),
             }),
         };

@@ -113,7 +113,7 @@ impl Sync {
         match replica.push(&mut self.pushes.mark) {
             Push::Nothing => {}
             Push::Message(message) => {
-                let body = Body::Push(*message);
+                let body = Body::Push(message);
                 let bytes = encode(replica.space(), &body);
                 if let Body::Push(message) = body {
                     self.pass_on(replica, None, false, &message, &bytes);

@@ -23,7 +23,11 @@ const LACKING: u8 = 16;
 
 pub(super) fn put_facts(out: &mut Vec<u8>, message: &Message) {
     let keyed = if message.keyed.is_empty() { 0 } else { KEYED };
-    let keyless = if message.keyless { KEYLESS } else { 0 };
+    let keyless = if MEMBERS && message.keyless {
+        KEYLESS
+    } else {
+        0
+    };
     let lacking = if message.lacking.is_empty() {
         0
     } else {
