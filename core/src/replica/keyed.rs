@@ -286,6 +286,25 @@ impl Replica {
         same.filter_map(dot).collect()
     }
 
+    /// All that is remembered, as text, whichever local numbers and places it has.
+    #[cfg(feature = "explore")]
+    pub(super) fn keyed_text(&self) -> alloc::string::String {
+        let id = |number: u32| self.writers.get(number as usize).copied().ok_or(number);
+        let Table {
+            instances,
+            dropped: _,
+            places: _,
+            of_writer: _,
+            due,
+            lacking,
+        } = &self.keyed;
+        let text = |it: &Instance| (it.once, id(it.writer), it.clock, it.adds.clone());
+        let mut instances: Vec<_> = instances.iter().map(text).collect();
+        instances.sort_unstable();
+        let lacking: BTreeMap<_, u64> = lacking.iter().map(|it| (id(*it.0), *it.1)).collect();
+        alloc::format!("{instances:?} {due:?} {lacking:?}")
+    }
+
     /// How many keyed operations are remembered.
     pub fn keyed_count(&self) -> usize {
         self.keyed.instances.len()

@@ -55,9 +55,10 @@ impl Replica {
         let pending = pending.as_ref().map(|(clock, held)| (*clock, clocks(held)));
         let (settled, floor, own) = (clocks(settled), clocks(floor), id(OWN));
         let collected = self.collected;
+        let keyed = self.keyed_text();
         format!(
             "{own} {collected} {attached:?} {settled} {floor} {pending:?} {established} {proposal:?} \
-             {asked} {vouched:?} {waiting} {returns:?} {gaps}"
+             {asked} {vouched:?} {waiting} {returns:?} {gaps} {keyed}"
         )
     }
 }

@@ -33,8 +33,8 @@ impl Oracle {
         }
     }
 
-    /// Notes that the next transaction of a writer is made under a key.
-    pub(super) fn key(&mut self, dot: Dot, number: OnceId) {
+    /// Notes that a transaction, which is to be taken in next, is made under a key.
+    pub fn key(&mut self, dot: Dot, number: OnceId) {
         self.keyed.insert(dot, number);
     }
 

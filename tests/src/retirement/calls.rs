@@ -70,6 +70,7 @@ impl World<'_> {
         let step = Step::Local(Local::Restart(node), counts.passes);
         let stamp = (replica.writer(), replica.clock());
         let cut = self.made(stamp, cut, step, Did::default());
+        let cut = self.withdraw(&mut replica, cut)?;
         self.adopt(replica, at, counts, cut)
     }
 
@@ -115,6 +116,7 @@ impl World<'_> {
                 cut = self.remade(cut, (writer, clock), remade);
             }
         }
+        cut = self.withdraw(&mut replica, cut)?;
         self.adopt(replica, at, counts, cut)
     }
 

@@ -1,7 +1,7 @@
 //! The configurations that are explored, as data.
 
 use crate::explore::Act;
-use crate::oracle::{Key, Kind};
+use crate::oracle::{Key, Kind, OnceId};
 use crate::search::{MESSAGES_MAX, REPLICAS_MAX};
 
 /// A small space with members, and bounds on what may happen in it.
@@ -17,6 +17,8 @@ pub struct Config {
     pub keys: usize,
     /// The transactions to choose from.
     pub alphabet: Vec<Vec<(Key, Act)>>,
+    /// How many of them, the last ones, are asked for under an idempotency key, each always the same.
+    pub keyed: usize,
     /// How many transactions are made, at most.
     pub ops: usize,
     /// How many different snapshots are sent, at most.
@@ -64,7 +66,11 @@ impl Config {
             ("replicas", self.replicas(), REPLICAS_MAX),
             ("snapshots", self.snapshots, MESSAGES_MAX),
             // Powers of four below 2^62.
-            ("transactions in all", self.replicas() * (self.ops + 1), 30),
+            (
+                "transactions in all",
+                self.replicas() * (self.ops + 1) + self.keyed,
+                30,
+            ),
         ];
         for (what, count, most) in bounds {
             if count > most {
@@ -82,6 +88,7 @@ impl Config {
         };
         let acts: Vec<String> = self.alphabet.iter().map(named).collect();
         let acts = (self.ops > 0).then(|| format!("{} of {}", self.ops, acts.join(", ")));
+        let keyed = (self.keyed > 0).then(|| format!("the last {} keyed", self.keyed));
         let sent = if self.wholes {
             "whole state"
         } else {
@@ -94,6 +101,7 @@ impl Config {
             many(self.strangers, "stranger", ""),
             many(self.keys, "key", "").filter(|_| self.keys > 1),
             acts,
+            keyed,
             many(self.snapshots, sent, if self.relays { relays } else { "" }),
             many(self.acks, "ack", ""),
             self.gc.then(|| "collection".into()),
@@ -128,9 +136,19 @@ impl Config {
         1 << (2 * (usize::from(at) * (self.ops + 1) + usize::from(made)))
     }
 
+    /// The idempotency key under which a transaction is asked for.
+    pub(super) fn key(&self, number: u8) -> Option<OnceId> {
+        let first = self.alphabet.len() - self.keyed;
+        usize::from(number).checked_sub(first)
+    }
+
     /// The operations of a transaction.
     pub(super) fn transaction(&self, number: u8, at: u8, made: u8) -> Vec<(Key, Kind)> {
-        let amount = self.amount(at, made);
+        let amount = match self.key(number) {
+            // The same whoever makes it; no replica's own amounts are so great.
+            Some(key) => self.amount(self.replicas() as u8, key as u8),
+            None => self.amount(at, made),
+        };
         let kind = |act| match act {
             Act::Add => Kind::Add(amount),
             Act::Take => Kind::Add(-amount),
@@ -166,6 +184,7 @@ fn base(members: usize, tabs: usize) -> Config {
         strangers: 0,
         keys: 1,
         alphabet: singles(&[Act::Add, Act::Delete]),
+        keyed: 0,
         ops: 2,
         snapshots: 3,
         wholes: false,
@@ -474,6 +493,72 @@ fn heirs() -> Vec<Config> {
     ]
 }
 
+/// One operation that several take under one key, against cancels and retirement.
+fn keyed() -> Vec<Config> {
+    let keyed = |acts: &[Act], config| Config {
+        alphabet: singles(acts),
+        keyed: 1,
+        settle_each: 100,
+        ..config
+    };
+    // The first act is what tabs begin with.
+    let add = |config| keyed(&[Act::Add, Act::Delete, Act::Add], config);
+    let alone = |act, cancel| {
+        let config = Config {
+            ops: 3,
+            ..base(2, 0)
+        };
+        keyed(&[cancel, act], config)
+    };
+    vec![
+        alone(Act::Add, Act::Delete),
+        alone(Act::Add, Act::Reset),
+        alone(Act::Add, Act::Set),
+        alone(Act::Add, Act::Add),
+        alone(Act::Set, Act::Delete),
+        alone(Act::Delete, Act::Add),
+        keyed(&[Act::Delete, Act::Add], base(3, 0)),
+        add(Config {
+            ops: 3,
+            ..base(2, 0)
+        }),
+        keyed(
+            &[Act::Delete, Act::Add],
+            Config {
+                ops: 3,
+                ..collecting(2, 0, 2)
+            },
+        ),
+        add(Config {
+            farewells: 1,
+            ..collecting(1, 1, 2)
+        }),
+        add(Config {
+            snapshots: 2,
+            farewells: 1,
+            ..collecting(2, 1, 1)
+        }),
+        add(Config {
+            snapshots: 2,
+            fences: 1,
+            ..collecting(2, 1, 1)
+        }),
+        keyed(
+            &[Act::Delete, Act::Add],
+            Config {
+                restarts: 1,
+                backups: true,
+                ..collecting(2, 0, 2)
+            },
+        ),
+        add(Config {
+            fences: 1,
+            returns: 1,
+            ..collecting(1, 1, 1)
+        }),
+    ]
+}
+
 /// Everything that is explored.
 pub fn full() -> Vec<Config> {
     let all = [
@@ -485,6 +570,7 @@ pub fn full() -> Vec<Config> {
         votes(),
         expiries(),
         heirs(),
+        keyed(),
     ];
     all.concat()
 }
@@ -529,5 +615,12 @@ pub fn share() -> Vec<Config> {
             fences: 1,
             ..collecting(2, 1, 0)
         }),
+        Config {
+            alphabet: singles(&[Act::Add, Act::Delete, Act::Add]),
+            keyed: 1,
+            snapshots: 2,
+            farewells: 1,
+            ..collecting(1, 1, 1)
+        },
     ]
 }

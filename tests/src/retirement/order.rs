@@ -149,10 +149,14 @@ impl Space<'_> {
         if !trouble && self.staying(nodes) < before {
             return Err("somebody had to begin again, and nobody was given up".into());
         }
-        match self.has_member(nodes) {
-            true => self.check_size(nodes),
-            false => Ok(()),
+        if !self.has_member(nodes) {
+            return Ok(());
         }
+        for node in nodes.iter().flatten().filter(|_| self.config.keyed > 0) {
+            let (oracle, view) = self.world.oracle(self.world.node(*node).cut)?;
+            oracle.check_once(&view, &|_| true)?;
+        }
+        self.check_size(nodes)
     }
 
     /// Tabs that were given up come back.

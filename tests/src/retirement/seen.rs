@@ -51,9 +51,17 @@ impl World<'_> {
             for (writer, upto) in &txn.did.retires {
                 taken.add(*writer, stamp, *upto);
             }
+            if let Some(once) = txn.did.once {
+                oracle.key(stamp, once);
+            }
             match &txn.did.again {
+                _ if !txn.did.withdraws.is_empty() => {
+                    oracle.withdraw(&mut view, stamp, &txn.did.withdraws)?;
+                }
                 Some(remade) => self.reissue(&mut oracle, &taken, &mut view, txn.writer, remade)?,
-                None if txn.did.issued.is_empty() => oracle.note(&mut view, stamp),
+                None if txn.did.issued.is_empty() && txn.did.once.is_none() => {
+                    oracle.note(&mut view, stamp);
+                }
                 None => oracle.issue(&mut view, stamp, &txn.did.issued)?,
             }
         }

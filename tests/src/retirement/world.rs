@@ -4,7 +4,7 @@
 use super::Local;
 use super::calls::writer;
 use super::configs::Config;
-use crate::oracle::{Call, Key, Kind};
+use crate::oracle::{Call, Dot, Key, Kind, OnceId};
 use crate::search::{MessageId, NodeId};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
@@ -73,6 +73,10 @@ pub(super) struct Did {
     pub(super) decides: Option<Configuration>,
     /// What it makes again.
     pub(super) again: Option<Remade>,
+    /// Under which key it was made.
+    pub(super) once: Option<OnceId>,
+    /// Of which transactions it withdraws what they added to a counter.
+    pub(super) withdraws: Vec<(String, Dot)>,
 }
 
 /// A transaction that is made again.
@@ -110,6 +114,7 @@ pub(super) enum Step {
     Local(Local, u8),
     /// Taking in the sender of a message.
     Admission(WriterId),
+    Withdrawal,
     Again(TxnId),
 }
 
@@ -202,6 +207,7 @@ impl<'a> World<'a> {
         let mut replica = from.replica.clone();
         let now = self.now(&counts);
         let (mut oracle, mut view) = self.oracle(cut)?;
+        let mut once = None;
         let (made, issued) = match step {
             Local::Materialize(key) => {
                 let key = Key::from(key);
@@ -212,7 +218,13 @@ impl<'a> World<'a> {
                 let ops = self.config.transaction(number, at, counts.ops + 1);
                 let plan = oracle.plan(&view, replica.writer(), now, &ops);
                 let issued = plan.map_or(Vec::new(), |plan| plan.issued);
-                let call = Call::Single;
+                once = self.config.key(number);
+                if let Some(once) = once
+                    && !oracle.ask(&view, &replica, once)?
+                {
+                    return Ok(node);
+                }
+                let call = once.map_or(Call::Single, Call::Once);
                 let made = guarded(|| oracle.transact(&mut view, &mut replica, now, &ops, call))??;
                 counts.ops += u8::from(made);
                 (made, issued)
@@ -224,11 +236,29 @@ impl<'a> World<'a> {
         }
         let did = Did {
             issued,
+            once,
             ..Did::default()
         };
         let stamp = (replica.writer(), replica.clock());
         let cut = self.made(stamp, cut, Step::Local(step, counts.passes), did);
         self.adopt(replica, at, counts, cut)
+    }
+
+    /// A replica that has heard of something withdraws what was made twice by now.
+    pub(super) fn withdraw(&mut self, replica: &mut Replica, cut: CutId) -> Result<CutId, String> {
+        let mut withdrawn = Vec::new();
+        let done = guarded(|| replica.withdraw(&mut |handle, dot| withdrawn.push((handle, dot))))?;
+        if !done.map_err(|error| error.to_string())? {
+            return Ok(cut);
+        }
+        let name = |handle| replica.key(handle).unwrap_or_default().to_owned();
+        let withdraws = withdrawn.iter().map(|&(handle, dot)| (name(handle), dot));
+        let did = Did {
+            withdraws: withdraws.collect(),
+            ..Did::default()
+        };
+        let stamp = (replica.writer(), replica.clock());
+        Ok(self.made(stamp, cut, Step::Withdrawal, did))
     }
 
     /// What a replica's wall clock shows.
@@ -343,6 +373,7 @@ impl<'a> World<'a> {
                     let stamp = (replica.writer(), replica.clock());
                     cut = self.made(stamp, cut, step, Did::default());
                 }
+                cut = self.withdraw(&mut replica, cut)?;
                 self.adopt(replica, at, counts, cut)
             }
             Err(error) => {
