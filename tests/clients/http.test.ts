@@ -1,12 +1,33 @@
 // A client that was generated from the description of the HTTP interface, against a real node.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import createClient from 'openapi-fetch';
-import type { Client } from 'openapi-fetch';
+import type { Client, Middleware } from 'openapi-fetch';
 import { start } from './node.mjs';
 import type { components, paths } from './built/openapi.js';
 
 type Counter = components['schemas']['Counter'];
+
+const description = JSON.parse(readFileSync(new URL('openapi.json', import.meta.url), 'utf8'));
+const schemas = new Ajv2020({ strict: false, allErrors: true, validateFormats: false }).addSchema(description, 'api');
+
+/** Compares each answer with what is said of it. */
+const compare: Middleware = {
+  async onResponse({ request, response, schemaPath }) {
+    const kind = response.headers.get('content-type')?.split(';')[0] ?? '';
+    if (!kind.endsWith('json')) return;
+    const method = request.method.toLowerCase();
+    const steps = ['paths', schemaPath, method, 'responses', String(response.status), 'content', kind, 'schema'];
+    const pointer = steps.map((step) => step.replaceAll('~', '~0').replaceAll('/', '~1')).map(encodeURIComponent);
+    const fits = schemas.compile({ $ref: `api#/${pointer.join('/')}` });
+    const answer: unknown = await response.clone().json();
+    assert.ok(fits(answer), `${method} ${schemaPath}: ${JSON.stringify(answer)}: ${JSON.stringify(fits.errors)}`);
+    compared++;
+  },
+};
+let compared = 0;
 
 let node: Awaited<ReturnType<typeof start>>;
 let client: Client<paths>;
@@ -14,6 +35,7 @@ let client: Client<paths>;
 before(async () => {
   node = await start();
   client = createClient<paths>({ baseUrl: node.http });
+  client.use(compare);
 });
 after(() => node.stop());
 
@@ -85,6 +107,30 @@ test('a refusal has a code that the client knows', async () => {
   );
   const small = await client.GET('/v1/spaces/{space}/counters/{key}', of('small'));
   assert.equal(small.response.status, 404);
+});
+
+test('all answers are as they are described', async () => {
+  const before = compared;
+  await client.POST('/v1/spaces/{space}/counters/{key}/add', of('told'));
+  const answers = [
+    await client.GET('/v1/status'),
+    await client.GET('/v1/peers'),
+    await client.GET('/v1/spaces/{space}/writers', inSpace),
+    await client.GET('/v1/spaces/{space}/members', inSpace),
+    await client.GET('/v1/spaces/{space}/counters/{key}/shards', of('told')),
+    await client.POST('/v1/spaces/{space}/counters/{key}/expire', { ...of('told'), body: { in_ms: '60000' } }),
+    await client.GET('/v1/spaces/{space}/counters/{key}', of('told')),
+    await client.POST('/v1/spaces/{space}/counters/{key}/persist', of('told')),
+    await client.POST('/v1/spaces/{space}/counters/{key}/reset', of('told')),
+    await client.POST('/v1/spaces/{space}/counters/{key}/expire', { ...of('told'), body: { at: 1 } }),
+    await client.POST('/v1/spaces/{space}/counters/{key}/persist', of('none')),
+    await client.POST('/v1/spaces/{space}/members/add', { ...inSpace, body: { owner: '0'.repeat(64), wait_ms: 0 } }),
+    await client.POST('/v1/spaces/{space}/members/init', inSpace),
+    await client.GET('/v1/spaces/{space}/members', inSpace),
+    await client.GET('/v1/spaces/{space}/writers', inSpace),
+    await client.POST('/v1/demo/cut', { body: { cut: true } }),
+  ];
+  assert.equal(compared - before, answers.length + 1);
 });
 
 test('what the description does not have does not compile', () => {

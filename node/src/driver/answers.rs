@@ -80,8 +80,21 @@ pub struct Done {
     #[schema(nullable = false)]
     pub had_expiry: Option<bool>,
     /// What it shows after the whole transaction; `None` if it is absent.
+    #[schema(value_type = ReadingIfAny)]
     #[serde(flatten)]
     pub now: Option<Reading>,
+}
+
+/// How the reading of a counter that may be absent looks in JSON: its fields, or none.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what is written, and is never made")]
+struct ReadingIfAny {
+    /// The value, if the counter exists.
+    #[schema(value_type = Decimal, required = false)]
+    value: i128,
+    /// When it expires, in milliseconds since 1970, if it does.
+    #[schema(value_type = Decimal, required = false)]
+    expires_at: u64,
 }
 
 /// A writer id that two processes wrote under, or whose shards have rotted, with the evidence.

@@ -15,7 +15,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
 static CONFIG: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
     let config = Config::from("/openapi.json");
     // Without this the page would ask a server of its authors whether the document is valid.
-    Arc::new(config.validator_url("none").default_models_expand_depth(-1))
+    let config = config.validator_url("none").default_models_expand_depth(-1);
+    // The bar above asks for other documents, and brings a style that the policy refuses.
+    Arc::new(config.use_base_layout())
 });
 
 /// The page to try this interface, at its address
