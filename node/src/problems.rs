@@ -136,10 +136,13 @@ pub fn of(code: &str) -> &'static Kind {
     found.unwrap_or(&&INTERNAL)
 }
 
+/// A section of the page: its title, and what stands in it.
+type Section = (&'static str, fn(&Kind) -> bool);
+
 /// The page docs/errors.md.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
-    let sections: [(&str, fn(&Kind) -> bool); 3] = [
+    let sections: [Section; 3] = [
         ("Requests", |kind| !is_link(kind) && kind.status.is_some()),
         ("Links", is_link),
         ("Redis clients only", |kind| kind.status.is_none()),

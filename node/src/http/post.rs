@@ -4,8 +4,8 @@
 //! Each request brings frames and takes those that wait for it, both ways as the length of each
 //! frame, in four bytes with the most significant first, and the frame. The first one begins a
 //! link, whose name comes back in the header `tallymesh-session`; the next ones send it along. A
-//! link of which nothing is heard for a minute ends. Frames that were on their way in an answer
-//! that got lost are lost: sync repairs that, as on any link.
+//! link of which nothing is heard for a minute ends. Who misses an answer begins another link: a
+//! greeting may have been in it, which no link sends twice.
 
 use super::problem::{Asked, Problem, Route};
 use super::requests::{Frames, InSpace};
@@ -258,7 +258,7 @@ async fn serve(
                 () = reply.closed() => continue, // Whoever asked has gone away.
             };
             let over = answer.is_err();
-            // If nobody takes them any more, sync repairs that.
+            // Whoever asked may have gone away, and begins another link.
             let _ = reply.send(answer);
             if over {
                 break;
