@@ -58,7 +58,7 @@ pub struct UpArgs {
     #[arg(long, env = "TALLYMESH_HTTP_OPEN", value_parser = FalseyValueParser::new())]
     pub http_open: bool,
 
-    /// Let pages of this origin, such as https://shop.example, talk to this node; repeatable
+    /// Let pages of this origin, such as `https://shop.example`, talk to this node; repeatable
     #[arg(long, value_name = "URL", env = "TALLYMESH_CORS_ORIGINS", num_args = 1.., value_delimiter = ',')]
     pub cors_origin: Vec<String>,
 

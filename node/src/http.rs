@@ -29,7 +29,7 @@
 //! Values, clocks and totals are decimal strings, since JavaScript's numbers end at 2^53. An
 //! answer to a write means that it is durable here. Errors are `application/problem+json` with a
 //! stable `code`, a `detail` that says what to do next, and, on writes, `applied`: see
-//! [`problems`](crate::problems). See [`guard`] for which requests are let in at all.
+//! [`problems`]. See [`guard`] for which requests are let in at all.
 
 mod body;
 mod bulk;

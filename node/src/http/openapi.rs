@@ -1,7 +1,7 @@
 //! The description of this interface for programs: OpenAPI 3.1, made from the routes.
 //!
 //! Each handler says what it takes and answers, and which codes it refuses with; what the codes
-//! mean, and their statuses, come from the table of [`problems`](crate::problems). The router and
+//! mean, and their statuses, come from the table of [`problems`]. The router and
 //! the document are made from the same list of routes.
 
 use super::problem::{PROBLEM_JSON, Problem};

@@ -104,7 +104,7 @@ pub(super) async fn tell_applied(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     match response.extensions_mut().remove::<Problem>() {
         Some(mut problem) if writes => {
-            problem.applied = problems::of(problem.code).applied;
+            problem.applied = problem.applied.or(problems::of(problem.code).applied);
             let (body, headers) = (problem.into_response().into_body(), response.headers_mut());
             headers.remove(header::CONTENT_LENGTH);
             *response.body_mut() = body;

@@ -1,5 +1,5 @@
 //! Everything that a command may be refused with, and its text. What the codes mean stands in the
-//! table of all [`problems`](crate::problems).
+//! table of all [`problems`].
 //!
 //! Where Redis has the same refusal, the text is Redis's to the letter, since programs compare it.
 
