@@ -7,7 +7,6 @@
 use super::members::Roster;
 use super::{Mark, Replica};
 use crate::closed::Empty;
-use crate::counter;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::keys::Handle;
@@ -17,7 +16,7 @@ use crate::shard::{OWN, PAGE, bits};
 use crate::slot::{Fold, Slot, Stamp};
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
-use crate::{MEMBERS, PARTS};
+use crate::{MEMBERS, PARTS, counter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -213,9 +212,7 @@ impl Replica {
                 if sweep(&mut slots, &self.writers, &stable, &mut waits) {
                     changed = true;
                     counter::normalize(&mut slots);
-                    if PARTS && slots.is_empty() {
-                        *self.dropped = self.dropped.wrapping_add(1);
-                    }
+                    *self.dropped += u64::from(PARTS && slots.is_empty());
                     self.put_slots(handle, slots);
                     self.forget_unused(handle);
                 }

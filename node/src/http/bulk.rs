@@ -31,9 +31,17 @@ pub(super) struct Acknowledged {
 #[utoipa::path(
     post, path = "/add", operation_id = "add_many", tag = "counters",
     params(InSpace),
-    request_body(content = String, content_type = "text/plain", description = "The lines, at most 8 MiB.", example = "likes 5\nviews"),
-    responses((status = 200, description = "How many lines were added.", body = Acknowledged, example = json!({"lines": 2}))),
-    extensions(("x-problems" = json!(["clock_exhausted", "counters_full", "key_length", "retired", "amount", "line", "overflow"]))),
+    request_body(
+        content = String, content_type = "text/plain",
+        description = "The lines, at most 8 MiB.", example = "likes 5\nviews",
+    ),
+    responses((
+        status = 200, description = "How many lines were added.", body = Acknowledged,
+        example = json!({"lines": 2}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "line", "overflow",
+    ]))),
 )]
 pub(super) async fn add(
     State(app): State<Arc<App>>,

@@ -76,7 +76,10 @@ pub(super) struct ListQuery {
 #[utoipa::path(
     get, path = "/counters/{key}", operation_id = "read_counter", tag = "counters",
     params(OfCounter),
-    responses((status = 200, description = "The counter.", body = Counter, example = json!({"key": "likes", "value": "12"}))),
+    responses((
+        status = 200, description = "The counter.", body = Counter,
+        example = json!({"key": "likes", "value": "12"}),
+    )),
     extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn read(
@@ -95,8 +98,13 @@ pub(super) async fn read(
     post, path = "/counters/{key}/add", operation_id = "add_to_counter", tag = "counters",
     params(OfCounter),
     request_body(content = Option<AddBody>, description = "How much."),
-    responses((status = 200, description = "The counter.", body = Counter, example = json!({"key": "likes", "value": "12"}))),
-    extensions(("x-problems" = json!(["clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow"]))),
+    responses((
+        status = 200, description = "The counter.", body = Counter,
+        example = json!({"key": "likes", "value": "12"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
+    ]))),
 )]
 pub(super) async fn add(
     State(app): State<Arc<App>>,
@@ -130,7 +138,10 @@ pub(super) async fn shards(
 #[utoipa::path(
     get, path = "/counters", operation_id = "list_counters", tag = "counters",
     params(InSpace, ListQuery),
-    responses((status = 200, description = "A page of them.", body = Page, example = json!({"counters": [{"key": "likes", "value": "12"}], "next": null}))),
+    responses((
+        status = 200, description = "A page of them.", body = Page,
+        example = json!({"counters": [{"key": "likes", "value": "12"}], "next": null}),
+    )),
     extensions(("x-problems" = json!(["query"]))),
 )]
 pub(super) async fn list(
@@ -159,7 +170,10 @@ pub(super) async fn list(
     post, path = "/read", operation_id = "read_counters", tag = "counters",
     params(InSpace),
     request_body(content = ReadBody, description = "Their keys."),
-    responses((status = 200, description = "The counters in the order asked.", body = Counters, example = json!({"counters": [{"key": "likes", "value": "12"}, null]}))),
+    responses((
+        status = 200, description = "The counters in the order asked.", body = Counters,
+        example = json!({"counters": [{"key": "likes", "value": "12"}, null]}),
+    )),
     extensions(("x-problems" = json!(["too_many_keys"]))),
 )]
 pub(super) async fn read_many(

@@ -39,11 +39,15 @@ pub(super) struct CutState {
 
 /// Cuts or heals links
 ///
-/// Only at a node for demonstrations. Answers when the links that are to be cut are closed, or when healing has begun.
+/// Only at a node for demonstrations. Answers when the links that are to be cut are closed, or when
+/// healing has begun.
 #[utoipa::path(
     post, path = "/v1/demo/cut", operation_id = "cut_links", tag = "node",
     request_body(content = CutBody, description = "What to cut or heal."),
-    responses((status = 200, description = "What is cut now.", body = CutState, example = json!({"cut": true}))),
+    responses((
+        status = 200, description = "What is cut now.", body = CutState,
+        example = json!({"cut": true}),
+    )),
     extensions(("x-problems" = json!(["cut_timeout", "not_demo", "peer", "stopped"]))),
 )]
 pub(super) async fn cut(

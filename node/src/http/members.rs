@@ -40,7 +40,10 @@ type Body = Result<Bytes, BytesRejection>;
 #[utoipa::path(
     get, path = "/members", operation_id = "list_members", tag = "members",
     params(InSpace),
-    responses((status = 200, description = "The members as this node sees them.", body = Membership)),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
 )]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
@@ -54,7 +57,10 @@ pub(super) async fn list(
 #[utoipa::path(
     post, path = "/members/init", operation_id = "init_members", tag = "members",
     params(InSpace),
-    responses((status = 200, description = "The members as this node sees them.", body = Membership)),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
     extensions(("x-problems" = json!(["closed", "memory_only"]))),
 )]
 pub(super) async fn init(
@@ -72,8 +78,13 @@ pub(super) async fn init(
     post, path = "/members/add", operation_id = "add_member", tag = "members",
     params(InSpace),
     request_body(content = MemberBody, description = "Whom."),
-    responses((status = 200, description = "The members as this node sees them.", body = Membership)),
-    extensions(("x-problems" = json!(["owner", "millis", "members_full", "memory_only", "no_members", "not_a_member", "undecided"]))),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
+    extensions(("x-problems" = json!([
+        "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member", "undecided",
+    ]))),
 )]
 pub(super) async fn add(
     State(app): State<Arc<App>>,
@@ -90,8 +101,13 @@ pub(super) async fn add(
     post, path = "/members/remove", operation_id = "remove_member", tag = "members",
     params(InSpace),
     request_body(content = MemberBody, description = "Whom."),
-    responses((status = 200, description = "The members as this node sees them.", body = Membership)),
-    extensions(("x-problems" = json!(["owner", "millis", "members_full", "memory_only", "no_members", "not_a_member", "undecided"]))),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
+    extensions(("x-problems" = json!([
+        "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member", "undecided",
+    ]))),
 )]
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
@@ -127,7 +143,10 @@ async fn change(
     post, path = "/members/force", operation_id = "force_members", tag = "members",
     params(InSpace),
     request_body(content = ForceBody, description = "All members that there are to be."),
-    responses((status = 200, description = "The members as this node sees them.", body = Membership)),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
     extensions(("x-problems" = json!(["owner", "members_full", "memory_only", "no_members"]))),
 )]
 pub(super) async fn force(
@@ -158,7 +177,10 @@ pub(super) async fn force(
     params(InSpace),
     request_body(content = RetireBody, description = "Whom."),
     responses((status = 200, description = "What became of them.", body = Retirements)),
-    extensions(("x-problems" = json!(["writer", "owner", "millis", "is_member", "no_members", "not_a_member", "unknown_owner", "unknown_writer"]))),
+    extensions(("x-problems" = json!([
+        "writer", "owner", "millis", "is_member", "no_members", "not_a_member", "unknown_owner",
+        "unknown_writer",
+    ]))),
 )]
 pub(super) async fn retire(
     State(app): State<Arc<App>>,

@@ -47,8 +47,13 @@ type Body = Result<Bytes, BytesRejection>;
     put, path = "/counters/{key}", operation_id = "set_counter", tag = "counters",
     params(OfCounter),
     request_body(content = SetBody, description = "The value."),
-    responses((status = 200, description = "What became of it.", body = Done, example = json!({"key": "likes", "existed": true, "value": "10"}))),
-    extensions(("x-problems" = json!(["clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow"]))),
+    responses((
+        status = 200, description = "What became of it.", body = Done,
+        example = json!({"key": "likes", "existed": true, "value": "10"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
+    ]))),
 )]
 pub(super) async fn set(
     State(app): State<Arc<App>>,
@@ -74,8 +79,13 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
 #[utoipa::path(
     delete, path = "/counters/{key}", operation_id = "delete_counter", tag = "counters",
     params(OfCounter),
-    responses((status = 200, description = "Whether it existed.", body = Deleted, example = json!({"key": "likes", "existed": true}))),
-    extensions(("x-problems" = json!(["clock_exhausted", "counters_full", "key_length", "retired"]))),
+    responses((
+        status = 200, description = "Whether it existed.", body = Deleted,
+        example = json!({"key": "likes", "existed": true}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired",
+    ]))),
 )]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
@@ -93,8 +103,13 @@ pub(super) async fn delete(
 #[utoipa::path(
     post, path = "/counters/{key}/reset", operation_id = "reset_counter", tag = "counters",
     params(OfCounter),
-    responses((status = 200, description = "What became of it.", body = Done, example = json!({"key": "likes", "existed": true, "value": "10"}))),
-    extensions(("x-problems" = json!(["clock_exhausted", "counters_full", "key_length", "retired"]))),
+    responses((
+        status = 200, description = "What became of it.", body = Done,
+        example = json!({"key": "likes", "existed": true, "value": "10"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired",
+    ]))),
 )]
 pub(super) async fn reset(
     State(app): State<Arc<App>>,
@@ -111,8 +126,14 @@ pub(super) async fn reset(
     post, path = "/counters/{key}/expire", operation_id = "expire_counter", tag = "counters",
     params(OfCounter),
     request_body(content = ExpireBody, description = "When."),
-    responses((status = 200, description = "What became of it.", body = Done, example = json!({"key": "likes", "existed": true, "value": "10"}))),
-    extensions(("x-problems" = json!(["clock_exhausted", "counters_full", "key_length", "retired", "absent", "millis", "expiry_range"]))),
+    responses((
+        status = 200, description = "What became of it.", body = Done,
+        example = json!({"key": "likes", "existed": true, "value": "10"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "absent", "millis",
+        "expiry_range",
+    ]))),
 )]
 pub(super) async fn expire(
     State(app): State<Arc<App>>,
@@ -137,8 +158,13 @@ pub(super) async fn expire(
 #[utoipa::path(
     post, path = "/counters/{key}/persist", operation_id = "persist_counter", tag = "counters",
     params(OfCounter),
-    responses((status = 200, description = "What became of it.", body = Done, example = json!({"key": "likes", "had_expiry": true, "value": "10"}))),
-    extensions(("x-problems" = json!(["clock_exhausted", "counters_full", "key_length", "retired", "absent"]))),
+    responses((
+        status = 200, description = "What became of it.", body = Done,
+        example = json!({"key": "likes", "had_expiry": true, "value": "10"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "absent",
+    ]))),
 )]
 pub(super) async fn persist(
     State(app): State<Arc<App>>,
@@ -160,7 +186,10 @@ pub(super) async fn persist(
     params(InSpace),
     request_body(content = TransactionBody, description = "The operations."),
     responses((status = 200, description = "What became of each.", body = Results)),
-    extensions(("x-problems" = json!(["clock_exhausted", "counters_full", "key_length", "retired", "amount", "millis", "expiry_range", "overflow", "transaction_too_large"]))),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "millis",
+        "expiry_range", "overflow", "transaction_too_large",
+    ]))),
 )]
 pub(super) async fn transact(
     State(app): State<Arc<App>>,

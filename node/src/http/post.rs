@@ -130,7 +130,10 @@ impl Sessions {
         ExchangeQuery,
         ("tallymesh-session" = Option<String>, Header, description = "The link, unless it is to begin."),
     ),
-    request_body(content = Frames, content_type = "application/octet-stream", description = "At most 256 frames and 8 MiB."),
+    request_body(
+        content = Frames, content_type = "application/octet-stream",
+        description = "At most 256 frames and 8 MiB.",
+    ),
     responses((
         status = 200, description = "The frames that waited.", body = Frames,
         content_type = "application/octet-stream",

@@ -46,7 +46,10 @@ pub(super) struct Writers {
 /// This node
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "status", tag = "node",
-    responses((status = 200, description = "Its addresses, and the state of its spaces.", body = Status)),
+    responses((
+        status = 200, description = "Its addresses, and the state of its spaces.",
+        body = Status,
+    )),
     extensions(("x-problems" = json!(["stopped"]))),
 )]
 pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, Problem> {
@@ -115,7 +118,10 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, P
 /// Figures for a monitor
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "node",
-    responses((status = 200, description = "OpenMetrics.", body = String, content_type = "application/openmetrics-text")),
+    responses((
+        status = 200, description = "OpenMetrics.",
+        body = String, content_type = "application/openmetrics-text",
+    )),
     extensions(("x-problems" = json!(["stopped"]))),
 )]
 pub(super) async fn metrics(
