@@ -69,7 +69,7 @@ pub use replica::{
     Replica, Returned, Transaction,
 };
 #[cfg(feature = "members")]
-pub use replica::{Asked, Part, Restoring, Snapshot};
+pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};

@@ -4,6 +4,8 @@ mod absorb;
 #[cfg(feature = "members")]
 mod adds;
 mod build;
+#[cfg(feature = "members")]
+mod changes;
 mod collect;
 mod empty;
 mod fork;
@@ -32,6 +34,8 @@ mod walk;
 
 pub use build::Mark;
 pub(crate) use build::Push;
+#[cfg(feature = "members")]
+pub use changes::Moment;
 pub use fork::{Contents, Evidence, Fault};
 pub(crate) use former::Former;
 pub use journal::{Again, AgainOp, Journal, Returned};
@@ -107,6 +111,8 @@ pub struct Replica {
     /// How often a walk over the state in parts, if there was one, became void: local numbers were
     /// given to other writers, or something went or came that no newer clock tells of.
     voided: Closed<u64>,
+    /// How often counters were dropped of which nothing is left.
+    dropped: Closed<u64>,
     /// The wall clock by which counters expire, in milliseconds since 1970.
     time: u64,
     sums: Closed<fork::Sums>,
@@ -138,6 +144,7 @@ impl Replica {
             began: 0,
             collected: false,
             voided: Closed::default(),
+            dropped: Closed::default(),
             time: 0,
             sums: Closed::default(),
             forked: Closed::default(),

@@ -8,6 +8,7 @@ mod failure;
 mod get;
 mod list;
 mod members;
+mod openapi;
 mod operations;
 mod output;
 mod peers;
@@ -99,6 +100,8 @@ enum Command {
     Backup(BackupArgs),
     /// Make a data folder from a backup
     Restore(RestoreArgs),
+    /// Print the description of the HTTP interface, OpenAPI 3.1
+    Openapi,
     /// Print a script that completes commands in a shell
     Completions(CompletionsArgs),
 }
@@ -183,6 +186,11 @@ pub fn run(cli: Cli) -> ExitCode {
             let result = data::restore(&mut output, args);
             output.finish(result)
         }
+        Command::Openapi => {
+            let mut output = Output::new(false);
+            let result = openapi::run(&mut output);
+            output.finish(result)
+        }
         Command::Completions(args) => completions::run(args),
     }
 }
@@ -208,6 +216,7 @@ mod tests {
             "members force 00 11 --yes",
             "retire 00",
             "id --json",
+            "openapi",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

@@ -11,6 +11,7 @@ use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +25,9 @@ const LISTEN_DEFAULT: [&str; 3] = [
 ];
 
 const DURABILITY_DEFAULT: &str = "always";
+
+/// How fast one client may send HTTP requests to an address that other machines reach.
+const HTTP_RATE_DEFAULT: &str = "1000/s";
 
 const LEASE_DEFAULT: &str = "10m";
 const LEASE_RANGE: RangeInclusive<Duration> =
@@ -53,6 +57,20 @@ pub struct UpArgs {
     /// nothing is authenticated yet
     #[arg(long, env = "TALLYMESH_HTTP_OPEN", value_parser = FalseyValueParser::new())]
     pub http_open: bool,
+
+    /// Let pages of this origin, such as `https://shop.example`, talk to this node; repeatable
+    #[arg(long, value_name = "URL", env = "TALLYMESH_CORS_ORIGINS", num_args = 1.., value_delimiter = ',')]
+    pub cors_origin: Vec<String>,
+
+    /// Most HTTP requests from one client address, such as 100/s, or `off` [default: off on a loopback
+    /// address, else 1000/s]
+    #[arg(long, value_name = "COUNT/s", env = "TALLYMESH_HTTP_RATE")]
+    pub http_rate: Option<String>,
+
+    /// Most HTTP requests from one client address at once, before --http-rate holds [default: those of
+    /// one second]
+    #[arg(long, value_name = "COUNT", env = "TALLYMESH_HTTP_BURST")]
+    pub http_burst: Option<NonZeroU32>,
 
     /// What an acknowledged write survives: `always` a power cut; `interval:DURATION`, such as
     /// `interval:1s`, all but what came within that time before one; `memory` nothing, as nothing is
@@ -138,8 +156,8 @@ pub struct Config {
     pub data: PathBuf,
     /// The address for HTTP. Port 0 takes a free one.
     pub http: SocketAddr,
-    /// Whether `http` may be reached from other machines, and so under any host name.
-    pub http_open: bool,
+    /// Who is let in over HTTP, and how fast.
+    pub http_rules: HttpRules,
     /// What an acknowledged write survives.
     pub durability: Durability,
     /// The Redis protocol, if it is served.
@@ -156,6 +174,41 @@ pub struct Config {
     pub ready_file: Option<PathBuf>,
     /// The clock by which counters expire.
     pub clock: WallClock,
+}
+
+/// Who is let in over HTTP, and how fast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRules {
+    /// Whether HTTP may be reached from other machines, and so under any host name.
+    pub open: bool,
+    /// Origins of which pages may talk to the node, beside loopback's and its own.
+    pub origins: Vec<String>,
+    /// How fast one client may send requests; `None` without a limit.
+    pub rate: Option<HttpRate>,
+    /// How long a link over single requests may be silent before it ends. Too short, and a client
+    /// that waits between its requests begins again each time; too long, and clients that went away
+    /// take memory.
+    pub sync_idle: Duration,
+}
+
+impl Default for HttpRules {
+    fn default() -> HttpRules {
+        HttpRules {
+            open: false,
+            origins: Vec::new(),
+            rate: None,
+            sync_idle: crate::http::post::IDLE,
+        }
+    }
+}
+
+/// How fast one client may send requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpRate {
+    /// How many a second.
+    pub per_second: NonZeroU32,
+    /// How many at once, before that holds.
+    pub burst: NonZeroU32,
 }
 
 /// How the Redis protocol is served.
@@ -222,7 +275,12 @@ impl UpArgs {
         Ok(Config {
             data,
             http,
-            http_open: self.http_open,
+            http_rules: HttpRules {
+                open: self.http_open,
+                origins: origins(&self.cors_origin)?,
+                rate: rate(self.http_rate.as_deref(), self.http_burst, http)?,
+                ..HttpRules::default()
+            },
             durability,
             resp,
             gossip: GossipConfig {
@@ -278,6 +336,51 @@ fn http_address(text: &str, open: bool) -> Result<SocketAddr, ConfigError> {
         )));
     }
     Ok(address)
+}
+
+/// Origins as browsers write them.
+fn origins(texts: &[String]) -> Result<Vec<String>, ConfigError> {
+    let parse = |text: &String| {
+        let origin = text.trim().trim_end_matches('/').to_ascii_lowercase();
+        let host = origin
+            .strip_prefix("https://")
+            .or(origin.strip_prefix("http://"));
+        match host {
+            Some(host) if !host.is_empty() && !host.contains(['/', '*', '@', '?', '#', ' ']) => {
+                Ok(origin)
+            }
+            _ => {
+                let problem = format!(
+                    "`{text}` is no origin: name a scheme and a host, such as \
+                     https://shop.example, and each one by itself"
+                );
+                Err(wrong("--cors-origin", problem))
+            }
+        }
+    };
+    texts.iter().map(parse).collect()
+}
+
+fn rate(
+    text: Option<&str>,
+    burst: Option<NonZeroU32>,
+    http: SocketAddr,
+) -> Result<Option<HttpRate>, ConfigError> {
+    let text = match text {
+        Some(text) => text,
+        None if http.ip().is_loopback() => "off",
+        None => HTTP_RATE_DEFAULT,
+    };
+    if text == "off" {
+        return Ok(None);
+    }
+    let per_second = text.strip_suffix("/s").and_then(|count| count.parse().ok());
+    let Some(per_second) = per_second else {
+        let problem = format!("`{text}` is no rate, such as 100/s, and not `off`");
+        return Err(wrong("--http-rate", problem));
+    };
+    let burst = burst.unwrap_or(per_second);
+    Ok(Some(HttpRate { per_second, burst }))
 }
 
 pub(crate) fn default_data() -> Result<PathBuf, ConfigError> {
@@ -357,6 +460,31 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_limited_where_other_machines_send_them() {
+        let rate = |http: &str, rate: Option<&str>, burst| {
+            let mut args = args();
+            (args.http, args.http_open) = (http.into(), true);
+            (args.http_rate, args.http_burst) = (rate.map(str::to_owned), burst);
+            let rate = args.config().expect(http).http_rules.rate;
+            rate.map(|it| (it.per_second.get(), it.burst.get()))
+        };
+        assert_eq!(rate("127.0.0.1:0", None, None), None);
+        assert_eq!(rate("0.0.0.0:0", None, None), Some((1000, 1000)));
+        assert_eq!(rate("0.0.0.0:0", Some("off"), None), None);
+        assert_eq!(rate("[::1]:0", Some("5/s"), None), Some((5, 5)));
+        let burst = NonZeroU32::new(20);
+        assert_eq!(rate("[::1]:0", Some("5/s"), burst), Some((5, 20)));
+    }
+
+    #[test]
+    fn origins_are_written_as_browsers_write_them() {
+        let mut args = args();
+        args.cors_origin = vec!["https://Shop.example/".into(), "http://b.example:81".into()];
+        let origins = args.config().expect("valid").http_rules.origins;
+        assert_eq!(origins, ["https://shop.example", "http://b.example:81"]);
+    }
+
+    #[test]
     fn a_space_named_twice_is_opened_once() {
         let mut args = args();
         args.space = vec!["a".into(), "b".into(), "a".into()];
@@ -366,7 +494,22 @@ mod tests {
     #[test]
     fn what_means_nothing_is_named() {
         type Spoil = fn(&mut UpArgs);
-        let table: [(&str, &str, Spoil); 13] = [
+        let table: [(&str, &str, Spoil); 18] = [
+            ("--cors-origin", "`*`", |args| {
+                args.cors_origin = vec!["*".into()]
+            }),
+            ("--cors-origin", "`null`", |args| {
+                args.cors_origin = vec!["https://a.example".into(), "null".into()];
+            }),
+            ("--cors-origin", "`https://a.example/b`", |args| {
+                args.cors_origin = vec!["https://a.example/b".into()];
+            }),
+            ("--http-rate", "`100`", |args| {
+                args.http_rate = Some("100".into())
+            }),
+            ("--http-rate", "`0/s`", |args| {
+                args.http_rate = Some("0/s".into())
+            }),
             ("--durability", "`often`", |args| {
                 args.durability = Some("often".into());
             }),

@@ -21,14 +21,15 @@ mod command;
 mod expiries;
 mod kept;
 mod membership;
+mod position;
 pub(crate) mod replay;
 mod space;
 #[cfg(test)]
 mod tests;
 
 pub use answers::{
-    Change, Comeback, Counter, Done, FaultReport, LinkRow, LinkState, News, Page, Query, Reading,
-    Renewal, SpaceStatus, WriterRow,
+    Change, ChangedPart, Comeback, Counter, Decimal, Done, FaultReport, LinkRow, LinkState, News,
+    Page, Query, Reading, Renewal, SpaceStatus, WriterRow,
 };
 
 pub(crate) use command::Command;
@@ -36,6 +37,8 @@ pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
     Retirement,
 };
+
+pub use position::{Position, Wanted};
 
 use crate::clock::WallClock;
 use crate::handle::{Bell, Handle, NewLink, PeerKind, SpaceId};
@@ -386,6 +389,11 @@ impl Driver {
                 let answer = self.spaces[space.0].read(key);
                 self.answer(reply, answer);
             }
+            Command::ReadMany { space, keys, reply } => {
+                let space = &self.spaces[space.0];
+                let answer = keys.into_iter().map(|key| space.read(key)).collect();
+                self.answer(reply, answer);
+            }
             Command::Shards { space, key, reply } => {
                 let answer = self.spaces[space.0].shards(&key);
                 self.answer(reply, answer);
@@ -400,6 +408,20 @@ impl Driver {
             }
             Command::Watch { space, reply } => {
                 let answer = self.spaces[space.0].watchers.subscribe();
+                self.answer(reply, answer);
+            }
+            Command::Position { space, reply } => {
+                let answer = self.spaces[space.0].position();
+                self.answer(reply, answer);
+            }
+            Command::Changed {
+                space,
+                since,
+                from,
+                wanted,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].changed_since(since, from, &wanted);
                 self.answer(reply, answer);
             }
             Command::Writers { space, reply } => {

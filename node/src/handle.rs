@@ -3,7 +3,8 @@
 mod members;
 
 use crate::driver::{
-    Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Query, SpaceStatus, WriterRow,
+    ChangedPart, Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Position, Query,
+    SpaceStatus, Wanted, WriterRow,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -27,13 +28,15 @@ pub struct Sum {
 }
 
 /// What is at the other end of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PeerKind {
     /// Another node.
     Libp2p,
     /// A client that syncs over WebSocket, such as a browser tab.
     WebSocket,
+    /// A client that syncs over single requests.
+    Post,
 }
 
 /// A new connection, as the driver hears of it.
@@ -333,6 +336,19 @@ impl Handle {
         self.ask(|reply| Command::Read { space, key, reply }).await
     }
 
+    /// Reads many counters from one view, in their order: `None` for each that is absent.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn read_many(
+        &self,
+        space: SpaceId,
+        keys: Vec<String>,
+    ) -> Result<Vec<Option<Counter>>, Refusal> {
+        self.ask(|reply| Command::ReadMany { space, keys, reply })
+            .await
+    }
+
     /// Reads what each writer says of a counter, by writer: `None` when it is absent.
     ///
     /// # Errors
@@ -361,6 +377,36 @@ impl Handle {
     /// When the node stops first.
     pub async fn watch(&self, space: SpaceId) -> Result<broadcast::Receiver<News>, Refusal> {
         self.ask(|reply| Command::Watch { space, reply }).await
+    }
+
+    /// Where a reader of events is that has heard of everything up to now.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn position(&self, space: SpaceId) -> Result<Position, Refusal> {
+        self.ask(|reply| Command::Position { space, reply }).await
+    }
+
+    /// A part of the counters that changed since a position, from the place `from` on, which is 0 at
+    /// first; `None` if they can't be told any more. Subscribe first, to miss nothing.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn changed_since(
+        &self,
+        space: SpaceId,
+        since: Position,
+        from: u32,
+        wanted: Wanted,
+    ) -> Result<Option<ChangedPart>, Refusal> {
+        let ask = |reply| Command::Changed {
+            space,
+            since,
+            from,
+            wanted,
+            reply,
+        };
+        self.ask(ask).await
     }
 
     /// The version vector of a space: what is held here of each writer.

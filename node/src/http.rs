@@ -9,6 +9,7 @@
 //! | `POST /v1/spaces/{space}/counters/{key}/add` | adds `{"by":"5"}`, or 1 without a body; answers like the above |
 //! | `GET /v1/spaces/{space}/counters/{key}/shards` | what each writer says of it |
 //! | `GET /v1/spaces/{space}/counters?prefix=&after=&limit=` | counters by key, a page at a time |
+//! | `POST /v1/spaces/{space}/read` | many counters of one view: `{"keys":["a","b"]}` |
 //! | `POST /v1/spaces/{space}/add` | many adds, one `key [n]` a line, all or none |
 //! | `GET /v1/spaces/{space}/events?key=` | changed counters as server-sent events |
 //! | `GET /v1/spaces/{space}/writers` | the version vector, and what became of each writer |
@@ -18,15 +19,17 @@
 //! | `POST .../members/force` | replaces all by `{"members":[...]}` without asking them |
 //! | `POST /v1/spaces/{space}/retire` | declares a `{"writer"}` dead, or all of an `{"owner"}` who is no member |
 //! | `GET /v1/spaces/{space}/sync` | WebSocket: each binary message is one frame |
+//! | `POST /v1/spaces/{space}/sync?wait_ms=` | the same over single requests, see [`post`] |
 //! | `GET /v1/status`, `GET /v1/peers` | this node, and its links |
 //! | `POST /v1/demo/cut` | cuts and heals links, with `up --demo` only |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for operators |
+//! | `GET /openapi.json`, `GET /api/` | all of this for programs, and a page to try it |
 //! | `GET /` | the page |
 //!
 //! Values, clocks and totals are decimal strings, since JavaScript's numbers end at 2^53. An
 //! answer to a write means that it is durable here. Errors are `application/problem+json` with a
-//! stable `code`, a `detail` that says what to do next, and, on writes, `applied`: `no` or
-//! `unknown`. See [`guard`] for which requests are let in at all.
+//! stable `code`, a `detail` that says what to do next, and, on writes, `applied`: see
+//! [`problems`]. See [`guard`] for which requests are let in at all.
 
 mod body;
 mod bulk;
@@ -35,29 +38,36 @@ mod demo;
 mod events;
 pub mod guard;
 mod members;
+pub mod openapi;
 mod operations;
 mod page;
+pub mod post;
 mod problem;
+pub(crate) mod rate;
+mod requests;
 mod status;
 mod sync;
+mod try_it;
 
 use crate::clock::WallClock;
+use crate::config::HttpRules;
 use crate::driver::OwnerKey;
 use crate::gossip::Cuts;
 use crate::handle::Handle;
 use crate::metrics::Metrics;
+use crate::problems;
 use crate::store::Durability;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use problem::Problem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
+use utoipa_axum::routes;
 
 /// Largest body of a request for one counter, in bytes.
 const BODY_BYTES_MAX: usize = 4 << 10;
@@ -80,8 +90,11 @@ pub(crate) struct App {
     pub(crate) resp: Option<SocketAddr>,
     pub(crate) durability: Durability,
     pub(crate) demo: bool,
-    /// Whether any host name is let in, not only loopback's.
-    pub(crate) open: bool,
+    /// Who is let in.
+    pub(crate) rules: HttpRules,
+    /// How fast, if that is limited.
+    pub(crate) rate: Option<rate::Rate>,
+    pub(crate) sessions: post::Sessions,
     pub(crate) cuts: watch::Sender<Cuts>,
     /// True when the node stops: streams end then.
     pub(crate) stopping: watch::Receiver<bool>,
@@ -95,53 +108,62 @@ impl App {
     }
 }
 
-/// All routes of a node.
-pub(crate) fn router(app: Arc<App>) -> Router {
+/// All routes of a node, each with its description.
+fn routes() -> OpenApiRouter<Arc<App>> {
     let large = || DefaultBodyLimit::max(BULK_BYTES_MAX);
-    let space = Router::new()
-        .route("/counters", get(counters::list))
-        .route(
-            "/counters/{key}",
-            get(counters::read)
-                .put(operations::set)
-                .delete(operations::delete),
-        )
-        .route("/counters/{key}/reset", post(operations::reset))
-        .route("/counters/{key}/expire", post(operations::expire))
-        .route("/counters/{key}/persist", post(operations::persist))
-        .route("/counters/{key}/add", post(counters::add))
-        .route("/counters/{key}/shards", get(counters::shards))
-        .route("/add", post(bulk::add).layer(large()))
-        .route("/transactions", post(operations::transact).layer(large()))
-        .route("/writers", get(status::writers))
-        .route("/members", get(members::list))
-        .route("/members/init", post(members::init))
-        .route("/members/add", post(members::add))
-        .route("/members/remove", post(members::remove))
-        .route("/members/force", post(members::force).layer(large()))
-        .route("/retire", post(members::retire))
-        .route("/events", get(events::stream))
-        .route("/sync", get(sync::upgrade));
-    Router::new()
+    let space = OpenApiRouter::new()
+        .routes(routes!(counters::list))
+        .routes(routes!(counters::read, operations::set, operations::delete))
+        .routes(routes!(operations::reset))
+        .routes(routes!(operations::expire))
+        .routes(routes!(operations::persist))
+        .routes(routes!(counters::add))
+        .routes(routes!(counters::shards))
+        .routes(routes!(counters::read_many).layer(large()))
+        .routes(routes!(bulk::add).layer(large()))
+        .routes(routes!(operations::transact).layer(large()))
+        .routes(routes!(status::writers))
+        .routes(routes!(members::list))
+        .routes(routes!(members::init))
+        .routes(routes!(members::add))
+        .routes(routes!(members::remove))
+        .routes(routes!(members::force).layer(large()))
+        .routes(routes!(members::retire))
+        .routes(routes!(events::stream))
+        .routes(routes!(sync::upgrade))
+        .routes(routes!(post::exchange).layer(large()));
+    OpenApiRouter::with_openapi(openapi::head())
         .nest("/v1/spaces/{space}", space)
-        .route("/v1/status", get(status::status))
-        .route("/v1/peers", get(status::peers))
-        .route("/v1/demo/cut", post(demo::cut))
-        .route("/healthz", get(status::healthy))
-        .route("/readyz", get(status::ready))
-        .route("/metrics", get(status::metrics))
+        .routes(routes!(status::status))
+        .routes(routes!(status::peers))
+        .routes(routes!(demo::cut))
+        .routes(routes!(status::healthy))
+        .routes(routes!(status::ready))
+        .routes(routes!(status::metrics))
+        .routes(routes!(openapi::serve))
+        .routes(routes!(try_it::redirect))
+        .routes(routes!(try_it::index))
+        .routes(routes!(try_it::file))
+}
+
+/// What serves all routes of a node.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let (router, _) = routes().split_for_parts();
+    router
         .fallback(page::serve)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(give_up))
+        .layer(middleware::from_fn_with_state(app.clone(), rate::check))
+        .layer(guard::cors())
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
+        .layer(middleware::from_fn(problem::tell_applied))
         .with_state(app)
 }
 
 async fn method_not_allowed() -> Problem {
     Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "method_not_allowed",
+        &problems::METHOD_NOT_ALLOWED,
         "this address takes another method; the `allow` header names it",
     )
 }
@@ -151,14 +173,12 @@ async fn give_up(request: Request, next: Next) -> Response {
     match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "timeout",
+            &problems::TIMEOUT,
             format!(
                 "no answer within {} s; read the counter before you try again",
                 REQUEST_TIMEOUT.as_secs()
             ),
         )
-        .applied("unknown")
         .into_response(),
     }
 }

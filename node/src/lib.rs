@@ -14,5 +14,6 @@ pub mod handle;
 pub mod http;
 pub mod metrics;
 pub mod node;
+pub mod problems;
 pub mod resp;
 pub mod store;

@@ -4,6 +4,8 @@ use crate::config::{Config, Resp};
 use crate::driver::{self, OwnerKey, TELL_PROGRESS};
 use crate::gossip::{self, Cuts, GossipError, Identity};
 use crate::handle::Handle;
+use crate::http::post::Sessions;
+use crate::http::rate::Rate;
 use crate::http::{self, App};
 use crate::metrics::Metrics;
 use crate::store::{Durability, Log, Memory, Store, StoreError};
@@ -201,7 +203,9 @@ impl Node {
             resp: resp_address,
             durability: config.durability,
             demo: config.demo,
-            open: config.http_open,
+            rate: config.http_rules.rate.map(Rate::new),
+            sessions: Sessions::new(config.http_rules.sync_idle),
+            rules: config.http_rules,
             cuts,
             stopping: stopped.clone(),
         });
@@ -358,7 +362,8 @@ async fn serve(
         // An error means that the node was dropped, which is a stop too.
         let _ = stopped.wait_for(|stopping| *stopping).await;
     };
-    axum::serve(listener, http::router(app))
+    let service = http::router(app).into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service)
         .with_graceful_shutdown(stop)
         .await
 }

@@ -1,4 +1,4 @@
-// A node that serves the Redis protocol on loopback, started from TALLYMESH_BIN.
+// A node that serves HTTP and the Redis protocol on loopback, started from TALLYMESH_BIN.
 import { spawn } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 
 const DEADLINE_MS = 30_000;
 
-/** Starts a node; returns its Redis host and port, its log, and what stops it. */
+/** Starts a node; returns its HTTP address, its Redis host and port, and what stops it. */
 export async function start(...more) {
   const folder = mkdtempSync(join(tmpdir(), 'tallymesh-clients-'));
   const readyFile = join(folder, 'ready.json');
@@ -27,6 +27,7 @@ export async function start(...more) {
   const said = await ready(child, readyFile, logFile);
   const [host, port] = said.resp.split(':');
   return {
+    http: said.http,
     host,
     port: Number(port),
     stop: async () => {

@@ -9,7 +9,7 @@ use crate::stamp::files_under;
 
 /// A file that does not fit into a head should be two.
 const LINES_MAX: usize = 700;
-const SKIPPED_FOLDERS: [&str; 5] = ["target", "node_modules", "dist", ".git", "reports"];
+const SKIPPED_FOLDERS: [&str; 6] = ["target", "node_modules", "dist", "built", ".git", "reports"];
 const CODE: [&str; 7] = ["rs", "ts", "js", "mjs", "css", "html", "toml"];
 
 /// Every breach of a rule in the checkout, as `file:line: rule and reason`.

@@ -8,9 +8,7 @@ mod sweep;
 
 use super::members::Roster;
 use super::{Mark, Replica};
-use crate::MEMBERS;
 use crate::closed::Empty;
-use crate::counter;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::keys::Handle;
@@ -20,6 +18,7 @@ use crate::shard::{OWN, PAGE, bits};
 use crate::slot::Stamp;
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
+use crate::{MEMBERS, PARTS, counter};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use sweep::sweep;
@@ -218,6 +217,7 @@ impl Replica {
                 if sweep(&mut slots, &self.writers, &stable, &mut waits) {
                     changed = true;
                     counter::normalize(&mut slots);
+                    *self.dropped += u64::from(PARTS && slots.is_empty());
                     self.put_slots(handle, slots);
                     self.forget_unused(handle);
                 }

@@ -2,19 +2,24 @@
 //! strings, since JavaScript's numbers end at 2^53.
 
 use super::membership::{Absorption, ConfigurationRow, Membership, OwnerKey};
+use super::position::Position;
 use crate::handle::PeerKind;
 use serde::{Serialize, Serializer};
 use std::fmt::Display;
 use std::sync::Arc;
 use tallymesh_core::{Evidence, Fault, LinkStatus};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 /// What a counter that exists shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Reading {
     /// Its value.
     #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
     pub value: i128,
     /// When it expires, in milliseconds since 1970.
+    #[schema(value_type = Decimal, required = false)]
     #[serde(
         serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
@@ -23,7 +28,7 @@ pub struct Reading {
 }
 
 /// A counter that exists.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Counter {
     /// Its key.
     pub key: String,
@@ -62,19 +67,34 @@ impl Serialize for Change {
 }
 
 /// What became of one operation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Done {
     /// The counter.
     pub key: String,
     /// Whether it existed just before; not told of a `persist`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub existed: Option<bool>,
     /// Of a `persist`: whether there was an expiry to take away.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub had_expiry: Option<bool>,
     /// What it shows after the whole transaction; `None` if it is absent.
+    #[schema(value_type = ReadingIfAny)]
     #[serde(flatten)]
     pub now: Option<Reading>,
+}
+
+/// How the reading of a counter that may be absent looks in JSON: its fields, or none.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what is written, and is never made")]
+struct ReadingIfAny {
+    /// The value, if the counter exists.
+    #[schema(value_type = Decimal, required = false)]
+    value: i128,
+    /// When it expires, in milliseconds since 1970, if it does.
+    #[schema(value_type = Decimal, required = false)]
+    expires_at: u64,
 }
 
 /// A writer id that two processes wrote under, or whose shards have rotted, with the evidence.
@@ -157,8 +177,9 @@ pub struct Comeback {
 /// What the readers of events are told.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// These counters changed together.
-    Changed(Arc<[Change]>),
+    /// These counters changed together; whoever has heard of that has heard of everything up to
+    /// the position.
+    Changed(Arc<[Change]>, Position),
     /// A fault was found.
     Fault(Arc<FaultReport>),
     /// The node goes on under another writer id.
@@ -172,12 +193,13 @@ pub enum News {
 }
 
 /// One entry of the version vector.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct WriterRow {
     /// The writer, as 32 hex digits.
     pub writer: String,
     /// Everything of it up to this clock is held here.
     #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
     pub clock: u64,
     /// Whether this node writes under it since it was started.
     pub own: bool,
@@ -207,16 +229,26 @@ pub struct Query {
 }
 
 /// Counters by key, and where to go on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Page {
     /// The counters, sorted by the bytes of their keys.
     pub counters: Vec<Counter>,
     /// The key to ask for the next page with, if there may be more.
+    #[schema(required)]
     pub next: Option<String>,
 }
 
+/// A part of the counters that changed since a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedPart {
+    /// Those that changed, and perhaps some that did not.
+    pub changes: Vec<Change>,
+    /// Where to go on, if there are more.
+    pub next: Option<u32>,
+}
+
 /// The state of one space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SpaceStatus {
     /// Its name.
     pub space: String,
@@ -224,6 +256,7 @@ pub struct SpaceStatus {
     pub writer: String,
     /// The clock of that writer.
     #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
     pub clock: u64,
     /// How many counters exist.
     pub counters: usize,
@@ -248,7 +281,7 @@ pub struct SpaceStatus {
 }
 
 /// How far two replicas have come on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkState {
     /// The other end has not greeted yet; it may not have the space open.
@@ -270,7 +303,7 @@ impl LinkState {
 }
 
 /// The state of one link in one space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct LinkRow {
     /// Its number.
     pub link: u32,
@@ -290,6 +323,22 @@ pub struct LinkRow {
     pub bytes_in: u64,
     /// Bytes of frames that went there on this link.
     pub bytes_out: u64,
+}
+
+/// How a number of 64 bits and more looks in JSON.
+pub struct Decimal;
+
+impl ToSchema for Decimal {}
+
+impl PartialSchema for Decimal {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some("A whole number as a decimal string."))
+            .pattern(Some("^-?[0-9]+$"))
+            .examples(["12"])
+            .into()
+    }
 }
 
 /// Writes a number as a decimal string.

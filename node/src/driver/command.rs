@@ -1,8 +1,8 @@
 //! What is asked of the driver.
 
 use super::{
-    Counter, Done, LinkRow, MemberChange, Membership, News, OwnerKey, Page, Query, Retiree,
-    Retirement, SpaceStatus, WriterRow,
+    ChangedPart, Counter, Done, LinkRow, MemberChange, Membership, News, OwnerKey, Page, Position,
+    Query, Retiree, Retirement, SpaceStatus, Wanted, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
 use tallymesh_core::{Link, Op, Shard};
@@ -31,6 +31,11 @@ pub(crate) enum Command {
         key: String,
         reply: oneshot::Sender<Option<Counter>>,
     },
+    ReadMany {
+        space: SpaceId,
+        keys: Vec<String>,
+        reply: oneshot::Sender<Vec<Option<Counter>>>,
+    },
     Shards {
         space: SpaceId,
         key: String,
@@ -44,6 +49,17 @@ pub(crate) enum Command {
     Watch {
         space: SpaceId,
         reply: oneshot::Sender<broadcast::Receiver<News>>,
+    },
+    Position {
+        space: SpaceId,
+        reply: oneshot::Sender<Position>,
+    },
+    Changed {
+        space: SpaceId,
+        since: Position,
+        from: u32,
+        wanted: Wanted,
+        reply: oneshot::Sender<Option<ChangedPart>>,
     },
     Writers {
         space: SpaceId,
@@ -100,9 +116,12 @@ impl Command {
         !matches!(
             self,
             Command::Read { .. }
+                | Command::ReadMany { .. }
                 | Command::Shards { .. }
                 | Command::List { .. }
                 | Command::Watch { .. }
+                | Command::Position { .. }
+                | Command::Changed { .. }
                 | Command::Writers { .. }
                 | Command::Members { .. }
                 | Command::Status { .. }

@@ -1,12 +1,14 @@
 //! What the driver answers about the members of a space, and what it is asked to change.
 
-use super::answers::decimal;
+use super::answers::{Decimal, decimal};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use tallymesh_core::{Configuration, Fate, Listed, Owner, WriterId};
+use utoipa::ToSchema;
 
 /// An owner's key as 64 hex digits, the way it is typed and shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
+#[schema(value_type = String, pattern = "^[0-9a-f]{64}$")]
 pub struct OwnerKey(pub Owner);
 
 impl OwnerKey {
@@ -78,7 +80,7 @@ pub enum Retiree {
 }
 
 /// One member as this node sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct MemberRow {
     /// Its owner's key, as 64 hex digits.
     pub owner: OwnerKey,
@@ -86,9 +88,11 @@ pub struct MemberRow {
     pub writer: Option<String>,
     /// Everything of that writer up to this clock is held here.
     #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
     pub clock: u64,
     /// How many transactions of members that are held here it has not acknowledged yet.
     #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
     pub behind: u64,
     /// Whether its newest start is not known to all other members yet.
     pub unsure: bool,
@@ -100,13 +104,15 @@ pub struct MemberRow {
 }
 
 /// A configuration of members.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ConfigurationRow {
     /// How many forced changes there were.
     #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
     pub era: u64,
     /// Its number, from 1.
     #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
     pub number: u64,
     /// The owners' keys, ascending.
     pub members: Vec<OwnerKey>,
@@ -123,7 +129,7 @@ impl From<&Configuration> for ConfigurationRow {
 }
 
 /// The members of a space as this node sees them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Membership {
     /// This node's own key.
     pub owner: OwnerKey,
@@ -145,13 +151,14 @@ pub struct Membership {
 }
 
 /// What became of a writer that was to be declared dead.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Retirement {
     /// The writer, as 32 hex digits.
     pub writer: String,
     /// `absorbed` once its part has been taken over, `dead` until then.
     pub fate: &'static str,
     /// Once it is absorbed: the last of its clocks that counts.
+    #[schema(value_type = Decimal, required = false)]
     #[serde(
         serialize_with = "super::answers::decimal_if_any",
         skip_serializing_if = "Option::is_none"

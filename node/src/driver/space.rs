@@ -7,7 +7,10 @@ pub(crate) use members::Tally;
 
 use super::expiries::Expiries;
 use super::replay::Replay;
-use super::{Change, Counter, FaultReport, News, Page, Query, Reading, Renewal, SpaceStatus};
+use super::{
+    Change, ChangedPart, Counter, FaultReport, News, Page, Position, Query, Reading, Renewal,
+    SpaceStatus, Wanted,
+};
 use crate::resp::{Event, Notice};
 use crate::store::{Kind, Record, Store, StoreError};
 use members::{Part, TEND_SOON_MS};
@@ -23,6 +26,11 @@ use tokio::sync::broadcast;
 /// Batches of changes that a slow reader of events may be behind before it is told to catch up.
 const CHANGES_BATCHES_MAX: usize = 256;
 
+/// Most counters of one part of those that changed since a position, and most that are looked at
+/// for it: others wait meanwhile.
+const CHANGED_MAX: usize = 1_000;
+const LOOKED_AT_MAX: usize = 1 << 16;
+
 /// Most counters that are listed for the store. With more of them it costs little to look for those
 /// that changed.
 const UNSAVED_MAX: usize = 1 << 16;
@@ -37,6 +45,8 @@ pub(super) struct OpenSpace {
     owner: [u8; 32],
     /// How often that was done since the start.
     renewals: u64,
+    /// Random, so that positions of other starts and spaces are known for such.
+    start: u64,
     /// Readers of events.
     pub(super) watchers: broadcast::Sender<News>,
     /// What they are to be told.
@@ -103,6 +113,7 @@ impl OpenSpace {
             replica,
             owner: *owner,
             renewals: 0,
+            start: u64::from_le_bytes(random()?),
             watchers: broadcast::Sender::new(CHANGES_BATCHES_MAX),
             news: Vec::new(),
             sync: Sync::new(config, u64::from_le_bytes(random()?)),
@@ -185,6 +196,41 @@ impl OpenSpace {
             next: last.map(|counter| counter.key.clone()),
             counters,
         }
+    }
+
+    /// Where a reader of events is that has heard of everything up to now.
+    pub(super) fn position(&mut self) -> Position {
+        Position {
+            start: self.start,
+            moment: self.replica.moment(),
+        }
+    }
+
+    /// A part of the wanted counters that changed since a position; `None` if they can't be told.
+    pub(super) fn changed_since(
+        &self,
+        since: Position,
+        from: u32,
+        wanted: &Wanted,
+    ) -> Option<ChangedPart> {
+        let changed = self.replica.changed_since(since.moment, from);
+        let changed = changed.filter(|_| since.start == self.start)?;
+        let mut part = ChangedPart {
+            changes: Vec::new(),
+            next: None,
+        };
+        for (looked_at, counter) in changed.enumerate() {
+            if part.changes.len() == CHANGED_MAX || looked_at == LOOKED_AT_MAX {
+                part.next = Some(counter.as_u32());
+                break;
+            }
+            let key = self.replica.key(counter).filter(|key| wanted.has(key));
+            part.changes.extend(key.map(|key| Change {
+                key: key.to_owned(),
+                now: self.reading(counter),
+            }));
+        }
+        Some(part)
     }
 
     pub(super) fn connected(&mut self, now: u64, link: Link, broadcast: bool) {
@@ -348,7 +394,9 @@ impl OpenSpace {
                 let now = self.reading(*counter);
                 Some(Change { key, now })
             });
-            self.news.push(News::Changed(newest.collect()));
+            let changes = newest.collect();
+            let position = self.position();
+            self.news.push(News::Changed(changes, position));
         }
         if let Some(unsaved) = &mut self.unsaved {
             unsaved.extend_from_slice(&changed);

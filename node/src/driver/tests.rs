@@ -428,7 +428,7 @@ impl Bench {
 
     /// The next event is that this counter is 1.
     fn expect_news(&mut self, key: &str) {
-        let Ok(News::Changed(changes)) = within_patience(&self.runtime, self.news.recv()) else {
+        let Ok(News::Changed(changes, _)) = within_patience(&self.runtime, self.news.recv()) else {
             panic!("something else");
         };
         let told: Vec<_> = changes.iter().map(|it| (it.key.as_str(), it.now)).collect();

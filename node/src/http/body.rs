@@ -1,6 +1,7 @@
 //! Bodies of requests: JSON objects of which every field is known.
 
 use super::problem::Problem;
+use crate::problems;
 use serde_json::{Map, Value};
 
 /// The fields of a JSON object, to be taken one by one.
@@ -94,7 +95,7 @@ impl Fields {
             let detail = format!(
                 "`{name}` is `{shown}` and must be a whole number of milliseconds from 0 on"
             );
-            Problem::bad_request("millis", detail)
+            Problem::new(&problems::MILLIS, detail)
         };
         match self.take(name) {
             None => Ok(None),
@@ -125,12 +126,12 @@ impl Fields {
 }
 
 fn invalid(problem: &str, advice: &str) -> Problem {
-    Problem::bad_request("body", format!("{problem}; send {advice}"))
+    Problem::new(&problems::BODY, format!("{problem}; send {advice}"))
 }
 
 /// The problem of a text that is no amount.
 pub(super) fn not_an_amount(text: &str) -> Problem {
     let shown: String = text.chars().take(40).collect();
     let detail = format!("`{shown}` is no integer from {} to {}", i64::MIN, i64::MAX);
-    Problem::bad_request("amount", detail)
+    Problem::new(&problems::AMOUNT, detail)
 }

@@ -3,7 +3,9 @@
 use super::App;
 use super::body::not_an_amount;
 use super::problem::{Problem, Route};
+use super::requests::InSpace;
 use crate::handle::Sum;
+use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -14,21 +16,40 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use tallymesh_core::Error;
 use tallymesh_core::limits::KEY_BYTES_MAX;
+use utoipa::ToSchema;
 
 /// What became of a bulk request.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Acknowledged {
     /// Lines that were added. Blank ones are not counted.
     lines: u64,
 }
 
+/// Adds to many counters, all or none
+///
+/// One add a line: `key`, `key n`, or, for keys with blanks, `key`, a tab, `n`.
+#[utoipa::path(
+    post, path = "/add", operation_id = "add_many", tag = "counters",
+    params(InSpace),
+    request_body(
+        content = String, content_type = "text/plain",
+        description = "The lines, at most 8 MiB.", example = "likes 5\nviews",
+    ),
+    responses((
+        status = 200, description = "How many lines were added.", body = Acknowledged,
+        example = json!({"lines": 2}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "line", "overflow",
+    ]))),
+)]
 pub(super) async fn add(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Acknowledged>, Problem> {
     let space = app.handle.space(&space)?;
-    let (lines, sums) = sums(&body?).map_err(|problem| problem.applied("no"))?;
+    let (lines, sums) = sums(&body?)?;
     if !sums.is_empty() {
         app.handle.add_many(space, sums).await?;
     }
@@ -61,7 +82,7 @@ fn sums(body: &[u8]) -> Result<(u64, Vec<Sum>), Problem> {
                 sum.by = total.checked_add(by).ok_or_else(|| {
                     let total = i128::from(total);
                     let overflow = Error::Overflow { total, by };
-                    at_line(Problem::bad_request(overflow.code(), overflow.to_string()))
+                    at_line(Problem::from(&overflow))
                 })?;
                 sum.line = number;
             }
@@ -73,7 +94,7 @@ fn sums(body: &[u8]) -> Result<(u64, Vec<Sum>), Problem> {
 /// One line: `key`, `key n`, or, for keys with blanks in them, `key TAB n`. `None` if it is blank.
 fn parse(line: &[u8]) -> Result<Option<(&str, i64)>, Problem> {
     let line = std::str::from_utf8(line)
-        .map_err(|_| Problem::bad_request("line", "the line is not UTF-8"))?;
+        .map_err(|_| Problem::new(&problems::LINE, "the line is not UTF-8"))?;
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.trim().is_empty() {
         return Ok(None);
@@ -88,7 +109,7 @@ fn parse(line: &[u8]) -> Result<Option<(&str, i64)>, Problem> {
     };
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         let error = Error::KeyLength { bytes: key.len() };
-        return Err(Problem::bad_request(error.code(), error.to_string()));
+        return Err(Problem::from(&error));
     }
     match amount {
         "" => Ok(Some((key, 1))),

@@ -3,15 +3,18 @@
 use super::App;
 use super::body::Fields;
 use super::problem::{Asked, Problem, Route};
-use crate::driver::{Counter, Page, Query};
+use super::requests::{AddBody, InSpace, OfCounter, ReadBody};
+use crate::driver::{Counter, Decimal, Page, Query};
+use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 use tallymesh_core::Shard;
+use utoipa::{IntoParams, ToSchema};
 
 /// Most counters of one page of the list, and how many if the request does not say.
 pub(super) const LIST_MAX: usize = 10_000;
@@ -19,23 +22,66 @@ const LIST_DEFAULT: usize = 1_000;
 
 const ADD: &str = r#"{"by":"5"}, or no body to add 1"#;
 
+/// Most counters that are read at once.
+pub(super) const READ_MANY_MAX: usize = 1_000;
+
+const READ_MANY: &str = r#"{"keys":["a","b"]}"#;
+
 /// The shards of a counter, by writer.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Shards {
     key: String,
+    #[schema(value_type = Vec<ShardRow>)]
     shards: Vec<Shard>,
 }
 
+/// What one writer says of a counter.
+#[derive(ToSchema)]
+#[schema(as = Shard)]
+#[expect(dead_code, reason = "it describes a type of the core")]
+struct ShardRow {
+    /// The writer.
+    writer: String,
+    /// Its clock when it last changed the counter.
+    #[schema(value_type = Decimal)]
+    clock: u64,
+    /// The sum of what it added.
+    #[schema(value_type = Decimal)]
+    total: i128,
+}
+
+/// Counters in the order in which they were asked for.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Counters {
+    /// Each counter, or null if it is absent.
+    counters: Vec<Option<Counter>>,
+}
+
 /// Which page of the list.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
+    /// Only keys that begin so.
     #[serde(default)]
     prefix: String,
+    /// Only keys after this one, by their bytes: the `next` of the page before.
     after: Option<String>,
+    /// Most counters of the page; 1,000 if it is left out.
+    #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
 }
 
+/// Reads a counter
+#[utoipa::path(
+    get, path = "/counters/{key}", operation_id = "read_counter", tag = "counters",
+    params(OfCounter),
+    responses((
+        status = 200, description = "The counter.", body = Counter,
+        example = json!({"key": "likes", "value": "12"}),
+    )),
+    extensions(("x-problems" = json!(["absent"]))),
+)]
 pub(super) async fn read(
     State(app): State<Arc<App>>,
     Route((space, key)): Route<(String, String)>,
@@ -45,16 +91,38 @@ pub(super) async fn read(
     counter.map(Json).ok_or_else(|| absent(&key))
 }
 
+/// Adds to a counter
+///
+/// Without a body it adds 1.
+#[utoipa::path(
+    post, path = "/counters/{key}/add", operation_id = "add_to_counter", tag = "counters",
+    params(OfCounter),
+    request_body(content = Option<AddBody>, description = "How much."),
+    responses((
+        status = 200, description = "The counter.", body = Counter,
+        example = json!({"key": "likes", "value": "12"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
+    ]))),
+)]
 pub(super) async fn add(
     State(app): State<Arc<App>>,
     Route((space, key)): Route<(String, String)>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Counter>, Problem> {
     let space = app.handle.space(&space)?;
-    let by = amount(&body?).map_err(|problem| problem.applied("no"))?;
+    let by = amount(&body?)?;
     Ok(Json(app.handle.add(space, key, by).await?))
 }
 
+/// What each writer says of a counter
+#[utoipa::path(
+    get, path = "/counters/{key}/shards", operation_id = "counter_shards", tag = "counters",
+    params(OfCounter),
+    responses((status = 200, description = "One shard for each writer.", body = Shards)),
+    extensions(("x-problems" = json!(["absent"]))),
+)]
 pub(super) async fn shards(
     State(app): State<Arc<App>>,
     Route((space, key)): Route<(String, String)>,
@@ -66,6 +134,16 @@ pub(super) async fn shards(
     Ok(Json(Shards { key, shards }))
 }
 
+/// Lists counters by key
+#[utoipa::path(
+    get, path = "/counters", operation_id = "list_counters", tag = "counters",
+    params(InSpace, ListQuery),
+    responses((
+        status = 200, description = "A page of them.", body = Page,
+        example = json!({"counters": [{"key": "likes", "value": "12"}], "next": null}),
+    )),
+    extensions(("x-problems" = json!(["query"]))),
+)]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
@@ -75,7 +153,7 @@ pub(super) async fn list(
     let limit = query.limit.unwrap_or(LIST_DEFAULT);
     if !(1..=LIST_MAX).contains(&limit) {
         let detail = format!("limit is {limit} and must be 1 to {LIST_MAX}");
-        return Err(Problem::bad_request("query", detail));
+        return Err(Problem::new(&problems::QUERY, detail));
     }
     let query = Query {
         prefix: query.prefix,
@@ -85,10 +163,55 @@ pub(super) async fn list(
     Ok(Json(app.handle.list(space, query).await?))
 }
 
+/// Reads many counters at once
+///
+/// All from one view: none of a transaction, or all of it.
+#[utoipa::path(
+    post, path = "/read", operation_id = "read_counters", tag = "counters",
+    params(InSpace),
+    request_body(content = ReadBody, description = "Their keys."),
+    responses((
+        status = 200, description = "The counters in the order asked.", body = Counters,
+        example = json!({"counters": [{"key": "likes", "value": "12"}, null]}),
+    )),
+    extensions(("x-problems" = json!(["too_many_keys"]))),
+)]
+pub(super) async fn read_many(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Counters>, Problem> {
+    let space = app.handle.space(&space)?;
+    let keys = keys(&body?)?;
+    let counters = app.handle.read_many(space, keys).await?;
+    Ok(Json(Counters { counters }))
+}
+
+/// Reads `{"keys":["a","b"]}`.
+fn keys(body: &[u8]) -> Result<Vec<String>, Problem> {
+    let mut fields = Fields::parse(body, READ_MANY)?;
+    let list = fields.list("keys")?;
+    if list.len() > READ_MANY_MAX {
+        let detail = format!(
+            "{} counters are asked for, and at most {READ_MANY_MAX} can be read at once; ask for \
+             the rest in another request",
+            list.len()
+        );
+        return Err(Problem::new(&problems::TOO_MANY_KEYS, detail));
+    }
+    let keys = list.into_iter().map(|key| match key {
+        Value::String(key) => Ok(key),
+        other => Err(fields.invalid(&format!("`{other}` is no key"))),
+    });
+    let keys = keys.collect::<Result<Vec<String>, Problem>>()?;
+    fields.end()?;
+    Ok(keys)
+}
+
 /// The problem of a counter that does not exist.
 pub(super) fn absent(key: &str) -> Problem {
     let detail = format!("there is no counter `{key}` here; the first add makes it");
-    Problem::new(StatusCode::NOT_FOUND, "absent", detail)
+    Problem::new(&problems::ABSENT, detail)
 }
 
 /// Reads `{"by":"5"}` or `{"by":5}`; without a body, or without `by`, it is 1.
@@ -101,7 +224,7 @@ fn amount(body: &[u8]) -> Result<i64, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::amount;
+    use super::{READ_MANY_MAX, amount, keys};
 
     #[test]
     fn amounts_are_integers_in_either_form() {
@@ -116,6 +239,28 @@ mod tests {
             (r#"{"by":9223372036854775807}"#, i64::MAX),
         ] {
             assert_eq!(amount(body.as_bytes()).expect(body), by, "{body}");
+        }
+    }
+
+    #[test]
+    fn keys_are_read_in_their_order_up_to_the_limit() {
+        let body = |count| {
+            let keys: Vec<String> = (0..count).rev().map(|n| format!("k{n}")).collect();
+            (serde_json::json!({ "keys": keys }).to_string(), keys)
+        };
+        let (text, expected) = body(READ_MANY_MAX);
+        assert_eq!(keys(text.as_bytes()).expect("the most"), expected);
+        let (text, _) = body(READ_MANY_MAX + 1);
+        let problem = keys(text.as_bytes()).expect_err("too many");
+        assert_eq!(problem.code(), "too_many_keys");
+        for body in [
+            "",
+            "[]",
+            r#"{"keys":"a"}"#,
+            r#"{"keys":[1]}"#,
+            r#"{"keys":[],"x":1}"#,
+        ] {
+            assert_eq!(keys(body.as_bytes()).expect_err(body).code(), "body");
         }
     }
 

@@ -4,15 +4,16 @@ use super::App;
 use super::problem::Problem;
 use crate::gossip::Peer;
 use crate::handle::PeerKind;
+use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 /// How long links may take to close after a cut.
 const CUT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,32 +22,45 @@ const CUT_TIMEOUT: Duration = Duration::from_secs(5);
 const CUT_POLL: Duration = Duration::from_millis(5);
 
 /// What to cut or heal.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CutRequest {
+#[schema(example = json!({"cut": false}))]
+struct CutBody {
     cut: bool,
     /// The libp2p peer id of one node; without it, all links.
     peer: Option<String>,
 }
 
 /// What is cut now.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct CutState {
     cut: bool,
 }
 
-/// Answers when the links that are to be cut are closed, or when healing has begun.
+/// Cuts or heals links
+///
+/// Only at a node for demonstrations. Answers when the links that are to be cut are closed, or when
+/// healing has begun.
+#[utoipa::path(
+    post, path = "/v1/demo/cut", operation_id = "cut_links", tag = "node",
+    request_body(content = CutBody, description = "What to cut or heal."),
+    responses((
+        status = 200, description = "What is cut now.", body = CutState,
+        example = json!({"cut": true}),
+    )),
+    extensions(("x-problems" = json!(["cut_timeout", "not_demo", "peer", "stopped"]))),
+)]
 pub(super) async fn cut(
     State(app): State<Arc<App>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<CutState>, Problem> {
     if !app.demo {
         let detail = "links can be cut only at a node that was started with `tallymesh up --demo`";
-        return Err(Problem::new(StatusCode::FORBIDDEN, "not_demo", detail));
+        return Err(Problem::new(&problems::NOT_DEMO, detail));
     }
-    let request: CutRequest = serde_json::from_slice(&body?).map_err(|error| {
+    let request: CutBody = serde_json::from_slice(&body?).map_err(|error| {
         let detail = format!("{error}; send {{\"cut\":true}} or {{\"cut\":false}}");
-        Problem::bad_request("body", detail)
+        Problem::new(&problems::BODY, detail)
     })?;
     match &request.peer {
         None => {
@@ -59,7 +73,7 @@ pub(super) async fn cut(
         Some(name) => {
             let peer: Peer = name
                 .parse()
-                .map_err(|problem: String| Problem::bad_request("peer", problem))?;
+                .map_err(|problem: String| Problem::new(&problems::PEER, problem))?;
             app.cuts.send_if_modified(|cuts| match request.cut {
                 true => cuts.peers.insert(peer),
                 false => cuts.peers.remove(&peer),
@@ -84,11 +98,7 @@ async fn links_closed(app: &App, peer: Option<&str>) -> Result<(), Problem> {
         let Some(row) = open else { return Ok(()) };
         if Instant::now() > deadline {
             let detail = format!("the link to {} did not close in time", row.peer);
-            return Err(Problem::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "cut",
-                detail,
-            ));
+            return Err(Problem::new(&problems::CUT_TIMEOUT, detail));
         }
         tokio::time::sleep(CUT_POLL).await;
     }

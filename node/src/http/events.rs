@@ -3,17 +3,26 @@
 //! A change is an event without a name: the key and the value, which is null if the counter has
 //! become absent. Others have names: `members`, when the space has other members, `retired`, when a
 //! writer that is gone was taken over, `renewed`, when the node goes on under another writer,
-//! `returned`, with what became of its transactions if it had been retired, `fault`, with the evidence of a writer that used one clock twice, and `skipped`, for a reader
-//! that was too slow: the counters that exist follow it, and those that do not follow are absent.
+//! `returned`, with what became of its transactions if it had been retired, `fault`, with the
+//! evidence of a writer that used one clock twice, and `skipped`, for a reader that missed changes
+//! which can't be told one by one: the counters that exist follow it, and those that do not follow
+//! are absent.
+//!
+//! Events have ids. A reader that comes back with the last one is told of each counter that
+//! changed since, and perhaps of some that did not. If the id is of another start of the node, or of
+//! a time before counters were dropped, it is told `skipped`. Only changes of counters are told
+//! later, not the events with names.
 
 use super::App;
 use super::problem::{Asked, Problem, Route};
+use super::requests::InSpace;
 use crate::driver::{
-    Absorption, Change, Comeback, ConfigurationRow, Counter, FaultReport, News, Query, Reading,
-    Renewal,
+    Absorption, Change, Comeback, ConfigurationRow, Counter, FaultReport, News, Position, Query,
+    Reading, Renewal, Wanted,
 };
 use crate::handle::{Handle, SpaceId};
 use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
 use futures::stream;
@@ -25,6 +34,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use utoipa::IntoParams;
+
+/// The header by which a reader says where it was.
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Changes within this time are one event for each counter, with the newest value. Higher saves
 /// work on busy counters, lower shows a change sooner.
@@ -37,64 +50,113 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const CATCH_UP_LIMIT: usize = 1_000;
 
 /// Which counters to tell of.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
     /// This one only.
     key: Option<String>,
+    /// Only those whose keys begin so.
+    #[serde(default)]
+    prefix: String,
+    /// The id of the last event that the reader has; the header `last-event-id` goes before it.
+    since: Option<String>,
 }
 
+/// Changed counters, as server-sent events
+///
+/// A change is an event without a name; docs/http.md tells of those with one, and of ids.
+#[utoipa::path(
+    get, path = "/events", operation_id = "events", tag = "spaces",
+    params(
+        InSpace,
+        EventsQuery,
+        ("last-event-id" = Option<String>, Header, description = "The id of the last event that the reader has."),
+    ),
+    responses((
+        status = 200, description = "A stream that does not end.", body = String,
+        content_type = "text/event-stream",
+        example = "id: 00f1-3-0\ndata: {\"key\":\"likes\",\"value\":\"12\"}\n\n",
+    )),
+    extensions(("x-problems" = json!(["query"]))),
+)]
 pub(super) async fn stream(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
     Asked(query): Asked<EventsQuery>,
+    headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let space = app.handle.space(&space)?;
-    let reader = Reader {
+    let header = headers.get(LAST_EVENT_ID);
+    let header = header.map(|id| id.to_str().unwrap_or_default().to_owned());
+    let since = header.or(query.since);
+    // The position first: what changes before the subscription is told again to who comes back.
+    let position = app.handle.position(space).await?;
+    let mut reader = Reader {
         news: app.handle.watch(space).await?,
         handle: app.handle.clone(),
         space,
-        key: query.key,
+        wanted: Wanted {
+            key: query.key,
+            prefix: query.prefix,
+        },
         ready: VecDeque::new(),
         skipped: false,
-        catching_up: None,
+        behind: None,
+        caught_up: Some(position),
     };
+    reader.begin(since.as_deref());
     let events = stream::unfold((reader, app), |(mut reader, app)| async move {
         let next = tokio::select! {
             next = reader.next() => next,
             () = app.stopped() => None,
         };
-        next.map(|told| (Ok(told.event()), (reader, app)))
+        next.map(|event| (Ok(event), (reader, app)))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
 /// One event.
 enum Told {
-    Change(Change),
+    /// A change; with a position, if everything up to there was told with it.
+    Change(Change, Option<Position>),
     Fault(Arc<FaultReport>),
     Renewed(Arc<Renewal>),
     Returned(Arc<Comeback>),
     Members(Arc<ConfigurationRow>),
     Absorbed(Arc<Absorption>),
     Skipped,
+    /// Everything up to here was told, which is an id without an event.
+    UpTo(Position),
 }
 
 impl Told {
     fn event(&self) -> Event {
         let event = Event::default();
         let event = match self {
-            Told::Change(change) => event.json_data(change),
+            Told::Change(change, None) => event.json_data(change),
+            Told::Change(change, Some(position)) => {
+                event.id(position.to_string()).json_data(change)
+            }
             Told::Fault(report) => event.event("fault").json_data(&**report),
             Told::Renewed(renewal) => event.event("renewed").json_data(&**renewal),
             Told::Returned(comeback) => event.event("returned").json_data(&**comeback),
             Told::Members(members) => event.event("members").json_data(&**members),
             Told::Absorbed(writer) => event.event("retired").json_data(&**writer),
             Told::Skipped => event.event("skipped").json_data(json!({})),
+            Told::UpTo(position) => Ok(event.id(position.to_string())),
         };
         // Texts always make JSON; an empty event would say nothing wrong either.
         event.unwrap_or_default()
     }
+}
+
+/// What a reader has to be told before it is told of news.
+enum Behind {
+    /// What changed since a position, from a place on.
+    Since(Position, u32),
+    /// All counters after this key, or from the first on.
+    All(Option<String>),
 }
 
 /// One reader of events. One that is too slow for the changes skips to the newest values of all
@@ -103,30 +165,44 @@ struct Reader {
     news: Receiver<News>,
     handle: Handle,
     space: SpaceId,
-    key: Option<String>,
+    wanted: Wanted,
     ready: VecDeque<Told>,
     /// Changes were lost, which was not told yet.
     skipped: bool,
-    /// The last key of the list that was told, while catching up.
-    catching_up: Option<String>,
+    /// What it has to catch up with.
+    behind: Option<Behind>,
+    /// Where it is once it has caught up, if that was not told yet.
+    caught_up: Option<Position>,
 }
 
 impl Reader {
+    /// Goes on where the reader was, if it says so.
+    fn begin(&mut self, since: Option<&str>) {
+        match since.map(str::parse) {
+            None => {}
+            Some(Ok(position)) => self.behind = Some(Behind::Since(position, 0)),
+            Some(Err(_)) => self.skipped = true,
+        }
+    }
+
     /// The next event. `None` when the node stops.
-    async fn next(&mut self) -> Option<Told> {
+    async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(told) = self.ready.pop_front() {
-                return Some(told);
+                return Some(told.event());
             }
             if std::mem::take(&mut self.skipped) {
-                self.catching_up = Some(String::new());
-                if self.key.is_none() {
-                    return Some(Told::Skipped);
-                }
+                let position = self.handle.position(self.space).await.ok()?;
+                self.caught_up = Some(position);
+                self.behind = Some(Behind::All(None));
+                return Some(Told::Skipped.event());
             }
-            if self.catching_up.is_some() {
-                self.list_more().await?;
+            if let Some(behind) = self.behind.take() {
+                self.catch_up(behind).await?;
                 continue;
+            }
+            if let Some(position) = self.caught_up.take() {
+                return Some(Told::UpTo(position).event());
             }
             match self.news.recv().await {
                 Ok(first) => {
@@ -142,62 +218,103 @@ impl Reader {
     /// Takes all news that waits, the newest of each counter.
     fn gather(&mut self, first: News) {
         let mut newest = BTreeMap::new();
-        self.note(&mut newest, first);
+        let mut position = self.note(&mut newest, first);
         loop {
             match self.news.try_recv() {
-                Ok(news) => self.note(&mut newest, news),
+                Ok(news) => position = self.note(&mut newest, news).or(position),
                 Err(TryRecvError::Lagged(_)) => self.skipped = true,
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
         }
-        let changes = newest.into_iter();
-        self.ready
-            .extend(changes.map(|(key, now)| Told::Change(Change { key, now })));
+        // A reader that missed something is nowhere until it has caught up.
+        let position = position.filter(|_| !self.skipped);
+        let last = newest.len().saturating_sub(1);
+        let changes = newest.into_iter().enumerate();
+        self.ready.extend(changes.map(|(at, (key, now))| {
+            let position = position.filter(|_| at == last);
+            Told::Change(Change { key, now }, position)
+        }));
     }
 
-    fn note(&mut self, newest: &mut BTreeMap<String, Option<Reading>>, news: News) {
-        let wanted = |key: &str| self.key.as_ref().is_none_or(|own| own == key);
+    /// Takes one piece of news; returns where the reader is when it is told.
+    fn note(
+        &mut self,
+        newest: &mut BTreeMap<String, Option<Reading>>,
+        news: News,
+    ) -> Option<Position> {
         match news {
-            News::Changed(changes) => {
-                for change in changes.iter().filter(|change| wanted(&change.key)) {
-                    newest.insert(change.key.clone(), change.now);
-                }
+            News::Changed(changes, position) => {
+                let wanted = changes.iter().filter(|it| self.wanted.has(&it.key));
+                newest.extend(wanted.map(|it| (it.key.clone(), it.now)));
+                return Some(position);
             }
             // One that did not show in a counter concerns all.
-            News::Fault(report) if report.key.as_deref().is_none_or(wanted) => {
-                self.ready.push_back(Told::Fault(report));
+            News::Fault(report) => {
+                let key = report.key.as_deref();
+                if key.is_none_or(|key| self.wanted.has(key)) {
+                    self.ready.push_back(Told::Fault(report));
+                }
             }
-            News::Fault(_) => {}
             News::Members(members) => self.ready.push_back(Told::Members(members)),
             News::Absorbed(writer) => self.ready.push_back(Told::Absorbed(writer)),
             News::Renewed(renewal) => self.ready.push_back(Told::Renewed(renewal)),
             News::Returned(comeback) => self.ready.push_back(Told::Returned(comeback)),
         }
+        None
     }
 
-    /// Takes the next part of the list of all counters, or the one counter.
-    async fn list_more(&mut self) -> Option<()> {
-        let after = self.catching_up.take();
-        if let Some(key) = &self.key {
-            let counter = self.handle.read(self.space, key.clone()).await.ok()?;
-            self.ready.push_back(Told::Change(Change {
-                key: key.clone(),
-                now: counter.map(|counter| counter.now),
-            }));
-            return Some(());
+    /// Takes the next part of what the reader has to catch up with.
+    async fn catch_up(&mut self, behind: Behind) -> Option<()> {
+        match behind {
+            Behind::Since(position, from) => {
+                let wanted = self.wanted.clone();
+                let part = self
+                    .handle
+                    .changed_since(self.space, position, from, wanted);
+                match part.await.ok()? {
+                    None => self.skipped = true,
+                    Some(part) => {
+                        let changes = part.changes.into_iter();
+                        self.ready.extend(changes.map(|it| Told::Change(it, None)));
+                        self.behind = part.next.map(|next| Behind::Since(position, next));
+                    }
+                }
+            }
+            Behind::All(after) => {
+                let next = match self.wanted.key.clone() {
+                    Some(key) => self.read(key).await?,
+                    None => self.list(after).await?,
+                };
+                self.behind = next.map(|next| Behind::All(Some(next)));
+            }
         }
+        Some(())
+    }
+
+    /// Takes the one counter that is wanted.
+    async fn read(&mut self, key: String) -> Option<Option<String>> {
+        if self.wanted.has(&key) {
+            let counter = self.handle.read(self.space, key.clone()).await.ok()?;
+            let now = counter.map(|counter| counter.now);
+            self.ready
+                .push_back(Told::Change(Change { key, now }, None));
+        }
+        Some(None)
+    }
+
+    /// Takes the next part of the list of all wanted counters; returns where to go on.
+    async fn list(&mut self, after: Option<String>) -> Option<Option<String>> {
         let query = Query {
-            after: after.filter(|key| !key.is_empty()),
+            prefix: self.wanted.prefix.clone(),
+            after,
             limit: CATCH_UP_LIMIT,
-            ..Query::default()
         };
         let page = self.handle.list(self.space, query).await.ok()?;
         let told = |Counter { key, now }| {
             let now = Some(now);
-            Told::Change(Change { key, now })
+            Told::Change(Change { key, now }, None)
         };
         self.ready.extend(page.counters.into_iter().map(told));
-        self.catching_up = page.next;
-        Some(())
+        Some(page.next)
     }
 }

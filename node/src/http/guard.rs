@@ -6,21 +6,30 @@
 //!
 //! - `Host` must name the loopback address (`localhost`, `*.localhost`, `127.x.y.z`, `[::1]`). A
 //!   stranger's name that was pointed at 127.0.0.1 (DNS rebinding) is refused with `host`.
-//! - `Origin`, if there is one, must be loopback too, on any port, or be the same as `Host`. So
-//!   other sites can neither post nor open a WebSocket; they are refused with `origin`.
+//! - `Origin`, if there is one, must be loopback too, on any port, or be the same as `Host`, or be
+//!   allowed with `--cors-origin`. So other sites can neither post nor open a WebSocket; they are
+//!   refused with `origin`.
 //!
-//! With `--http-open`, any `Host` is let in, and `Origin` must still be loopback or the same.
-//! Pages from another loopback port may read the answers (CORS), so that a page of one node can
-//! talk to another.
+//! With `--http-open`, any `Host` is let in, and what is said of `Origin` holds still. Pages that
+//! are let in may read the answers (CORS), so that a page of one node can talk to another.
 
 use super::App;
+use super::events::LAST_EVENT_ID;
+use super::post::SESSION;
 use super::problem::Problem;
+use crate::config::HttpRules;
+use crate::problems;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+/// How long a browser may remember that a page may come here.
+const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 
 /// Lets a request through, or answers it with a problem.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
@@ -29,49 +38,52 @@ pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: N
         Some(host) => host.to_str().unwrap_or_default().to_owned(),
         None => request.uri().host().unwrap_or_default().to_owned(),
     };
-    let origin = match origin(request.headers(), &host, app.open) {
-        Ok(origin) => origin,
-        Err(problem) => return problem.into_response(),
-    };
-    let mut response = match request.method() {
-        &Method::OPTIONS => preflight(),
-        _ => next.run(request).await,
-    };
-    let headers = response.headers_mut();
-    if let Some(origin) = origin {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    if let Err(problem) = origin(request.headers(), &host, &app.rules) {
+        return problem.into_response();
     }
-    headers.insert(header::VARY, HeaderValue::from_static("origin"));
-    headers.insert(
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
     response
 }
 
-/// Checks both headers and returns the origin, if there is one.
-fn origin(headers: &HeaderMap, host: &str, open: bool) -> Result<Option<HeaderValue>, Problem> {
-    if !open && !is_loopback(host) {
+/// Lets pages read the answers. Only pages that may come here get so far.
+pub(super) fn cors() -> CorsLayer {
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::mirror_request())
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allow_headers([header::CONTENT_TYPE, LAST_EVENT_ID, SESSION])
+        .expose_headers([header::RETRY_AFTER, SESSION])
+        .max_age(PREFLIGHT_AGE)
+}
+
+/// Checks both headers.
+fn origin(headers: &HeaderMap, host: &str, rules: &HttpRules) -> Result<(), Problem> {
+    if !rules.open && !is_loopback(host) {
         let detail = format!(
             "this node answers to localhost and 127.0.0.1 only, not to `{host}`; use one of \
              these, or start the node with --http-open"
         );
-        return Err(Problem::new(StatusCode::FORBIDDEN, "host", detail));
+        return Err(Problem::new(&problems::HOST, detail));
     }
     let Some(origin) = headers.get(header::ORIGIN) else {
-        return Ok(None);
+        return Ok(());
     };
     let text = origin.to_str().unwrap_or_default();
     let from = text
         .strip_prefix("http://")
         .or(text.strip_prefix("https://"));
     match from {
-        Some(from) if from.eq_ignore_ascii_case(host) || is_loopback(from) => {
-            Ok(Some(origin.clone()))
-        }
+        Some(from) if from.eq_ignore_ascii_case(host) || is_loopback(from) => Ok(()),
+        _ if rules.origins.iter().any(|allowed| allowed == text) => Ok(()),
         _ => {
-            let detail = format!("pages of `{text}` may not talk to this node");
-            Err(Problem::new(StatusCode::FORBIDDEN, "origin", detail))
+            let detail = format!(
+                "pages of `{text}` may not talk to this node, unless it is started with \
+                 --cors-origin {text}"
+            );
+            Err(Problem::new(&problems::ORIGIN, detail))
         }
     }
 }
@@ -101,18 +113,6 @@ fn is_loopback(host: &str) -> bool {
 fn is_port(text: &str) -> bool {
     let digits = text.strip_prefix(':');
     digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-fn preflight() -> Response {
-    let allowed = [
-        (
-            header::ACCESS_CONTROL_ALLOW_METHODS,
-            "GET, POST, PUT, DELETE",
-        ),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type"),
-        (header::ACCESS_CONTROL_MAX_AGE, "600"),
-    ];
-    (StatusCode::NO_CONTENT, allowed).into_response()
 }
 
 #[cfg(test)]
@@ -155,13 +155,28 @@ mod tests {
         let check = |origin: &'static str, host: &str, open| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
-            super::origin(&headers, host, open).map_err(|problem| problem.code())
+            let rules = HttpRules {
+                open,
+                origins: vec!["https://shop.example".into()],
+                ..HttpRules::default()
+            };
+            super::origin(&headers, host, &rules).map_err(|problem| problem.code())
         };
+        assert!(check("https://shop.example", "127.0.0.1:4280", false).is_ok());
         assert!(check("http://localhost:5173", "127.0.0.1:4280", false).is_ok());
         assert!(check("https://tally.example", "tally.example", true).is_ok());
         assert!(check("http://localhost:1", "tally.example", true).is_ok());
         for (origin, host, open, code) in [
             ("https://evil.example", "127.0.0.1:4280", false, "origin"),
+            ("http://shop.example", "127.0.0.1:4280", false, "origin"),
+            (
+                "https://shop.example:444",
+                "127.0.0.1:4280",
+                false,
+                "origin",
+            ),
+            ("https://a.shop.example", "127.0.0.1:4280", false, "origin"),
+            ("https://shop.example", "shop.example", false, "host"),
             ("null", "127.0.0.1:4280", false, "origin"),
             ("file://", "127.0.0.1:4280", false, "origin"),
             ("https://evil.example", "tally.example", true, "origin"),

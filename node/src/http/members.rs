@@ -3,7 +3,9 @@
 use super::App;
 use super::body::Fields;
 use super::problem::{Problem, Route};
+use super::requests::{ForceBody, InSpace, MemberBody, RetireBody};
 use crate::driver::{MemberChange, Membership, OwnerKey, Retiree, Retirement};
+use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -13,6 +15,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::WriterId;
+use utoipa::ToSchema;
 
 /// How long a request waits for a decision if it does not say.
 const WAIT_DEFAULT: Duration = Duration::from_secs(10);
@@ -26,13 +29,22 @@ const RETIRE: &str =
     r#"{"writer":"32 hex digits"} or {"owner":"64 hex digits"}, and "wait_ms" if you like"#;
 
 /// What became of writers that were declared dead.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Retirements {
     writers: Vec<Retirement>,
 }
 
 type Body = Result<Bytes, BytesRejection>;
 
+/// The members of a space
+#[utoipa::path(
+    get, path = "/members", operation_id = "list_members", tag = "members",
+    params(InSpace),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
+)]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
@@ -41,6 +53,16 @@ pub(super) async fn list(
     Ok(Json(app.handle.members(space).await?))
 }
 
+/// Makes this node the first member
+#[utoipa::path(
+    post, path = "/members/init", operation_id = "init_members", tag = "members",
+    params(InSpace),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
+    extensions(("x-problems" = json!(["closed", "memory_only"]))),
+)]
 pub(super) async fn init(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
@@ -49,6 +71,21 @@ pub(super) async fn init(
     Ok(Json(app.handle.found(space).await?))
 }
 
+/// Makes an owner a member
+///
+/// Waits for the decision of the members; harmless to repeat.
+#[utoipa::path(
+    post, path = "/members/add", operation_id = "add_member", tag = "members",
+    params(InSpace),
+    request_body(content = MemberBody, description = "Whom."),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
+    extensions(("x-problems" = json!([
+        "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member", "undecided",
+    ]))),
+)]
 pub(super) async fn add(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
@@ -57,6 +94,21 @@ pub(super) async fn add(
     change(&app, &space, body, MemberChange::Add).await
 }
 
+/// Takes an owner out of the members
+///
+/// Waits for the decision of the members; harmless to repeat.
+#[utoipa::path(
+    post, path = "/members/remove", operation_id = "remove_member", tag = "members",
+    params(InSpace),
+    request_body(content = MemberBody, description = "Whom."),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
+    extensions(("x-problems" = json!([
+        "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member", "undecided",
+    ]))),
+)]
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
@@ -78,12 +130,25 @@ async fn change(
         fields.end()?;
         Ok((owner, wait))
     });
-    let (owner, wait) = read.map_err(|problem| problem.applied("no"))?;
+    let (owner, wait) = read?;
     let change = change(owner);
     let members = app.handle.change_members(space, &change, wait).await?;
     Ok(Json(members))
 }
 
+/// Replaces all members without asking them
+///
+/// For a majority that is lost for ever.
+#[utoipa::path(
+    post, path = "/members/force", operation_id = "force_members", tag = "members",
+    params(InSpace),
+    request_body(content = ForceBody, description = "All members that there are to be."),
+    responses((
+        status = 200, description = "The members as this node sees them.",
+        body = Membership,
+    )),
+    extensions(("x-problems" = json!(["owner", "members_full", "memory_only", "no_members"]))),
+)]
 pub(super) async fn force(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
@@ -100,10 +165,23 @@ pub(super) async fn force(
         fields.end()?;
         Ok(members)
     });
-    let members = read.map_err(|problem| problem.applied("no"))?;
+    let members = read?;
     Ok(Json(app.handle.force_members(space, members).await?))
 }
 
+/// Declares writers dead that are gone for good
+///
+/// What they counted stays.
+#[utoipa::path(
+    post, path = "/retire", operation_id = "retire_writer", tag = "members",
+    params(InSpace),
+    request_body(content = RetireBody, description = "Whom."),
+    responses((status = 200, description = "What became of them.", body = Retirements)),
+    extensions(("x-problems" = json!([
+        "writer", "owner", "millis", "is_member", "no_members", "not_a_member", "unknown_owner",
+        "unknown_writer",
+    ]))),
+)]
 pub(super) async fn retire(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
@@ -116,7 +194,7 @@ pub(super) async fn retire(
         fields.end()?;
         Ok((who, wait))
     });
-    let (who, wait) = read.map_err(|problem| problem.applied("no"))?;
+    let (who, wait) = read?;
     let writers = app.handle.retire(space, who, wait).await?;
     Ok(Json(Retirements { writers }))
 }
@@ -132,7 +210,7 @@ fn retiree(fields: &mut Fields) -> Result<Retiree, Problem> {
         let detail = format!(
             "`{shown}` is no writer: it has 32 hex digits, as `tallymesh writers` shows them"
         );
-        Problem::bad_request("writer", detail)
+        Problem::new(&problems::WRITER, detail)
     })
 }
 
@@ -142,7 +220,7 @@ fn owner(text: &str) -> Result<OwnerKey, Problem> {
         let detail = format!(
             "`{shown}` is no owner's key: it has 64 hex digits, as `tallymesh id` shows them"
         );
-        Problem::bad_request("owner", detail)
+        Problem::new(&problems::OWNER, detail)
     })
 }
 

@@ -4,7 +4,9 @@ use super::App;
 use super::body::Fields;
 use super::counters::absent;
 use super::problem::{Problem, Route};
+use super::requests::{ExpireBody, InSpace, OfCounter, SetBody, TransactionBody};
 use crate::driver::Done;
+use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -14,6 +16,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tallymesh_core::limits::TRANSACTION_OPS_MAX;
 use tallymesh_core::{Error, Op};
+use utoipa::ToSchema;
 
 const SET: &str = r#"{"value":"5"}"#;
 const EXPIRE: &str = r#"{"in_ms":"60000"}, or {"at":"1767225600000"} in milliseconds since 1970"#;
@@ -21,14 +24,14 @@ const TRANSACTION: &str = r#"{"ops":[{"op":"add","key":"a","by":"1"}]}"#;
 const OPERATION: &str = r#"{"op","key"} with op one of add ("by"), set ("value"), reset, delete, expire ("at" or "in_ms") and persist"#;
 
 /// What became of a transaction.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Results {
     /// One for each operation, in their order.
     results: Vec<Done>,
 }
 
 /// What became of a deletion.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Deleted {
     key: String,
     existed: bool,
@@ -37,13 +40,28 @@ pub(super) struct Deleted {
 type Key = Route<(String, String)>;
 type Body = Result<Bytes, BytesRejection>;
 
+/// Sets a counter
+///
+/// Cancels what this node has seen of it, and nothing else.
+#[utoipa::path(
+    put, path = "/counters/{key}", operation_id = "set_counter", tag = "counters",
+    params(OfCounter),
+    request_body(content = SetBody, description = "The value."),
+    responses((
+        status = 200, description = "What became of it.", body = Done,
+        example = json!({"key": "likes", "existed": true, "value": "10"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
+    ]))),
+)]
 pub(super) async fn set(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
     body: Body,
 ) -> Result<Json<Done>, Problem> {
     let space = app.handle.space(&space)?;
-    let op = set_op(&body?).map_err(|problem| problem.applied("no"))?;
+    let op = set_op(&body?)?;
     Ok(Json(app.handle.apply(space, key, op).await?))
 }
 
@@ -55,6 +73,20 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
     Ok(op)
 }
 
+/// Deletes a counter
+///
+/// What this node has not seen of it survives.
+#[utoipa::path(
+    delete, path = "/counters/{key}", operation_id = "delete_counter", tag = "counters",
+    params(OfCounter),
+    responses((
+        status = 200, description = "Whether it existed.", body = Deleted,
+        example = json!({"key": "likes", "existed": true}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired",
+    ]))),
+)]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
@@ -67,6 +99,18 @@ pub(super) async fn delete(
     }))
 }
 
+/// Sets a counter to 0
+#[utoipa::path(
+    post, path = "/counters/{key}/reset", operation_id = "reset_counter", tag = "counters",
+    params(OfCounter),
+    responses((
+        status = 200, description = "What became of it.", body = Done,
+        example = json!({"key": "likes", "existed": true, "value": "10"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired",
+    ]))),
+)]
 pub(super) async fn reset(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
@@ -75,6 +119,22 @@ pub(super) async fn reset(
     Ok(Json(app.handle.apply(space, key, Op::Reset).await?))
 }
 
+/// Lets a counter expire
+///
+/// Of concurrent expiries the longest counts.
+#[utoipa::path(
+    post, path = "/counters/{key}/expire", operation_id = "expire_counter", tag = "counters",
+    params(OfCounter),
+    request_body(content = ExpireBody, description = "When."),
+    responses((
+        status = 200, description = "What became of it.", body = Done,
+        example = json!({"key": "likes", "existed": true, "value": "10"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "absent", "millis",
+        "expiry_range",
+    ]))),
+)]
 pub(super) async fn expire(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
@@ -86,14 +146,26 @@ pub(super) async fn expire(
         fields.end()?;
         Ok(op)
     });
-    let op = op.map_err(|problem| problem.applied("no"))?;
+    let op = op?;
     let done = app.handle.apply(space, key, op).await?;
     match done.existed {
-        Some(false) => Err(absent(&done.key).applied("no")),
+        Some(false) => Err(absent(&done.key)),
         _ => Ok(Json(done)),
     }
 }
 
+/// Takes the expiry of a counter away
+#[utoipa::path(
+    post, path = "/counters/{key}/persist", operation_id = "persist_counter", tag = "counters",
+    params(OfCounter),
+    responses((
+        status = 200, description = "What became of it.", body = Done,
+        example = json!({"key": "likes", "had_expiry": true, "value": "10"}),
+    )),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "absent",
+    ]))),
+)]
 pub(super) async fn persist(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
@@ -101,18 +173,31 @@ pub(super) async fn persist(
     let space = app.handle.space(&space)?;
     let done = app.handle.apply(space, key, Op::Persist).await?;
     match done.now {
-        None => Err(absent(&done.key).applied("no")),
+        None => Err(absent(&done.key)),
         Some(_) => Ok(Json(done)),
     }
 }
 
+/// Makes several operations, all or none
+///
+/// Every replica sees all of them together, or none.
+#[utoipa::path(
+    post, path = "/transactions", operation_id = "transact", tag = "counters",
+    params(InSpace),
+    request_body(content = TransactionBody, description = "The operations."),
+    responses((status = 200, description = "What became of each.", body = Results)),
+    extensions(("x-problems" = json!([
+        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "millis",
+        "expiry_range", "overflow", "transaction_too_large",
+    ]))),
+)]
 pub(super) async fn transact(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
     body: Body,
 ) -> Result<Json<Results>, Problem> {
     let space = app.handle.space(&space)?;
-    let ops = ops(&body?, app.clock.now()).map_err(|problem| problem.applied("no"))?;
+    let ops = ops(&body?, app.clock.now())?;
     let results = app.handle.transact(space, ops).await?;
     Ok(Json(Results { results }))
 }
@@ -124,7 +209,7 @@ fn ops(body: &[u8], now: u64) -> Result<Vec<(String, Op)>, Problem> {
     if list.len() > TRANSACTION_OPS_MAX {
         let error = Error::TransactionTooLarge { ops: list.len() };
         let detail = format!("{error}; send fewer at a time, if they may be seen apart");
-        return Err(Problem::bad_request(error.code(), detail));
+        return Err(Problem::new(&problems::TRANSACTION_TOO_LARGE, detail));
     }
     let ops = list.into_iter().enumerate();
     ops.map(|(index, value)| op(value, now).map_err(|problem| problem.op(index)))

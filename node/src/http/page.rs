@@ -1,6 +1,7 @@
 //! The page, built into the program.
 
 use super::problem::Problem;
+use crate::problems;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
@@ -60,5 +61,5 @@ fn missing(path: &str) -> Response {
         return (about, NO_PAGE).into_response();
     }
     let detail = format!("there is nothing at {path}; the API is under /v1/");
-    Problem::new(StatusCode::NOT_FOUND, "not_found", detail).into_response()
+    Problem::new(&problems::NOT_FOUND, detail).into_response()
 }

@@ -1,57 +1,62 @@
 //! Errors over HTTP: `application/problem+json` (RFC 9457) with stable codes.
 
 use crate::handle::Refusal;
+use crate::problems::{self, Applied, Kind};
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::extract::{FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tallymesh_core::Error;
+use utoipa::ToSchema;
+
+/// The content type of a refusal.
+pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// One refused request.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Problem {
+    /// The status in words.
     title: &'static str,
+    /// The HTTP status.
     status: u16,
+    /// The stable name of what is wrong; docs/errors.md lists them.
     code: &'static str,
+    /// What is wrong with this request, and what to do.
     detail: String,
-    /// On writes: whether the write counts, `no` or `unknown`.
+    /// On requests that may write: what became of the write.
     #[serde(skip_serializing_if = "Option::is_none")]
-    applied: Option<&'static str>,
+    #[schema(nullable = false)]
+    applied: Option<Applied>,
     /// On bulk writes: the line that was refused, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     line: Option<u64>,
     /// On transactions: the place of the operation that was refused, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     op: Option<usize>,
 }
 
 impl Problem {
-    pub(super) fn new(
-        status: StatusCode,
-        code: &'static str,
-        detail: impl Into<String>,
-    ) -> Problem {
+    pub(super) fn new(kind: &'static Kind, detail: impl Into<String>) -> Problem {
+        let status = kind
+            .status
+            .and_then(|status| StatusCode::from_u16(status).ok());
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Problem {
             title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
-            code,
+            code: kind.code,
             detail: detail.into(),
             applied: None,
             line: None,
             op: None,
         }
-    }
-
-    pub(super) fn bad_request(code: &'static str, detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, code, detail)
-    }
-
-    pub(super) fn applied(mut self, applied: &'static str) -> Problem {
-        self.applied = Some(applied);
-        self
     }
 
     pub(super) fn line(mut self, line: u64) -> Problem {
@@ -83,63 +88,61 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(self)).into_response();
-        response.headers_mut().insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        let mut response = (status, Json(&self)).into_response();
         response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        // For `tell_applied`.
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Has the refusal of a request that may write say what became of the write.
+pub(super) async fn tell_applied(request: Request, next: Next) -> Response {
+    let writes = !request.method().is_safe();
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<Problem>() {
+        Some(mut problem) if writes => {
+            problem.applied = problem.applied.or(problems::of(problem.code).applied);
+            let (body, headers) = (problem.into_response().into_body(), response.headers_mut());
+            headers.remove(header::CONTENT_LENGTH);
+            *response.body_mut() = body;
+            response
+        }
+        _ => response,
+    }
+}
+
+impl From<&Error> for Problem {
+    fn from(error: &Error) -> Problem {
+        Problem::new(problems::of(error.code()), error.to_string())
     }
 }
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Problem {
-        let status = match &refusal {
-            Refusal::SpaceNotOpen { .. } | Refusal::UnknownOwner { .. } => StatusCode::NOT_FOUND,
-            Refusal::NoMembers { .. } | Refusal::MemoryOnly | Refusal::IsMember { .. } => {
-                StatusCode::CONFLICT
-            }
-            Refusal::Undecided { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::Stopped => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::Core(_) | Refusal::Line { .. } | Refusal::Op { .. } => match refusal.code() {
-                "overflow" | "closed" | "not_a_member" | "members_full" => StatusCode::CONFLICT,
-                "unknown_writer" => StatusCode::NOT_FOUND,
-                "counters_full" | "writers_full" | "clock_exhausted" => {
-                    StatusCode::INSUFFICIENT_STORAGE
-                }
-                _ => StatusCode::BAD_REQUEST,
-            },
-        };
-        let detail = match &refusal {
-            // The place has a field of its own.
-            Refusal::Line { key, error, .. } | Refusal::Op { key, error, .. } => {
-                format!("counter `{key}`: {error}")
-            }
-            other => other.to_string(),
-        };
-        let problem = Problem::new(status, refusal.code(), detail);
+        let kind = problems::of(refusal.code());
         match refusal {
-            Refusal::Line { line, .. } => problem.applied("no").line(line),
-            Refusal::Op { index, .. } => problem.applied("no").op(index),
-            Refusal::Core(_) => problem.applied("no"),
-            Refusal::Stopped | Refusal::Undecided { .. } => problem.applied("unknown"),
-            Refusal::NoMembers { .. }
-            | Refusal::MemoryOnly
-            | Refusal::IsMember { .. }
-            | Refusal::UnknownOwner { .. } => problem.applied("no"),
-            Refusal::SpaceNotOpen { .. } => problem,
+            // The place has a field of its own.
+            Refusal::Line { line, key, error } => {
+                Problem::new(kind, format!("counter `{key}`: {error}")).line(line)
+            }
+            Refusal::Op { index, key, error } => {
+                Problem::new(kind, format!("counter `{key}`: {error}")).op(index)
+            }
+            other => Problem::new(kind, other.to_string()),
         }
     }
 }
 
 impl From<BytesRejection> for Problem {
     fn from(rejection: BytesRejection) -> Problem {
-        let status = rejection.status();
-        let (code, advice) = match status {
-            StatusCode::PAYLOAD_TOO_LARGE => ("body_too_large", "; send less at a time"),
-            _ => ("body", ""),
+        let (kind, advice) = match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => (&problems::BODY_TOO_LARGE, "; send less at a time"),
+            _ => (&problems::BODY, ""),
         };
-        Problem::new(status, code, format!("{}{advice}", rejection.body_text())).applied("no")
+        Problem::new(kind, format!("{}{advice}", rejection.body_text()))
     }
 }
 
@@ -157,7 +160,7 @@ where
         let path: Result<Path<T>, PathRejection> = Path::from_request_parts(parts, state).await;
         match path {
             Ok(Path(route)) => Ok(Route(route)),
-            Err(rejection) => Err(Problem::bad_request("path", rejection.body_text())),
+            Err(rejection) => Err(Problem::new(&problems::PATH, rejection.body_text())),
         }
     }
 }
@@ -176,7 +179,7 @@ where
         let query: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
         match query {
             Ok(Query(asked)) => Ok(Asked(asked)),
-            Err(rejection) => Err(Problem::bad_request("query", rejection.body_text())),
+            Err(rejection) => Err(Problem::new(&problems::QUERY, rejection.body_text())),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::App;
 use super::problem::{Problem, Route};
+use super::requests::InSpace;
 use crate::driver::{LinkRow, OwnerKey, SpaceStatus, WriterRow};
 use axum::Json;
 use axum::extract::State;
@@ -9,9 +10,10 @@ use axum::http::{HeaderName, header};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 /// This node.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Status {
     version: &'static str,
     peer_id: String,
@@ -19,6 +21,7 @@ pub(super) struct Status {
     owner: OwnerKey,
     listen: Vec<String>,
     /// The address of the Redis protocol, if it is served.
+    #[schema(value_type = Option<String>)]
     resp: Option<SocketAddr>,
     /// What an acknowledged write survives.
     durability: String,
@@ -29,17 +32,26 @@ pub(super) struct Status {
 }
 
 /// The links of this node.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Peers {
     peers: Vec<LinkRow>,
 }
 
 /// The version vector of a space.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct Writers {
     writers: Vec<WriterRow>,
 }
 
+/// This node
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "status", tag = "node",
+    responses((
+        status = 200, description = "Its addresses, and the state of its spaces.",
+        body = Status,
+    )),
+    extensions(("x-problems" = json!(["stopped"]))),
+)]
 pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, Problem> {
     let cut = app.cuts.borrow().all;
     Ok(Json(Status {
@@ -55,11 +67,25 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, 
     }))
 }
 
+/// The links of this node
+#[utoipa::path(
+    get, path = "/v1/peers", operation_id = "peers", tag = "node",
+    responses((status = 200, description = "One row for each link and space.", body = Peers)),
+    extensions(("x-problems" = json!(["stopped"]))),
+)]
 pub(super) async fn peers(State(app): State<Arc<App>>) -> Result<Json<Peers>, Problem> {
     let peers = app.handle.links().await?;
     Ok(Json(Peers { peers }))
 }
 
+/// The writers of a space
+///
+/// Up to which clock each is held here, and what became of it.
+#[utoipa::path(
+    get, path = "/writers", operation_id = "writers", tag = "spaces",
+    params(InSpace),
+    responses((status = 200, description = "The version vector.", body = Writers)),
+)]
 pub(super) async fn writers(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
@@ -69,17 +95,35 @@ pub(super) async fn writers(
     Ok(Json(Writers { writers }))
 }
 
-/// The process answers.
+/// Whether the process answers
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "healthy", tag = "node",
+    responses((status = 200, description = "It does.", body = String, example = "ok\n")),
+)]
 pub(super) async fn healthy() -> &'static str {
     "ok\n"
 }
 
-/// The driver answers, so the store works too.
+/// Whether the node works, its store too
+#[utoipa::path(
+    get, path = "/readyz", operation_id = "ready", tag = "node",
+    responses((status = 200, description = "It does.", body = String, example = "ready\n")),
+    extensions(("x-problems" = json!(["stopped"]))),
+)]
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     app.handle.status().await?;
     Ok("ready\n")
 }
 
+/// Figures for a monitor
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "node",
+    responses((
+        status = 200, description = "OpenMetrics.",
+        body = String, content_type = "application/openmetrics-text",
+    )),
+    extensions(("x-problems" = json!(["stopped"]))),
+)]
 pub(super) async fn metrics(
     State(app): State<Arc<App>>,
 ) -> Result<([(HeaderName, &'static str); 1], String), Problem> {

@@ -2,14 +2,15 @@
 
 use super::App;
 use super::problem::{Problem, Route};
+use super::requests::InSpace;
 use crate::driver::Order;
 use crate::gossip::Cuts;
 use crate::handle::{NewLink, PeerKind, SpaceId};
+use crate::problems;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
-use axum::http::StatusCode;
 use axum::response::Response;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use tallymesh_core::limits::FRAME_BYTES_MAX;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-/// Frames that wait for one socket. Frames beyond are dropped, and repaired by sync later.
-const OUTBOX_FRAMES_MAX: usize = 64;
+/// Frames that wait for one peer. Frames beyond are dropped, and repaired by sync later.
+pub(super) const OUTBOX_FRAMES_MAX: usize = 64;
 
 /// How often a ping is sent. A socket from which nothing came for three of these is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -35,6 +36,15 @@ const AWAY: u16 = 1001;
 const UNSUPPORTED: u16 = 1003;
 const REFUSED: u16 = 4000;
 
+/// Syncs over a WebSocket
+///
+/// Each binary message is one frame of docs/protocol.md.
+#[utoipa::path(
+    get, path = "/sync", operation_id = "sync_socket", tag = "sync",
+    params(InSpace),
+    responses((status = 101, description = "The socket is open.")),
+    extensions(("x-problems" = json!(["cut", "websocket"]))),
+)]
 pub(super) async fn upgrade(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
@@ -46,11 +56,11 @@ pub(super) async fn upgrade(
             "{}; open this address as a WebSocket",
             rejection.body_text()
         );
-        Problem::new(rejection.status(), "websocket", detail)
+        Problem::new(&problems::WEBSOCKET, detail)
     })?;
     if app.cuts.borrow().all {
         let detail = "this node's links are cut; heal them with POST /v1/demo/cut";
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "cut", detail));
+        return Err(Problem::new(&problems::CUT, detail));
     }
     Ok(upgrade
         .max_message_size(FRAME_BYTES_MAX)
@@ -133,7 +143,7 @@ async fn exchange(
 }
 
 /// Resolves when all links are cut.
-async fn cut_off(cuts: &mut watch::Receiver<Cuts>) {
+pub(super) async fn cut_off(cuts: &mut watch::Receiver<Cuts>) {
     // An error means that the node stops, which cuts all links too.
     let _ = cuts.wait_for(|cuts| cuts.all).await;
 }

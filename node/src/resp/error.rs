@@ -1,9 +1,11 @@
-//! Everything that a command may be refused with: one table of stable codes and texts.
+//! Everything that a command may be refused with, and its text. What the codes mean stands in the
+//! table of all [`problems`].
 //!
 //! Where Redis has the same refusal, the text is Redis's to the letter, since programs compare it.
 
 use super::limits;
 use super::request::Args;
+use crate::problems;
 use std::io::Write;
 use tallymesh_core::Error;
 
@@ -230,7 +232,8 @@ impl ReplyError<'_> {
             ReplyError::NoAuth | ReplyError::HelloNoAuth => "no_auth",
             ReplyError::WrongPass => "wrong_pass",
             ReplyError::NoPassword => "no_password",
-            ReplyError::NoProto | ReplyError::ProtoNotInteger => "no_proto",
+            ReplyError::NoProto => "no_proto",
+            ReplyError::ProtoNotInteger => "proto_not_integer",
             ReplyError::HelloOption(_) => "hello_option",
             ReplyError::ExecAbort | ReplyError::ExecAbortBecause(_) => "exec_abort",
             ReplyError::MultiNested => "multi_nested",
@@ -265,13 +268,7 @@ impl ReplyError<'_> {
 
     /// The word before the text, by which Redis's clients tell kinds of errors apart.
     pub fn prefix(&self) -> &'static str {
-        match self {
-            ReplyError::NoAuth | ReplyError::HelloNoAuth => "NOAUTH",
-            ReplyError::WrongPass => "WRONGPASS",
-            ReplyError::NoProto => "NOPROTO",
-            ReplyError::ExecAbort | ReplyError::ExecAbortBecause(_) => "EXECABORT",
-            _ => "ERR",
-        }
+        problems::of(self.code()).prefix()
     }
 
     /// Appends the prefix and the text.

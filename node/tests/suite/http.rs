@@ -1,7 +1,7 @@
 //! The HTTP interface: answers, refusals, events, who is let in.
 
 use crate::process::{Node, agent, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
@@ -201,6 +201,7 @@ fn what_is_wrong_is_refused_with_a_stable_code() {
         ),
     ];
     let digest = node.space()["digest"].clone();
+    let document = crate::api::document(&node);
     for (method, what, path, body, status, code) in table {
         let (got, problem) = match method {
             "GET" => node.get(&path),
@@ -214,6 +215,12 @@ fn what_is_wrong_is_refused_with_a_stable_code() {
         assert_eq!(problem["status"], status, "{what}");
         let detail = problem["detail"].as_str().unwrap_or_default();
         assert!(!detail.is_empty(), "{what} says nothing");
+        if !["no such page", "not the method"].contains(&what) {
+            assert!(
+                is_described(&document, method, &path, status, code),
+                "{what}"
+            );
+        }
         if what.starts_with("bulk:") {
             assert_eq!(problem["line"], 2, "{what}");
             assert_eq!(problem["applied"], "no", "{what}");
@@ -225,6 +232,21 @@ fn what_is_wrong_is_refused_with_a_stable_code() {
         "a refusal changed something"
     );
     assert_eq!(node.value("a"), None);
+}
+
+/// Whether the description of the interface says that this may be answered.
+fn is_described(document: &Value, method: &str, path: &str, status: u16, code: &str) -> bool {
+    let path = path.split('?').next().expect("a path");
+    let parts: Vec<&str> = path.split('/').collect();
+    let fits = |template: &str| {
+        let template: Vec<&str> = template.split('/').collect();
+        let mut pairs = template.iter().zip(&parts);
+        template.len() == parts.len() && pairs.all(|(it, part)| it.starts_with('{') || it == part)
+    };
+    let paths = document["paths"].as_object().expect("paths");
+    let (_, item) = paths.iter().find(|(path, _)| fits(path)).expect("a path");
+    let answer = &item[method.to_ascii_lowercase()]["responses"][status.to_string()];
+    answer["content"]["application/problem+json"]["examples"][code].is_object()
 }
 
 #[test]

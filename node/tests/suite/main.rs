@@ -1,14 +1,17 @@
 //! The node as a whole: the real binary on loopback, and the library where a test must reach
 //! inside.
 
+mod api;
 mod cli;
 mod clock;
 mod cluster;
 mod data;
 mod durability;
+mod events;
 mod http;
 mod members;
 mod operations;
+mod post;
 mod process;
 mod redis;
 mod resp;

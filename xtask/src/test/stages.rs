@@ -54,8 +54,8 @@ pub(super) const ALL: [Stage; 14] = [
     stage("demo", "the demo with load, cuts and healing", converge),
     stage(
         "clients",
-        "Redis clients against a real node",
-        redis_clients,
+        "Redis clients, and one made from openapi.json, against a real node",
+        clients,
     ),
     stage("e2e", "pages in Chromium against real nodes", end_to_end),
 ];
@@ -229,13 +229,13 @@ fn converge(repo: &Repo) -> Result<Tally> {
     Ok(Tally::pass())
 }
 
-fn redis_clients(repo: &Repo) -> Result<Tally> {
+fn clients(repo: &Repo) -> Result<Tally> {
     build_native(repo)?;
     setup::redis_tools(repo)?;
     setup::npm_install(repo, "tests/clients")?;
     tests(
         repo,
-        "Redis clients",
+        "clients",
         Runner::Node,
         repo.npm("tests/clients")
             .args(["test"])

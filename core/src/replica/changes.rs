@@ -1,0 +1,49 @@
+//! What a reader who was away has to be told: which counters changed since it was there.
+
+use super::{PAGE, Replica};
+use crate::keys::Handle;
+use crate::shard::bits;
+
+/// A moment in a replica's history. It means nothing to another replica, nor to the next process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The epoch that began then.
+    pub epoch: u64,
+    /// How often counters had been dropped of which nothing is left.
+    pub dropped: u64,
+}
+
+impl Replica {
+    /// The present moment.
+    pub fn moment(&mut self) -> Moment {
+        self.epoch += 1;
+        Moment {
+            epoch: self.epoch,
+            dropped: *self.dropped,
+        }
+    }
+
+    /// The counters from the handle with number `from` on, ascending, that changed since a moment,
+    /// and perhaps some that did not. `None` if they can't be told any more: another state took the
+    /// place of all that was held, or counters were dropped that had become absent.
+    ///
+    /// Its cost follows the changes, not the state.
+    pub fn changed_since(&self, moment: Moment, from: u32) -> Option<impl Iterator<Item = Handle>> {
+        let is_known = self.began < moment.epoch && moment.epoch <= self.epoch;
+        if !is_known || *self.dropped != moment.dropped {
+            return None;
+        }
+        let mut next = from as usize / PAGE;
+        let pages = core::iter::from_fn(move || {
+            let (at, slots) = self.touched.next(&self.pages, next, moment.epoch)?;
+            next = at + 1;
+            Some((at, slots))
+        });
+        let handles = pages
+            .flat_map(|(at, slots)| bits(slots).map(move |slot| Handle((at * PAGE) as u32 + slot)));
+        Some(handles.filter(move |it| it.0 >= from && self.keys.get(*it).is_some()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

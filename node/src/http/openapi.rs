@@ -1,0 +1,197 @@
+//! The description of this interface for programs: OpenAPI 3.1, made from the routes.
+//!
+//! Each handler says what it takes and answers, and which codes it refuses with; what the codes
+//! mean, and their statuses, come from the table of [`problems`]. The router and
+//! the document are made from the same list of routes.
+
+use super::problem::{PROBLEM_JSON, Problem};
+use crate::problems::{self, Kind};
+use axum::body::Bytes;
+use axum::http::{HeaderName, header};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa::{PartialSchema, ToSchema};
+
+/// Where an operation lists the codes that it may be refused with, until they are written out.
+const CODES: &str = "x-problems";
+
+/// What any request may be refused with.
+const ALWAYS: [&str; 5] = ["host", "internal", "origin", "rate_limited", "timeout"];
+
+/// What any request to a space may be refused with.
+const IN_SPACE: [&str; 4] = ["path", "space_name", "space_not_open", "stopped"];
+
+/// What any request with a body may be refused with.
+const WITH_BODY: [&str; 2] = ["body", "body_too_large"];
+
+const ABOUT: &str = "\
+Counters that are written anywhere and add up everywhere, at one node. What is read is what this \
+node has seen; others may have counted more.\n\n\
+Values, clocks and totals are decimal strings, since JavaScript's numbers end at 2^53; requests \
+may have them as numbers too. An answer to a write means that it is as durable as the node's \
+`--durability` says. A refusal is `application/problem+json` with a stable `code`.";
+
+/// What stands above the routes.
+pub(super) fn head() -> OpenApi {
+    let tags = [
+        ("counters", "Reading and writing counters."),
+        ("spaces", "What changed, and who wrote it."),
+        ("members", "Members of a space, and writers that are gone."),
+        ("sync", "Other replicas."),
+        ("node", "This node, for operators."),
+    ];
+    let tags = tags.map(|(name, about)| {
+        let tag = TagBuilder::new().name(name).description(Some(about));
+        tag.build()
+    });
+    OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("Tallymesh")
+                .version(env!("CARGO_PKG_VERSION"))
+                .description(Some(ABOUT))
+                .build(),
+        )
+        .components(Some(
+            ComponentsBuilder::new()
+                .schema(Problem::name(), Problem::schema())
+                .schema("Applied", problems::Applied::schema())
+                .build(),
+        ))
+        .tags(Some(tags))
+        .build()
+}
+
+/// The whole document.
+pub fn document() -> Value {
+    // It is made of texts, numbers and lists, which always make JSON.
+    let mut document = serde_json::to_value(super::routes().into_openapi()).unwrap_or_default();
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    for (path, item) in paths {
+        let operations = item.as_object_mut().into_iter().flatten();
+        for (method, operation) in operations {
+            write_problems(operation, path, method);
+        }
+    }
+    document["components"]["examples"] = examples();
+    close_bodies(&mut document);
+    document
+}
+
+/// What is served: the document, as text.
+static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+
+/// This description
+#[utoipa::path(
+    get, path = "/openapi.json", operation_id = "openapi", tag = "node",
+    responses((status = 200, description = "The document, OpenAPI 3.1.", body = serde_json::Value)),
+)]
+pub(super) async fn serve() -> ([(HeaderName, &'static str); 1], Bytes) {
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
+}
+
+/// Adds to an operation the answers of what it may be refused with.
+fn write_problems(operation: &mut Value, path: &str, method: &str) {
+    let Some(fields) = operation.as_object_mut() else {
+        return;
+    };
+    let named = fields.remove(CODES).unwrap_or_default();
+    let named = named.as_array().into_iter().flatten();
+    let mut codes: Vec<&str> = named.filter_map(Value::as_str).collect();
+    codes.extend(ALWAYS);
+    if path.contains("{space}") {
+        codes.extend(IN_SPACE);
+    }
+    if fields.contains_key("requestBody") {
+        codes.extend(WITH_BODY);
+    }
+    codes.sort_unstable();
+    codes.dedup();
+    let mut by_status: BTreeMap<u16, Vec<&'static Kind>> = BTreeMap::new();
+    for code in codes {
+        let kind = problems::of(code);
+        by_status
+            .entry(kind.status.unwrap_or(500))
+            .or_default()
+            .push(kind);
+    }
+    let writes = method != "get";
+    for (status, kinds) in by_status {
+        fields["responses"][status.to_string()] = refusals(&kinds, writes);
+    }
+}
+
+/// The answer with one status, of any of these kinds.
+fn refusals(kinds: &[&'static Kind], writes: bool) -> Value {
+    let codes: Vec<&str> = kinds.iter().map(|kind| kind.code).collect();
+    let about: Vec<String> = kinds
+        .iter()
+        .map(|kind| format!("- `{}`: {} {}", kind.code, kind.means, kind.advice))
+        .collect();
+    let examples: Map<String, Value> = kinds
+        .iter()
+        .map(|kind| {
+            let at = format!("#/components/examples/{}", example_name(kind, writes));
+            (kind.code.to_owned(), json!({ "$ref": at }))
+        })
+        .collect();
+    let schema = json!({
+        "allOf": [
+            { "$ref": "#/components/schemas/Problem" },
+            { "type": "object", "properties": { "code": { "type": "string", "enum": codes } } },
+        ],
+    });
+    let mut answer = json!({
+        "description": about.join("\n"),
+        "content": { PROBLEM_JSON: { "schema": schema, "examples": examples } },
+    });
+    if codes.contains(&problems::RATE_LIMITED.code) {
+        answer["headers"] = json!({
+            "retry-after": {
+                "description": "Seconds to wait.",
+                "schema": { "type": "string", "pattern": "^[0-9]+$" },
+            },
+        });
+    }
+    answer
+}
+
+/// Of each kind an example, with what became of a write and without.
+fn examples() -> Value {
+    let mut examples = Map::new();
+    for kind in problems::TABLE.iter().filter(|kind| kind.status.is_some()) {
+        for writes in [false, true] {
+            let detail = format!("{} {}", kind.means, kind.advice);
+            let mut value = json!(Problem::new(kind, detail));
+            if let Some(applied) = kind.applied.filter(|_| writes) {
+                value["applied"] = applied.word().into();
+            }
+            examples.insert(example_name(kind, writes), json!({ "value": value }));
+        }
+    }
+    examples.into()
+}
+
+/// The name of an example; there are no two of what is no write.
+fn example_name(kind: &Kind, writes: bool) -> String {
+    match writes && kind.applied.is_some() {
+        true => format!("{}_write", kind.code),
+        false => kind.code.to_owned(),
+    }
+}
+
+/// Says of bodies of requests that they have no other fields: unknown ones are refused.
+fn close_bodies(document: &mut Value) {
+    let schemas = document["components"]["schemas"].as_object_mut();
+    for (name, schema) in schemas.into_iter().flatten() {
+        if name.ends_with("Body") {
+            schema["additionalProperties"] = false.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

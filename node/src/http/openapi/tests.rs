@@ -1,0 +1,200 @@
+//! The document has the routes that there are, and says of numbers what they look like.
+
+use super::super::counters::READ_MANY_MAX;
+use super::document;
+use crate::problems;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
+/// times of this process, places in a request. They stay below 2^53.
+const SMALL: [&str; 13] = [
+    "bytes_in",
+    "bytes_out",
+    "counters",
+    "expiring",
+    "faults",
+    "last_heard_ms",
+    "line",
+    "lines",
+    "link",
+    "op",
+    "renewals",
+    "shards",
+    "writers",
+];
+
+/// Each operation: its path, its method, and what is said of it.
+fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
+    let paths = document["paths"].as_object().expect("paths");
+    let each = paths.iter().flat_map(|(path, item)| {
+        let item = item.as_object().expect("methods");
+        item.iter()
+            .map(|(method, operation)| (path.as_str(), method.as_str(), operation))
+    });
+    each.collect()
+}
+
+/// The schema itself, if this is a reference to one.
+fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str() {
+        Some(name) => document
+            .pointer(name.trim_start_matches('#'))
+            .unwrap_or_else(|| panic!("there is no {name}")),
+        None => schema,
+    }
+}
+
+/// Calls `take` with each schema in one, and the name of the field that it is of.
+fn walk<'a>(
+    document: &'a Value,
+    name: &'a str,
+    schema: &'a Value,
+    take: &mut dyn FnMut(&'a str, &'a Value),
+) {
+    let schema = resolved(document, schema);
+    take(name, schema);
+    for (field, of) in schema["properties"].as_object().into_iter().flatten() {
+        walk(document, field, of, take);
+    }
+    for part in ["allOf", "oneOf", "anyOf"] {
+        for of in schema[part].as_array().into_iter().flatten() {
+            walk(document, name, of, take);
+        }
+    }
+    if schema["items"].is_object() {
+        walk(document, name, &schema["items"], take);
+    }
+}
+
+fn is(schema: &Value, kind: &str) -> bool {
+    let types = &schema["type"];
+    types == kind
+        || types
+            .as_array()
+            .is_some_and(|types| types.iter().any(|it| it == kind))
+}
+
+#[test]
+fn all_routes_of_the_router_are_documented_and_no_others() {
+    let (router, openapi) = crate::http::routes().split_for_parts();
+    // A router tells its paths to nobody but a debugger, with those of its fallback.
+    let shown = format!("{router:?}");
+    let (_, paths) = shown
+        .split_once("paths: {")
+        .expect("the paths of the router");
+    let texts = paths.split('"').skip(1).step_by(2);
+    let routed = texts.filter(|text| text.starts_with('/') && *text != "/");
+    let routed = routed.filter(|text| !text.contains("axum_fallback"));
+    let routed: BTreeSet<String> = routed.map(str::to_owned).collect();
+    let documented: BTreeSet<String> = openapi.paths.paths.keys().cloned().collect();
+    assert_eq!(routed, documented);
+}
+
+#[test]
+fn each_operation_is_told_whole() {
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut ids = BTreeSet::new();
+    for (path, method, operation) in operations(&document) {
+        let what = format!("{method} {path}");
+        let id = operation["operationId"].as_str().expect(&what);
+        assert!(ids.insert(id), "{what}: another operation is called {id}");
+        assert!(operation["summary"].is_string(), "{what}");
+        assert!(operation["tags"].is_array(), "{what}");
+        assert!(operation.get(super::CODES).is_none(), "{what}");
+        let named: BTreeSet<&str> = operation["parameters"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|parameter| parameter["in"] == "path")
+            .filter_map(|parameter| parameter["name"].as_str())
+            .collect();
+        let expected: BTreeSet<&str> = path
+            .split('{')
+            .skip(1)
+            .filter_map(|part| part.split('}').next())
+            .collect();
+        assert_eq!(named, expected, "{what}");
+        let answers = operation["responses"].as_object().expect(&what);
+        assert!(
+            answers.keys().any(|status| status < &"400".to_owned()),
+            "{what}"
+        );
+        for (status, answer) in answers
+            .iter()
+            .filter(|(status, _)| *status >= &"400".to_owned())
+        {
+            let examples = &answer["content"]["application/problem+json"]["examples"];
+            for (code, example) in examples.as_object().expect(&what) {
+                let kind = problems::of(code);
+                assert_eq!(kind.code, code, "{what}: not in the table");
+                assert_eq!(
+                    kind.status.map(|it| it.to_string()).as_ref(),
+                    Some(status),
+                    "{what}"
+                );
+                let example = resolved(&document, example);
+                assert_eq!(example["value"]["code"], code.as_str(), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_of_64_bits_are_texts_in_answers_and_either_in_requests() {
+    let document = document();
+    let mut seen = BTreeMap::new();
+    for (path, method, operation) in operations(&document) {
+        let answers = operation["responses"].as_object().expect("answers");
+        for (status, answer) in answers {
+            for of in answer["content"].as_object().into_iter().flatten() {
+                walk(&document, "", &of.1["schema"], &mut |name, schema| {
+                    let what = format!("{method} {path} {status}: {name}");
+                    if is(schema, "integer") {
+                        let small = SMALL.contains(&name) || name == "status";
+                        assert!(small, "{what} is a number");
+                    }
+                    assert!(!is(schema, "number"), "{what} is a fraction");
+                    if ["value", "clock", "total", "expires_at", "upto"].contains(&name) {
+                        assert_eq!(schema["pattern"], "^-?[0-9]+$", "{what}");
+                        *seen.entry(name.to_owned()).or_insert(0) += 1;
+                    }
+                });
+            }
+        }
+        for of in operation["requestBody"]["content"]
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
+            walk(&document, "", &of.1["schema"], &mut |name, schema| {
+                let what = format!("{method} {path}: {name}");
+                if ["by", "value", "at", "in_ms", "wait_ms"].contains(&name) {
+                    if let Some(either) = schema["oneOf"].as_array() {
+                        assert!(
+                            is(&either[0], "string") && either[0]["pattern"].is_string(),
+                            "{what}"
+                        );
+                        assert!(is(&either[1], "integer"), "{what}");
+                        *seen.entry(format!("request {name}")).or_insert(0) += 1;
+                    }
+                } else {
+                    assert!(!is(schema, "integer") && !is(schema, "number"), "{what}");
+                }
+            });
+        }
+    }
+    for name in [
+        "value",
+        "clock",
+        "total",
+        "request by",
+        "request value",
+        "request in_ms",
+    ] {
+        assert!(seen.contains_key(name), "{name} was not looked at");
+    }
+    let keys = &document["components"]["schemas"]["ReadBody"]["properties"]["keys"];
+    assert_eq!(keys["maxItems"], READ_MANY_MAX);
+}

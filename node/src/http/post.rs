@@ -1,0 +1,347 @@
+//! Sync over plain requests, for programs that can't hold a socket: workers that run for one
+//! request, hosts that let no WebSocket through.
+//!
+//! Each request brings frames and takes those that wait for it, both ways as the length of each
+//! frame, in four bytes with the most significant first, and the frame. The first one begins a
+//! link, whose name comes back in the header `tallymesh-session`; the next ones send it along. A
+//! link of which nothing is heard for a minute ends. Who misses an answer begins another link: a
+//! greeting may have been in it, which no link sends twice.
+
+use super::problem::{Asked, Problem, Route};
+use super::requests::{Frames, InSpace};
+use super::sync::{OUTBOX_FRAMES_MAX, cut_off};
+use super::{App, BULK_BYTES_MAX};
+use crate::driver::Order;
+use crate::handle::{NewLink, PeerKind, SpaceId};
+use crate::problems;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderMap, HeaderName, header};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tallymesh_core::limits::FRAME_BYTES_MAX;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use utoipa::IntoParams;
+
+/// The header that names a link.
+pub(super) const SESSION: HeaderName = HeaderName::from_static("tallymesh-session");
+
+/// How long a link may be silent before it ends.
+pub const IDLE: Duration = Duration::from_secs(60);
+
+/// Most links over requests. Each may hold as many frames as a socket.
+const SESSIONS_MAX: usize = 1024;
+
+/// Most frames in one request.
+const FRAMES_MAX: usize = 256;
+
+/// An answer takes no further frame once it is so long, in bytes. The rest waits for the next.
+const ANSWER_BYTES_MAX: usize = BULK_BYTES_MAX - FRAME_BYTES_MAX;
+
+/// The longest wait for frames.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// The bytes before a frame, which say how long it is.
+const LENGTH_BYTES: usize = 4;
+
+/// How to exchange frames.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ExchangeQuery {
+    /// How long to wait for a frame, in milliseconds, at most 20,000; 0 if it is left out.
+    #[serde(default)]
+    #[param(maximum = 20_000)]
+    wait_ms: u64,
+}
+
+/// One request on a link.
+struct Exchange {
+    frames: Vec<Vec<u8>>,
+    wait: Duration,
+    reply: oneshot::Sender<Result<Vec<u8>, Problem>>,
+}
+
+/// A link, as requests find it.
+#[derive(Clone)]
+struct Session {
+    space: SpaceId,
+    requests: mpsc::Sender<Exchange>,
+}
+
+/// The links over requests, by their names.
+pub(crate) struct Sessions {
+    open: Mutex<HashMap<String, Session>>,
+    idle: Duration,
+}
+
+impl Sessions {
+    pub(crate) fn new(idle: Duration) -> Sessions {
+        let open = Mutex::default();
+        Sessions { open, idle }
+    }
+
+    fn find(&self, name: &str, space: SpaceId) -> Option<Session> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(name).filter(|it| it.space == space).cloned()
+    }
+
+    fn end(&self, name: &str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.remove(name);
+    }
+
+    /// Begins a link. Its name is a secret of whoever began it.
+    fn begin(&self, app: &Arc<App>, space: SpaceId) -> Result<(String, Session), Problem> {
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret)
+            .map_err(|error| Problem::new(&problems::INTERNAL, error.to_string()))?;
+        let name = format!("{:032x}", u128::from_be_bytes(secret));
+        let (requests, inbox) = mpsc::channel(1);
+        let session = Session { space, requests };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= SESSIONS_MAX {
+            let detail = format!(
+                "{SESSIONS_MAX} links over POST are open, which is the most; they end {} s after \
+                 their last request, so try again then",
+                self.idle.as_secs()
+            );
+            return Err(Problem::new(&problems::SYNC_SESSIONS_FULL, detail));
+        }
+        open.insert(name.clone(), session.clone());
+        tokio::spawn(serve(app.clone(), space, name.clone(), inbox));
+        Ok((name, session))
+    }
+}
+
+/// Exchanges frames with another replica
+///
+/// The body and the answer are frames of docs/protocol.md, each after its length: four bytes, the
+/// most significant first. Without the header this begins a link; its name comes back in the same
+/// header. A link ends a minute after its last request.
+#[utoipa::path(
+    post, path = "/sync", operation_id = "sync_post", tag = "sync",
+    params(
+        InSpace,
+        ExchangeQuery,
+        ("tallymesh-session" = Option<String>, Header, description = "The link, unless it is to begin."),
+    ),
+    request_body(
+        content = Frames, content_type = "application/octet-stream",
+        description = "At most 256 frames and 8 MiB.",
+    ),
+    responses((
+        status = 200, description = "The frames that waited.", body = Frames,
+        content_type = "application/octet-stream",
+        headers(("tallymesh-session" = String, description = "The name of the link.")),
+    )),
+    extensions(("x-problems" = json!([
+        "cut", "handshake", "malformed", "not_a_frame", "query", "sync_frames", "sync_session",
+        "sync_sessions_full", "too_large", "trailing_bytes", "truncated", "version", "wrong_space",
+    ]))),
+)]
+pub(super) async fn exchange(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    Asked(query): Asked<ExchangeQuery>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<([(HeaderName, String); 2], Vec<u8>), Problem> {
+    let space = app.handle.space(&space)?;
+    let frames = frames(&body?)?;
+    if app.cuts.borrow().all {
+        return Err(cut());
+    }
+    let (name, session) = match headers.get(SESSION) {
+        None => app.sessions.begin(&app, space)?,
+        Some(name) => {
+            let name = name.to_str().unwrap_or_default();
+            let session = app.sessions.find(name, space).ok_or_else(over)?;
+            (name.to_owned(), session)
+        }
+    };
+    let (reply, answer) = oneshot::channel();
+    let exchange = Exchange {
+        frames,
+        wait: Duration::from_millis(query.wait_ms).min(WAIT_MAX),
+        reply,
+    };
+    session.requests.send(exchange).await.map_err(|_| over())?;
+    let answer = answer.await.map_err(|_| over())??;
+    let kind = "application/octet-stream".to_owned();
+    Ok(([(SESSION, name), (header::CONTENT_TYPE, kind)], answer))
+}
+
+fn over() -> Problem {
+    let detail = "there is no such link in this space; leave the header tallymesh-session out to \
+        begin another";
+    Problem::new(&problems::SYNC_SESSION, detail)
+}
+
+fn cut() -> Problem {
+    let detail = "this node's links are cut; heal them with POST /v1/demo/cut";
+    Problem::new(&problems::CUT, detail)
+}
+
+/// Takes the body of a request apart.
+fn frames(mut body: &[u8]) -> Result<Vec<Vec<u8>>, Problem> {
+    let wrong = |detail| Err(Problem::new(&problems::SYNC_FRAMES, detail));
+    let mut frames = Vec::new();
+    while !body.is_empty() {
+        let Some((length, rest)) = body.split_first_chunk::<LENGTH_BYTES>() else {
+            let left = body.len();
+            return wrong(format!(
+                "{left} bytes are left at the end, and a frame's length has {LENGTH_BYTES}"
+            ));
+        };
+        let length = u32::from_be_bytes(*length) as usize;
+        if !(1..=FRAME_BYTES_MAX).contains(&length) {
+            return wrong(format!(
+                "a frame of {length} bytes is announced, and a frame has 1 to {FRAME_BYTES_MAX}"
+            ));
+        }
+        let Some((frame, rest)) = rest.split_at_checked(length) else {
+            let left = rest.len();
+            return wrong(format!(
+                "a frame of {length} bytes is announced, and {left} are left"
+            ));
+        };
+        if frames.len() == FRAMES_MAX {
+            return wrong(format!(
+                "a request has at most {FRAMES_MAX} frames; send the rest in the next one"
+            ));
+        }
+        frames.push(frame.to_vec());
+        body = rest;
+    }
+    Ok(frames)
+}
+
+/// Serves one link until nothing is heard of it for too long, or the node has enough of it.
+async fn serve(
+    app: Arc<App>,
+    space: SpaceId,
+    name: String,
+    mut requests: mpsc::Receiver<Exchange>,
+) {
+    let link = app.handle.next_link();
+    let (outbox, mut inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
+    let new = NewLink {
+        link,
+        space: Some(space),
+        kind: PeerKind::Post,
+        peer: format!("post-{}", link.0),
+        broadcast: false,
+        outbox,
+    };
+    app.handle.connect(new).await;
+    let mut cuts = app.cuts.subscribe();
+    let ended = async {
+        tokio::select! {
+            () = cut_off(&mut cuts) => {}
+            () = app.stopped() => {}
+        }
+    };
+    let exchanges = async {
+        while let Ok(Some(exchange)) = timeout(app.sessions.idle, requests.recv()).await {
+            let Exchange {
+                frames,
+                wait,
+                mut reply,
+            } = exchange;
+            for frame in frames {
+                app.handle.frame(link, frame).await;
+            }
+            let answer = tokio::select! {
+                answer = gather(&mut inbox, wait) => answer,
+                () = reply.closed() => continue, // Whoever asked has gone away.
+            };
+            let over = answer.is_err();
+            // Whoever asked may have gone away, and begins another link.
+            let _ = reply.send(answer);
+            if over {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        () = exchanges => {}
+        () = ended => {}
+    }
+    app.sessions.end(&name);
+    app.handle.disconnect(link).await;
+}
+
+/// Takes the frames that wait, and waits for one if there is none.
+async fn gather(inbox: &mut mpsc::Receiver<Order>, wait: Duration) -> Result<Vec<u8>, Problem> {
+    let mut answer = Vec::new();
+    let mut next = timeout(wait, inbox.recv()).await.ok();
+    while let Some(order) = next {
+        match order {
+            Some(Order::Send(_, frame)) => {
+                let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+                answer.extend_from_slice(&length.to_be_bytes());
+                answer.extend_from_slice(&frame);
+            }
+            Some(Order::Close(_, error)) => return Err(Problem::from(&error)),
+            Some(Order::Broadcast(..)) => {} // Only the gossip part gets these.
+            None => return Err(over()),
+        }
+        next = match answer.len() < ANSWER_BYTES_MAX {
+            true => inbox.try_recv().ok().map(Some),
+            false => None,
+        };
+    }
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(frames: &[&[u8]]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for frame in frames {
+            let length = u32::try_from(frame.len()).expect("short");
+            body.extend_from_slice(&length.to_be_bytes());
+            body.extend_from_slice(frame);
+        }
+        body
+    }
+
+    #[test]
+    fn frames_are_taken_apart() {
+        assert_eq!(frames(&[]).expect("nothing"), Vec::<Vec<u8>>::new());
+        let long = vec![7; FRAME_BYTES_MAX];
+        let all = [b"a".as_slice(), b"bc", &long];
+        assert_eq!(frames(&body(&all)).expect("frames"), all);
+        assert_eq!(
+            frames(&body(&[b"a".as_slice(); FRAMES_MAX]))
+                .expect("the most")
+                .len(),
+            FRAMES_MAX
+        );
+    }
+
+    #[test]
+    fn what_is_no_list_of_frames_is_refused_before_anything_is_kept() {
+        let long = vec![7; FRAME_BYTES_MAX + 1];
+        for wrong in [
+            vec![0],
+            vec![0, 0, 0],
+            body(&[b""]),
+            body(&[b"a", b""]),
+            vec![0, 0, 0, 2, 1],
+            vec![255, 255, 255, 255, 1],
+            body(&[&long]),
+            body(&[b"a".as_slice(); FRAMES_MAX + 1]),
+        ] {
+            let problem = frames(&wrong).expect_err("refused");
+            assert_eq!(problem.code(), "sync_frames");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! How fast one client may send requests.
+
+use super::App;
+use super::problem::Problem;
+use crate::config::HttpRate;
+use crate::problems;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use governor::clock::{Clock, DefaultClock};
+use governor::state::keyed::HashMapStateStore;
+use governor::{Quota, RateLimiter};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// After so many requests, addresses that have been silent for long enough are forgotten.
+const SWEEP_REQUESTS: u32 = 4096;
+
+/// The requests of each address, as far as they count still.
+pub(crate) struct Rate {
+    rate: HttpRate,
+    limiter: RateLimiter<IpAddr, HashMapStateStore<IpAddr>, DefaultClock>,
+    clock: DefaultClock,
+    requests: AtomicU32,
+}
+
+impl Rate {
+    pub(crate) fn new(rate: HttpRate) -> Rate {
+        let quota = Quota::per_second(rate.per_second).allow_burst(rate.burst);
+        Rate {
+            rate,
+            limiter: RateLimiter::hashmap_with_clock(quota, DefaultClock::default()),
+            clock: DefaultClock::default(),
+            requests: AtomicU32::new(0),
+        }
+    }
+
+    /// Counts a request. If it comes too early: how long to wait.
+    fn check(&self, from: IpAddr) -> Result<(), Duration> {
+        let requests = self.requests.fetch_add(1, Ordering::Relaxed);
+        if requests % SWEEP_REQUESTS == SWEEP_REQUESTS - 1 {
+            self.limiter.retain_recent();
+        }
+        let checked = self.limiter.check_key(&client(from));
+        checked.map_err(|too_early| too_early.wait_time_from(self.clock.now()))
+    }
+}
+
+/// Lets a request through, or answers that it comes too early.
+pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let (Some(rate), Some(ConnectInfo(from))) = (&app.rate, from) else {
+        return next.run(request).await;
+    };
+    match rate.check(from.ip()) {
+        Ok(()) => next.run(request).await,
+        Err(wait) => refused(&rate.rate, from.ip(), wait),
+    }
+}
+
+fn refused(rate: &HttpRate, from: IpAddr, wait: Duration) -> Response {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let detail = format!(
+        "requests from {from} come faster than {} a second; wait {seconds} s, and send many adds \
+         in one request",
+        rate.per_second
+    );
+    let mut response = Problem::new(&problems::RATE_LIMITED, detail).into_response();
+    let seconds = HeaderValue::from(seconds.max(1));
+    response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    response
+}
+
+/// What counts as one client. Whoever has one address of IPv6 has all of its network of 64 bits.
+fn client(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(per_second: u32, burst: u32) -> Rate {
+        Rate::new(HttpRate {
+            per_second: per_second.try_into().expect("above 0"),
+            burst: burst.try_into().expect("above 0"),
+        })
+    }
+
+    #[test]
+    fn a_burst_is_let_through_and_then_each_address_waits_for_itself() {
+        let rate = rate(1, 3);
+        let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().expect(it));
+        for _ in 0..3 {
+            assert_eq!(rate.check(one), Ok(()));
+        }
+        let wait = rate.check(one).expect_err("too early");
+        assert!(
+            wait > Duration::ZERO && wait <= Duration::from_secs(1),
+            "{wait:?}"
+        );
+        assert_eq!(rate.check(other), Ok(()));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let of = |text: &str| client(text.parse().expect(text));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2:3:4"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+}

@@ -1,0 +1,202 @@
+//! What requests look like, for the description of this interface.
+//!
+//! [`body`](super::body) reads them field by field, so that a refusal can name the field; a test
+//! sends each example of the description to a node.
+
+#![expect(dead_code, reason = "these types are described and never made")]
+
+use utoipa::openapi::{
+    KnownFormat, ObjectBuilder, OneOfBuilder, RefOr, Schema, SchemaFormat, Type,
+};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+/// The space of a request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct InSpace {
+    /// The space, such as `default`.
+    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    space: String,
+}
+
+/// The counter of a request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct OfCounter {
+    /// The space, such as `default`.
+    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    space: String,
+    /// The counter's key, 1 to 512 bytes of UTF-8, with percent signs where needed.
+    #[param(example = "likes", min_length = 1)]
+    key: String,
+}
+
+/// A 64-bit integer in a request.
+pub(super) struct Amount;
+
+impl ToSchema for Amount {}
+
+impl PartialSchema for Amount {
+    fn schema() -> RefOr<Schema> {
+        number(
+            "A 64-bit integer, as a decimal string or as a number.",
+            "^-?[0-9]+$",
+            None,
+        )
+    }
+}
+
+/// Frames, each after its length.
+pub(super) struct Frames;
+
+impl ToSchema for Frames {}
+
+impl PartialSchema for Frames {
+    fn schema() -> RefOr<Schema> {
+        let binary = SchemaFormat::KnownFormat(KnownFormat::Binary);
+        let bytes = ObjectBuilder::new().schema_type(Type::String);
+        bytes.format(Some(binary)).into()
+    }
+}
+
+/// Milliseconds in a request.
+pub(super) struct Millis;
+
+impl ToSchema for Millis {}
+
+impl PartialSchema for Millis {
+    fn schema() -> RefOr<Schema> {
+        number(
+            "Milliseconds, as a decimal string or as a number.",
+            "^[0-9]+$",
+            Some(0),
+        )
+    }
+}
+
+fn number(about: &str, pattern: &str, minimum: Option<i32>) -> RefOr<Schema> {
+    let text = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some(pattern));
+    let number = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+        .minimum(minimum);
+    let either = OneOfBuilder::new().item(text).item(number);
+    either.description(Some(about)).into()
+}
+
+/// What to add.
+#[derive(ToSchema)]
+#[schema(example = json!({"by": "5"}))]
+pub(super) struct AddBody {
+    /// How much, which may be negative; 1 if it is left out.
+    #[schema(required = false)]
+    by: Amount,
+}
+
+/// What to set.
+#[derive(ToSchema)]
+#[schema(example = json!({"value": "10"}))]
+pub(super) struct SetBody {
+    /// The value.
+    value: Amount,
+}
+
+/// When a counter is to expire: one of the two.
+#[derive(ToSchema)]
+#[schema(example = json!({"in_ms": "60000"}))]
+pub(super) struct ExpireBody {
+    /// The time, since 1970.
+    #[schema(required = false)]
+    at: Millis,
+    /// How long from now.
+    #[schema(required = false)]
+    in_ms: Millis,
+}
+
+/// Which counters to read.
+#[derive(ToSchema)]
+#[schema(example = json!({"keys": ["likes", "views"]}))]
+pub(super) struct ReadBody {
+    /// Their keys, at most 1,000.
+    #[schema(max_items = 1000)]
+    keys: Vec<String>,
+}
+
+/// Several operations, all or none.
+#[derive(ToSchema)]
+#[schema(example = json!({"ops": [{"op": "add", "key": "likes", "by": "1"}, {"op": "delete", "key": "views"}]}))]
+pub(super) struct TransactionBody {
+    /// The operations, in their order.
+    ops: Vec<OperationBody>,
+}
+
+/// One operation of a transaction.
+#[derive(ToSchema)]
+#[schema(example = json!({"op": "add", "key": "likes", "by": "1"}))]
+pub(super) struct OperationBody {
+    /// Which one.
+    op: OperationName,
+    /// The counter.
+    key: String,
+    /// Of an `add`: how much; 1 if it is left out.
+    #[schema(required = false)]
+    by: Amount,
+    /// Of a `set`: the value.
+    #[schema(required = false)]
+    value: Amount,
+    /// Of an `expire`: the time, since 1970.
+    #[schema(required = false)]
+    at: Millis,
+    /// Of an `expire`: how long from now.
+    #[schema(required = false)]
+    in_ms: Millis,
+}
+
+/// The name of an operation.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub(super) enum OperationName {
+    Add,
+    Set,
+    Reset,
+    Delete,
+    Expire,
+    Persist,
+}
+
+/// A change of the members.
+#[derive(ToSchema)]
+#[schema(example = json!({"owner": "0000000000000000000000000000000000000000000000000000000000000000", "wait_ms": 100}))]
+pub(super) struct MemberBody {
+    /// The owner's key, as `tallymesh id` shows it.
+    #[schema(pattern = "^[0-9A-Fa-f]{64}$")]
+    owner: String,
+    /// How long to wait for the decision, at most 20,000; 10,000 if it is left out.
+    #[schema(required = false)]
+    wait_ms: Millis,
+}
+
+/// All members that there are to be.
+#[derive(ToSchema)]
+#[schema(example = json!({"members": ["0000000000000000000000000000000000000000000000000000000000000000"]}))]
+pub(super) struct ForceBody {
+    /// Their owners' keys.
+    members: Vec<String>,
+}
+
+/// Who is gone for good: one of the two.
+#[derive(ToSchema)]
+#[schema(example = json!({"writer": "00000000000000000000000000000000", "wait_ms": 100}))]
+pub(super) struct RetireBody {
+    /// A writer, as `GET .../writers` shows it.
+    #[schema(required = false, nullable = false, pattern = "^[0-9A-Fa-f]{32}$")]
+    writer: Option<String>,
+    /// An owner who is no member.
+    #[schema(required = false, nullable = false, pattern = "^[0-9A-Fa-f]{64}$")]
+    owner: Option<String>,
+    /// How long to wait for the heir, at most 20,000; 10,000 if it is left out.
+    #[schema(required = false)]
+    wait_ms: Millis,
+}

@@ -1,0 +1,203 @@
+//! Everything that a request may be refused with, over HTTP and over the Redis protocol: one table
+//! of stable codes.
+//!
+//! The table says of each code what it means, what to do, its HTTP status, what it tells about a
+//! write, and how Redis clients see it. The sentence with the numbers of the case comes from where
+//! the refusal is made; where Redis has the same refusal, its text is Redis's to the letter.
+//! docs/errors.md is made from this table, and a test compares them.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use table::*;
+
+use std::fmt::Write;
+
+/// What a refusal tells about the write that it refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Applied {
+    /// It was not applied: nothing was changed.
+    No,
+    /// It was applied here, but the level that was asked for was not reached.
+    Here,
+    /// It is not known whether it was applied, or will be.
+    Unknown,
+}
+
+impl Applied {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Applied::No => "no",
+            Applied::Here => "here",
+            Applied::Unknown => "unknown",
+        }
+    }
+}
+
+/// How a Redis client sees a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// An error that begins with this word; the connection goes on.
+    Error(&'static str),
+    /// An error that begins with this word, and the end of the connection.
+    End(&'static str),
+}
+
+/// One kind of refusal.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its stable name.
+    pub code: &'static str,
+    /// Its HTTP status; none if it is not met over HTTP.
+    pub status: Option<u16>,
+    /// What it tells about a write; none if no write is refused with it.
+    pub applied: Option<Applied>,
+    /// How a Redis client sees it; none if it is not met there.
+    pub resp: Option<Shown>,
+    /// What it means.
+    pub means: &'static str,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+impl Kind {
+    /// A refusal over HTTP that changed nothing.
+    const fn http(code: &'static str, status: u16, means: &'static str) -> Kind {
+        Kind {
+            code,
+            status: Some(status),
+            applied: Some(Applied::No),
+            resp: None,
+            means,
+            advice: "",
+        }
+    }
+
+    /// A refusal over the Redis protocol only, which changed nothing.
+    const fn resp(code: &'static str, means: &'static str) -> Kind {
+        Kind {
+            code,
+            status: None,
+            applied: Some(Applied::No),
+            resp: Some(Shown::Error("ERR")),
+            means,
+            advice: "",
+        }
+    }
+
+    /// What is wrong with a frame of another replica: it ends the link.
+    const fn link(code: &'static str, means: &'static str) -> Kind {
+        Kind {
+            code,
+            status: Some(400),
+            applied: None,
+            resp: None,
+            means,
+            advice: "",
+        }
+    }
+
+    const fn advice(mut self, advice: &'static str) -> Kind {
+        self.advice = advice;
+        self
+    }
+
+    const fn shown(mut self, shown: Shown) -> Kind {
+        self.resp = Some(shown);
+        self
+    }
+
+    /// A Redis client sees it as an ordinary error.
+    const fn both(self) -> Kind {
+        self.shown(Shown::Error("ERR"))
+    }
+
+    const fn unknown(mut self) -> Kind {
+        self.applied = Some(Applied::Unknown);
+        self
+    }
+
+    /// The word before the text of a Redis error.
+    pub fn prefix(&self) -> &'static str {
+        match self.resp {
+            Some(Shown::Error(prefix) | Shown::End(prefix)) => prefix,
+            None => "ERR",
+        }
+    }
+}
+
+/// The kind of a code that comes from elsewhere. A test sees to it that each of those is in the
+/// table.
+pub fn of(code: &str) -> &'static Kind {
+    let found = TABLE.iter().find(|kind| kind.code == code);
+    found.unwrap_or(&&INTERNAL)
+}
+
+/// A section of the page: its title, and what stands in it.
+type Section = (&'static str, fn(&Kind) -> bool);
+
+/// The page docs/errors.md.
+pub fn page() -> String {
+    let mut page = HEAD.to_owned();
+    let sections: [Section; 3] = [
+        ("Requests", |kind| !is_link(kind) && kind.status.is_some()),
+        ("Links", is_link),
+        ("Redis clients only", |kind| kind.status.is_none()),
+    ];
+    for (title, wanted) in sections {
+        let mut kinds: Vec<&Kind> = TABLE.iter().copied().filter(|kind| wanted(kind)).collect();
+        kinds.sort_by_key(|kind| kind.code);
+        page.push_str(&format!("\n## {title}\n"));
+        page.push_str("| code | HTTP | a write | Redis | means | what to do |\n");
+        page.push_str("|---|---|---|---|---|---|\n");
+        for kind in kinds {
+            row(&mut page, kind);
+        }
+    }
+    page
+}
+
+/// Whether it is what is wrong with a frame, which is no write.
+fn is_link(kind: &Kind) -> bool {
+    kind.applied.is_none()
+}
+
+fn row(page: &mut String, kind: &Kind) {
+    let status = kind.status.map(|status| status.to_string());
+    let shown = match kind.resp {
+        None => String::new(),
+        Some(Shown::Error(prefix)) => format!("`{prefix}`"),
+        Some(Shown::End(prefix)) => format!("`{prefix}`, ends"),
+    };
+    // Writing to a text can't fail.
+    let _ = writeln!(
+        page,
+        "| `{}` | {} | {} | {shown} | {} | {} |",
+        kind.code,
+        status.unwrap_or_default(),
+        kind.applied.map_or("", Applied::word),
+        kind.means,
+        kind.advice,
+    );
+}
+
+const HEAD: &str = "\
+# Errors
+
+This page is made from the table in `node/src/problems/table.rs`; a test compares them.
+
+Over HTTP a refusal is `application/problem+json` (RFC 9457) with the fields `title`, `status`, \
+`code`, `detail`, and, where they apply, `applied`, `line` and `op`. The `code` is stable; the \
+`detail` names what was sent and the limit, and may change. A Redis client gets an error whose \
+text is Redis's own where Redis has the same refusal; the codes name those texts here.
+
+**A write** that is refused is one of three. `no`: it was not applied, and nothing was changed. \
+`here`: it was applied at this node, but the level that was asked for was not reached. `unknown`: \
+it may have been applied, or may still be, so read the counter before you write again. A \
+connection that breaks before the answer came, over whatever protocol, is `unknown` too.
+
+\"Redis\" names the word before the text, and whether the connection ends.
+";

@@ -1,0 +1,298 @@
+//! The table itself. Codes never change; what they mean is told in words that may.
+
+use super::{Kind, Shown};
+
+/// Declares the kinds, and the table of all of them.
+macro_rules! kinds {
+    ($($name:ident: $kind:expr;)*) => {
+        $(
+            #[allow(missing_docs, reason = "its text says what it is")]
+            pub static $name: Kind = $kind;
+        )*
+
+        /// All kinds of refusals.
+        pub static TABLE: &[&Kind] = &[$(&$name),*];
+    };
+}
+
+kinds! {
+    // What HTTP refuses by itself.
+    ABSENT: Kind::http("absent", 404, "There is no such counter at this node.")
+        .advice("Add to it: the first add makes it.");
+    AMOUNT: Kind::http("amount", 400, "A number is no integer of 64 bits.")
+        .advice("Send a whole number, as a number or as a decimal string.");
+    BODY: Kind::http("body", 400, "The body is not what this address takes.")
+        .advice("Send what `detail` shows.");
+    BODY_TOO_LARGE: Kind::http("body_too_large", 413, "The body is longer than this address takes.")
+        .advice("Send less at a time.");
+    CUT: Kind::http("cut", 503, "This node's links are cut, for a demonstration.")
+        .advice("Heal them with `POST /v1/demo/cut`.");
+    CUT_TIMEOUT: Kind::http("cut_timeout", 503, "A link that was cut did not close in time.")
+        .advice("Look at `GET /v1/peers`, and cut again.")
+        .unknown();
+    HOST: Kind::http("host", 403, "The `Host` header names no address that this node answers to.")
+        .advice("Use `localhost` or `127.0.0.1`, or start the node with `--http-open`.");
+    INTERNAL: Kind::http("internal", 500, "Something failed that never should.")
+        .advice("Look at the log of the node, and report it.")
+        .unknown();
+    LINE: Kind::http("line", 400, "A line of a bulk add is not UTF-8.")
+        .advice("Mend the line that `line` names.");
+    METHOD_NOT_ALLOWED: Kind::http("method_not_allowed", 405, "This address takes another method.")
+        .advice("Use one that the `allow` header names.");
+    MILLIS: Kind::http("millis", 400, "A time is no whole number of milliseconds from 0 on.")
+        .advice("Send one, as a number or as a decimal string.");
+    NOT_DEMO: Kind::http("not_demo", 403, "Links can be cut only at a node for demonstrations.")
+        .advice("Start the node with `tallymesh up --demo`.");
+    NOT_FOUND: Kind::http("not_found", 404, "There is nothing at this address.")
+        .advice("The API is under `/v1/`; `/openapi.json` describes it.");
+    ORIGIN: Kind::http("origin", 403, "Pages of this origin may not talk to this node.")
+        .advice("Allow the origin with `--cors-origin`.");
+    OWNER: Kind::http("owner", 400, "This is no owner's key.")
+        .advice("A key has 64 hex digits; `tallymesh id` shows it.");
+    PATH: Kind::http("path", 400, "The address is not UTF-8, once it is decoded.")
+        .advice("Encode keys as UTF-8, and then with percent signs.");
+    PEER: Kind::http("peer", 400, "This is no name of a node.")
+        .advice("`GET /v1/peers` shows their names.");
+    QUERY: Kind::http("query", 400, "The query has an unknown part, or a value that it can't have.")
+        .advice("Send what `detail` names.");
+    RATE_LIMITED: Kind::http("rate_limited", 429, "Requests come from this address faster than `--http-rate` allows.")
+        .advice("Wait the seconds of the `retry-after` header; send many adds in one request.");
+    SYNC_FRAMES: Kind::http("sync_frames", 400, "The body is no list of frames, each after its length in four bytes.")
+        .advice("See docs/http.md.");
+    SYNC_SESSION: Kind::http("sync_session", 404, "There is no such link: it ended, or it never began.")
+        .advice("Leave the header out, to begin another link.");
+    SYNC_SESSIONS_FULL: Kind::http("sync_sessions_full", 503, "As many links over POST are open as may be.")
+        .advice("Try again later, or sync with another node.");
+    TIMEOUT: Kind::http("timeout", 503, "There was no answer in time.")
+        .advice("Read the counter before you try again.")
+        .unknown();
+    TOO_MANY_KEYS: Kind::http("too_many_keys", 400, "More counters are asked for at once than may be.")
+        .advice("Ask for fewer at a time.");
+    WEBSOCKET: Kind::http("websocket", 400, "This address is a WebSocket.")
+        .advice("Open it as one.");
+    WRITER: Kind::http("writer", 400, "This is no writer.")
+        .advice("A writer has 32 hex digits; `tallymesh writers` shows them.");
+
+    // What the node refuses.
+    SPACE_NOT_OPEN: Kind::http("space_not_open", 404, "The space is not open at this node.")
+        .advice("Start the node with `--space`.")
+        .both();
+    NO_MEMBERS: Kind::http("no_members", 409, "The space is open, so that there are no members to change.")
+        .advice("Make a node the first one: `tallymesh members init`.");
+    MEMORY_ONLY: Kind::http("memory_only", 409, "This node keeps its state in memory only, and can be no member.")
+        .advice("Start it on a data folder.");
+    IS_MEMBER: Kind::http("is_member", 409, "A member can't be declared dead.")
+        .advice("Take it out first: `tallymesh members remove`.");
+    UNKNOWN_OWNER: Kind::http("unknown_owner", 404, "No writer of this owner is known.")
+        .advice("Look at `tallymesh writers`.");
+    UNDECIDED: Kind::http("undecided", 503, "A majority of the members has not agreed to the change yet. It may still take effect.")
+        .advice("Ask again, which is harmless; look at `tallymesh members`.")
+        .unknown();
+    STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")
+        .advice("Read the counter when the node is back.")
+        .unknown();
+
+    // What the replica refuses.
+    KEY_LENGTH: Kind::http("key_length", 400, "A key has 1 to 512 bytes.")
+        .advice("Use a shorter key.")
+        .both();
+    SPACE_NAME: Kind::http("space_name", 400, "A space's name has 1 to 64 of the characters A-Z a-z 0-9 . _ -.")
+        .advice("Use another name.");
+    OVERFLOW: Kind::http("overflow", 409, "What this writer adds to the counter would leave 64 bits.")
+        .advice("Add less, or set the counter.")
+        .both();
+    EXPIRY_RANGE: Kind::http("expiry_range", 400, "An expiry is later than any date, or none.")
+        .advice("Send an earlier time.")
+        .both();
+    TRANSACTION_TOO_LARGE: Kind::http("transaction_too_large", 400, "A transaction has too many operations.")
+        .advice("Send fewer at a time, if they may be seen apart.")
+        .both();
+    CLOCK_EXHAUSTED: Kind::http("clock_exhausted", 507, "This writer has made all transactions that a clock can count.")
+        .advice("Start the node again, which is a new writer.")
+        .both();
+    COUNTERS_FULL: Kind::http("counters_full", 507, "The space can't hold one more counter.")
+        .advice("Delete counters in a space with members, or use another space.")
+        .both();
+    WRITERS_FULL: Kind::http("writers_full", 507, "The space can't hold one more writer.")
+        .advice("Make the space one with members, which forgets writers that are gone.")
+        .both();
+    CLOSED: Kind::http("closed", 409, "The space has members already.")
+        .advice("Add and remove members.");
+    MEMBERS_UNSUPPORTED: Kind::http("members_unsupported", 501, "The space has members, which this program can't deal with.")
+        .advice("Use a program that can.");
+    NOT_A_MEMBER: Kind::http("not_a_member", 409, "Only a member of the space may do this.")
+        .advice("Ask a member.")
+        .both();
+    MEMBERS_FULL: Kind::http("members_full", 409, "A space has 1 to 255 members.")
+        .advice("Take one out first.");
+    UNKNOWN_WRITER: Kind::http("unknown_writer", 404, "No writer of this id is known.")
+        .advice("Look at `tallymesh writers`.");
+    UNKNOWN_HANDLE: Kind::http("unknown_handle", 500, "No key goes by this number here: a fault of the program.")
+        .advice("Report it.")
+        .both();
+    RETIRED: Kind::http("retired", 503, "This node's writer was retired; the node goes on under a new one by itself.")
+        .advice("Try again.")
+        .both();
+    OUTDATED: Kind::http("outdated", 503, "This node missed what was collected, and begins again from a member's state by itself.")
+        .advice("Try again.")
+        .both();
+
+    // What is wrong with what came on a link.
+    NOT_COVERED: Kind::link("not_covered", "A message builds on something that is not held here.")
+        .advice("Sync asks for what is missing.");
+    OWN_CLOCK_AHEAD: Kind::link("own_clock_ahead", "Another process writes under this node's writer id.")
+        .advice("The node takes another id by itself; was it cloned?");
+    GONE: Kind::link("gone", "The sender's writer left or was retired.")
+        .advice("It comes back under a new writer by itself.");
+    BEHIND: Kind::link("behind", "The sender missed what was collected meanwhile.")
+        .advice("It begins again from a member's state by itself.");
+    UNSURE: Kind::link("unsure", "It is not certain yet that a member began from a state that was new enough.")
+        .advice("Sync asks for all that is missing.");
+    STRANGER: Kind::link("stranger", "No member has taken a writer in that a message brings.")
+        .advice("The node that brought it has to meet a member.");
+    TRUNCATED: Kind::link("truncated", "The bytes end too early.")
+        .advice("The sender has a fault; report it.");
+    TRAILING_BYTES: Kind::link("trailing_bytes", "Bytes are left over at the end.")
+        .advice("The sender has a fault; report it.");
+    NUMBER: Kind::link("number", "A number is not in its shortest form, or out of range.")
+        .advice("The sender has a fault; report it.");
+    MALFORMED: Kind::link("malformed", "The bytes break a rule of the format.")
+        .advice("The sender has a fault; report it.");
+    TOO_LARGE: Kind::link("too_large", "A size is over its limit.")
+        .advice("The sender has a fault; report it.");
+    NOT_A_FRAME: Kind::link("not_a_frame", "The bytes are no frame of this protocol.")
+        .advice("Is the other end a Tallymesh replica?");
+    VERSION: Kind::link("version", "The two ends speak other versions of the protocol.")
+        .advice("Upgrade the older one.");
+    WRONG_SPACE: Kind::link("wrong_space", "A frame of another space came on this link.")
+        .advice("Use a link for each space.");
+    HANDSHAKE: Kind::link("handshake", "A link opens with one hello, before anything else.")
+        .advice("The sender has a fault; report it.");
+
+    // What only Redis clients meet.
+    UNKNOWN_COMMAND: Kind::resp("unknown_command", "There is no such command.")
+        .advice("docs/operations.md lists the commands.");
+    UNKNOWN_SUBCOMMAND: Kind::resp("unknown_subcommand", "There is no such subcommand.")
+        .advice("Use `HELP` of the command.");
+    ARITY: Kind::resp("arity", "The command has another number of arguments.")
+        .advice("Look at the command's arguments.");
+    UNSUPPORTED: Kind::resp("unsupported", "Redis has this command, and a mesh of counters does not.")
+        .advice("The text says what to use instead.");
+    STRICT: Kind::resp("strict", "The command depends on what this node has seen, and `--resp-strict` refuses such.")
+        .advice("The text says what to use instead.");
+    NOT_INTEGER: Kind::resp("not_integer", "An argument is no integer of 64 bits.")
+        .advice("Send an integer.");
+    NOT_COUNTER_VALUE: Kind::resp("not_counter_value", "A value that is to be stored is no integer of 64 bits.")
+        .advice("Send an integer.");
+    SYNTAX: Kind::resp("syntax", "A word is not where it may stand.")
+        .advice("Look at the command's arguments.");
+    KEY_TEXT: Kind::resp("key_text", "A key is not UTF-8.")
+        .advice("Use UTF-8.");
+    EXPIRE_OPTION: Kind::resp("expire_option", "There is no such option of the `EXPIRE` family.")
+        .advice("Use `NX`, `XX`, `GT` or `LT`.");
+    EXPIRE_OPTIONS: Kind::resp("expire_options", "Two options of the `EXPIRE` family exclude each other.")
+        .advice("Use one of them.");
+    NO_AUTH: Kind::resp("no_auth", "The session has to authenticate first.")
+        .advice("`AUTH` with the node's password.")
+        .shown(Shown::Error("NOAUTH"));
+    WRONG_PASS: Kind::resp("wrong_pass", "The password is wrong.")
+        .advice("Use the node's `TALLYMESH_RESP_PASSWORD`.")
+        .shown(Shown::Error("WRONGPASS"));
+    NO_PASSWORD: Kind::resp("no_password", "A password was sent and none is configured.")
+        .advice("Leave it out.");
+    NO_PROTO: Kind::resp("no_proto", "The version of the protocol is not 2 or 3.")
+        .advice("Use 2 or 3.")
+        .shown(Shown::Error("NOPROTO"));
+    PROTO_NOT_INTEGER: Kind::resp("proto_not_integer", "The version of the protocol is no number.")
+        .advice("Use 2 or 3.");
+    HELLO_OPTION: Kind::resp("hello_option", "There is no such option of `HELLO`.")
+        .advice("Use `AUTH` or `SETNAME`.");
+    EXEC_ABORT: Kind::resp("exec_abort", "Something that was queued was refused, so nothing of it was made.")
+        .advice("Mend it, and queue all again.")
+        .shown(Shown::Error("EXECABORT"));
+    MULTI_NESTED: Kind::resp("multi_nested", "`MULTI` in `MULTI`.")
+        .advice("`EXEC` or `DISCARD` first.");
+    EXEC_WITHOUT_MULTI: Kind::resp("exec_without_multi", "`EXEC` without `MULTI`.")
+        .advice("`MULTI` first.");
+    DISCARD_WITHOUT_MULTI: Kind::resp("discard_without_multi", "`DISCARD` without `MULTI`.")
+        .advice("`MULTI` first.");
+    WATCH_IN_MULTI: Kind::resp("watch_in_multi", "`WATCH` in `MULTI`.")
+        .advice("`WATCH` before `MULTI`.");
+    NOT_IN_MULTI: Kind::resp("not_in_multi", "The command can't be queued.")
+        .advice("Send it before `MULTI` or after `EXEC`.");
+    QUEUE_FULL: Kind::resp("queue_full", "`MULTI` has queued as much as it may.")
+        .advice("`EXEC` in several parts.");
+    WATCHED_FULL: Kind::resp("watched_full", "As many keys are watched as may be.")
+        .advice("`EXEC` or `UNWATCH` first.");
+    SUBSCRIPTIONS_FULL: Kind::resp("subscriptions_full", "As many channels and patterns are subscribed to as may be.")
+        .advice("Use a pattern for several keys.");
+    PATTERN_LENGTH: Kind::resp("pattern_length", "A channel or a pattern is too long.")
+        .advice("Use a shorter one.");
+    SUBSCRIBED: Kind::resp("subscribed", "A session of RESP2 with subscriptions can't do this.")
+        .advice("Use another connection, or RESP3.");
+    CURSOR: Kind::resp("cursor", "The cursor of `SCAN` is no number.")
+        .advice("Send the one that came, or 0.");
+    TYPE_NAME: Kind::resp("type_name", "There is no such type.")
+        .advice("Counters are strings.");
+    KEYS_TOO_MANY: Kind::resp("keys_too_many", "`KEYS` found more than one reply may hold.")
+        .advice("Use `SCAN`.");
+    CLIENT_NAME: Kind::resp("client_name", "A client's name has characters that it can't have.")
+        .advice("Use another name.");
+    CLIENT_NAME_LENGTH: Kind::resp("client_name_length", "A client's name is too long.")
+        .advice("Use a shorter one.");
+    CLIENT_INFO_OPTION: Kind::resp("client_info_option", "There is no such option of `CLIENT SETINFO`.")
+        .advice("Use `LIB-NAME` or `LIB-VER`.");
+    CLIENT_ID: Kind::resp("client_id", "A client's number is none.")
+        .advice("`CLIENT LIST` shows them.");
+    CLIENT_TYPE: Kind::resp("client_type", "There is no such kind of client.")
+        .advice("Use `normal` or `pubsub`.");
+    CONFIG_UNKNOWN: Kind::resp("config_unknown", "There is no such parameter.")
+        .advice("`CONFIG GET *` lists them.");
+    CONFIG_IMMUTABLE: Kind::resp("config_immutable", "The parameter can't be changed while the node runs.")
+        .advice("Start the node with another.");
+    FLUSH_OFF: Kind::resp("flush_off", "`FLUSHDB` and `FLUSHALL` are off at this node.")
+        .advice("Start it with `--resp-flush`, or `DEL` single keys.");
+    TIMEOUT_NOT_INTEGER: Kind::resp("timeout_not_integer", "A timeout is no number.")
+        .advice("Send milliseconds.");
+    TIMEOUT_NEGATIVE: Kind::resp("timeout_negative", "A timeout is below 0.")
+        .advice("Send milliseconds.");
+    TIMEOUT_RANGE: Kind::resp("timeout_range", "A timeout is later than any time.")
+        .advice("Send a shorter one.");
+    FREQUENCY: Kind::resp("frequency", "How often a counter is read is not kept.")
+        .advice("Counters are never evicted.");
+    IDLE_TIME: Kind::resp("idle_time", "When a counter was last read is not kept.")
+        .advice("Counters are never evicted.");
+    ARG_COUNT: Kind::resp("arg_count", "The count of arguments is no number, or too great.")
+        .advice("Send fewer arguments.")
+        .shown(Shown::End("ERR"));
+    UNAUTHENTICATED_ARG_COUNT: Kind::resp("unauthenticated_arg_count", "Too many arguments before authentication.")
+        .advice("Authenticate first.")
+        .shown(Shown::End("ERR"));
+    ARG_COUNT_LINE: Kind::resp("arg_count_line", "The line with the count of arguments does not end.")
+        .advice("The client has a fault.")
+        .shown(Shown::End("ERR"));
+    EXPECTED_BULK: Kind::resp("expected_bulk", "Something else stands where an argument's length should.")
+        .advice("The client has a fault.")
+        .shown(Shown::End("ERR"));
+    ARG_LENGTH: Kind::resp("arg_length", "An argument's length is no number, or too great.")
+        .advice("Send shorter arguments.")
+        .shown(Shown::End("ERR"));
+    UNAUTHENTICATED_ARG_LENGTH: Kind::resp("unauthenticated_arg_length", "An argument is too long before authentication.")
+        .advice("Authenticate first.")
+        .shown(Shown::End("ERR"));
+    ARG_LENGTH_LINE: Kind::resp("arg_length_line", "The line with an argument's length does not end.")
+        .advice("The client has a fault.")
+        .shown(Shown::End("ERR"));
+    INLINE_LENGTH: Kind::resp("inline_length", "An inline command has no end.")
+        .advice("Use the protocol's arrays.")
+        .shown(Shown::End("ERR"));
+    QUOTES: Kind::resp("quotes", "An inline command has unbalanced quotes.")
+        .advice("Balance them.")
+        .shown(Shown::End("ERR"));
+    COMMAND_LENGTH: Kind::resp("command_length", "A command is longer than 8 MiB.")
+        .advice("Send less at a time.")
+        .shown(Shown::End("ERR"));
+    HELD: Kind::resp("held", "More came than is kept while replies wait.")
+        .advice("Read replies first.")
+        .shown(Shown::End("ERR"));
+}
