@@ -42,8 +42,12 @@ use std::fmt;
 use std::path::PathBuf;
 use tallymesh_core::Space;
 
-/// The version of the stored bytes that this build reads and writes.
-pub const FORMAT: u32 = 2;
+/// The version of the stored bytes that this build writes. Since 3 there are keyed operations.
+pub const FORMAT: u32 = 3;
+
+/// The oldest version of the stored bytes that this build reads. A folder is raised to [`FORMAT`]
+/// when it is opened to be written.
+pub const FORMAT_MIN: u32 = 2;
 
 /// Most bytes of one commit, all of its records with their names. A length beyond that is never
 /// believed.
@@ -245,7 +249,7 @@ impl fmt::Display for StoreError {
             ),
             StoreError::Format { folder, found } => write!(
                 f,
-                "the data folder {} has format {found}, and this build reads format {FORMAT}: \
+                "the data folder {} has format {found}, and this build reads formats {FORMAT_MIN} to {FORMAT}: \
                  use the build that wrote it, or start with an empty folder, which the peers fill",
                 folder.display()
             ),

@@ -93,6 +93,7 @@ impl Log {
         let mut open = |number| folder.open(&segment::name(number));
         let found = read::scan(folder.path(), &numbers, true, &mut open, progress)?;
         let file = folder::settle(folder.as_ref(), &found)?;
+        folder::raise(folder.as_ref())?;
         let mut segments = found.segments;
         // The ones after have no commit, and were removed.
         let used = segments.iter().rposition(|segment| segment.first.is_some());

@@ -21,7 +21,7 @@ use super::files::File;
 use super::live::{Index, Place};
 use super::places::Opener;
 use super::segment::{self, HEADER_BYTES, Header, Seal};
-use super::{FORMAT, Progress, StoreError, files, frame};
+use super::{FORMAT, FORMAT_MIN, Progress, StoreError, files, frame};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,11 +109,11 @@ pub(super) fn format(folder: &dyn files::Folder) -> Result<Option<u32>, StoreErr
     })
 }
 
-/// Refuses a folder of another format. `false` if it has none yet.
+/// Refuses a folder of a format that can't be read. `false` if it has none yet.
 pub(super) fn check_format(folder: &dyn files::Folder) -> Result<bool, StoreError> {
     match format(folder)? {
         None => Ok(false),
-        Some(FORMAT) => Ok(true),
+        Some(FORMAT_MIN..=FORMAT) => Ok(true),
         Some(found) => Err(StoreError::Format {
             folder: folder.path().to_path_buf(),
             found,

@@ -198,7 +198,7 @@ fn a_folder_in_use_is_refused() {
 #[test]
 fn a_folder_of_another_format_is_refused_and_left_as_it_was() {
     for (file, text, found) in [
-        ("format", "3\nand more", "format 3"),
+        ("format", "4\nand more", "format 4"),
         ("tallymesh.redb", "redb", "format 1"),
     ] {
         let folder = tempfile::tempdir().expect("temporary folder");

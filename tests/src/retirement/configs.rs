@@ -552,6 +552,7 @@ fn keyed() -> Vec<Config> {
             },
         ),
         add(Config {
+            snapshots: 2,
             fences: 1,
             returns: 1,
             ..collecting(1, 1, 1)

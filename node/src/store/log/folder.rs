@@ -56,6 +56,16 @@ pub(super) fn found(folder: &dyn Folder, sizes: &Sizes) -> Result<(), StoreError
     written.map_err(|problem| failed(folder, "make", problem))
 }
 
+/// Gives a folder of an earlier format, which was read and is to be written, the present one: its
+/// bytes mean the same in both.
+pub(super) fn raise(folder: &dyn Folder) -> Result<(), StoreError> {
+    if read::format(folder)? == Some(FORMAT) {
+        return Ok(());
+    }
+    files::write_small(folder, FORMAT_FILE, format_text().as_bytes())
+        .map_err(|problem| failed(folder, "raise the format of", problem))
+}
+
 /// Sets a log in order that was just read, and opens the segment that commits go to:
 ///
 /// - The last commit is written again, and synced. A process whose sync failed may have left it
