@@ -34,7 +34,8 @@ export class RollingNumber {
     const way = Number(target - from);
     const start = performance.now();
     const step = (now: number): void => {
-      const part = Math.min((now - start) / ROLL_MS, 1);
+      // A frame may have begun before it was asked for.
+      const part = Math.min(Math.max((now - start) / ROLL_MS, 0), 1);
       if (part === 1) return this.#write(target);
       this.#write(from + BigInt(Math.round(way * (1 - (1 - part) ** 3))));
       this.#frame = requestAnimationFrame(step);
