@@ -27,9 +27,8 @@ use crate::vector::VersionVector;
 use crate::wire::{decode_adds, encode_adds};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use hashbrown::HashTable;
 
 /// Stands for a writer that was absorbed and forgotten: what it did is part of what all have seen.
 const ABSORBED: u32 = u32::MAX;
@@ -66,8 +65,8 @@ pub(super) struct Table {
     instances: VecDeque<Instance>,
     /// How many were dropped before the first of them.
     dropped: u64,
-    /// Where they are, `dropped` included, by key.
-    places: HashTable<u64>,
+    /// By key, and where they are, `dropped` included.
+    places: BTreeSet<([u8; 16], u64)>,
     /// How many of each writer there are, and its last clock.
     of_writer: BTreeMap<u32, (u64, u64)>,
     /// Keys under which several were met, to be looked at.
@@ -141,11 +140,6 @@ impl KeyedWalk {
     }
 }
 
-fn hash(key: &[u8; 16]) -> u64 {
-    // It is a digest.
-    u64::from_le_bytes(core::array::from_fn(|at| key[at]))
-}
-
 impl Table {
     fn end(&self) -> u64 {
         self.dropped + self.instances.len() as u64
@@ -157,8 +151,8 @@ impl Table {
 
     /// Where the operations of a key are.
     fn of(&self, key: &[u8; 16]) -> impl Iterator<Item = u64> {
-        let places = self.places.iter_hash(hash(key)).copied();
-        places.filter(move |place| self.at(*place).once.key == *key)
+        let places = self.places.range((*key, 0)..=(*key, u64::MAX));
+        places.map(|(_, place)| *place)
     }
 
     fn insert(&mut self, instance: Instance) {
@@ -188,11 +182,8 @@ impl Table {
             self.due.push(instance.once.key);
         }
         self.count(instance.writer, instance.clock);
-        let (place, hashed) = (self.end(), hash(&instance.once.key));
+        self.places.insert((instance.once.key, self.end()));
         self.instances.push_back(instance);
-        let (instances, dropped) = (&self.instances, self.dropped);
-        let rehash = |place: &u64| hash(&instances[(place - dropped) as usize].once.key);
-        self.places.insert_unique(hashed, place, rehash);
         if self.instances.len() > KEYED_MAX {
             self.drop_upto(self.dropped + 1);
         }
@@ -202,13 +193,7 @@ impl Table {
         while self.dropped < upto
             && let Some(instance) = self.instances.pop_front()
         {
-            let place = self.dropped;
-            let found = self
-                .places
-                .find_entry(hash(&instance.once.key), |it| *it == place);
-            if let Ok(found) = found {
-                found.remove();
-            }
+            self.places.remove(&(instance.once.key, self.dropped));
             self.uncount(instance.writer);
             self.dropped += 1;
         }
@@ -295,14 +280,14 @@ impl Replica {
             dropped: _,
             places: _,
             of_writer: _,
-            due,
+            due: _,
             lacking,
         } = &self.keyed;
         let text = |it: &Instance| (it.once, id(it.writer), it.clock, it.adds.clone());
         let mut instances: Vec<_> = instances.iter().map(text).collect();
         instances.sort_unstable();
         let lacking: BTreeMap<_, u64> = lacking.iter().map(|it| (id(*it.0), *it.1)).collect();
-        alloc::format!("{instances:?} {due:?} {lacking:?}")
+        alloc::format!("{instances:?} {lacking:?}")
     }
 
     /// How many keyed operations are remembered.

@@ -143,6 +143,9 @@ fn put_owners(out: &mut Vec<u8>, owners: &[Owner]) {
 
 pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
     let mut flags = reader.u8();
+    if !MEMBERS && flags > 0 {
+        return Err(reader.fail(Error::MembersUnsupported));
+    }
     let mut take = |known: bool, flag: u8| {
         let set = known && flags & flag != 0;
         flags -= if set { flag } else { 0 };
@@ -160,10 +163,7 @@ pub(super) fn read_facts(reader: &mut Reader<'_>, message: &mut Message) -> Resu
     if lacking {
         *message.lacking = read_lacking(reader, &message.writers)?;
     }
-    if message.closed {
-        if !MEMBERS {
-            return Err(reader.fail(Error::MembersUnsupported));
-        }
+    if MEMBERS && message.closed {
         read_all_facts(reader, message)?;
     }
     match keyed {

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | 0 | 8 | `tallylog` |
 //! | 8 | 4 | CRC-32 of the bytes from 12 to 512 |
-//! | 12 | 4 | the format, [`FORMAT`] |
+//! | 12 | 4 | the layout, [`LAYOUT`] |
 //! | 16 | 8 | the segment's number |
 //! | 24 | 8 | the length of the file |
 //! | 32 | 8 | the salt, random |
@@ -18,13 +18,14 @@
 //! Number and salt are part of each frame's checksums: no bytes that were a frame elsewhere, and
 //! none that somebody managed to store as a part of a message, are ever taken for a frame here.
 
-use super::FORMAT;
-
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 512;
 
 const MAGIC: &[u8; 8] = b"tallylog";
 const PREFIX: &str = "log-";
+
+/// The layout of segments, which has not changed since the folder's format 2.
+const LAYOUT: u32 = 2;
 
 /// What seals the frames of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl Header {
     pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(MAGIC);
-        header[12..16].copy_from_slice(&FORMAT.to_le_bytes());
+        header[12..16].copy_from_slice(&LAYOUT.to_le_bytes());
         header[16..24].copy_from_slice(&self.seal.number.to_le_bytes());
         header[24..32].copy_from_slice(&self.bytes.to_le_bytes());
         header[32..40].copy_from_slice(&self.seal.salt.to_le_bytes());
