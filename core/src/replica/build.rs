@@ -245,6 +245,11 @@ impl Replica {
             for (base, low) in base.iter_mut().zip(lows) {
                 *base = (*low).min(*base);
             }
+            // One that came late may be older than that.
+            for by in ops.iter().filter_map(|op| op.by) {
+                let base = &mut base[by.writer as usize];
+                *base = (by.clock - 1).min(*base);
+            }
             // All of them, not only what is new since this walk began.
             selection.said = Some(&base);
             let mut message = self.assemble(&selection, picked.handles, &base);
