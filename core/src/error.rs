@@ -55,7 +55,7 @@ pub enum Rule {
     Signed,
     /// A hello that offers version 1 is written in version 1.
     VersionByte,
-    /// A frame's type is 1 to 10.
+    /// A frame's type is 1 to 12.
     FrameType,
     /// A flag is of few values.
     Flag,
@@ -91,7 +91,7 @@ impl fmt::Display for Rule {
             Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
             Rule::Signed => "totals are signed if one of them is negative",
             Rule::VersionByte => "a hello that offers version 1 is written in version 1",
-            Rule::FrameType => "a frame's type is 1 to 10",
+            Rule::FrameType => "a frame's type is 1 to 12",
             Rule::Flag => "a flag is of few values",
             Rule::ChunkCovered => "the last chunk's table covers all chunks",
             Rule::OnlyPushes => "only pushes are broadcast",
@@ -124,6 +124,9 @@ pub enum Limited {
     Proof,
     /// What an operation under an idempotency key adds, with the keys, in bytes.
     Keyed,
+    /// The writers that a member is asked for.
+    #[cfg(feature = "members")]
+    AskedWriters,
 }
 
 impl fmt::Display for Limited {
@@ -139,6 +142,8 @@ impl fmt::Display for Limited {
             Limited::Keyed => {
                 "what an operation under an idempotency key adds, with the keys, in bytes"
             }
+            #[cfg(feature = "members")]
+            Limited::AskedWriters => "the writers that a member is asked for",
         })
     }
 }
@@ -275,6 +280,18 @@ pub enum Error {
     WrongSpace,
     /// A frame came before the hello, or a second hello came.
     Handshake,
+    /// A text is no token.
+    #[cfg(feature = "tokens")]
+    Token {
+        /// Its length in bytes.
+        chars: usize,
+    },
+    /// A session depends on more writers than a token can name.
+    #[cfg(feature = "tokens")]
+    TokenFull {
+        /// How many they are.
+        writers: usize,
+    },
 }
 
 impl Error {
@@ -327,6 +344,10 @@ impl Error {
             Error::Version { .. } => "version",
             Error::WrongSpace => "wrong_space",
             Error::Handshake => "handshake",
+            #[cfg(feature = "tokens")]
+            Error::Token { .. } => "token",
+            #[cfg(feature = "tokens")]
+            Error::TokenFull { .. } => "token_full",
         }
     }
 }
@@ -429,6 +450,18 @@ impl fmt::Display for Error {
             ),
             Error::WrongSpace => f.write_str("a frame of another space came on this link"),
             Error::Handshake => f.write_str("a link opens with one hello, before anything else"),
+            #[cfg(feature = "tokens")]
+            Error::Token { chars } => write!(
+                f,
+                "these {chars} bytes are no token; pass on unchanged what an answer gave, or leave it out"
+            ),
+            #[cfg(feature = "tokens")]
+            Error::TokenFull { writers } => write!(
+                f,
+                "a token names at most {} writers, and this session depends on {writers}; go on where \
+                 it wrote last, or read at level quorum instead",
+                limits::TOKEN_WRITERS_MAX
+            ),
         }
     }
 }

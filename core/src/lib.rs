@@ -73,6 +73,10 @@ pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
+#[cfg(feature = "members")]
+pub use sync::{Level, Question, Reach};
 pub use vector::VersionVector;
+#[cfg(feature = "tokens")]
+pub use wire::Token;
 pub use wire::frame_space;
 pub use writer_id::{Space, WriterId};

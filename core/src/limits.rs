@@ -47,3 +47,9 @@ pub const RETURNS_SENT_MAX: usize = 32_768;
 pub const KEYED_MAX: usize = 1_000_000;
 /// Bytes that what an operation under an idempotency key adds may take, with the keys.
 pub const KEYED_BYTES_MAX: usize = 128 * 1024;
+/// Most writers that a token names.
+pub const TOKEN_WRITERS_MAX: usize = 64;
+/// Most writers that a member is asked for at once: those of a token.
+pub const ASK_WRITERS_MAX: usize = TOKEN_WRITERS_MAX;
+/// Most questions of one peer that wait until what they ask for is held.
+pub const ASKS_WAITING_MAX: usize = 64;

@@ -16,6 +16,7 @@ mod keyed;
 #[cfg(not(feature = "members"))]
 #[path = "replica/keyless.rs"]
 mod keyed;
+mod levels;
 mod listing;
 #[cfg(feature = "explore")]
 mod local;
@@ -42,6 +43,7 @@ pub use journal::{Again, AgainOp, Journal, Returned};
 pub(crate) use journal::{Did, Saw};
 #[cfg(feature = "members")]
 pub use keyed::Asked;
+pub(crate) use levels::newest;
 pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;
 pub use ops::Op;

@@ -53,10 +53,15 @@
 
 mod forks;
 mod former;
+#[cfg(feature = "members")]
+mod levels;
 mod members;
 mod pull;
 mod push;
 mod serve;
+
+#[cfg(feature = "members")]
+pub use levels::{Level, Question, Reach};
 
 use crate::closed::Closed;
 use crate::error::{Error, Rule};
@@ -66,7 +71,7 @@ use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica, Returned};
 use crate::roster::Owner;
 use crate::wire::{
-    Body, Delta, Digests, Frame, Hello, LACKS_MEMORY, Pull, REMEMBERS, VERSION, Why,
+    ANSWERS, Body, Delta, Digests, Frame, Hello, LACKS_MEMORY, Pull, REMEMBERS, VERSION, Why,
 };
 use crate::writer_id::WriterId;
 use crate::{BROADCAST, DUTIES, MEMBERS, STATUS};
@@ -260,6 +265,9 @@ struct Greeting {
     remembers: bool,
     /// Whether it lacked some of that, and has not been told.
     lacks: bool,
+    /// Whether it says what it holds durably, if it is asked.
+    #[cfg(feature = "members")]
+    answers: bool,
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
@@ -285,6 +293,8 @@ pub struct Sync {
     /// The own writer for which another id was asked for.
     asked_for_id: Closed<Option<WriterId>>,
     guests: Closed<members::Guests>,
+    #[cfg(feature = "members")]
+    levels: levels::Levels,
 }
 
 impl Sync {
@@ -306,6 +316,8 @@ impl Sync {
             forked: Closed::default(),
             asked_for_id: Closed::default(),
             guests: Closed::default(),
+            #[cfg(feature = "members")]
+            levels: levels::Levels::default(),
         };
         sync.session = sync.next_random();
         sync
@@ -347,6 +359,8 @@ impl Sync {
             self.local_change(now);
         }
         self.look_for_forks(now, replica);
+        #[cfg(feature = "members")]
+        self.look_at_questions(now, replica);
         self.note_told(replica);
     }
 
@@ -375,6 +389,8 @@ impl Sync {
             self.return_due(),
             self.pushes.due(),
             self.pulls.deadline(),
+            #[cfg(feature = "members")]
+            self.levels.due(),
         ];
         for at in others {
             due = due.min(at.unwrap_or(Millis::MAX));
@@ -428,8 +444,8 @@ impl Sync {
             version_min: VERSION,
             version_max: VERSION,
             capabilities: match self.config.owner {
-                Some(_) if DUTIES && replica.remembers_all() => REMEMBERS,
-                Some(_) if DUTIES => REMEMBERS | LACKS_MEMORY,
+                Some(_) if DUTIES && replica.remembers_all() => REMEMBERS | ANSWERS,
+                Some(_) if DUTIES => REMEMBERS | LACKS_MEMORY | ANSWERS,
                 _ => 0,
             },
             session: self.session,
@@ -449,6 +465,8 @@ impl Sync {
             self.peers.remove(at);
         }
         self.pulls.gone(link);
+        #[cfg(feature = "members")]
+        self.levels.gone(link);
         self.pull_next(now, replica);
     }
 
@@ -511,6 +529,16 @@ impl Sync {
                 self.serve_more(replica, link, id, chunk);
                 Ok(())
             }
+            #[cfg(feature = "members")]
+            Body::Ask(ask) => {
+                self.asked(now, replica, link, ask);
+                Ok(())
+            }
+            #[cfg(feature = "members")]
+            Body::Answer(answer) => {
+                self.answered(now, replica, link, &answer);
+                Ok(())
+            }
             Body::Delta(delta) => self.delta(now, replica, link, delta, bytes.len()),
             Body::Push(message) => self.pushed(now, replica, Some(link), false, message, bytes),
         }
@@ -544,6 +572,8 @@ impl Sync {
                 writer: hello.writer,
                 remembers: MEMBERS && hello.capabilities & REMEMBERS > 0,
                 lacks: MEMBERS && hello.capabilities & LACKS_MEMORY > 0,
+                #[cfg(feature = "members")]
+                answers: hello.capabilities & ANSWERS > 0,
             };
             if STATUS {
                 *greeting.agent = Some(hello.agent);
@@ -553,6 +583,8 @@ impl Sync {
         if MEMBERS {
             replica.note_former_told();
         }
+        #[cfg(feature = "members")]
+        self.levels.ask_soon(now);
         self.admit(now, replica, link, hello.writer, hello.clock);
         self.doubt(now, replica, link);
         if self.pulls.resume(link, session) {

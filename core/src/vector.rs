@@ -46,6 +46,19 @@ impl VersionVector {
         self
     }
 
+    /// What both hold together.
+    #[cfg(feature = "members")]
+    pub fn joined(&self, other: &VersionVector) -> VersionVector {
+        let mut entries = self.0.clone();
+        for (writer, clock) in other.iter() {
+            match entries.binary_search_by(|entry| entry.0.cmp(&writer)) {
+                Ok(at) => entries[at].1 = entries[at].1.max(clock),
+                Err(at) => entries.insert(at, (writer, clock)),
+            }
+        }
+        VersionVector(entries)
+    }
+
     /// Whether all that `other` holds is held here too.
     pub fn covers(&self, other: &VersionVector) -> bool {
         other
@@ -84,6 +97,16 @@ mod tests {
         for other in [&[(2, 6)][..], &[(3, 1)], &[(2, 1), (4, 8)]] {
             assert!(!it.covers(&vector(other)), "{other:?}");
         }
+    }
+
+    #[test]
+    fn vectors_are_joined_by_the_greater_clock() {
+        let it = vector(&[(2, 5), (4, 7)]);
+        let other = vector(&[(1, 1), (2, 4), (4, 8), (9, 2)]);
+        let both = vector(&[(1, 1), (2, 5), (4, 8), (9, 2)]);
+        assert_eq!(it.joined(&other), both);
+        assert_eq!(other.joined(&it), both);
+        assert_eq!(it.joined(&vector(&[])), it);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "members")]
 mod adds;
+#[cfg(feature = "members")]
+mod ask;
 mod bytes;
 mod fact;
 mod frame;
@@ -12,16 +14,23 @@ mod kept;
 mod keyed;
 mod message;
 mod side;
+#[cfg(feature = "tokens")]
+mod token;
 
 #[cfg(feature = "members")]
 pub(crate) use adds::Adds;
+#[cfg(feature = "members")]
+pub use ask::{Answer, Ask};
 pub(crate) use frame::encode;
 pub use frame::{
-    Body, Delta, Digests, Frame, Hello, Intro, LACKS_MEMORY, Last, Pull, REMEMBERS, Why,
+    ANSWERS, Body, Delta, Digests, Frame, Hello, Intro, LACKS_MEMORY, Last, Pull, REMEMBERS, Why,
     frame_space,
 };
 #[cfg(feature = "members")]
 pub(crate) use keyed::{decode_adds, encode_adds};
+
+#[cfg(feature = "tokens")]
+pub use token::Token;
 
 /// The version of the protocol that this crate speaks.
 pub const VERSION: u8 = 1;

@@ -1,6 +1,7 @@
 //! The command line: `up` starts a node, all else talks to one over HTTP.
 
 mod add;
+mod audit;
 mod client;
 mod completions;
 mod data;
@@ -20,6 +21,7 @@ mod watch;
 mod writers;
 
 pub use add::AddArgs;
+pub use audit::AuditArgs;
 pub use completions::CompletionsArgs;
 pub use data::{BackupArgs, CheckArgs, RestoreArgs};
 pub use get::GetArgs;
@@ -94,6 +96,8 @@ enum Command {
     Id(Remote<Nothing>),
     /// Print the state of a node
     Status(Remote<Nothing>),
+    /// Compare what a node shows with other nodes, and with what its data folder keeps
+    Audit(Remote<AuditArgs>),
     /// Read all of a data folder, and print what is in it or what is wrong with it
     Check(CheckArgs),
     /// Copy a data folder, also while its node runs
@@ -171,6 +175,10 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Retire(remote) => remote.run(members::retire),
         Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),
+        Command::Audit(remote) => {
+            let space = remote.space.clone();
+            remote.run(|client, output, args| audit::run(client, &space, output, &args))
+        }
         Command::Check(args) => {
             let mut output = args.output();
             let result = data::check(&mut output, args);
@@ -217,6 +225,8 @@ mod tests {
             "retire 00",
             "id --json",
             "openapi",
+            "audit --data d",
+            "audit a --with http://[::1]:1 --with http://[::1]:2 --json",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");
@@ -237,6 +247,7 @@ mod tests {
             "members add",
             "members force --yes",
             "retire",
+            "audit a",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_err(), "{line}");

@@ -20,6 +20,7 @@ mod clients;
 mod command;
 mod expiries;
 mod kept;
+mod levels;
 mod membership;
 mod position;
 pub(crate) mod replay;
@@ -28,11 +29,14 @@ mod space;
 mod tests;
 
 pub use answers::{
-    Change, ChangedPart, Comeback, Counter, Decimal, Done, FaultReport, LinkRow, LinkState, News,
-    Page, Query, Reading, Renewal, SpaceStatus, WriterRow,
+    AuditPage, Audited, Change, ChangedPart, Comeback, Counter, Decimal, Done, FaultReport,
+    LinkRow, LinkState, News, Page, Query, Reading, Renewal, SpaceStatus, WriterRow,
 };
 
+pub(crate) use answers::ShardRow;
 pub(crate) use command::Command;
+pub(crate) use levels::Request;
+pub use levels::{Completeness, Heard, ReadBack, Written};
 pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
     Retirement,
@@ -304,6 +308,7 @@ impl Driver {
             }
         }
         self.tick();
+        self.look_at_waits();
         self.poll_outputs()
     }
 
@@ -385,6 +390,7 @@ impl Driver {
                 }
                 self.answer(reply, answer);
             }
+            Command::Demand { space, request } => self.demand(now, space, request),
             Command::Read { space, key, reply } => {
                 let answer = self.spaces[space.0].read(key);
                 self.answer(reply, answer);
@@ -404,6 +410,14 @@ impl Driver {
                 reply,
             } => {
                 let answer = self.spaces[space.0].list(&query);
+                self.answer(reply, answer);
+            }
+            Command::Audit {
+                space,
+                query,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].audit(&query);
                 self.answer(reply, answer);
             }
             Command::Watch { space, reply } => {

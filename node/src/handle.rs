@@ -1,10 +1,13 @@
 //! The client of the driver: cheap to clone, safe to use from any task.
 
+mod levels;
 mod members;
 
+pub use levels::{Centre, Demand, Unreached};
+
 use crate::driver::{
-    ChangedPart, Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Position, Query,
-    SpaceStatus, Wanted, WriterRow,
+    AuditPage, ChangedPart, Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Position,
+    Query, SpaceStatus, Wanted, WriterRow,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -106,6 +109,15 @@ pub enum Refusal {
         /// The members who have not answered, as far as is known.
         unanswered: Vec<OwnerKey>,
     },
+    /// A level was not reached in time.
+    LevelNotReached(Unreached),
+    /// What a session depends on was not seen here in time; nothing was read.
+    TokenNotReached {
+        /// The writers of whom something is missing.
+        lacking: Vec<String>,
+    },
+    /// Only one place for all could give this; nothing was changed.
+    NeedsCentre(Centre),
     /// The node stopped before it could confirm. Whether a write counts is not known.
     Stopped,
 }
@@ -123,6 +135,9 @@ impl Refusal {
             Refusal::IsMember { .. } => "is_member",
             Refusal::UnknownOwner { .. } => "unknown_owner",
             Refusal::Undecided { .. } => "undecided",
+            Refusal::LevelNotReached(_) => "level_not_reached",
+            Refusal::TokenNotReached { .. } => "token_not_reached",
+            Refusal::NeedsCentre(_) => "needs_centre",
             Refusal::Stopped => "stopped",
         }
     }
@@ -173,6 +188,17 @@ impl fmt::Display for Refusal {
                      ever, see `tallymesh members force --help`"
                 )
             }
+            Refusal::LevelNotReached(unreached) => unreached.fmt(f),
+            Refusal::TokenNotReached { lacking } => write!(
+                f,
+                "nothing was read: in time this node has not seen all that the token depends on, of \
+                 {} writers ({}); try again, here or where the session wrote last. What a process \
+                 wrote that ended before anybody heard of it is made again under another writer, and \
+                 its token never comes true: begin a new session then",
+                lacking.len(),
+                lacking.join(", ")
+            ),
+            Refusal::NeedsCentre(wanted) => wanted.fmt(f),
             Refusal::Stopped => f.write_str(
                 "the node stopped before it could confirm; whether a write counts is not known, \
                  so read the counter when the node is back",
@@ -364,6 +390,19 @@ impl Handle {
     /// When the node stops first.
     pub async fn list(&self, space: SpaceId, query: Query) -> Result<Page, Refusal> {
         self.ask(|reply| Command::List {
+            space,
+            query,
+            reply,
+        })
+        .await
+    }
+
+    /// Tells what every writer says of counters, all of one moment.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn audit(&self, space: SpaceId, query: Query) -> Result<AuditPage, Refusal> {
+        self.ask(|reply| Command::Audit {
             space,
             query,
             reply,

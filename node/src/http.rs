@@ -13,6 +13,7 @@
 //! | `POST /v1/spaces/{space}/add` | many adds, one `key [n]` a line, all or none |
 //! | `GET /v1/spaces/{space}/events?key=` | changed counters as server-sent events |
 //! | `GET /v1/spaces/{space}/writers` | the version vector, and what became of each writer |
+//! | `GET /v1/spaces/{space}/audit?prefix=&after=` | the shards of counters, a page at a time, with the digest of the vector |
 //! | `GET /v1/spaces/{space}/members` | the members, what they acknowledged, what waits |
 //! | `POST .../members/init` | makes this node the first member |
 //! | `POST .../members/add`, `/remove` | proposes `{"owner"}` in or out and waits `wait_ms`, at most 20000, for the decision; harmless to repeat |
@@ -31,6 +32,7 @@
 //! stable `code`, a `detail` that says what to do next, and, on writes, `applied`: see
 //! [`problems`]. See [`guard`] for which requests are let in at all.
 
+mod audit;
 mod body;
 mod bulk;
 mod counters;
@@ -123,6 +125,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(bulk::add).layer(large()))
         .routes(routes!(operations::transact).layer(large()))
         .routes(routes!(status::writers))
+        .routes(routes!(audit::page))
         .routes(routes!(members::list))
         .routes(routes!(members::init))
         .routes(routes!(members::add))

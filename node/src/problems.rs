@@ -115,6 +115,11 @@ impl Kind {
         self.shown(Shown::Error("ERR"))
     }
 
+    const fn here(mut self) -> Kind {
+        self.applied = Some(Applied::Here);
+        self
+    }
+
     const fn unknown(mut self) -> Kind {
         self.applied = Some(Applied::Unknown);
         self

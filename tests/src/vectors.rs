@@ -1,7 +1,9 @@
 //! The golden vectors of the wire format, as code: tests compare them with the files under
 //! `vectors/`, which docs/protocol.md refers to by name.
 
-use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why};
+use tallymesh_core::wire::{
+    Answer, Ask, Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why,
+};
 use tallymesh_core::{
     Input, Link, Message, Op, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
 };
@@ -361,6 +363,48 @@ pub fn frames() -> Vec<Vector> {
             frame(Body::Digest(digests())),
         ),
         vector(
+            "ask",
+            "Question 300: say so once you hold what 11.. made up to clock 3.",
+            frame(Body::Ask(Ask {
+                id: 300,
+                upto: with(0x11, &[("a", 1), ("b", 2), ("c", 300)]).vector(),
+            })),
+        ),
+        vector(
+            "ask_all",
+            "Question 7: what do you hold?",
+            frame(Body::Ask(Ask {
+                id,
+                upto: VersionVector::default(),
+            })),
+        ),
+        vector(
+            "answer",
+            "To question 300: 11.. is held up to clock 3. The sender is a member that has its say, in configuration 5 of era 1.",
+            frame(Body::Answer(Answer {
+                id: 300,
+                era: 1,
+                number: 5,
+                accepted: false,
+                counts: true,
+                whole: false,
+                vector: with(0x11, &[("a", 1), ("b", 2), ("c", 300)]).vector(),
+            })),
+        ),
+        vector(
+            "answer_all",
+            "To question 7: the vector of two_writers is all that is held. The sender has its say, knows configuration 300, and has accepted one of number 301.",
+            frame(Body::Answer(Answer {
+                id,
+                era: 0,
+                number: 300,
+                accepted: true,
+                counts: true,
+                whole: true,
+                vector: two().vector(),
+            })),
+        ),
+        vector(
             "contents_ask",
             "Which writers' contents differ? Those of two_writers.",
             frame(contents(Why::Ask, &two())),
@@ -420,6 +464,35 @@ fn remembered(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+/// A question about so many writers.
+fn asked(writers: u8) -> Vec<u8> {
+    let upto = VersionVector::default();
+    let mut bytes = frame(Body::Ask(Ask { id: 7, upto }));
+    bytes.pop(); // no writers
+    bytes.push(writers);
+    for writer in 0..writers {
+        bytes.extend_from_slice(&[writer; 16]);
+        bytes.push(1);
+    }
+    bytes
+}
+
+/// An answer of nothing, with these flags.
+fn answered(flags: u8) -> Vec<u8> {
+    let mut bytes = frame(Body::Answer(Answer {
+        id: 7,
+        era: 0,
+        number: 1,
+        accepted: false,
+        counts: false,
+        whole: false,
+        vector: VersionVector::default(),
+    }));
+    let at = bytes.len() - 2;
+    bytes[at] = flags;
+    bytes
+}
+
 /// Bytes that must be refused, each with the code of the error: frames, except those whose name
 /// begins with `message_`.
 pub fn refusals() -> Vec<Vector> {
@@ -453,9 +526,9 @@ pub fn refusals() -> Vec<Vector> {
         ),
         refused(
             "unknown_type",
-            "A frame of type 11.",
+            "A frame of type 13.",
             "malformed",
-            edit(3, 11),
+            edit(3, 13),
         ),
         refused(
             "hello_other_version",
@@ -480,6 +553,18 @@ pub fn refusals() -> Vec<Vector> {
             "A digest and one more byte.",
             "trailing_bytes",
             [digest.as_slice(), &[0]].concat(),
+        ),
+        refused(
+            "ask_too_many",
+            "A question about 65 writers.",
+            "too_large",
+            asked(65),
+        ),
+        refused(
+            "answer_flags",
+            "An answer whose flags are 8.",
+            "malformed",
+            answered(8),
         ),
         refused(
             "space_too_long",

@@ -255,6 +255,16 @@ impl Replica {
         })
     }
 
+    /// Whether a whole state is of a configuration that was replaced, as is known here. Who began again
+    /// from it would forget what it agreed to.
+    pub(crate) fn knows_newer_members(&self, state: &Message) -> bool {
+        let numbers = state.facts().iter().filter_map(|fact| match &fact.says {
+            Says::Configuration(_, it) => Some((it.era, it.number)),
+            _ => None,
+        });
+        self.configuration().map(|it| (it.era, it.number)) > numbers.max()
+    }
+
     /// Whether a writer of a message is an incarnation of an owner that is no member here.
     pub(super) fn is_no_member(&self, message: &Message, at: usize) -> bool {
         message.facts().iter().any(|fact| match &fact.says {

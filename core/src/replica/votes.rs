@@ -124,7 +124,7 @@ impl Replica {
     /// before promised, if its disk was put back. It votes once so many others have acknowledged it
     /// that one of them took part in every majority that the one before can have been part of; by
     /// then they count the old vote no more.
-    fn has_vote(&self) -> bool {
+    pub(super) fn has_vote(&self) -> bool {
         let members = self.configuration().map_or(0, |it| it.members.len());
         let card = &self.roster.cards[OWN as usize];
         let Some(announce) = card.announce.as_ref().filter(|_| self.is_member()) else {
@@ -140,7 +140,8 @@ impl Replica {
         };
         let heard = (0..self.writers.len() as u32).filter(|number| knows(*number));
         let needed = members - (members / 2 + 1) + 1;
-        !card.is_unsure() || members == 1 || heard.count() >= needed
+        let settled = self.roster.settled.first().copied().unwrap_or(0);
+        settled >= announce.clock || members == 1 || heard.count() >= needed
     }
 
     /// Writes down what was decided.
@@ -166,7 +167,7 @@ impl Replica {
     }
 
     /// The vote of each member who has one on this number: its newest one.
-    fn votes(&self, era: u64, number: u64) -> Vec<(Owner, Vote)> {
+    pub(super) fn votes(&self, era: u64, number: u64) -> Vec<(Owner, Vote)> {
         let members = self.configuration().map_or(&[][..], |it| &it.members);
         let vote = |owner: &Owner| Some((*owner, self.vote_of(owner, era, number)?.clone()));
         members.iter().filter_map(vote).collect()

@@ -542,6 +542,13 @@ impl Sync {
         let Some((it, writer)) = coming.and_then(|it| Some((it.clone(), it.fresh?))) else {
             return;
         };
+        if replica.knows_newer_members(state) {
+            // It is asked for again, of this peer or another one, with the next refusal.
+            if let Some(peer) = self.peer_mut(link) {
+                peer.rests = true;
+            }
+            return self.send(replica, link, Body::Writer(replica.writer()));
+        }
         for peer in &mut self.peers {
             peer.level = peer.link == link;
         }

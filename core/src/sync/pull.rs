@@ -60,6 +60,12 @@ impl Pulls {
         }
     }
 
+    /// Goes on pulling at once: somebody waits for it.
+    #[cfg(feature = "members")]
+    pub(super) fn end_rest(&mut self, now: Millis) {
+        self.rests_until = self.rests_until.min(now);
+    }
+
     pub(super) fn is_from(&self, link: Link) -> bool {
         self.open.as_ref().is_some_and(|open| open.link == link)
     }

@@ -198,7 +198,7 @@ impl Sync {
 
     /// A peer has pushed something that builds on what is missing here. Mostly that is under way, by
     /// another way or behind.
-    fn lacks(&mut self, now: Millis, link: Link) {
+    pub(super) fn lacks(&mut self, now: Millis, link: Link) {
         let patience = Millis::from(self.config.push_delay_ms) << PATIENCE_DOUBLINGS;
         self.pushes.lacking.get_or_insert((now + patience, link));
     }

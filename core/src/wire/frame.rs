@@ -1,6 +1,8 @@
 //! Frames: what travels on a link. Each names its version, its type and its space.
 
 use super::VERSION;
+#[cfg(feature = "members")]
+use super::ask::{Answer, Ask, put_answer, put_ask, read_answer, read_ask};
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
 use super::message::{put_vector, read_memory, read_message, read_vector};
 use crate::delta::Message;
@@ -28,11 +30,17 @@ const CONTENTS: u8 = 7;
 const WRITER: u8 = 8;
 const RETURN: u8 = 9;
 const ENDED: u8 = 10;
+#[cfg(feature = "members")]
+const ASK: u8 = 11;
+#[cfg(feature = "members")]
+const ANSWER: u8 = 12;
 
 /// The capability to keep what is remembered of forgotten writers: whole states come with it.
 pub const REMEMBERS: u64 = 1;
 /// The sender lacks some of it: it is to come with whatever completes a transfer.
 pub const LACKS_MEMORY: u64 = 2;
+/// The capability to say what is held durably.
+pub const ANSWERS: u64 = 4;
 
 /// Who a peer is and what it speaks: the first frame in each direction.
 ///
@@ -44,7 +52,8 @@ pub struct Hello {
     pub version_min: u8,
     /// The highest version of the protocol that is spoken.
     pub version_max: u8,
-    /// Optional features, a bit each. Unknown bits are ignored; none is defined yet.
+    /// Optional features, a bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`]. Unknown bits are
+    /// ignored.
     pub capabilities: u64,
     /// A random number of this process, by which a peer is known again after a reconnect.
     pub session: u64,
@@ -155,6 +164,12 @@ pub enum Body {
         /// The writers, ascending.
         writers: Vec<Contents>,
     },
+    /// In a space with members: what do you hold durably?
+    #[cfg(feature = "members")]
+    Ask(Ask),
+    /// What the sender holds durably.
+    #[cfg(feature = "members")]
+    Answer(Answer),
 }
 
 /// The transaction by which a member took a writer in; of a member, by which it announced itself.
@@ -260,6 +275,10 @@ impl Frame {
                         _ => return Err(reader.malformed(Rule::Flag)),
                     },
                 },
+                #[cfg(feature = "members")]
+                ASK => Body::Ask(read_ask(reader)?),
+                #[cfg(feature = "members")]
+                ANSWER => Body::Answer(read_answer(reader)?),
                 _ => return Err(reader.malformed(Rule::FrameType)),
             };
             let space = Space::new(space).map_err(|error| reader.fail(error))?;
@@ -306,6 +325,10 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Writer(_) => WRITER,
         Body::Return { .. } => RETURN,
         Body::Ended { .. } => ENDED,
+        #[cfg(feature = "members")]
+        Body::Ask(_) => ASK,
+        #[cfg(feature = "members")]
+        Body::Answer(_) => ANSWER,
     });
     put_bytes(&mut out, space.as_str().as_bytes());
     match body {
@@ -359,6 +382,10 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
                 Last::Nothing => out.push(6),
             }
         }
+        #[cfg(feature = "members")]
+        Body::Ask(ask) => put_ask(&mut out, ask),
+        #[cfg(feature = "members")]
+        Body::Answer(answer) => put_answer(&mut out, answer),
         Body::Contents { .. } if !FORKS => {}
         Body::Contents {
             why,

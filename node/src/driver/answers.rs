@@ -7,7 +7,7 @@ use crate::handle::PeerKind;
 use serde::{Serialize, Serializer};
 use std::fmt::Display;
 use std::sync::Arc;
-use tallymesh_core::{Evidence, Fault, LinkStatus};
+use tallymesh_core::{Evidence, Fault, LinkStatus, Shard};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -245,6 +245,42 @@ pub struct ChangedPart {
     pub changes: Vec<Change>,
     /// Where to go on, if there are more.
     pub next: Option<u32>,
+}
+
+/// What one writer says of a counter.
+#[derive(ToSchema)]
+#[schema(as = Shard)]
+#[expect(dead_code, reason = "it describes a type of the core")]
+pub(crate) struct ShardRow {
+    /// The writer.
+    writer: String,
+    /// Its clock when it last changed the counter.
+    #[schema(value_type = Decimal)]
+    clock: u64,
+    /// The sum of what it added.
+    #[schema(value_type = Decimal)]
+    total: i128,
+}
+
+/// What every writer says of counters, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct AuditPage {
+    /// The digest of the version vector. Replicas of which it is equal must show the same.
+    pub digest: String,
+    /// The counters, sorted by the bytes of their keys.
+    pub counters: Vec<Audited>,
+    /// The key to ask for the next page with, if there may be more.
+    pub next: Option<String>,
+}
+
+/// What every writer says of one counter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Audited {
+    /// Its key.
+    pub key: String,
+    /// Its shards, by writer.
+    #[schema(value_type = Vec<ShardRow>)]
+    pub shards: Vec<Shard>,
 }
 
 /// The state of one space.

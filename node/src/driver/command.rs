@@ -1,8 +1,8 @@
 //! What is asked of the driver.
 
 use super::{
-    ChangedPart, Counter, Done, LinkRow, MemberChange, Membership, News, OwnerKey, Page, Position,
-    Query, Retiree, Retirement, SpaceStatus, Wanted, WriterRow,
+    AuditPage, ChangedPart, Counter, Done, LinkRow, MemberChange, Membership, News, OwnerKey, Page,
+    Position, Query, Request, Retiree, Retirement, SpaceStatus, Wanted, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
 use tallymesh_core::{Link, Op, Shard};
@@ -26,6 +26,11 @@ pub(crate) enum Command {
         ops: Vec<(String, Op)>,
         reply: oneshot::Sender<Result<Vec<Done>, Refusal>>,
     },
+    /// What says how far it has to reach.
+    Demand {
+        space: SpaceId,
+        request: Request,
+    },
     Read {
         space: SpaceId,
         key: String,
@@ -45,6 +50,11 @@ pub(crate) enum Command {
         space: SpaceId,
         query: Query,
         reply: oneshot::Sender<Page>,
+    },
+    Audit {
+        space: SpaceId,
+        query: Query,
+        reply: oneshot::Sender<AuditPage>,
     },
     Watch {
         space: SpaceId,
@@ -117,8 +127,16 @@ impl Command {
             self,
             Command::Read { .. }
                 | Command::ReadMany { .. }
+                | Command::Demand {
+                    request: Request::Reach { .. }
+                        | Request::Check { .. }
+                        | Request::ReadBack { .. }
+                        | Request::Completeness { .. },
+                    ..
+                }
                 | Command::Shards { .. }
                 | Command::List { .. }
+                | Command::Audit { .. }
                 | Command::Watch { .. }
                 | Command::Position { .. }
                 | Command::Changed { .. }

@@ -36,6 +36,8 @@ pub(super) struct Kept {
     /// When the newest commit was made.
     last: Instant,
     answers: VecDeque<(u64, Release)>,
+    /// Answers that say that something is durable, whatever the node's durability is.
+    promises: VecDeque<(u64, Release)>,
     outputs: VecDeque<(u64, SpaceId, Output)>,
     snapshot: Option<(SpaceId, Snapshot)>,
 }
@@ -51,6 +53,7 @@ impl Kept {
             dirty: false,
             last: Instant::now(),
             answers: VecDeque::new(),
+            promises: VecDeque::new(),
             outputs: VecDeque::new(),
             snapshot: None,
         }
@@ -85,6 +88,11 @@ impl Kept {
         self.answers.push_back((self.answer_ticket(), release));
     }
 
+    /// Lets an answer out once all that is seen now is durable.
+    pub(super) fn answer_when_durable(&mut self, release: Release) {
+        self.promises.push_back((self.ticket(), release));
+    }
+
     /// Lets out in time what goes to peers. It always depends on a commit that is not made yet: that
     /// something is told is itself to be kept, for who is ended before it was heard.
     pub(super) fn publish(&mut self, space: SpaceId, output: Output) {
@@ -100,10 +108,15 @@ impl Kept {
         match self.durability {
             _ if self.snapshot.is_some() => Some(self.last),
             _ if !self.dirty => None,
-            Durability::Interval(interval) if self.outputs.is_empty() => Some(self.last + interval),
+            Durability::Interval(interval) if !self.is_awaited() => Some(self.last + interval),
             Durability::Interval(interval) => Some(self.last + interval.min(PUBLISH)),
             Durability::Always | Durability::Memory => Some(self.last),
         }
+    }
+
+    /// Whether something waits for the next commit, that should not wait for long.
+    fn is_awaited(&self) -> bool {
+        !self.outputs.is_empty() || !self.promises.is_empty()
     }
 
     /// Sees how far the worker is, and makes the next commit if it is due, or `at_once`.
@@ -195,9 +208,11 @@ impl Kept {
 
     /// Lets out the answers whose commit is durable.
     pub(super) fn release(&mut self) {
-        while self.answers.front().is_some_and(|it| it.0 <= self.durable) {
-            if let Some((_, release)) = self.answers.pop_front() {
-                release();
+        for answers in [&mut self.answers, &mut self.promises] {
+            while answers.front().is_some_and(|it| it.0 <= self.durable) {
+                if let Some((_, release)) = answers.pop_front() {
+                    release();
+                }
             }
         }
     }

@@ -1,16 +1,19 @@
 //! One open space: its replica, its sync machine, and how far the store has followed.
 
+mod levels;
 mod members;
 mod writes;
 
+pub(super) use levels::Ended;
 pub(crate) use members::Tally;
 
 use super::expiries::Expiries;
 use super::replay::Replay;
 use super::{
-    Change, ChangedPart, Counter, FaultReport, News, Page, Position, Query, Reading, Renewal,
-    SpaceStatus, Wanted,
+    AuditPage, Audited, Change, ChangedPart, Counter, FaultReport, News, Page, Position, Query,
+    Reading, Renewal, SpaceStatus, Wanted,
 };
+use crate::handle::Refusal;
 use crate::resp::{Event, Notice};
 use crate::store::{Kind, Record, Store, StoreError};
 use members::{Part, TEND_SOON_MS};
@@ -72,6 +75,8 @@ pub(super) struct OpenSpace {
     part: Part,
     /// Faults that were told of.
     faults_told: u64,
+    /// Requests that wait for a level, or for what a session depends on.
+    waits: Vec<levels::Wait>,
 }
 
 impl OpenSpace {
@@ -128,6 +133,7 @@ impl OpenSpace {
             unix_ms: 0,
             part: Part::new((writer, nonce), durable),
             faults_told: 0,
+            waits: Vec::new(),
         })
     }
 
@@ -233,6 +239,20 @@ impl OpenSpace {
         Some(part)
     }
 
+    /// The shards of the counters of a page, all of one moment.
+    pub(super) fn audit(&self, query: &Query) -> AuditPage {
+        let page = self.list(query);
+        let counters = page.counters.into_iter().map(|counter| Audited {
+            shards: self.shards(&counter.key).unwrap_or_default(),
+            key: counter.key,
+        });
+        AuditPage {
+            digest: hex(&self.replica.digest()),
+            counters: counters.collect(),
+            next: page.next,
+        }
+    }
+
     pub(super) fn connected(&mut self, now: u64, link: Link, broadcast: bool) {
         self.handle(now, Input::Connected { link, broadcast });
     }
@@ -282,7 +302,7 @@ impl OpenSpace {
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {
-        let deadlines = [self.sync.next_deadline(), self.tend_due()];
+        let deadlines = [self.sync.next_deadline(), self.tend_due(), self.waits_due()];
         deadlines.into_iter().flatten().min()
     }
 

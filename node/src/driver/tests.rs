@@ -6,7 +6,7 @@
 //! See [`Bench::settle`].
 
 use super::*;
-use crate::handle::Refusal;
+use crate::handle::{Demand, Refusal};
 use crate::store::{Each, Memory, Record};
 use futures::FutureExt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use std::net::{TcpListener, TcpStream};
 use std::pin::Pin;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use tallymesh_core::wire::{Body, Digests, Frame, Hello, Pull, VERSION};
-use tallymesh_core::{Replica, SyncConfig, VersionVector, WriterId};
+use tallymesh_core::{Level, Op, Replica, SyncConfig, VersionVector, WriterId};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::broadcast::error::TryRecvError as NewsError;
 use tokio::time::timeout;
@@ -562,6 +562,28 @@ fn with_an_interval_only_peers_wait_for_the_commit() {
         bench.expect_peers(&["a", "b"]);
         bench.stop();
     }
+}
+
+/// What members hold is what is durable, so an interval does not help who asks for that.
+#[test]
+fn a_level_is_told_once_it_is_durable_here() {
+    let bench = Bench::new(Durability::Interval(PATIENCE * 60));
+    bench.answer(bench.handle.found(SPACE)).expect("well");
+    bench.gate.hold();
+    let demand = Demand {
+        level: Level::Quorum,
+        ..Demand::default()
+    };
+    let ops = vec![("a".to_owned(), Op::Add(1))];
+    let mut write = bench.ask(move |handle| async move { handle.write(SPACE, ops, demand).await });
+    while bench.gate.held()[0].is_none() {
+        bench.gate.let_one(); // of what was done before
+    }
+    bench.settle();
+    assert!(write.as_mut().now_or_never().is_none());
+    bench.gate.open();
+    assert_eq!(bench.answer(write).expect("well").done.len(), 1);
+    bench.stop();
 }
 
 /// All writes are durable before the node ends, and their answers leave.

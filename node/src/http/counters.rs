@@ -4,7 +4,7 @@ use super::App;
 use super::body::Fields;
 use super::problem::{Asked, Problem, Route};
 use super::requests::{AddBody, InSpace, OfCounter, ReadBody};
-use crate::driver::{Counter, Decimal, Page, Query};
+use crate::driver::{Counter, Page, Query, ShardRow};
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
@@ -33,21 +33,6 @@ pub(super) struct Shards {
     key: String,
     #[schema(value_type = Vec<ShardRow>)]
     shards: Vec<Shard>,
-}
-
-/// What one writer says of a counter.
-#[derive(ToSchema)]
-#[schema(as = Shard)]
-#[expect(dead_code, reason = "it describes a type of the core")]
-struct ShardRow {
-    /// The writer.
-    writer: String,
-    /// Its clock when it last changed the counter.
-    #[schema(value_type = Decimal)]
-    clock: u64,
-    /// The sum of what it added.
-    #[schema(value_type = Decimal)]
-    total: i128,
 }
 
 /// Counters in the order in which they were asked for.

@@ -88,6 +88,13 @@ kinds! {
     UNDECIDED: Kind::http("undecided", 503, "A majority of the members has not agreed to the change yet. It may still take effect.")
         .advice("Ask again, which is harmless; look at `tallymesh members`.")
         .unknown();
+    LEVEL_NOT_REACHED: Kind::http("level_not_reached", 503, "Too few members are known, in time, to hold a write or to have told what they hold.")
+        .advice("A write counts and goes on to the others: do not write it again. A read may be tried again.")
+        .here();
+    TOKEN_NOT_REACHED: Kind::http("token_not_reached", 503, "What the session depends on was not heard of here in time; nothing was read.")
+        .advice("Try again, or at the node where the session wrote last.");
+    NEEDS_CENTRE: Kind::http("needs_centre", 409, "Only one place for all of the mesh could give this.")
+        .advice("Take a budget, tickets, or let one member alone write; `detail` says which.");
     STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")
         .advice("Read the counter when the node is back.")
         .unknown();
@@ -136,6 +143,11 @@ kinds! {
     OUTDATED: Kind::http("outdated", 503, "This node missed what was collected, and begins again from a member's state by itself.")
         .advice("Try again.")
         .both();
+
+    TOKEN: Kind::http("token", 400, "This is no token of a session.")
+        .advice("Send what an answer gave, as it is.");
+    TOKEN_FULL: Kind::http("token_full", 409, "The session depends on more writers than a token can name.")
+        .advice("Begin a new session, or wait until earlier writers have been taken over.");
 
     // What is wrong with what came on a link.
     NOT_COVERED: Kind::link("not_covered", "A message builds on something that is not held here.")

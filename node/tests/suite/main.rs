@@ -2,6 +2,7 @@
 //! inside.
 
 mod api;
+mod audit;
 mod cli;
 mod clock;
 mod cluster;

@@ -32,7 +32,7 @@ fn announce(of: u8, clock: u64) -> Option<Box<Announce>> {
     }))
 }
 
-/// The first of so many members, all of whom it knows: each by the writer of its number.
+/// The first of so many members, all of whom it knows, as they know it: each by the writer of its number.
 fn member(count: u8) -> Replica {
     let mut replica = Replica::new(Space::default(), id(0));
     for byte in 0..count {
@@ -41,6 +41,7 @@ fn member(count: u8) -> Replica {
         replica.clocks[number] = 10;
         replica.roster.cards[number].announce = announce(byte, 4);
     }
+    replica.roster.settled = vec![4; usize::from(count)];
     let (era, number) = PRESENT;
     let members = owners(0..count);
     let present = Configuration {
@@ -264,7 +265,9 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
         replica.roster.cards[dead].ack = ack(10);
         fence(&mut replica, dead);
         assert!(replica.has_vote());
-        replica.roster.cards[OWN as usize].base = Some(Box::default());
+        // Its place is certain, as it was taken in before it announced itself. That is not enough.
+        assert!(!replica.roster.cards[OWN as usize].is_unsure());
+        replica.roster.settled[OWN as usize] = 3;
         for other in 1..usize::from(count) {
             replica.roster.cards[other].ack = ack(3);
         }
@@ -278,7 +281,7 @@ fn a_new_incarnation_votes_once_enough_others_have_taken_it_in() {
         assert!(!replica.has_vote());
     }
     let mut new = member(3);
-    new.roster.cards[OWN as usize].base = Some(Box::default());
+    new.roster.settled.clear();
     says(&mut new, 1, (1, owner(1)), &None);
     assert_eq!((new.vote(), own(&new)), (Ok(false), None));
 }

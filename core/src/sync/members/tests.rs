@@ -80,6 +80,7 @@ impl End {
             writer,
             remembers: false,
             lacks: false,
+            answers: true,
         };
         self.sync.peer_mut(link).unwrap().greeting = Some(greeting);
         self.outputs();

@@ -265,7 +265,7 @@ impl OpenSpace {
         Ok(self.membership(now))
     }
 
-    fn open(&self) -> Refusal {
+    pub(super) fn open(&self) -> Refusal {
         Refusal::NoMembers {
             space: self.name().to_string(),
         }

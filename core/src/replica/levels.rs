@@ -1,0 +1,183 @@
+//! What a replica can say of how far something is held: by itself, and by members.
+
+use super::Replica;
+#[cfg(feature = "tokens")]
+use crate::error::Error;
+#[cfg(feature = "tokens")]
+use crate::limits::TOKEN_WRITERS_MAX;
+use crate::roster::Owner;
+use crate::shard::OWN;
+use crate::vector::VersionVector;
+#[cfg(feature = "tokens")]
+use crate::wire::Token;
+use crate::writer_id::WriterId;
+#[cfg(feature = "tokens")]
+use alloc::vec::Vec;
+
+/// A replica's place in a space with members, as it tells it to who counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Footing {
+    /// Era and number of the newest configuration that is known.
+    pub(crate) present: (u64, u64),
+    /// Whether it has accepted one of the next number.
+    pub(crate) accepted: bool,
+    /// Whether it is a member that has its say.
+    pub(crate) counts: bool,
+}
+
+/// The newest configuration that may be decided, as far as one knows who says this of itself.
+pub(crate) fn newest((era, number): (u64, u64), accepted: bool) -> (u64, u64) {
+    (era, number.saturating_add(u64::from(accepted)))
+}
+
+impl Replica {
+    /// This replica's footing; `None` while the space is open.
+    pub(crate) fn footing(&self) -> Option<Footing> {
+        let it = self.configuration()?;
+        let own = self.owner_of(OWN);
+        let (era, next) = self.next_number()?;
+        let votes = self.votes(era, next);
+        let mut votes = votes.iter();
+        Some(Footing {
+            present: (it.era, it.number),
+            accepted: votes.any(|(of, vote)| Some(*of) == own && vote.accepted.is_some()),
+            counts: self.has_vote(),
+        })
+    }
+
+    /// Up to which clock what a writer made is seen here, by itself or in what took over from it; of
+    /// one that is over only what counts.
+    pub(crate) fn counted(&self, writer: &WriterId) -> u64 {
+        match self.last_of(writer) {
+            Some(upto) => upto,
+            None => self.held(writer),
+        }
+    }
+
+    /// The own transactions so far: what to ask members for after a write.
+    pub fn written(&self) -> VersionVector {
+        let own = [(self.writer(), self.clock())].into_iter();
+        VersionVector::from_sorted(own.filter(|it| it.1 > 0).collect())
+    }
+
+    /// Whether all these transactions are seen here and count. One of a writer that is over, and was
+    /// not taken over, never does: its process made it again, under another writer.
+    pub fn holds(&self, upto: &VersionVector) -> bool {
+        upto.iter()
+            .all(|(writer, clock)| self.holds_of(&writer, clock))
+    }
+
+    /// Whether a writer's transactions up to this clock are seen here and count.
+    pub fn holds_of(&self, writer: &WriterId, clock: u64) -> bool {
+        self.counted(writer) >= clock
+    }
+
+    /// Whether nothing that counts is held by whoever holds this, and not seen here.
+    pub(crate) fn sees(&self, held: &VersionVector) -> bool {
+        held.iter()
+            .all(|(writer, clock)| self.held(&writer) >= clock || self.last_of(&writer).is_some())
+    }
+
+    /// Of these transactions' writers, up to which clock each is counted here.
+    pub(crate) fn counted_of(&self, upto: &VersionVector) -> VersionVector {
+        let counted = upto
+            .iter()
+            .map(|(writer, _)| (writer, self.counted(&writer)));
+        VersionVector::from_sorted(counted.filter(|it| it.1 > 0).collect())
+    }
+
+    /// Whether a member has acknowledged all these transactions, and it is certain that it stood in the
+    /// present configuration when it did: it had accepted none of the next number.
+    pub(crate) fn is_acknowledged_by(&self, owner: &Owner, upto: &VersionVector) -> bool {
+        let Some((era, next)) = self.next_number() else {
+            return false;
+        };
+        let votes = self.votes(era, next);
+        if votes.iter().any(|(_, vote)| vote.accepted.is_some()) {
+            return false;
+        }
+        let mut living = self
+            .incarnations(owner)
+            .filter(|it| *it != OWN && self.counts(*it));
+        living.any(|number| {
+            let ack = self.roster.cards[number as usize].ack.as_ref();
+            let ack = ack.filter(|_| self.is_sure_member(&self.writers[number as usize]));
+            let seen = |writer: &WriterId| {
+                let number = self.numbers.get(writer);
+                number.zip(ack).map_or(0, |(number, ack)| ack.of(number))
+            };
+            upto.iter().all(|(writer, clock)| seen(&writer) >= clock)
+        })
+    }
+
+    /// What a session depends on that had `before` and has read all that is seen here, or just made a
+    /// transaction here.
+    ///
+    /// Right after a transaction of its own that is one writer, besides what of `before` is not seen
+    /// here: a transaction brings along all that its writer had seen. If there would be too many, those
+    /// are left out that all members, and all whom they speak for, are known to hold.
+    ///
+    /// # Errors
+    /// [`Error::TokenFull`].
+    #[cfg(feature = "tokens")]
+    pub fn token(&self, before: &Token) -> Result<Token, Error> {
+        let mut vector = self.frontier().joined(&self.unheld_of(before.vector()));
+        if vector.len() > TOKEN_WRITERS_MAX {
+            let settled = self.settled();
+            let rest = vector.iter().filter(|it| settled.get(&it.0) < it.1);
+            vector = VersionVector::from_sorted(rest.collect());
+        }
+        Token::new(vector)
+    }
+
+    /// Refuses a token to which the next transaction could not be added.
+    ///
+    /// # Errors
+    /// [`Error::TokenFull`].
+    #[cfg(feature = "tokens")]
+    pub fn room_in_token(&self, before: &Token) -> Result<(), Error> {
+        let writers = self.unheld_of(before.vector()).len() + 1;
+        match writers > TOKEN_WRITERS_MAX {
+            true => Err(Error::TokenFull { writers }),
+            false => Ok(()),
+        }
+    }
+
+    /// Those of these transactions that are not seen here, or do not count.
+    #[cfg(feature = "tokens")]
+    fn unheld_of(&self, vector: &VersionVector) -> VersionVector {
+        let unheld = vector.iter().filter(|it| self.counted(&it.0) < it.1);
+        VersionVector::from_sorted(unheld.collect())
+    }
+
+    /// As few transactions as stand for all that is seen here: whoever holds them holds all of it.
+    /// What was merged before the own last transaction comes with that.
+    #[cfg(feature = "tokens")]
+    fn frontier(&self) -> VersionVector {
+        let own = self.clock();
+        let tops = self.numbers.iter().filter_map(|(writer, number)| {
+            let at = number as usize;
+            let comes_along = self.merged_at[at] < own && self.comes_along(number);
+            let is_top = number == OWN || !comes_along;
+            (is_top && self.clocks[at] > 0).then_some((writer, self.clocks[at]))
+        });
+        let tops: Vec<(WriterId, u64)> = tops.collect();
+        VersionVector::from_sorted(tops)
+    }
+
+    /// Whether whoever takes this replica's transactions also takes what it had seen of a writer. In a
+    /// space with members that is not certain of one that nobody has taken in, or that is over and not
+    /// taken over yet; and of guests they take only a member's word.
+    #[cfg(feature = "tokens")]
+    fn comes_along(&self, number: u32) -> bool {
+        let card = &self.roster.cards[number as usize];
+        let guest = card.intro.is_some() && !card.is_over();
+        self.configuration().is_none()
+            || card.retired.is_some()
+            || self.counts(number)
+            || guest && self.is_member()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! Tokens, and what is known to be held, by hand.
+
+use super::super::collect::tests::space;
+use super::*;
+use crate::roster::{Ack, Fence, Retired, Vote};
+use crate::slot::Stamp;
+use crate::writer_id::Space;
+use alloc::boxed::Box;
+
+fn id(byte: u8) -> WriterId {
+    WriterId::from_bytes([byte; 16])
+}
+
+fn replica(byte: u8) -> Replica {
+    Replica::new(Space::default(), id(byte))
+}
+
+fn take(from: &Replica, to: &mut Replica) {
+    to.merge(&from.delta(&to.vector())).unwrap();
+}
+
+fn of(entries: &[(WriterId, u64)]) -> VersionVector {
+    let mut entries = entries.to_vec();
+    entries.sort_unstable();
+    VersionVector::from_sorted(entries)
+}
+
+fn token(replica: &Replica, before: &Token) -> VersionVector {
+    replica.token(before).unwrap().vector().clone()
+}
+
+#[test]
+fn a_transaction_stands_for_all_that_its_writer_had_seen() {
+    let none = Token::default();
+    let [mut one, mut two, mut three] = [1, 2, 3].map(replica);
+    assert_eq!(token(&one, &none), of(&[]));
+    assert_eq!(one.written(), of(&[]));
+    two.add("a", 1).unwrap();
+    take(&two, &mut one);
+    assert_eq!(token(&one, &none), of(&[(id(2), 1)]));
+    one.add("a", 1).unwrap();
+    assert_eq!(one.written(), of(&[(id(1), 1)]));
+    assert_eq!(token(&one, &none), of(&[(id(1), 1)]));
+    three.add("a", 1).unwrap();
+    take(&three, &mut one);
+    assert_eq!(token(&one, &none), of(&[(id(1), 1), (id(3), 1)]));
+    // What is seen here needs no mention, what is not does.
+    let elsewhere = Token::new(of(&[(id(2), 1), (id(3), 2), (id(4), 5)])).unwrap();
+    let both = of(&[(id(1), 1), (id(3), 2), (id(4), 5)]);
+    assert_eq!(token(&one, &elsewhere), both);
+}
+
+#[test]
+fn a_token_has_room_for_64_writers() {
+    let mut one = replica(200);
+    let before = |writers: u8| {
+        let entries = (1..=writers).map(|byte| (id(byte), 1));
+        Token::new(VersionVector::from_sorted(entries.collect())).unwrap()
+    };
+    assert_eq!(one.room_in_token(&before(63)), Ok(()));
+    let full = Err(Error::TokenFull { writers: 65 });
+    assert_eq!(one.room_in_token(&before(64)), full);
+    one.add("a", 1).unwrap();
+    assert_eq!(token(&one, &before(63)).len(), 64);
+    assert_eq!(one.token(&before(64)).map(|_| ()), full);
+    let mut seen = replica(64);
+    seen.add("a", 1).unwrap();
+    take(&seen, &mut one);
+    assert_eq!(one.room_in_token(&before(64)), Ok(()));
+    // What everybody holds is left out, but only if there is no room.
+    *one.roster = super::super::members::Roster::new();
+    one.roster
+        .cards
+        .resize_with(one.writers.len(), Default::default);
+    let number = one.numbers.get(&id(64)).unwrap() as usize;
+    one.roster.settled.resize(number + 1, 0);
+    assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
+    one.roster.settled[number] = 1;
+    assert_eq!(token(&one, &before(62)).get(&id(64)), 1);
+    assert_eq!(token(&one, &before(63)).get(&id(64)), 0);
+    assert_eq!(token(&one, &before(63)).len(), 64);
+}
+
+#[test]
+fn what_may_not_come_along_is_named() {
+    let [mut one, two, tab] = space();
+    let number = |of: &Replica| one.numbers.get(&of.writer()).unwrap();
+    let (other, guest) = (number(&two), number(&tab));
+    one.add("a", 1).unwrap();
+    assert!(one.comes_along(other) && one.comes_along(guest));
+    let by = Stamp {
+        writer: OWN,
+        clock: 1,
+    };
+    let over = |number: u32| {
+        let mut one = one.clone();
+        let (turn, heir) = (0, OWN);
+        one.roster.cards[number as usize].fence = Some(Fence { turn, by, heir });
+        one
+    };
+    for dead in [other, guest] {
+        let mut one = over(dead);
+        assert!(!one.comes_along(dead));
+        let writer = one.writers[dead as usize];
+        let clock = one.clocks[dead as usize];
+        assert!(clock > 0);
+        assert_eq!(token(&one, &Token::default()).get(&writer), clock);
+        let retired = Retired { to: by, upto: 1 };
+        one.roster.cards[dead as usize].retired = Some(retired);
+        assert!(one.comes_along(dead));
+    }
+    // Nobody has taken it in.
+    let mut stray = one.clone();
+    stray.roster.cards[guest as usize].intro = None;
+    assert!(!stray.comes_along(guest));
+    // A guest's word for other guests need not be taken.
+    one.roster.cards[OWN as usize].announce = None;
+    assert!(!one.comes_along(guest));
+}
+
+#[test]
+fn of_who_is_over_only_what_counts_is_held() {
+    let [mut one, two, _] = space();
+    let writer = two.writer();
+    let number = one.numbers.get(&writer).unwrap() as usize;
+    let clock = one.clocks[number];
+    let upto = |clock| of(&[(writer, clock)]);
+    assert_eq!(
+        [clock, clock + 1].map(|it| one.holds(&upto(it))),
+        [true, false]
+    );
+    assert_eq!(
+        [clock, clock + 1].map(|it| one.sees(&upto(it))),
+        [true, false]
+    );
+    assert_eq!(
+        one.counted_of(&of(&[(writer, 1), (id(99), 7)])),
+        upto(clock)
+    );
+    let to = Stamp {
+        writer: OWN,
+        clock: 1,
+    };
+    one.roster.cards[number].retired = Some(Retired {
+        to,
+        upto: clock - 1,
+    });
+    assert_eq!(
+        [clock - 1, clock].map(|it| one.holds(&upto(it))),
+        [true, false]
+    );
+    assert_eq!(
+        [clock, clock + 1].map(|it| one.sees(&upto(it))),
+        [true, true]
+    );
+    assert_eq!(one.counted_of(&upto(9)), upto(clock - 1));
+    // Also if it is forgotten.
+    one.remember(id(77), 5);
+    let forgotten = |clock| of(&[(id(77), clock)]);
+    assert_eq!([5, 6].map(|it| one.holds(&forgotten(it))), [true, false]);
+    assert!(one.sees(&forgotten(6)));
+}
+
+#[test]
+fn an_acknowledgement_counts_of_a_member_in_its_place() {
+    let [mut one, two, _] = space();
+    let owner = one.incarnation(&two.writer()).unwrap().0;
+    let number = one.numbers.get(&two.writer()).unwrap();
+    let own = one.clock();
+    let ack = Ack {
+        clock: 1,
+        want: 0,
+        seen: Vec::from([(OWN, own)]),
+    };
+    one.roster.cards[number as usize].ack = Some(Box::new(ack));
+    one.roster.cards[number as usize].base = None;
+    one.roster.settled = alloc::vec![100; one.writers.len()];
+    let writer = one.writer();
+    let acked = |one: &Replica, clock| one.is_acknowledged_by(&owner, &of(&[(writer, clock)]));
+    assert!(acked(&one, own) && !acked(&one, own + 1));
+    let mine = one.owner_of(OWN).unwrap();
+    assert!(
+        !one.is_acknowledged_by(&mine, &one.written()),
+        "its own word is no word"
+    );
+    let mut unsure = one.clone();
+    unsure.roster.cards[number as usize].base = Some(Box::default());
+    assert!(!acked(&unsure, own));
+    unsure = one.clone();
+    unsure.roster.settled.clear();
+    unsure.roster.floor.clear();
+    assert!(!acked(&unsure, own));
+    let (era, next) = one.next_number().unwrap();
+    let ballot = (1, owner);
+    let vote = |accepted| {
+        Some(Box::new(Vote {
+            clock: 2,
+            era,
+            number: next,
+            promised: ballot,
+            accepted,
+        }))
+    };
+    let footing = |one: &Replica| one.footing().unwrap();
+    one.roster.cards[number as usize].vote = vote(None);
+    assert!(acked(&one, own));
+    one.roster.cards[number as usize].vote = vote(Some((ballot, Vec::from([owner]))));
+    assert!(!acked(&one, own));
+    assert!(!footing(&one).accepted, "another one did");
+    one.roster.cards[OWN as usize].vote = vote(Some((ballot, Vec::from([owner]))));
+    assert!(footing(&one).accepted);
+    assert_eq!(footing(&one).present, (era, next - 1));
+    assert_eq!(
+        [newest((1, 2), false), newest((1, 2), true)],
+        [(1, 2), (1, 3)]
+    );
+}

@@ -1,0 +1,409 @@
+//! Levels of consistency: who of the members holds something durably.
+//!
+//! A replica asks the members that a link leads to. Of a write it asks whether it is held there: they
+//! answer as soon as it is. For a read it asks for all that they hold, and waits until it has seen as
+//! much of each. Either is reached once enough members of the present configuration count.
+//!
+//! # Why a quorum read misses no quorum write
+//! Only answers count whose sender had accepted no newer configuration than the one that is present
+//! here. Let the write be reached under configuration `w`, and the read under `r`.
+//! - `w = r`: both have a majority of it, so some member answered both, the write first.
+//! - `w < r`: whoever accepted the configuration after `w` was not in the write's majority, or had
+//!   answered it before. So who decided it had heard of the write, and all who know of that decision
+//!   have seen the write: a view is a causal cut.
+//! - `w > r`: a majority of `r` had accepted the configuration after it before the write was reached,
+//!   and so before the read was asked for. One of them would be in the read's majority, and its answer
+//!   does not count.
+//!
+//! A start of a member's counts once it has its say in ballots: so many others have acknowledged it, and
+//! it has heard that from them, that it has caught up with one of each majority which an earlier start
+//! can have been part of. That is meant for disks that were put back, too.
+//!
+//! It stands on members keeping what they answered for. One that has to come back does not: it drops what
+//! it held of others until they tell it again. If all who held a write come back at the same time, reads
+//! miss it until its writer has made it again. Configurations that were forced, or that replace most
+//! members at once, can bring that about, and so can restarts of a majority while the rest is out of
+//! reach.
+
+use super::{Link, Millis, Sync};
+use crate::limits::{ASK_WRITERS_MAX, ASKS_WAITING_MAX};
+use crate::replica::{Replica, newest};
+use crate::roster::Owner;
+use crate::vector::VersionVector;
+use crate::wire::{Answer, Ask, Body};
+use alloc::vec::Vec;
+
+/// How soon is asked again, in milliseconds: frames get lost, and members come.
+const ASK_AGAIN_MS: Millis = 250;
+
+/// How many members have to hold something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// None: what is here will do.
+    #[default]
+    Local,
+    /// A majority of the present members.
+    Quorum,
+    /// All of them.
+    All,
+}
+
+impl Level {
+    /// How many that are, of so many members.
+    pub fn needed(self, members: usize) -> usize {
+        match self {
+            Level::Local => 0,
+            Level::Quorum => members / 2 + 1,
+            Level::All => members,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Local => "local",
+            Level::Quorum => "quorum",
+            Level::All => "all",
+        }
+    }
+}
+
+/// The number of something that is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question(u32);
+
+/// How far something that is waited for has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// How many members are needed.
+    pub needed: usize,
+    /// How many count by now.
+    pub reached: usize,
+    /// The members that do not, ascending.
+    pub lacking: Vec<Owner>,
+}
+
+impl Reach {
+    /// Whether enough members count.
+    pub fn is_reached(&self) -> bool {
+        self.reached >= self.needed
+    }
+}
+
+/// What is waited for.
+#[derive(Clone)]
+enum Matter {
+    /// That these transactions are held.
+    Write(VersionVector),
+    /// That all is seen here which was held when it was asked for.
+    Read,
+}
+
+#[derive(Clone)]
+struct Open {
+    question: Question,
+    level: Level,
+    matter: Matter,
+    /// The first ask that was made after it was opened.
+    since: u32,
+    /// Whose state it is that answers are compared with: see [`Replica::generation`].
+    generation: u64,
+    due: Millis,
+    replies: Vec<Reply>,
+}
+
+/// A member's last answer that matters.
+#[derive(Clone)]
+struct Reply {
+    owner: Owner,
+    link: Link,
+    /// The newest configuration that it knew, or had accepted.
+    newest: (u64, u64),
+    /// What it held and is not seen here, of a read.
+    unseen: Option<VersionVector>,
+}
+
+/// A peer's question that is not answered yet.
+#[derive(Clone)]
+struct Waiting {
+    link: Link,
+    id: u32,
+    upto: VersionVector,
+}
+
+/// What is asked here and by others.
+#[derive(Clone, Default)]
+pub(super) struct Levels {
+    open: Vec<Open>,
+    questions: u32,
+    asks: u32,
+    waiting: Vec<Waiting>,
+}
+
+impl Levels {
+    pub(super) fn due(&self) -> Option<Millis> {
+        self.open.iter().map(|open| open.due).min()
+    }
+
+    pub(super) fn gone(&mut self, link: Link) {
+        self.waiting.retain(|it| it.link != link);
+    }
+
+    /// There is somebody new to ask.
+    pub(super) fn ask_soon(&mut self, now: Millis) {
+        self.open.iter_mut().for_each(|open| open.due = now);
+    }
+
+    fn next_ask(&mut self) -> u32 {
+        let id = self.asks;
+        self.asks = id.wrapping_add(1);
+        id
+    }
+}
+
+impl Sync {
+    /// Begins to wait until members hold these transactions durably. They are asked with the next
+    /// [`Input::Tick`](super::Input), which is due at once; see [`reach`](Sync::reach). This replica
+    /// counts itself if it is a member and has seen them: what it has seen is durable once its holder
+    /// has made it so.
+    pub fn ask_for_write(
+        &mut self,
+        now: Millis,
+        replica: &Replica,
+        level: Level,
+        upto: VersionVector,
+    ) -> Question {
+        self.open_question(now, replica, level, Matter::Write(upto))
+    }
+
+    /// Begins to wait until all is seen here that members hold durably now.
+    pub fn ask_for_read(&mut self, now: Millis, replica: &Replica, level: Level) -> Question {
+        self.open_question(now, replica, level, Matter::Read)
+    }
+
+    fn open_question(
+        &mut self,
+        now: Millis,
+        replica: &Replica,
+        level: Level,
+        matter: Matter,
+    ) -> Question {
+        let levels = &mut self.levels;
+        let question = Question(levels.questions);
+        levels.questions = levels.questions.wrapping_add(1);
+        levels.open.push(Open {
+            question,
+            level,
+            matter,
+            since: levels.asks,
+            generation: replica.generation(),
+            due: now,
+            replies: Vec::new(),
+        });
+        question
+    }
+
+    /// How far a question has come; `None` if there is none of this number, or the space has no members.
+    pub fn reach(&self, replica: &Replica, question: Question) -> Option<Reach> {
+        let open = self.levels.open.iter().find(|it| it.question == question)?;
+        let (members, footing) = (replica.configuration()?, replica.footing()?);
+        let own = replica.incarnation(&replica.writer()).map(|it| it.0);
+        let replied = |owner: &Owner| {
+            let reply = open.replies.iter().find(|it| it.owner == *owner);
+            reply.is_some_and(|it| {
+                let seen = it.unseen.as_ref().is_none_or(|held| replica.sees(held));
+                it.newest <= footing.present && seen
+            })
+        };
+        let counts = |owner: &Owner| {
+            let itself = own == Some(*owner) && footing.counts && !footing.accepted;
+            let itself = itself && self.stays();
+            match &open.matter {
+                Matter::Read => itself || replied(owner),
+                Matter::Write(upto) => {
+                    itself && replica.holds(upto)
+                        || replied(owner)
+                        || replica.is_acknowledged_by(owner, upto)
+                }
+            }
+        };
+        let owners = members.members.iter();
+        let lacking: Vec<Owner> = owners.filter(|owner| !counts(owner)).copied().collect();
+        Some(Reach {
+            needed: open.level.needed(members.members.len()),
+            reached: members.members.len() - lacking.len(),
+            lacking,
+        })
+    }
+
+    /// Waits no longer.
+    pub fn end_question(&mut self, question: Question) {
+        self.levels.open.retain(|it| it.question != question);
+    }
+
+    /// Answers what can be answered by now, and asks what is due.
+    pub(super) fn look_at_questions(&mut self, now: Millis, replica: &Replica) {
+        let waiting = &mut self.levels.waiting;
+        let held = waiting.extract_if(.., |it| replica.holds(&it.upto));
+        let held: Vec<Waiting> = held.collect();
+        for it in held {
+            self.answer(replica, it.link, it.id, &it.upto);
+        }
+        for open in &mut self.levels.open {
+            if open.generation != replica.generation() {
+                // What was seen before may not be seen any more.
+                open.generation = replica.generation();
+                open.replies
+                    .retain(|_| !matches!(open.matter, Matter::Read));
+                open.due = now;
+            }
+        }
+        let due = |open: &Open| open.due <= now;
+        if replica.configuration().is_none() || !self.levels.open.iter().any(due) {
+            return;
+        }
+        let mut reads = false;
+        let mut writes: Vec<VersionVector> = Vec::new();
+        let mut wanted: Vec<Link> = Vec::new();
+        for open in self.levels.open.iter_mut().filter(|open| due(open)) {
+            open.due = now + ASK_AGAIN_MS;
+            match &open.matter {
+                Matter::Read => reads = true,
+                Matter::Write(upto) => gather(&mut writes, upto),
+            }
+            let unseen = open.replies.iter().filter(|it| it.unseen.is_some());
+            wanted.extend(unseen.map(|it| it.link));
+        }
+        let whole = reads.then(VersionVector::default);
+        for upto in whole.into_iter().chain(writes) {
+            let id = self.levels.next_ask();
+            for link in self.links_to_members(replica) {
+                let upto = upto.clone();
+                self.send(replica, link, Body::Ask(Ask { id, upto }));
+            }
+        }
+        for link in wanted {
+            self.want_soon(now, replica, link);
+        }
+    }
+
+    /// The links to members that answer such questions.
+    fn links_to_members(&self, replica: &Replica) -> Vec<Link> {
+        let of = self.peers.iter().filter(|peer| {
+            let greeting = peer.greeting.as_ref().filter(|it| it.answers);
+            greeting.is_some_and(|it| replica.is_counted_member(&it.writer))
+        });
+        of.map(|peer| peer.link).collect()
+    }
+
+    /// A peer asks what is held here.
+    pub(super) fn asked(&mut self, now: Millis, replica: &Replica, link: Link, ask: Ask) {
+        if replica.configuration().is_none() {
+            return;
+        }
+        let Ask { id, upto } = ask;
+        if replica.holds(&upto) {
+            return self.answer(replica, link, id, &upto);
+        }
+        let waiting = &mut self.levels.waiting;
+        // It may have been asked for again, or on top of it.
+        waiting.retain(|it| it.link != link || !upto.covers(&it.upto));
+        if waiting.iter().filter(|it| it.link == link).count() >= ASKS_WAITING_MAX
+            && let Some(oldest) = waiting.iter().position(|it| it.link == link)
+        {
+            waiting.remove(oldest);
+        }
+        waiting.push(Waiting { link, id, upto });
+        self.lacks(now, link);
+    }
+
+    fn answer(&mut self, replica: &Replica, link: Link, id: u32, upto: &VersionVector) {
+        let Some(footing) = replica.footing() else {
+            return;
+        };
+        let whole = upto.is_empty();
+        let answer = Answer {
+            id,
+            era: footing.present.0,
+            number: footing.present.1,
+            accepted: footing.accepted,
+            counts: footing.counts && self.stays(),
+            whole,
+            vector: match whole {
+                true => replica.vector(),
+                false => replica.counted_of(upto),
+            },
+        };
+        self.send(replica, link, Body::Answer(answer));
+    }
+
+    /// A peer says what it holds.
+    pub(super) fn answered(&mut self, now: Millis, replica: &Replica, link: Link, it: &Answer) {
+        let Some(footing) = replica.footing() else {
+            return;
+        };
+        let newest = newest((it.era, it.number), it.accepted);
+        if newest > footing.present {
+            self.want_soon(now, replica, link);
+        }
+        let writer = self.writer_of(link);
+        let writer = writer.filter(|writer| replica.is_counted_member(writer));
+        let owner = writer.and_then(|writer| Some(replica.incarnation(&writer)?.0));
+        let Some(owner) = owner.filter(|_| it.counts) else {
+            return;
+        };
+        let unseen = (it.whole && !replica.sees(&it.vector)).then(|| it.vector.clone());
+        let mut wanted = false;
+        for open in &mut self.levels.open {
+            let own = &open.replies;
+            let stands = own.iter().find(|reply| reply.owner == owner);
+            if stands.is_some_and(|reply| reply.newest <= footing.present) {
+                continue;
+            }
+            let unseen = match &open.matter {
+                Matter::Write(upto) if it.vector.covers(upto) => None,
+                Matter::Read if it.whole && it.id.wrapping_sub(open.since) as i32 >= 0 => {
+                    wanted |= unseen.is_some();
+                    unseen.clone()
+                }
+                _ => continue,
+            };
+            open.replies.retain(|reply| reply.owner != owner);
+            open.replies.push(Reply {
+                owner,
+                link,
+                newest,
+                unseen,
+            });
+        }
+        if wanted {
+            self.want_soon(now, replica, link);
+        }
+    }
+
+    /// Whether what is held here stays. Who comes back drops it, and makes the own part of it again.
+    fn stays(&self) -> bool {
+        self.guests.coming_back.is_none()
+    }
+
+    /// Pulls from a peer, also if a large transfer was just done: somebody waits.
+    fn want_soon(&mut self, now: Millis, replica: &Replica, link: Link) {
+        self.pulls.end_rest(now);
+        self.want(now, replica, link);
+    }
+}
+
+/// Adds what a question asks for to what is asked for together.
+fn gather(asks: &mut Vec<VersionVector>, upto: &VersionVector) {
+    for ask in asks.iter_mut() {
+        let both = ask.joined(upto);
+        if both.len() <= ASK_WRITERS_MAX {
+            *ask = both;
+            return;
+        }
+    }
+    asks.push(upto.clone());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! The frames by which a replica asks members what they hold durably.
+
+use super::bytes::{Fail, Reader, put_varint};
+use super::message::{put_vector, read_vector};
+use crate::error::{Error, Limited, Rule};
+use crate::limits::ASK_WRITERS_MAX;
+use crate::vector::VersionVector;
+
+/// The longest entry of a vector: a writer, and a clock of 64 bits.
+const ENTRY_BYTES_MAX: usize = 16 + 10;
+
+const ACCEPTED: u8 = 1;
+const COUNTS: u8 = 2;
+const WHOLE: u8 = 4;
+
+/// A question to a member: what does it hold durably?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The question's number, chosen by whoever asks, repeated in the answer.
+    pub id: u32,
+    /// If it is empty, the answer is to be given at once, and says all that is held. Otherwise it is
+    /// to be given once all of this is held, and speaks of these writers only. At most
+    /// [`ASK_WRITERS_MAX`] of them.
+    pub upto: VersionVector,
+}
+
+/// What its sender holds durably. As persisting comes before publishing, that is what it saw when it
+/// answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The question's number.
+    pub id: u32,
+    /// The era of the newest configuration that the sender knows.
+    pub era: u64,
+    /// That configuration's number.
+    pub number: u64,
+    /// Whether the sender has accepted a configuration of the next number in a ballot: it may be
+    /// decided, and only others know.
+    pub accepted: bool,
+    /// Whether the sender is a member that has its say: since its start it has caught up with so many
+    /// others that nothing is missing which an earlier start of its owner's had answered for.
+    pub counts: bool,
+    /// Whether the vector is all that is held, or only what was asked for.
+    pub whole: bool,
+    /// What is held.
+    pub vector: VersionVector,
+}
+
+pub(super) fn put_ask(out: &mut alloc::vec::Vec<u8>, ask: &Ask) {
+    put_varint(out, u64::from(ask.id));
+    put_vector(out, &ask.upto);
+}
+
+pub(super) fn read_ask(reader: &mut Reader<'_>) -> Result<Ask, Fail> {
+    let id = reader.varint32();
+    let too_many = |size| Error::TooLarge {
+        what: Limited::AskedWriters,
+        size,
+        max: ASK_WRITERS_MAX,
+    };
+    // Nothing follows the vector, so that its bytes tell before anything is allocated.
+    let at_least = reader.len().saturating_sub(1) / ENTRY_BYTES_MAX;
+    if at_least > ASK_WRITERS_MAX {
+        return Err(reader.fail(too_many(at_least)));
+    }
+    let upto = read_vector(reader)?;
+    match upto.len() > ASK_WRITERS_MAX {
+        true => Err(reader.fail(too_many(upto.len()))),
+        false => Ok(Ask { id, upto }),
+    }
+}
+
+pub(super) fn put_answer(out: &mut alloc::vec::Vec<u8>, answer: &Answer) {
+    put_varint(out, u64::from(answer.id));
+    put_varint(out, answer.era);
+    put_varint(out, answer.number);
+    let flag = |is: bool, bit: u8| if is { bit } else { 0 };
+    let flags = flag(answer.accepted, ACCEPTED) | flag(answer.counts, COUNTS);
+    out.push(flags | flag(answer.whole, WHOLE));
+    put_vector(out, &answer.vector);
+}
+
+pub(super) fn read_answer(reader: &mut Reader<'_>) -> Result<Answer, Fail> {
+    let id = reader.varint32();
+    let (era, number) = (reader.varint(), reader.varint());
+    let flags = reader.u8();
+    if flags > ACCEPTED | COUNTS | WHOLE {
+        return Err(reader.malformed(Rule::Flag));
+    }
+    Ok(Answer {
+        id,
+        era,
+        number,
+        accepted: flags & ACCEPTED > 0,
+        counts: flags & COUNTS > 0,
+        whole: flags & WHOLE > 0,
+        vector: read_vector(reader)?,
+    })
+}

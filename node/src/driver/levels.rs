@@ -1,0 +1,127 @@
+//! Requests that say how far they have to reach, and what is answered to them.
+
+use super::space::Ended;
+use super::{Counter, Done, Driver, OwnerKey};
+use crate::handle::{Demand, Refusal, SpaceId};
+use serde::Serialize;
+use tallymesh_core::{Op, Token};
+use tokio::sync::oneshot;
+
+/// Where an answer goes.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+
+/// A request. See the methods of [`Handle`](crate::handle::Handle) for what each does.
+pub(crate) enum Request {
+    Write {
+        ops: Vec<(String, Op)>,
+        demand: Demand,
+        reply: Reply<Written<Vec<Done>>>,
+    },
+    Reach {
+        demand: Demand,
+        reply: Reply<Written<()>>,
+    },
+    Check {
+        demand: Demand,
+        reply: Reply<()>,
+    },
+    ReadBack {
+        keys: Vec<String>,
+        demand: Demand,
+        reply: Reply<ReadBack>,
+    },
+    Completeness {
+        reply: oneshot::Sender<Completeness>,
+    },
+}
+
+/// A write that has reached its level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written<T> {
+    /// What was done.
+    pub done: T,
+    /// What the session depends on by now, if it is one.
+    pub token: Option<Token>,
+}
+
+/// What was read at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadBack {
+    /// The counters, in the order of the keys; `None` for an absent one.
+    pub counters: Vec<Option<Counter>>,
+    /// What the session depends on by now. `None` if it is no session, or a token can't name all of
+    /// that: then go on with the one before, which says less.
+    pub token: Option<Token>,
+    /// How complete that was.
+    pub completeness: Completeness,
+}
+
+/// How complete what a node shows is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Completeness {
+    /// The members, ascending by owner; none in a space that has none.
+    pub members: Vec<Heard>,
+}
+
+/// When a member was heard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Heard {
+    /// Its owner's key.
+    pub owner: OwnerKey,
+    /// Whether it is this node.
+    pub own: bool,
+    /// Milliseconds since anything came from it, over its link or from others; `None` if nothing did
+    /// since this node was started, and of this node.
+    pub last_heard_ms: Option<u64>,
+}
+
+impl Driver {
+    pub(super) fn demand(&mut self, now: u64, space: SpaceId, request: Request) {
+        let space = &mut self.spaces[space.0];
+        let told = match request {
+            Request::Write { ops, demand, reply } => {
+                let done = space.check(&demand).and_then(|()| space.transact(&ops));
+                if done.is_ok() {
+                    self.metrics.operations(ops.iter().map(|(_, op)| *op));
+                }
+                space.reach(now, done, &demand, reply)
+            }
+            Request::Reach { demand, reply } => {
+                let done = space.check(&demand);
+                space.reach(now, done, &demand, reply)
+            }
+            Request::Check { demand, reply } => {
+                let answer = space.check(&demand);
+                return self.answer(reply, answer);
+            }
+            Request::ReadBack {
+                keys,
+                demand,
+                reply,
+            } => return space.read_back(now, keys, &demand, reply),
+            Request::Completeness { reply } => {
+                let answer = space.completeness(now);
+                return self.answer(reply, answer);
+            }
+        };
+        if let Some(told) = told {
+            self.kept.answer(told);
+        }
+    }
+
+    /// Ends what has waited for a level, or for what a session depends on.
+    pub(super) fn look_at_waits(&mut self) {
+        let now = self.now();
+        for space in &mut self.spaces {
+            for ended in space.look_at_waits(now) {
+                match ended {
+                    Ended::Told(release) => self.kept.answer(release),
+                    Ended::Kept(release) => self.kept.answer_when_durable(release),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,331 @@
+//! Levels and tokens, on drivers whose links a test makes and cuts.
+
+use crate::clock::WallClock;
+use crate::driver::{MemberChange, Order, OwnerKey, Running, Start, start};
+use crate::handle::{Demand, Handle, NewLink, PeerKind, Refusal, SpaceId};
+use crate::metrics::Metrics;
+use crate::store::{Durability, Each, Memory, Record, Store, StoreError};
+use std::future::Future;
+use std::time::Duration;
+use tallymesh_core::{Level, Link, Op, Space, Token};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+const SPACE: SpaceId = SpaceId(0);
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long for what can't come.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// A store that claims to be a disk.
+struct Disk(Memory);
+
+impl Store for Disk {
+    fn identity(&mut self, fresh: [u8; 32]) -> Result<[u8; 32], StoreError> {
+        self.0.identity(fresh)
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    fn load(&mut self, space: &Space, each: &mut Each<'_>) -> Result<(), StoreError> {
+        self.0.load(space, each)
+    }
+
+    fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        self.0.commit(records)
+    }
+
+    fn wants_snapshot(&self) -> Option<Space> {
+        None
+    }
+
+    fn has_idle_work(&self) -> bool {
+        false
+    }
+
+    fn prepare(&mut self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+}
+
+/// Drivers, and the links between them.
+struct Cluster {
+    runtime: Runtime,
+    nodes: Vec<Handle>,
+}
+
+/// A link between two drivers: its numbers at both ends, and who carries its frames.
+struct Wire {
+    ends: [(usize, Link); 2],
+    carriers: [JoinHandle<()>; 2],
+}
+
+fn owner(at: usize) -> OwnerKey {
+    OwnerKey([at as u8 + 1; 32])
+}
+
+impl Cluster {
+    fn new(nodes: usize, durability: Durability) -> Cluster {
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().expect("a runtime");
+        let begin = |at: usize| {
+            let (broadcast, _) = mpsc::channel(1);
+            let running = start(Start {
+                spaces: vec![Space::default()],
+                owner: owner(at).0,
+                lease_ms: 0,
+                durability,
+                store: Box::new(Disk(Memory::default())),
+                resp: None,
+                broadcast,
+                metrics: Metrics::new(),
+                clock: WallClock::default(),
+            });
+            let Running { handle, .. } = running.expect("start");
+            handle
+        };
+        Cluster {
+            nodes: (0..nodes).map(begin).collect(),
+            runtime,
+        }
+    }
+
+    /// All linked, the first ones members.
+    fn of_members(nodes: usize, members: usize) -> (Cluster, Vec<Wire>) {
+        let cluster = Cluster::new(nodes, Durability::Always);
+        let pairs = (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b)));
+        let wires = pairs.map(|(a, b)| cluster.link(a, b)).collect();
+        let first = &cluster.nodes[0];
+        cluster.wait(first.found(SPACE)).expect("the first member");
+        for at in 1..members {
+            let change = MemberChange::Add(owner(at));
+            let changed = cluster.wait(first.change_members(SPACE, &change, PATIENCE));
+            changed.expect("it is decided");
+        }
+        // They count once the others know their starts.
+        for at in 0..nodes {
+            cluster
+                .read(at, "none", Level::All, None, PATIENCE)
+                .expect("all count");
+        }
+        (cluster, wires)
+    }
+
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        let waited = self
+            .runtime
+            .block_on(async { timeout(PATIENCE, future).await });
+        waited.expect("an answer in time")
+    }
+
+    fn link(&self, a: usize, b: usize) -> Wire {
+        let ends = [a, b].map(|at| (at, self.nodes[at].next_link()));
+        let carriers = [0, 1].map(|from: usize| {
+            let (outbox, mut inbox) = mpsc::channel(1024);
+            let (at, link) = ends[from];
+            self.wait(self.nodes[at].connect(NewLink {
+                link,
+                space: None,
+                kind: PeerKind::Libp2p,
+                peer: "a test".to_owned(),
+                broadcast: false,
+                outbox,
+            }));
+            let (to, link) = ends[1 - from];
+            let to = self.nodes[to].clone();
+            self.runtime.spawn(async move {
+                while let Some(Order::Send(_, bytes)) = inbox.recv().await {
+                    to.frame(link, bytes).await;
+                }
+            })
+        });
+        Wire { ends, carriers }
+    }
+
+    fn cut(&self, wire: Wire) {
+        wire.carriers.iter().for_each(JoinHandle::abort);
+        for (at, link) in wire.ends {
+            self.wait(self.nodes[at].disconnect(link));
+        }
+    }
+
+    /// Adds one, at a level; the session's token, if it is one.
+    fn write(
+        &self,
+        at: usize,
+        key: &str,
+        level: Level,
+        token: Option<Token>,
+        wait: Duration,
+    ) -> Result<Option<Token>, Refusal> {
+        let demand = Demand { level, token, wait };
+        let ops = vec![(key.to_owned(), Op::Add(1))];
+        let written = self.wait(self.nodes[at].write(SPACE, ops, demand))?;
+        assert_eq!(written.done.len(), 1);
+        Ok(written.token)
+    }
+
+    fn read(
+        &self,
+        at: usize,
+        key: &str,
+        level: Level,
+        token: Option<Token>,
+        wait: Duration,
+    ) -> Result<Option<i128>, Refusal> {
+        let demand = Demand { level, token, wait };
+        let read = self.wait(self.nodes[at].read_back(SPACE, vec![key.to_owned()], demand))?;
+        let counter = read.counters.into_iter().next().expect("one for each key");
+        Ok(counter.map(|counter| counter.now.value))
+    }
+
+    fn local(&self, at: usize, key: &str) -> Option<i128> {
+        let read = self.wait(self.nodes[at].read(SPACE, key.to_owned()));
+        read.expect("an answer").map(|counter| counter.now.value)
+    }
+}
+
+fn unreached(refusal: Refusal) -> (bool, usize, usize, Vec<OwnerKey>) {
+    assert_eq!(refusal.code(), "level_not_reached");
+    match refusal {
+        Refusal::LevelNotReached(it) => (it.applied, it.reached, it.needed, it.lacking),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_level_above_local_takes_members_and_nothing_is_applied_without() {
+    let cluster = Cluster::new(1, Durability::Always);
+    for level in [Level::Quorum, Level::All] {
+        let refused = cluster.write(0, "a", level, None, PATIENCE).unwrap_err();
+        assert_eq!(refused.code(), "no_members");
+        let refused = cluster.read(0, "a", level, None, PATIENCE).unwrap_err();
+        assert_eq!(refused.code(), "no_members");
+    }
+    assert_eq!(cluster.local(0, "a"), None);
+    assert_eq!(cluster.write(0, "a", Level::Local, None, SHORT), Ok(None));
+    assert_eq!(cluster.local(0, "a"), Some(1));
+}
+
+#[test]
+fn a_sole_member_is_a_quorum_once_its_write_is_durable() {
+    for durability in [
+        Durability::Always,
+        Durability::Interval(Duration::from_secs(60)),
+    ] {
+        let cluster = Cluster::new(1, durability);
+        cluster
+            .wait(cluster.nodes[0].found(SPACE))
+            .expect("a member");
+        // With an interval of a minute, it is made durable because somebody waits.
+        let written = cluster.write(0, "a", Level::All, None, PATIENCE);
+        assert_eq!(written, Ok(None), "{durability:?}");
+        assert_eq!(
+            cluster.read(0, "a", Level::Quorum, None, PATIENCE),
+            Ok(Some(1))
+        );
+    }
+}
+
+#[test]
+fn a_quorum_write_is_read_at_quorum_by_who_never_met_its_writer() {
+    let (cluster, wires) = Cluster::of_members(3, 3);
+    let [first, second, third]: [Wire; 3] = wires.try_into().map_err(|_| ()).expect("three");
+    assert_eq!((second.ends[0].0, second.ends[1].0), (0, 2));
+    cluster.cut(second);
+    cluster.cut(third);
+    // 0 and 1 are linked.
+    let written = cluster.write(0, "a", Level::Quorum, None, PATIENCE);
+    assert_eq!(written, Ok(None));
+    assert_eq!(cluster.local(1, "a"), Some(1));
+    let refused = cluster.write(0, "a", Level::All, None, SHORT).unwrap_err();
+    assert_eq!(unreached(refused), (true, 2, 3, vec![owner(2)]));
+    assert_eq!(cluster.local(0, "a"), Some(2), "it is applied all the same");
+    // 2 is alone.
+    let refused = cluster
+        .read(2, "a", Level::Quorum, None, SHORT)
+        .unwrap_err();
+    assert_eq!(unreached(refused), (false, 1, 2, vec![owner(0), owner(1)]));
+    assert_eq!(cluster.local(2, "a"), None);
+    cluster.cut(first);
+    let refused = cluster
+        .write(0, "b", Level::Quorum, None, SHORT)
+        .unwrap_err();
+    let text = refused.to_string();
+    assert!(
+        text.contains("only 1 of 2") && text.contains(&owner(2).to_string()),
+        "{text}"
+    );
+    // Now it meets 1, who holds the first write.
+    let _link = cluster.link(1, 2);
+    let read = cluster.read(2, "a", Level::Quorum, None, PATIENCE);
+    assert!(read.expect("reached") >= Some(1));
+}
+
+#[test]
+fn a_guest_asks_the_members() {
+    let (cluster, _wires) = Cluster::of_members(3, 2);
+    let written = cluster.write(2, "a", Level::All, None, PATIENCE);
+    assert_eq!(written, Ok(None));
+    for at in [0, 1] {
+        assert_eq!(cluster.local(at, "a"), Some(1), "held by {at}");
+    }
+    cluster
+        .write(0, "a", Level::Local, None, SHORT)
+        .expect("written");
+    assert_eq!(
+        cluster.read(2, "a", Level::Quorum, None, PATIENCE),
+        Ok(Some(2))
+    );
+}
+
+#[test]
+fn a_session_reads_what_it_wrote_wherever_it_goes() {
+    // Tokens need no members.
+    let cluster = Cluster::new(2, Durability::Always);
+    let begins = Some(Token::default());
+    let token = cluster.write(0, "a", Level::Local, begins, SHORT);
+    let token = token.expect("written").expect("it is a session");
+    assert_eq!(token.vector().len(), 1);
+    let refused = cluster.read(1, "a", Level::Local, Some(token.clone()), SHORT);
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.code(), "token_not_reached");
+    let (writer, _) = token.vector().iter().next().expect("one");
+    assert!(
+        refused.to_string().contains(&writer.to_string()),
+        "{refused}"
+    );
+    // A write elsewhere does not wait, and its token names both.
+    let both = cluster.write(1, "b", Level::Local, Some(token.clone()), SHORT);
+    let both = both.expect("written").expect("it is a session");
+    assert_eq!(both.vector().len(), 2);
+    let _link = cluster.link(0, 1);
+    for at in [0, 1] {
+        let read = cluster.read(at, "a", Level::Local, Some(both.clone()), PATIENCE);
+        assert_eq!(read, Ok(Some(1)), "at {at}");
+        let read = cluster.read(at, "b", Level::Local, Some(both.clone()), PATIENCE);
+        assert_eq!(read, Ok(Some(1)), "at {at}");
+    }
+    let again = cluster.write(1, "b", Level::Local, Some(both), SHORT);
+    assert_eq!(
+        again.expect("written").expect("a session").vector().len(),
+        1
+    );
+}
+
+#[test]
+fn a_node_tells_when_it_heard_of_each_member() {
+    let (cluster, wires) = Cluster::of_members(2, 2);
+    let completeness = cluster.wait(cluster.nodes[0].completeness(SPACE));
+    let members = completeness.expect("an answer").members;
+    let heard = members
+        .iter()
+        .map(|it| (it.owner, it.own, it.last_heard_ms.is_some()));
+    let heard: Vec<(OwnerKey, bool, bool)> = heard.collect();
+    assert_eq!(heard, [(owner(0), true, false), (owner(1), false, true)]);
+    drop(wires);
+}

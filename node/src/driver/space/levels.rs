@@ -1,0 +1,220 @@
+//! Requests that wait for a level, or for what a session depends on.
+
+use super::{OpenSpace, Refusal};
+use crate::driver::levels::Reply;
+use crate::driver::{Completeness, Heard, OwnerKey, ReadBack, Release, Written};
+use crate::handle::{Demand, Unreached};
+use tallymesh_core::{Level, Question, Reach, VersionVector};
+
+/// How a request ends: what it is told follows from the space as it is then.
+type End = Box<dyn FnOnce(&OpenSpace, u64, Result<(), Refusal>) -> Release + Send>;
+
+/// A request that waits.
+pub(super) struct Wait {
+    /// What members are asked; nothing at level local.
+    question: Option<Question>,
+    level: Level,
+    /// What has to be seen here, of a read.
+    token: Option<VersionVector>,
+    /// Until when, in milliseconds since the start.
+    until: u64,
+    write: bool,
+    end: End,
+}
+
+/// An answer that may be given.
+pub(in crate::driver) enum Ended {
+    /// As the node's durability says.
+    Told(Release),
+    /// Once all that is seen here is durable.
+    Kept(Release),
+}
+
+impl OpenSpace {
+    /// Refuses what could not be met, before anything is applied.
+    pub(in crate::driver) fn check(&self, demand: &Demand) -> Result<(), Refusal> {
+        if demand.level != Level::Local && self.replica.configuration().is_none() {
+            return Err(self.open());
+        }
+        let token = demand.token.as_ref();
+        token.map_or(Ok(()), |token| self.replica.room_in_token(token))?;
+        Ok(())
+    }
+
+    /// Waits until all that was written here so far reaches a level; what to answer at once if there is
+    /// nothing to wait for.
+    pub(in crate::driver) fn reach<T: Send + 'static>(
+        &mut self,
+        now: u64,
+        done: Result<T, Refusal>,
+        demand: &Demand,
+        reply: Reply<Written<T>>,
+    ) -> Option<Release> {
+        let token = demand.token.as_ref().map(|token| self.replica.token(token));
+        let done = done.and_then(|done| Ok((done, token.transpose()?)));
+        let end = move |done: Result<Written<T>, Refusal>| -> Release {
+            Box::new(move || {
+                // Whoever asked may have gone away meanwhile.
+                let _ = reply.send(done);
+            })
+        };
+        let (done, token) = match done {
+            Ok(done) => done,
+            Err(refusal) => return Some(end(Err(refusal))),
+        };
+        let written = Written { done, token };
+        if demand.level == Level::Local {
+            return Some(end(Ok(written)));
+        }
+        let upto = self.replica.written();
+        let question = self
+            .sync
+            .ask_for_write(now, &self.replica, demand.level, upto);
+        self.waits.push(Wait {
+            question: Some(question),
+            level: demand.level,
+            token: None,
+            until: until(now, demand),
+            write: true,
+            end: Box::new(move |_, _, met| end(met.map(|()| written))),
+        });
+        None
+    }
+
+    /// Reads once what is demanded is seen here.
+    pub(in crate::driver) fn read_back(
+        &mut self,
+        now: u64,
+        keys: Vec<String>,
+        demand: &Demand,
+        reply: Reply<ReadBack>,
+    ) {
+        let before = demand.token.clone();
+        let end = move |space: &OpenSpace, now: u64, met: Result<(), Refusal>| -> Release {
+            let read = met.map(|()| ReadBack {
+                counters: keys.into_iter().map(|key| space.read(key)).collect(),
+                token: before.and_then(|before| space.replica.token(&before).ok()),
+                completeness: space.completeness(now),
+            });
+            Box::new(move || {
+                let _ = reply.send(read);
+            })
+        };
+        let open = demand.level != Level::Local && self.replica.configuration().is_none();
+        let question = (demand.level != Level::Local && !open)
+            .then(|| self.sync.ask_for_read(now, &self.replica, demand.level));
+        // What can't be met ends with the next look.
+        self.waits.push(Wait {
+            question,
+            level: demand.level,
+            token: demand.token.as_ref().map(|token| token.vector().clone()),
+            until: if open { now } else { until(now, demand) },
+            write: false,
+            end: Box::new(end),
+        });
+    }
+
+    /// When what waits has waited for long enough.
+    pub(super) fn waits_due(&self) -> Option<u64> {
+        self.waits.iter().map(|wait| wait.until).min()
+    }
+
+    /// Ends what has come far enough, or waited for long enough.
+    pub(in crate::driver) fn look_at_waits(&mut self, now: u64) -> Vec<Ended> {
+        if self.waits.is_empty() {
+            return Vec::new();
+        }
+        let mut ended = Vec::new();
+        let mut unlinked = false;
+        for wait in std::mem::take(&mut self.waits) {
+            let met = self.met(&wait);
+            unlinked |= met.is_err() && wait.write;
+            if met.is_err() && wait.until > now {
+                self.waits.push(wait);
+                continue;
+            }
+            if let Some(question) = wait.question {
+                self.sync.end_question(question);
+            }
+            let kept = met.is_ok() && wait.write;
+            let release = (wait.end)(self, now, met);
+            ended.push(match kept {
+                true => Ended::Kept(release),
+                false => Ended::Told(release),
+            });
+        }
+        if unlinked && self.is_member_unlinked() {
+            // What they say comes by others.
+            self.ask_for_acknowledgement();
+        }
+        ended
+    }
+
+    /// Whether what a request waits for is there, or what is missing.
+    fn met(&self, wait: &Wait) -> Result<(), Refusal> {
+        if let Some(token) = wait.token.as_ref().filter(|it| !self.replica.holds(it)) {
+            let lacks = |it: &(tallymesh_core::WriterId, u64)| !self.replica.holds_of(&it.0, it.1);
+            let lacking: Vec<String> = token
+                .iter()
+                .filter(lacks)
+                .map(|it| it.0.to_string())
+                .collect();
+            return Err(Refusal::TokenNotReached { lacking });
+        }
+        if wait.level == Level::Local {
+            return Ok(());
+        }
+        let reach = wait
+            .question
+            .and_then(|it| self.sync.reach(&self.replica, it));
+        match reach {
+            None => Err(self.open()),
+            Some(reach) if reach.is_reached() => Ok(()),
+            Some(reach) => Err(unreached(wait, reach)),
+        }
+    }
+
+    /// Whether no link leads to some member.
+    fn is_member_unlinked(&self) -> bool {
+        let linked: Vec<_> = self.sync.links().filter_map(|link| link.writer).collect();
+        let members = self.replica.members();
+        let unlinked = |it: &tallymesh_core::Member| {
+            !it.own && it.writer.is_none_or(|writer| !linked.contains(&writer))
+        };
+        members.iter().any(unlinked)
+    }
+
+    /// When each member was last heard from.
+    pub(in crate::driver) fn completeness(&self, now: u64) -> Completeness {
+        let members = self.membership(now).members.into_iter();
+        Completeness {
+            members: members
+                .map(|row| Heard {
+                    owner: row.owner,
+                    own: row.own,
+                    last_heard_ms: row.last_heard_ms,
+                })
+                .collect(),
+        }
+    }
+}
+
+fn until(now: u64, demand: &Demand) -> u64 {
+    let wait = u64::try_from(demand.wait.as_millis()).unwrap_or(u64::MAX);
+    now.saturating_add(wait)
+}
+
+fn unreached(wait: &Wait, reach: Reach) -> Refusal {
+    let Reach {
+        needed,
+        reached,
+        lacking,
+    } = reach;
+    Refusal::LevelNotReached(Unreached {
+        level: wait.level,
+        applied: wait.write,
+        needed,
+        reached,
+        lacking: lacking.into_iter().map(OwnerKey).collect(),
+    })
+}

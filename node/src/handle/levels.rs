@@ -1,0 +1,246 @@
+//! Requests that say how far they have to reach: levels, and tokens of sessions.
+
+use super::{Handle, Refusal, SpaceId};
+use crate::driver::{Command, Completeness, Done, OwnerKey, ReadBack, Request, Written};
+use std::fmt;
+use std::time::Duration;
+use tallymesh_core::{Level, Op, Token};
+use tokio::sync::oneshot;
+
+/// How far a request has to reach before it is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// How many members have to hold a write durably, or to be asked by a read.
+    pub level: Level,
+    /// What the session depends on: a read waits until it is seen here, and the answer tells what the
+    /// session depends on then. An empty token begins a session, `None` is no session.
+    pub token: Option<Token>,
+    /// How long is waited at most. Less refuses more where links are slow, more keeps clients waiting
+    /// when a majority is away.
+    pub wait: Duration,
+}
+
+impl Default for Demand {
+    fn default() -> Demand {
+        Demand {
+            level: Level::Local,
+            token: None,
+            wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What only one place for all could give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Centre {
+    /// A write under a condition on the value in all of the mesh.
+    CompareAndSet,
+    /// Numbers from `add`, one after the other, none twice.
+    Sequence,
+}
+
+impl Centre {
+    /// What there is instead.
+    fn advice(self) -> &'static str {
+        match self {
+            Centre::CompareAndSet => {
+                "a write can't depend on a value that holds in all of the mesh at once: that takes a \
+                 centre. To stay above a floor, take a budget; to decide at one place, let one member \
+                 alone `set` the counter, at level quorum, and read at level quorum"
+            }
+            Centre::Sequence => {
+                "what add returns is what this node sees, and another node may return the same: a \
+                 unique sequence takes a centre. Take numbers from tickets, or let one member alone \
+                 add to this counter"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Centre {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.advice())
+    }
+}
+
+/// A level that was not reached in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreached {
+    /// The level.
+    pub level: Level,
+    /// Whether it is a write, which is applied here; else a read, which was not made.
+    pub applied: bool,
+    /// How many members it takes.
+    pub needed: usize,
+    /// How many of them counted.
+    pub reached: usize,
+    /// Those who did not.
+    pub lacking: Vec<OwnerKey>,
+}
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unreached {
+            needed, reached, ..
+        } = self;
+        let level = self.level.name();
+        let names: Vec<String> = self.lacking.iter().map(ToString::to_string).collect();
+        let names = names.join(", ");
+        match self.applied {
+            true => write!(
+                f,
+                "the write is applied here and goes on to the others, but in time only {reached} of \
+                 {needed} members that level {level} takes were known to hold it (not {names}); do not \
+                 write it again: read it at level {level}, or look at `tallymesh members`"
+            ),
+            false => write!(
+                f,
+                "nothing was read: in time only {reached} of {needed} members that level {level} takes \
+                 had told what they hold, and all of that was seen here (not {names}); try again, or \
+                 read at level local what this node has"
+            ),
+        }
+    }
+}
+
+impl Handle {
+    /// Makes several operations, all or none, and waits until the level is reached that is demanded.
+    /// What it returns is durable here whatever the level.
+    ///
+    /// # Errors
+    /// As [`transact`](Handle::transact). [`Refusal::NoMembers`] for a level above local in a space
+    /// that has none, and `token_full`: nothing is applied then. [`Refusal::LevelNotReached`] if it is
+    /// applied here and the level was not reached in time.
+    pub async fn write(
+        &self,
+        space: SpaceId,
+        ops: Vec<(String, Op)>,
+        demand: Demand,
+    ) -> Result<Written<Vec<Done>>, Refusal> {
+        let request = |reply| Request::Write { ops, demand, reply };
+        self.demand(space, request).await?
+    }
+
+    /// Refuses a demand that could not be met for a write, before anything is applied.
+    ///
+    /// # Errors
+    /// [`Refusal::NoMembers`], `token_full`.
+    pub async fn check(&self, space: SpaceId, demand: Demand) -> Result<(), Refusal> {
+        let request = |reply| Request::Check { demand, reply };
+        self.demand(space, request).await?
+    }
+
+    /// Waits until all that was written here so far reaches the level that is demanded, and returns what
+    /// the session depends on: for writes that are made by other methods.
+    ///
+    /// # Errors
+    /// [`Refusal::NoMembers`], `token_full`, [`Refusal::LevelNotReached`].
+    pub async fn reach(&self, space: SpaceId, demand: Demand) -> Result<Written<()>, Refusal> {
+        let request = |reply| Request::Reach { demand, reply };
+        self.demand(space, request).await?
+    }
+
+    /// Reads counters at the same moment, once what is demanded is seen here. Without keys it only
+    /// waits: what is read at this node after that is as new.
+    ///
+    /// # Errors
+    /// [`Refusal::NoMembers`] for a level above local in a space that has none,
+    /// [`Refusal::LevelNotReached`], [`Refusal::TokenNotReached`].
+    pub async fn read_back(
+        &self,
+        space: SpaceId,
+        keys: Vec<String>,
+        demand: Demand,
+    ) -> Result<ReadBack, Refusal> {
+        let request = |reply| Request::ReadBack {
+            keys,
+            demand,
+            reply,
+        };
+        self.demand(space, request).await?
+    }
+
+    /// How complete a read at this node is: when each member was last heard from.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn completeness(&self, space: SpaceId) -> Result<Completeness, Refusal> {
+        let request = |reply| Request::Completeness { reply };
+        self.demand(space, request).await
+    }
+
+    async fn demand<T>(
+        &self,
+        space: SpaceId,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    ) -> Result<T, Refusal> {
+        let ask = |reply| Command::Demand {
+            space,
+            request: request(reply),
+        };
+        self.ask(ask).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_happened_and_what_to_do() {
+        let unreached = |applied| Unreached {
+            level: Level::Quorum,
+            applied,
+            needed: 3,
+            reached: 2,
+            lacking: vec![OwnerKey([0xab; 32])],
+        };
+        let lacking = vec!["00ff".to_owned()];
+        let cases = [
+            (
+                Refusal::LevelNotReached(unreached(true)),
+                "level_not_reached",
+                [
+                    "applied here",
+                    "2 of 3",
+                    "quorum",
+                    "abab",
+                    "do not write it again",
+                ],
+            ),
+            (
+                Refusal::LevelNotReached(unreached(false)),
+                "level_not_reached",
+                ["nothing was read", "2 of 3", "quorum", "abab", "try again"],
+            ),
+            (
+                Refusal::TokenNotReached { lacking },
+                "token_not_reached",
+                [
+                    "nothing was read",
+                    "1 writers",
+                    "00ff",
+                    "try again",
+                    "new session",
+                ],
+            ),
+            (
+                Refusal::NeedsCentre(Centre::CompareAndSet),
+                "needs_centre",
+                ["centre", "budget", "set", "one member", "quorum"],
+            ),
+            (
+                Refusal::NeedsCentre(Centre::Sequence),
+                "needs_centre",
+                ["centre", "add", "unique", "tickets", "one member"],
+            ),
+        ];
+        for (refusal, code, words) in cases {
+            assert_eq!(refusal.code(), code);
+            let text = refusal.to_string();
+            for word in words {
+                assert!(text.contains(word), "{word}: {text}");
+            }
+        }
+    }
+}

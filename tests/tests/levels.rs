@@ -1,0 +1,21 @@
+//! Levels of consistency over the sync machine. `TALLYMESH_SEED=n` replays one seed with a trace,
+//! `TALLYMESH_SEEDS=n` runs so many.
+
+use tallymesh_tests::levels::{Figures, run};
+use tallymesh_tests::seeds;
+
+const SEEDS: u64 = 1_000;
+
+#[test]
+fn a_quorum_read_sees_each_quorum_write_and_a_session_never_goes_back() {
+    let Some((count, total)) = seeds::play(SEEDS, run, Figures::add) else {
+        return;
+    };
+    let happened = total.reached > 10 * count
+        && total.read > 10 * count
+        && total.sessions > 10 * count
+        && total.moved > count / 10
+        && total.configurations > 2 * count
+        && total.restarts > count / 2;
+    assert!(happened || count < SEEDS, "{total:?}");
+}
