@@ -30,7 +30,7 @@ mod tests;
 
 pub use answers::{
     AuditPage, Audited, Change, ChangedPart, Comeback, Counter, Decimal, Done, FaultReport,
-    LinkRow, LinkState, News, Page, Query, Reading, Renewal, SpaceStatus, WriterRow,
+    LinkRow, LinkState, News, Page, Query, Reading, Renewal, SpaceStatus, Transacted, WriterRow,
 };
 
 pub(crate) use answers::ShardRow;
@@ -383,9 +383,14 @@ impl Driver {
                     .added(if answer.is_ok() { sums.len() } else { 0 });
                 self.answer(reply, answer);
             }
-            Command::Transact { space, ops, reply } => {
-                let answer = self.spaces[space.0].transact(&ops);
-                if answer.is_ok() {
+            Command::Transact {
+                space,
+                ops,
+                once,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].transact(&ops, once);
+                if answer.as_ref().is_ok_and(|it| !it.again) {
                     self.metrics.operations(ops.iter().map(|(_, op)| *op));
                 }
                 self.answer(reply, answer);

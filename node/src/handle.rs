@@ -118,6 +118,8 @@ pub enum Refusal {
     },
     /// Only one place for all could give this; nothing was changed.
     NeedsCentre(Centre),
+    /// Something else was made under the same idempotency key.
+    KeyReused,
     /// The node stopped before it could confirm. Whether a write counts is not known.
     Stopped,
 }
@@ -138,6 +140,7 @@ impl Refusal {
             Refusal::LevelNotReached(_) => "level_not_reached",
             Refusal::TokenNotReached { .. } => "token_not_reached",
             Refusal::NeedsCentre(_) => "needs_centre",
+            Refusal::KeyReused => "key_reused",
             Refusal::Stopped => "stopped",
         }
     }
@@ -199,6 +202,10 @@ impl fmt::Display for Refusal {
                 lacking.join(", ")
             ),
             Refusal::NeedsCentre(wanted) => wanted.fmt(f),
+            Refusal::KeyReused => f.write_str(
+                "something else was made under this idempotency key; give each operation a key of its \
+                 own, and retry it with the same",
+            ),
             Refusal::Stopped => f.write_str(
                 "the node stopped before it could confirm; whether a write counts is not known, \
                  so read the counter when the node is back",
@@ -350,8 +357,13 @@ impl Handle {
         space: SpaceId,
         ops: Vec<(String, Op)>,
     ) -> Result<Vec<Done>, Refusal> {
-        self.ask(|reply| Command::Transact { space, ops, reply })
-            .await?
+        let ask = |reply| Command::Transact {
+            space,
+            ops,
+            once: None,
+            reply,
+        };
+        Ok(self.ask(ask).await??.done)
     }
 
     /// Reads a counter: `None` when it is absent.

@@ -32,6 +32,7 @@
 //! stable `code`, a `detail` that says what to do next, and, on writes, `applied`: see
 //! [`problems`]. See [`guard`] for which requests are let in at all.
 
+mod asking;
 mod audit;
 mod body;
 mod bulk;

@@ -86,6 +86,16 @@ pub struct Done {
 }
 
 /// How the reading of a counter that may be absent looks in JSON: its fields, or none.
+/// What became of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transacted {
+    /// What became of each operation, in their order.
+    pub done: Vec<Done>,
+    /// Whether it had been made before, under its idempotency key: then `done` tells what the counters
+    /// show now, and not what was there before.
+    pub again: bool,
+}
+
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes what is written, and is never made")]
 struct ReadingIfAny {

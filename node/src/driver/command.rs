@@ -1,11 +1,11 @@
 //! What is asked of the driver.
 
 use super::{
-    AuditPage, ChangedPart, Counter, Done, LinkRow, MemberChange, Membership, News, OwnerKey, Page,
-    Position, Query, Request, Retiree, Retirement, SpaceStatus, Wanted, WriterRow,
+    AuditPage, ChangedPart, Counter, LinkRow, MemberChange, Membership, News, OwnerKey, Page,
+    Position, Query, Request, Retiree, Retirement, SpaceStatus, Transacted, Wanted, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
-use tallymesh_core::{Link, Op, Shard};
+use tallymesh_core::{Link, Once, Op, Shard};
 use tokio::sync::{broadcast, oneshot};
 
 /// A request to the driver. See the methods of [`Handle`](crate::handle::Handle) for what each does.
@@ -24,7 +24,8 @@ pub(crate) enum Command {
     Transact {
         space: SpaceId,
         ops: Vec<(String, Op)>,
-        reply: oneshot::Sender<Result<Vec<Done>, Refusal>>,
+        once: Option<Once>,
+        reply: oneshot::Sender<Result<Transacted, Refusal>>,
     },
     /// What says how far it has to reach.
     Demand {

@@ -1,10 +1,10 @@
 //! Requests that say how far they have to reach, and what is answered to them.
 
 use super::space::Ended;
-use super::{Counter, Done, Driver, OwnerKey};
+use super::{Counter, Driver, OwnerKey, Transacted};
 use crate::handle::{Demand, Refusal, SpaceId};
 use serde::Serialize;
-use tallymesh_core::{Op, Token};
+use tallymesh_core::{Once, Op, Token};
 use tokio::sync::oneshot;
 
 /// Where an answer goes.
@@ -14,8 +14,9 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 pub(crate) enum Request {
     Write {
         ops: Vec<(String, Op)>,
+        once: Option<Once>,
         demand: Demand,
-        reply: Reply<Written<Vec<Done>>>,
+        reply: Reply<Written<Transacted>>,
     },
     Reach {
         demand: Demand,
@@ -79,9 +80,15 @@ impl Driver {
     pub(super) fn demand(&mut self, now: u64, space: SpaceId, request: Request) {
         let space = &mut self.spaces[space.0];
         let told = match request {
-            Request::Write { ops, demand, reply } => {
-                let done = space.check(&demand).and_then(|()| space.transact(&ops));
-                if done.is_ok() {
+            Request::Write {
+                ops,
+                once,
+                demand,
+                reply,
+            } => {
+                let checked = space.check(&demand);
+                let done = checked.and_then(|()| space.transact(&ops, once));
+                if done.as_ref().is_ok_and(|it| !it.again) {
                     self.metrics.operations(ops.iter().map(|(_, op)| *op));
                 }
                 space.reach(now, done, &demand, reply)

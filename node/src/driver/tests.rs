@@ -575,14 +575,15 @@ fn a_level_is_told_once_it_is_durable_here() {
         ..Demand::default()
     };
     let ops = vec![("a".to_owned(), Op::Add(1))];
-    let mut write = bench.ask(move |handle| async move { handle.write(SPACE, ops, demand).await });
+    let mut write =
+        bench.ask(move |handle| async move { handle.write(SPACE, ops, None, demand).await });
     while bench.gate.held()[0].is_none() {
         bench.gate.let_one(); // of what was done before
     }
     bench.settle();
     assert!(write.as_mut().now_or_never().is_none());
     bench.gate.open();
-    assert_eq!(bench.answer(write).expect("well").done.len(), 1);
+    assert_eq!(bench.answer(write).expect("well").done.done.len(), 1);
     bench.stop();
 }
 

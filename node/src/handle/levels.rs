@@ -1,10 +1,10 @@
 //! Requests that say how far they have to reach: levels, and tokens of sessions.
 
 use super::{Handle, Refusal, SpaceId};
-use crate::driver::{Command, Completeness, Done, OwnerKey, ReadBack, Request, Written};
+use crate::driver::{Command, Completeness, OwnerKey, ReadBack, Request, Transacted, Written};
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Level, Op, Token};
+use tallymesh_core::{Level, Once, Op, Token};
 use tokio::sync::oneshot;
 
 /// How far a request has to reach before it is answered.
@@ -105,19 +105,26 @@ impl fmt::Display for Unreached {
 
 impl Handle {
     /// Makes several operations, all or none, and waits until the level is reached that is demanded.
-    /// What it returns is durable here whatever the level.
+    /// Under an idempotency key they are made once, however often and at whichever member they are
+    /// asked for. What it returns is durable here whatever the level.
     ///
     /// # Errors
-    /// As [`transact`](Handle::transact). [`Refusal::NoMembers`] for a level above local in a space
+    /// As [`transact`](Handle::transact). [`Refusal::KeyReused`]. [`Refusal::NoMembers`] for a level above local in a space
     /// that has none, and `token_full`: nothing is applied then. [`Refusal::LevelNotReached`] if it is
     /// applied here and the level was not reached in time.
     pub async fn write(
         &self,
         space: SpaceId,
         ops: Vec<(String, Op)>,
+        once: Option<Once>,
         demand: Demand,
-    ) -> Result<Written<Vec<Done>>, Refusal> {
-        let request = |reply| Request::Write { ops, demand, reply };
+    ) -> Result<Written<Transacted>, Refusal> {
+        let request = |reply| Request::Write {
+            ops,
+            once,
+            demand,
+            reply,
+        };
         self.demand(space, request).await?
     }
 

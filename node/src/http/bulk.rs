@@ -1,9 +1,10 @@
 //! Many adds in one request, one a line, all or none.
 
 use super::App;
+use super::asking::{Answered, Asking};
 use super::body::not_an_amount;
 use super::problem::{Problem, Route};
-use super::requests::InSpace;
+use super::requests::{AskingWrite, InSpace};
 use crate::handle::Sum;
 use crate::problems;
 use axum::Json;
@@ -14,8 +15,8 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use tallymesh_core::Error;
 use tallymesh_core::limits::KEY_BYTES_MAX;
+use tallymesh_core::{Error, Op};
 use utoipa::ToSchema;
 
 /// What became of a bulk request.
@@ -30,7 +31,7 @@ pub(super) struct Acknowledged {
 /// One add a line: `key`, `key n`, or, for keys with blanks, `key`, a tab, `n`.
 #[utoipa::path(
     post, path = "/add", operation_id = "add_many", tag = "counters",
-    params(InSpace),
+    params(InSpace, AskingWrite),
     request_body(
         content = String, content_type = "text/plain",
         description = "The lines, at most 8 MiB.", example = "likes 5\nviews",
@@ -40,20 +41,29 @@ pub(super) struct Acknowledged {
         example = json!({"lines": 2}),
     )),
     extensions(("x-problems" = json!([
-        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "line", "overflow",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
+        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "line", "overflow",
     ]))),
 )]
 pub(super) async fn add(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
+    asking: Asking,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Acknowledged>, Problem> {
-    let space = app.handle.space(&space)?;
-    let (lines, sums) = sums(&body?)?;
-    if !sums.is_empty() {
-        app.handle.add_many(space, sums).await?;
+) -> Result<Answered<Json<Acknowledged>>, Problem> {
+    let (space, body) = (app.handle.space(&space)?, body?);
+    let (lines, sums) = sums(&body)?;
+    let answer = Json(Acknowledged { lines });
+    if asking.is_plain() {
+        if !sums.is_empty() {
+            app.handle.add_many(space, sums).await?;
+        }
+        return Ok(Answered::plain(answer));
     }
-    Ok(Json(Acknowledged { lines }))
+    // What counts once, or reaches others, is one transaction.
+    let ops = sums.into_iter().map(|sum| (sum.key, Op::Add(sum.by)));
+    let done = asking.transact(&app, space, &body, ops.collect()).await?;
+    Ok(done.map(|_| answer))
 }
 
 /// Reads all lines and sums them up for each key, in the order in which keys first come.

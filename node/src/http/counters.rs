@@ -1,10 +1,11 @@
 //! One counter: read, add, shards. And the list of all.
 
 use super::App;
+use super::asking::{Answered, Asking};
 use super::body::Fields;
 use super::problem::{Asked, Problem, Route};
-use super::requests::{AddBody, InSpace, OfCounter, ReadBody};
-use crate::driver::{Counter, Page, Query, ShardRow};
+use super::requests::{AddBody, AskingRead, AskingWrite, InSpace, OfCounter, ReadBody};
+use crate::driver::{Counter, Done, Page, Query, ShardRow};
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
@@ -13,7 +14,7 @@ use axum::extract::rejection::BytesRejection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-use tallymesh_core::Shard;
+use tallymesh_core::{Op, Shard};
 use utoipa::{IntoParams, ToSchema};
 
 /// Most counters of one page of the list, and how many if the request does not say.
@@ -60,20 +61,24 @@ pub(super) struct ListQuery {
 /// Reads a counter
 #[utoipa::path(
     get, path = "/counters/{key}", operation_id = "read_counter", tag = "counters",
-    params(OfCounter),
+    params(OfCounter, AskingRead),
     responses((
         status = 200, description = "The counter.", body = Counter,
         example = json!({"key": "likes", "value": "12"}),
     )),
-    extensions(("x-problems" = json!(["absent"]))),
+    extensions(("x-problems" = json!([
+        "level", "level_not_reached", "millis", "no_members", "token", "token_not_reached", "absent"]))),
 )]
 pub(super) async fn read(
     State(app): State<Arc<App>>,
     Route((space, key)): Route<(String, String)>,
-) -> Result<Json<Counter>, Problem> {
+    asking: Asking,
+) -> Result<Answered<Json<Counter>>, Problem> {
     let space = app.handle.space(&space)?;
+    let seen = asking.wait(&app, space).await?;
     let counter = app.handle.read(space, key.clone()).await?;
-    counter.map(Json).ok_or_else(|| absent(&key))
+    let counter = counter.ok_or_else(|| absent(&key))?;
+    Ok(seen.map(|()| Json(counter)))
 }
 
 /// Adds to a counter
@@ -81,59 +86,74 @@ pub(super) async fn read(
 /// Without a body it adds 1.
 #[utoipa::path(
     post, path = "/counters/{key}/add", operation_id = "add_to_counter", tag = "counters",
-    params(OfCounter),
+    params(OfCounter, AskingWrite),
     request_body(content = Option<AddBody>, description = "How much."),
     responses((
         status = 200, description = "The counter.", body = Counter,
         example = json!({"key": "likes", "value": "12"}),
     )),
     extensions(("x-problems" = json!([
-        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
+        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
     ]))),
 )]
 pub(super) async fn add(
     State(app): State<Arc<App>>,
     Route((space, key)): Route<(String, String)>,
+    asking: Asking,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Counter>, Problem> {
-    let space = app.handle.space(&space)?;
-    let by = amount(&body?)?;
-    Ok(Json(app.handle.add(space, key, by).await?))
+) -> Result<Answered<Json<Counter>>, Problem> {
+    let (space, body) = (app.handle.space(&space)?, body?);
+    let by = amount(&body)?;
+    if asking.is_plain() {
+        let counter = app.handle.add(space, key, by).await?;
+        return Ok(Answered::plain(Json(counter)));
+    }
+    let done = asking.apply(&app, space, &body, (key, Op::Add(by))).await?;
+    let Done { key, now, .. } = &done.answer;
+    // One that was made before may have been deleted since.
+    let now = now.ok_or_else(|| absent(key))?;
+    Ok(done.map(|Done { key, .. }| Json(Counter { key, now })))
 }
 
 /// What each writer says of a counter
 #[utoipa::path(
     get, path = "/counters/{key}/shards", operation_id = "counter_shards", tag = "counters",
-    params(OfCounter),
+    params(OfCounter, AskingRead),
     responses((status = 200, description = "One shard for each writer.", body = Shards)),
-    extensions(("x-problems" = json!(["absent"]))),
+    extensions(("x-problems" = json!([
+        "level", "level_not_reached", "millis", "no_members", "token", "token_not_reached", "absent"]))),
 )]
 pub(super) async fn shards(
     State(app): State<Arc<App>>,
     Route((space, key)): Route<(String, String)>,
-) -> Result<Json<Shards>, Problem> {
+    asking: Asking,
+) -> Result<Answered<Json<Shards>>, Problem> {
     let space = app.handle.space(&space)?;
+    let seen = asking.wait(&app, space).await?;
     let Some(shards) = app.handle.shards(space, key.clone()).await? else {
         return Err(absent(&key));
     };
-    Ok(Json(Shards { key, shards }))
+    Ok(seen.map(|()| Json(Shards { key, shards })))
 }
 
 /// Lists counters by key
 #[utoipa::path(
     get, path = "/counters", operation_id = "list_counters", tag = "counters",
-    params(InSpace, ListQuery),
+    params(InSpace, ListQuery, AskingRead),
     responses((
         status = 200, description = "A page of them.", body = Page,
         example = json!({"counters": [{"key": "likes", "value": "12"}], "next": null}),
     )),
-    extensions(("x-problems" = json!(["query"]))),
+    extensions(("x-problems" = json!([
+        "level", "level_not_reached", "millis", "no_members", "token", "token_not_reached", "query"]))),
 )]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
+    asking: Asking,
     Asked(query): Asked<ListQuery>,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Answered<Json<Page>>, Problem> {
     let space = app.handle.space(&space)?;
     let limit = query.limit.unwrap_or(LIST_DEFAULT);
     if !(1..=LIST_MAX).contains(&limit) {
@@ -145,7 +165,9 @@ pub(super) async fn list(
         after: query.after,
         limit,
     };
-    Ok(Json(app.handle.list(space, query).await?))
+    let seen = asking.wait(&app, space).await?;
+    let page = app.handle.list(space, query).await?;
+    Ok(seen.map(|()| Json(page)))
 }
 
 /// Reads many counters at once
@@ -153,23 +175,26 @@ pub(super) async fn list(
 /// All from one view: none of a transaction, or all of it.
 #[utoipa::path(
     post, path = "/read", operation_id = "read_counters", tag = "counters",
-    params(InSpace),
+    params(InSpace, AskingRead),
     request_body(content = ReadBody, description = "Their keys."),
     responses((
         status = 200, description = "The counters in the order asked.", body = Counters,
         example = json!({"counters": [{"key": "likes", "value": "12"}, null]}),
     )),
-    extensions(("x-problems" = json!(["too_many_keys"]))),
+    extensions(("x-problems" = json!([
+        "level", "level_not_reached", "millis", "no_members", "token", "token_not_reached", "too_many_keys"]))),
 )]
 pub(super) async fn read_many(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
+    asking: Asking,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Counters>, Problem> {
+) -> Result<Answered<Json<Counters>>, Problem> {
     let space = app.handle.space(&space)?;
     let keys = keys(&body?)?;
+    let seen = asking.wait(&app, space).await?;
     let counters = app.handle.read_many(space, keys).await?;
-    Ok(Json(Counters { counters }))
+    Ok(seen.map(|()| Json(Counters { counters })))
 }
 
 /// Reads `{"keys":["a","b"]}`.

@@ -1,10 +1,11 @@
 //! Operations beyond a plain add, one at a time or as a transaction.
 
 use super::App;
+use super::asking::{Answered, Asking};
 use super::body::Fields;
 use super::counters::absent;
 use super::problem::{Problem, Route};
-use super::requests::{ExpireBody, InSpace, OfCounter, SetBody, TransactionBody};
+use super::requests::{AskingWrite, ExpireBody, InSpace, OfCounter, SetBody, TransactionBody};
 use crate::driver::Done;
 use crate::problems;
 use axum::Json;
@@ -34,7 +35,10 @@ pub(super) struct Results {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Deleted {
     key: String,
-    existed: bool,
+    /// Whether it existed; not told of a deletion that was made before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    existed: Option<bool>,
 }
 
 type Key = Route<(String, String)>;
@@ -45,24 +49,27 @@ type Body = Result<Bytes, BytesRejection>;
 /// Cancels what this node has seen of it, and nothing else.
 #[utoipa::path(
     put, path = "/counters/{key}", operation_id = "set_counter", tag = "counters",
-    params(OfCounter),
+    params(OfCounter, AskingWrite),
     request_body(content = SetBody, description = "The value."),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
     extensions(("x-problems" = json!([
-        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
+        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
     ]))),
 )]
 pub(super) async fn set(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
+    asking: Asking,
     body: Body,
-) -> Result<Json<Done>, Problem> {
-    let space = app.handle.space(&space)?;
-    let op = set_op(&body?)?;
-    Ok(Json(app.handle.apply(space, key, op).await?))
+) -> Result<Answered<Json<Done>>, Problem> {
+    let (space, body) = (app.handle.space(&space)?, body?);
+    let op = set_op(&body)?;
+    let done = asking.apply(&app, space, &body, (key, op)).await?;
+    Ok(done.map(Json))
 }
 
 fn set_op(body: &[u8]) -> Result<Op, Problem> {
@@ -78,45 +85,51 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
 /// What this node has not seen of it survives.
 #[utoipa::path(
     delete, path = "/counters/{key}", operation_id = "delete_counter", tag = "counters",
-    params(OfCounter),
+    params(OfCounter, AskingWrite),
     responses((
         status = 200, description = "Whether it existed.", body = Deleted,
         example = json!({"key": "likes", "existed": true}),
     )),
     extensions(("x-problems" = json!([
-        "clock_exhausted", "counters_full", "key_length", "retired",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
+        "token_full", "clock_exhausted", "counters_full", "key_length", "retired",
     ]))),
 )]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
-) -> Result<Json<Deleted>, Problem> {
+    asking: Asking,
+) -> Result<Answered<Json<Deleted>>, Problem> {
     let space = app.handle.space(&space)?;
-    let done = app.handle.apply(space, key, Op::Delete).await?;
-    Ok(Json(Deleted {
+    let done = asking.apply(&app, space, &[], (key, Op::Delete)).await?;
+    let deleted = |done: Done| Deleted {
         key: done.key,
-        existed: done.existed.unwrap_or_default(),
-    }))
+        existed: done.existed,
+    };
+    Ok(done.map(|done| Json(deleted(done))))
 }
 
 /// Sets a counter to 0
 #[utoipa::path(
     post, path = "/counters/{key}/reset", operation_id = "reset_counter", tag = "counters",
-    params(OfCounter),
+    params(OfCounter, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
     extensions(("x-problems" = json!([
-        "clock_exhausted", "counters_full", "key_length", "retired",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
+        "token_full", "clock_exhausted", "counters_full", "key_length", "retired",
     ]))),
 )]
 pub(super) async fn reset(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
-) -> Result<Json<Done>, Problem> {
+    asking: Asking,
+) -> Result<Answered<Json<Done>>, Problem> {
     let space = app.handle.space(&space)?;
-    Ok(Json(app.handle.apply(space, key, Op::Reset).await?))
+    let done = asking.apply(&app, space, &[], (key, Op::Reset)).await?;
+    Ok(done.map(Json))
 }
 
 /// Lets a counter expire
@@ -124,57 +137,60 @@ pub(super) async fn reset(
 /// Of concurrent expiries the longest counts.
 #[utoipa::path(
     post, path = "/counters/{key}/expire", operation_id = "expire_counter", tag = "counters",
-    params(OfCounter),
+    params(OfCounter, AskingWrite),
     request_body(content = ExpireBody, description = "When."),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
     extensions(("x-problems" = json!([
-        "clock_exhausted", "counters_full", "key_length", "retired", "absent", "millis",
+        "idempotency_key", "key_reused", "level", "level_not_reached", "no_members", "token",
+        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "absent", "millis",
         "expiry_range",
     ]))),
 )]
 pub(super) async fn expire(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
+    asking: Asking,
     body: Body,
-) -> Result<Json<Done>, Problem> {
-    let space = app.handle.space(&space)?;
-    let op = Fields::parse(&body?, EXPIRE).and_then(|mut fields| {
+) -> Result<Answered<Json<Done>>, Problem> {
+    let (space, body) = (app.handle.space(&space)?, body?);
+    let op = Fields::parse(&body, EXPIRE).and_then(|mut fields| {
         let op = expire_op(&mut fields, app.clock.now())?;
         fields.end()?;
         Ok(op)
     });
-    let op = op?;
-    let done = app.handle.apply(space, key, op).await?;
-    match done.existed {
-        Some(false) => Err(absent(&done.key)),
-        _ => Ok(Json(done)),
+    let done = asking.apply(&app, space, &body, (key, op?)).await?;
+    match done.answer.existed {
+        Some(false) => Err(absent(&done.answer.key)),
+        _ => Ok(done.map(Json)),
     }
 }
 
 /// Takes the expiry of a counter away
 #[utoipa::path(
     post, path = "/counters/{key}/persist", operation_id = "persist_counter", tag = "counters",
-    params(OfCounter),
+    params(OfCounter, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "had_expiry": true, "value": "10"}),
     )),
     extensions(("x-problems" = json!([
-        "clock_exhausted", "counters_full", "key_length", "retired", "absent",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
+        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "absent",
     ]))),
 )]
 pub(super) async fn persist(
     State(app): State<Arc<App>>,
     Route((space, key)): Key,
-) -> Result<Json<Done>, Problem> {
+    asking: Asking,
+) -> Result<Answered<Json<Done>>, Problem> {
     let space = app.handle.space(&space)?;
-    let done = app.handle.apply(space, key, Op::Persist).await?;
-    match done.now {
-        None => Err(absent(&done.key)),
-        Some(_) => Ok(Json(done)),
+    let done = asking.apply(&app, space, &[], (key, Op::Persist)).await?;
+    match done.answer.now {
+        None => Err(absent(&done.answer.key)),
+        Some(_) => Ok(done.map(Json)),
     }
 }
 
@@ -183,23 +199,25 @@ pub(super) async fn persist(
 /// Every replica sees all of them together, or none.
 #[utoipa::path(
     post, path = "/transactions", operation_id = "transact", tag = "counters",
-    params(InSpace),
+    params(InSpace, AskingWrite),
     request_body(content = TransactionBody, description = "The operations."),
     responses((status = 200, description = "What became of each.", body = Results)),
     extensions(("x-problems" = json!([
-        "clock_exhausted", "counters_full", "key_length", "retired", "amount", "millis",
+        "idempotency_key", "key_reused", "level", "level_not_reached", "no_members", "token",
+        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "millis",
         "expiry_range", "overflow", "transaction_too_large",
     ]))),
 )]
 pub(super) async fn transact(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
+    asking: Asking,
     body: Body,
-) -> Result<Json<Results>, Problem> {
-    let space = app.handle.space(&space)?;
-    let ops = ops(&body?, app.clock.now())?;
-    let results = app.handle.transact(space, ops).await?;
-    Ok(Json(Results { results }))
+) -> Result<Answered<Json<Results>>, Problem> {
+    let (space, body) = (app.handle.space(&space)?, body?);
+    let ops = ops(&body, app.clock.now())?;
+    let done = asking.transact(&app, space, &body, ops).await?;
+    Ok(done.map(|results| Json(Results { results })))
 }
 
 fn ops(body: &[u8], now: u64) -> Result<Vec<(String, Op)>, Problem> {

@@ -64,6 +64,12 @@ impl Problem {
         self
     }
 
+    /// Of a request with one operation, whose place says nothing.
+    pub(super) fn without_op(mut self) -> Problem {
+        self.op = None;
+        self
+    }
+
     pub(super) fn op(mut self, index: usize) -> Problem {
         self.op = Some(index);
         self

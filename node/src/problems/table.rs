@@ -32,9 +32,13 @@ kinds! {
         .unknown();
     HOST: Kind::http("host", 403, "The `Host` header names no address that this node answers to.")
         .advice("Use `localhost` or `127.0.0.1`, or start the node with `--http-open`.");
+    IDEMPOTENCY_KEY: Kind::http("idempotency_key", 400, "An idempotency key has 1 to 255 bytes of ASCII that can be seen.")
+        .advice("Send a shorter one, such as a UUID.");
     INTERNAL: Kind::http("internal", 500, "Something failed that never should.")
         .advice("Look at the log of the node, and report it.")
         .unknown();
+    LEVEL: Kind::http("level", 400, "A level is `local`, `quorum` or `all`.")
+        .advice("Send one of these.");
     LINE: Kind::http("line", 400, "A line of a bulk add is not UTF-8.")
         .advice("Mend the line that `line` names.");
     METHOD_NOT_ALLOWED: Kind::http("method_not_allowed", 405, "This address takes another method.")
@@ -93,6 +97,8 @@ kinds! {
         .here();
     TOKEN_NOT_REACHED: Kind::http("token_not_reached", 503, "What the session depends on was not heard of here in time; nothing was read.")
         .advice("Try again, or at the node where the session wrote last.");
+    KEY_REUSED: Kind::http("key_reused", 422, "Something else was made under this idempotency key.")
+        .advice("Give each operation a key of its own, and retry it with the same.");
     NEEDS_CENTRE: Kind::http("needs_centre", 409, "Only one place for all of the mesh could give this.")
         .advice("Take a budget, tickets, or let one member alone write; `detail` says which.");
     STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")

@@ -11,6 +11,7 @@ mod durability;
 mod events;
 mod http;
 mod members;
+mod once;
 mod operations;
 mod post;
 mod process;

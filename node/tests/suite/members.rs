@@ -7,7 +7,7 @@ use std::thread;
 const SPACE: &str = "/v1/spaces/default";
 
 /// Nodes that are all connected.
-fn nodes(count: usize) -> Vec<Node> {
+pub(crate) fn nodes(count: usize) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     for _ in 0..count {
         let arguments = peers_of(&nodes.iter().collect::<Vec<_>>());
@@ -86,7 +86,7 @@ fn settled(nodes: &[&Node]) {
 }
 
 /// Makes all of these nodes members.
-fn close(nodes: &[&Node]) {
+pub(crate) fn close(nodes: &[&Node]) {
     change(nodes[0], "members/init", &json!({}));
     for node in &nodes[1..] {
         add_member(nodes[0], &owner(node));

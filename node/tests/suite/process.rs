@@ -204,7 +204,7 @@ pub(crate) fn agent() -> ureq::Agent {
     config.build().new_agent()
 }
 
-fn read(mut response: ureq::http::Response<ureq::Body>) -> (u16, Value) {
+pub(crate) fn read(mut response: ureq::http::Response<ureq::Body>) -> (u16, Value) {
     let body = response.body_mut().read_to_string().expect("a body");
     let value = serde_json::from_str(&body).unwrap_or(Value::String(body));
     (response.status().as_u16(), value)

@@ -164,8 +164,8 @@ impl Cluster {
     ) -> Result<Option<Token>, Refusal> {
         let demand = Demand { level, token, wait };
         let ops = vec![(key.to_owned(), Op::Add(1))];
-        let written = self.wait(self.nodes[at].write(SPACE, ops, demand))?;
-        assert_eq!(written.done.len(), 1);
+        let written = self.wait(self.nodes[at].write(SPACE, ops, None, demand))?;
+        assert_eq!(written.done.done.len(), 1);
         Ok(written.token)
     }
 

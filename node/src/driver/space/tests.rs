@@ -47,11 +47,11 @@ fn a_counter_that_expired_unseen_is_given_to_the_store_whoever_meets_it() {
         let mut followed = Followed::new();
         let key = || "gone".to_owned();
         let made = [(key(), Op::Set(5)), (key(), Op::Expire(20))];
-        followed.space.transact(&made).expect("well");
+        followed.space.transact(&made, None).expect("well");
         followed.keep();
         followed.space.set_time(30);
-        let done = followed.space.transact(&[(key(), op)]).expect("well");
-        assert_eq!(done[0].now, None);
+        let done = followed.space.transact(&[(key(), op)], None).expect("well");
+        assert_eq!(done.done[0].now, None);
         followed.space.add("other".to_owned(), 1).expect("well");
         followed.keep();
         followed.check(&format!("{op:?}"));
@@ -86,10 +86,10 @@ fn whatever_happens_is_given_to_the_store() {
                     _ => Op::Add(1),
                 };
                 match below(rare) {
-                    0 => drop(space.transact(&[(key, op)]).expect("well")),
+                    0 => drop(space.transact(&[(key, op)], None).expect("well")),
                     1 => {
                         let ops = [(key.clone(), op), ("both".into(), Op::Add(1)), (key, op)];
-                        drop(space.transact(&ops).expect("well"));
+                        drop(space.transact(&ops, None).expect("well"));
                     }
                     2 => {
                         let sums = [key, "many".to_owned()].map(|key| Sum {

@@ -1,11 +1,11 @@
 //! What is written here: adds, transactions, and the deletion of what has expired.
 
 use super::{Counted, OpenSpace};
-use crate::driver::{Counter, Done};
+use crate::driver::{Counter, Done, Transacted};
 use crate::handle::{Refusal, Sum};
 use crate::resp::Event;
 use tallymesh_core::limits::TRANSACTION_OPS_MAX;
-use tallymesh_core::{Error, Op, Transaction};
+use tallymesh_core::{Asked, Error, Once, Op, Transaction};
 
 /// Most counters of one batch that are deleted because they have expired. With more, whoever asks
 /// for something else would wait too long.
@@ -19,13 +19,20 @@ impl OpenSpace {
         Ok(Counter { key, now })
     }
 
-    /// Makes one transaction, or tells which operation of it was refused.
+    /// Makes one transaction, or tells which operation of it was refused. Under a key that is known
+    /// already it only tells what the counters show.
     pub(in crate::driver) fn transact(
         &mut self,
         ops: &[(String, Op)],
-    ) -> Result<Vec<Done>, Refusal> {
+        once: Option<Once>,
+    ) -> Result<Transacted, Refusal> {
         if ops.len() > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops: ops.len() }.into());
+        }
+        match once.map(|once| self.replica.asked(&once)) {
+            None | Some(Asked::New) => {}
+            Some(Asked::Before(_)) => return Ok(self.transacted_before(ops)),
+            Some(Asked::Reused) => return Err(Refusal::KeyReused),
         }
         let mut transaction = self.replica.begin()?;
         let mut told = Vec::with_capacity(ops.len());
@@ -38,7 +45,10 @@ impl OpenSpace {
             told.push(transaction.apply(key, *op).map_err(refusal)?);
         }
         let mut changed = Vec::new();
-        transaction.commit(&mut changed);
+        match once {
+            Some(once) => transaction.commit_once(once, &mut changed)?,
+            None => transaction.commit(&mut changed),
+        }
         let done = ops.iter().zip(told).map(|((key, op), told)| {
             if let Some(event) = event(*op, told)
                 && let Some(counter) = self.replica.handle(key)
@@ -59,7 +69,22 @@ impl OpenSpace {
         for counter in changed {
             self.wrote(counter, Event::Expired);
         }
-        Ok(done)
+        let again = false;
+        Ok(Transacted { done, again })
+    }
+
+    /// What is answered to a transaction that was made before.
+    fn transacted_before(&self, ops: &[(String, Op)]) -> Transacted {
+        let done = ops.iter().map(|(key, _)| Done {
+            key: key.clone(),
+            existed: None,
+            had_expiry: None,
+            now: self.read_at(key),
+        });
+        Transacted {
+            done: done.collect(),
+            again: true,
+        }
     }
 
     /// Adds to any number of counters, all or none. Up to a limit they are one transaction; more

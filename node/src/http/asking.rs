@@ -1,0 +1,219 @@
+//! What a request asks for beside its operation: that it counts once, how far it has to reach, and what
+//! the session depends on.
+//!
+//! | header | meaning |
+//! |---|---|
+//! | `idempotency-key` | the operation counts once, however often and at whichever member it is asked for |
+//! | `tallymesh-level` | `local`, `quorum` or `all`: how many members hold a write before it is answered, or are asked by a read |
+//! | `tallymesh-wait-ms` | how long is waited for that, 5000 if it does not say, at most 20000 |
+//! | `tallymesh-token` | what the session depends on; empty begins one. The answer has the next one |
+//!
+//! An answer to an operation that was made before says `idempotent-replayed: true`.
+
+use super::App;
+use super::problem::Problem;
+use crate::driver::{Done, Transacted};
+use crate::handle::{Demand, Refusal, SpaceId};
+use crate::problems;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use std::time::Duration;
+use tallymesh_core::{Level, Once, Op, Token};
+
+pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const LEVEL: HeaderName = HeaderName::from_static("tallymesh-level");
+pub(super) const WAIT: HeaderName = HeaderName::from_static("tallymesh-wait-ms");
+pub(super) const TOKEN: HeaderName = HeaderName::from_static("tallymesh-token");
+pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// The longest idempotency key, in bytes.
+const KEY_BYTES_MAX: usize = 255;
+
+/// The longest wait: a request is given up after 30 s.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// What a request asks for beside its operation.
+pub(super) struct Asking {
+    key: Option<String>,
+    demand: Demand,
+    /// The method and the path, which are part of what is asked for.
+    what: String,
+}
+
+/// An answer, with what the session depends on by now, and whether it was made before.
+pub(super) struct Answered<T> {
+    pub(super) answer: T,
+    pub(super) token: Option<Token>,
+    pub(super) again: bool,
+}
+
+impl Asking {
+    /// Whether it asks for nothing special.
+    pub(super) fn is_plain(&self) -> bool {
+        self.key.is_none() && self.demand == Demand::default()
+    }
+
+    /// Makes operations as they are asked for. `body` is the request's, by which a retry is known.
+    pub(super) async fn transact(
+        self,
+        app: &App,
+        space: SpaceId,
+        body: &[u8],
+        ops: Vec<(String, Op)>,
+    ) -> Result<Answered<Vec<Done>>, Problem> {
+        let once = self.key.as_ref().map(|key| {
+            let content = [self.what.as_bytes(), b"\0", body].concat();
+            Once::new(key.as_bytes(), &content)
+        });
+        let written = app.handle.write(space, ops, once, self.demand).await?;
+        let Transacted { done, again } = written.done;
+        Ok(Answered {
+            answer: done,
+            token: written.token,
+            again,
+        })
+    }
+
+    /// Makes one operation as it is asked for.
+    pub(super) async fn apply(
+        self,
+        app: &App,
+        space: SpaceId,
+        body: &[u8],
+        (key, op): (String, Op),
+    ) -> Result<Answered<Done>, Problem> {
+        let only = |problem: Problem| problem.without_op();
+        let done = self.transact(app, space, body, vec![(key, op)]).await;
+        let done = done.map_err(only)?;
+        // There is an answer for each operation; without one nothing is known.
+        let answer = done.answer.into_iter().next().ok_or(Refusal::Stopped)?;
+        Ok(Answered {
+            answer,
+            token: done.token,
+            again: done.again,
+        })
+    }
+
+    /// Waits until what is asked for is seen here: what is read after that is as new.
+    pub(super) async fn wait(self, app: &App, space: SpaceId) -> Result<Answered<()>, Problem> {
+        let token = match self.demand == Demand::default() {
+            true => None,
+            false => {
+                let read = app.handle.read_back(space, Vec::new(), self.demand);
+                read.await?.token
+            }
+        };
+        Ok(Answered {
+            answer: (),
+            token,
+            again: false,
+        })
+    }
+}
+
+impl<T> Answered<T> {
+    /// An answer to a request that asked for nothing special.
+    pub(super) fn plain(answer: T) -> Answered<T> {
+        Answered {
+            answer,
+            token: None,
+            again: false,
+        }
+    }
+
+    /// Puts another answer in the place of this one.
+    pub(super) fn map<U>(self, map: impl FnOnce(T) -> U) -> Answered<U> {
+        Answered {
+            answer: map(self.answer),
+            token: self.token,
+            again: self.again,
+        }
+    }
+}
+
+impl<T: IntoResponse> IntoResponse for Answered<T> {
+    fn into_response(self) -> Response {
+        let mut response = self.answer.into_response();
+        let headers = response.headers_mut();
+        let token = self.token.map(|token| token.to_string());
+        if let Some(token) = token.and_then(|token| HeaderValue::try_from(token).ok()) {
+            headers.insert(TOKEN, token);
+        }
+        if self.again {
+            headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        }
+        response
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Asking {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asking, Problem> {
+        Ok(Asking {
+            key: key(&parts.headers)?,
+            demand: demand(&parts.headers)?,
+            what: format!("{} {}", parts.method, parts.uri.path()),
+        })
+    }
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(KEY) else {
+        return Ok(None);
+    };
+    let text = value.to_str().ok();
+    match text.filter(|text| (1..=KEY_BYTES_MAX).contains(&text.len())) {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(Problem::new(
+            &problems::IDEMPOTENCY_KEY,
+            format!(
+                "this idempotency key has {} bytes; it has 1 to {KEY_BYTES_MAX} bytes of ASCII that \
+                 can be seen",
+                value.len()
+            ),
+        )),
+    }
+}
+
+fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
+    let text = |name| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or("\u{fffd}"))
+    };
+    let mut demand = Demand::default();
+    if let Some(level) = text(LEVEL) {
+        demand.level = match level {
+            "local" => Level::Local,
+            "quorum" => Level::Quorum,
+            "all" => Level::All,
+            _ => {
+                let shown: String = level.chars().take(40).collect();
+                let detail =
+                    format!("`{shown}` is no level: there are `local`, `quorum` and `all`");
+                return Err(Problem::new(&problems::LEVEL, detail));
+            }
+        };
+    }
+    if let Some(wait) = text(WAIT) {
+        let millis: u64 = wait.parse().map_err(|_| {
+            let shown: String = wait.chars().take(40).collect();
+            let detail = format!(
+                "`tallymesh-wait-ms` is `{shown}` and must be a whole number of milliseconds from 0 on"
+            );
+            Problem::new(&problems::MILLIS, detail)
+        })?;
+        demand.wait = Duration::from_millis(millis).min(WAIT_MAX);
+    }
+    if let Some(token) = text(TOKEN) {
+        let token = match token {
+            "" => Token::default(),
+            token => token.parse().map_err(|error| Problem::from(&error))?,
+        };
+        demand.token = Some(token);
+    }
+    Ok(demand)
+}
