@@ -333,7 +333,11 @@ impl World {
             9..18 => self.read(at),
             18..26 => self.visit(at)?,
             26 if self.random.chance(600) => self.propose(at),
-            27 if self.random.chance(300) => self.restart(at),
+            27 if self.random.chance(300) => {
+                // Sometimes a majority at once, as when a machine room goes dark.
+                let most = *self.random.pick(&[1, 1, 2, 3]);
+                (0..most).for_each(|next| self.restart((at + next) % NODES));
+            }
             28 if self.random.chance(400) => {
                 let side = self.random.next_u64();
                 self.sides = (0..NODES).map(|at| side >> at & 1 == 1).collect();
@@ -520,7 +524,7 @@ impl World {
         Ok(())
     }
 
-    /// Somebody proposes one member more or less, as a node does, or quite other ones. Others may do so at
+    /// Somebody proposes one member more or less, as a node does, or several. Others may do so at
     /// the same time.
     fn propose(&mut self, at: usize) {
         let replica = &self.peers[at].replica;
@@ -528,9 +532,15 @@ impl World {
             .configuration()
             .map_or(vec![], |it| it.members.clone());
         let owner = self.peers[self.random.index(NODES)].owner;
+        let before = owners.clone();
         if self.random.chance(500) {
             owners = self.peers.iter().map(|peer| peer.owner).collect();
             owners.retain(|_| self.random.chance(500));
+            // Who replaces most members at once may lose what only those held.
+            let stay = before.iter().filter(|it| owners.contains(it)).count();
+            if 2 * stay <= before.len() || 2 * stay <= owners.len() {
+                return;
+            }
         } else if let Some(at) = owners.iter().position(|it| *it == owner) {
             owners.remove(at);
         } else {

@@ -214,6 +214,21 @@ impl Replica {
         self.numbers.get(live).is_none() && !message.facts().iter().any(announces)
     }
 
+    /// Whether this replica is a member, and a message's sender is no incarnation of one: neither as far
+    /// as is known here, nor as the message says. A start of another member's brings what it had before
+    /// it was heard of here, and nobody speaks for it but itself.
+    fn is_from_guest(&self, message: &Message, live: &WriterId) -> bool {
+        let members = self.configuration();
+        let announces = message.facts().iter().any(|fact| match &fact.says {
+            Says::Announce(it) => {
+                let writer = &message.writers[fact.writer as usize].writer;
+                writer == live && members.is_some_and(|members| members.has(&it.owner))
+            }
+            _ => false,
+        });
+        self.is_member() && !announces && !self.is_counted_member(live)
+    }
+
     /// Which writers of a message were forgotten here, by their index.
     pub(super) fn forgotten(&self, message: &Message, live: Option<WriterId>) -> Forgotten {
         let mut forgotten = Forgotten::default();
@@ -337,8 +352,7 @@ impl Replica {
 
     /// Refuses what must not be merged, before anything is changed.
     pub(crate) fn check(&self, message: &Message, live: Option<WriterId>) -> Result<(), Error> {
-        let guest = |live: WriterId| self.is_member() && !self.is_counted_member(&live);
-        let from_guest = MEMBERS && live.is_some_and(guest);
+        let from_guest = MEMBERS && live.is_some_and(|live| self.is_from_guest(message, &live));
         let tells = |entry: &Entry| entry.hi > self.clock_of(entry);
         let tells = || match live {
             Some(_) => message.writers.iter().any(tells),

@@ -21,9 +21,9 @@
 //!
 //! It stands on members keeping what they answered for. One that has to come back does not: it drops what
 //! it held of others until they tell it again. If all who held a write come back at the same time, reads
-//! miss it until its writer has made it again. Configurations that were forced, or that replace most
-//! members at once, can bring that about, and so can restarts of a majority while the rest is out of
-//! reach.
+//! miss it until its writer has made it again. Disks of a majority that were put back can bring that
+//! about, and configurations that were forced, or of whose members most are new or most of those before
+//! are gone. A process that begins from what it had stored is not made to come back by that alone.
 
 use super::{Link, Millis, Sync};
 use crate::limits::{ASK_WRITERS_MAX, ASKS_WAITING_MAX};

@@ -408,3 +408,72 @@ fn questions_are_put_together_up_to_a_limit() {
     assert_eq!(lens, [ASK_WRITERS_MAX, 6]);
     assert_eq!(asks[0].get(&id(3)), 7);
 }
+
+/// All changes of some of them, for each other.
+fn exchange_among(all: &mut [Replica], among: &[usize]) {
+    for from in among {
+        for to in among {
+            let message = all[*from].delta(&all[*to].vector());
+            all[*to].merge(&message).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_read_under_members_that_were_replaced_counts_nobody_who_agreed_to_that() {
+    let owners: [Owner; 5] = [1, 2, 3, 4, 5].map(|byte| [byte; 32]);
+    let mut all: Vec<Replica> = members().into();
+    all.extend([4, 5].map(|byte| Replica::new(Space::default(), id(byte))));
+    // The second and the third agree to take out the first, who hears nothing of it, and take in two.
+    // The second, which proposes it, does not hear either that it is decided.
+    all[1].propose_members(&owners[1..]).unwrap();
+    for at in [2, 1] {
+        exchange_among(&mut all, &[1, 2]);
+        all[at].vote().unwrap();
+    }
+    let news = all[1].delta(&all[2].vector());
+    all[2].merge(&news).unwrap();
+    all[2].vote().unwrap();
+    assert_eq!(all[2].configuration().unwrap().members, owners[1..]);
+    assert!(all[1].footing().unwrap().accepted);
+    for at in [3, 4] {
+        exchange_among(&mut all, &[2, at]);
+        all[at].announce(&owners[at], &[0; 16], 1).unwrap();
+    }
+    all[2].add("w", 1).unwrap();
+    for _ in 0..4 {
+        exchange_among(&mut all, &[2, 3, 4]);
+        [2, 3, 4].map(|at| all[at].acknowledge().unwrap());
+    }
+    exchange_among(&mut all, &[2, 3, 4]);
+    let mut ends: Vec<End> = all.into_iter().map(End::of).collect();
+    let upto = ends[2].replica.written();
+    let write = ends[2].write(Level::Quorum, upto);
+    [3, 4].map(|at| question(&mut ends, 2, at));
+    let lacks = vec![OWNERS[1]];
+    assert_eq!(ends[2].reach(write), (3, 3, lacks));
+
+    let read = ends[0].read(Level::Quorum);
+    let answer = question(&mut ends, 0, 1);
+    assert!(answer.accepted && answer.counts);
+    let held = ends[1].replica.delta(&ends[0].replica.vector());
+    ends[0].replica.merge(&held).unwrap();
+    assert!(ends[0].replica.sees(&answer.vector));
+    assert_eq!(ends[0].replica.value("w"), None);
+    assert_eq!(ends[0].reach(read).0, 1, "only itself, who is no majority");
+}
+
+/// One asks another, and hears what that answers.
+fn question(ends: &mut [End], from: usize, to: usize) -> Answer {
+    let [asks, answers] = [(from, to), (to, from)].map(|(at, peer)| {
+        let writer = peer as u8 + 1;
+        ends[at].link(u32::from(writer), writer, ANSWERS)
+    });
+    for (_, ask) in ends[from].asks(ASK_AGAIN_MS) {
+        ends[to].frame(answers, Body::Ask(ask));
+    }
+    let mut told = ends[to].answers();
+    let (_, answer) = told.pop().expect("it answers");
+    ends[from].frame(asks, Body::Answer(answer.clone()));
+    answer
+}

@@ -93,6 +93,9 @@ fn nothing_new_of_a_dead_writer_is_taken_from_whom_nobody_waited_for() {
         learn(&mut dead, 0, ack(seen, &[(1, seen)]));
         judged(&dead, 2, &news[..1], &[], expected);
         judged(&dead, 2, &[TWO], &[], Ok(()));
+        // Another member's start that is new here is none, even if it was one before.
+        let starts = |of| [(7, announce(of, 6))];
+        judged(&dead, 7, &news, &starts(1), Ok(()));
         judged(&dead, 1, &news[..1], &[], Ok(()));
         assert_eq!(dead.check(&told(&news[..1], &[]), None), Ok(()));
     }
