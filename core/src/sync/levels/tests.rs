@@ -443,13 +443,17 @@ fn a_read_under_members_that_were_replaced_counts_nobody_who_agreed_to_that() {
     all[2].add("w", 1).unwrap();
     for _ in 0..4 {
         exchange_among(&mut all, &[2, 3, 4]);
-        [2, 3, 4].map(|at| all[at].acknowledge().unwrap());
+        for at in [2, 3, 4] {
+            all[at].acknowledge().unwrap();
+        }
     }
     exchange_among(&mut all, &[2, 3, 4]);
     let mut ends: Vec<End> = all.into_iter().map(End::of).collect();
     let upto = ends[2].replica.written();
     let write = ends[2].write(Level::Quorum, upto);
-    [3, 4].map(|at| question(&mut ends, 2, at));
+    for at in [3, 4] {
+        question(&mut ends, 2, at);
+    }
     let lacks = vec![OWNERS[1]];
     assert_eq!(ends[2].reach(write), (3, 3, lacks));
 
