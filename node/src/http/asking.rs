@@ -8,16 +8,19 @@
 //! | `tallymesh-wait-ms` | how long is waited for that, 5000 if it does not say, at most 20000 |
 //! | `tallymesh-token` | what the session depends on; empty begins one. The answer has the next one |
 //!
+//! A write with `if-match` or `if-none-match` is refused: no replica knows what the others show.
+//!
 //! An answer to an operation that was made before says `idempotent-replayed: true`.
 
 use super::App;
 use super::problem::Problem;
 use crate::driver::{Done, Transacted};
-use crate::handle::{Demand, Refusal, SpaceId};
+use crate::handle::{Centre, Demand, Refusal, SpaceId};
 use crate::problems;
+use crate::resp::limits::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use std::time::Duration;
 use tallymesh_core::{Level, Once, Op, Token};
@@ -28,11 +31,8 @@ pub(super) const WAIT: HeaderName = HeaderName::from_static("tallymesh-wait-ms")
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("tallymesh-token");
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The longest idempotency key, in bytes.
-const KEY_BYTES_MAX: usize = 255;
-
 /// The longest wait: a request is given up after 30 s.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_millis(LEVEL_WAIT_MS_MAX);
 
 /// What a request asks for beside its operation.
 pub(super) struct Asking {
@@ -152,6 +152,11 @@ impl<S: Sync> FromRequestParts<S> for Asking {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asking, Problem> {
+        let conditions = [header::IF_MATCH, header::IF_NONE_MATCH];
+        let conditional = conditions.iter().any(|it| parts.headers.contains_key(it));
+        if conditional && !parts.method.is_safe() {
+            return Err(Refusal::NeedsCentre(Centre::CompareAndSet).into());
+        }
         Ok(Asking {
             key: key(&parts.headers)?,
             demand: demand(&parts.headers)?,
@@ -165,12 +170,12 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         return Ok(None);
     };
     let text = value.to_str().ok();
-    match text.filter(|text| (1..=KEY_BYTES_MAX).contains(&text.len())) {
+    match text.filter(|text| (1..=ONCE_KEY_BYTES_MAX).contains(&text.len())) {
         Some(text) => Ok(Some(text.to_owned())),
         None => Err(Problem::new(
             &problems::IDEMPOTENCY_KEY,
             format!(
-                "this idempotency key has {} bytes; it has 1 to {KEY_BYTES_MAX} bytes of ASCII that \
+                "this idempotency key has {} bytes; it has 1 to {ONCE_KEY_BYTES_MAX} bytes of ASCII that \
                  can be seen",
                 value.len()
             ),
