@@ -20,8 +20,7 @@ use std::fmt::Write;
 pub enum Applied {
     /// It was not applied: nothing was changed.
     No,
-    /// It was applied, but what was asked for beside that is not there: the level was not reached, or
-    /// the answer is not kept.
+    /// It was applied here, but the level that was asked for was not reached.
     Here,
     /// It is not known whether it was applied, or will be.
     Unknown,
@@ -201,8 +200,7 @@ Over HTTP a refusal is `application/problem+json` (RFC 9457) with the fields `ti
 text is Redis's own where Redis has the same refusal; the codes name those texts here.
 
 **A write** that is refused is one of three. `no`: it was not applied, and nothing was changed. \
-`here`: it was applied, but what was asked for beside that is not there: the level was not reached, \
-or the answer is not kept. `unknown`: \
+`here`: it was applied at this node, but the level that was asked for was not reached. `unknown`: \
 it may have been applied, or may still be, so read the counter before you write again. A \
 connection that breaks before the answer came, over whatever protocol, is `unknown` too.
 

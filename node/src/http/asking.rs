@@ -31,8 +31,15 @@ pub(super) const WAIT: HeaderName = HeaderName::from_static("tallymesh-wait-ms")
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("tallymesh-token");
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
+/// The longest idempotency key, in bytes.
+const KEY_BYTES_MAX: usize = 255;
+
 /// The longest wait: a request is given up after 30 s.
-const WAIT_MAX: Duration = Duration::from_millis(LEVEL_WAIT_MS_MAX);
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+// Redis clients have the same limits.
+const _: () = assert!(KEY_BYTES_MAX == ONCE_KEY_BYTES_MAX);
+const _: () = assert!(WAIT_MAX.as_secs() * 1000 == LEVEL_WAIT_MS_MAX);
 
 /// What a request asks for beside its operation.
 pub(super) struct Asking {
@@ -170,12 +177,12 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         return Ok(None);
     };
     let text = value.to_str().ok();
-    match text.filter(|text| (1..=ONCE_KEY_BYTES_MAX).contains(&text.len())) {
+    match text.filter(|text| (1..=KEY_BYTES_MAX).contains(&text.len())) {
         Some(text) => Ok(Some(text.to_owned())),
         None => Err(Problem::new(
             &problems::IDEMPOTENCY_KEY,
             format!(
-                "this idempotency key has {} bytes; it has 1 to {ONCE_KEY_BYTES_MAX} bytes of ASCII that \
+                "this idempotency key has {} bytes; it has 1 to {KEY_BYTES_MAX} bytes of ASCII that \
                  can be seen",
                 value.len()
             ),

@@ -41,7 +41,7 @@ pub(super) struct Acknowledged {
         example = json!({"lines": 2}),
     )),
     extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "needs_centre", "level", "millis", "level_not_reached", "no_members", "token",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
         "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "line", "overflow",
     ]))),
 )]

@@ -56,7 +56,7 @@ type Body = Result<Bytes, BytesRejection>;
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
     extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "needs_centre", "level", "millis", "level_not_reached", "no_members", "token",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
         "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
     ]))),
 )]
@@ -91,7 +91,7 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
         example = json!({"key": "likes", "existed": true}),
     )),
     extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "needs_centre", "level", "millis", "level_not_reached", "no_members", "token",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
         "token_full", "clock_exhausted", "counters_full", "key_length", "retired",
     ]))),
 )]
@@ -118,7 +118,7 @@ pub(super) async fn delete(
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
     extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "needs_centre", "level", "millis", "level_not_reached", "no_members", "token",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
         "token_full", "clock_exhausted", "counters_full", "key_length", "retired",
     ]))),
 )]
@@ -144,7 +144,7 @@ pub(super) async fn reset(
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
     extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "needs_centre", "level", "level_not_reached", "no_members", "token",
+        "idempotency_key", "key_reused", "level", "level_not_reached", "no_members", "token",
         "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "absent", "millis",
         "expiry_range",
     ]))),
@@ -177,7 +177,7 @@ pub(super) async fn expire(
         example = json!({"key": "likes", "had_expiry": true, "value": "10"}),
     )),
     extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "needs_centre", "level", "millis", "level_not_reached", "no_members", "token",
+        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
         "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "absent",
     ]))),
 )]
@@ -203,7 +203,7 @@ pub(super) async fn persist(
     request_body(content = TransactionBody, description = "The operations."),
     responses((status = 200, description = "What became of each.", body = Results)),
     extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "needs_centre", "level", "level_not_reached", "no_members", "token",
+        "idempotency_key", "key_reused", "level", "level_not_reached", "no_members", "token",
         "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "millis",
         "expiry_range", "overflow", "transaction_too_large",
     ]))),

@@ -83,7 +83,7 @@ kinds! {
     SPACE_NOT_OPEN: Kind::http("space_not_open", 404, "The space is not open at this node.")
         .advice("Start the node with `--space`.")
         .both();
-    NO_MEMBERS: Kind::http("no_members", 409, "The space is open, so that there are no members to change, or to reach a level.")
+    NO_MEMBERS: Kind::http("no_members", 409, "The space is open: there are no members to be changed, or to ask for a level.")
         .advice("Make a node the first one: `tallymesh members init`.")
         .shown(Shown::Error("NOMEMBERS"));
     MEMORY_ONLY: Kind::http("memory_only", 409, "This node keeps its state in memory only, and can be no member.")
@@ -96,7 +96,7 @@ kinds! {
         .advice("Ask again, which is harmless; look at `tallymesh members`.")
         .unknown();
     LEVEL_NOT_REACHED: Kind::http("level_not_reached", 503, "Too few members are known, in time, to hold a write or to have told what they hold.")
-        .advice("A write counts and goes on to the others: do not write it again. A read may be tried again.")
+        .advice("A write counts and goes on to the others: do not write it again, but under the same idempotency key. A read may be tried again.")
         .shown(Shown::Error("LEVELNOTREACHED"))
         .here();
     TOKEN_NOT_REACHED: Kind::http("token_not_reached", 503, "What the session depends on was not heard of here in time; nothing was read.")
@@ -104,6 +104,9 @@ kinds! {
     KEY_REUSED: Kind::http("key_reused", 422, "Something else was made under this idempotency key.")
         .advice("Give each operation a key of its own, and retry it with the same.")
         .shown(Shown::Error("KEYREUSED"));
+    KEYED_TOO_LARGE: Kind::http("keyed_too_large", 400, "What is added under an idempotency key takes too many bytes, with the keys of the counters.")
+        .advice("Send it in several parts, each under a key of its own.")
+        .both();
     NEEDS_CENTRE: Kind::http("needs_centre", 501, "Only one place for all of the mesh could give this.")
         .advice("Add, or let one member alone set the counter; the text says what fits.")
         .shown(Shown::Error("NEEDSCENTRE"));

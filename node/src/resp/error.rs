@@ -266,7 +266,7 @@ impl ReplyError<'_> {
             ReplyError::NotOnce(_) => "not_once",
             ReplyError::OnceInMulti => "once_in_multi",
             ReplyError::KeyReused => "key_reused",
-            ReplyError::OnceTooLarge { .. } => "transaction_too_large",
+            ReplyError::OnceTooLarge { .. } => "keyed_too_large",
             ReplyError::Replayed(_) => "replayed",
             ReplyError::NoMembers => "no_members",
             ReplyError::Unmet(unmet) => unmet.code,
@@ -394,8 +394,9 @@ impl ReplyError<'_> {
             ReplyError::OnceTooLarge { bytes } => show(
                 out,
                 format_args!(
-                    "what a transaction adds under an idempotency key takes at most {} bytes with \
-                     its keys, this one {bytes}; send fewer at a time",
+                    "what is added under this idempotency key takes {bytes} bytes with the keys of \
+                     the counters, over the limit of {}; send it in several parts, each under a key \
+                     of its own",
                     tallymesh_core::limits::KEYED_BYTES_MAX
                 ),
             ),

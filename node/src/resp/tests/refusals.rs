@@ -1,7 +1,9 @@
 //! What is refused, and with which words.
 
 use super::*;
+use crate::problems;
 use crate::resp::command::TABLE;
+use std::collections::BTreeSet;
 
 #[test]
 fn unknown_commands_are_answered_in_redis_words() {
@@ -227,6 +229,13 @@ fn all() -> Vec<ReplyError<'static>> {
         ReplyError::HelloOption(name),
         ReplyError::ExecAbort,
         ReplyError::ExecAbortBecause(Box::new(ReplyError::Syntax)),
+        ReplyError::UnknownCommand(Args::new(b"", &[])),
+        ReplyError::NoMembers,
+        ReplyError::LevelName(name),
+        ReplyError::Unmet(Unmet {
+            code: "level_not_reached",
+            text: "too few members are known to hold it".to_owned(),
+        }),
         ReplyError::OnceKey(256),
         ReplyError::NotOnce("get"),
         ReplyError::OnceInMulti,
@@ -269,7 +278,7 @@ fn all() -> Vec<ReplyError<'static>> {
 
 #[test]
 fn each_refusal_has_a_text_and_a_code() {
-    let mut texts = Vec::new();
+    let (mut texts, mut codes) = (Vec::new(), BTreeSet::new());
     for error in all() {
         let mut out = Vec::new();
         error.write(&mut out);
@@ -284,6 +293,12 @@ fn each_refusal_has_a_text_and_a_code() {
             "{code}"
         );
         texts.push(text);
+        codes.insert(code);
+    }
+    // And the table has no other that is only for these clients.
+    for kind in problems::TABLE {
+        let met = kind.status.is_some() || codes.contains(kind.code);
+        assert!(met, "{} is met nowhere", kind.code);
     }
     let count = texts.len();
     texts.sort_unstable();
