@@ -68,8 +68,15 @@ fn a_retry_counts_once_also_after_the_node_was_killed() {
     let mut redis = Redis::connect(&node);
     redis.integer(&["INCR", "other"]);
     assert_eq!(redis.integer(&add), 5);
-    assert_eq!(redis.text(&delete), None, "it was made, and is not made again");
-    assert_eq!((node.value("likes"), node.value("other")), (Some(5), Some(1)));
+    assert_eq!(
+        redis.text(&delete),
+        None,
+        "it was made, and is not made again"
+    );
+    assert_eq!(
+        (node.value("likes"), node.value("other")),
+        (Some(5), Some(1))
+    );
     // A key over HTTP is of another request.
     let response = agent()
         .post(format!("{}/v1/spaces/default/counters/likes/add", node.url))
@@ -138,7 +145,11 @@ fn wait_is_prompt_and_counts_who_holds_what_was_written() {
     cut(&nodes[2..], true);
     redis.integer(&["INCR", "a"]);
     assert_eq!(redis.integer(&["WAIT", "1", "20000"]), 1);
-    assert_eq!(redis.integer(&["WAIT", "2", "100"]), 1, "one is out of reach");
+    assert_eq!(
+        redis.integer(&["WAIT", "2", "100"]),
+        1,
+        "one is out of reach"
+    );
     // It goes on for ever, until the other is back.
     redis.send(&crate::redis::command(&["WAIT", "2", "0"]));
     cut(&nodes[2..], false);
@@ -149,7 +160,10 @@ fn wait_is_prompt_and_counts_who_holds_what_was_written() {
 fn a_session_reaches_the_level_that_it_asks_for() {
     let open = Node::start(&RESP);
     let mut redis = Redis::connect(&open);
-    assert_eq!(redis.text(&["CLIENT", "LEVEL", "quorum"]), Some("OK".into()));
+    assert_eq!(
+        redis.text(&["CLIENT", "LEVEL", "quorum"]),
+        Some("OK".into())
+    );
     let refused = redis.text(&["INCR", "a"]).expect("an error");
     assert!(refused.starts_with("NOMEMBERS "), "{refused}");
     assert_eq!(open.value("a"), None);
