@@ -57,12 +57,12 @@ fn a_retry_counts_once_also_after_the_node_was_killed() {
     let mut node = Node::start(&RESP);
     let mut redis = Redis::connect(&node);
     let add = ["ONCE", "a", "INCRBY", "likes", "5"];
-    // It changes nothing, and its key is kept all the same.
-    let delete = ["ONCE", "d", "DEL", "other"];
-    assert_eq!(redis.integer(&delete), 0);
     assert_eq!((redis.integer(&add), redis.integer(&add)), (5, 5));
     let reused = redis.text(&["ONCE", "a", "INCRBY", "likes", "6"]);
     assert!(reused.expect("an error").starts_with("KEYREUSED "));
+    // It changes nothing, and its key is kept all the same.
+    let delete = ["ONCE", "d", "DEL", "other"];
+    assert_eq!(redis.integer(&delete), 0);
     node.kill();
     node.start_again();
     let mut redis = Redis::connect(&node);
@@ -150,6 +150,13 @@ fn wait_is_prompt_and_counts_who_holds_what_was_written() {
         1,
         "one is out of reach"
     );
+    // Nobody is waited for for ever who may have gone away.
+    let mut gone = Redis::connect(&nodes[0]);
+    gone.integer(&["INCR", "a"]);
+    gone.send(&crate::redis::command(&["WAIT", "2", "0"]));
+    gone.end();
+    assert!(matches!(gone.reply(), OwnedFrame::Integer(0 | 1)));
+    assert!(gone.try_reply().is_err(), "the connection is closed");
     // It goes on for ever, until the other is back.
     redis.send(&crate::redis::command(&["WAIT", "2", "0"]));
     cut(&nodes[2..], false);
