@@ -28,24 +28,18 @@ impl Session {
         let (name, args) = (args.at(1), args.from(2));
         let found = find(args.name());
         let is_exec = found.is_some_and(|spec| spec.command == Command::Exec);
-        let spec = match check(name, found, &args) {
+        let checked = match check(name, found, &args) {
             Ok(_) if is_exec => return self.exec(Some(name), host, reply),
-            Ok(_) if self.multi.is_some() => Err(ReplyError::OnceInMulti),
-            checked => checked,
-        };
-        let spec = match spec {
-            Ok(spec) => spec,
             // As an `EXEC` that was sent wrongly.
             Err(error) if is_exec => {
                 self.multi = None;
                 self.watched = Vec::new();
                 return Err(ReplyError::ExecAbortBecause(Box::new(error)));
             }
-            Err(error) => {
-                self.fail_multi();
-                return Err(error);
-            }
+            Ok(_) if self.multi.is_some() => Err(ReplyError::OnceInMulti),
+            checked => checked,
         };
+        let spec = checked.inspect_err(|_| self.fail_multi())?;
         let once = digest(name, b"redis command", [(spec, args)].into_iter());
         match self.is_made(&once, host)? {
             true => replay(spec, &args, host.replica(self.space), reply),
@@ -65,8 +59,8 @@ impl Session {
             Asked::New => Ok(false),
             Asked::Reused => Err(ReplyError::KeyReused),
             Asked::Before(maker) => {
-                // Without members nobody is waited for, and of one that is not told apart any more
-                // all members hold it.
+                // Without members nobody is waited for; nor is who can't be told apart any more, most
+                // of whom all members have taken over.
                 let maker = maker.filter(|_| replica.configuration().is_some());
                 if let Some((writer, clock)) = maker {
                     self.written(space, writer, clock);
