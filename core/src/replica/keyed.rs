@@ -89,6 +89,11 @@ pub(super) struct KeyedMark {
 }
 
 impl KeyedMark {
+    /// Whether no keyed operation came since.
+    pub(super) fn is_last(&self, replica: &Replica) -> bool {
+        self.place == replica.keyed.end()
+    }
+
     /// From where on a writer has to be told again, as some came that had been missing.
     pub(super) fn low(&self, replica: &Replica, writer: u32) -> u64 {
         let lacked = self.lacking.iter().find(|it| it.0 == writer);
