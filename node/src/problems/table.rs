@@ -18,7 +18,7 @@ macro_rules! kinds {
 kinds! {
     // What HTTP refuses by itself.
     ABSENT: Kind::http("absent", 404, "There is no such counter at this node.")
-        .advice("Add to it: the first add makes it.");
+        .advice("Add to it: the first add makes it. With `applied: here` the write had been made before, under its idempotency key.");
     AMOUNT: Kind::http("amount", 400, "A number is no integer of 64 bits.")
         .advice("Send a whole number, as a number or as a decimal string.");
     BODY: Kind::http("body", 400, "The body is not what this address takes.")
@@ -68,7 +68,7 @@ kinds! {
     SYNC_SESSIONS_FULL: Kind::http("sync_sessions_full", 503, "As many links over POST are open as may be.")
         .advice("Try again later, or sync with another node.");
     TIMEOUT: Kind::http("timeout", 503, "There was no answer in time.")
-        .advice("Read the counter before you try again.")
+        .advice("Read the counter before you try again, or try again under the same idempotency key.")
         .unknown();
     TOO_MANY_KEYS: Kind::http("too_many_keys", 400, "More counters are asked for at once than may be.")
         .advice("Ask for fewer at a time.");
@@ -81,7 +81,7 @@ kinds! {
     SPACE_NOT_OPEN: Kind::http("space_not_open", 404, "The space is not open at this node.")
         .advice("Start the node with `--space`.")
         .both();
-    NO_MEMBERS: Kind::http("no_members", 409, "The space is open, so that there are no members to change.")
+    NO_MEMBERS: Kind::http("no_members", 409, "The space is open: there are no members to be changed, or to ask for a level.")
         .advice("Make a node the first one: `tallymesh members init`.");
     MEMORY_ONLY: Kind::http("memory_only", 409, "This node keeps its state in memory only, and can be no member.")
         .advice("Start it on a data folder.");
@@ -93,16 +93,19 @@ kinds! {
         .advice("Ask again, which is harmless; look at `tallymesh members`.")
         .unknown();
     LEVEL_NOT_REACHED: Kind::http("level_not_reached", 503, "Too few members are known, in time, to hold a write or to have told what they hold.")
-        .advice("A write counts and goes on to the others: do not write it again. A read may be tried again.")
+        .advice("A write counts and goes on to the others: do not write it again, but under the same idempotency key. A read may be tried again.")
         .here();
     TOKEN_NOT_REACHED: Kind::http("token_not_reached", 503, "What the session depends on was not heard of here in time; nothing was read.")
         .advice("Try again, or at the node where the session wrote last.");
     KEY_REUSED: Kind::http("key_reused", 422, "Something else was made under this idempotency key.")
         .advice("Give each operation a key of its own, and retry it with the same.");
+    KEYED_TOO_LARGE: Kind::http("keyed_too_large", 400, "What is added under an idempotency key takes too many bytes, with the keys of the counters.")
+        .advice("Send it in several parts, each under a key of its own.")
+        .both();
     NEEDS_CENTRE: Kind::http("needs_centre", 409, "Only one place for all of the mesh could give this.")
         .advice("Take a budget, tickets, or let one member alone write; `detail` says which.");
     STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")
-        .advice("Read the counter when the node is back.")
+        .advice("Read the counter when the node is back, or try again under the same idempotency key.")
         .unknown();
 
     // What the replica refuses.

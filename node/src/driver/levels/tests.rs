@@ -78,6 +78,7 @@ impl Cluster {
                 spaces: vec![Space::default()],
                 owner: owner(at).0,
                 lease_ms: 0,
+                key_window: Duration::from_secs(60),
                 durability,
                 store: Box::new(Disk(Memory::default())),
                 resp: None,
