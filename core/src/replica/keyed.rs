@@ -269,6 +269,20 @@ impl Replica {
         }
     }
 
+    /// What to ask members for when a retry asks for a level: the own transactions so far, and the one
+    /// that counts, whoever made it. `None` if nobody has told yet whether any does, as this replica
+    /// began again.
+    pub fn written_before(&self, once: &Once) -> Option<VersionVector> {
+        let own = self.written();
+        match self.asked(once) {
+            Asked::Before(Some(maker)) => {
+                Some(own.joined(&VersionVector::from_sorted(Vec::from([maker]))))
+            }
+            // All who count have seen one whose writer is forgotten.
+            _ => self.is_made(once).then_some(own),
+        }
+    }
+
     /// By whom, and at which clock, it is known that an operation was made.
     #[cfg(any(test, feature = "explore"))]
     pub fn makers(&self, once: &Once) -> Vec<(WriterId, u64)> {

@@ -171,6 +171,23 @@ fn keys_are_counted_and_known_for_the_window() {
     assert_eq!(node.value("likes"), Some(15));
 }
 
+/// A key is dropped once all members have acknowledged it, for which nobody else has to ask.
+#[test]
+fn members_drop_keys_after_the_window_too() {
+    let window = ["--key-window", "1s"];
+    let one = Node::start(&window);
+    let two = Node::start(&[&window[..], &["--peer", &one.listen[0]]].concat());
+    close(&[&one, &two]);
+    assert!(!add_once(&one, "a", 5).2);
+    assert!(!add_once(&two, "b", 5).2);
+    for node in [&one, &two] {
+        eventually("no key is remembered", || {
+            let done = node.value("likes") == Some(10) && node.space()["keyed"] == 0;
+            done.then_some(())
+        });
+    }
+}
+
 #[test]
 fn of_two_members_that_took_it_apart_one_counts() {
     let one = Node::start(&["--demo"]);

@@ -63,6 +63,11 @@ fn a_retry_is_known_where_it_was_taken_and_where_that_was_heard_of() {
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.asked(&once("a")), before);
     assert_eq!((one.keyed_count(), two.keyed_count()), (1, 1));
+    // Who answers a retry with a level has to ask for what the other made.
+    two.add("n", 1).unwrap();
+    let upto = two.written_before(&once("a")).unwrap();
+    assert_eq!(upto, two.written().joined(&one.written()));
+    assert_eq!(two.written_before(&once("b")), None);
 }
 
 #[test]
