@@ -19,10 +19,6 @@ pub(super) type KeyedOps = Closed<Vec<KeyedOp>>;
 pub(super) struct KeyedMark;
 
 impl KeyedMark {
-    pub(super) fn is_last(&self, _: &Replica) -> bool {
-        true
-    }
-
     pub(super) fn low(&self, _: &Replica, _: u32) -> u64 {
         u64::MAX
     }
