@@ -278,6 +278,54 @@ fn a_store_keeps_keys_and_what_was_withdrawn() {
     }
 }
 
+/// All acknowledge what they hold, and collect what is stable.
+fn settle(replicas: [&mut Replica; 2]) {
+    let [one, two] = replicas;
+    for _ in 0..4 {
+        for replica in [&mut *one, two] {
+            let kept = replica.mark();
+            replica.collect(&kept);
+            replica.acknowledge().unwrap();
+        }
+        tell(one, two);
+        tell(two, one);
+    }
+}
+
+#[test]
+fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
+    let [mut one, mut two] = members();
+    add(&mut one, "a", 5);
+    add(&mut two, "a", 5);
+    assert_eq!(tell(&one, &mut two).len(), 1);
+    // Another life of its slot, of which all forget when it began.
+    two.add("n", 70).unwrap();
+    let mut mark = crate::Mark::default();
+    tell(&two, &mut one);
+    settle([&mut one, &mut two]);
+    let mut records = vec![one.since(&mut mark).unwrap()];
+    two.add("n", 700).unwrap();
+    let handle = two.handle("n").unwrap();
+    assert!(two.slots(handle).iter().all(|slot| slot.born() == 0));
+    tell(&two, &mut one);
+    records.push(one.since(&mut mark).unwrap());
+    let mut again = Replica::new(one.space().clone(), WriterId::from_bytes([77; 16]));
+    for record in &records {
+        again.restore(record).unwrap();
+    }
+    let mut fresh = Replica::new(one.space().clone(), WriterId::from_bytes([78; 16]));
+    let mut whole = one.delta(&VersionVector::default());
+    whole
+        .facts
+        .retain(|fact| !matches!(fact.says, crate::roster::Says::Floor(_)));
+    fresh.merge(&whole).unwrap();
+    for mut replica in [again, fresh] {
+        assert_eq!(replica.makers(&once("a")).len(), 2);
+        assert_eq!(replica.withdraw(&mut |_, _| ()), Ok(false));
+        assert_eq!(replica.value("n"), Some(775));
+    }
+}
+
 #[test]
 fn keys_travel_in_parts_of_any_size() {
     let [mut one, mut two] = members();
