@@ -17,6 +17,12 @@ impl VersionVector {
         VersionVector(entries)
     }
 
+    /// What one writer made up to a clock.
+    pub fn of(writer: WriterId, clock: u64) -> VersionVector {
+        let entry = [(writer, clock)].into_iter();
+        VersionVector(entry.filter(|it| it.1 > 0).collect())
+    }
+
     /// The clock up to which `writer` is held, 0 if nothing of it is.
     pub fn get(&self, writer: &WriterId) -> u64 {
         match self.0.binary_search_by(|entry| entry.0.cmp(writer)) {
@@ -116,6 +122,8 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(|byte| it.get(&id(byte))), [0, 5, 0, 7]);
         assert_eq!((it.len(), it.is_empty()), (2, false));
         assert!(vector(&[]).is_empty());
+        assert_eq!(VersionVector::of(id(2), 5), vector(&[(2, 5)]));
+        assert_eq!(VersionVector::of(id(2), 0), vector(&[]));
         assert!(it.iter().eq([(id(2), 5), (id(4), 7)]));
         assert_eq!(it.clone().without(&[id(2), id(3)]), vector(&[(4, 7)]));
         assert_eq!(it.digest(), vector(&[(2, 5), (4, 7)]).digest());

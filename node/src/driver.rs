@@ -292,12 +292,14 @@ impl Driver {
         }
         if let Some(clients) = &mut self.clients {
             let registry = self.poll.registry();
+            let since_start = u64::try_from(self.started.elapsed().as_millis());
             clients.work(
                 registry,
                 &mut self.spaces,
                 &mut self.kept,
                 &self.metrics,
                 wall,
+                since_start.unwrap_or(u64::MAX),
             );
         }
         for space in &mut self.spaces {

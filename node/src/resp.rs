@@ -19,6 +19,8 @@
 //! - Conditional and draining commands (`SET` with `NX`, `XX` or `GET`, `SETNX`, `GETSET`, `GETDEL`,
 //!   `WATCH`) decide by this node's view. Where that would mislead, [`RespConfig::strict`] refuses
 //!   them.
+//! - `ONCE key` before a command that writes, or before `EXEC`, makes it count once, however often and
+//!   at whichever member it is sent.
 //! - A value is wider than Redis's: what all writers added up may leave 64 bits. `GET` then answers
 //!   all its digits; `INCR` and `DECR` answer as Redis does to text that is no 64-bit integer, and
 //!   change nothing. They also change nothing when what they would answer leaves 64 bits, or when
@@ -31,8 +33,10 @@ mod error;
 mod expire;
 mod glob;
 mod keyspace;
+mod levels;
 pub mod limits;
 mod multi;
+mod once;
 mod pubsub;
 mod reply;
 mod request;
@@ -40,6 +44,7 @@ mod server;
 mod session;
 
 pub use error::{Broken, ReplyError, Why};
+pub use levels::Unmet;
 pub use pubsub::{Event, Notice};
 pub use request::Args;
 pub use session::{Flow, Session, Wait, Written};
@@ -89,6 +94,9 @@ pub trait Host {
 
     /// Hears that a local transaction changed a counter, once for each event.
     fn wrote(&mut self, space: usize, changed: Handle, event: Event);
+
+    /// Hears that a local transaction was made that changed no counter, and is to be kept all the same.
+    fn made(&mut self, space: usize);
 
     /// How many counters of a space exist, and how many of them expire: at once, without looking
     /// at them all.

@@ -22,6 +22,9 @@ for protocol in (2, 3):
         for _ in range(1000):
             pipe.incr(key)
         assert pipe.execute()[-1] == 1006
+    for _ in range(2):
+        assert client.execute_command("ONCE", f"once-{key}", "INCRBY", key, 4) == 1010
+    assert client.execute_command("CLIENT", "LEVEL") == "local"
     assert sorted(client.scan_iter(match="py*")) == sorted([key, "py-other"])
     try:
         client.set(key, "text")

@@ -56,8 +56,7 @@ impl Replica {
 
     /// The own transactions so far: what to ask members for after a write.
     pub fn written(&self) -> VersionVector {
-        let own = [(self.writer(), self.clock())].into_iter();
-        VersionVector::from_sorted(own.filter(|it| it.1 > 0).collect())
+        VersionVector::of(self.writer(), self.clock())
     }
 
     /// Whether all these transactions are seen here and count. One of a writer that is over, and was

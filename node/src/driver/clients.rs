@@ -6,23 +6,26 @@
 
 mod host;
 mod output;
+mod waits;
 
 use host::{Books, Desk};
 use output::Output;
+use waits::{Teller, Told, Waiting};
 
 use super::kept::Kept;
 use super::space::OpenSpace;
 use crate::metrics::Metrics;
 use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE};
-use crate::resp::{Flow, Notice, RespConfig, Seen, Session, Wait};
+use crate::resp::{Flow, Notice, RespConfig, Seen, Session};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use tallymesh_core::Question;
 
 /// The listener among what wakes the driver; connections come after it.
 const LISTENER: Token = Token(1);
@@ -50,6 +53,12 @@ pub(super) struct Clients {
     held: VecDeque<Held>,
     /// Connections that wait for members or for their end, and so for time to pass.
     timed: Vec<usize>,
+    /// What members are asked by nobody any more, and in which space.
+    unasked: Vec<(usize, Question)>,
+    /// How waits for levels have ended, and where that is told.
+    told: VecDeque<Told>,
+    teller: mpsc::Sender<Told>,
+    inbox: mpsc::Receiver<Told>,
     subscribers: usize,
     books: Books,
     buffer: Vec<u8>,
@@ -102,8 +111,8 @@ struct Connection {
     writable: bool,
     /// Whether it is among those that are ready.
     queued: bool,
-    /// Since when it waits for members, and until when.
-    wait: Option<(Wait, Option<Instant>)>,
+    /// What it waits for of members.
+    wait: Option<Waiting>,
     /// It is over, and is dropped when its output is sent, or at this time.
     ending: Option<Instant>,
     subscribed: bool,
@@ -132,6 +141,7 @@ impl Clients {
         let books = Books::new(listener.local_addr()?.port());
         let mut listener = TcpListener::from_std(listener);
         registry.register(&mut listener, LISTENER, Interest::READABLE)?;
+        let (teller, inbox) = mpsc::channel();
         Ok(Clients {
             listener,
             config: Arc::new(config),
@@ -140,6 +150,10 @@ impl Clients {
             ready: VecDeque::new(),
             held: VecDeque::new(),
             timed: Vec::new(),
+            unasked: Vec::new(),
+            told: VecDeque::new(),
+            teller,
+            inbox,
             subscribers: 0,
             books,
             buffer: vec![0; READ_BYTES],
@@ -179,20 +193,21 @@ impl Clients {
 
     /// Whether there is something to do at once.
     pub(super) fn is_ready(&self) -> bool {
-        self.accepting || !self.ready.is_empty()
+        self.accepting || !self.ready.is_empty() || !self.told.is_empty()
     }
 
     /// When something is due by time alone.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let deadlines = self.timed.iter().filter_map(|at| {
             let connection = self.connections.get(*at)?.as_deref()?;
-            let wait = connection.wait.and_then(|(_, until)| until);
+            let wait = connection.wait.as_ref().and_then(Waiting::until);
             connection.ending.or(wait)
         });
         deadlines.min()
     }
 
-    /// Takes in what came, and executes it. Each connection that is ready has one turn.
+    /// Takes in what came, and executes it. Each connection that is ready has one turn. `since_start`
+    /// is in milliseconds.
     pub(super) fn work(
         &mut self,
         registry: &Registry,
@@ -200,10 +215,15 @@ impl Clients {
         kept: &mut Kept,
         metrics: &Metrics,
         unix_ms: u64,
+        since_start: u64,
     ) {
         if self.accepting {
             self.accept(registry, metrics);
         }
+        for (space, question) in self.unasked.drain(..) {
+            spaces[space].end_question(question);
+        }
+        self.answer_levels(kept);
         let now = Instant::now();
         for _ in 0..self.ready.len() {
             let Some(at) = self.ready.pop_front() else {
@@ -223,11 +243,12 @@ impl Clients {
                 ),
                 books: &mut self.books,
                 unix_ms,
+                since_start,
                 now,
                 wrote: false,
             };
             let before = connection.session.commands();
-            let turn = connection.turn(&mut self.buffer, &mut desk);
+            let turn = connection.turn((at, &self.teller), &mut self.buffer, &mut desk);
             if desk.wrote {
                 kept.touch();
             }
@@ -237,7 +258,7 @@ impl Clients {
             self.connections[at] = Some(connection);
             self.after(at, turn, kept, metrics);
         }
-        self.look_at_time(spaces, kept, metrics);
+        self.look_at_time(spaces, kept, metrics, since_start);
     }
 
     /// Deals with what a turn came to.
@@ -270,8 +291,33 @@ impl Clients {
         }
     }
 
+    /// Answers what has waited for a level.
+    fn answer_levels(&mut self, kept: &Kept) {
+        while let Some(Told { at, id, met }) = self.told.pop_front() {
+            let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut)
+            else {
+                continue;
+            };
+            // It may have ended, and its place be another one's.
+            if connection.session.id() == id && connection.wait.take().is_some() {
+                connection.again = true;
+                let out = connection.out.filling();
+                connection.session.answer_level(met, out);
+                self.held
+                    .push_back(connection.held(at, kept.answer_ticket()));
+                self.queue(at);
+            }
+        }
+    }
+
     /// Ends what has waited long enough.
-    fn look_at_time(&mut self, spaces: &mut [OpenSpace], kept: &Kept, metrics: &Metrics) {
+    fn look_at_time(
+        &mut self,
+        spaces: &mut [OpenSpace],
+        kept: &Kept,
+        metrics: &Metrics,
+        since_start: u64,
+    ) {
         let now = Instant::now();
         let mut timed = std::mem::take(&mut self.timed);
         timed.sort_unstable();
@@ -285,17 +331,19 @@ impl Clients {
                 self.close(at, metrics);
                 continue;
             }
-            if let Some((wait, until)) = connection.wait {
-                let holders = host::holders(spaces, connection.session.writes());
-                if holders >= wait.members || until.is_some_and(|until| until <= now) {
-                    (connection.wait, connection.again) = (None, true);
-                    let out = connection.out.filling();
-                    connection.session.answer_wait(holders, out);
-                    self.held
-                        .push_back(connection.held(at, kept.answer_ticket()));
-                    self.queue(at);
-                    continue;
-                }
+            let writes = connection.session.writes();
+            let wait = connection.wait.as_mut();
+            if let Some(holders) =
+                wait.and_then(|wait| wait.holders(writes, spaces, (now, since_start)))
+            {
+                self.unasked.extend(connection.unasked());
+                (connection.wait, connection.again) = (None, true);
+                let out = connection.out.filling();
+                connection.session.answer_wait(holders, out);
+                self.held
+                    .push_back(connection.held(at, kept.answer_ticket()));
+                self.queue(at);
+                continue;
             }
             if connection.ending.is_some() || connection.wait.is_some() {
                 self.timed.push(at);
@@ -403,6 +451,7 @@ impl Clients {
 
     /// Sends what has become free to be sent.
     pub(super) fn release(&mut self, durable: u64, metrics: &Metrics) {
+        self.told.extend(self.inbox.try_iter());
         while self.held.front().is_some_and(|held| held.ticket <= durable) {
             let Some(held) = self.held.pop_front() else {
                 break;
@@ -439,6 +488,7 @@ impl Clients {
     fn close(&mut self, at: usize, metrics: &Metrics) {
         if let Some(connection) = self.connections.try_remove(at).flatten() {
             self.subscribers -= usize::from(connection.subscribed);
+            self.unasked.extend(connection.unasked());
             metrics.resp_clients(self.connections.len());
         }
     }
@@ -463,8 +513,19 @@ impl Connection {
         }
     }
 
+    /// What members are asked for it, and in which space.
+    fn unasked(&self) -> Vec<(usize, Question)> {
+        let wait = self.wait.as_ref();
+        wait.map_or(Vec::new(), |wait| wait.questions(self.session.writes()))
+    }
+
     /// Sends what may be sent, reads a bit, and executes it.
-    fn turn(&mut self, buffer: &mut [u8], desk: &mut Desk<'_>) -> io::Result<Turn> {
+    fn turn(
+        &mut self,
+        (at, teller): (usize, &mpsc::Sender<Told>),
+        buffer: &mut [u8],
+        desk: &mut Desk<'_>,
+    ) -> io::Result<Turn> {
         self.send()?;
         let before = self.out.end();
         let mut flow = Flow::Open;
@@ -485,11 +546,12 @@ impl Connection {
             Flow::Open => {}
             Flow::Full => self.again = true,
             Flow::Waits => {
-                let until = |wait: Wait| {
-                    wait.timeout_ms
-                        .map(|ms| desk.now + Duration::from_millis(ms))
-                };
-                self.wait = self.session.wait().map(|wait| (wait, until(wait)));
+                let id = self.session.id();
+                let teller = Teller { at, id, to: teller };
+                let (writes, now) = (self.session.writes(), desk.since_start);
+                let wait = self.session.wait();
+                self.wait =
+                    wait.map(|wait| Waiting::begin(wait, writes, desk.spaces, now, &teller));
             }
             Flow::Close => self.ending = Some(desk.now + LINGER),
         }

@@ -362,6 +362,11 @@ impl OpenSpace {
         self.note(counter, event);
     }
 
+    /// A local transaction changed no counter, and others are to hear of it all the same.
+    pub(super) fn made(&mut self) {
+        self.wrote = true;
+    }
+
     /// What came from others changed a counter.
     pub(super) fn changed(&mut self, counter: Counted) {
         self.note(counter, Event::Merge);

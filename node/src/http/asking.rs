@@ -8,16 +8,19 @@
 //! | `tallymesh-wait-ms` | how long is waited for that, 5000 if it does not say, at most 20000 |
 //! | `tallymesh-token` | what the session depends on; empty begins one. The answer has the next one |
 //!
+//! A write with `if-match` or `if-none-match` is refused: no replica knows what the others show.
+//!
 //! An answer to an operation that was made before says `idempotent-replayed: true`.
 
 use super::App;
 use super::problem::Problem;
 use crate::driver::{Done, Transacted};
-use crate::handle::{Demand, Refusal, SpaceId};
+use crate::handle::{Centre, Demand, Refusal, SpaceId};
 use crate::problems;
+use crate::resp::limits::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use std::time::Duration;
 use tallymesh_core::{Level, Once, Op, Token};
@@ -33,6 +36,10 @@ const KEY_BYTES_MAX: usize = 255;
 
 /// The longest wait: a request is given up after 30 s.
 const WAIT_MAX: Duration = Duration::from_secs(20);
+
+// Redis clients have the same limits.
+const _: () = assert!(KEY_BYTES_MAX == ONCE_KEY_BYTES_MAX);
+const _: () = assert!(WAIT_MAX.as_secs() * 1000 == LEVEL_WAIT_MS_MAX);
 
 /// What a request asks for beside its operation.
 pub(super) struct Asking {
@@ -152,6 +159,11 @@ impl<S: Sync> FromRequestParts<S> for Asking {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asking, Problem> {
+        let conditions = [header::IF_MATCH, header::IF_NONE_MATCH];
+        let conditional = conditions.iter().any(|it| parts.headers.contains_key(it));
+        if conditional && !parts.method.is_safe() {
+            return Err(Refusal::NeedsCentre(Centre::CompareAndSet).into());
+        }
         Ok(Asking {
             key: key(&parts.headers)?,
             demand: demand(&parts.headers)?,

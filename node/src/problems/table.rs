@@ -32,13 +32,15 @@ kinds! {
         .unknown();
     HOST: Kind::http("host", 403, "The `Host` header names no address that this node answers to.")
         .advice("Use `localhost` or `127.0.0.1`, or start the node with `--http-open`.");
-    IDEMPOTENCY_KEY: Kind::http("idempotency_key", 400, "An idempotency key has 1 to 255 bytes of ASCII that can be seen.")
-        .advice("Send a shorter one, such as a UUID.");
+    IDEMPOTENCY_KEY: Kind::http("idempotency_key", 400, "An idempotency key has 1 to 255 bytes; over HTTP, of ASCII that can be seen.")
+        .advice("Send a shorter one, such as a UUID.")
+        .both();
     INTERNAL: Kind::http("internal", 500, "Something failed that never should.")
         .advice("Look at the log of the node, and report it.")
         .unknown();
     LEVEL: Kind::http("level", 400, "A level is `local`, `quorum` or `all`.")
-        .advice("Send one of these.");
+        .advice("Send one of these.")
+        .both();
     LINE: Kind::http("line", 400, "A line of a bulk add is not UTF-8.")
         .advice("Mend the line that `line` names.");
     METHOD_NOT_ALLOWED: Kind::http("method_not_allowed", 405, "This address takes another method.")
@@ -81,8 +83,9 @@ kinds! {
     SPACE_NOT_OPEN: Kind::http("space_not_open", 404, "The space is not open at this node.")
         .advice("Start the node with `--space`.")
         .both();
-    NO_MEMBERS: Kind::http("no_members", 409, "The space is open, so that there are no members to change.")
-        .advice("Make a node the first one: `tallymesh members init`.");
+    NO_MEMBERS: Kind::http("no_members", 409, "The space is open: there are no members to be changed, or to ask for a level.")
+        .advice("Make a node the first one: `tallymesh members init`.")
+        .shown(Shown::Error("NOMEMBERS"));
     MEMORY_ONLY: Kind::http("memory_only", 409, "This node keeps its state in memory only, and can be no member.")
         .advice("Start it on a data folder.");
     IS_MEMBER: Kind::http("is_member", 409, "A member can't be declared dead.")
@@ -93,14 +96,20 @@ kinds! {
         .advice("Ask again, which is harmless; look at `tallymesh members`.")
         .unknown();
     LEVEL_NOT_REACHED: Kind::http("level_not_reached", 503, "Too few members are known, in time, to hold a write or to have told what they hold.")
-        .advice("A write counts and goes on to the others: do not write it again. A read may be tried again.")
+        .advice("A write counts and goes on to the others: do not write it again, but under the same idempotency key. A read may be tried again.")
+        .shown(Shown::Error("LEVELNOTREACHED"))
         .here();
     TOKEN_NOT_REACHED: Kind::http("token_not_reached", 503, "What the session depends on was not heard of here in time; nothing was read.")
         .advice("Try again, or at the node where the session wrote last.");
     KEY_REUSED: Kind::http("key_reused", 422, "Something else was made under this idempotency key.")
-        .advice("Give each operation a key of its own, and retry it with the same.");
-    NEEDS_CENTRE: Kind::http("needs_centre", 409, "Only one place for all of the mesh could give this.")
-        .advice("Take a budget, tickets, or let one member alone write; `detail` says which.");
+        .advice("Give each operation a key of its own, and retry it with the same.")
+        .shown(Shown::Error("KEYREUSED"));
+    KEYED_TOO_LARGE: Kind::http("keyed_too_large", 400, "What is added under an idempotency key takes too many bytes, with the keys of the counters.")
+        .advice("Send it in several parts, each under a key of its own.")
+        .both();
+    NEEDS_CENTRE: Kind::http("needs_centre", 501, "Only one place for all of the mesh could give this.")
+        .advice("Add, or let one member alone set the counter; the text says what fits.")
+        .shown(Shown::Error("NEEDSCENTRE"));
     STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")
         .advice("Read the counter when the node is back.")
         .unknown();
@@ -196,8 +205,6 @@ kinds! {
         .advice("Look at the command's arguments.");
     UNSUPPORTED: Kind::resp("unsupported", "Redis has this command, and a mesh of counters does not.")
         .advice("The text says what to use instead.");
-    STRICT: Kind::resp("strict", "The command depends on what this node has seen, and `--resp-strict` refuses such.")
-        .advice("The text says what to use instead.");
     NOT_INTEGER: Kind::resp("not_integer", "An argument is no integer of 64 bits.")
         .advice("Send an integer.");
     NOT_COUNTER_VALUE: Kind::resp("not_counter_value", "A value that is to be stored is no integer of 64 bits.")
@@ -228,6 +235,14 @@ kinds! {
     EXEC_ABORT: Kind::resp("exec_abort", "Something that was queued was refused, so nothing of it was made.")
         .advice("Mend it, and queue all again.")
         .shown(Shown::Error("EXECABORT"));
+    NOT_ONCE: Kind::resp("not_once", "The command can't be made under an idempotency key.")
+        .advice("Use `ONCE` with a command that writes counters, or with `EXEC`.");
+    ONCE_IN_MULTI: Kind::resp("once_in_multi", "`ONCE` in `MULTI`, with something else than `EXEC`.")
+        .advice("Queue plain commands, and end with `ONCE key EXEC`.");
+    REPLAYED: Kind::resp("replayed", "The command was made before under this idempotency key, and what it answered then is not kept.")
+        .advice("It counts once; `GET` the counter.")
+        .shown(Shown::Error("REPLAYED"))
+        .here();
     MULTI_NESTED: Kind::resp("multi_nested", "`MULTI` in `MULTI`.")
         .advice("`EXEC` or `DISCARD` first.");
     EXEC_WITHOUT_MULTI: Kind::resp("exec_without_multi", "`EXEC` without `MULTI`.")

@@ -4,6 +4,7 @@ use super::Host;
 use super::command::{Command, Sub};
 use super::counters::{check_sub, integer};
 use super::error::ReplyError;
+use super::levels::Levels;
 use super::limits::NAME_BYTES_MAX;
 use super::reply::Reply;
 use super::request::{Args, number};
@@ -136,6 +137,7 @@ impl Session {
         self.subscriptions = None;
         self.name = String::new();
         self.no_evict = false;
+        self.levels = Levels::default();
     }
 
     fn wait_for<'a>(
@@ -156,7 +158,7 @@ impl Session {
             reply.count(holders);
             return Ok(());
         }
-        self.wait = Some(Wait {
+        self.wait = Some(Wait::Holders {
             members,
             timeout_ms: (timeout > 0).then_some(timeout),
         });
@@ -199,6 +201,7 @@ impl Session {
                 };
                 reply.ok();
             }
+            Sub::ClientLevel => return self.client_level(args, reply),
             Sub::ClientInfo => reply.verbatim(&self.describe(&host.seen(self.id))),
             _ => return self.list_clients(args, host, reply),
         }

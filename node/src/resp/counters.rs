@@ -170,7 +170,7 @@ pub(super) struct Writing<'d, 'r, 'a> {
     pub(super) tx: &'d mut Transaction<'r>,
     /// The time, in milliseconds since 1970.
     pub(super) now: u64,
-    /// Whether what depends on this node's view is refused.
+    /// Whether what only a centre could give is refused.
     pub(super) strict: bool,
     /// What happened, for subscribers.
     pub(super) events: &'d mut Vec<(Event, &'a str)>,
@@ -220,10 +220,10 @@ impl<'a> Writing<'_, '_, 'a> {
 
     fn set(&mut self, args: &Args<'a>, reply: &mut Reply<'_>) -> Result<(), ReplyError<'a>> {
         let key = key(args.at(1))?;
-        let options = Options::parse(args, 3, Options::SET)?;
+        let options = Options::of_set(args)?;
         let until = options.deadline("set", self.now)?;
         let value = counted(args.at(2))?;
-        if options.get || options.if_present.is_some() {
+        if options.tells() {
             self.check_strict("set nx|xx|get", "Use SET without them, or INCRBY.")?;
         }
         let before = self.tx.value(key);
@@ -396,7 +396,7 @@ impl<'a> Writing<'_, '_, 'a> {
         instead: &'static str,
     ) -> Result<(), ReplyError<'a>> {
         match self.strict {
-            true => Err(ReplyError::Strict { what, instead }),
+            true => Err(ReplyError::NeedsCentre { what, instead }),
             false => Ok(()),
         }
     }
@@ -404,7 +404,7 @@ impl<'a> Writing<'_, '_, 'a> {
 
 /// What stands behind the value of `SET`, or the key of `GETEX`.
 #[derive(Default)]
-struct Options<'a> {
+pub(super) struct Options<'a> {
     /// `XX` is true, `NX` is false.
     if_present: Option<bool>,
     get: bool,
@@ -416,6 +416,16 @@ struct Options<'a> {
 impl<'a> Options<'a> {
     const SET: bool = true;
     const GETEX: bool = false;
+
+    /// Those of `SET`.
+    pub(super) fn of_set(args: &Args<'a>) -> Result<Options<'a>, ReplyError<'a>> {
+        Options::parse(args, 3, Options::SET)
+    }
+
+    /// Whether the answer depends on what the counter was before.
+    pub(super) fn tells(&self) -> bool {
+        self.get || self.if_present.is_some()
+    }
 
     fn parse(args: &Args<'a>, from: usize, set: bool) -> Result<Options<'a>, ReplyError<'a>> {
         let mut options = Options::default();

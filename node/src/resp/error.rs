@@ -3,6 +3,7 @@
 //!
 //! Where Redis has the same refusal, the text is Redis's to the letter, since programs compare it.
 
+use super::levels::Unmet;
 use super::limits;
 use super::request::Args;
 use crate::problems;
@@ -105,8 +106,8 @@ pub enum ReplyError<'a> {
         /// Why it is not there.
         why: Why,
     },
-    /// Strict sessions refuse what depends on this node's view.
-    Strict {
+    /// Only a centre could give it, and strict sessions refuse to decide by this node's view.
+    NeedsCentre {
         /// The command and its option, if that is what is refused.
         what: &'static str,
         /// What to do instead.
@@ -152,6 +153,27 @@ pub enum ReplyError<'a> {
     ExecAbort,
     /// `EXEC` itself was sent wrongly, or the replica can't make the transaction.
     ExecAbortBecause(Box<ReplyError<'a>>),
+    /// An idempotency key is empty or too long.
+    OnceKey(usize),
+    /// The command is none that can be made under an idempotency key.
+    NotOnce(&'static str),
+    /// `ONCE` in `MULTI`, with something else than `EXEC`.
+    OnceInMulti,
+    /// Something else was made under this idempotency key.
+    KeyReused,
+    /// What is added under an idempotency key takes so many bytes with its keys.
+    OnceTooLarge {
+        /// How many.
+        bytes: usize,
+    },
+    /// The command was made before under this idempotency key, and answered what is not kept.
+    Replayed(&'static str),
+    /// A level above local is asked for in a space without members.
+    NoMembers,
+    /// A level was not reached.
+    Unmet(Unmet),
+    /// A level that does not exist.
+    LevelName(&'a [u8]),
     /// `MULTI` in `MULTI`.
     MultiNested,
     /// `EXEC` without `MULTI`.
@@ -218,8 +240,12 @@ impl ReplyError<'_> {
             ReplyError::UnknownCommand(_) => "unknown_command",
             ReplyError::UnknownSubcommand { .. } => "unknown_subcommand",
             ReplyError::Arity(_) | ReplyError::SubcommandArity { .. } => "arity",
+            ReplyError::NeedsCentre { .. }
+            | ReplyError::Unsupported {
+                why: Why::Conditional,
+                ..
+            } => "needs_centre",
             ReplyError::Unsupported { .. } => "unsupported",
-            ReplyError::Strict { .. } => "strict",
             ReplyError::NotInteger => "not_integer",
             ReplyError::NotCounterValue => "not_counter_value",
             ReplyError::Overflow | ReplyError::DecrementOverflow => "overflow",
@@ -236,6 +262,15 @@ impl ReplyError<'_> {
             ReplyError::ProtoNotInteger => "proto_not_integer",
             ReplyError::HelloOption(_) => "hello_option",
             ReplyError::ExecAbort | ReplyError::ExecAbortBecause(_) => "exec_abort",
+            ReplyError::OnceKey(_) => "idempotency_key",
+            ReplyError::NotOnce(_) => "not_once",
+            ReplyError::OnceInMulti => "once_in_multi",
+            ReplyError::KeyReused => "key_reused",
+            ReplyError::OnceTooLarge { .. } => "keyed_too_large",
+            ReplyError::Replayed(_) => "replayed",
+            ReplyError::NoMembers => "no_members",
+            ReplyError::Unmet(unmet) => unmet.code,
+            ReplyError::LevelName(_) => "level",
             ReplyError::MultiNested => "multi_nested",
             ReplyError::ExecWithoutMulti => "exec_without_multi",
             ReplyError::DiscardWithoutMulti => "discard_without_multi",
@@ -306,12 +341,30 @@ impl ReplyError<'_> {
                     why.text().as_bytes(),
                 ]);
             }
-            ReplyError::Strict { what, instead } => put(&[
+            ReplyError::NeedsCentre { what, instead } => put(&[
                 b"'",
                 what.as_bytes(),
-                b"' is refused in strict mode: it depends on what this node has seen, and others \
-                  may have counted meanwhile. ",
+                b"' takes a centre and is refused in strict mode: it depends on what this node has \
+                  seen, and others may have counted meanwhile. ",
                 instead.as_bytes(),
+            ]),
+            ReplyError::NotOnce(name) => put(&[
+                b"'",
+                name.as_bytes(),
+                b"' can't be made under an idempotency key: ONCE takes one command that writes \
+                  counters, or EXEC",
+            ]),
+            ReplyError::Replayed(name) => put(&[
+                b"'",
+                name.as_bytes(),
+                b"' was made before under this idempotency key, and counts once; what it answered \
+                  then is not kept, so GET the counter",
+            ]),
+            ReplyError::Unmet(unmet) => put(&[unmet.text.as_bytes()]),
+            ReplyError::LevelName(name) => put(&[
+                b"'",
+                head(name),
+                b"' is no level: there are local, quorum and all",
             ]),
             ReplyError::ExecAbortBecause(error) => {
                 put(&[b"Transaction discarded because of: "]);
@@ -329,6 +382,22 @@ impl ReplyError<'_> {
                 format_args!(
                     "a channel or pattern has at most {} bytes, not {bytes}",
                     limits::PATTERN_BYTES_MAX
+                ),
+            ),
+            ReplyError::OnceKey(bytes) => show(
+                out,
+                format_args!(
+                    "an idempotency key has 1 to {} bytes, this one has {bytes}",
+                    limits::ONCE_KEY_BYTES_MAX
+                ),
+            ),
+            ReplyError::OnceTooLarge { bytes } => show(
+                out,
+                format_args!(
+                    "what is added under this idempotency key takes {bytes} bytes with the keys of \
+                     the counters, over the limit of {}; send it in several parts, each under a key \
+                     of its own",
+                    tallymesh_core::limits::KEYED_BYTES_MAX
                 ),
             ),
             ReplyError::NameLength(bytes) => show(
@@ -408,6 +477,17 @@ impl ReplyError<'_> {
             ReplyError::NoProto => "unsupported protocol version",
             ReplyError::ProtoNotInteger => "Protocol version is not an integer or out of range",
             ReplyError::ExecAbort => "Transaction discarded because of previous errors.",
+            ReplyError::OnceInMulti => {
+                "ONCE inside MULTI takes nothing but EXEC: its key is that of all that is queued"
+            }
+            ReplyError::KeyReused => {
+                "something else was made under this idempotency key; give each operation a key of \
+                 its own, and retry it with the same"
+            }
+            ReplyError::NoMembers => {
+                "the space has no members that could reach a level above local, so nothing was done; \
+                 CLIENT LEVEL local, or make a node the first member with `tallymesh members init`"
+            }
             ReplyError::MultiNested => "MULTI calls can not be nested",
             ReplyError::ExecWithoutMulti => "EXEC without MULTI",
             ReplyError::DiscardWithoutMulti => "DISCARD without MULTI",

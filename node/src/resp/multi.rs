@@ -7,11 +7,12 @@ use super::error::ReplyError;
 use super::limits::{
     QUEUED_ARGS_MAX, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, TRANSACTION_OPS_MAX, WATCHED_MAX,
 };
+use super::once::commit;
 use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
-use tallymesh_core::{Error, Handle};
+use tallymesh_core::{Error, Handle, Once};
 
 /// The commands that `MULTI` has queued, their arguments one after another.
 #[derive(Default)]
@@ -56,7 +57,14 @@ impl Multi {
         Ok(())
     }
 
-    fn commands(&self) -> impl Iterator<Item = (&'static Spec, Args<'_>)> {
+    /// Whether any of it reads counters.
+    pub(super) fn reads(&self) -> bool {
+        self.commands
+            .iter()
+            .any(|(spec, _)| spec.kind == Kind::Read)
+    }
+
+    pub(super) fn commands(&self) -> impl Iterator<Item = (&'static Spec, Args<'_>)> {
         let mut start = 0;
         self.commands.iter().map(move |(spec, end)| {
             let spans = self.spans.get(start..*end).unwrap_or_default();
@@ -83,7 +91,8 @@ impl Session {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         match command {
-            Command::Exec => return self.exec(host, reply),
+            Command::Exec => return self.exec(None, host, reply),
+            Command::Once => return self.once(args, host, reply),
             Command::Multi if self.multi.is_some() => return Err(ReplyError::MultiNested),
             Command::Multi => self.multi = Some(Box::default()),
             Command::Discard => {
@@ -136,7 +145,7 @@ impl Session {
             return Err(ReplyError::WatchInMulti);
         }
         if self.config.strict {
-            return Err(ReplyError::Strict {
+            return Err(ReplyError::NeedsCentre {
                 what: "watch",
                 instead: "Use MULTI alone: its commands are made together, whatever happens.",
             });
@@ -163,8 +172,10 @@ impl Session {
         Ok(())
     }
 
-    fn exec<'a>(
+    /// Makes what was queued, under an idempotency key if there is one.
+    pub(super) fn exec<'a>(
         &mut self,
+        key: Option<&[u8]>,
         host: &mut dyn Host,
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
@@ -173,29 +184,40 @@ impl Session {
         if multi.failed {
             return Err(ReplyError::ExecAbort);
         }
+        let once = key.map(|key| multi.once(key));
+        if let Some(once) = &once
+            && self.is_made(once, host)?
+        {
+            self.replay_all(&multi, host, reply);
+            return Ok(());
+        }
         let mut watched = watched.iter();
         if watched.any(|it| host.replica(it.space).version(&it.key) != it.version) {
             reply.null_array();
             return Ok(());
         }
         let mut events = Vec::new();
-        let changed = self.make(&multi, host, &mut events, reply)?;
-        self.tell(host, &changed, &events);
+        if let Some(changed) = self.make(&multi, once, host, &mut events, reply)? {
+            self.tell(host, &changed, &events, once.is_some());
+        }
         Ok(())
     }
 
     /// Makes all that was queued on one transaction. A command that is refused leaves it as it was,
-    /// and the others are made, as in Redis.
+    /// and the others are made, as in Redis; under a key all is refused then, and there is nothing more
+    /// to answer, since a retry must be able to tell what was made.
     fn make<'m>(
         &self,
         multi: &'m Multi,
+        once: Option<Once>,
         host: &mut dyn Host,
         events: &mut Vec<(Event, &'m str)>,
         reply: &mut Reply<'_>,
-    ) -> Result<Vec<Handle>, ReplyError<'static>> {
+    ) -> Result<Option<Vec<Handle>>, ReplyError<'static>> {
         let (now, strict) = (host.unix_ms(), self.config.strict);
         let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
         let mut tx = host.replica(self.space).begin().map_err(abort)?;
+        let begin = reply.out.len();
         reply.array(multi.len());
         for (spec, args) in multi.commands() {
             let start = reply.out.len();
@@ -218,6 +240,11 @@ impl Session {
                 Err(ReplyError::Core(
                     error @ (Error::CountersFull { .. } | Error::TransactionTooLarge { .. }),
                 )) => return Err(abort(error)),
+                Err(error) if once.is_some() => {
+                    reply.out.truncate(begin);
+                    reply.error(&ReplyError::ExecAbortBecause(Box::new(error)));
+                    return Ok(None);
+                }
                 Err(error) => {
                     reply.out.truncate(start);
                     reply.error(&error);
@@ -225,23 +252,29 @@ impl Session {
             }
         }
         let mut changed = Vec::new();
-        tx.commit(&mut changed);
-        Ok(changed)
+        commit(tx, once, &mut changed)
+            .map_err(|error| ReplyError::ExecAbortBecause(Box::new(error)))?;
+        Ok(Some(changed))
     }
 
-    /// Tells the host what a transaction of this session has changed.
+    /// Tells the host what a transaction of this session has changed; if that is nothing, it was only
+    /// made if it is `kept` for its key.
     pub(super) fn tell(
         &mut self,
         host: &mut dyn Host,
         changed: &[Handle],
         events: &[(Event, &str)],
+        kept: bool,
     ) {
-        if changed.is_empty() {
+        if changed.is_empty() && !kept {
             return;
         }
         let space = self.space;
         let replica = host.replica(space);
         self.written(space, replica.writer(), replica.clock());
+        if changed.is_empty() {
+            return host.made(space);
+        }
         let mut told = Vec::with_capacity(events.len());
         for (event, key) in events {
             if let Some(counter) = host.replica(space).handle(key) {

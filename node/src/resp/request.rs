@@ -51,6 +51,14 @@ impl<'a> Args<'a> {
             .unwrap_or_default()
     }
 
+    /// The command that begins at this argument, of one that has another in it.
+    pub(super) fn from(&self, start: usize) -> Args<'a> {
+        Args {
+            bytes: self.bytes,
+            spans: self.spans.get(start..).unwrap_or_default(),
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (bytes, spans) = (self.bytes, self.spans);
         spans.iter().map(move |span| {

@@ -218,7 +218,7 @@ fn write_info(spec: &Spec, reply: &mut Reply<'_>) {
     reply.array(10);
     reply.bulk(spec.name.as_bytes());
     reply.integer(i64::from(spec.arity));
-    let flags = flags(spec.kind);
+    let flags = flags(spec);
     reply.set(flags.len());
     flags.iter().for_each(|flag| reply.status(flag));
     spec.keys
@@ -261,8 +261,9 @@ fn write_docs(specs: &[&Spec], reply: &mut Reply<'_>) {
     }
 }
 
-fn flags(kind: Kind) -> &'static [&'static str] {
-    match kind {
+fn flags(spec: &Spec) -> &'static [&'static str] {
+    match spec.kind {
+        _ if spec.command == Command::Once => &["write", "denyoom"],
         Kind::Read => &["readonly", "fast"],
         Kind::Write => &["write", "denyoom", "fast"],
         Kind::Keyspace => &["readonly"],

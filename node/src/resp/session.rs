@@ -3,15 +3,17 @@
 use super::command::{self, Command, KeysAt, Kind, Spec};
 use super::counters::{self, Writing, amount, key, sum};
 use super::error::{Broken, ReplyError};
+use super::levels::Levels;
 use super::limits::{AHEAD_MAX, HELD_BYTES_MAX, IDLE_BYTES_MAX, OUT_BYTES_PAUSE};
 use super::multi::{Multi, Watched};
+use super::once::commit;
 use super::pubsub::{Event, Subscriptions};
 use super::reply::Reply;
 use super::request::{Args, Parsed, Request};
 use super::{Host, RespConfig};
 use std::hint::black_box;
 use std::sync::Arc;
-use tallymesh_core::WriterId;
+use tallymesh_core::{Level, Once, WriterId};
 
 /// How a session goes on after it was fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,24 +23,45 @@ pub enum Flow {
     /// Its output is long, and commands may be left: flush some of it, and feed again, if only
     /// nothing.
     Full,
-    /// It waits for members, as [`Session::wait`] says; call [`Session::answer_wait`] once they are
-    /// there or the time is over, and feed again.
+    /// It waits for members, as [`Session::wait`] says; answer it as that says, and feed again.
     Waits,
     /// It is over: flush its output, and close the connection.
     Close,
 }
 
-/// What a session waits for.
+/// What a session waits for. Times count from when [`Flow::Waits`] was returned, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// How many members must hold what it [wrote](Session::writes) durably.
-    pub members: usize,
-    /// For how long it waits at most, in milliseconds from when [`Flow::Waits`] was returned.
-    /// `None`: for ever.
-    pub timeout_ms: Option<u64>,
+pub enum Wait {
+    /// Members. Call [`Session::answer_wait`] once they are there or the time is over.
+    Holders {
+        /// How many must hold what it [wrote](Session::writes) durably.
+        members: usize,
+        /// For how long it waits at most. `None`: for ever.
+        timeout_ms: Option<u64>,
+    },
+    /// That what it has just written reaches a level. Call [`Session::answer_level`] once it did, or
+    /// the time is over.
+    Write {
+        /// What it has written.
+        written: Written,
+        /// The level.
+        level: Level,
+        /// For how long it waits at most.
+        timeout_ms: u64,
+    },
+    /// That all is seen here which members of that level hold now. Call [`Session::answer_level`].
+    Read {
+        /// The space's number.
+        space: usize,
+        /// The level.
+        level: Level,
+        /// For how long it waits at most.
+        timeout_ms: u64,
+    },
 }
 
-/// The last transaction of a session in one space.
+/// The last transaction of a writer in one space that a session made, or was told of in place of one
+/// that it asked for again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The space's number.
@@ -129,6 +152,7 @@ pub struct Session {
     pub(super) watched: Vec<Watched>,
     pub(super) subscriptions: Option<Subscriptions>,
     pub(super) wait: Option<Wait>,
+    pub(super) levels: Levels,
     written: Vec<Written>,
     pub(super) name: String,
     pub(super) library: String,
@@ -157,6 +181,7 @@ impl Session {
             watched: Vec::new(),
             subscriptions: None,
             wait: None,
+            levels: Levels::default(),
             written: Vec::new(),
             name: String::new(),
             library: String::new(),
@@ -211,14 +236,15 @@ impl Session {
         self.wait
     }
 
-    /// Its last transaction in each space.
+    /// Its last transaction in each space, and those of others that stand for what it asked for again.
     pub fn writes(&self) -> &[Written] {
         &self.written
     }
 
     /// Ends its wait: so many members hold what it wrote. Feed it then, if only nothing.
     pub fn answer_wait(&mut self, members: usize, out: &mut Vec<u8>) {
-        if self.wait.take().is_some() {
+        if let Some(Wait::Holders { .. }) = self.wait {
+            self.wait = None;
             let resp3 = self.resp3;
             Reply { out, resp3 }.count(members);
         }
@@ -257,6 +283,9 @@ impl Session {
                 }
                 let args = ready.request.args(&rest[ready.start..]);
                 self.execute(ready.spec, &args, host, out);
+                if self.levels.is_put_off() {
+                    break;
+                }
                 ready.request.clear();
                 at += ready.end - ready.start;
                 made += 1;
@@ -346,7 +375,7 @@ impl Session {
         host: &mut dyn Host,
         out: &mut Vec<u8>,
     ) {
-        self.commands += 1;
+        self.commands += u64::from(!self.levels.goes_on());
         let start = out.len();
         let resp3 = self.resp3;
         let mut reply = Reply { out, resp3 };
@@ -379,11 +408,7 @@ impl Session {
             self.closing = true;
             return Ok(());
         }
-        let error = match (found, command::unsupported(name)) {
-            (Some(spec), _) => ReplyError::Arity(spec.name),
-            (None, Some(why)) => ReplyError::Unsupported { name, why },
-            (None, None) => ReplyError::UnknownCommand(*args),
-        };
+        let error = unfit(found, args);
         self.fail_multi();
         if found.is_some_and(|spec| spec.command == Command::Exec) {
             self.multi = None;
@@ -394,8 +419,8 @@ impl Session {
         Err(error)
     }
 
-    /// Executes a command in a session that has not authenticated, queues commands, or is
-    /// subscribed.
+    /// Executes a command in a session that has not authenticated, queues commands, is subscribed, or
+    /// has to reach a level.
     #[cold]
     fn admit<'a>(
         &mut self,
@@ -404,20 +429,31 @@ impl Session {
         host: &mut dyn Host,
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
-        use Command::{Discard, Exec, Multi, Quit, Reset, Unwatch, Watch};
+        use Command::{Discard, Exec, Multi, Once, Quit, Reset, Unwatch, Watch};
         if !self.authenticated && !spec.is_open() {
             return Err(ReplyError::NoAuth);
         }
         if !self.resp3 && self.is_subscribed() && !spec.is_for_subscribers() {
             return Err(ReplyError::Subscribed(spec.name));
         }
-        let at_once = matches!(spec.command, Discard | Exec | Multi | Quit | Reset | Watch);
+        let at_once = matches!(
+            spec.command,
+            Discard | Exec | Multi | Once | Quit | Reset | Watch
+        );
         if self.multi.is_none() || at_once {
-            let done = self.perform(spec, args, host, reply);
+            let done = match self.levels.is_local() {
+                true => self.perform(spec, args, host, reply),
+                false => self.perform_at_level(spec, args, host, reply),
+            };
             self.guard_again();
             return done;
         }
         match spec.kind {
+            Kind::Read | Kind::Write if !self.levels.is_local() => {
+                self.check_members(self.space, host)
+                    .inspect_err(|_| self.fail_multi())?;
+                self.queue(spec, args, reply)
+            }
             Kind::Read | Kind::Write | Kind::Answer => self.queue(spec, args, reply),
             _ if spec.command == Unwatch => self.queue(spec, args, reply),
             _ => {
@@ -428,7 +464,7 @@ impl Session {
     }
 
     #[inline]
-    fn perform<'a>(
+    pub(super) fn perform<'a>(
         &mut self,
         spec: &'static Spec,
         args: &Args<'a>,
@@ -483,7 +519,7 @@ impl Session {
                 let now = host.unix_ms();
                 counters::read(spec, args, host.replica(self.space), now, reply)
             }
-            Kind::Write => return self.write(spec, args, host, reply),
+            Kind::Write => return self.write(spec, args, None, host, reply),
             Kind::Keyspace => self.keyspace(spec.command, args, host, reply),
             Kind::Flush => self.flush(spec.command, args, host, reply),
             Kind::Answer => self.answer(spec.command, args, reply),
@@ -495,11 +531,12 @@ impl Session {
         done
     }
 
-    /// Makes one command that writes, as one transaction.
-    fn write<'a>(
+    /// Makes one command that writes, as one transaction, which may be under a key that is new.
+    pub(super) fn write<'a>(
         &mut self,
         spec: &'static Spec,
         args: &Args<'a>,
+        once: Option<Once>,
         host: &mut dyn Host,
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
@@ -513,8 +550,8 @@ impl Session {
             events: &mut events,
         };
         writing.run(spec, args, reply)?;
-        tx.commit(&mut changed);
-        self.tell(host, &changed, &events);
+        commit(tx, once, &mut changed)?;
+        self.tell(host, &changed, &events, once.is_some());
         Ok(())
     }
 
@@ -540,7 +577,7 @@ impl Session {
         Ok(())
     }
 
-    /// Notes the last transaction in a space, for `WAIT`.
+    /// Notes the last transaction of a writer in a space, for `WAIT`.
     #[inline]
     pub(super) fn written(&mut self, space: usize, writer: WriterId, clock: u64) {
         let written = Written {
@@ -548,16 +585,34 @@ impl Session {
             writer,
             clock,
         };
-        let mut all = self.written.iter_mut();
-        match all.find(|written| written.space == space) {
-            Some(before) => *before = written,
-            None => self.written.push(written),
-        }
+        self.levels.note(written);
+        note(&mut self.written, written);
     }
 
     /// Notes whether commands may be just executed.
     pub(super) fn guard_again(&mut self) {
         let subscribed = !self.resp3 && self.subscriptions.is_some();
-        self.guarded = !self.authenticated || self.multi.is_some() || subscribed;
+        let plain = self.authenticated && self.multi.is_none() && self.levels.is_local();
+        self.guarded = !plain || subscribed;
+    }
+}
+
+/// Notes the last transaction of its writer in its space.
+#[inline]
+pub(super) fn note(all: &mut Vec<Written>, written: Written) {
+    let mut same = all.iter_mut();
+    match same.find(|it| it.space == written.space && it.writer == written.writer) {
+        Some(before) => before.clock = before.clock.max(written.clock),
+        None => all.push(written),
+    }
+}
+
+/// Why the arguments are no command that can be executed.
+pub(super) fn unfit<'a>(found: Option<&'static Spec>, args: &Args<'a>) -> ReplyError<'a> {
+    let name = args.name();
+    match (found, command::unsupported(name)) {
+        (Some(spec), _) => ReplyError::Arity(spec.name),
+        (None, Some(why)) => ReplyError::Unsupported { name, why },
+        (None, None) => ReplyError::UnknownCommand(*args),
     }
 }

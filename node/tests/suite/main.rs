@@ -18,4 +18,5 @@ mod process;
 mod redis;
 mod resp;
 mod restart;
+mod retries;
 mod sync;

@@ -52,6 +52,8 @@ pub(super) struct Desk<'a> {
     pub(super) own: (u64, Arc<Ends>, Instant),
     pub(super) books: &'a mut Books,
     pub(super) unix_ms: u64,
+    /// Milliseconds since the driver's start.
+    pub(super) since_start: u64,
     pub(super) now: Instant,
     /// Whether anything was changed.
     pub(super) wrote: bool,
@@ -75,6 +77,11 @@ impl Host for Desk<'_> {
     fn wrote(&mut self, space: usize, changed: Counted, event: Event) {
         self.wrote = true;
         self.spaces[space].wrote(changed, event);
+    }
+
+    fn made(&mut self, space: usize) {
+        self.wrote = true;
+        self.spaces[space].made();
     }
 
     fn sizes(&self, space: usize) -> Sizes {
@@ -101,7 +108,10 @@ impl Host for Desk<'_> {
     }
 
     fn holders(&mut self, writes: &[Written]) -> usize {
-        holders(self.spaces, writes)
+        let held = writes
+            .iter()
+            .map(|it| self.spaces[it.space].holders(it, None));
+        held.min().unwrap_or(0)
     }
 
     fn facts(&self) -> Facts {
@@ -135,15 +145,4 @@ impl Host for Desk<'_> {
             take(other.session.id(), &other.session.describe(&other.seen()));
         }
     }
-}
-
-/// How many members beside this node hold all of these transactions; those that have not said so
-/// are asked to.
-pub(super) fn holders(spaces: &mut [OpenSpace], writes: &[Written]) -> usize {
-    let held = writes.iter().map(|written| {
-        let space = &mut spaces[written.space];
-        space.ask_for_acknowledgement();
-        space.replica.holders(&written.writer, written.clock)
-    });
-    held.min().unwrap_or(0)
 }

@@ -4,7 +4,8 @@ use super::{OpenSpace, Refusal};
 use crate::driver::levels::Reply;
 use crate::driver::{Completeness, Heard, OwnerKey, ReadBack, Release, Written};
 use crate::handle::{Demand, Unreached};
-use tallymesh_core::{Level, Question, Reach, VersionVector};
+use crate::resp::Written as Transacted;
+use tallymesh_core::{Level, Owner, Question, Reach, VersionVector};
 
 /// How a request ends: what it is told follows from the space as it is then.
 type End = Box<dyn FnOnce(&OpenSpace, u64, Result<(), Refusal>) -> Release + Send>;
@@ -67,6 +68,18 @@ impl OpenSpace {
             return Some(end(Ok(written)));
         }
         let upto = self.replica.written();
+        self.wait_for_write(now, upto, demand, move |met| end(met.map(|()| written)));
+        None
+    }
+
+    /// Waits until these transactions reach a level above local.
+    pub(in crate::driver) fn wait_for_write(
+        &mut self,
+        now: u64,
+        upto: VersionVector,
+        demand: &Demand,
+        end: impl FnOnce(Result<(), Refusal>) -> Release + Send + 'static,
+    ) {
         let question = self
             .sync
             .ask_for_write(now, &self.replica, demand.level, upto);
@@ -76,9 +89,57 @@ impl OpenSpace {
             token: None,
             until: until(now, demand),
             write: true,
-            end: Box::new(move |_, _, met| end(met.map(|()| written))),
+            end: Box::new(move |_, _, met| end(met)),
         });
-        None
+    }
+
+    /// Waits until all is seen here that is demanded.
+    pub(in crate::driver) fn wait_for_read(
+        &mut self,
+        now: u64,
+        demand: &Demand,
+        end: impl FnOnce(Result<(), Refusal>) -> Release + Send + 'static,
+    ) {
+        self.wait_to_read(now, demand, Box::new(move |_, _, met| end(met)));
+    }
+
+    /// Asks the other members who of them holds these transactions; nobody in a space without members.
+    pub(in crate::driver) fn ask_who_holds(
+        &mut self,
+        now: u64,
+        upto: VersionVector,
+    ) -> Option<Question> {
+        self.replica.configuration()?;
+        let question = self
+            .sync
+            .ask_for_write(now, &self.replica, Level::All, upto);
+        Some(question)
+    }
+
+    /// Ends a question of [`ask_who_holds`](OpenSpace::ask_who_holds).
+    pub(in crate::driver) fn end_question(&mut self, question: Question) {
+        self.sync.end_question(question);
+    }
+
+    /// How many members beside this node hold a transaction durably: as far as they have said so, and
+    /// as they answer to a question.
+    pub(in crate::driver) fn holders(
+        &mut self,
+        written: &Transacted,
+        question: Option<Question>,
+    ) -> usize {
+        let said = self.replica.holders(&written.writer, written.clock);
+        let reach = question.and_then(|it| self.sync.reach(&self.replica, it));
+        let (Some(reach), Some(present)) = (reach, self.replica.configuration()) else {
+            return said;
+        };
+        let holds = |it: &&Owner| **it != self.owner && !reach.lacking.contains(it);
+        let held = present.members.iter().filter(holds).count();
+        if !reach.lacking.is_empty() && self.is_member_unlinked() {
+            // What they say comes by others.
+            self.ask_for_acknowledgement();
+        }
+        said.max(held)
     }
 
     /// Reads once what is demanded is seen here.
@@ -100,6 +161,10 @@ impl OpenSpace {
                 let _ = reply.send(read);
             })
         };
+        self.wait_to_read(now, demand, Box::new(end));
+    }
+
+    fn wait_to_read(&mut self, now: u64, demand: &Demand, end: End) {
         let open = demand.level != Level::Local && self.replica.configuration().is_none();
         let question = (demand.level != Level::Local && !open)
             .then(|| self.sync.ask_for_read(now, &self.replica, demand.level));
@@ -110,7 +175,7 @@ impl OpenSpace {
             token: demand.token.as_ref().map(|token| token.vector().clone()),
             until: if open { now } else { until(now, demand) },
             write: false,
-            end: Box::new(end),
+            end,
         });
     }
 

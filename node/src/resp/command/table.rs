@@ -23,14 +23,14 @@ const fn spec(
 /// All commands, by name.
 // One command a line: what is compared stands below each other.
 #[rustfmt::skip]
-pub(in crate::resp) static TABLE: &[Spec; 56] = {
+pub(in crate::resp) static TABLE: &[Spec; 57] = {
     use Kind::*;
     const NO: KeysAt = KeysAt::None;
     const ONE: KeysAt = KeysAt::First;
     const ALL: KeysAt = KeysAt::All;
     &[
         spec("auth", Command::Auth, -2, Connection, NO, "Authenticates the connection."),
-        spec("client", Command::Client, -2, Connection, NO, "Tells of connections, and names this one."),
+        spec("client", Command::Client, -2, Connection, NO, "Tells of connections, names this one, and says how many members its commands have to reach."),
         spec("command", Command::Commands, -1, Connection, NO, "Tells which commands there are."),
         spec("config", Command::Config, -2, Connection, NO, "Tells how the node is configured."),
         spec("dbsize", Command::DbSize, 1, Keyspace, NO, "Counts the counters of the space that this node sees."),
@@ -59,6 +59,7 @@ pub(in crate::resp) static TABLE: &[Spec; 56] = {
         spec("mset", Command::MSet, -3, Write, KeysAt::EverySecond, "Sets counters, together."),
         spec("multi", Command::Multi, 1, Transaction, NO, "Begins to queue commands for EXEC."),
         spec("object", Command::Object, -2, Read, KeysAt::Second, "Tells how a counter is kept."),
+        spec("once", Command::Once, -3, Transaction, NO, "Makes a command that writes, or EXEC, under a key: it counts once, however often and wherever it is sent."),
         spec("persist", Command::Persist, 2, Write, ONE, "Takes a counter's expiry away; beats concurrent expiries."),
         spec("pexpire", Command::PExpire, -3, Write, ONE, "Lets a counter expire after milliseconds."),
         spec("pexpireat", Command::PExpireAt, -3, Write, ONE, "Lets a counter expire at a time in milliseconds since 1970."),

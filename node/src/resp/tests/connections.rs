@@ -250,7 +250,7 @@ fn the_node_answers_about_itself() {
             "CONFIG REWRITE",
             "-ERR unknown subcommand 'REWRITE'. Try CONFIG HELP.|",
         ),
-        ("COMMAND COUNT", ":56|"),
+        ("COMMAND COUNT", ":57|"),
         (
             "COMMAND FOO",
             "-ERR unknown subcommand 'FOO'. Try COMMAND HELP.|",
@@ -268,11 +268,11 @@ fn the_node_answers_about_itself() {
     ] {
         assert_eq!(client.send(sent), answer, "{sent}");
     }
-    assert!(client.send("COMMAND").starts_with("*56|*10|$4|auth|:-2|"));
+    assert!(client.send("COMMAND").starts_with("*57|*10|$4|auth|:-2|"));
     assert!(
         client
             .send("COMMAND DOCS")
-            .starts_with("*112|$4|auth|*4|$7|summary|")
+            .starts_with("*114|$4|auth|*4|$7|summary|")
     );
     client.send("HELLO 3");
     assert_eq!(
@@ -324,7 +324,7 @@ fn waiting_counts_members_that_hold_what_was_written() {
     bytes.extend(request("INCR a"));
     let (out, flow) = client.feed(&bytes);
     assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
-    let wait = Wait {
+    let wait = Wait::Holders {
         members: 2,
         timeout_ms: Some(500),
     };
@@ -339,8 +339,11 @@ fn waiting_counts_members_that_hold_what_was_written() {
     // What is broken is told when its turn comes.
     let (out, flow) = client.feed(b"PING\r\nWAIT 2 0\r\n*x\r\n");
     assert_eq!((show(&out), flow), ("+PONG|".to_owned(), Flow::Waits));
-    let timeout = client.session.wait().map(|wait| wait.timeout_ms);
-    assert_eq!(timeout, Some(None));
+    let wait = Wait::Holders {
+        members: 2,
+        timeout_ms: None,
+    };
+    assert_eq!(client.session.wait(), Some(wait));
     client.session.answer_wait(2, &mut Vec::new());
     let (out, flow) = client.feed(b"");
     let broken = "-ERR Protocol error: invalid multibulk length|";

@@ -14,6 +14,8 @@ pub(crate) struct Node {
     pub(crate) generation: u16,
     pub(crate) holders: usize,
     pub(crate) wrote: Vec<(usize, String, Event)>,
+    /// How often it heard of a transaction that changed nothing.
+    pub(crate) made: usize,
     pub(crate) asked: Vec<Written>,
 }
 
@@ -34,6 +36,7 @@ impl Node {
             generation: 0,
             holders: 0,
             wrote: Vec::new(),
+            made: 0,
             asked: Vec::new(),
         }
     }
@@ -79,6 +82,10 @@ impl Host for Node {
     fn wrote(&mut self, space: usize, changed: Handle, event: Event) {
         let key = self.replicas[space].key(changed).expect("a known counter");
         self.wrote.push((space, key.to_owned(), event));
+    }
+
+    fn made(&mut self, _: usize) {
+        self.made += 1;
     }
 
     fn sizes(&self, space: usize) -> Sizes {

@@ -1,0 +1,148 @@
+//! What connections wait for: members that hold what they wrote, and levels.
+
+use crate::driver::Release;
+use crate::driver::space::OpenSpace;
+use crate::handle::{Demand, Refusal};
+use crate::resp::{Unmet, Wait, Written};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+use tallymesh_core::{Question, VersionVector};
+
+/// A wait of a connection.
+pub(super) enum Waiting {
+    /// For so many members, until a time or for ever. What they are asked, for each of the session's
+    /// writes; nothing in a space without members.
+    Holders {
+        members: usize,
+        until: Option<Instant>,
+        asked: Vec<Option<Question>>,
+    },
+    /// For a level; its space tells how that ends.
+    Level,
+}
+
+/// How a wait for a level has ended.
+pub(super) struct Told {
+    /// The connection, and the number of its session.
+    pub(super) at: usize,
+    pub(super) id: u64,
+    pub(super) met: Result<(), Unmet>,
+}
+
+/// Where such ends are told, and by whose connection they are waited for.
+pub(super) struct Teller<'a> {
+    pub(super) at: usize,
+    pub(super) id: u64,
+    pub(super) to: &'a Sender<Told>,
+}
+
+impl Waiting {
+    /// Begins a wait. `now` is in milliseconds since the driver's start.
+    pub(super) fn begin(
+        wait: Wait,
+        writes: &[Written],
+        spaces: &mut [OpenSpace],
+        now: u64,
+        teller: &Teller<'_>,
+    ) -> Waiting {
+        let demand = |level, timeout_ms| Demand {
+            level,
+            token: None,
+            wait: Duration::from_millis(timeout_ms),
+        };
+        match wait {
+            Wait::Holders {
+                members,
+                timeout_ms,
+            } => Waiting::Holders {
+                members,
+                until: timeout_ms
+                    .and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis))),
+                asked: writes.iter().map(|it| ask(spaces, now, it)).collect(),
+            },
+            Wait::Write {
+                written,
+                level,
+                timeout_ms,
+            } => {
+                let upto = VersionVector::of(written.writer, written.clock);
+                let demand = demand(level, timeout_ms);
+                spaces[written.space].wait_for_write(now, upto, &demand, teller.end());
+                Waiting::Level
+            }
+            Wait::Read {
+                space,
+                level,
+                timeout_ms,
+            } => {
+                spaces[space].wait_for_read(now, &demand(level, timeout_ms), teller.end());
+                Waiting::Level
+            }
+        }
+    }
+
+    /// How many members hold all that was written, if they are enough or the time is over.
+    pub(super) fn holders(
+        &mut self,
+        writes: &[Written],
+        spaces: &mut [OpenSpace],
+        (now, millis): (Instant, u64),
+    ) -> Option<usize> {
+        let Waiting::Holders {
+            members,
+            until,
+            asked,
+        } = self
+        else {
+            return None;
+        };
+        let held = writes.iter().zip(asked).map(|(written, asked)| {
+            // The space may have got members meanwhile.
+            *asked = asked.or_else(|| ask(spaces, millis, written));
+            spaces[written.space].holders(written, *asked)
+        });
+        let held = held.min().unwrap_or(0);
+        let over = held >= *members || until.is_some_and(|until| until <= now);
+        over.then_some(held)
+    }
+
+    /// When it is over by time alone.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match self {
+            Waiting::Holders { until, .. } => *until,
+            Waiting::Level => None, // Its space knows.
+        }
+    }
+
+    /// What members are asked, and in which space.
+    pub(super) fn questions(&self, writes: &[Written]) -> Vec<(usize, Question)> {
+        let Waiting::Holders { asked, .. } = self else {
+            return Vec::new();
+        };
+        let asked = writes.iter().zip(asked);
+        let asked = asked.filter_map(|(written, asked)| Some((written.space, (*asked)?)));
+        asked.collect()
+    }
+}
+
+impl Teller<'_> {
+    /// Tells the connection how its wait has ended.
+    fn end(&self) -> impl FnOnce(Result<(), Refusal>) -> Release + Send + use<> {
+        let (at, id, to) = (self.at, self.id, self.to.clone());
+        move |met: Result<(), Refusal>| -> Release {
+            let met = met.map_err(|refusal| Unmet {
+                code: refusal.code(),
+                text: refusal.to_string(),
+            });
+            Box::new(move || {
+                // The driver may have ended meanwhile.
+                let _ = to.send(Told { at, id, met });
+            })
+        }
+    }
+}
+
+fn ask(spaces: &mut [OpenSpace], now: u64, written: &Written) -> Option<Question> {
+    let upto = VersionVector::of(written.writer, written.clock);
+    spaces[written.space].ask_who_holds(now, upto)
+}

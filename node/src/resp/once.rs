@@ -1,0 +1,185 @@
+//! `ONCE`: a command, or all that `MULTI` has queued, under an idempotency key. It counts once,
+//! however often and at whichever member it is sent.
+//!
+//! A retry is the same key with the same command and arguments, byte for byte, but for the case of
+//! the command's name. It changes nothing, and nothing of it is worked out anew: what the first one
+//! made stands, whatever it met. So a retry can tell what is there now, and nothing of what the first
+//! one met.
+
+use super::Host;
+use super::command::{Command, Kind, Spec, find};
+use super::counters::{self, Options, View, key};
+use super::error::ReplyError;
+use super::limits::ONCE_KEY_BYTES_MAX;
+use super::multi::Multi;
+use super::reply::Reply;
+use super::request::Args;
+use super::session::{Session, unfit};
+use tallymesh_core::{Asked, Error, Handle, Once, Transaction};
+
+impl Session {
+    /// Makes and answers `ONCE`.
+    pub(super) fn once<'a>(
+        &mut self,
+        args: &Args<'a>,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let (name, args) = (args.at(1), args.from(2));
+        let found = find(args.name());
+        let is_exec = found.is_some_and(|spec| spec.command == Command::Exec);
+        let spec = match check(name, found, &args) {
+            Ok(_) if is_exec => return self.exec(Some(name), host, reply),
+            Ok(_) if self.multi.is_some() => Err(ReplyError::OnceInMulti),
+            checked => checked,
+        };
+        let spec = match spec {
+            Ok(spec) => spec,
+            // As an `EXEC` that was sent wrongly.
+            Err(error) if is_exec => {
+                self.multi = None;
+                self.watched = Vec::new();
+                return Err(ReplyError::ExecAbortBecause(Box::new(error)));
+            }
+            Err(error) => {
+                self.fail_multi();
+                return Err(error);
+            }
+        };
+        let once = digest(name, b"redis command", [(spec, args)].into_iter());
+        match self.is_made(&once, host)? {
+            true => replay(spec, &args, host.replica(self.space), reply),
+            false => self.write(spec, &args, Some(once), host, reply),
+        }
+    }
+
+    /// Whether an operation was made before. What `WAIT` waits for is then who made it.
+    pub(super) fn is_made(
+        &mut self,
+        once: &Once,
+        host: &mut dyn Host,
+    ) -> Result<bool, ReplyError<'static>> {
+        let space = self.space;
+        let replica = host.replica(space);
+        match replica.asked(once) {
+            Asked::New => Ok(false),
+            Asked::Reused => Err(ReplyError::KeyReused),
+            Asked::Before(maker) => {
+                // Without members nobody is waited for, and of one that is not told apart any more
+                // all members hold it.
+                let maker = maker.filter(|_| replica.configuration().is_some());
+                if let Some((writer, clock)) = maker {
+                    self.written(space, writer, clock);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Answers all that was queued, which was made before.
+    pub(super) fn replay_all(&self, multi: &Multi, host: &mut dyn Host, reply: &mut Reply<'_>) {
+        let now = host.unix_ms();
+        let replica = host.replica(self.space);
+        reply.array(multi.len());
+        for (spec, args) in multi.commands() {
+            let start = reply.out.len();
+            let done = match spec.kind {
+                Kind::Read => counters::read(spec, &args, replica, now, reply),
+                Kind::Write => replay(spec, &args, replica, reply),
+                _ => self.answer(spec.command, &args, reply),
+            };
+            if let Err(error) = done {
+                reply.out.truncate(start);
+                reply.error(&error);
+            }
+        }
+    }
+}
+
+impl Multi {
+    /// All that was queued, under a key.
+    pub(super) fn once(&self, key: &[u8]) -> Once {
+        digest(key, b"redis exec", self.commands())
+    }
+}
+
+/// Makes a transaction visible, under a key if there is one.
+pub(super) fn commit(
+    tx: Transaction<'_>,
+    once: Option<Once>,
+    changed: &mut Vec<Handle>,
+) -> Result<(), ReplyError<'static>> {
+    let Some(once) = once else {
+        tx.commit(changed);
+        return Ok(());
+    };
+    tx.commit_once(once, changed).map_err(|error| match error {
+        Error::TooLarge { size, .. } => ReplyError::OnceTooLarge { bytes: size },
+        error => error.into(),
+    })
+}
+
+/// The command, if it may be made under this key.
+fn check<'a>(
+    name: &[u8],
+    found: Option<&'static Spec>,
+    args: &Args<'a>,
+) -> Result<&'static Spec, ReplyError<'a>> {
+    let fits = found.filter(|spec| spec.takes(args.len()));
+    let spec = fits.ok_or_else(|| unfit(found, args))?;
+    if spec.kind != Kind::Write && spec.command != Command::Exec {
+        return Err(ReplyError::NotOnce(spec.name));
+    }
+    match (1..=ONCE_KEY_BYTES_MAX).contains(&name.len()) {
+        true => Ok(spec),
+        false => Err(ReplyError::OnceKey(name.len())),
+    }
+}
+
+/// Commands under a key, as `kind` of request: how many arguments each has, and each argument with its
+/// length before it, so that no other commands read the same.
+fn digest<'a>(
+    key: &[u8],
+    kind: &[u8],
+    commands: impl Iterator<Item = (&'static Spec, Args<'a>)>,
+) -> Once {
+    let mut content = kind.to_vec();
+    let mut put = |bytes: &[u8]| {
+        content.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        content.extend_from_slice(bytes);
+    };
+    for (spec, args) in commands {
+        put(&(args.len() as u64).to_le_bytes());
+        put(spec.name.as_bytes());
+        args.iter().skip(1).for_each(&mut put);
+    }
+    Once::new(key, &content)
+}
+
+/// Answers a command that writes, and was made before: with what is there now. Where the command
+/// tells how many counters it met, the answer is nil; where nil would say something else, or what it
+/// met is all that it is asked for, an error.
+fn replay<'a>(
+    spec: &'static Spec,
+    args: &Args<'a>,
+    view: &impl View,
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    use Command::{Decr, DecrBy, GetDel, GetEx, GetSet, Incr, IncrBy};
+    use Command::{MSet, PSetEx, Set, SetEx, SetNx};
+    match spec.command {
+        Incr | Decr | IncrBy | DecrBy => {
+            let value = view.value(key(args.at(1))?);
+            match value.map(i64::try_from) {
+                Some(Ok(value)) => reply.integer(value),
+                _ => reply.value(value),
+            }
+        }
+        GetEx => reply.value(view.value(key(args.at(1))?)),
+        Set if Options::of_set(args)?.tells() => return Err(ReplyError::Replayed(spec.name)),
+        Set | SetEx | PSetEx | MSet => reply.ok(),
+        SetNx | GetSet | GetDel => return Err(ReplyError::Replayed(spec.name)),
+        _ => reply.null(),
+    }
+    Ok(())
+}
