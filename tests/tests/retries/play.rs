@@ -7,7 +7,7 @@ use crate::mesh::{DEADLINE, Mesh, NODES};
 use crate::proxy::{self, Proxy};
 use crate::wire::{Connection, Operation, Verdict, Wire};
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -49,15 +49,68 @@ pub(crate) struct Figures {
     pub(crate) kills: u64,
     pub(crate) cuts: u64,
     pub(crate) renewals: u64,
-    /// Requests that were handed to nodes beyond one for each operation.
+    /// Requests that nodes answered, beyond one for each operation.
     pub(crate) duplicates: u64,
     /// Of these, at least so many were taken for new, by a node that had not heard of the first, and
-    /// were withdrawn.
-    pub(crate) taken_twice: u64,
+    /// were withdrawn. Nodes count only what comes over HTTP.
+    pub(crate) taken_twice: Option<u64>,
     /// Until all clients were answered.
     pub(crate) seconds: f32,
     /// From then on, until all nodes were right.
     pub(crate) settled_seconds: f32,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (clients, proxy) = (&self.clients, &self.proxy);
+        let rows = [
+            ("operations", clients.operations),
+            ("asked again by clients", clients.retries),
+            ("of these, after a timeout", clients.timeouts),
+            ("of these, after a broken connection", clients.broken),
+            ("refused", clients.refused.values().sum()),
+            ("requests at the proxy", proxy.requests),
+            ("requests dropped", proxy.dropped_requests),
+            ("requests delayed", proxy.delayed_requests),
+            ("requests repeated", proxy.repeated),
+            ("answers dropped", proxy.dropped_answers),
+            ("answers delayed", proxy.delayed_answers),
+            ("answers broken off", proxy.broken_answers),
+            ("requests to a node that was not there", proxy.unreachable),
+            ("requests handed to nodes", proxy.forwarded),
+            (
+                "of these, not answered, as the node was killed",
+                proxy.unanswered,
+            ),
+            ("duplicates that nodes answered", self.duplicates),
+            ("kills", self.kills),
+            ("links cut", self.cuts),
+            ("members that came back under a new writer", self.renewals),
+        ];
+        for (name, count) in rows {
+            writeln!(f, "| {name} | {count} |")?;
+        }
+        if let Some(count) = self.taken_twice {
+            writeln!(
+                f,
+                "| duplicates taken for new and withdrawn, at least | {count} |"
+            )?;
+            let before = clients.made_before;
+            writeln!(
+                f,
+                "| answers to clients that it was made before | {before} |"
+            )?;
+        }
+        for (reason, count) in &clients.refused {
+            writeln!(f, "| refused as {reason} | {count} |")?;
+        }
+        writeln!(f, "| seconds | {:.1} |", self.seconds)?;
+        write!(
+            f,
+            "| seconds until all were right | {:.1} |",
+            self.settled_seconds
+        )
+    }
 }
 
 struct Run {
@@ -103,8 +156,9 @@ pub(crate) async fn play(plan: Plan) -> Result<Figures, String> {
     let proxy = run.proxy.figures();
     let operations = plan.operations as u64;
     Ok(Figures {
-        duplicates: proxy.forwarded.saturating_sub(operations),
-        taken_twice: run.mesh.figures.adds.saturating_sub(operations),
+        duplicates: (proxy.forwarded - proxy.unanswered).saturating_sub(operations),
+        taken_twice: (plan.wire == Wire::Http)
+            .then(|| run.mesh.figures.adds.saturating_sub(operations)),
         clients,
         proxy,
         kills: run.mesh.figures.kills,
@@ -267,11 +321,8 @@ impl Run {
             let stays = settled && same && !self.plan.trouble;
             if stays || Instant::now() > deadline {
                 let all = format!("settled: {settled}, all hold the same: {same}");
-                return Err(format!(
-                    "{:?}: {all}\n{}",
-                    self.plan,
-                    self.wrong(&expected, &values)
-                ));
+                let wrong = self.wrong(&expected, &values);
+                return Err(format!("{:?}: {all}\n{wrong}", self.plan));
             }
             sleep(POLL).await;
         }
