@@ -332,10 +332,9 @@ impl Clients {
                 continue;
             }
             let writes = connection.session.writes();
-            let wait = connection.wait.as_mut();
-            if let Some(holders) =
-                wait.and_then(|wait| wait.holders(writes, spaces, (now, since_start)))
-            {
+            let (wait, ended) = (connection.wait.as_mut(), connection.read_closed);
+            let over = wait.and_then(|it| it.holders(writes, spaces, (now, since_start), ended));
+            if let Some(holders) = over {
                 self.unasked.extend(connection.unasked());
                 (connection.wait, connection.again) = (None, true);
                 let out = connection.out.filling();

@@ -57,19 +57,26 @@ fn a_retry_counts_once_also_after_the_node_was_killed() {
     let mut node = Node::start(&RESP);
     let mut redis = Redis::connect(&node);
     let add = ["ONCE", "a", "INCRBY", "likes", "5"];
-    // It changes nothing, and its key is kept all the same.
-    let delete = ["ONCE", "d", "DEL", "other"];
-    assert_eq!(redis.integer(&delete), 0);
     assert_eq!((redis.integer(&add), redis.integer(&add)), (5, 5));
     let reused = redis.text(&["ONCE", "a", "INCRBY", "likes", "6"]);
     assert!(reused.expect("an error").starts_with("KEYREUSED "));
+    // It changes nothing, and its key is kept all the same.
+    let delete = ["ONCE", "d", "DEL", "other"];
+    assert_eq!(redis.integer(&delete), 0);
     node.kill();
     node.start_again();
     let mut redis = Redis::connect(&node);
     redis.integer(&["INCR", "other"]);
     assert_eq!(redis.integer(&add), 5);
-    assert_eq!(redis.text(&delete), None, "it was made, and is not made again");
-    assert_eq!((node.value("likes"), node.value("other")), (Some(5), Some(1)));
+    assert_eq!(
+        redis.text(&delete),
+        None,
+        "it was made, and is not made again"
+    );
+    assert_eq!(
+        (node.value("likes"), node.value("other")),
+        (Some(5), Some(1))
+    );
     // A key over HTTP is of another request.
     let response = agent()
         .post(format!("{}/v1/spaces/default/counters/likes/add", node.url))
@@ -138,7 +145,18 @@ fn wait_is_prompt_and_counts_who_holds_what_was_written() {
     cut(&nodes[2..], true);
     redis.integer(&["INCR", "a"]);
     assert_eq!(redis.integer(&["WAIT", "1", "20000"]), 1);
-    assert_eq!(redis.integer(&["WAIT", "2", "100"]), 1, "one is out of reach");
+    assert_eq!(
+        redis.integer(&["WAIT", "2", "100"]),
+        1,
+        "one is out of reach"
+    );
+    // Nobody is waited for for ever who may have gone away.
+    let mut gone = Redis::connect(&nodes[0]);
+    gone.integer(&["INCR", "a"]);
+    gone.send(&crate::redis::command(&["WAIT", "2", "0"]));
+    gone.end();
+    assert!(matches!(gone.reply(), OwnedFrame::Integer(0 | 1)));
+    assert!(gone.try_reply().is_err(), "the connection is closed");
     // It goes on for ever, until the other is back.
     redis.send(&crate::redis::command(&["WAIT", "2", "0"]));
     cut(&nodes[2..], false);
@@ -149,7 +167,10 @@ fn wait_is_prompt_and_counts_who_holds_what_was_written() {
 fn a_session_reaches_the_level_that_it_asks_for() {
     let open = Node::start(&RESP);
     let mut redis = Redis::connect(&open);
-    assert_eq!(redis.text(&["CLIENT", "LEVEL", "quorum"]), Some("OK".into()));
+    assert_eq!(
+        redis.text(&["CLIENT", "LEVEL", "quorum"]),
+        Some("OK".into())
+    );
     let refused = redis.text(&["INCR", "a"]).expect("an error");
     assert!(refused.starts_with("NOMEMBERS "), "{refused}");
     assert_eq!(open.value("a"), None);

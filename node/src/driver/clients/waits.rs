@@ -1,5 +1,6 @@
 //! What connections wait for: members that hold what they wrote, and levels.
 
+use super::LINGER;
 use crate::driver::Release;
 use crate::driver::space::OpenSpace;
 use crate::handle::{Demand, Refusal};
@@ -81,12 +82,14 @@ impl Waiting {
         }
     }
 
-    /// How many members hold all that was written, if they are enough or the time is over.
+    /// How many members hold all that was written, if they are enough or the time is over. Who has
+    /// `ended` its side may be gone, so it is not waited for for ever.
     pub(super) fn holders(
         &mut self,
         writes: &[Written],
         spaces: &mut [OpenSpace],
         (now, millis): (Instant, u64),
+        ended: bool,
     ) -> Option<usize> {
         let Waiting::Holders {
             members,
@@ -102,8 +105,11 @@ impl Waiting {
             spaces[written.space].holders(written, *asked)
         });
         let held = held.min().unwrap_or(0);
-        let over = held >= *members || until.is_some_and(|until| until <= now);
-        over.then_some(held)
+        if until.is_none() && ended {
+            *until = now.checked_add(LINGER);
+        }
+        let over = until.is_some_and(|until| until <= now);
+        (over || held >= *members).then_some(held)
     }
 
     /// When it is over by time alone.

@@ -28,11 +28,12 @@ const TOLD_MAX: usize = 64;
 /// What a script may say with one byte, by its place.
 const WORDS: &str = "auth client command config dbsize decr decrby del discard echo exec exists \
     expire expireat expiretime flushall flushdb get getdel getex getset hello incr incrby info \
-    keys mget mset multi object once persist pexpire pexpireat pexpiretime ping psetex psubscribe \
+    keys mget mset multi object persist pexpire pexpireat pexpiretime ping psetex psubscribe \
     pttl punsubscribe quit randomkey reset scan select set setex setnx subscribe touch ttl type \
     unlink unsubscribe unwatch wait watch a b c own0 0 1 2 3 -1 100 9223372036854775807 \
     -9223372036854775808 NX XX GET EX PX EXAT KEEPTTL PERSIST COUNT MATCH * __key*__:* \
-    __keyspace@0__:a SETNAME SETINFO LIB-NAME LIST INFO DOCS secret default encoding LEVEL quorum";
+    __keyspace@0__:a SETNAME SETINFO LIB-NAME LIST INFO DOCS secret default encoding once LEVEL \
+    quorum";
 
 /// Plays a script twice, with what is sent cut into pieces in different ways. Whatever it does, its
 /// sessions stay within their bounds and answer in good form, the same both times, and somebody

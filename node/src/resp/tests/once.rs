@@ -127,6 +127,30 @@ fn a_key_is_kept_also_where_nothing_changed() {
 }
 
 #[test]
+fn a_retry_can_be_waited_for_as_what_was_made_first() {
+    for closed in [false, true] {
+        let mut client = Client::new(RespConfig::default());
+        let replica = &mut client.node.replicas[0];
+        if closed {
+            replica
+                .found(&[7; 32], &[0; 16], NOW)
+                .expect("the first member");
+        }
+        client.send("ONCE key INCR a");
+        let made = client.session.writes().to_vec();
+        // Another session, which makes something before and something after.
+        client.session = Session::new(8, Arc::new(RespConfig::default()));
+        client.send("SELECT 1");
+        client.send("INCR b");
+        client.send("SELECT 0");
+        assert_eq!(client.send("ONCE key INCR a"), ":1|");
+        let waits = client.session.writes().contains(&made[0]);
+        assert_eq!(waits, closed, "nobody is waited for without members");
+        assert_eq!(client.session.writes().len(), 1 + usize::from(closed));
+    }
+}
+
+#[test]
 fn what_writes_no_counter_has_no_key() {
     let refused = |name: &str| {
         format!(
