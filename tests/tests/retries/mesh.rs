@@ -313,7 +313,8 @@ async fn facts(child: &mut Child, ready: &Path) -> Result<Value, String> {
 fn binary() -> Result<PathBuf, String> {
     let built = || {
         let own = std::env::current_exe().ok()?;
-        let path = own.parent()?.parent()?.join("tallymesh");
+        let name = format!("tallymesh{}", std::env::consts::EXE_SUFFIX);
+        let path = own.parent()?.parent()?.join(name);
         path.exists().then_some(path)
     };
     let named = std::env::var_os("TALLYMESH_BIN").map(PathBuf::from);
