@@ -201,7 +201,7 @@ impl Run {
         let done = Arc::new(done);
         let mut clients = JoinSet::new();
         for number in 0..CLIENTS {
-            let random = Random::new(self.plan.seed + 1 + number as u64);
+            let random = Random::new(self.plan.seed.wrapping_add(1 + number as u64));
             let (wire, keyed) = (self.plan.wire, self.plan.keyed);
             let addresses = self.proxy.addresses;
             let mut client = Client::new(wire, keyed, addresses, random, self.history.clone());
