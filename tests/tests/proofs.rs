@@ -22,7 +22,7 @@ fn each_case_is_proved_by_tests_that_are_there() {
     let root = Path::new(ROOT);
     let document = fs::read_to_string(root.join("docs/reports/proofs.md")).unwrap();
     let mut text = String::new();
-    for folder in ["core/tests", "node/tests", "tests/tests"] {
+    for folder in ["core/src", "core/tests", "node/tests", "tests/tests"] {
         sources(&root.join(folder), &mut text);
     }
     let rows = document.lines().filter(|line| line.starts_with("| "));

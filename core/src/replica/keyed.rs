@@ -424,6 +424,18 @@ impl Replica {
         }
     }
 
+    /// Leaves alone what was just taken in twice, as part of a whole state or of a store: whoever that
+    /// is from has withdrawn it. To withdraw it again would be wrong where the slot has begun another
+    /// life since, and all have forgotten when. What this replica made itself nobody knew there.
+    pub(super) fn leave_withdrawn(&mut self) {
+        let mut due = core::mem::take(&mut self.keyed.due);
+        due.retain(|key| {
+            let mut of_key = self.keyed.of(key).map(|place| self.keyed.at(place));
+            of_key.any(|it| it.writer == OWN)
+        });
+        self.keyed.due = due;
+    }
+
     /// The place in the order of keyed operations where it stands now.
     pub(super) fn keyed_mark(&self) -> KeyedMark {
         let lacking = self.keyed.lacking.iter();

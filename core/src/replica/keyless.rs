@@ -52,6 +52,8 @@ impl Replica {
 
     pub(super) fn take_keyed(&mut self, _: &Message, _: &Forgotten) {}
 
+    pub(super) fn leave_withdrawn(&mut self) {}
+
     pub(super) fn is_keyed_stable(&self, _: &Quorum, _: u32) -> bool {
         true
     }

@@ -349,6 +349,9 @@ impl Replica {
             }
         }
         if MEMBERS && fresh && message.is_closed() {
+            if message.is_complete() {
+                self.leave_withdrawn();
+            }
             self.take_floor(message, forgotten);
             self.began = self.epoch;
         }

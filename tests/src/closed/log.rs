@@ -29,6 +29,10 @@ impl Log {
             let restored = again.restore(&message);
             restored.map_err(|error| format!("what was kept can't be restored: {error}"))?;
         }
+        // What was taken twice was withdrawn before it was kept.
+        if again.withdraw(&mut |_, _| ()) != Ok(false) {
+            return Err("what was kept withdraws something".into());
+        }
         again.set_time(now);
         replica.set_time(now);
         if again.configuration() != replica.configuration() {

@@ -18,6 +18,8 @@ const REPORT: &str = "docs/reports/long.md";
 const ATTACKS: u64 = 200;
 /// How often a node under load is killed.
 const KILLS: u64 = 1_000;
+/// How many operations clients ask for, again and again, while nodes are killed and cut.
+const OPERATIONS: u64 = 100_000;
 
 /// One part of the long run.
 struct Part {
@@ -28,9 +30,9 @@ struct Part {
     figures: String,
 }
 
-/// Runs the native tests with many seeds, the random histories, the exploration, the attacks and the
-/// mutants, unless their report is of the same sources, and writes the reports, also when something
-/// failed.
+/// Runs the native tests with many seeds, the random histories, the exploration, the attacks, the
+/// clients that ask again, and the mutants, unless their report is of the same sources, and writes the
+/// reports, also when something failed.
 pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
     let mut parts = Vec::new();
     println!("== native tests with TALLYMESH_SEEDS={seeds} and TALLYMESH_KILLS={KILLS}");
@@ -72,6 +74,7 @@ pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
         proofs::explored(repo, &ExploreArgs { only: None })
     })?;
     part("hostile bytes", &|| hostile(repo, seeds))?;
+    part("retries", &|| retries(repo))?;
     match mutants::are_tried(repo) {
         true => parts.push(Part {
             name: "mutants",
@@ -107,6 +110,18 @@ fn hostile(repo: &Repo, seeds: u64) -> Result<Tally> {
         .args(["--test", "hostile"])
         .env("TALLYMESH_SEEDS", (seeds * ATTACKS).to_string());
     tests(repo, "hostile bytes", Runner::Rust, &mut command)
+}
+
+/// Clients that ask again through a proxy which loses and repeats: many more operations than in a usual
+/// run.
+fn retries(repo: &Repo) -> Result<Tally> {
+    let mut command = repo.cargo();
+    command
+        .args(["test", "--release", "--package", "tallymesh-tests"])
+        .args(["--test", "retries"])
+        .env("TALLYMESH_BIN", repo.node_binary())
+        .env("TALLYMESH_OPS", OPERATIONS.to_string());
+    tests(repo, "retries", Runner::Rust, &mut command)
 }
 
 fn report(repo: &Repo, seeds: u64, parts: &[Part]) -> Result<String> {

@@ -3,6 +3,7 @@
 use super::super::collect::tests::space;
 use super::*;
 use crate::Op;
+use crate::roster::Says;
 use crate::vector::VersionVector;
 use alloc::string::String;
 use alloc::vec;
@@ -312,6 +313,63 @@ fn a_store_keeps_keys_and_what_was_withdrawn() {
         assert_eq!(again.value("n"), Some(5));
         assert_eq!(again.asked(&once("a")), two.asked(&once("a")));
         assert_eq!(again.makers(&once("a")).len(), 2);
+    }
+}
+
+/// All are told everything, acknowledge it, and collect what is stable.
+fn settle(all: &mut [Replica; 3]) {
+    for _ in 0..6 {
+        for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
+            let from = all[from].clone();
+            tell(&from, &mut all[to]);
+        }
+        for member in &mut all[..2] {
+            member.acknowledge().unwrap();
+            let kept = member.mark();
+            member.collect(&kept);
+        }
+    }
+}
+
+#[test]
+fn what_a_store_or_a_whole_state_has_twice_is_not_withdrawn_again() {
+    let mut all = space();
+    let (one, two) = match all[0].writer() < all[1].writer() {
+        true => (0, 1),
+        false => (1, 0),
+    };
+    let mut mark = crate::Mark::default();
+    let mut records = vec![all[one].since(&mut mark).unwrap()];
+    add(&mut all[one], "a", 5);
+    add(&mut all[two], "a", 5);
+    let told = all[one].clone();
+    assert_eq!(tell(&told, &mut all[two]).len(), 1);
+    // Another life of its slot, of which all forget when it began.
+    all[two].add("n", 70).unwrap();
+    settle(&mut all);
+    records.push(all[one].since(&mut mark).unwrap());
+    all[two].add("n", 700).unwrap();
+    let handle = all[two].handle("n").unwrap();
+    let slots = all[two].slots(handle);
+    assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
+    let told = all[two].clone();
+    assert_eq!(tell(&told, &mut all[one]), []);
+    records.push(all[one].since(&mut mark).unwrap());
+
+    let start = |byte| Replica::new(told.space().clone(), WriterId::from_bytes([byte; 16]));
+    let [mut again, mut fresh] = [start(77), start(78)];
+    for record in &records {
+        again.restore(record).unwrap();
+    }
+    // From one who has not concluded yet that all have seen it.
+    let mut whole = all[one].delta(&VersionVector::default());
+    let floor = |says: &Says| matches!(says, Says::Floor(_));
+    whole.facts.retain(|fact| !floor(&fact.says));
+    fresh.merge(&whole).unwrap();
+    for mut replica in [again, fresh] {
+        assert_eq!(replica.makers(&once("a")).len(), 2);
+        assert_eq!(replica.withdraw(&mut |_, _| ()), Ok(false));
+        assert_eq!(replica.value("n"), Some(775));
     }
 }
 

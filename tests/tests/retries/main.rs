@@ -1,0 +1,76 @@
+//! Clients that ask again through a proxy which drops, delays and repeats, over three real nodes that
+//! are killed and cut meanwhile: each operation counts once, at each node.
+//!
+//! `TALLYMESH_OPS=n` makes so many operations, `TALLYMESH_SEED=n` draws others. Processes have timers of
+//! their own: a seed tells what is asked for and what befalls messages, and not quite when.
+
+mod client;
+mod history;
+mod mesh;
+mod play;
+mod proxy;
+mod wire;
+
+use play::{Figures, Plan};
+use std::sync::{Mutex, PoisonError};
+use tallymesh_tests::seeds;
+use wire::Wire;
+
+const OPERATIONS: usize = 3_000;
+/// Operations of clients without keys, of which many are bound to count twice.
+const WITHOUT_KEYS: usize = 400;
+
+/// One run at a time: each has enough to do with two processors.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn each_operation_counts_once_over_http() {
+    counts_once(Wire::Http);
+}
+
+#[test]
+fn each_operation_counts_once_over_resp() {
+    counts_once(Wire::Resp);
+}
+
+/// What the other tests would see if keys did nothing.
+#[test]
+fn clients_without_keys_count_too_much() {
+    let plan = Plan {
+        keyed: false,
+        trouble: false,
+        operations: WITHOUT_KEYS,
+        ..plan(Wire::Http)
+    };
+    let why = play(plan).expect_err("it counts right");
+    assert!(why.contains("counters are wrong"), "{why}");
+}
+
+fn counts_once(wire: Wire) {
+    let figures = play(plan(wire)).unwrap_or_else(|why| panic!("{why}"));
+    println!("{wire:?}:\n{figures}");
+    // Else the storm was none.
+    let twice = figures.taken_twice.unwrap_or(1);
+    let happened = [figures.kills, figures.cuts, figures.duplicates, twice];
+    assert!(happened.iter().all(|count| *count > 0), "{figures:?}");
+}
+
+fn plan(wire: Wire) -> Plan {
+    let operations = std::env::var("TALLYMESH_OPS").ok();
+    let operations = operations.map_or(OPERATIONS, |text| {
+        text.parse().expect("TALLYMESH_OPS is a number")
+    });
+    Plan {
+        wire,
+        seed: seeds::chosen().unwrap_or(1),
+        operations,
+        keyed: true,
+        trouble: true,
+    }
+}
+
+fn play(plan: Plan) -> Result<Figures, String> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(play::play(plan))
+}

@@ -1,0 +1,245 @@
+//! The two protocols between clients and nodes, as far as a client and a proxy have to understand
+//! them: where a message ends, under which key it asks, and what an answer says.
+
+use redis_protocol::resp2::decode::decode;
+use redis_protocol::resp2::types::OwnedFrame;
+use std::io;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 * 1024;
+/// Header lines that a message may have.
+const HEADERS_MAX: usize = 32;
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// HTTP/1.1, each body with its length.
+    Http,
+    /// The Redis protocol, version 2, without pipelines.
+    Resp,
+}
+
+/// Who sent a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Node,
+}
+
+/// An add that is to count once.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    /// Its idempotency key.
+    pub(crate) key: String,
+    /// Its counter, as a name.
+    pub(crate) counter: String,
+    pub(crate) by: i64,
+}
+
+/// What an answer says of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is made; whether by an earlier request, where the protocol tells.
+    Made { again: Option<bool> },
+    /// It has to be asked for again, for this reason.
+    Refused(String),
+}
+
+impl Wire {
+    /// The request for an operation, with its key or without.
+    pub(crate) fn request(self, operation: &Operation, keyed: bool) -> Vec<u8> {
+        let Operation { key, counter, by } = operation;
+        let by = by.to_string();
+        match self {
+            Wire::Http => {
+                let path = format!("/v1/spaces/default/counters/{counter}/add");
+                let key = keyed.then_some(key.as_str());
+                http_request("POST", &path, key, &format!("{{\"by\":\"{by}\"}}"))
+            }
+            Wire::Resp if keyed => command(&["ONCE", key, "INCRBY", counter, &by]),
+            Wire::Resp => command(&["INCRBY", counter, &by]),
+        }
+    }
+
+    /// How long the first message of these bytes is, if it is whole.
+    fn length(self, bytes: &[u8], side: Side) -> Result<Option<usize>, String> {
+        let length = match self {
+            Wire::Http => http_length(bytes, side)?,
+            Wire::Resp => resp_frame(bytes)?.map(|(_, length)| length),
+        };
+        Ok(length.filter(|length| *length <= bytes.len()))
+    }
+
+    /// The idempotency key of a whole request.
+    pub(crate) fn key(self, request: &[u8]) -> Option<String> {
+        match self {
+            Wire::Http => {
+                let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+                let mut head = httparse::Request::new(&mut headers);
+                head.parse(request).ok()?;
+                header(head.headers, "idempotency-key").map(str::to_owned)
+            }
+            Wire::Resp => match resp_frame(request).ok()?? {
+                (OwnedFrame::Array(words), _) => match words.as_slice() {
+                    [
+                        OwnedFrame::BulkString(name),
+                        OwnedFrame::BulkString(key),
+                        ..,
+                    ] if name == b"ONCE" => String::from_utf8(key.clone()).ok(),
+                    _ => None,
+                },
+                _ => None,
+            },
+        }
+    }
+
+    /// What a whole answer says of an operation.
+    ///
+    /// # Errors
+    /// It says what no answer to a retry may say; the text tells what.
+    pub(crate) fn verdict(self, operation: &Operation, answer: &[u8]) -> Result<Verdict, String> {
+        match self {
+            Wire::Http => http_verdict(operation, answer),
+            Wire::Resp => match resp_frame(answer)? {
+                Some((OwnedFrame::Integer(_), _)) => Ok(Verdict::Made { again: None }),
+                answer => Err(format!("{}: {answer:?}", operation.key)),
+            },
+        }
+    }
+}
+
+/// A connection that whole messages come from.
+pub(crate) struct Connection {
+    wire: Wire,
+    stream: TcpStream,
+    /// What came and was not taken yet.
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) fn new(wire: Wire, stream: TcpStream) -> io::Result<Connection> {
+        stream.set_nodelay(true)?;
+        Ok(Connection {
+            wire,
+            stream,
+            buffer: Vec::new(),
+        })
+    }
+
+    pub(crate) async fn open(wire: Wire, address: SocketAddr) -> io::Result<Connection> {
+        Connection::new(wire, TcpStream::connect(address).await?)
+    }
+
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await
+    }
+
+    /// The next whole message of a side; nothing if the stream ends before there is one.
+    pub(crate) async fn next(&mut self, from: Side) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let length = self.wire.length(&self.buffer, from);
+            if let Some(length) = length.map_err(io::Error::other)? {
+                let rest = self.buffer.split_off(length);
+                return Ok(Some(std::mem::replace(&mut self.buffer, rest)));
+            }
+            self.buffer.reserve(READ_BYTES);
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+        self.send(request).await?;
+        let answer = self.next(Side::Node).await?;
+        answer.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// A request of HTTP, perhaps under an idempotency key.
+pub(crate) fn http_request(method: &str, path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
+    let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{key}content-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// The status and the body of a whole answer of HTTP.
+pub(crate) fn http_answer(answer: &[u8]) -> Result<(u16, String), String> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let parsed = head.parse(answer).map_err(|error| error.to_string())?;
+    let (httparse::Status::Complete(length), Some(status)) = (parsed, head.code) else {
+        return Err("half an answer".to_owned());
+    };
+    Ok((
+        status,
+        String::from_utf8_lossy(&answer[length..]).into_owned(),
+    ))
+}
+
+fn http_verdict(operation: &Operation, answer: &[u8]) -> Result<Verdict, String> {
+    let (status, body) = http_answer(answer)?;
+    let wrong = || format!("{}: {status} {body}", operation.key);
+    let json: serde_json::Value = serde_json::from_str(&body).map_err(|_| wrong())?;
+    match status {
+        200 if json["key"] == operation.counter.as_str() => {
+            let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+            let mut head = httparse::Response::new(&mut headers);
+            head.parse(answer).map_err(|error| error.to_string())?;
+            let again = header(head.headers, "idempotent-replayed").is_some();
+            Ok(Verdict::Made { again: Some(again) })
+        }
+        503 => Ok(Verdict::Refused(json["code"].to_string())),
+        _ => Err(wrong()),
+    }
+}
+
+fn http_length(bytes: &[u8], side: Side) -> Result<Option<usize>, String> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let (parsed, headers) = match side {
+        Side::Client => {
+            let mut head = httparse::Request::new(&mut headers);
+            (head.parse(bytes), head.headers)
+        }
+        Side::Node => {
+            let mut head = httparse::Response::new(&mut headers);
+            (head.parse(bytes), head.headers)
+        }
+    };
+    let httparse::Status::Complete(head) = parsed.map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    if header(headers, "transfer-encoding").is_some() {
+        return Err("a body in chunks, of which this proxy knows nothing".to_owned());
+    }
+    let body = header(headers, "content-length").map_or(Ok(0), str::parse);
+    let body: usize = body.map_err(|_| "a length that is no number".to_owned())?;
+    Ok(Some(head + body))
+}
+
+fn header<'a>(headers: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
+    let header = headers
+        .iter()
+        .find(|it| it.name.eq_ignore_ascii_case(name))?;
+    std::str::from_utf8(header.value).ok()
+}
+
+/// A command of the Redis protocol.
+fn command(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len());
+    for word in words {
+        bytes += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    bytes.into_bytes()
+}
+
+fn resp_frame(bytes: &[u8]) -> Result<Option<(OwnedFrame, usize)>, String> {
+    decode(bytes).map_err(|error| error.to_string())
+}
