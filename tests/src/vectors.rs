@@ -7,6 +7,8 @@ mod tokens;
 
 pub use tokens::{TokenText, tokens};
 
+pub(crate) use keyed::{make, members, once};
+
 use tallymesh_core::wire::{
     Answer, Ask, Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why,
 };

@@ -6,12 +6,12 @@ use tallymesh_core::{Mark, Message, Once, Op, Owner, Replica};
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
 
 /// What is asked for under this key.
-pub(super) fn once(key: &str) -> Once {
+pub(crate) fn once(key: &str) -> Once {
     Once::new(key.as_bytes(), b"the same")
 }
 
 /// Makes operations under a key.
-pub(super) fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
+pub(crate) fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
     let mut transaction = replica.begin().expect("a vector's clock is small");
     for (counter, op) in ops {
         let done = transaction.apply(counter, *op);
@@ -29,7 +29,7 @@ fn founder() -> Replica {
 }
 
 /// Two members, whose writers are 11.. and 22.., and who have acknowledged all there is.
-fn members() -> [Replica; 2] {
+pub(crate) fn members() -> [Replica; 2] {
     let (mut one, mut two) = (founder(), replica(0x22));
     one.force_members(&OWNERS).expect("it is a member");
     tell(&one, &mut two);
