@@ -531,6 +531,13 @@ impl Replica {
         Ok(any)
     }
 
+    /// Looks no more at keys under which several were met: what a store keeps was withdrawn before it
+    /// was stored. Whatever all have seen of that may be collected, and which that is, is not known
+    /// after a restart: the same add would be withdrawn again, from a later life of the slot.
+    pub(super) fn drop_due(&mut self) {
+        self.keyed.due.clear();
+    }
+
     /// The operations that were made under a key, but for the one that counts: the least by writer
     /// and clock, which never change.
     fn duplicates(&self, key: &[u8; 16]) -> Vec<u64> {

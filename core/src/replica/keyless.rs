@@ -93,5 +93,7 @@ impl Replica {
 
     pub(super) fn forget_keyed(&mut self, _: u32) {}
 
+    pub(super) fn drop_due(&mut self) {}
+
     pub(super) fn doubt_keyed(&mut self) {}
 }

@@ -61,6 +61,7 @@ impl Replica {
         let forgotten = Forgotten::default();
         self.install(message, &forgotten, &mut found)?;
         self.conclude(message, &forgotten, found);
+        self.drop_due();
         if MEMBERS {
             self.take_memory(message, message.gaps == Some(true));
             for kept in message.kept.iter() {
