@@ -3,7 +3,7 @@
 
 use super::{MEMBERS, Mesh};
 use crate::random::Random;
-use tallymesh_core::{Asked, Link, Once};
+use tallymesh_core::{Asked, Link, Once, WriterId};
 
 /// The last so many keys are asked for again.
 const RETRIED: usize = 6;
@@ -14,14 +14,29 @@ struct Request {
     /// What it adds to the key's own counter, and to one that others add to. Nobody else adds that.
     by: i64,
     shared: &'static str,
+    /// How often it was made.
+    made: i64,
     /// Whether nobody may know any more whether it counts.
     open: bool,
+    /// Whether whoever knew that a transaction was made under the key came back, and took over what
+    /// others have, who do not know it: if a guest passed it on, it counts besides what is made under
+    /// the key elsewhere.
+    lost: bool,
+}
+
+/// A transaction that was made under a key, and that not all members have heard of with its key yet.
+struct Young {
+    number: usize,
+    made: (WriterId, u64),
+    /// Whether a member knew it when that was looked at last.
+    known: bool,
 }
 
 /// The keyed operations of a run.
 pub(super) struct Keyed {
     random: Random,
     requests: Vec<Request>,
+    young: Vec<Young>,
 }
 
 impl Keyed {
@@ -29,6 +44,7 @@ impl Keyed {
         Keyed {
             random: Random::new(seed ^ 0x0ce),
             requests: Vec::new(),
+            young: Vec::new(),
         }
     }
 }
@@ -67,7 +83,9 @@ impl Mesh {
                 once: Once::new(&count.to_le_bytes(), b"the same"),
                 by: 1_000 + count as i64,
                 shared: ["a", "b", "c"][keyed.random.index(3)],
+                made: 0,
                 open: false,
+                lost: false,
             });
         }
         let Request {
@@ -94,6 +112,14 @@ impl Mesh {
         let made = (replica.writer(), replica.clock(), i128::from(by));
         self.note(|| format!("{} {at} makes key {number} at {}: {by}", self.now, made.1));
         self.peers[at].made.push(made);
+        if let Some(keyed) = &mut self.keyed {
+            keyed.requests[number].made += 1;
+            keyed.young.push(Young {
+                number,
+                made: (made.0, made.1),
+                known: true,
+            });
+        }
         self.figures.keyed += u64::from(first);
         self.figures.doubled += u64::from(!first);
         match first {
@@ -162,18 +188,49 @@ impl Mesh {
         }
     }
 
-    /// Whether each key's operation counts once here, and if so in both counters.
+    /// Looks which of the transactions that were made under keys are known by that to no member any
+    /// more.
+    pub(super) fn look_for_lost(&mut self) {
+        let Some(keyed) = &mut self.keyed else {
+            return;
+        };
+        let members = &self.peers[..MEMBERS];
+        for young in &mut keyed.young {
+            let request = &mut keyed.requests[young.number];
+            let knows = |made: &Vec<(WriterId, u64)>| made.contains(&young.made);
+            let makers = members.iter().map(|it| it.replica.makers(&request.once));
+            let count = makers.filter(knows).count();
+            if count == 0 {
+                self.figures.lost += u64::from(!request.lost);
+                request.lost = true;
+            }
+            young.known = (1..MEMBERS).contains(&count);
+        }
+        keyed.young.retain(|young| young.known);
+    }
+
+    /// What may count besides, of the keys that were lost.
+    pub(super) fn lost(&self) -> i128 {
+        let requests = self.keyed.iter().flat_map(|keyed| &keyed.requests);
+        let lost = requests.filter(|request| request.lost);
+        lost.map(|it| i128::from(it.by * (it.made - 1))).sum()
+    }
+
+    /// Whether each key's operation counts once here.
     pub(super) fn check_once(&self, at: usize) -> Result<(), String> {
         let Some(keyed) = &self.keyed else {
             return Ok(());
         };
         let replica = &self.peers[at].replica;
         for (number, request) in keyed.requests.iter().enumerate() {
-            let (by, value) = (request.by, replica.value(&counter(number)));
-            if value != Some(by.into()) && !(request.open && value.is_none()) {
-                return Err(format!(
-                    "{at} has {value:?} of key {number}, which adds {by} once"
-                ));
+            let (by, value) = (i128::from(request.by), replica.value(&counter(number)));
+            let most = if request.lost { request.made } else { 1 };
+            let counts = value.is_some_and(|value| {
+                value % by == 0 && (1..=i128::from(most)).contains(&(value / by))
+            });
+            if !counts && !(request.open && value.is_none()) {
+                let error = format!("{at} has {value:?} of key {number}, which adds {by} once");
+                return Err(error);
             }
         }
         Ok(())
