@@ -1,8 +1,9 @@
-//! Figures of the core, of the Redis protocol and of stores, beside the floors and peers that they
-//! are judged against, in one run.
+//! Figures of the core, of the Redis protocol, of HTTP and of stores, beside the floors and peers that
+//! they are judged against, in one run.
 
 mod alloc;
 mod core_bench;
+mod http_bench;
 mod measure;
 mod peers;
 mod random;
@@ -24,11 +25,11 @@ struct Args {
     /// Which figures
     #[arg(value_enum, default_value_t = What::Core)]
     what: What,
-    /// The program `tallymesh`, for the Redis protocol
+    /// The program `tallymesh`, for the Redis protocol and HTTP
     #[arg(long, default_value = "target/release/tallymesh")]
     node: PathBuf,
-    /// Only these parts: of core add, merge, size; of resp speed, memory, gossip, reopen; of store
-    /// commits, reading
+    /// Only these parts: of core add, merge, size; of resp speed, memory, gossip, reopen; of http
+    /// add; of store commits, reading
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds of each measurement; the median counts
@@ -53,6 +54,8 @@ enum What {
     Core,
     /// The Redis protocol of a node, beside a real Redis
     Resp,
+    /// The HTTP interface of a node, beside the least that its libraries can do
+    Http,
     /// The node's log, beside other stores
     Store,
 }
@@ -78,6 +81,15 @@ fn main() -> Result<()> {
                 quick: args.quick,
             };
             resp_bench::run(&plan, &only, &sections(&args))
+        }
+        What::Http => {
+            parts(&args.only, &http_bench::SECTIONS)?;
+            let plan = http_bench::Plan {
+                node: &args.node,
+                rounds,
+                quick: args.quick,
+            };
+            http_bench::run(&plan, &sections(&args))
         }
         #[cfg(feature = "stores")]
         What::Store => {

@@ -106,6 +106,16 @@ pub(crate) fn median_of<T>(figures: &[T], of: impl Fn(&T) -> f64) -> f64 {
     median(&mut figures.iter().map(of).collect::<Vec<f64>>())
 }
 
+/// Seconds of processor time that a process took so far.
+pub(crate) fn cpu_seconds(process: u32) -> io::Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name in parentheses may have blanks.
+    let rest = text.rsplit(')').next().unwrap_or_default();
+    let fields = rest.split_whitespace().skip(11).take(2);
+    let ticks: f64 = fields.flat_map(str::parse::<f64>).sum();
+    Ok(ticks / 100.0)
+}
+
 /// Bytes of all files in a folder and below it.
 pub(crate) fn bytes_under(folder: &Path) -> io::Result<u64> {
     let mut bytes = 0;

@@ -2,14 +2,20 @@
 //!
 //! Each panics if a promise is broken.
 
+mod member;
+mod victim;
+
+pub use member::{answers_to, member, sessions};
+
 use crate::closed::{Delivery, deliveries};
 use crate::random::Random;
 use std::sync::OnceLock;
 use tallymesh_core::wire::Frame;
 use tallymesh_core::{
-    Input, Link, Mark, Message, Millis, Op, Output, Replica, Space, Sync, SyncConfig,
-    VersionVector, WriterId, frame_space,
+    Mark, Message, Op, Replica, Space, Sync, SyncConfig, Token, VersionVector, WriterId,
+    frame_space,
 };
+use victim::Victim;
 
 /// Whatever decodes as a message means just these bytes, and can be merged and told on.
 pub fn message(bytes: &[u8]) {
@@ -54,12 +60,18 @@ pub fn merge(delivery: &Delivery, bytes: &[u8]) {
     for live in [Some(delivery.live), None] {
         let mut replica = delivery.replica.clone();
         replica.set_time(0); // nothing expires
-        let before = (replica.clock(), replica.canonical_bytes());
+        let state = |replica: &Replica| {
+            let known = (replica.clock(), replica.keyed_count());
+            (known, replica.vector_with_keys(), replica.canonical_bytes())
+        };
+        let before = state(&replica);
         let merged = replica.merge_live(&message, live, &mut |_| ());
         if merged.is_err() {
-            assert_eq!(before, (replica.clock(), replica.canonical_bytes()));
+            assert_eq!(before, state(&replica));
             continue;
         }
+        told(&replica);
+        let _ = replica.withdraw(&mut |_, _| ());
         told(&replica);
         let _ = replica.fence_strays();
         let _ = replica.acknowledge();
@@ -98,7 +110,7 @@ pub fn delivery(script: &[u8]) {
 }
 
 /// The history that [`delivery`] brings messages into.
-pub const HISTORY_SEED: u64 = 208;
+pub const HISTORY_SEED: u64 = 2900;
 
 /// Whatever decodes as a frame means just these bytes.
 pub fn frame(bytes: &[u8]) {
@@ -107,6 +119,17 @@ pub fn frame(bytes: &[u8]) {
     };
     assert_eq!(frame.encode(), bytes, "two encodings of one frame");
     assert_eq!(frame_space(bytes), Ok(frame.space.as_str()));
+}
+
+/// Whatever is taken for a token means just this text.
+pub fn token(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else {
+        return;
+    };
+    match text.parse::<Token>() {
+        Ok(token) => assert_eq!(token.to_string(), text, "two texts of one token"),
+        Err(error) => assert_eq!(error.code(), "token"),
+    }
 }
 
 /// A fresh replica that is told this one's state has the same state.
@@ -121,148 +144,18 @@ fn replayed(replica: &Replica) {
     }
 }
 
-const PEERS: u32 = 2;
-
-/// The replica and the machine under attack.
-struct Victim {
-    replica: Replica,
-    sync: Sync,
-    now: Millis,
-    /// Since it had its present id.
-    adds: u64,
-    renewals: u64,
-    links: [Option<Link>; PEERS as usize],
-    next_link: u32,
-}
-
-impl Victim {
-    fn input(&mut self, input: Input<'_>) {
-        self.sync.handle(self.now, &mut self.replica, input);
-        let mut count = 0;
-        while let Some(output) = self.sync.poll() {
-            count += 1;
-            match output {
-                Output::Send { bytes, .. } | Output::Broadcast { bytes } => {
-                    let frame = Frame::decode(&bytes).expect("a frame of ours decodes");
-                    assert_eq!(frame.encode(), bytes);
-                }
-                Output::Changed { handle } => {
-                    assert!(self.replica.value_at(handle).is_some());
-                }
-                Output::Refused { close, .. } => {
-                    // As the holder of the machine is told to.
-                    if let Some(link) = close {
-                        self.links.iter_mut().for_each(|open| {
-                            open.take_if(|open| *open == link);
-                        });
-                        let link = Input::Disconnected { link };
-                        self.sync.handle(self.now, &mut self.replica, link);
-                    }
-                }
-                Output::Renew => {
-                    let id = u128::from(self.next_link) << 64 | u128::from(self.renewals);
-                    let writer = WriterId::from_bytes(id.to_be_bytes());
-                    self.renewals += 1;
-                    self.adds = 0;
-                    let renew = Input::Renew { writer };
-                    self.sync.handle(self.now, &mut self.replica, renew);
-                    assert_eq!(self.replica.writer(), writer);
-                }
-                Output::Merged { .. } | Output::Returned(_) => {}
-            }
-        }
-        assert!(count < 200_000, "one input made {count} outputs");
-        assert_eq!(self.replica.clock(), self.adds, "a peer moved the clock");
-    }
-
-    fn connect(&mut self, peer: usize, broadcast: bool) {
-        self.next_link += 1;
-        let link = Link(self.next_link);
-        if let Some(link) = self.links[peer].replace(link) {
-            self.input(Input::Disconnected { link });
-        }
-        self.input(Input::Connected { link, broadcast });
-    }
-
-    fn frame(&mut self, peer: usize, bytes: &[u8]) {
-        if let Some(link) = self.links[peer] {
-            self.input(Input::Frame { link, bytes });
-        }
-    }
-
-    fn tick(&mut self, after: Millis) {
-        self.now += after;
-        self.input(Input::Tick);
-        let deadline = self.sync.next_deadline();
-        assert!(deadline.is_none_or(|at| at > self.now), "a tick left work");
-    }
-}
-
-/// Feeds the sync machine from hostile peers. The bytes are a script: a command, then what it
-/// takes; see the commands below.
+/// Feeds the sync machine of an open space from hostile peers. The bytes are a script: see
+/// [`Victim::play`].
 pub fn peer(script: &[u8]) {
     let config = SyncConfig {
         push_delay_ms: 1,
         ..SyncConfig::default()
     };
-    let mut victim = Victim {
-        replica: Replica::new(Space::default(), WriterId::from_bytes([0xee; 16])),
-        sync: Sync::new(config, 7),
-        now: 1,
-        adds: 0,
-        renewals: 0,
-        links: [None; PEERS as usize],
-        next_link: 0,
-    };
-    let mut rest = script;
-    for _ in 0..256 {
-        let Some((&command, after)) = rest.split_first() else {
-            break;
-        };
-        rest = after;
-        let peer = usize::from(command >> 7);
-        match command & 0x7f {
-            // A frame: two bytes of length, then the frame.
-            0..=31 => {
-                let bytes = sized(&mut rest);
-                victim.frame(peer, bytes);
-            }
-            // A frame behind a proper head: its type, two bytes of length, the body.
-            32..=63 => {
-                let kind = command & 7;
-                let mut bytes = b"tm\x01".to_vec();
-                bytes.extend_from_slice(&[kind, 7]);
-                bytes.extend_from_slice(b"default");
-                bytes.extend_from_slice(sized(&mut rest));
-                victim.frame(peer, &bytes);
-            }
-            64..=79 => {
-                let from = victim.links[peer];
-                let bytes = sized(&mut rest);
-                victim.input(Input::Broadcast { from, bytes });
-            }
-            80..=95 => victim.connect(peer, command & 1 == 1),
-            96..=103 => {
-                if let Some(link) = victim.links[peer].take() {
-                    victim.input(Input::Disconnected { link });
-                }
-            }
-            104..=111 => victim.tick(1 << (command & 15)),
-            _ => {
-                let key = ["a", "b", "counter:00001"][usize::from(command) % 3];
-                if victim.replica.add(key, i64::from(command)).is_ok() {
-                    victim.adds += 1;
-                }
-                victim.input(Input::Changed);
-            }
-        }
-    }
+    let replica = Replica::new(Space::default(), WriterId::from_bytes([0xee; 16]));
+    let mut victim = Victim::new(replica, Sync::new(config, 7), None);
+    victim.play(script);
     replayed(&victim.replica);
     assert!(victim.replica.delta(&victim.replica.vector()).is_empty());
-    assert_eq!(
-        victim.replica.vector().get(&victim.replica.writer()),
-        victim.adds
-    );
     assert!(victim.replica.vector().covers(&VersionVector::default()));
 }
 

@@ -2,6 +2,8 @@
 //! and come back, over links that lose, repeat and reorder frames. Only adds, so that the sum at the
 //! end tells whether each counted once.
 
+mod keyed;
+
 use crate::random::Random;
 use std::collections::BTreeMap;
 use tallymesh_core::{
@@ -28,6 +30,16 @@ pub struct Figures {
     pub frames: u64,
     /// Writers known to the members at the end, at most.
     pub writers: u64,
+    /// Operations that were asked for under keys.
+    pub keyed: u64,
+    /// Retries that were known where they were asked for.
+    pub retries: u64,
+    /// Those that were not, and made it once more.
+    pub doubled: u64,
+    /// Keys of which transactions were known to members that came back, and to no others.
+    pub lost: u64,
+    /// How often a member was asked while it had heard something by a guest, without keys.
+    pub lacking: u64,
 }
 
 impl Figures {
@@ -41,6 +53,11 @@ impl Figures {
         self.unknown += other.unknown;
         self.frames += other.frames;
         self.writers = self.writers.max(other.writers);
+        self.keyed += other.keyed;
+        self.retries += other.retries;
+        self.doubled += other.doubled;
+        self.lacking += other.lacking;
+        self.lost += other.lost;
     }
 }
 
@@ -76,7 +93,10 @@ struct Mesh {
     expected: i128,
     /// How much of it may not count, as nobody knows.
     unknown: i128,
+    /// What was made more than once under one key, and may be seen until that is heard of.
+    doubled: i128,
     loss: u64,
+    keyed: Option<keyed::Keyed>,
 }
 
 const LEASE_MS: u32 = 3_000;
@@ -88,6 +108,19 @@ const MEMBERS: usize = 3;
 /// # Errors
 /// Says what went wrong.
 pub fn run(seed: u64) -> Result<Figures, String> {
+    play(seed, None)
+}
+
+/// Plays one seed, in which members take keyed operations as well, are asked for them again, and are
+/// parted.
+///
+/// # Errors
+/// Says what went wrong.
+pub fn run_keyed(seed: u64) -> Result<Figures, String> {
+    play(seed, Some(keyed::Keyed::new(seed)))
+}
+
+fn play(seed: u64, keyed: Option<keyed::Keyed>) -> Result<Figures, String> {
     let mut random = Random::new(seed ^ 0x3e5b);
     let loss = *random.pick(&[0, 50, 200]);
     let mut mesh = Mesh {
@@ -101,7 +134,9 @@ pub fn run(seed: u64) -> Result<Figures, String> {
         figures: Figures::default(),
         expected: 0,
         unknown: 0,
+        doubled: 0,
         loss,
+        keyed,
     };
     mesh.play()
         .map_err(|error| format!("seed {seed}: {error}"))?;
@@ -147,6 +182,7 @@ impl Mesh {
         let steps = self.random.range(200, 1_500);
         for _ in 0..steps {
             self.event()?;
+            self.keyed_event()?;
             self.step()?;
         }
         self.finish()
@@ -232,7 +268,7 @@ impl Mesh {
 
     /// A peer made again what did not count, and says of what it is not known.
     fn returned(&mut self, at: usize, it: &Returned) {
-        let peer = &mut self.peers[at];
+        let peer = &self.peers[at];
         let writer = peer.replica.writer();
         if let Some((first, last)) = it.unknown {
             self.figures.unknown += 1;
@@ -241,7 +277,9 @@ impl Mesh {
                 made.0 != writer && (first..=last).contains(&made.1)
             };
             let open = peer.made.iter().filter(open);
-            self.unknown += open.map(|made| made.2).sum::<i128>();
+            let open: Vec<i128> = open.map(|made| made.2).collect();
+            self.unknown += open.iter().sum::<i128>();
+            self.doubt_keyed(&open);
         }
         for again in &it.again {
             let adds = again.ops.iter().map(|it| match it.op {
@@ -249,7 +287,7 @@ impl Mesh {
                 _ => 0,
             });
             let clock = again.clock.unwrap_or(0);
-            peer.made.push((writer, clock, adds.sum()));
+            self.peers[at].made.push((writer, clock, adds.sum()));
         }
     }
 
@@ -304,6 +342,7 @@ impl Mesh {
                 );
             }
         }
+        self.look_for_lost();
         for at in 0..self.peers.len() {
             if self.peers[at].gone {
                 continue;
@@ -311,8 +350,8 @@ impl Mesh {
             self.handle(at, Input::Tick);
             // All amounts are positive: nobody may ever see more.
             let sum = self.sum(at);
-            if sum > self.expected {
-                let expected = self.expected;
+            if sum > self.expected + self.doubled {
+                let expected = self.expected + self.doubled;
                 return Err(format!(
                     "{} {at} sees {sum} of {expected}: {}",
                     self.now,
@@ -414,13 +453,16 @@ impl Mesh {
         let of = |ends: &[usize; 2]| ends.contains(&at);
         let links = self.links.iter().filter(|it| of(it.1));
         let links: Vec<(Link, [usize; 2])> = links.map(|it| (*it.0, *it.1)).collect();
-        for (link, ends) in links {
-            self.links.remove(&link);
-            for at in ends {
-                self.handle(at, Input::Disconnected { link });
-            }
+        for (link, _) in links {
+            self.drop_link(link);
         }
         self.peers[at].linked = false;
+    }
+
+    fn drop_link(&mut self, link: Link) {
+        for at in self.links.remove(&link).into_iter().flatten() {
+            self.handle(at, Input::Disconnected { link });
+        }
     }
 
     fn mend(&mut self) {
@@ -484,7 +526,11 @@ impl Mesh {
         let replica = &self.peers[at].replica;
         let (vector, unheld) = (replica.vector(), replica.unheld());
         let mut others = (0..MEMBERS).filter(|other| *other != at);
-        let held = others.all(|other| self.peers[other].replica.vector().covers(&vector));
+        // With their keys: those that nobody else knows are gone with a disk.
+        let held = others.all(|other| {
+            let other = &self.peers[other].replica;
+            other.vector_with_keys().covers(&vector)
+        });
         let held = held && unheld == 0 && self.restored_at + 8_000 < self.now;
         let Some(saved) = self.peers[at].saved.clone().filter(|_| held) else {
             return;
@@ -529,6 +575,9 @@ impl Mesh {
 
     fn finish(&mut self) -> Result<(), String> {
         self.loss = 0;
+        if self.keyed.is_some() {
+            self.rejoin()?;
+        }
         for at in MEMBERS..self.peers.len() {
             if !self.peers[at].linked && !self.peers[at].gone {
                 self.peers[at].linked = true;
@@ -567,10 +616,11 @@ impl Mesh {
             let sum = self.sum(at);
             // What nobody knows may count or not, but no more than once.
             let least = self.expected - self.unknown;
-            if sum > self.expected || sum < least {
-                let most = self.expected;
+            let most = self.expected + self.lost();
+            if sum > most || sum < least {
                 return Err(format!("{at} has {sum}, not {least} to {most}"));
             }
+            self.check_once(at)?;
             let known = replica.writers().count();
             if known > living.len() {
                 return Err(format!("{at} knows {known} writers"));

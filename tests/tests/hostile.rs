@@ -1,14 +1,16 @@
 //! Hostile bytes: the corpus, and seeded noise made from it and from the golden vectors.
 
 use std::path::PathBuf;
+use tallymesh_core::limits::ASKS_WAITING_MAX;
 use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::closed::{Delivery, deliveries};
 use tallymesh_tests::hostile::{
-    HISTORY_SEED, delivery, frame, merge, message, mutate, peer, stored,
+    HISTORY_SEED, answers_to, delivery, frame, member, merge, message, mutate, peer, sessions,
+    stored, token,
 };
 use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
-use tallymesh_tests::vectors::{Vector, frames, messages, refusals};
+use tallymesh_tests::vectors::{Vector, frames, messages, refusals, tokens};
 
 type Entry = fn(&[u8]);
 
@@ -116,6 +118,7 @@ fn records() -> Vec<Vec<u8>> {
 fn records_are_refused_or_mean_themselves() {
     let mut inputs = corpus("stored");
     inputs.extend(records());
+    inputs.extend(bytes(tallymesh_tests::vectors::stored()));
     inputs.extend(bytes(messages()));
     attack(stored, &inputs, seeds::count(60_000));
 }
@@ -131,6 +134,44 @@ fn a_hostile_peer_breaks_nothing() {
     attack(peer, &inputs, seeds::count(40_000));
 }
 
+/// What each of these says, as pushes of a member that has greeted, and of a page.
+fn pushes(said: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    const PUSH: u8 = 32 + 6;
+    let session = &sessions()[0];
+    // The connection, and the frame that follows it: the hello.
+    let size = usize::from(u16::from_le_bytes([session[2], session[3]]));
+    let greeting = &session[..4 + size];
+    let push = |said: &Vec<u8>| {
+        let size = u16::try_from(said.len()).unwrap().to_le_bytes();
+        [greeting, &[PUSH], &size, said, &[104, 114, 104]].concat()
+    };
+    said.iter().map(push).collect()
+}
+
+#[test]
+fn a_hostile_peer_breaks_no_member() {
+    let mut inputs = corpus("member");
+    inputs.extend(sessions());
+    let said: Vec<Vec<u8>> = bytes(messages()).chain(bytes(refusals())).collect();
+    inputs.extend(pushes(&said));
+    // Mostly whole sessions: they have most to be changed.
+    inputs.extend((0..inputs.len()).map(|at| sessions()[at % 2].clone()));
+    attack(member, &inputs, seeds::count(20_000));
+}
+
+#[test]
+fn who_asks_too_much_gets_as_many_answers_as_may_wait() {
+    assert_eq!(answers_to(10), 10);
+    assert_eq!(answers_to(200), ASKS_WAITING_MAX);
+}
+
+#[test]
+fn tokens_are_refused_or_mean_themselves() {
+    let mut inputs = corpus("token");
+    inputs.extend(tokens().into_iter().map(|it| it.text.into_bytes()));
+    attack(token, &inputs, seeds::count(60_000));
+}
+
 /// The deliveries of some histories of spaces with members.
 fn histories() -> Vec<Delivery> {
     let histories = (0..HISTORIES).map(|seed| deliveries(seed).unwrap());
@@ -140,7 +181,7 @@ fn histories() -> Vec<Delivery> {
 const HISTORIES: u64 = 12;
 
 /// What a message of a space with members may hold, as its text shows it.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 20] = [
     "Floor(",
     "Announce(",
     "Admit(",
@@ -156,6 +197,11 @@ const PARTS: [&str; 15] = [
     "lift: Some",
     "moved: Some",
     "fold: Some",
+    "keyless: true",
+    "lacking: [0",
+    "KeyedOp {",
+    "KeyedAdd {",
+    "Withdrawal {",
 ];
 
 fn parts(bytes: &[u8]) -> Vec<&'static str> {
@@ -169,9 +215,9 @@ fn parts(bytes: &[u8]) -> Vec<&'static str> {
         .collect()
 }
 
-/// The corpus has messages with each kind of fact and side. `TALLYMESH_BLESS=1` writes it anew, from
-/// the history that deliveries go into: each message that has a kind which the earlier ones lack,
-/// and the shortest that has most.
+/// The corpus has messages with each kind of fact and side, and keyed operations. `TALLYMESH_BLESS=1`
+/// writes it anew, from the history that deliveries go into: each message that has a kind which the
+/// earlier ones lack, and the shortest that has most; and healthy sessions, and tokens.
 #[test]
 fn the_corpus_knows_spaces_with_members() {
     if std::env::var_os("TALLYMESH_BLESS").is_some() {
@@ -191,8 +237,15 @@ fn the_corpus_knows_spaces_with_members() {
             known.extend(fresh);
             let number = u16::try_from(at).unwrap();
             let script = [&number.to_le_bytes()[..], bytes].concat();
-            write("merge", number, &script);
-            write("message", number, bytes);
+            let name = format!("members_{number}");
+            write("merge", &name, &script);
+            write("message", &name, bytes);
+        }
+        for (name, script) in ["direct", "by_page"].iter().zip(sessions()) {
+            write("member", name, &script);
+        }
+        for it in tokens() {
+            write("token", it.name, it.text.as_bytes());
         }
     }
     let messages = corpus("message").into_iter();
@@ -207,12 +260,12 @@ fn the_corpus_knows_spaces_with_members() {
     corpus("merge").iter().for_each(|script| delivery(script));
 }
 
-fn write(name: &str, number: u16, bytes: &[u8]) {
+fn write(name: &str, file: &str, bytes: &[u8]) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
         .join(name);
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join(format!("members_{number}")), bytes).unwrap();
+    std::fs::write(folder.join(file), bytes).unwrap();
 }
 
 /// Messages with all kinds of facts and sides, as they are, changed, and brought to others.

@@ -2,7 +2,7 @@
 //! `TALLYMESH_SEEDS=n` runs so many.
 
 use std::sync::Mutex;
-use tallymesh_tests::mesh::{Figures, run};
+use tallymesh_tests::mesh::{Figures, run, run_keyed};
 use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 200;
@@ -10,6 +10,44 @@ const SEEDS: u64 = 200;
 const FOUND: [u64; 14] = [
     162, 739, 861, 929, 1304, 1622, 2721, 3568, 4386, 6152, 7110, 11916, 14650, 16476,
 ];
+
+/// Plays so many seeds: what came of all together.
+fn play(count: u64, run: fn(u64) -> Result<Figures, String>) -> Figures {
+    let total = Mutex::new(Figures::default());
+    seeds::each(count, |seed| {
+        let figures = run(seed)?;
+        total.lock().unwrap().add(&figures);
+        Ok(())
+    });
+    let total = total.into_inner().unwrap();
+    println!("{total:?}");
+    total
+}
+
+#[test]
+fn members_take_keyed_operations_and_each_counts_once() {
+    if let Some(seed) = seeds::chosen() {
+        println!(
+            "{:?}",
+            run_keyed(seed).unwrap_or_else(|failure| panic!("{failure}"))
+        );
+        return;
+    }
+    let count = seeds::count(SEEDS);
+    let total = play(count, run_keyed);
+    let happened = [
+        total.keyed,
+        total.retries,
+        total.doubled,
+        total.lacking,
+        total.restarts,
+        total.restored,
+    ];
+    // Few, or nothing is shown.
+    assert!(total.lost < total.doubled / 20, "{total:?}");
+    let happened = happened.iter().all(|times| *times > SEEDS / 10);
+    assert!(happened || count < SEEDS, "{total:?}");
+}
 
 #[test]
 fn guests_come_and_go_and_each_add_counts_once() {
@@ -23,15 +61,8 @@ fn guests_come_and_go_and_each_add_counts_once() {
     for seed in FOUND {
         run(seed).unwrap_or_else(|failure| panic!("{failure}"));
     }
-    let total = Mutex::new(Figures::default());
     let count = seeds::count(SEEDS);
-    seeds::each(count, |seed| {
-        let figures = run(seed)?;
-        total.lock().unwrap().add(&figures);
-        Ok(())
-    });
-    let total = total.into_inner().unwrap();
-    println!("{total:?}");
+    let total = play(count, run);
     let happened = total.returns > 0 && total.guests > 0 && total.restored > 0;
     assert!(happened || count < SEEDS, "{total:?}");
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use tallymesh_core::wire::Frame;
-use tallymesh_core::{Error, Message, Space, WriterId};
-use tallymesh_tests::vectors::{Vector, frames, messages, refusals};
+use tallymesh_core::{Error, Message, Space, Token, WriterId};
+use tallymesh_tests::vectors::{Vector, frames, messages, refusals, stored, tokens};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -52,6 +52,35 @@ fn messages_are_as_specified() {
 }
 
 #[test]
+fn records_of_stores_are_as_specified() {
+    for vector in stored() {
+        let message = Message::decode_stored(&vector.bytes).expect(vector.name);
+        assert_eq!(message.encode_stored(), vector.bytes, "{}", vector.name);
+    }
+    golden("stored.json", &json_of(&stored()));
+}
+
+#[test]
+fn tokens_are_as_specified() {
+    let mut entries = Vec::new();
+    for it in tokens() {
+        let mut entry = json!({
+            "name": it.name,
+            "says": it.says,
+            "text": it.text,
+            "hex": hex(&it.bytes),
+        });
+        match it.text.parse::<Token>() {
+            Ok(token) => assert_eq!(token.to_string(), it.text, "{}", it.name),
+            Err(error) => entry["refused"] = json!(error.code()),
+        }
+        assert_eq!(entry.get("refused").is_some(), it.refused, "{}", it.name);
+        entries.push(entry);
+    }
+    golden("tokens.json", &entries.into());
+}
+
+#[test]
 fn frames_are_as_specified() {
     for vector in frames() {
         let frame = Frame::decode(&vector.bytes).expect(vector.name);
@@ -63,9 +92,13 @@ fn frames_are_as_specified() {
 #[test]
 fn refusals_are_as_specified() {
     for vector in refusals() {
-        let result: Result<(), Error> = match vector.name.starts_with("message_") {
-            true => Message::decode(&vector.bytes).map(|_| ()),
-            false => Frame::decode(&vector.bytes).map(|_| ()),
+        let (name, bytes) = (vector.name, &vector.bytes[..]);
+        let result: Result<(), Error> = if name.starts_with("message_") {
+            Message::decode(bytes).map(|_| ())
+        } else if name.starts_with("stored_") {
+            Message::decode_stored(bytes).map(|_| ())
+        } else {
+            Frame::decode(bytes).map(|_| ())
         };
         let code = result.err().map(|error| error.code());
         assert_eq!(code, vector.refused, "{}", vector.name);

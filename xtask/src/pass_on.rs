@@ -24,9 +24,22 @@ pub(crate) fn bench(repo: &Repo, args: &BenchArgs) -> Result<()> {
         bench.args(["--features", "stores"]);
     }
     bench.arg("--");
-    if of("resp") {
-        setup::redis_tools(repo)?;
-        setup::redis_server(repo)?;
+    if of("resp") || of("http") {
+        if of("resp") {
+            setup::redis_tools(repo)?;
+            setup::redis_server(repo)?;
+        } else {
+            setup::wrk(repo)?;
+            let mut floor = repo.cargo();
+            shown(floor.args([
+                "build",
+                "--release",
+                "--package",
+                "tallymesh-bench",
+                "--bin",
+                "http_floor",
+            ]))?;
+        }
         let mut build = repo.cargo();
         shown(build.args([
             "build",

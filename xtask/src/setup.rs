@@ -6,12 +6,14 @@ mod npm;
 mod redis;
 mod tools;
 mod wasm_target;
+mod wrk;
 
 pub(crate) use browser::{Browser, browser};
 pub(crate) use npm::install as npm_install;
 pub(crate) use redis::{redis_py, redis_server, redis_tools};
 pub(crate) use tools::{cargo_deny, cargo_mutants};
 pub(crate) use wasm_target::{module_build, wasm_target};
+pub(crate) use wrk::wrk;
 
 use anyhow::Result;
 

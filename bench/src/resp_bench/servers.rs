@@ -2,7 +2,7 @@
 //! outside.
 
 use super::client::Client;
-use crate::measure::bytes_under;
+use crate::measure::{bytes_under, cpu_seconds};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -208,16 +208,7 @@ impl<'a> Server<'a> {
 
     /// Seconds of processor time that it took so far.
     pub(super) fn cpu_seconds(&self) -> Result<f64> {
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name in parentheses may have blanks.
-        let rest = text.rsplit(')').next().unwrap_or_default();
-        let ticks: Vec<f64> = rest
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .flat_map(str::parse)
-            .collect();
-        Ok(ticks.iter().sum::<f64>() / 100.0)
+        Ok(cpu_seconds(self.child.id())?)
     }
 
     /// Seconds of processor time that a node's driver took so far.

@@ -21,6 +21,7 @@ use crate::once::Once;
 use crate::replica::collect::Quorum;
 use crate::replica::ops::Draft;
 use crate::replica::standing::Forgotten;
+use crate::roster::Says;
 use crate::shard::OWN;
 use crate::slot::{Stamp, Withdrawal};
 use crate::vector::VersionVector;
@@ -76,6 +77,8 @@ pub(super) struct Table {
     lacking: BTreeMap<u32, u64>,
     /// How many adds were withdrawn here.
     withdrawn: u64,
+    /// Up to which clocks of members' writers others may have collected what all have seen.
+    collected: BTreeMap<u32, u64>,
 }
 
 /// Keyed operations for a message.
@@ -304,12 +307,19 @@ impl Replica {
             due: _,
             lacking,
             withdrawn: _,
+            collected,
         } = &self.keyed;
         let text = |it: &Instance| (it.once, id(it.writer), it.clock, it.adds.clone());
         let mut instances: Vec<_> = instances.iter().map(text).collect();
         instances.sort_unstable();
-        let lacking: BTreeMap<_, u64> = lacking.iter().map(|it| (id(*it.0), *it.1)).collect();
-        alloc::format!("{instances:?} {lacking:?}")
+        let clocks = |clocks: &BTreeMap<u32, u64>| -> BTreeMap<_, u64> {
+            clocks.iter().map(|it| (id(*it.0), *it.1)).collect()
+        };
+        alloc::format!(
+            "{instances:?} {:?} {:?}",
+            clocks(lacking),
+            clocks(collected)
+        )
     }
 
     /// How many keyed operations are remembered.
@@ -493,6 +503,20 @@ impl Replica {
         (ops, self.keyed.end())
     }
 
+    /// Notes what the sender of a message may have collected. After a restart no other way leads to
+    /// that: what was acknowledged is told anew only bit by bit.
+    pub(super) fn note_collected(&mut self, message: &Message, forgotten: &Forgotten) {
+        for fact in message.facts() {
+            if let Says::Floor(clock) = fact.says
+                && !forgotten.contains(&(fact.writer as usize))
+            {
+                let number = self.number(message.writers[fact.writer as usize].writer);
+                let collected = self.keyed.collected.entry(number).or_default();
+                *collected = clock.max(*collected);
+            }
+        }
+    }
+
     /// Tells in a message of which writers keyed operations may be missing.
     pub(super) fn tell_lacking(&self, message: &mut Message) {
         for writer in self.keyed.lacking.keys() {
@@ -654,13 +678,17 @@ impl Replica {
     /// Up to which clock a writer's part may lack what all have seen to be over.
     fn known_to_all(&self, writer: u32) -> u64 {
         let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
-        of(&self.roster.floor).max(of(&self.roster.settled))
+        let elsewhere = self.keyed.collected.get(&writer).copied().unwrap_or(0);
+        of(&self.roster.floor)
+            .max(of(&self.roster.settled))
+            .max(elsewhere)
     }
 
     /// Keeps the keyed operations of a writer that is forgotten, but for those of which there is
     /// another: of these one counts, and it need not be the one that is told of for good.
     pub(super) fn forget_keyed(&mut self, writer: u32) {
         self.keyed.lacking.remove(&writer);
+        self.keyed.collected.remove(&writer);
         if !self.keyed.of_writer.contains_key(&writer) {
             return;
         }
@@ -689,6 +717,7 @@ impl Replica {
         }
         self.keyed.due.clear();
         self.keyed.lacking.clear();
+        self.keyed.collected.clear();
     }
 
     /// Gives the own keyed operations to the number under which the own writer goes on as another.

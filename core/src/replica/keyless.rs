@@ -95,5 +95,7 @@ impl Replica {
 
     pub(super) fn forget_keyed(&mut self, _: u32) {}
 
+    pub(super) fn note_collected(&mut self, _: &Message, _: &Forgotten) {}
+
     pub(super) fn doubt_keyed(&mut self) {}
 }

@@ -4,12 +4,10 @@ use super::VERSION;
 #[cfg(feature = "members")]
 use super::ask::{Answer, Ask, put_answer, put_ask, read_answer, read_ask};
 use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
-use super::message::{put_vector, read_memory, read_message, read_vector};
+use super::message::{put_vector, read_memory, read_told, read_vector};
 use crate::delta::Message;
 use crate::error::{Error, Limited, Rule};
-use crate::limits::{
-    AGENT_BYTES_MAX, FRAME_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX,
-};
+use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
 use crate::replica::Contents;
 use crate::roster::Owner;
 use crate::vector::VersionVector;
@@ -250,7 +248,7 @@ impl Frame {
                     id: reader.varint32(),
                     chunk: reader.varint32(),
                 },
-                PUSH => Body::Push(read_message(reader, MESSAGE_KEY_BYTES_MAX)?),
+                PUSH => Body::Push(read_told(reader)?),
                 CONTENTS => read_contents(reader)?,
                 WRITER if MEMBERS => Body::Writer(read_writer(reader)),
                 RETURN if MEMBERS => Body::Return {
@@ -545,7 +543,7 @@ fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
         1 => true,
         _ => return Err(reader.malformed(Rule::Flag)),
     };
-    let mut message = read_message(reader, MESSAGE_KEY_BYTES_MAX)?;
+    let mut message = read_told(reader)?;
     if MEMBERS && reader.len() > 0 {
         let bytes = reader.len();
         read_memory(reader, &mut message)?;

@@ -65,7 +65,7 @@ pub(crate) fn encode_adds(adds: &[KeyedAdd]) -> Box<[u8]> {
 #[cfg(feature = "members")]
 pub(crate) fn decode_adds(bytes: &[u8]) -> Vec<KeyedAdd> {
     // What was encoded here can be decoded.
-    read_all(bytes, read_adds).unwrap_or_default()
+    read_all(bytes, |reader| read_adds(reader, None)).unwrap_or_default()
 }
 
 pub(super) fn read_keyed(reader: &mut Reader<'_>, message: &mut Message) -> Result<(), Fail> {
@@ -75,7 +75,7 @@ pub(super) fn read_keyed(reader: &mut Reader<'_>, message: &mut Message) -> Resu
         let op = KeyedOp {
             once: read_once(reader),
             by,
-            adds: read_adds(reader)?,
+            adds: read_adds(reader, by)?,
         };
         let last = message.keyed.last();
         if last.is_some_and(|last| last.place() >= op.place()) {
@@ -100,17 +100,23 @@ fn read_by(reader: &mut Reader<'_>, message: &Message) -> Result<Option<Stamp>, 
     Ok(Some(Stamp { writer, clock }))
 }
 
-fn read_adds(reader: &mut Reader<'_>) -> Result<Vec<KeyedAdd>, Fail> {
+/// What the transaction `by` added, if it is told which that was.
+fn read_adds(reader: &mut Reader<'_>, by: Option<Stamp>) -> Result<Vec<KeyedAdd>, Fail> {
     let mut adds: Vec<KeyedAdd> = Vec::new();
     for _ in 0..reader.count(4) {
         let key: Box<str> = reader.text(Limited::MessageKeys, KEY_BYTES_MAX).into();
         if key.is_empty() || adds.last().is_some_and(|last| last.key >= key) {
             return Err(reader.malformed(Rule::KeyedAscend));
         }
+        let (amount, before) = (reader.wide(), reader.varint());
+        // A withdrawal tells how far that is before the transaction.
+        if by.is_some_and(|by| before >= by.clock) {
+            return Err(reader.malformed(Rule::Life));
+        }
         adds.push(KeyedAdd {
             key,
-            amount: reader.wide(),
-            before: reader.varint(),
+            amount,
+            before,
         });
     }
     Ok(adds)

@@ -5,7 +5,6 @@ use super::fact::{put_facts, read_facts};
 use super::kept::{put_kept, read_kept};
 use super::keyed::put_keyed;
 use super::side::{put_sides, read_sides};
-use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::error::{Error, Limited, Rule};
@@ -13,6 +12,7 @@ use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITE
 use crate::shard::{Column, PAGE, Row};
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
+use crate::{DUTIES, MEMBERS};
 use alloc::vec::Vec;
 
 /// Which of a page's keys a column has rows of: all of them, a bitmap that follows, or a single one
@@ -116,7 +116,7 @@ impl Message {
                 max: FRAME_BYTES_MAX,
             });
         }
-        read_all(bytes, |reader| read_message(reader, MESSAGE_KEY_BYTES_MAX))
+        read_all(bytes, read_told)
     }
 
     /// Decodes a message that this program stored itself, of any size.
@@ -152,8 +152,17 @@ pub(super) fn read_memory(reader: &mut Reader<'_>, message: &mut Message) -> Res
     Ok(())
 }
 
+/// Reads a message that a peer tells. Of an open space it has no keyed operations: only stores do.
+pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
+    let message = read_message(reader, MESSAGE_KEY_BYTES_MAX)?;
+    match DUTIES && !message.closed && !message.keyed.is_empty() {
+        true => Err(reader.malformed(Rule::Flag)),
+        false => Ok(message),
+    }
+}
+
 /// Reads a message to the end.
-pub(super) fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Result<Message, Fail> {
+fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Result<Message, Fail> {
     let writers = read_writers(reader)?;
     let keys = read_keys(reader, key_bytes_max)?;
     let pages = keys.len().div_ceil(PAGE);

@@ -1,7 +1,7 @@
 //! What is stable in one counter: which slots go, and what is left of them.
 
 use crate::counter;
-use crate::slot::{Fold, Slot, Stamp, Withdrawal};
+use crate::slot::{Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -170,7 +170,7 @@ fn settle_slot(
 }
 
 /// Makes one of several withdrawals that all have seen: whoever cancels one of them now cancels
-/// all. False if some are not seen by all yet.
+/// all. False if some are not seen by all yet. Those whose sum no message could tell stay apart.
 fn join_withdrawals(withdrawals: &mut Vec<Withdrawal>, stable: &dyn Fn(Stamp) -> bool) -> bool {
     if withdrawals.len() < 2 {
         return true;
@@ -178,10 +178,13 @@ fn join_withdrawals(withdrawals: &mut Vec<Withdrawal>, stable: &dyn Fn(Stamp) ->
     if !withdrawals.iter().all(|it| stable(it.by)) {
         return false;
     }
+    let sum: i128 = withdrawals.iter().map(|it| it.amount).sum();
+    if sum.abs() >= WIDE_MAX {
+        return true;
+    }
     let mut joined = withdrawals.remove(withdrawals.len() - 1);
-    joined.several = true;
+    (joined.several, joined.amount) = (true, sum);
     for it in withdrawals.drain(..).rev() {
-        joined.amount += it.amount;
         if joined.before == it.clock {
             joined.before = it.before;
         }

@@ -1,0 +1,285 @@
+//! The replica and the machine under attack, and the scripts of the attackers.
+
+use super::sized;
+use crate::vectors::once;
+use tallymesh_core::wire::Frame;
+use tallymesh_core::{
+    Asked, Input, Level, Link, Mark, Millis, Op, Output, Owner, Replica, Sync, Token, WriterId,
+};
+
+const PEERS: usize = 2;
+/// Inputs of a script, at most.
+const INPUTS_MAX: usize = 256;
+/// Transactions that a member makes by itself for one input, at most: a push that was waited for may
+/// let all that wait be merged, and each of them be answered with a withdrawal.
+const OWN_TRANSACTIONS_MAX: u64 = 600;
+/// The least bytes of a writer in a table, of a counter, and of a keyed operation.
+const WRITER_BYTES_MIN: usize = 17;
+const COUNTER_BYTES_MIN: usize = 3;
+const KEYED_BYTES_MIN: usize = 26;
+
+/// The replica and the machine under attack.
+pub(super) struct Victim {
+    pub(super) replica: Replica,
+    sync: Sync,
+    /// Whose member it is, in a space with members.
+    owner: Option<Owner>,
+    mark: Mark,
+    now: Millis,
+    /// Transactions under its present id that it was asked for.
+    adds: u64,
+    renewals: u64,
+    links: [Option<Link>; PEERS],
+    next_link: u32,
+    /// How many bytes came.
+    heard: usize,
+    /// Counters, writers and keyed operations that it had before anything came.
+    had: usize,
+    /// What it sent, and to which peer.
+    pub(super) sent: Vec<(usize, Vec<u8>)>,
+}
+
+impl Victim {
+    pub(super) fn new(replica: Replica, sync: Sync, owner: Option<Owner>) -> Victim {
+        let had = replica.len() + replica.writers().count() + replica.keyed_count();
+        Victim {
+            adds: replica.clock(),
+            replica,
+            sync,
+            owner,
+            mark: Mark::default(),
+            now: 1,
+            renewals: 0,
+            links: [None; PEERS],
+            next_link: 0,
+            heard: 0,
+            had,
+            sent: Vec::new(),
+        }
+    }
+
+    /// The time that it knows.
+    pub(super) fn now(&self) -> Millis {
+        self.now
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let own = self.replica.clock();
+        let before = matches!(input, Input::Frame { .. } | Input::Broadcast { .. });
+        let before = before.then(|| self.of_others());
+        self.take_part();
+        self.sync.handle(self.now, &mut self.replica, input);
+        let (mut count, mut refused, mut merged) = (0, false, false);
+        while let Some(output) = self.sync.poll() {
+            count += 1;
+            match output {
+                Output::Send { link, bytes } => {
+                    check_own(&bytes);
+                    let peer = self.links.iter().position(|open| *open == Some(link));
+                    self.sent.extend(peer.map(|peer| (peer, bytes)));
+                }
+                Output::Broadcast { bytes } => check_own(&bytes),
+                Output::Changed { handle } => {
+                    let known = self.replica.key(handle).is_some();
+                    // A withdrawal may leave nothing of a counter.
+                    let told = self.owner.is_some() || self.replica.value_at(handle).is_some();
+                    assert!(known && told);
+                }
+                Output::Refused { close, .. } => {
+                    refused = true;
+                    // As the holder of the machine is told to.
+                    if let Some(link) = close {
+                        self.links.iter_mut().for_each(|open| {
+                            open.take_if(|open| *open == link);
+                        });
+                        let link = Input::Disconnected { link };
+                        self.sync.handle(self.now, &mut self.replica, link);
+                    }
+                }
+                Output::Renew => {
+                    merged = true;
+                    self.renew();
+                }
+                Output::Merged { .. } | Output::Returned(_) => merged = true,
+            }
+        }
+        assert!(count < 200_000, "one input made {count} outputs");
+        if let Some(before) = before.filter(|_| refused && !merged) {
+            assert!(
+                before == self.of_others(),
+                "what is refused changes nothing"
+            );
+        }
+        self.check(own);
+    }
+
+    /// All that is held of others, and what all comes to.
+    fn of_others(&self) -> (Vec<(WriterId, u64)>, usize, Vec<Option<i128>>) {
+        let own = self.replica.writer();
+        let held = self.replica.writers().filter(|it| it.0 != own);
+        let values = self.replica.counters();
+        let values = values.map(|(handle, _)| self.replica.value_at(handle));
+        (held.collect(), self.replica.keyed_count(), values.collect())
+    }
+
+    /// Whether its own clock stands right after it was `before`, and it grew no more than was told.
+    fn check(&self, before: u64) {
+        let (replica, clock) = (&self.replica, self.replica.clock());
+        assert_eq!(replica.vector().get(&replica.writer()), clock);
+        match self.owner {
+            None => assert_eq!(clock, self.adds, "a peer moved the clock"),
+            Some(_) => {
+                let moved = clock.saturating_sub(before);
+                assert!(
+                    moved <= OWN_TRANSACTIONS_MAX,
+                    "one input moved it by {moved}"
+                );
+            }
+        }
+        let most = |each: usize| self.had + INPUTS_MAX + self.heard / each;
+        assert!(replica.keyed_count() <= most(KEYED_BYTES_MIN));
+        assert!(replica.writers().count() <= most(WRITER_BYTES_MIN));
+        assert!(replica.len() <= most(COUNTER_BYTES_MIN));
+    }
+
+    /// A member announces its start before anything else.
+    fn take_part(&mut self) {
+        if let Some(owner) = self.owner.filter(|_| !self.replica.is_announced()) {
+            let members = self.replica.configuration();
+            if members.is_some_and(|members| members.has(&owner)) {
+                let done = self.replica.announce(&owner, &[0; 16], self.now);
+                done.expect("it is a member");
+            }
+        }
+    }
+
+    fn renew(&mut self) {
+        let id = u128::from(self.next_link) << 64 | u128::from(self.renewals);
+        let writer = WriterId::from_bytes(id.to_be_bytes());
+        self.renewals += 1;
+        self.adds = 0;
+        let renew = Input::Renew { writer };
+        self.sync.handle(self.now, &mut self.replica, renew);
+        // A member comes back under it once others have ended its present one.
+        assert!(self.owner.is_some() || self.replica.writer() == writer);
+    }
+
+    fn connect(&mut self, peer: usize, broadcast: bool) {
+        self.next_link += 1;
+        let link = Link(self.next_link);
+        if let Some(link) = self.links[peer].replace(link) {
+            self.input(Input::Disconnected { link });
+        }
+        self.input(Input::Connected { link, broadcast });
+    }
+
+    fn frame(&mut self, peer: usize, bytes: &[u8]) {
+        self.heard += bytes.len();
+        if let Some(link) = self.links[peer] {
+            self.input(Input::Frame { link, bytes });
+        }
+    }
+
+    fn tick(&mut self, after: Millis) {
+        self.now += after;
+        self.input(Input::Tick);
+        let deadline = self.sync.next_deadline();
+        assert!(deadline.is_none_or(|at| at > self.now), "a tick left work");
+    }
+
+    /// Does what a script says: a command, then what it takes. The highest bit says which peer.
+    pub(super) fn play(&mut self, script: &[u8]) {
+        let mut rest = script;
+        for _ in 0..INPUTS_MAX {
+            let Some((&command, after)) = rest.split_first() else {
+                break;
+            };
+            rest = after;
+            self.turn(command, &mut rest);
+        }
+    }
+
+    /// Does what a command says.
+    pub(super) fn turn(&mut self, command: u8, rest: &mut &[u8]) {
+        let peer = usize::from(command >> 7);
+        match command & 0x7f {
+            // A frame: two bytes of length, then the frame.
+            0..=31 => {
+                let bytes = sized(rest);
+                self.frame(peer, bytes);
+            }
+            // A frame behind a proper head: its type, two bytes of length, the body.
+            32..=63 => {
+                let kind = command & 15;
+                let mut bytes = b"tm\x01".to_vec();
+                bytes.extend_from_slice(&[kind, 7]);
+                bytes.extend_from_slice(b"default");
+                bytes.extend_from_slice(sized(rest));
+                self.frame(peer, &bytes);
+            }
+            64..=79 => {
+                let from = self.links[peer];
+                let bytes = sized(rest);
+                self.heard += bytes.len();
+                self.input(Input::Broadcast { from, bytes });
+            }
+            80..=95 => self.connect(peer, command & 1 == 1),
+            96..=103 => {
+                if let Some(link) = self.links[peer].take() {
+                    self.input(Input::Disconnected { link });
+                }
+            }
+            104..=111 => self.tick(1 << (command & 15)),
+            112..=119 if self.owner.is_some() => self.work(command),
+            _ => {
+                let key = ["a", "b", "counter:00001"][usize::from(command) % 3];
+                if self.replica.add(key, i64::from(command)).is_ok() {
+                    self.adds += 1;
+                }
+                self.input(Input::Changed);
+            }
+        }
+    }
+
+    /// What only a member does.
+    fn work(&mut self, command: u8) {
+        match command & 7 {
+            0 => {
+                let (now, level) = (self.now, Level::All);
+                if let Ok(token) = self.replica.token(&Token::default()) {
+                    let upto = token.vector().clone();
+                    self.sync.ask_for_write(now, &self.replica, level, upto);
+                }
+            }
+            1 => {
+                let (now, level) = (self.now, Level::Quorum);
+                self.sync.ask_for_read(now, &self.replica, level);
+            }
+            2 => {
+                let _ = self.replica.since(&mut self.mark);
+                let Victim { sync, replica, .. } = self;
+                let _ = sync.tend(self.now, replica, &self.mark);
+            }
+            at => self.add_once(["k", "l", "m"][usize::from(at) % 3]),
+        }
+        self.input(Input::Changed);
+    }
+
+    /// Adds to a counter under this key, if it is new.
+    fn add_once(&mut self, key: &str) {
+        let once = once(key);
+        if self.replica.asked(&once) == Asked::New
+            && let Ok(mut transaction) = self.replica.begin()
+            && transaction.apply("a", Op::Add(5)).is_ok()
+        {
+            let done = transaction.commit_once(once, &mut Vec::new());
+            done.expect("a small operation");
+        }
+    }
+}
+
+/// What is sent can be read.
+fn check_own(bytes: &[u8]) {
+    let frame = Frame::decode(bytes).expect("a frame of ours decodes");
+    assert_eq!(frame.encode(), bytes);
+}
