@@ -1,6 +1,7 @@
 //! The command line: `up` starts a node, all else talks to one over HTTP.
 
 mod add;
+mod asking;
 mod audit;
 mod client;
 mod completions;
@@ -27,7 +28,7 @@ pub use data::{BackupArgs, CheckArgs, RestoreArgs};
 pub use get::GetArgs;
 pub use list::ListArgs;
 pub use members::{MembersArgs, RetireArgs};
-pub use operations::{ExpireArgs, KeyArgs, KeysArgs, SetArgs};
+pub use operations::{ExpireArgs, KeysArgs, PersistArgs, SetArgs, TtlArgs};
 pub(crate) use time::duration;
 pub use txn::TxnArgs;
 pub use watch::WatchArgs;
@@ -47,7 +48,8 @@ Exit codes:
   2  the command line is wrong
   3  no node answers
   4  the counter is absent
-  5  not known whether a write counts: the connection broke, or the members have not decided yet";
+  5  not known whether a write counts: the connection broke, or the members have not decided yet
+  6  written at this node, but the level that was asked for was not reached";
 
 /// A counter that is written anywhere and adds up everywhere.
 #[derive(Debug, Parser)]
@@ -74,9 +76,9 @@ enum Command {
     /// Let a counter expire; prints when
     Expire(Remote<ExpireArgs>),
     /// Take the expiry of a counter away; prints 1 if it had one, else 0
-    Persist(Remote<KeyArgs>),
+    Persist(Remote<PersistArgs>),
     /// Print how long a counter stays, or `never` if it does not expire
-    Ttl(Remote<KeyArgs>),
+    Ttl(Remote<TtlArgs>),
     /// Make several operations, all or none
     Txn(Remote<TxnArgs>),
     /// Print all counters, or those whose keys begin with a prefix
@@ -213,6 +215,10 @@ mod tests {
             "add likes -5 --json",
             "add --json likes -- -5",
             "add -",
+            "add likes -5 --once a --level quorum --wait 2s",
+            "add - --level all",
+            "txn -- -",
+            "get likes --level local",
             "set likes -5",
             "expire likes 15m",
             "expire likes --at 2027-01-31T12:00:00Z",
@@ -244,6 +250,9 @@ mod tests {
             "expire likes 15",
             "expire likes 15m --at 2027-01-31T12:00:00Z",
             "txn",
+            "add likes --level most",
+            "add likes --wait 2s",
+            "get likes --once a",
             "members add",
             "members force --yes",
             "retire",

@@ -30,7 +30,9 @@ const DURABILITY_DEFAULT: &str = "always";
 const HTTP_RATE_DEFAULT: &str = "1000/s";
 
 const LEASE_DEFAULT: &str = "10m";
-const LEASE_RANGE: RangeInclusive<Duration> =
+const KEY_WINDOW_DEFAULT: &str = "24h";
+/// What a lease and the window of keys may be.
+const DURATION_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Most spaces that one node opens.
@@ -127,6 +129,12 @@ pub struct UpArgs {
     #[arg(long, value_name = "DURATION", env = "TALLYMESH_LEASE")]
     pub lease: Option<String>,
 
+    /// How long an idempotency key is known, so that a retry under it counts once; from 1s to 30d. Each
+    /// takes about 150 bytes of memory, and of more than a million in a space the oldest are dropped
+    /// [default: 24h]
+    #[arg(long, value_name = "DURATION", env = "TALLYMESH_KEY_WINDOW")]
+    pub key_window: Option<String>,
+
     /// Find nodes on the local network by itself
     #[arg(long, env = "TALLYMESH_MDNS", value_parser = FalseyValueParser::new())]
     pub mdns: bool,
@@ -168,6 +176,9 @@ pub struct Config {
     pub spaces: Vec<Space>,
     /// How long a member waits for a guest before it takes over from it, in milliseconds.
     pub lease_ms: u32,
+    /// How long an idempotency key is known. Too short, and a client that retries late counts twice;
+    /// longer takes memory.
+    pub key_window: Duration,
     /// Whether links can be cut over HTTP.
     pub demo: bool,
     /// Where to write the bound addresses.
@@ -290,6 +301,10 @@ impl UpArgs {
             },
             spaces: spaces(&self.space)?,
             lease_ms: lease(self.lease.as_deref().unwrap_or(LEASE_DEFAULT))?,
+            key_window: {
+                let text = self.key_window.as_deref().unwrap_or(KEY_WINDOW_DEFAULT);
+                duration("--key-window", text)?
+            },
             demo: self.demo,
             ready_file: self.ready_file,
             clock: WallClock::default(),
@@ -400,11 +415,16 @@ fn addresses(argument: &'static str, texts: &[String]) -> Result<Vec<Address>, C
 }
 
 fn lease(text: &str) -> Result<u32, ConfigError> {
-    let wrong = |problem| wrong("--lease", format!("`{text}`: {problem}"));
-    let lease = crate::cli::duration(text).map_err(wrong)?;
-    match LEASE_RANGE.contains(&lease) {
-        true => Ok(lease.as_millis() as u32), // 30 days are fewer than 2^32
-        false => Err(wrong("a lease is from 1s to 30d".into())),
+    let lease = duration("--lease", text)?;
+    Ok(lease.as_millis() as u32) // 30 days are fewer than 2^32
+}
+
+fn duration(argument: &'static str, text: &str) -> Result<Duration, ConfigError> {
+    let wrong = |problem| wrong(argument, format!("`{text}`: {problem}"));
+    let duration = crate::cli::duration(text).map_err(wrong)?;
+    match DURATION_RANGE.contains(&duration) {
+        true => Ok(duration),
+        false => Err(wrong("it is from 1s to 30d".into())),
     }
 }
 
@@ -446,16 +466,19 @@ mod tests {
         assert_eq!(config.gossip.listen.len(), 3);
         assert!(config.gossip.peers.is_empty() && !config.demo && !config.gossip.mdns);
         assert_eq!(config.lease_ms, 600_000);
+        assert_eq!(config.key_window, Duration::from_secs(86_400));
         assert_eq!(config.durability, Durability::Always);
         assert!(config.resp.is_none());
     }
 
     #[test]
-    fn a_lease_is_a_duration() {
+    fn a_lease_and_a_window_are_durations() {
         for (text, millis) in [("1s", 1_000), ("1h 30m", 5_400_000), ("30d", 2_592_000_000)] {
             let mut args = args();
-            args.lease = Some(text.into());
-            assert_eq!(args.config().expect(text).lease_ms, millis);
+            (args.lease, args.key_window) = (Some(text.into()), Some(text.into()));
+            let config = args.config().expect(text);
+            assert_eq!(config.lease_ms, millis);
+            assert_eq!(config.key_window, Duration::from_millis(millis.into()));
         }
     }
 
@@ -494,7 +517,7 @@ mod tests {
     #[test]
     fn what_means_nothing_is_named() {
         type Spoil = fn(&mut UpArgs);
-        let table: [(&str, &str, Spoil); 18] = [
+        let table: [(&str, &str, Spoil); 20] = [
             ("--cors-origin", "`*`", |args| {
                 args.cors_origin = vec!["*".into()]
             }),
@@ -526,6 +549,12 @@ mod tests {
             }),
             ("--lease", "1s to 30d", |args| {
                 args.lease = Some("31d".into())
+            }),
+            ("--key-window", "`always`", |args| {
+                args.key_window = Some("always".into());
+            }),
+            ("--key-window", "1s to 30d", |args| {
+                args.key_window = Some("0s".into());
             }),
             ("--http", "localhost", |args| args.http = "localhost".into()),
             ("--http", "--http-open", |args| {

@@ -140,6 +140,8 @@ pub(crate) struct Start {
     pub owner: [u8; 32],
     /// How long a member waits for a guest, in milliseconds.
     pub lease_ms: u32,
+    /// How long an idempotency key is known.
+    pub key_window: Duration,
     pub durability: Durability,
     pub store: Box<dyn Store>,
     /// The listener of the Redis protocol, if it is served.
@@ -162,6 +164,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     let Start {
         owner,
         lease_ms,
+        key_window,
         durability,
         mut store,
         ..
@@ -174,6 +177,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
             space,
             &owner,
             lease_ms,
+            key_window,
             store.as_mut(),
             durable,
         )?);

@@ -120,6 +120,14 @@ pub enum Refusal {
     NeedsCentre(Centre),
     /// Something else was made under the same idempotency key.
     KeyReused,
+    /// What is to be added under an idempotency key, with the keys of the counters, takes more than can
+    /// be remembered of it; nothing was changed.
+    KeyedTooLarge {
+        /// How many bytes it takes.
+        bytes: usize,
+        /// How many it may take.
+        max: usize,
+    },
     /// The node stopped before it could confirm. Whether a write counts is not known.
     Stopped,
 }
@@ -141,6 +149,7 @@ impl Refusal {
             Refusal::TokenNotReached { .. } => "token_not_reached",
             Refusal::NeedsCentre(_) => "needs_centre",
             Refusal::KeyReused => "key_reused",
+            Refusal::KeyedTooLarge { .. } => "keyed_too_large",
             Refusal::Stopped => "stopped",
         }
     }
@@ -205,6 +214,11 @@ impl fmt::Display for Refusal {
             Refusal::KeyReused => f.write_str(
                 "something else was made under this idempotency key; give each operation a key of its \
                  own, and retry it with the same",
+            ),
+            Refusal::KeyedTooLarge { bytes, max } => write!(
+                f,
+                "what is added under this idempotency key takes {bytes} bytes with the keys of the \
+                 counters, over the limit of {max}; send it in several parts, each under a key of its own"
             ),
             Refusal::Stopped => f.write_str(
                 "the node stopped before it could confirm; whether a write counts is not known, \

@@ -52,6 +52,8 @@ mod status;
 mod sync;
 mod try_it;
 
+pub(crate) use asking::KEY_BYTES_MAX;
+
 use crate::clock::WallClock;
 use crate::config::HttpRules;
 use crate::driver::OwnerKey;

@@ -19,6 +19,7 @@ pub struct Metrics {
     registry: Arc<Registry>,
     adds: Counter,
     operations: Family<OpLabel, Counter>,
+    keyed: Family<ResultLabel, Counter>,
     expired: Counter,
     commits: Counter,
     commit_seconds: Histogram,
@@ -48,6 +49,8 @@ struct SpaceGauges {
     shards: Family<SpaceLabel, Gauge>,
     writers: Family<SpaceLabel, Gauge>,
     faults: Family<SpaceLabel, Gauge>,
+    keyed: Family<SpaceLabel, Gauge>,
+    withdrawn: Family<SpaceLabel, Gauge>,
     members: Family<SpaceLabel, Gauge>,
     attached: Family<SpaceLabel, Gauge>,
     waiting: Family<SpaceLabel, Gauge>,
@@ -64,7 +67,25 @@ struct OpLabel {
     op: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
 impl SpaceGauges {
+    fn register_keys(&self, registry: &mut Registry) {
+        registry.register(
+            "keyed",
+            "Operations under idempotency keys that are remembered",
+            self.keyed.clone(),
+        );
+        registry.register(
+            "withdrawn",
+            "Adds withdrawn here since the start, as another node had taken them under the same key",
+            self.withdrawn.clone(),
+        );
+    }
+
     fn register_members(&self, registry: &mut Registry) {
         let mut gauge = |name, help, family: &Family<SpaceLabel, Gauge>| {
             registry.register(name, help, family.clone());
@@ -160,6 +181,12 @@ impl Metrics {
             "Operations made here that are no adds",
             operations.clone(),
         );
+        let keyed = Family::<ResultLabel, Counter>::default();
+        registry.register(
+            "keyed_operations",
+            "Operations asked for here under idempotency keys: done, replayed or reused",
+            keyed.clone(),
+        );
         let links = Gauge::default();
         registry.register("links", "Connections to peers", links.clone());
         let resp_clients = Gauge::default();
@@ -183,6 +210,7 @@ impl Metrics {
         );
         let spaces = SpaceGauges::default();
         spaces.register_members(&mut registry);
+        spaces.register_keys(&mut registry);
         registry.register("counters", "Counters that exist", spaces.counters.clone());
         registry.register(
             "expiring",
@@ -200,6 +228,7 @@ impl Metrics {
             registry: Arc::new(registry),
             adds,
             operations,
+            keyed,
             expired,
             commits,
             commit_seconds,
@@ -238,6 +267,8 @@ impl Metrics {
             set(&self.spaces.shards, status.shards as u64);
             set(&self.spaces.writers, status.writers as u64);
             set(&self.spaces.faults, status.faults);
+            set(&self.spaces.keyed, status.keyed as u64);
+            set(&self.spaces.withdrawn, status.withdrawn);
             let membership = status.membership.as_ref();
             self.spaces.set_members(&label, membership);
         }
@@ -309,6 +340,15 @@ impl Metrics {
     pub(crate) fn tended(&self, tally: Tally) {
         self.absorbed.inc_by(tally.absorbed as u64);
         self.forgotten.inc_by(tally.forgotten as u64);
+        let results = [
+            ("done", tally.keyed),
+            ("replayed", tally.replayed),
+            ("reused", tally.reused),
+        ];
+        for (result, count) in results.into_iter().filter(|it| it.1 > 0) {
+            let counter = self.keyed.get_or_create(&ResultLabel { result });
+            counter.inc_by(count as u64);
+        }
     }
 
     pub(crate) fn resp_clients(&self, clients: usize) {

@@ -176,6 +176,7 @@ impl Node {
             spaces: config.spaces,
             owner: identity.public_key(),
             lease_ms: config.lease_ms,
+            key_window: config.key_window,
             durability: config.durability,
             store,
             resp: resp.map(|(listener, resp)| (listener, resp.rules, resp.clients_max)),

@@ -20,7 +20,8 @@ use std::fmt::Write;
 pub enum Applied {
     /// It was not applied: nothing was changed.
     No,
-    /// It was applied here, but the level that was asked for was not reached.
+    /// It was applied here, but the level that was asked for was not reached, or what it wrote is gone
+    /// by now.
     Here,
     /// It is not known whether it was applied, or will be.
     Unknown,
@@ -200,9 +201,11 @@ Over HTTP a refusal is `application/problem+json` (RFC 9457) with the fields `ti
 text is Redis's own where Redis has the same refusal; the codes name those texts here.
 
 **A write** that is refused is one of three. `no`: it was not applied, and nothing was changed. \
-`here`: it was applied at this node, but the level that was asked for was not reached. `unknown`: \
-it may have been applied, or may still be, so read the counter before you write again. A \
-connection that breaks before the answer came, over whatever protocol, is `unknown` too.
+`here`: it was applied at this node, but the level that was asked for was not reached, or what it \
+wrote is gone by now. `unknown`: it may have been applied, or may still be, so read the counter \
+before you write again. A connection that breaks before the answer came, over whatever protocol, is \
+`unknown` too. What has an idempotency key may be sent again in each of these cases, to the same node \
+or, in a space with members, to any member.
 
 \"Redis\" names the word before the text, and whether the connection ends.
 ";

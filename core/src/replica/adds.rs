@@ -67,6 +67,7 @@ impl Replica {
             && known == (self.roster.remembered, self.former_clocks())
             && clocks.all(|(number, clock)| number == own || self.low(mark, number) == *clock)
             && self.facts(&lows).is_empty()
+            && mark.keyed.is_last(self)
     }
 }
 

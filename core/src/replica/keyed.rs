@@ -74,6 +74,8 @@ pub(super) struct Table {
     /// Members' writers of which more is held than keyed operations, which were not told with it, and
     /// up to which clock these are.
     lacking: BTreeMap<u32, u64>,
+    /// How many adds were withdrawn here.
+    withdrawn: u64,
 }
 
 /// Keyed operations for a message.
@@ -89,6 +91,11 @@ pub(super) struct KeyedMark {
 }
 
 impl KeyedMark {
+    /// Whether no keyed operation came since.
+    pub(super) fn is_last(&self, replica: &Replica) -> bool {
+        self.place == replica.keyed.end()
+    }
+
     /// From where on a writer has to be told again, as some came that had been missing.
     pub(super) fn low(&self, replica: &Replica, writer: u32) -> u64 {
         let lacked = self.lacking.iter().find(|it| it.0 == writer);
@@ -262,6 +269,20 @@ impl Replica {
         }
     }
 
+    /// What to ask members for when a retry asks for a level: the own transactions so far, and the one
+    /// that counts, whoever made it. `None` if nobody has told yet whether any does, as this replica
+    /// began again.
+    pub fn written_before(&self, once: &Once) -> Option<VersionVector> {
+        let own = self.written();
+        match self.asked(once) {
+            Asked::Before(Some(maker)) => {
+                Some(own.joined(&VersionVector::from_sorted(Vec::from([maker]))))
+            }
+            // All who count have seen one whose writer is forgotten.
+            _ => self.is_made(once).then_some(own),
+        }
+    }
+
     /// By whom, and at which clock, it is known that an operation was made.
     #[cfg(any(test, feature = "explore"))]
     pub fn makers(&self, once: &Once) -> Vec<(WriterId, u64)> {
@@ -282,6 +303,7 @@ impl Replica {
             of_writer: _,
             due: _,
             lacking,
+            withdrawn: _,
         } = &self.keyed;
         let text = |it: &Instance| (it.once, id(it.writer), it.clock, it.adds.clone());
         let mut instances: Vec<_> = instances.iter().map(text).collect();
@@ -300,10 +322,34 @@ impl Replica {
         self.keyed.end()
     }
 
-    /// Drops the keyed operations that came before this place. A retry of one of them is taken for
-    /// new.
-    pub fn drop_keyed(&mut self, before: u64) {
-        self.keyed.drop_upto(before);
+    /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
+    pub fn withdrawn_count(&self) -> u64 {
+        self.keyed.withdrawn
+    }
+
+    /// Drops the keyed operations that came before this place, so that a retry of one of them is taken
+    /// for new. In a space with members it stops before the first that not all who count have
+    /// acknowledged: another may have been made under its key, and is to be withdrawn. Tells whether
+    /// all that came before the place are dropped.
+    pub fn drop_keyed(&mut self, before: u64) -> bool {
+        let before = before.min(self.keyed.end());
+        let upto = match self.configuration() {
+            Some(_) => self.stable_keyed(before),
+            None => before,
+        };
+        self.keyed.drop_upto(upto);
+        upto == before
+    }
+
+    /// The place of the first keyed operation that is not stable, or `before`. Of one whose writer is
+    /// not told apart any more nothing is to be withdrawn.
+    fn stable_keyed(&self, before: u64) -> u64 {
+        let quorum = self.quorum();
+        let open = |place: &u64| {
+            let Instance { writer, clock, .. } = *self.keyed.at(*place);
+            writer < UNSURE && !self.is_stable(&quorum, Stamp { writer, clock })
+        };
+        (self.keyed.dropped..before).find(open).unwrap_or(before)
     }
 
     /// Remembers a transaction of this clock, which is not visible yet, as one that was made under a
@@ -520,6 +566,7 @@ impl Replica {
                 for add in decode_adds(&instance.adds) {
                     if let Some(handle) = self.withdraw_add(clock, (writer, at), &add) {
                         withdrawn(handle, (self.writers[writer as usize], at));
+                        self.keyed.withdrawn += 1;
                         any = true;
                     }
                 }

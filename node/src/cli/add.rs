@@ -1,5 +1,6 @@
 //! `tallymesh add`: one add, or many from standard input.
 
+use super::asking::WriteArgs;
 use super::client::{Client, encoded};
 use super::failure::Failure;
 use super::get::text;
@@ -34,11 +35,23 @@ pub struct AddArgs {
     /// What to add
     #[arg(value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     by: i64,
+
+    #[command(flatten)]
+    asking: WriteArgs,
 }
 
 pub(super) fn run(client: &Client, output: &mut Output, args: AddArgs) -> Result<(), Failure> {
+    let client = &client.asking(args.asking.headers());
     if args.key == "-" {
-        return add_lines(client, output);
+        return match args.asking.once {
+            None => add_lines(client, output),
+            Some(_) => Err(Failure::Usage {
+                problem:
+                    "--once is for one add: lines are sent in parts, which are not the same each \
+                          time; give a file of operations to `tallymesh txn - --once KEY`"
+                        .into(),
+            }),
+        };
     }
     let path = format!("counters/{}/add", encoded(&args.key));
     let body = json!({ "by": args.by.to_string() }).to_string();

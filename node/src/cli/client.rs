@@ -1,11 +1,12 @@
 //! The HTTP client of the commands.
 
+use super::asking::Header;
 use super::failure::Failure;
 use serde_json::Value;
 use std::io::{self, Read};
 use std::time::Duration;
 use ureq::http::Response;
-use ureq::{Agent, Body, Error};
+use ureq::{Agent, Body, Error, RequestBuilder};
 
 /// How long a node may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,6 +22,8 @@ pub(super) struct Client {
     agent: Agent,
     node: String,
     space: String,
+    /// What is asked for beside each request's own.
+    headers: Vec<Header>,
 }
 
 impl Client {
@@ -44,13 +47,27 @@ impl Client {
             agent: config.new_agent(),
             node: node.trim_end_matches('/').to_owned(),
             space: encoded(space),
+            headers: Vec::new(),
         })
+    }
+
+    /// The same client, whose requests ask for this too.
+    pub(super) fn asking(&self, headers: Vec<Header>) -> Client {
+        Client {
+            agent: self.agent.clone(),
+            node: self.node.clone(),
+            space: self.space.clone(),
+            headers,
+        }
     }
 
     /// Asks for a path of the node.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
-        let response = self.agent.get(format!("{}{path}", self.node)).call();
-        answer(self.checked(response, false)?, false)
+        let request = self.agent.get(format!("{}{path}", self.node));
+        answer(
+            self.checked(self.with_headers(request).call(), false)?,
+            false,
+        )
     }
 
     /// Asks for a path of the space.
@@ -66,8 +83,8 @@ impl Client {
         body: &[u8],
     ) -> Result<Value, Failure> {
         let url = format!("{}{}", self.node, self.in_space(path));
-        let response = self.agent.post(url).content_type(kind).send(body);
-        answer(self.checked(response, true)?, true)
+        let request = self.with_headers(self.agent.post(url).content_type(kind));
+        answer(self.checked(request.send(body), true)?, true)
     }
 
     /// Posts JSON to a path of the space.
@@ -79,6 +96,7 @@ impl Client {
     pub(super) fn put_in_space(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let url = format!("{}{}", self.node, self.in_space(path));
         let request = self.agent.put(url).content_type("application/json");
+        let request = self.with_headers(request);
         answer(self.checked(request.send(body.to_string()), true)?, true)
     }
 
@@ -90,6 +108,14 @@ impl Client {
             true => Ok(response.into_body().into_reader()),
             false => Err(refused(response)),
         }
+    }
+
+    fn with_headers<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        let mut request = request;
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        request
     }
 
     fn in_space(&self, path: &str) -> String {

@@ -68,6 +68,7 @@ impl Failure {
             Failure::OutputClosed => 0,
             Failure::Usage { .. } => 2,
             Failure::NoNode { .. } => 3,
+            Failure::Refused { applied, .. } if applied.as_deref() == Some("here") => 6,
             Failure::Refused { code, .. } if code == "absent" => 4,
             Failure::Refused { applied, .. } if applied.as_deref() == Some("unknown") => 5,
             Failure::Broken { write: true, .. } => 5,
@@ -142,6 +143,11 @@ impl fmt::Display for Failure {
                     5 => write!(
                         f,
                         "; whether lines {first} to {sent} count is not known, and none after"
+                    ),
+                    6 => write!(
+                        f,
+                        "; lines {first} to {sent} are added at this node too, and none after; go on from \
+                         there"
                     ),
                     _ => write!(
                         f,

@@ -1,5 +1,6 @@
 //! `tallymesh list`: all counters, by key.
 
+use super::asking::LevelArgs;
 use super::client::{Client, encoded};
 use super::failure::Failure;
 use super::get::text;
@@ -15,9 +16,13 @@ pub struct ListArgs {
     /// Only keys that begin so
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
+
+    #[command(flatten)]
+    level: LevelArgs,
 }
 
 pub(super) fn run(client: &Client, output: &mut Output, args: ListArgs) -> Result<(), Failure> {
+    let client = client.asking(args.level.headers());
     let prefix = encoded(&args.prefix);
     let mut after = String::new();
     loop {

@@ -1,5 +1,6 @@
 //! `set`, `reset`, `del`, `expire`, `persist` and `ttl`: one operation each.
 
+use super::asking::{LevelArgs, WriteArgs};
 use super::client::{Client, encoded};
 use super::failure::Failure;
 use super::get::text;
@@ -19,6 +20,9 @@ pub struct SetArgs {
     /// What it becomes
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     value: i64,
+
+    #[command(flatten)]
+    asking: WriteArgs,
 }
 
 /// The arguments of `tallymesh reset` and `tallymesh del`.
@@ -27,6 +31,9 @@ pub struct KeysArgs {
     /// The counters; all are done at once, or none
     #[arg(value_name = "KEY", required = true)]
     keys: Vec<String>,
+
+    #[command(flatten)]
+    asking: WriteArgs,
 }
 
 /// The arguments of `tallymesh expire`.
@@ -45,17 +52,38 @@ pub struct ExpireArgs {
     /// When it expires, such as 2027-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time::at)]
     at: Option<SystemTime>,
+
+    #[command(flatten)]
+    asking: WriteArgs,
 }
 
-/// The arguments of `tallymesh persist` and `tallymesh ttl`.
+/// The arguments of `tallymesh persist`.
 #[derive(Args, Debug)]
-pub struct KeyArgs {
+pub struct PersistArgs {
     /// The counter
     #[arg(value_name = "KEY")]
     key: String,
+
+    #[command(flatten)]
+    asking: WriteArgs,
 }
 
+/// The arguments of `tallymesh ttl`.
+#[derive(Args, Debug)]
+pub struct TtlArgs {
+    /// The counter
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+/// What is printed for people where a retry can't tell what was there before.
+const BEFORE: &str = "made before";
+
 pub(super) fn set(client: &Client, output: &mut Output, args: SetArgs) -> Result<(), Failure> {
+    let client = client.asking(args.asking.headers());
     let body = json!({ "value": args.value.to_string() });
     let done = client.put_in_space(&format!("counters/{}", encoded(&args.key)), &body)?;
     output.line(&done, || text(&done["value"]))
@@ -71,14 +99,18 @@ pub(super) fn delete(client: &Client, output: &mut Output, args: KeysArgs) -> Re
 
 /// One operation on each counter, all in one transaction; for people, how many existed.
 fn on_all(client: &Client, output: &mut Output, op: &str, args: KeysArgs) -> Result<(), Failure> {
+    let client = client.asking(args.asking.headers());
     let keys = args.keys.iter();
     let ops: Vec<Value> = keys.map(|key| json!({ "op": op, "key": key })).collect();
     let answer = client.post_json_in_space("transactions", &json!({ "ops": ops }))?;
     let results = answer["results"].as_array();
     if !output.is_json() {
         let existed = results.into_iter().flatten();
-        let existed = existed.filter(|result| result["existed"] == true).count();
-        return output.line(&Value::Null, || existed.to_string());
+        let existed: Option<Vec<bool>> = existed.map(|it| it["existed"].as_bool()).collect();
+        return output.line(&Value::Null, || match existed {
+            Some(existed) => existed.iter().filter(|it| **it).count().to_string(),
+            None => BEFORE.into(),
+        });
     }
     let mut results = results.into_iter().flatten();
     results.try_for_each(|result| output.line(result, String::new))
@@ -94,6 +126,7 @@ pub(super) fn expire(
         (None, Some(at)) => json!({ "at": time::unix_millis(at).to_string() }),
         (None, None) => json!({}), // The command line asks for one of them.
     };
+    let client = client.asking(args.asking.headers());
     let path = format!("counters/{}/expire", encoded(&args.key));
     let done = client.post_json_in_space(&path, &body)?;
     output.line(&done, || match millis_of(&done) {
@@ -102,16 +135,23 @@ pub(super) fn expire(
     })
 }
 
-pub(super) fn persist(client: &Client, output: &mut Output, args: KeyArgs) -> Result<(), Failure> {
+pub(super) fn persist(
+    client: &Client,
+    output: &mut Output,
+    args: PersistArgs,
+) -> Result<(), Failure> {
+    let client = client.asking(args.asking.headers());
     let path = format!("counters/{}/persist", encoded(&args.key));
     let done = client.post_json_in_space(&path, &json!({}))?;
-    output.line(&done, || match done["had_expiry"] == true {
-        true => "1".into(),
-        false => "0".into(),
+    output.line(&done, || match done["had_expiry"].as_bool() {
+        Some(true) => "1".into(),
+        Some(false) => "0".into(),
+        None => BEFORE.into(),
     })
 }
 
-pub(super) fn ttl(client: &Client, output: &mut Output, args: KeyArgs) -> Result<(), Failure> {
+pub(super) fn ttl(client: &Client, output: &mut Output, args: TtlArgs) -> Result<(), Failure> {
+    let client = client.asking(args.level.headers());
     let counter = client.get_in_space(&format!("counters/{}", encoded(&args.key)))?;
     let at = millis_of(&counter);
     let left = at.map(|at| at.saturating_sub(time::unix_millis(SystemTime::now())));

@@ -1,5 +1,6 @@
 //! `tallymesh txn`: several operations, all or none.
 
+use super::asking::WriteArgs;
 use super::client::Client;
 use super::failure::Failure;
 use super::get::text;
@@ -32,9 +33,13 @@ pub struct TxnArgs {
     /// The operations, each as one argument; or `-` to read one a line from standard input
     #[arg(value_name = "OPERATION", required = true)]
     operations: Vec<String>,
+
+    #[command(flatten)]
+    asking: WriteArgs,
 }
 
 pub(super) fn run(client: &Client, output: &mut Output, args: TxnArgs) -> Result<(), Failure> {
+    let client = client.asking(args.asking.headers());
     let operations = match args.operations.as_slice() {
         [only] if only == "-" => lines()?,
         _ => args.operations,

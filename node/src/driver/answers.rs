@@ -85,7 +85,6 @@ pub struct Done {
     pub now: Option<Reading>,
 }
 
-/// How the reading of a counter that may be absent looks in JSON: its fields, or none.
 /// What became of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transacted {
@@ -96,6 +95,7 @@ pub struct Transacted {
     pub again: bool,
 }
 
+/// How the reading of a counter that may be absent looks in JSON: its fields, or none.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes what is written, and is never made")]
 struct ReadingIfAny {
@@ -321,6 +321,11 @@ pub struct SpaceStatus {
     pub faults: u64,
     /// How often the node went on under another writer id since it started, because of that.
     pub renewals: u64,
+    /// How many operations under idempotency keys are remembered.
+    pub keyed: usize,
+    /// How many adds this node has withdrawn since it started, as another node had taken them under
+    /// the same key.
+    pub withdrawn: u64,
     /// The members, if the space has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub membership: Option<Membership>,

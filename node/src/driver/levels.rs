@@ -91,11 +91,11 @@ impl Driver {
                 if done.as_ref().is_ok_and(|it| !it.again) {
                     self.metrics.operations(ops.iter().map(|(_, op)| *op));
                 }
-                space.reach(now, done, &demand, reply)
+                space.reach(now, done, once, &demand, reply)
             }
             Request::Reach { demand, reply } => {
                 let done = space.check(&demand);
-                space.reach(now, done, &demand, reply)
+                space.reach(now, done, None, &demand, reply)
             }
             Request::Check { demand, reply } => {
                 let answer = space.check(&demand);

@@ -2,6 +2,7 @@
 
 mod levels;
 mod members;
+mod window;
 mod writes;
 
 pub(super) use levels::Ended;
@@ -25,6 +26,7 @@ use tallymesh_core::{
     SyncConfig, WriterId,
 };
 use tokio::sync::broadcast;
+use window::Window;
 
 /// Batches of changes that a slow reader of events may be behind before it is told to catch up.
 const CHANGES_BATCHES_MAX: usize = 256;
@@ -73,6 +75,8 @@ pub(super) struct OpenSpace {
     /// The wall clock of the present batch, in milliseconds since 1970.
     unix_ms: u64,
     part: Part,
+    /// For how long idempotency keys are known.
+    window: Window,
     /// Faults that were told of.
     faults_told: u64,
     /// Requests that wait for a level, or for what a session depends on.
@@ -86,6 +90,7 @@ impl OpenSpace {
         space: Space,
         owner: &[u8; 32],
         lease_ms: u32,
+        key_window: Duration,
         store: &mut dyn Store,
         durable: bool,
     ) -> Result<OpenSpace, StoreError> {
@@ -132,6 +137,7 @@ impl OpenSpace {
             wrote: false,
             unix_ms: 0,
             part: Part::new((writer, nonce), durable),
+            window: Window::new(key_window),
             faults_told: 0,
             waits: Vec::new(),
         })
@@ -269,9 +275,11 @@ impl OpenSpace {
         self.handle(now, Input::Broadcast { from, bytes });
     }
 
-    /// Does the duties of a member, and tells the sync machine of local writes, and of the time
-    /// when it is due. Tells whether there is something to be stored.
+    /// Does the duties of a member, drops keys that were known for long enough, and tells the sync
+    /// machine of local writes, and of the time when it is due. Tells whether there is something to be
+    /// stored.
     pub(super) fn tick(&mut self, now: u64) -> bool {
+        self.drop_keys(now);
         self.tend(now);
         let wrote = std::mem::take(&mut self.wrote);
         if wrote {
@@ -302,8 +310,9 @@ impl OpenSpace {
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {
-        let deadlines = [self.sync.next_deadline(), self.tend_due(), self.waits_due()];
-        deadlines.into_iter().flatten().min()
+        let own = [self.tend_due(), self.waits_due(), self.keys_due()];
+        let deadlines = own.into_iter().chain([self.sync.next_deadline()]);
+        deadlines.flatten().min()
     }
 
     /// When the next counter expires, in milliseconds since 1970.
@@ -491,6 +500,8 @@ impl OpenSpace {
             contents: hex(&self.replica.content_digest().to_be_bytes()),
             faults: self.replica.fault_count(),
             renewals: self.renewals,
+            keyed: self.replica.keyed_count(),
+            withdrawn: self.replica.withdrawn_count(),
             membership: closed.then(|| self.membership(now)),
         }
     }

@@ -198,6 +198,7 @@ impl Bench {
             spaces: vec![Space::default()],
             owner: [7; 32],
             lease_ms: 0,
+            key_window: Duration::from_secs(60),
             durability,
             store: Box::new(gate.clone()),
             resp: Some((listener, RespConfig::default(), 16)),

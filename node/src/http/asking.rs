@@ -32,7 +32,7 @@ pub(super) const TOKEN: HeaderName = HeaderName::from_static("tallymesh-token");
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// The longest idempotency key, in bytes.
-const KEY_BYTES_MAX: usize = 255;
+pub(crate) const KEY_BYTES_MAX: usize = 255;
 
 /// The longest wait: a request is given up after 30 s.
 const WAIT_MAX: Duration = Duration::from_secs(20);

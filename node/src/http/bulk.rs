@@ -40,10 +40,7 @@ pub(super) struct Acknowledged {
         status = 200, description = "How many lines were added.", body = Acknowledged,
         example = json!({"lines": 2}),
     )),
-    extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
-        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "line", "overflow",
-    ]))),
+    extensions(("x-problems" = json!(["amount", "line", "overflow", "transaction_too_large"]))),
 )]
 pub(super) async fn add(
     State(app): State<Arc<App>>,

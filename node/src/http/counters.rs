@@ -66,8 +66,7 @@ pub(super) struct ListQuery {
         status = 200, description = "The counter.", body = Counter,
         example = json!({"key": "likes", "value": "12"}),
     )),
-    extensions(("x-problems" = json!([
-        "level", "level_not_reached", "millis", "no_members", "token", "token_not_reached", "absent"]))),
+    extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn read(
     State(app): State<Arc<App>>,
@@ -92,10 +91,7 @@ pub(super) async fn read(
         status = 200, description = "The counter.", body = Counter,
         example = json!({"key": "likes", "value": "12"}),
     )),
-    extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
-        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
-    ]))),
+    extensions(("x-problems" = json!(["absent", "amount", "overflow"]))),
 )]
 pub(super) async fn add(
     State(app): State<Arc<App>>,
@@ -111,8 +107,7 @@ pub(super) async fn add(
     }
     let done = asking.apply(&app, space, &body, (key, Op::Add(by))).await?;
     let Done { key, now, .. } = &done.answer;
-    // One that was made before may have been deleted since.
-    let now = now.ok_or_else(|| absent(key))?;
+    let now = now.ok_or_else(|| deleted_since(key))?;
     Ok(done.map(|Done { key, .. }| Json(Counter { key, now })))
 }
 
@@ -121,8 +116,7 @@ pub(super) async fn add(
     get, path = "/counters/{key}/shards", operation_id = "counter_shards", tag = "counters",
     params(OfCounter, AskingRead),
     responses((status = 200, description = "One shard for each writer.", body = Shards)),
-    extensions(("x-problems" = json!([
-        "level", "level_not_reached", "millis", "no_members", "token", "token_not_reached", "absent"]))),
+    extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn shards(
     State(app): State<Arc<App>>,
@@ -145,8 +139,7 @@ pub(super) async fn shards(
         status = 200, description = "A page of them.", body = Page,
         example = json!({"counters": [{"key": "likes", "value": "12"}], "next": null}),
     )),
-    extensions(("x-problems" = json!([
-        "level", "level_not_reached", "millis", "no_members", "token", "token_not_reached", "query"]))),
+    extensions(("x-problems" = json!(["query"]))),
 )]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
@@ -181,8 +174,7 @@ pub(super) async fn list(
         status = 200, description = "The counters in the order asked.", body = Counters,
         example = json!({"counters": [{"key": "likes", "value": "12"}, null]}),
     )),
-    extensions(("x-problems" = json!([
-        "level", "level_not_reached", "millis", "no_members", "token", "token_not_reached", "too_many_keys"]))),
+    extensions(("x-problems" = json!(["too_many_keys"]))),
 )]
 pub(super) async fn read_many(
     State(app): State<Arc<App>>,
@@ -222,6 +214,16 @@ fn keys(body: &[u8]) -> Result<Vec<String>, Problem> {
 pub(super) fn absent(key: &str) -> Problem {
     let detail = format!("there is no counter `{key}` here; the first add makes it");
     Problem::new(&problems::ABSENT, detail)
+}
+
+/// The problem of a counter that was written before, under the same idempotency key, and does not
+/// exist any more.
+pub(super) fn deleted_since(key: &str) -> Problem {
+    let detail = format!(
+        "this was made before, under its idempotency key, and there is no counter `{key}` here by now: \
+         it was deleted, or has expired"
+    );
+    Problem::new(&problems::ABSENT, detail).applied_before()
 }
 
 /// Reads `{"by":"5"}` or `{"by":5}`; without a body, or without `by`, it is 1.

@@ -14,6 +14,7 @@
 //! are let in may read the answers (CORS), so that a page of one node can talk to another.
 
 use super::App;
+use super::asking::{KEY, LEVEL, REPLAYED, TOKEN, WAIT};
 use super::events::LAST_EVENT_ID;
 use super::post::SESSION;
 use super::problem::Problem;
@@ -54,8 +55,16 @@ pub(super) fn cors() -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::mirror_request())
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        .allow_headers([header::CONTENT_TYPE, LAST_EVENT_ID, SESSION])
-        .expose_headers([header::RETRY_AFTER, SESSION])
+        .allow_headers([
+            header::CONTENT_TYPE,
+            LAST_EVENT_ID,
+            SESSION,
+            KEY,
+            LEVEL,
+            WAIT,
+            TOKEN,
+        ])
+        .expose_headers([header::ALLOW, header::RETRY_AFTER, SESSION, REPLAYED, TOKEN])
         .max_age(PREFLIGHT_AGE)
 }
 

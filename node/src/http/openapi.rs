@@ -27,6 +27,40 @@ const IN_SPACE: [&str; 4] = ["path", "space_name", "space_not_open", "stopped"];
 /// What any request with a body may be refused with.
 const WITH_BODY: [&str; 2] = ["body", "body_too_large"];
 
+/// The header by which a write asks to count once, which only writes of counters take.
+const KEY: &str = "idempotency-key";
+
+/// The header by which a write or a read asks for a level.
+const LEVEL: &str = "tallymesh-level";
+
+/// What any write of counters may be refused with.
+const WRITING: [&str; 14] = [
+    "clock_exhausted",
+    "counters_full",
+    "idempotency_key",
+    "key_length",
+    "key_reused",
+    "keyed_too_large",
+    "level",
+    "level_not_reached",
+    "millis",
+    "needs_centre",
+    "no_members",
+    "retired",
+    "token",
+    "token_full",
+];
+
+/// What any read of counters may be refused with.
+const READING: [&str; 6] = [
+    "level",
+    "level_not_reached",
+    "millis",
+    "no_members",
+    "token",
+    "token_not_reached",
+];
+
 const ABOUT: &str = "\
 Counters that are written anywhere and add up everywhere, at one node. What is read is what this \
 node has seen; others may have counted more.\n\n\
@@ -74,6 +108,7 @@ pub fn document() -> Value {
         let operations = item.as_object_mut().into_iter().flatten();
         for (method, operation) in operations {
             write_problems(operation, path, method);
+            write_headers(operation);
         }
     }
     document["components"]["examples"] = examples();
@@ -108,6 +143,11 @@ fn write_problems(operation: &mut Value, path: &str, method: &str) {
     if fields.contains_key("requestBody") {
         codes.extend(WITH_BODY);
     }
+    match (takes(fields, KEY), takes(fields, LEVEL)) {
+        (true, _) => codes.extend(WRITING),
+        (false, true) => codes.extend(READING),
+        (false, false) => {}
+    }
     codes.sort_unstable();
     codes.dedup();
     let mut by_status: BTreeMap<u16, Vec<&'static Kind>> = BTreeMap::new();
@@ -121,6 +161,41 @@ fn write_problems(operation: &mut Value, path: &str, method: &str) {
     let writes = method != "get";
     for (status, kinds) in by_status {
         fields["responses"][status.to_string()] = refusals(&kinds, writes);
+    }
+}
+
+/// Whether an operation takes a header.
+fn takes(operation: &Map<String, Value>, header: &str) -> bool {
+    let parameters = operation.get("parameters").and_then(Value::as_array);
+    let mut parameters = parameters.into_iter().flatten();
+    parameters.any(|it| it["in"] == "header" && it["name"] == header)
+}
+
+/// Adds to the good answers of what was asked for with a key or a level the headers that they have.
+fn write_headers(operation: &mut Value) {
+    let Some(fields) = operation.as_object_mut() else {
+        return;
+    };
+    let mut headers = Map::new();
+    if takes(fields, LEVEL) {
+        let token = json!({
+            "description": "What the session depends on by now, if the request had a token.",
+            "schema": { "type": "string" },
+        });
+        headers.insert("tallymesh-token".to_owned(), token);
+    }
+    if takes(fields, KEY) {
+        let replayed = json!({
+            "description": "That this had been made before, under its idempotency key.",
+            "schema": { "type": "string", "enum": ["true"] },
+        });
+        headers.insert("idempotent-replayed".to_owned(), replayed);
+    }
+    let answers = fields.get_mut("responses").and_then(Value::as_object_mut);
+    for (status, answer) in answers.into_iter().flatten() {
+        if status.starts_with('2') && !headers.is_empty() {
+            answer["headers"] = Value::Object(headers.clone());
+        }
     }
 }
 

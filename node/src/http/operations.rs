@@ -3,7 +3,7 @@
 use super::App;
 use super::asking::{Answered, Asking};
 use super::body::Fields;
-use super::counters::absent;
+use super::counters::{absent, deleted_since};
 use super::problem::{Problem, Route};
 use super::requests::{AskingWrite, ExpireBody, InSpace, OfCounter, SetBody, TransactionBody};
 use crate::driver::Done;
@@ -55,10 +55,7 @@ type Body = Result<Bytes, BytesRejection>;
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
-    extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
-        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "overflow",
-    ]))),
+    extensions(("x-problems" = json!(["amount", "overflow"]))),
 )]
 pub(super) async fn set(
     State(app): State<Arc<App>>,
@@ -90,10 +87,6 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
         status = 200, description = "Whether it existed.", body = Deleted,
         example = json!({"key": "likes", "existed": true}),
     )),
-    extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
-        "token_full", "clock_exhausted", "counters_full", "key_length", "retired",
-    ]))),
 )]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
@@ -117,10 +110,6 @@ pub(super) async fn delete(
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
-    extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
-        "token_full", "clock_exhausted", "counters_full", "key_length", "retired",
-    ]))),
 )]
 pub(super) async fn reset(
     State(app): State<Arc<App>>,
@@ -143,11 +132,7 @@ pub(super) async fn reset(
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "existed": true, "value": "10"}),
     )),
-    extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "level", "level_not_reached", "no_members", "token",
-        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "absent", "millis",
-        "expiry_range",
-    ]))),
+    extensions(("x-problems" = json!(["absent", "millis", "expiry_range"]))),
 )]
 pub(super) async fn expire(
     State(app): State<Arc<App>>,
@@ -176,10 +161,7 @@ pub(super) async fn expire(
         status = 200, description = "What became of it.", body = Done,
         example = json!({"key": "likes", "had_expiry": true, "value": "10"}),
     )),
-    extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "level", "millis", "level_not_reached", "no_members", "token",
-        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "absent",
-    ]))),
+    extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn persist(
     State(app): State<Arc<App>>,
@@ -189,6 +171,7 @@ pub(super) async fn persist(
     let space = app.handle.space(&space)?;
     let done = asking.apply(&app, space, &[], (key, Op::Persist)).await?;
     match done.answer.now {
+        None if done.again => Err(deleted_since(&done.answer.key)),
         None => Err(absent(&done.answer.key)),
         Some(_) => Ok(done.map(Json)),
     }
@@ -202,11 +185,7 @@ pub(super) async fn persist(
     params(InSpace, AskingWrite),
     request_body(content = TransactionBody, description = "The operations."),
     responses((status = 200, description = "What became of each.", body = Results)),
-    extensions(("x-problems" = json!([
-        "idempotency_key", "key_reused", "level", "level_not_reached", "no_members", "token",
-        "token_full", "clock_exhausted", "counters_full", "key_length", "retired", "amount", "millis",
-        "expiry_range", "overflow", "transaction_too_large",
-    ]))),
+    extensions(("x-problems" = json!(["amount", "millis", "expiry_range", "overflow", "transaction_too_large"]))),
 )]
 pub(super) async fn transact(
     State(app): State<Arc<App>>,

@@ -70,6 +70,12 @@ impl Problem {
         self
     }
 
+    /// Of a write that was applied all the same, when it was asked for before.
+    pub(super) fn applied_before(mut self) -> Problem {
+        self.applied = Some(Applied::Here);
+        self
+    }
+
     pub(super) fn op(mut self, index: usize) -> Problem {
         self.op = Some(index);
         self

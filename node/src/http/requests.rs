@@ -37,13 +37,30 @@ pub(super) struct OfCounter {
 pub(super) struct AskingWrite {
     /// The operation counts once, however often and at whichever member it is asked for: 1 to 255
     /// bytes of ASCII. The answer to a retry says `idempotent-replayed: true`.
-    #[param(rename = "idempotency-key", example = "7c1b6d0e", required = false)]
+    #[param(
+        rename = "idempotency-key",
+        example = "7c1b6d0e",
+        min_length = 1,
+        max_length = 255,
+        required = false
+    )]
     key: String,
-    /// How many members hold the write before it is answered: `local`, `quorum` or `all`.
-    #[param(rename = "tallymesh-level", example = "local", required = false)]
+    /// How many members hold the write before it is answered: `local`, `quorum` or `all`; `local` if it
+    /// is left out.
+    #[param(
+        rename = "tallymesh-level",
+        example = "local",
+        pattern = "^(local|quorum|all)$",
+        required = false
+    )]
     level: String,
     /// How many milliseconds are waited for the level, at most 20000; 5000 if it is left out.
-    #[param(rename = "tallymesh-wait-ms", example = "5000", required = false)]
+    #[param(
+        rename = "tallymesh-wait-ms",
+        example = "5000",
+        pattern = "^[0-9]+$",
+        required = false
+    )]
     wait: String,
     /// What the session depends on, as the last answer gave it; empty to begin one.
     #[param(rename = "tallymesh-token", required = false)]
@@ -54,11 +71,22 @@ pub(super) struct AskingWrite {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(super) struct AskingRead {
-    /// How many members are asked what they hold before it is read: `local`, `quorum` or `all`.
-    #[param(rename = "tallymesh-level", example = "local", required = false)]
+    /// How many members are asked what they hold before it is read: `local`, `quorum` or `all`; `local`
+    /// if it is left out.
+    #[param(
+        rename = "tallymesh-level",
+        example = "local",
+        pattern = "^(local|quorum|all)$",
+        required = false
+    )]
     level: String,
     /// How many milliseconds are waited for that, at most 20000; 5000 if it is left out.
-    #[param(rename = "tallymesh-wait-ms", example = "5000", required = false)]
+    #[param(
+        rename = "tallymesh-wait-ms",
+        example = "5000",
+        pattern = "^[0-9]+$",
+        required = false
+    )]
     wait: String,
     /// What the session depends on, as the last answer gave it: the read waits until it is seen here.
     #[param(rename = "tallymesh-token", required = false)]

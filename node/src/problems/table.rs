@@ -18,7 +18,7 @@ macro_rules! kinds {
 kinds! {
     // What HTTP refuses by itself.
     ABSENT: Kind::http("absent", 404, "There is no such counter at this node.")
-        .advice("Add to it: the first add makes it.");
+        .advice("Add to it: the first add makes it. With `applied: here` the write had been made before, under its idempotency key.");
     AMOUNT: Kind::http("amount", 400, "A number is no integer of 64 bits.")
         .advice("Send a whole number, as a number or as a decimal string.");
     BODY: Kind::http("body", 400, "The body is not what this address takes.")
@@ -70,7 +70,7 @@ kinds! {
     SYNC_SESSIONS_FULL: Kind::http("sync_sessions_full", 503, "As many links over POST are open as may be.")
         .advice("Try again later, or sync with another node.");
     TIMEOUT: Kind::http("timeout", 503, "There was no answer in time.")
-        .advice("Read the counter before you try again.")
+        .advice("Read the counter before you try again, or try again under the same idempotency key.")
         .unknown();
     TOO_MANY_KEYS: Kind::http("too_many_keys", 400, "More counters are asked for at once than may be.")
         .advice("Ask for fewer at a time.");
@@ -111,7 +111,7 @@ kinds! {
         .advice("Add, or let one member alone set the counter; the text says what fits.")
         .shown(Shown::Error("NEEDSCENTRE"));
     STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")
-        .advice("Read the counter when the node is back.")
+        .advice("Read the counter when the node is back, or try again under the same idempotency key.")
         .unknown();
 
     // What the replica refuses.

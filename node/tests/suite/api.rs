@@ -204,7 +204,10 @@ fn pages_of_allowed_origins_may_come_and_no_others() {
             .uri(format!("{}/v1/spaces/default/counters/likes", node.url))
             .header("origin", origin)
             .header("access-control-request-method", "PUT")
-            .header("access-control-request-headers", "content-type");
+            .header(
+                "access-control-request-headers",
+                "content-type,idempotency-key,tallymesh-level,tallymesh-wait-ms,tallymesh-token",
+            );
         let request = request.body(()).expect("a request");
         let response = agent().run(request).expect("an answer");
         let header = |name: &str| {
@@ -215,19 +218,48 @@ fn pages_of_allowed_origins_may_come_and_no_others() {
             response.status().as_u16(),
             header("access-control-allow-origin"),
             header("access-control-allow-methods"),
+            header("access-control-allow-headers"),
             header("access-control-expose-headers"),
         )
     };
-    let (status, origin, methods, _) = ask("OPTIONS", allowed);
+    let listed = |names: Option<String>, wanted: &[&str]| {
+        let names = names.expect("some names");
+        let names: Vec<&str> = names.split(',').map(str::trim).collect();
+        for name in wanted {
+            assert!(names.contains(name), "{name}: {names:?}");
+        }
+    };
+    let (status, origin, methods, headers, _) = ask("OPTIONS", allowed);
+    listed(
+        headers,
+        &[
+            "content-type",
+            "idempotency-key",
+            "tallymesh-level",
+            "tallymesh-wait-ms",
+            "tallymesh-token",
+            "tallymesh-session",
+            "last-event-id",
+        ],
+    );
     assert_eq!((status, origin.as_deref()), (200, Some(allowed)));
     assert!(methods.is_some_and(|methods| methods.contains("put")));
-    let (status, origin, _, exposed) = ask("GET", allowed);
+    let (status, origin, _, _, exposed) = ask("GET", allowed);
     assert_eq!(
         (status, origin.as_deref()),
         (404, Some(allowed)),
         "it may read refusals"
     );
-    assert!(exposed.is_some_and(|it| it.contains("retry-after")));
+    listed(
+        exposed,
+        &[
+            "allow",
+            "idempotent-replayed",
+            "retry-after",
+            "tallymesh-session",
+            "tallymesh-token",
+        ],
+    );
     for stranger in ["https://stranger.example", "http://shop.example", "null"] {
         for method in ["OPTIONS", "GET"] {
             let (status, origin, ..) = ask(method, stranger);

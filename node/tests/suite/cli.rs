@@ -291,3 +291,59 @@ fn failures_of_operations_have_exit_codes_and_advice() {
         );
     }
 }
+
+#[test]
+fn a_command_counts_once_and_asks_for_a_level() {
+    let node = Node::start(&[]);
+    let once = ["--once", "a"];
+    let with = |words: &[&'static str]| [words, &once].concat();
+    for _ in 0..2 {
+        assert_eq!(done(&node, &with(&["add", "likes", "5"]), ""), "5\n");
+    }
+    let output = node.run(&with(&["add", "likes", "6"]), "");
+    let (_, err) = words(&output);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("key of its own"), "{err}");
+    let output = node.run(&["add", "-", "--once", "b"], "likes 5\n");
+    assert_eq!(output.status.code(), Some(2));
+    for printed in ["likes\t6\nviews\t1\n"; 2] {
+        let txn = ["txn", "add likes", "add views", "--once", "b"];
+        assert_eq!(done(&node, &txn, ""), printed);
+    }
+    for printed in ["2\n", "made before\n"] {
+        let reset = ["reset", "likes", "views", "--once", "c"];
+        assert_eq!(done(&node, &reset, ""), printed);
+    }
+    for printed in ["0\n", "made before\n"] {
+        assert_eq!(
+            done(&node, &["persist", "likes", "--once", "d"], ""),
+            printed
+        );
+    }
+    for command in [["add", "views"], ["get", "views"]] {
+        let output = node.run(&[&command[..], &["--level", "quorum"]].concat(), "");
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{command:?} in an open space"
+        );
+    }
+    done(&node, &["members", "init"], "");
+    let all = ["--level", "all", "--wait", "20s"];
+    assert_eq!(
+        done(&node, &[&["set", "views", "7"], &all[..]].concat(), ""),
+        "7\n"
+    );
+    assert_eq!(
+        done(&node, &[&["get", "views"], &all[..]].concat(), ""),
+        "7\n"
+    );
+    // A member that is not there.
+    let owner = "00".repeat(32);
+    done(&node, &["members", "add", &owner], "");
+    let output = node.run(&["add", "views", "--level", "all", "--wait", "10ms"], "");
+    let (_, err) = words(&output);
+    assert_eq!(output.status.code(), Some(6), "{err}");
+    assert!(err.contains(&owner), "{err}");
+    assert_eq!(node.value("views"), Some(8), "it is written all the same");
+}

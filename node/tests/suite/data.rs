@@ -1,7 +1,10 @@
 //! A data folder on the command line: checked, copied, put back.
 
-use crate::process::{Node, up};
-use serde_json::Value;
+use crate::members::close;
+use crate::once::{add_once, post};
+use crate::process::{Node, eventually, up};
+use serde_json::{Value, json};
+use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -112,22 +115,35 @@ fn other_folders_are_refused_with_advice() {
     assert!(words.contains("holds no state of a node"), "{words}");
 }
 
+const SPACES: [&str; 3] = ["--space", "default", "other"];
+
+fn fixture(format: &str) -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    fixtures.join(format)
+}
+
+/// Copies a data folder of which no node runs.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("make the folder");
+    for entry in fs::read_dir(from).expect("list the folder") {
+        let entry = entry.expect("an entry");
+        if entry.file_name() != "lock" {
+            fs::copy(entry.path(), to.join(entry.file_name())).expect("copy");
+        }
+    }
+}
+
+fn listed(node: &Node, space: &str) -> String {
+    let printed = node.run(&["list", "--space", space], "");
+    String::from_utf8(printed.stdout).expect("text")
+}
+
 /// A folder that an earlier build wrote: counters of all sorts in two spaces, one with a member, of
 /// three starts, the last two of which were killed.
 #[test]
 fn a_folder_of_format_2_is_opened() {
-    let node = Node::start_on(&["--space", "default", "other"], |data| {
-        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-2");
-        fs::create_dir(data).expect("make the folder");
-        for entry in fs::read_dir(kept).expect("list the fixture") {
-            let entry = entry.expect("an entry");
-            fs::copy(entry.path(), data.join(entry.file_name())).expect("copy");
-        }
-    });
-    let listed = |space: &str| {
-        let printed = node.run(&["list", "--space", space], "");
-        String::from_utf8(printed.stdout).expect("text")
-    };
+    let node = Node::start_on(&SPACES, |data| copy(&fixture("format-2"), data));
+    let listed = |space| listed(&node, space);
     let all = "added\t3\ndislikes\t-5\nfrom\t-5\nlikes\t7\nprice\t250\nto\t5\nuntil\t1\nviews\t7\n";
     assert_eq!(
         (listed("default").as_str(), listed("other").as_str()),
@@ -147,6 +163,79 @@ fn a_folder_of_format_2_is_opened() {
         Some(1),
         "{members}"
     );
+}
+
+/// What was made under keys for the fixture of format 3, besides one add that two members took.
+fn make_keyed(node: &Node) -> [(u16, Value, bool); 3] {
+    let ops = json!({"ops": [
+        {"op": "add", "key": "from", "by": "-5"},
+        {"op": "add", "key": "to", "by": "5"},
+        {"op": "delete", "key": "gone"},
+    ]});
+    let other = "/v1/spaces/other";
+    [
+        (format!("{other}/add"), "bulk", "views 3\nclicks 4\n"),
+        (
+            "/v1/spaces/default/transactions".to_owned(),
+            "txn",
+            ops.to_string().as_str(),
+        ),
+        (
+            "/v1/spaces/default/counters/price/reset".to_owned(),
+            "reset",
+            "",
+        ),
+    ]
+    .map(|(path, key, body)| post(node, &path, &[("idempotency-key", key)], body))
+}
+
+/// Makes the fixture of format 3, which the next format needs no more than a copy of: `FIXTURE=FOLDER
+/// cargo test --release -p tallymesh-node --test suite -- --ignored make_the_folder`.
+#[test]
+#[ignore = "it makes a fixture, which stays as it is"]
+fn make_the_folder_of_format_3() {
+    let place = env::var_os("FIXTURE").expect("FIXTURE names a folder that is not there yet");
+    let two = Node::start(&[&SPACES[..], &["--demo"]].concat());
+    let mut one = Node::start(&[&SPACES[..], &["--demo", "--peer", &two.listen[0]]].concat());
+    one.add("gone", 9);
+    one.add("price", 250);
+    assert!(make_keyed(&one).iter().all(|it| it.0 == 200 && !it.2));
+    one.kill();
+    one.start_again();
+    close(&[&one, &two]);
+    for node in [&one, &two] {
+        assert_eq!(node.post("/v1/demo/cut", r#"{"cut":true}"#).0, 200);
+        assert!(!add_once(node, "both", 5).2);
+    }
+    one.add("likes", 100);
+    two.add("likes", 1_000);
+    for node in [&one, &two] {
+        assert_eq!(node.post("/v1/demo/cut", r#"{"cut":false}"#).0, 200);
+    }
+    eventually("one of two is withdrawn", || {
+        (one.value("likes") == Some(1_105)).then_some(())
+    });
+    one.kill();
+    copy(&one.data(), Path::new(&place));
+}
+
+/// A folder of an earlier build with keys in it, of two starts, before and after the space had members.
+#[test]
+fn a_folder_of_format_3_is_opened_with_its_keys() {
+    let node = Node::start_on(&SPACES, |data| copy(&fixture("format-3"), data));
+    let expected = "from\t-5\nlikes\t1105\nprice\t0\nto\t5\n";
+    assert_eq!(listed(&node, "default"), expected);
+    assert_eq!(listed(&node, "other"), "clicks\t4\nviews\t3\n");
+    assert!(make_keyed(&node).iter().all(|it| it.0 == 200 && it.2));
+    let (status, answer, again) = add_once(&node, "both", 5);
+    assert_eq!(
+        (status, &answer["value"], again),
+        (200, &json!("1105"), true)
+    );
+    let (status, problem, _) = add_once(&node, "both", 6);
+    assert_eq!((status, &problem["code"]), (422, &json!("key_reused")));
+    assert_eq!(listed(&node, "default"), expected);
+    assert_eq!(listed(&node, "other"), "clicks\t4\nviews\t3\n");
 }
 
 /// The files of a log, oldest first.

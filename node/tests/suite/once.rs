@@ -7,7 +7,12 @@ use serde_json::{Value, json};
 const LIKES: &str = "/v1/spaces/default/counters/likes";
 
 /// Posts with headers: the status, the JSON, and whether it had been made before.
-fn post(node: &Node, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value, bool) {
+pub(crate) fn post(
+    node: &Node,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, Value, bool) {
     let mut request = agent().post(format!("{}{path}", node.url));
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -18,7 +23,7 @@ fn post(node: &Node, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, 
     (status, answer, again)
 }
 
-fn add_once(node: &Node, key: &str, by: i64) -> (u16, Value, bool) {
+pub(crate) fn add_once(node: &Node, key: &str, by: i64) -> (u16, Value, bool) {
     let body = json!({ "by": by.to_string() }).to_string();
     post(
         node,
@@ -85,6 +90,104 @@ fn every_operation_can_be_made_once() {
     assert_eq!((status, &problem["code"]), (422, &json!("key_reused")));
 }
 
+/// Nobody speaks for others there.
+#[test]
+fn in_an_open_space_each_node_knows_the_keys_that_it_took() {
+    let one = Node::start(&[]);
+    let two = Node::start(&["--peer", &one.listen[0]]);
+    assert!(!add_once(&one, "a", 5).2);
+    eventually("the other has heard of it", || {
+        (two.value("likes") == Some(5)).then_some(())
+    });
+    assert!(!add_once(&two, "a", 5).2, "it counts again there");
+    eventually("both show both", || {
+        let both = [&one, &two].map(|node| node.value("likes"));
+        (both == [Some(10); 2]).then_some(())
+    });
+    for node in [&one, &two] {
+        assert!(add_once(node, "a", 5).2);
+        assert_eq!(node.space()["keyed"], 1);
+    }
+}
+
+#[test]
+fn a_retry_of_what_was_deleted_since_says_that_it_was_made() {
+    let node = Node::start(&[]);
+    assert_eq!(add_once(&node, "a", 5).0, 200);
+    assert_eq!(node.delete(LIKES).0, 200);
+    let (status, problem, _) = add_once(&node, "a", 5);
+    assert_eq!((status, &problem["code"]), (404, &json!("absent")));
+    assert_eq!(problem["applied"], "here", "{problem}");
+    let persist = format!("{LIKES}/persist");
+    for applied in ["no", "here"] {
+        let (_, problem, _) = post(&node, &persist, &[("idempotency-key", "b")], "");
+        assert_eq!(problem["applied"], applied, "{problem}");
+    }
+    assert_eq!(node.value("likes"), None);
+}
+
+#[test]
+fn what_is_too_much_to_be_remembered_is_refused() {
+    let node = Node::start(&[]);
+    let line = |at: usize| format!("{at:0500} 1\n");
+    let lines: String = (0..300).map(line).collect();
+    let bulk = "/v1/spaces/default/add";
+    let (status, problem, _) = post(&node, bulk, &[("idempotency-key", "a")], &lines);
+    assert_eq!((status, &problem["code"]), (400, &json!("keyed_too_large")));
+    assert_eq!(problem["applied"], "no");
+    assert_eq!(node.space()["counters"], 0);
+    let fewer: String = (0..200).map(line).collect();
+    assert_eq!(
+        post(&node, bulk, &[("idempotency-key", "a")], &fewer).0,
+        200
+    );
+    assert_eq!(node.space()["counters"], 200);
+}
+
+#[test]
+fn keys_are_counted_and_known_for_the_window() {
+    let mut node = Node::start(&[]);
+    for key in ["a", "b", "a", "a"] {
+        assert_eq!(add_once(&node, key, 5).0, 200);
+    }
+    assert_eq!(add_once(&node, "b", 6).0, 422);
+    let figures = node.get("/metrics").1;
+    let figures = figures.as_str().expect("text");
+    for line in [
+        "tallymesh_keyed_operations_total{result=\"done\"} 2",
+        "tallymesh_keyed_operations_total{result=\"replayed\"} 2",
+        "tallymesh_keyed_operations_total{result=\"reused\"} 1",
+        "tallymesh_keyed{space=\"default\"} 2",
+        "tallymesh_withdrawn{space=\"default\"} 0",
+    ] {
+        assert!(figures.contains(line), "{line}: {figures}");
+    }
+    node.terminate();
+    node.start_again_with(vec!["--key-window".into(), "1s".into()]);
+    eventually("no key is remembered", || {
+        (node.space()["keyed"] == 0).then_some(())
+    });
+    assert!(!add_once(&node, "a", 5).2, "it counts again");
+    assert_eq!(node.value("likes"), Some(15));
+}
+
+/// A key is dropped once all members have acknowledged it, for which nobody else has to ask.
+#[test]
+fn members_drop_keys_after_the_window_too() {
+    let window = ["--key-window", "1s"];
+    let one = Node::start(&window);
+    let two = Node::start(&[&window[..], &["--peer", &one.listen[0]]].concat());
+    close(&[&one, &two]);
+    assert!(!add_once(&one, "a", 5).2);
+    assert!(!add_once(&two, "b", 5).2);
+    for node in [&one, &two] {
+        eventually("no key is remembered", || {
+            let done = node.value("likes") == Some(10) && node.space()["keyed"] == 0;
+            done.then_some(())
+        });
+    }
+}
+
 #[test]
 fn of_two_members_that_took_it_apart_one_counts() {
     let one = Node::start(&["--demo"]);
@@ -109,6 +212,10 @@ fn of_two_members_that_took_it_apart_one_counts() {
         once.then_some(())
     });
     assert!(add_once(both[1], "a", 5).2);
+    let withdrawn = |node: &&Node| node.space()["withdrawn"].as_u64();
+    let withdrawn: u64 = both.iter().filter_map(withdrawn).sum();
+    // Either of them, or both at once.
+    assert!((1..=2).contains(&withdrawn), "{withdrawn}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::limits::KEY_BYTES_MAX;
 use crate::shard::Row;
 use crate::wire::Adds;
 use crate::writer_id::WriterId;
-use crate::{Missing, Op, Rule, Space, VersionVector};
+use crate::{Missing, Once, Op, Rule, Space, VersionVector};
 use alloc::format;
 
 fn id(byte: u8) -> WriterId {
@@ -116,6 +116,12 @@ fn a_store_follows_whatever_happens() {
                     }
                     transaction.commit(&mut changed);
                 }
+                4 => {
+                    let mut transaction = one.begin().unwrap();
+                    transaction.apply(&key, op).unwrap();
+                    let once = Once::new(&time.to_le_bytes(), b"");
+                    transaction.commit_once(once, &mut changed).unwrap();
+                }
                 _ => {
                     one.apply(&key, op).unwrap();
                     changed.extend(one.handle(&key));
@@ -156,6 +162,15 @@ fn what_is_more_than_adds_is_left_to_a_message() {
     three.add("d", 1).unwrap();
     one.merge(&three.delta(&VersionVector::default())).unwrap();
     assert!(!store.follow(&mut one, &[a]));
+    one.add_at(a, 1).unwrap();
+    assert!(store.follow(&mut one, &[a]));
+    // One under an idempotency key, which is to be remembered.
+    let mut transaction = one.begin().unwrap();
+    transaction.apply("a", Op::Add(1)).unwrap();
+    let done = transaction.commit_once(Once::new(b"a", b""), &mut Vec::new());
+    assert_eq!(done, Ok(()));
+    assert!(!store.follow(&mut one, &[a]));
+    assert_eq!(store.copy.keyed_count(), 1);
     one.add_at(a, 1).unwrap();
     assert!(store.follow(&mut one, &[a]));
     // A counter that is not plain, and one of another writer that this one has no part of.

@@ -63,6 +63,11 @@ fn a_retry_is_known_where_it_was_taken_and_where_that_was_heard_of() {
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.asked(&once("a")), before);
     assert_eq!((one.keyed_count(), two.keyed_count()), (1, 1));
+    // Who answers a retry with a level has to ask for what the other made.
+    two.add("n", 1).unwrap();
+    let upto = two.written_before(&once("a")).unwrap();
+    assert_eq!(upto, two.written().joined(&one.written()));
+    assert_eq!(two.written_before(&once("b")), None);
 }
 
 #[test]
@@ -189,7 +194,8 @@ fn too_many_adds_under_one_key_are_refused_whole() {
 
 #[test]
 fn the_longest_known_are_dropped() {
-    let [mut one, _] = members();
+    let [closed, _] = members();
+    let mut one = Replica::new(closed.space().clone(), closed.writer());
     let keys: Vec<String> = (0..10).map(|at| alloc::format!("{at}")).collect();
     for key in &keys[..5] {
         add(&mut one, key, 1);
@@ -198,7 +204,7 @@ fn the_longest_known_are_dropped() {
     for key in &keys[5..] {
         add(&mut one, key, 1);
     }
-    one.drop_keyed(place);
+    assert!(one.drop_keyed(place));
     assert_eq!((one.keyed_count(), one.keyed_end()), (5, 10));
     let known = |one: &Replica| {
         keys.iter()
@@ -206,12 +212,43 @@ fn the_longest_known_are_dropped() {
             .count()
     };
     assert_eq!(known(&one), 5);
-    one.drop_keyed(0);
+    assert!(one.drop_keyed(0));
     assert_eq!(known(&one), 5);
-    one.drop_keyed(u64::MAX);
+    assert!(one.drop_keyed(u64::MAX));
     assert_eq!((known(&one), one.keyed_count()), (0, 0));
     add(&mut one, "0", 1);
     assert_eq!(known(&one), 1);
+}
+
+/// A key of which not all are known to have heard may have been taken elsewhere too.
+#[test]
+fn what_others_may_have_taken_too_is_not_dropped() {
+    let [mut one, mut two, mut tab] = space();
+    add(&mut one, "a", 5);
+    add(&mut two, "a", 5);
+    assert!(!one.drop_keyed(u64::MAX));
+    assert_eq!(one.keyed_count(), 1);
+    tell(&one, &mut two);
+    tell(&two, &mut one);
+    assert_eq!((one.value("n"), two.value("n")), (Some(5), Some(5)));
+    assert_eq!(one.withdrawn_count() + two.withdrawn_count(), 1);
+    assert!(!one.drop_keyed(u64::MAX), "nobody has acknowledged it");
+    for _ in 0..3 {
+        tell(&one, &mut tab);
+        tell(&tab, &mut one);
+        one.ask_for_acknowledgement();
+        one.acknowledge().unwrap();
+        tell(&one, &mut two);
+        two.acknowledge().unwrap();
+        tell(&two, &mut one);
+    }
+    // What came last need not be known to all yet.
+    let known = one.keyed_end();
+    add(&mut one, "b", 1);
+    assert!(!one.drop_keyed(u64::MAX));
+    assert_eq!((one.keyed_count(), one.keyed_end()), (1, known + 1));
+    assert!(one.drop_keyed(known));
+    assert_eq!(one.asked(&once("a")), Asked::New);
 }
 
 #[test]

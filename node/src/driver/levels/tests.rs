@@ -7,7 +7,7 @@ use crate::metrics::Metrics;
 use crate::store::{Durability, Each, Memory, Record, Store, StoreError};
 use std::future::Future;
 use std::time::Duration;
-use tallymesh_core::{Level, Link, Op, Space, Token};
+use tallymesh_core::{Level, Link, Once, Op, Space, Token};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -78,6 +78,7 @@ impl Cluster {
                 spaces: vec![Space::default()],
                 owner: owner(at).0,
                 lease_ms: 0,
+                key_window: Duration::from_secs(60),
                 durability,
                 store: Box::new(Disk(Memory::default())),
                 resp: None,
@@ -264,6 +265,31 @@ fn a_quorum_write_is_read_at_quorum_by_who_never_met_its_writer() {
     let _link = cluster.link(1, 2);
     let read = cluster.read(2, "a", Level::Quorum, None, PATIENCE);
     assert!(read.expect("reached") >= Some(1));
+}
+
+#[test]
+fn a_retry_elsewhere_reaches_the_level_of_what_was_made_before() {
+    let (cluster, wires) = Cluster::of_members(3, 3);
+    let [_first, second, third]: [Wire; 3] = wires.try_into().map_err(|_| ()).expect("three");
+    cluster.cut(second);
+    cluster.cut(third);
+    // 0 and 1 are linked, 2 is alone.
+    let once = Once::new(b"a", b"");
+    let write = |at: usize, level: Level, wait: Duration| {
+        let ops = vec![("n".to_owned(), Op::Add(1))];
+        let token = None;
+        let demand = Demand { level, token, wait };
+        let written = cluster.nodes[at].write(SPACE, ops, Some(once), demand);
+        cluster.wait(written).map(|it| it.done.again)
+    };
+    assert_eq!(write(0, Level::Local, SHORT), Ok(false));
+    assert_eq!(write(0, Level::Quorum, PATIENCE), Ok(true));
+    // It is held by 1 by now.
+    let refused = write(1, Level::All, SHORT).unwrap_err();
+    assert_eq!(unreached(refused), (true, 2, 3, vec![owner(2)]));
+    let _link = cluster.link(1, 2);
+    assert_eq!(write(1, Level::All, PATIENCE), Ok(true));
+    assert_eq!([0, 1, 2].map(|at| cluster.local(at, "n")), [Some(1); 3]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::driver::levels::Reply;
 use crate::driver::{Completeness, Heard, OwnerKey, ReadBack, Release, Written};
 use crate::handle::{Demand, Unreached};
 use crate::resp::Written as Transacted;
-use tallymesh_core::{Level, Owner, Question, Reach, VersionVector};
+use tallymesh_core::{Error, Level, Once, Owner, Question, Reach, VersionVector};
 
 /// How a request ends: what it is told follows from the space as it is then.
 type End = Box<dyn FnOnce(&OpenSpace, u64, Result<(), Refusal>) -> Release + Send>;
@@ -42,12 +42,13 @@ impl OpenSpace {
         Ok(())
     }
 
-    /// Waits until all that was written here so far reaches a level; what to answer at once if there is
-    /// nothing to wait for.
+    /// Waits until all that was written here so far reaches a level, and what was made under this key,
+    /// whoever made it; what to answer at once if there is nothing to wait for.
     pub(in crate::driver) fn reach<T: Send + 'static>(
         &mut self,
         now: u64,
         done: Result<T, Refusal>,
+        once: Option<Once>,
         demand: &Demand,
         reply: Reply<Written<T>>,
     ) -> Option<Release> {
@@ -67,7 +68,13 @@ impl OpenSpace {
         if demand.level == Level::Local {
             return Some(end(Ok(written)));
         }
-        let upto = self.replica.written();
+        let upto = match once {
+            Some(once) => self.replica.written_before(&once),
+            None => Some(self.replica.written()),
+        };
+        let Some(upto) = upto else {
+            return Some(end(Err(Error::Outdated.into())));
+        };
         self.wait_for_write(now, upto, demand, move |met| end(met.map(|()| written)));
         None
     }

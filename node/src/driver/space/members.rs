@@ -40,16 +40,22 @@ pub(super) struct Part {
     told: Option<Configuration>,
     absorbed: BTreeSet<WriterId>,
     /// Done since figures were last taken.
-    tally: Tally,
+    pub(super) tally: Tally,
 }
 
-/// What was done for writers that are gone.
+/// What was done for writers that are gone, and under idempotency keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// How many this node took over.
     pub(crate) absorbed: usize,
     /// How many were forgotten, as nothing is left of them.
     pub(crate) forgotten: usize,
+    /// Operations under a key that were made.
+    pub(crate) keyed: usize,
+    /// Those that had been made before, and were answered only.
+    pub(crate) replayed: usize,
+    /// Those that were refused, as something else was made under their key.
+    pub(crate) reused: usize,
 }
 
 impl Part {

@@ -3,7 +3,10 @@
 use super::*;
 use crate::handle::Sum;
 use crate::store::Memory;
-use tallymesh_core::Op;
+use tallymesh_core::{Asked, Once, Op};
+
+/// How long idempotency keys are known.
+const WINDOW: Duration = Duration::from_secs(3_600);
 
 /// A space that is followed by what its store is given.
 struct Followed {
@@ -13,7 +16,8 @@ struct Followed {
 
 impl Followed {
     fn new() -> Followed {
-        let load = OpenSpace::load(Space::default(), &[7; 32], 0, &mut Memory::default(), false);
+        let (owner, mut store) = ([7; 32], Memory::default());
+        let load = OpenSpace::load(Space::default(), &owner, 0, WINDOW, &mut store, false);
         Followed {
             space: load.expect("an empty store"),
             records: Vec::new(),
@@ -56,6 +60,52 @@ fn a_counter_that_expired_unseen_is_given_to_the_store_whoever_meets_it() {
         followed.keep();
         followed.check(&format!("{op:?}"));
     }
+}
+
+#[test]
+fn a_key_is_known_for_the_window_also_to_the_next_process() {
+    let minutes = |count: u64| count * 60_000;
+    let once = |key: &str| Once::new(key.as_bytes(), b"");
+    let mut followed = Followed::new();
+    let add = |space: &mut OpenSpace, key: &str| {
+        let ops = [("n".to_owned(), Op::Add(1))];
+        space.transact(&ops, Some(once(key))).expect("well").again
+    };
+    assert_eq!(followed.space.next_deadline(), None);
+    assert!(!add(&mut followed.space, "early"));
+    followed.space.tick(minutes(10));
+    assert_eq!(followed.space.keys_due(), Some(minutes(11)));
+    assert!(!add(&mut followed.space, "late"));
+    for minute in 11..70 {
+        followed.space.tick(minutes(minute));
+        assert!(add(&mut followed.space, "early"), "{minute}");
+    }
+    followed.keep();
+    followed.space.tick(minutes(70));
+    assert_eq!(followed.space.replica.asked(&once("early")), Asked::New);
+    assert!(add(&mut followed.space, "late"));
+    followed.space.tick(minutes(71));
+    assert!(!add(&mut followed.space, "late"), "it counts again");
+    assert_eq!(
+        followed.space.read("n".to_owned()).map(|it| it.now.value),
+        Some(3)
+    );
+    let tally = followed.space.take_tally();
+    assert_eq!((tally.keyed, tally.replayed, tally.reused), (3, 60, 0));
+    // What is stored of keys is as good as new to the next process.
+    let mut store = Memory::default();
+    store.commit(&followed.records).expect("well");
+    let load = OpenSpace::load(Space::default(), &[7; 32], 0, WINDOW, &mut store, false);
+    let mut next = load.expect("what was kept");
+    for minute in 0..60 {
+        next.tick(minutes(minute));
+        assert!(
+            add(&mut next, "early") && add(&mut next, "late"),
+            "{minute}"
+        );
+    }
+    next.tick(minutes(60));
+    assert_eq!((next.replica.keyed_count(), next.keys_due()), (0, None));
 }
 
 #[test]

@@ -31,8 +31,14 @@ impl OpenSpace {
         }
         match once.map(|once| self.replica.asked(&once)) {
             None | Some(Asked::New) => {}
-            Some(Asked::Before(_)) => return Ok(self.transacted_before(ops)),
-            Some(Asked::Reused) => return Err(Refusal::KeyReused),
+            Some(Asked::Before(_)) => {
+                self.part.tally.replayed += 1;
+                return Ok(self.transacted_before(ops));
+            }
+            Some(Asked::Reused) => {
+                self.part.tally.reused += 1;
+                return Err(Refusal::KeyReused);
+            }
         }
         let mut transaction = self.replica.begin()?;
         let mut told = Vec::with_capacity(ops.len());
@@ -46,7 +52,11 @@ impl OpenSpace {
         }
         let mut changed = Vec::new();
         match once {
-            Some(once) => transaction.commit_once(once, &mut changed)?,
+            Some(once) => {
+                let made = transaction.commit_once(once, &mut changed);
+                made.map_err(keyed_refusal)?;
+                self.part.tally.keyed += 1;
+            }
             None => transaction.commit(&mut changed),
         }
         let done = ops.iter().zip(told).map(|((key, op), told)| {
@@ -71,6 +81,17 @@ impl OpenSpace {
         }
         let again = false;
         Ok(Transacted { done, again })
+    }
+
+    /// Counts what became of an operation under an idempotency key, which is made if it is new.
+    pub(in crate::driver) fn asked(&mut self, asked: Asked) {
+        let tally = &mut self.part.tally;
+        let count = match asked {
+            Asked::New => &mut tally.keyed,
+            Asked::Before(_) => &mut tally.replayed,
+            Asked::Reused => &mut tally.reused,
+        };
+        *count += 1;
     }
 
     /// What is answered to a transaction that was made before.
@@ -165,6 +186,13 @@ fn event(op: Op, told: bool) -> Option<Event> {
         Op::Delete => Some(Event::Del),
         Op::Expire(_) => Some(Event::Expire),
         Op::Persist => Some(Event::Persist),
+    }
+}
+
+fn keyed_refusal(error: Error) -> Refusal {
+    match error {
+        Error::TooLarge { size, max, .. } => Refusal::KeyedTooLarge { bytes: size, max },
+        error => error.into(),
     }
 }
 

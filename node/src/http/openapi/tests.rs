@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
 /// times of this process, places in a request. They stay below 2^53.
-const SMALL: [&str; 13] = [
+const SMALL: [&str; 15] = [
     "bytes_in",
     "bytes_out",
     "counters",
     "expiring",
     "faults",
+    "keyed",
     "last_heard_ms",
     "line",
     "lines",
@@ -21,6 +22,7 @@ const SMALL: [&str; 13] = [
     "op",
     "renewals",
     "shards",
+    "withdrawn",
     "writers",
 ];
 
@@ -139,6 +141,45 @@ fn each_operation_is_told_whole() {
             }
         }
     }
+}
+
+/// Every write of counters can be made once, and every write and read can ask for a level.
+#[test]
+fn all_that_touches_counters_takes_keys_and_levels() {
+    let document = document();
+    let mut found = BTreeMap::new();
+    for (path, method, operation) in operations(&document) {
+        let place = path.strip_prefix("/v1/spaces/{space}/").unwrap_or_default();
+        let counters = ["add", "counters", "read", "transactions"];
+        let counters = counters.contains(&place.split('/').next().unwrap_or_default());
+        let writes = counters && method != "get" && place != "read";
+        let fields = operation.as_object().expect("an operation");
+        for (header, expected) in [
+            ("idempotency-key", writes),
+            ("tallymesh-level", counters),
+            ("tallymesh-wait-ms", counters),
+            ("tallymesh-token", counters),
+        ] {
+            let takes = super::takes(fields, header);
+            assert_eq!(takes, expected, "{method} {path}: {header}");
+        }
+        let answers = &operation["responses"];
+        for (code, status, expected) in [
+            ("key_reused", "422", writes),
+            ("level_not_reached", "503", counters),
+            ("token_not_reached", "503", counters && !writes),
+        ] {
+            let problem = &answers[status]["content"]["application/problem+json"];
+            let refuses = problem["examples"].get(code).is_some();
+            assert_eq!(refuses, expected, "{method} {path}: {code}");
+        }
+        let headers = &answers["200"]["headers"];
+        assert_eq!(headers.get("idempotent-replayed").is_some(), writes);
+        assert_eq!(headers.get("tallymesh-token").is_some(), counters);
+        *found.entry((counters, writes)).or_insert(0) += 1;
+    }
+    assert_eq!(found[&(true, true)], 8, "writes");
+    assert_eq!(found[&(true, false)], 4, "reads");
 }
 
 #[test]

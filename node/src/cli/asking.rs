@@ -1,0 +1,73 @@
+//! What commands ask for beside what they do: that it counts once, and how many members it takes.
+
+use super::time;
+use crate::http::KEY_BYTES_MAX;
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+
+/// How many members it takes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Level {
+    /// This node alone
+    Local,
+    /// A majority of the members
+    Quorum,
+    /// All members
+    All,
+}
+
+/// The level of a command.
+#[derive(Args, Debug)]
+pub(super) struct LevelArgs {
+    /// How many members hold what is written before this ends, or are asked what they hold before it
+    /// is read; anything but `local` needs a space with members [default: local]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    level: Option<Level>,
+
+    /// How long to wait for the level, at most 20s [default: 5s]
+    #[arg(long, value_name = "DURATION", requires = "level", value_parser = time::duration)]
+    wait: Option<Duration>,
+}
+
+/// What a command that writes asks for.
+#[derive(Args, Debug)]
+pub(super) struct WriteArgs {
+    /// Count once under this key, such as a UUID, however often and at whichever member the same is
+    /// asked for; a retry shows the counters as they are by then
+    #[arg(long, value_name = "KEY", value_parser = key)]
+    pub(super) once: Option<String>,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+/// Reads a key, as the node takes it.
+fn key(text: &str) -> Result<String, String> {
+    let seen = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    match seen && (1..=KEY_BYTES_MAX).contains(&text.len()) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "a key has 1 to {KEY_BYTES_MAX} bytes of ASCII that can be seen, such as a UUID"
+        )),
+    }
+}
+
+/// A header of a request, and its value.
+pub(super) type Header = (&'static str, String);
+
+impl LevelArgs {
+    pub(super) fn headers(&self) -> Vec<Header> {
+        let level = self.level.and_then(|it| it.to_possible_value());
+        let level = level.map(|it| ("tallymesh-level", it.get_name().to_owned()));
+        let wait = self.wait.map(time::millis);
+        let wait = wait.map(|millis| ("tallymesh-wait-ms", millis.to_string()));
+        level.into_iter().chain(wait).collect()
+    }
+}
+
+impl WriteArgs {
+    pub(super) fn headers(&self) -> Vec<Header> {
+        let once = self.once.clone().map(|key| ("idempotency-key", key));
+        once.into_iter().chain(self.level.headers()).collect()
+    }
+}
