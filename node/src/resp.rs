@@ -50,7 +50,7 @@ pub use request::Args;
 pub use session::{Flow, Session, Wait, Written};
 
 use std::fmt;
-use tallymesh_core::{Handle, Replica};
+use tallymesh_core::{Asked, Handle, Replica};
 
 /// How sessions behave, the same for all of a node.
 ///
@@ -97,6 +97,10 @@ pub trait Host {
 
     /// Hears that a local transaction was made that changed no counter, and is to be kept all the same.
     fn made(&mut self, space: usize);
+
+    /// Hears what became of a command under an idempotency key: it was new and is made, it was made
+    /// before, or its key is another one's.
+    fn asked(&mut self, space: usize, asked: Asked);
 
     /// How many counters of a space exist, and how many of them expire: at once, without looking
     /// at them all.

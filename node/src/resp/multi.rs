@@ -12,7 +12,7 @@ use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
-use tallymesh_core::{Error, Handle, Once};
+use tallymesh_core::{Asked, Error, Handle, Once};
 
 /// The commands that `MULTI` has queued, their arguments one after another.
 #[derive(Default)]
@@ -272,6 +272,9 @@ impl Session {
         let space = self.space;
         let replica = host.replica(space);
         self.written(space, replica.writer(), replica.clock());
+        if kept {
+            host.asked(space, Asked::New);
+        }
         if changed.is_empty() {
             return host.made(space);
         }

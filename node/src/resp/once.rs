@@ -54,13 +54,19 @@ impl Session {
         host: &mut dyn Host,
     ) -> Result<bool, ReplyError<'static>> {
         let space = self.space;
-        let replica = host.replica(space);
-        match replica.asked(once) {
+        let asked = host.replica(space).asked(once);
+        if asked != Asked::New {
+            host.asked(space, asked);
+        }
+        match asked {
             Asked::New => Ok(false),
             Asked::Reused => Err(ReplyError::KeyReused),
             Asked::Before(maker) => {
-                // Without members nobody is waited for; nor is who can't be told apart any more, most
-                // of whom all members have taken over.
+                let replica = host.replica(space);
+                if !self.levels.is_local() && replica.written_before(once).is_none() {
+                    return Err(Error::Outdated.into());
+                }
+                // Without members nobody is waited for; nor of what all of them have taken over.
                 let maker = maker.filter(|_| replica.configuration().is_some());
                 if let Some((writer, clock)) = maker {
                     self.written(space, writer, clock);

@@ -6,7 +6,7 @@ use crate::resp::{Event, Facts, Handles, Host, Seen, Sizes, Written};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::Instant;
-use tallymesh_core::{Handle as Counted, Replica};
+use tallymesh_core::{Asked, Handle as Counted, Replica};
 
 /// What is counted over all connections.
 pub(super) struct Books {
@@ -82,6 +82,10 @@ impl Host for Desk<'_> {
     fn made(&mut self, space: usize) {
         self.wrote = true;
         self.spaces[space].made();
+    }
+
+    fn asked(&mut self, space: usize, asked: Asked) {
+        self.spaces[space].asked(asked);
     }
 
     fn sizes(&self, space: usize) -> Sizes {

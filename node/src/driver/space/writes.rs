@@ -83,6 +83,17 @@ impl OpenSpace {
         Ok(Transacted { done, again })
     }
 
+    /// Counts what became of an operation under an idempotency key, which is made if it is new.
+    pub(in crate::driver) fn asked(&mut self, asked: Asked) {
+        let tally = &mut self.part.tally;
+        let count = match asked {
+            Asked::New => &mut tally.keyed,
+            Asked::Before(_) => &mut tally.replayed,
+            Asked::Reused => &mut tally.reused,
+        };
+        *count += 1;
+    }
+
     /// What is answered to a transaction that was made before.
     fn transacted_before(&self, ops: &[(String, Op)]) -> Transacted {
         let done = ops.iter().map(|(key, _)| Done {

@@ -1,7 +1,7 @@
 //! A host around real replicas.
 
 use crate::resp::{Event, Facts, Handles, Host, Seen, Sizes, Written};
-use tallymesh_core::{Handle, Replica, Space, WriterId};
+use tallymesh_core::{Asked, Handle, Replica, Space, WriterId};
 
 /// The wall clock that tests begin at.
 pub(crate) const NOW: u64 = 1_000_000;
@@ -16,6 +16,8 @@ pub(crate) struct Node {
     pub(crate) wrote: Vec<(usize, String, Event)>,
     /// How often it heard of a transaction that changed nothing.
     pub(crate) made: usize,
+    /// What became of commands under keys.
+    pub(crate) keyed: Vec<Asked>,
     pub(crate) asked: Vec<Written>,
 }
 
@@ -37,6 +39,7 @@ impl Node {
             holders: 0,
             wrote: Vec::new(),
             made: 0,
+            keyed: Vec::new(),
             asked: Vec::new(),
         }
     }
@@ -86,6 +89,10 @@ impl Host for Node {
 
     fn made(&mut self, _: usize) {
         self.made += 1;
+    }
+
+    fn asked(&mut self, _: usize, asked: Asked) {
+        self.keyed.push(asked);
     }
 
     fn sizes(&self, space: usize) -> Sizes {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::resp::limits::ONCE_KEY_BYTES_MAX;
+use tallymesh_core::Asked;
 
 const REUSED: &str = "-KEYREUSED something else was made under this idempotency key; give each operation a key of its own, and retry it with the same|";
 
@@ -123,6 +124,11 @@ fn a_key_is_kept_also_where_nothing_changed() {
     assert_eq!(written, [1], "it can be waited for");
     client.send("INCR a");
     assert_eq!(client.send("ONCE key DEL a"), "$-1|");
+    assert_eq!(client.send("ONCE key INCR a"), REUSED);
+    assert!(client.send("ONCE other SET a x").starts_with("-ERR "));
+    let own = client.node.replicas[0].writer();
+    let told = [Asked::New, Asked::Before(Some((own, 1))), Asked::Reused];
+    assert_eq!(client.node.keyed, told);
     assert_eq!(client.send("GET a"), "$1|1|");
 }
 
