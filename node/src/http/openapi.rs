@@ -34,7 +34,7 @@ const KEY: &str = "idempotency-key";
 const LEVEL: &str = "tallymesh-level";
 
 /// What any write of counters may be refused with.
-const WRITING: [&str; 13] = [
+const WRITING: [&str; 14] = [
     "clock_exhausted",
     "counters_full",
     "idempotency_key",
@@ -45,6 +45,7 @@ const WRITING: [&str; 13] = [
     "level_not_reached",
     "millis",
     "no_members",
+    "outdated",
     "retired",
     "token",
     "token_full",
