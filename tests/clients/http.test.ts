@@ -91,6 +91,20 @@ test('a transaction is made whole', async () => {
   assert.deepEqual(data?.results.map(({ key, value }) => [key, value]), [['from', '-4'], ['to', '4'], ['to', '4']]);
 });
 
+test('a retry counts once', async () => {
+  const path = { space: 'default', key: 'once' };
+  const header = { 'idempotency-key': 'a', 'tallymesh-level': 'local' };
+  const add = () => client.POST('/v1/spaces/{space}/counters/{key}/add', {
+    params: { path, header },
+    body: { by: '5' },
+  });
+  for (const replayed of [null, 'true']) {
+    const { data, response } = await add();
+    assert.deepEqual(data, { key: 'once', value: '5' });
+    assert.equal(response.headers.get('idempotent-replayed'), replayed);
+  }
+});
+
 test('a refusal has a code that the client knows', async () => {
   const absent = await client.GET('/v1/spaces/{space}/counters/{key}', of('none'));
   assert.equal(absent.response.status, 404);

@@ -46,6 +46,7 @@ const WRITING: [&str; 14] = [
     "millis",
     "needs_centre",
     "no_members",
+    "outdated",
     "retired",
     "token",
     "token_full",
