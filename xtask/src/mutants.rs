@@ -36,6 +36,7 @@ const FILES: [&str; 31] = [
     "core/src/replica/former.rs",
     "core/src/replica/journal.rs",
     "core/src/replica/keyed.rs",
+    "core/src/replica/keyed/table.rs",
     "core/src/replica/members.rs",
     "core/src/replica/merge.rs",
     "core/src/replica/ops.rs",

@@ -10,13 +10,15 @@
 //! transaction's writer has not been absorbed yet; whoever absorbs a writer that left waits until all
 //! have acknowledged its keyed operations, and so knows of all that are to be withdrawn.
 
+mod table;
+
 use super::{Replica, Transaction};
 use crate::closed::Closed;
 use crate::counter;
 use crate::delta::{Entry, KeyedAdd, KeyedOp, Message};
 use crate::error::{Error, Limited};
 use crate::keys::Handle;
-use crate::limits::{KEYED_BYTES_MAX, KEYED_MAX};
+use crate::limits::KEYED_BYTES_MAX;
 use crate::once::Once;
 use crate::replica::collect::Quorum;
 use crate::replica::ops::Draft;
@@ -27,14 +29,11 @@ use crate::slot::{Stamp, Withdrawal};
 use crate::vector::VersionVector;
 use crate::wire::{decode_adds, encode_adds};
 use crate::writer_id::WriterId;
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use table::{ABSORBED, Instance, UNSURE};
 
-/// Stands for a writer that was absorbed and forgotten: what it did is part of what all have seen.
-const ABSORBED: u32 = u32::MAX;
-/// Stands for a writer of which it is not known any more what counts: this replica began again.
-const UNSURE: u32 = u32::MAX - 1;
+pub(super) use table::Table;
+
 /// What an encoded keyed operation takes beside what it added, about.
 const OP_BYTES: usize = 30;
 
@@ -47,38 +46,6 @@ pub enum Asked {
     Before(Option<(WriterId, u64)>),
     /// Something else was made under its key.
     Reused,
-}
-
-/// An operation that was made under a key.
-#[derive(Clone, Debug)]
-struct Instance {
-    once: Once,
-    writer: u32,
-    clock: u64,
-    /// What it added, encoded.
-    adds: Box<[u8]>,
-}
-
-/// The keyed operations that are remembered.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Table {
-    /// In the order in which they came.
-    instances: VecDeque<Instance>,
-    /// How many were dropped before the first of them.
-    dropped: u64,
-    /// By key, and where they are, `dropped` included.
-    places: BTreeSet<([u8; 16], u64)>,
-    /// How many of each writer there are, and its last clock.
-    of_writer: BTreeMap<u32, (u64, u64)>,
-    /// Keys under which several were met, to be looked at.
-    due: Vec<[u8; 16]>,
-    /// Members' writers of which more is held than keyed operations, which were not told with it, and
-    /// up to which clock these are.
-    lacking: BTreeMap<u32, u64>,
-    /// How many adds were withdrawn here.
-    withdrawn: u64,
-    /// Up to which clocks of members' writers others may have collected what all have seen.
-    collected: BTreeMap<u32, u64>,
 }
 
 /// Keyed operations for a message.
@@ -147,94 +114,6 @@ impl KeyedWalk {
         *place = next;
         let more = !replica.keyed_from(next, &self.since, 0).0.is_empty();
         (ops, more)
-    }
-}
-
-impl Table {
-    fn end(&self) -> u64 {
-        self.dropped + self.instances.len() as u64
-    }
-
-    fn at(&self, place: u64) -> &Instance {
-        &self.instances[(place - self.dropped) as usize]
-    }
-
-    /// Where the operations of a key are.
-    fn of(&self, key: &[u8; 16]) -> impl Iterator<Item = u64> {
-        let places = self.places.range((*key, 0)..=(*key, u64::MAX));
-        places.map(|(_, place)| *place)
-    }
-
-    fn insert(&mut self, instance: Instance) {
-        let mut others = false;
-        let mut unsure = None;
-        for place in self.of(&instance.once.key) {
-            let other = self.at(place);
-            if other.once.content != instance.once.content {
-                continue;
-            }
-            let same = (other.writer, other.clock) == (instance.writer, instance.clock);
-            if other.writer == UNSURE {
-                unsure = Some(place);
-            } else if same || instance.writer == ABSORBED {
-                return;
-            } else {
-                others = true;
-            }
-        }
-        if let Some(place) = unsure.filter(|_| !others) {
-            self.uncount(UNSURE);
-            self.count(instance.writer, instance.clock);
-            self.instances[(place - self.dropped) as usize] = instance;
-            return;
-        }
-        if others {
-            self.due.push(instance.once.key);
-        }
-        self.count(instance.writer, instance.clock);
-        self.places.insert((instance.once.key, self.end()));
-        self.instances.push_back(instance);
-        if self.instances.len() > KEYED_MAX {
-            self.drop_upto(self.dropped + 1);
-        }
-    }
-
-    fn drop_upto(&mut self, upto: u64) {
-        while self.dropped < upto
-            && let Some(instance) = self.instances.pop_front()
-        {
-            self.places.remove(&(instance.once.key, self.dropped));
-            self.uncount(instance.writer);
-            self.dropped += 1;
-        }
-    }
-
-    fn count(&mut self, writer: u32, clock: u64) {
-        let (count, last) = self.of_writer.entry(writer).or_default();
-        *count += 1;
-        *last = clock.max(*last);
-    }
-
-    fn uncount(&mut self, writer: u32) {
-        if let Some((count, _)) = self.of_writer.get_mut(&writer) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_writer.remove(&writer);
-            }
-        }
-    }
-
-    /// Puts another number in the place of a writer's.
-    fn renumber(&mut self, from: u32, to: u32) {
-        let Some((more, clock)) = self.of_writer.remove(&from) else {
-            return;
-        };
-        let (count, last) = self.of_writer.entry(to).or_default();
-        *count += more;
-        *last = clock.max(*last);
-        for instance in self.instances.iter_mut().filter(|it| it.writer == from) {
-            instance.writer = to;
-        }
     }
 }
 

@@ -1,0 +1,132 @@
+//! The keyed operations that are remembered, by their keys and in the order in which they came.
+
+use crate::limits::KEYED_MAX;
+use crate::once::Once;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+/// Stands for a writer that was absorbed and forgotten: what it did is part of what all have seen.
+pub(super) const ABSORBED: u32 = u32::MAX;
+/// Stands for a writer of which it is not known any more what counts: this replica began again.
+pub(super) const UNSURE: u32 = u32::MAX - 1;
+
+/// An operation that was made under a key.
+#[derive(Clone, Debug)]
+pub(super) struct Instance {
+    pub(super) once: Once,
+    pub(super) writer: u32,
+    pub(super) clock: u64,
+    /// What it added, encoded.
+    pub(super) adds: Box<[u8]>,
+}
+
+/// The keyed operations that are remembered.
+#[derive(Clone, Debug, Default)]
+pub(in crate::replica) struct Table {
+    /// In the order in which they came.
+    pub(super) instances: VecDeque<Instance>,
+    /// How many were dropped before the first of them.
+    pub(super) dropped: u64,
+    /// By key, and where they are, `dropped` included.
+    pub(super) places: BTreeSet<([u8; 16], u64)>,
+    /// How many of each writer there are, and its last clock.
+    pub(super) of_writer: BTreeMap<u32, (u64, u64)>,
+    /// Keys under which several were met, to be looked at.
+    pub(super) due: Vec<[u8; 16]>,
+    /// Members' writers of which more is held than keyed operations, which were not told with it, and
+    /// up to which clock these are.
+    pub(super) lacking: BTreeMap<u32, u64>,
+    /// How many adds were withdrawn here.
+    pub(super) withdrawn: u64,
+    /// Up to which clocks of members' writers others may have collected what all have seen.
+    pub(super) collected: BTreeMap<u32, u64>,
+}
+
+impl Table {
+    pub(super) fn end(&self) -> u64 {
+        self.dropped + self.instances.len() as u64
+    }
+
+    pub(super) fn at(&self, place: u64) -> &Instance {
+        &self.instances[(place - self.dropped) as usize]
+    }
+
+    /// Where the operations of a key are.
+    pub(super) fn of(&self, key: &[u8; 16]) -> impl Iterator<Item = u64> {
+        let places = self.places.range((*key, 0)..=(*key, u64::MAX));
+        places.map(|(_, place)| *place)
+    }
+
+    pub(super) fn insert(&mut self, instance: Instance) {
+        let mut others = false;
+        let mut unsure = None;
+        for place in self.of(&instance.once.key) {
+            let other = self.at(place);
+            if other.once.content != instance.once.content {
+                continue;
+            }
+            let same = (other.writer, other.clock) == (instance.writer, instance.clock);
+            if other.writer == UNSURE {
+                unsure = Some(place);
+            } else if same || instance.writer == ABSORBED {
+                return;
+            } else {
+                others = true;
+            }
+        }
+        if let Some(place) = unsure.filter(|_| !others) {
+            self.uncount(UNSURE);
+            self.count(instance.writer, instance.clock);
+            self.instances[(place - self.dropped) as usize] = instance;
+            return;
+        }
+        if others {
+            self.due.push(instance.once.key);
+        }
+        self.count(instance.writer, instance.clock);
+        self.places.insert((instance.once.key, self.end()));
+        self.instances.push_back(instance);
+        if self.instances.len() > KEYED_MAX {
+            self.drop_upto(self.dropped + 1);
+        }
+    }
+
+    pub(super) fn drop_upto(&mut self, upto: u64) {
+        while self.dropped < upto
+            && let Some(instance) = self.instances.pop_front()
+        {
+            self.places.remove(&(instance.once.key, self.dropped));
+            self.uncount(instance.writer);
+            self.dropped += 1;
+        }
+    }
+
+    pub(super) fn count(&mut self, writer: u32, clock: u64) {
+        let (count, last) = self.of_writer.entry(writer).or_default();
+        *count += 1;
+        *last = clock.max(*last);
+    }
+
+    pub(super) fn uncount(&mut self, writer: u32) {
+        if let Some((count, _)) = self.of_writer.get_mut(&writer) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_writer.remove(&writer);
+            }
+        }
+    }
+
+    /// Puts another number in the place of a writer's.
+    pub(super) fn renumber(&mut self, from: u32, to: u32) {
+        let Some((more, clock)) = self.of_writer.remove(&from) else {
+            return;
+        };
+        let (count, last) = self.of_writer.entry(to).or_default();
+        *count += more;
+        *last = clock.max(*last);
+        for instance in self.instances.iter_mut().filter(|it| it.writer == from) {
+            instance.writer = to;
+        }
+    }
+}
