@@ -21,7 +21,6 @@ use crate::once::Once;
 use crate::replica::collect::Quorum;
 use crate::replica::ops::Draft;
 use crate::replica::standing::Forgotten;
-use crate::roster::Says;
 use crate::shard::OWN;
 use crate::slot::{Stamp, Withdrawal};
 use crate::vector::VersionVector;
@@ -57,6 +56,9 @@ struct Instance {
     clock: u64,
     /// What it added, encoded.
     adds: Box<[u8]>,
+    /// Whether it has been withdrawn, as far as that is to be done at all. All have seen that by and
+    /// by, and may collect it; which add of a later life of the slot is which is not told then.
+    withdrawn: bool,
 }
 
 /// The keyed operations that are remembered.
@@ -72,11 +74,11 @@ pub(super) struct Table {
     of_writer: BTreeMap<u32, (u64, u64)>,
     /// Keys under which several were met, to be looked at.
     due: Vec<[u8; 16]>,
+    /// Where those are that the message told which is being taken in.
+    told: BTreeSet<u64>,
     /// Members' writers of which more is held than keyed operations, which were not told with it, and
     /// up to which clock these are.
     lacking: BTreeMap<u32, u64>,
-    /// Up to which clocks of members' writers others may have collected what all have seen.
-    collected: BTreeMap<u32, u64>,
 }
 
 /// Keyed operations for a message.
@@ -152,13 +154,18 @@ impl Table {
         &self.instances[(place - self.dropped) as usize]
     }
 
+    fn at_mut(&mut self, place: u64) -> &mut Instance {
+        &mut self.instances[(place - self.dropped) as usize]
+    }
+
     /// Where the operations of a key are.
     fn of(&self, key: &[u8; 16]) -> impl Iterator<Item = u64> {
         let places = self.places.range((*key, 0)..=(*key, u64::MAX));
         places.map(|(_, place)| *place)
     }
 
-    fn insert(&mut self, instance: Instance) {
+    /// Where it is now, if it was not known.
+    fn insert(&mut self, instance: Instance) -> Option<u64> {
         let mut others = false;
         let mut unsure = None;
         for place in self.of(&instance.once.key) {
@@ -170,7 +177,7 @@ impl Table {
             if other.writer == UNSURE {
                 unsure = Some(place);
             } else if same || instance.writer == ABSORBED {
-                return;
+                return None;
             } else {
                 others = true;
             }
@@ -178,18 +185,20 @@ impl Table {
         if let Some(place) = unsure.filter(|_| !others) {
             self.uncount(UNSURE);
             self.count(instance.writer, instance.clock);
-            self.instances[(place - self.dropped) as usize] = instance;
-            return;
+            *self.at_mut(place) = instance;
+            return Some(place);
         }
         if others {
             self.due.push(instance.once.key);
         }
         self.count(instance.writer, instance.clock);
-        self.places.insert((instance.once.key, self.end()));
+        let place = self.end();
+        self.places.insert((instance.once.key, place));
         self.instances.push_back(instance);
         if self.instances.len() > KEYED_MAX {
             self.drop_upto(self.dropped + 1);
         }
+        Some(place)
     }
 
     fn drop_upto(&mut self, upto: u64) {
@@ -284,20 +293,17 @@ impl Replica {
             places: _,
             of_writer: _,
             due: _,
+            told: _,
             lacking,
-            collected,
         } = &self.keyed;
-        let text = |it: &Instance| (it.once, id(it.writer), it.clock, it.adds.clone());
+        let text = |it: &Instance| {
+            let adds = (it.adds.clone(), it.withdrawn);
+            (it.once, id(it.writer), it.clock, adds)
+        };
         let mut instances: Vec<_> = instances.iter().map(text).collect();
         instances.sort_unstable();
-        let clocks = |clocks: &BTreeMap<u32, u64>| -> BTreeMap<_, u64> {
-            clocks.iter().map(|it| (id(*it.0), *it.1)).collect()
-        };
-        alloc::format!(
-            "{instances:?} {:?} {:?}",
-            clocks(lacking),
-            clocks(collected)
-        )
+        let lacking: BTreeMap<_, u64> = lacking.iter().map(|it| (id(*it.0), *it.1)).collect();
+        alloc::format!("{instances:?} {lacking:?}")
     }
 
     /// How many keyed operations are remembered.
@@ -343,6 +349,7 @@ impl Replica {
             writer: OWN,
             clock,
             adds,
+            withdrawn: false,
         });
         if self.keeps_journal() {
             self.journal.keyed.push((clock, once));
@@ -379,12 +386,14 @@ impl Replica {
                 }
                 known = (number, by.clock);
             }
-            self.keyed.insert(Instance {
+            let place = self.keyed.insert(Instance {
                 once: *once,
                 writer: known.0,
                 clock: known.1,
                 adds: encode_adds(adds),
+                withdrawn: false,
             });
+            self.keyed.told.extend(place);
         }
     }
 
@@ -443,20 +452,6 @@ impl Replica {
             ops.push(KeyedOp { once, by, adds });
         }
         (ops, self.keyed.end())
-    }
-
-    /// Notes what the sender of a message may have collected. After a restart no other way leads to
-    /// that: what was acknowledged is told anew only bit by bit.
-    pub(super) fn note_collected(&mut self, message: &Message, forgotten: &Forgotten) {
-        for fact in message.facts() {
-            if let Says::Floor(clock) = fact.says
-                && !forgotten.contains(&(fact.writer as usize))
-            {
-                let number = self.number(message.writers[fact.writer as usize].writer);
-                let collected = self.keyed.collected.entry(number).or_default();
-                *collected = clock.max(*collected);
-            }
-        }
     }
 
     /// Tells in a message of which writers keyed operations may be missing.
@@ -541,7 +536,9 @@ impl Replica {
             for place in self.duplicates(&key) {
                 let instance = self.keyed.at(place);
                 let (writer, at) = (instance.writer, instance.clock);
-                for add in decode_adds(&instance.adds) {
+                let adds = decode_adds(&instance.adds);
+                self.keyed.at_mut(place).withdrawn = true;
+                for add in adds {
                     if let Some(handle) = self.withdraw_add(clock, (writer, at), &add) {
                         withdrawn(handle, (self.writers[writer as usize], at));
                         any = true;
@@ -555,26 +552,48 @@ impl Replica {
         Ok(any)
     }
 
-    /// Looks no more at keys under which several were met: what a store keeps was withdrawn before it
-    /// was stored. Whatever all have seen of that may be collected, and which that is, is not known
-    /// after a restart: the same add would be withdrawn again, from a later life of the slot.
+    /// Notes that all is withdrawn that is to be: it was before it was stored.
     pub(super) fn drop_due(&mut self) {
-        self.keyed.due.clear();
+        for key in core::mem::take(&mut self.keyed.due) {
+            for place in self.duplicates(&key) {
+                self.keyed.at_mut(place).withdrawn = true;
+            }
+        }
     }
 
     /// The operations that were made under a key, but for the one that counts: the least by writer
     /// and clock, which never change.
     fn duplicates(&self, key: &[u8; 16]) -> Vec<u64> {
-        let known = |place: &u64| self.keyed.at(*place).writer < UNSURE;
+        self.duplicates_of(key, &|_| true)
+    }
+
+    /// The same, of those that are meant.
+    fn duplicates_of(&self, key: &[u8; 16], meant: &dyn Fn(u64) -> bool) -> Vec<u64> {
+        let known = |place: &u64| self.keyed.at(*place).writer < UNSURE && meant(*place);
         let mut places: Vec<u64> = self.keyed.of(key).filter(known).collect();
         let rank = |place: &u64| {
             let it = self.keyed.at(*place);
             (it.once, self.writers[it.writer as usize], it.clock)
         };
         places.sort_unstable_by_key(rank);
-        let first = |pair: &[u64]| self.keyed.at(pair[0]).once == self.keyed.at(pair[1]).once;
-        let pairs = places.windows(2).filter(|pair| first(pair));
+        let again = |pair: &&[u64]| {
+            let [first, later] = [pair[0], pair[1]].map(|place| self.keyed.at(place));
+            first.once == later.once && !later.withdrawn
+        };
+        let pairs = places.windows(2).filter(again);
         pairs.map(|pair| pair[1]).collect()
+    }
+
+    /// Notes of the transactions under keys that were told together that all but one of them are
+    /// withdrawn: whoever knows of several does that at once, in what it told or earlier.
+    pub(super) fn note_withdrawn(&mut self) {
+        let told = core::mem::take(&mut self.keyed.told);
+        for at in 0..self.keyed.due.len() {
+            let key = self.keyed.due[at];
+            for place in self.duplicates_of(&key, &|place| told.contains(&place)) {
+                self.keyed.at_mut(place).withdrawn = true;
+            }
+        }
     }
 
     /// Withdraws what a writer's transaction added to one counter, unless that is done, void, or part
@@ -626,17 +645,13 @@ impl Replica {
     /// Up to which clock a writer's part may lack what all have seen to be over.
     fn known_to_all(&self, writer: u32) -> u64 {
         let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
-        let elsewhere = self.keyed.collected.get(&writer).copied().unwrap_or(0);
-        of(&self.roster.floor)
-            .max(of(&self.roster.settled))
-            .max(elsewhere)
+        of(&self.roster.floor).max(of(&self.roster.settled))
     }
 
     /// Keeps the keyed operations of a writer that is forgotten, but for those of which there is
     /// another: of these one counts, and it need not be the one that is told of for good.
     pub(super) fn forget_keyed(&mut self, writer: u32) {
         self.keyed.lacking.remove(&writer);
-        self.keyed.collected.remove(&writer);
         if !self.keyed.of_writer.contains_key(&writer) {
             return;
         }
@@ -665,7 +680,6 @@ impl Replica {
         }
         self.keyed.due.clear();
         self.keyed.lacking.clear();
-        self.keyed.collected.clear();
     }
 
     /// Gives the own keyed operations to the number under which the own writer goes on as another.

@@ -95,7 +95,7 @@ impl Replica {
 
     pub(super) fn drop_due(&mut self) {}
 
-    pub(super) fn note_collected(&mut self, _: &Message, _: &Forgotten) {}
+    pub(super) fn note_withdrawn(&mut self) {}
 
     pub(super) fn doubt_keyed(&mut self) {}
 }

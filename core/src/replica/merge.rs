@@ -316,7 +316,7 @@ impl Replica {
             changed,
         } = found;
         self.take_keyed(message, forgotten);
-        self.note_collected(message, forgotten);
+        self.note_withdrawn();
         if MEMBERS {
             let retired = self.take_facts(message, forgotten);
             self.drop_unmoved(&retired);
