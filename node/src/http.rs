@@ -63,7 +63,7 @@ use crate::metrics::Metrics;
 use crate::problems;
 use crate::store::Durability;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use problem::Problem;
@@ -71,6 +71,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tower::ServiceBuilder;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
@@ -155,16 +156,30 @@ fn routes() -> OpenApiRouter<Arc<App>> {
 /// What serves all routes of a node.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let (router, _) = routes().split_for_parts();
-    router
+    let routes = router
         .fallback(page::serve)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn(give_up))
-        .layer(middleware::from_fn_with_state(app.clone(), rate::check))
+        .with_state(app.clone());
+    // Around all routes at once, and few: what surrounds a route is copied for each request.
+    let all = ServiceBuilder::new()
+        .layer(middleware::from_fn_with_state(app.clone(), outside))
         .layer(guard::cors())
-        .layer(middleware::from_fn_with_state(app.clone(), guard::check))
-        .layer(middleware::from_fn(problem::tell_applied))
-        .with_state(app)
+        .layer(middleware::from_fn_with_state(app, inside))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .service(routes);
+    Router::new().fallback_service(all)
+}
+
+/// Outside of CORS: who is let in at all, and what a refusal says of a write.
+async fn outside(app: State<Arc<App>>, request: Request, next: Next) -> Response {
+    let writes = !request.method().is_safe();
+    let response = guard::check(app, request, next).await;
+    problem::tell_applied(response, writes)
+}
+
+/// Within CORS: how fast, and for how long.
+async fn inside(app: State<Arc<App>>, request: Request, next: Next) -> Response {
+    give_up(rate::check(app, request, next)).await
 }
 
 async fn method_not_allowed() -> Problem {
@@ -175,8 +190,8 @@ async fn method_not_allowed() -> Problem {
 }
 
 /// Ends a request that takes too long.
-async fn give_up(request: Request, next: Next) -> Response {
-    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+async fn give_up(answer: impl Future<Output = Response>) -> Response {
+    match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
         Ok(response) => response,
         Err(_) => Problem::new(
             &problems::TIMEOUT,

@@ -23,7 +23,6 @@ use crate::once::Once;
 use crate::replica::collect::Quorum;
 use crate::replica::ops::Draft;
 use crate::replica::standing::Forgotten;
-use crate::roster::Says;
 use crate::shard::OWN;
 use crate::slot::{Stamp, Withdrawal};
 use crate::vector::VersionVector;
@@ -184,21 +183,19 @@ impl Replica {
             places: _,
             of_writer: _,
             due: _,
+            told: _,
             lacking,
             withdrawn: _,
-            collected,
         } = &self.keyed;
-        let text = |it: &Instance| (it.once, id(it.writer), it.clock, it.adds.clone());
+        let text = |it: &Instance| {
+            let adds = (it.adds.clone(), it.withdrawn);
+            (it.once, id(it.writer), it.clock, adds)
+        };
         let mut instances: Vec<_> = instances.iter().map(text).collect();
         instances.sort_unstable();
-        let clocks = |clocks: &BTreeMap<u32, u64>| -> BTreeMap<_, u64> {
-            clocks.iter().map(|it| (id(*it.0), *it.1)).collect()
-        };
-        alloc::format!(
-            "{instances:?} {:?} {:?}",
-            clocks(lacking),
-            clocks(collected)
-        )
+        let lacking: alloc::collections::BTreeMap<_, u64> =
+            lacking.iter().map(|it| (id(*it.0), *it.1)).collect();
+        alloc::format!("{instances:?} {lacking:?}")
     }
 
     /// How many keyed operations are remembered.
@@ -268,6 +265,7 @@ impl Replica {
             writer: OWN,
             clock,
             adds,
+            withdrawn: false,
         });
         if self.keeps_journal() {
             self.journal.keyed.push((clock, once));
@@ -304,25 +302,15 @@ impl Replica {
                 }
                 known = (number, by.clock);
             }
-            self.keyed.insert(Instance {
+            let place = self.keyed.insert(Instance {
                 once: *once,
                 writer: known.0,
                 clock: known.1,
                 adds: encode_adds(adds),
+                withdrawn: false,
             });
+            self.keyed.told.extend(place);
         }
-    }
-
-    /// Leaves alone what was just taken in twice, as part of a whole state or of a store: whoever that
-    /// is from has withdrawn it. To withdraw it again would be wrong where the slot has begun another
-    /// life since, and all have forgotten when. What this replica made itself nobody knew there.
-    pub(super) fn leave_withdrawn(&mut self) {
-        let mut due = core::mem::take(&mut self.keyed.due);
-        due.retain(|key| {
-            let mut of_key = self.keyed.of(key).map(|place| self.keyed.at(place));
-            of_key.any(|it| it.writer == OWN)
-        });
-        self.keyed.due = due;
     }
 
     /// The place in the order of keyed operations where it stands now.
@@ -380,20 +368,6 @@ impl Replica {
             ops.push(KeyedOp { once, by, adds });
         }
         (ops, self.keyed.end())
-    }
-
-    /// Notes what the sender of a message may have collected. After a restart no other way leads to
-    /// that: what was acknowledged is told anew only bit by bit.
-    pub(super) fn note_collected(&mut self, message: &Message, forgotten: &Forgotten) {
-        for fact in message.facts() {
-            if let Says::Floor(clock) = fact.says
-                && !forgotten.contains(&(fact.writer as usize))
-            {
-                let number = self.number(message.writers[fact.writer as usize].writer);
-                let collected = self.keyed.collected.entry(number).or_default();
-                *collected = clock.max(*collected);
-            }
-        }
     }
 
     /// Tells in a message of which writers keyed operations may be missing.
@@ -478,7 +452,9 @@ impl Replica {
             for place in self.duplicates(&key) {
                 let instance = self.keyed.at(place);
                 let (writer, at) = (instance.writer, instance.clock);
-                for add in decode_adds(&instance.adds) {
+                let adds = decode_adds(&instance.adds);
+                self.keyed.at_mut(place).withdrawn = true;
+                for add in adds {
                     if let Some(handle) = self.withdraw_add(clock, (writer, at), &add) {
                         withdrawn(handle, (self.writers[writer as usize], at));
                         self.keyed.withdrawn += 1;
@@ -493,19 +469,48 @@ impl Replica {
         Ok(any)
     }
 
+    /// Notes that all is withdrawn that is to be: it was before it was stored.
+    pub(super) fn drop_due(&mut self) {
+        for key in core::mem::take(&mut self.keyed.due) {
+            for place in self.duplicates(&key) {
+                self.keyed.at_mut(place).withdrawn = true;
+            }
+        }
+    }
+
     /// The operations that were made under a key, but for the one that counts: the least by writer
     /// and clock, which never change.
     fn duplicates(&self, key: &[u8; 16]) -> Vec<u64> {
-        let known = |place: &u64| self.keyed.at(*place).writer < UNSURE;
+        self.duplicates_of(key, &|_| true)
+    }
+
+    /// The same, of those that are meant.
+    fn duplicates_of(&self, key: &[u8; 16], meant: &dyn Fn(u64) -> bool) -> Vec<u64> {
+        let known = |place: &u64| self.keyed.at(*place).writer < UNSURE && meant(*place);
         let mut places: Vec<u64> = self.keyed.of(key).filter(known).collect();
         let rank = |place: &u64| {
             let it = self.keyed.at(*place);
             (it.once, self.writers[it.writer as usize], it.clock)
         };
         places.sort_unstable_by_key(rank);
-        let first = |pair: &[u64]| self.keyed.at(pair[0]).once == self.keyed.at(pair[1]).once;
-        let pairs = places.windows(2).filter(|pair| first(pair));
+        let again = |pair: &&[u64]| {
+            let [first, later] = [pair[0], pair[1]].map(|place| self.keyed.at(place));
+            first.once == later.once && !later.withdrawn
+        };
+        let pairs = places.windows(2).filter(again);
         pairs.map(|pair| pair[1]).collect()
+    }
+
+    /// Notes of the transactions under keys that were told together that all but one of them are
+    /// withdrawn: whoever knows of several does that at once, in what it told or earlier.
+    pub(super) fn note_withdrawn(&mut self) {
+        let told = core::mem::take(&mut self.keyed.told);
+        for at in 0..self.keyed.due.len() {
+            let key = self.keyed.due[at];
+            for place in self.duplicates_of(&key, &|place| told.contains(&place)) {
+                self.keyed.at_mut(place).withdrawn = true;
+            }
+        }
     }
 
     /// Withdraws what a writer's transaction added to one counter, unless that is done, void, or part
@@ -557,17 +562,13 @@ impl Replica {
     /// Up to which clock a writer's part may lack what all have seen to be over.
     fn known_to_all(&self, writer: u32) -> u64 {
         let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
-        let elsewhere = self.keyed.collected.get(&writer).copied().unwrap_or(0);
-        of(&self.roster.floor)
-            .max(of(&self.roster.settled))
-            .max(elsewhere)
+        of(&self.roster.floor).max(of(&self.roster.settled))
     }
 
     /// Keeps the keyed operations of a writer that is forgotten, but for those of which there is
     /// another: of these one counts, and it need not be the one that is told of for good.
     pub(super) fn forget_keyed(&mut self, writer: u32) {
         self.keyed.lacking.remove(&writer);
-        self.keyed.collected.remove(&writer);
         if !self.keyed.of_writer.contains_key(&writer) {
             return;
         }
@@ -596,7 +597,6 @@ impl Replica {
         }
         self.keyed.due.clear();
         self.keyed.lacking.clear();
-        self.keyed.collected.clear();
     }
 
     /// Gives the own keyed operations to the number under which the own writer goes on as another.

@@ -52,8 +52,6 @@ impl Replica {
 
     pub(super) fn take_keyed(&mut self, _: &Message, _: &Forgotten) {}
 
-    pub(super) fn leave_withdrawn(&mut self) {}
-
     pub(super) fn is_keyed_stable(&self, _: &Quorum, _: u32) -> bool {
         true
     }
@@ -95,7 +93,9 @@ impl Replica {
 
     pub(super) fn forget_keyed(&mut self, _: u32) {}
 
-    pub(super) fn note_collected(&mut self, _: &Message, _: &Forgotten) {}
+    pub(super) fn drop_due(&mut self) {}
+
+    pub(super) fn note_withdrawn(&mut self) {}
 
     pub(super) fn doubt_keyed(&mut self) {}
 }

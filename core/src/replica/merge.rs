@@ -316,7 +316,7 @@ impl Replica {
             changed,
         } = found;
         self.take_keyed(message, forgotten);
-        self.note_collected(message, forgotten);
+        self.note_withdrawn();
         if MEMBERS {
             let retired = self.take_facts(message, forgotten);
             self.drop_unmoved(&retired);
@@ -350,9 +350,6 @@ impl Replica {
             }
         }
         if MEMBERS && fresh && message.is_closed() {
-            if message.is_complete() {
-                self.leave_withdrawn();
-            }
             self.take_floor(message, forgotten);
             self.began = self.epoch;
         }

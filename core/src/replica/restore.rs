@@ -62,7 +62,7 @@ impl Replica {
         self.install(message, &forgotten, &mut found)?;
         self.conclude(message, &forgotten, found);
         if MEMBERS {
-            self.leave_withdrawn();
+            self.drop_due();
             self.take_memory(message, message.gaps == Some(true));
             for kept in message.kept.iter() {
                 self.take_kept(kept);

@@ -43,10 +43,9 @@ const _: () = assert!(WAIT_MAX.as_secs() * 1000 == LEVEL_WAIT_MS_MAX);
 
 /// What a request asks for beside its operation.
 pub(super) struct Asking {
-    key: Option<String>,
+    /// The idempotency key, and the method and the path, which are part of what is asked for.
+    key: Option<(String, String)>,
     demand: Demand,
-    /// The method and the path, which are part of what is asked for.
-    what: String,
 }
 
 /// An answer, with what the session depends on by now, and whether it was made before.
@@ -70,8 +69,8 @@ impl Asking {
         body: &[u8],
         ops: Vec<(String, Op)>,
     ) -> Result<Answered<Vec<Done>>, Problem> {
-        let once = self.key.as_ref().map(|key| {
-            let content = [self.what.as_bytes(), b"\0", body].concat();
+        let once = self.key.as_ref().map(|(key, what)| {
+            let content = [what.as_bytes(), b"\0", body].concat();
             Once::new(key.as_bytes(), &content)
         });
         let written = app.handle.write(space, ops, once, self.demand).await?;
@@ -164,10 +163,10 @@ impl<S: Sync> FromRequestParts<S> for Asking {
         if conditional && !parts.method.is_safe() {
             return Err(Refusal::NeedsCentre(Centre::CompareAndSet).into());
         }
+        let what = || format!("{} {}", parts.method, parts.uri.path());
         Ok(Asking {
-            key: key(&parts.headers)?,
+            key: key(&parts.headers)?.map(|key| (key, what())),
             demand: demand(&parts.headers)?,
-            what: format!("{} {}", parts.method, parts.uri.path()),
         })
     }
 }

@@ -4,10 +4,9 @@ use crate::handle::Refusal;
 use crate::problems::{self, Applied, Kind};
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -111,9 +110,7 @@ impl IntoResponse for Problem {
 }
 
 /// Has the refusal of a request that may write say what became of the write.
-pub(super) async fn tell_applied(request: Request, next: Next) -> Response {
-    let writes = !request.method().is_safe();
-    let mut response = next.run(request).await;
+pub(super) fn tell_applied(mut response: Response, writes: bool) -> Response {
     match response.extensions_mut().remove::<Problem>() {
         Some(mut problem) if writes => {
             problem.applied = problem.applied.or(problems::of(problem.code).applied);

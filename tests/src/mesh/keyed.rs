@@ -228,7 +228,7 @@ impl Mesh {
             let counts = value.is_some_and(|value| {
                 value % by == 0 && (1..=i128::from(most)).contains(&(value / by))
             });
-            if !counts && !(request.open && value.is_none()) {
+            if !(counts || request.open && value.is_none()) {
                 let error = format!("{at} has {value:?} of key {number}, which adds {by} once");
                 return Err(error);
             }

@@ -19,6 +19,9 @@ pub(super) struct Instance {
     pub(super) clock: u64,
     /// What it added, encoded.
     pub(super) adds: Box<[u8]>,
+    /// Whether it has been withdrawn, as far as that is to be done at all. All have seen that by and
+    /// by, and may collect it; which add of a later life of the slot is which is not told then.
+    pub(super) withdrawn: bool,
 }
 
 /// The keyed operations that are remembered.
@@ -34,13 +37,13 @@ pub(in crate::replica) struct Table {
     pub(super) of_writer: BTreeMap<u32, (u64, u64)>,
     /// Keys under which several were met, to be looked at.
     pub(super) due: Vec<[u8; 16]>,
+    /// Where those are that the message told which is being taken in.
+    pub(super) told: BTreeSet<u64>,
     /// Members' writers of which more is held than keyed operations, which were not told with it, and
     /// up to which clock these are.
     pub(super) lacking: BTreeMap<u32, u64>,
     /// How many adds were withdrawn here.
     pub(super) withdrawn: u64,
-    /// Up to which clocks of members' writers others may have collected what all have seen.
-    pub(super) collected: BTreeMap<u32, u64>,
 }
 
 impl Table {
@@ -52,13 +55,18 @@ impl Table {
         &self.instances[(place - self.dropped) as usize]
     }
 
+    pub(super) fn at_mut(&mut self, place: u64) -> &mut Instance {
+        &mut self.instances[(place - self.dropped) as usize]
+    }
+
     /// Where the operations of a key are.
     pub(super) fn of(&self, key: &[u8; 16]) -> impl Iterator<Item = u64> {
         let places = self.places.range((*key, 0)..=(*key, u64::MAX));
         places.map(|(_, place)| *place)
     }
 
-    pub(super) fn insert(&mut self, instance: Instance) {
+    /// Where it is now, if it was not known.
+    pub(super) fn insert(&mut self, instance: Instance) -> Option<u64> {
         let mut others = false;
         let mut unsure = None;
         for place in self.of(&instance.once.key) {
@@ -70,7 +78,7 @@ impl Table {
             if other.writer == UNSURE {
                 unsure = Some(place);
             } else if same || instance.writer == ABSORBED {
-                return;
+                return None;
             } else {
                 others = true;
             }
@@ -78,18 +86,20 @@ impl Table {
         if let Some(place) = unsure.filter(|_| !others) {
             self.uncount(UNSURE);
             self.count(instance.writer, instance.clock);
-            self.instances[(place - self.dropped) as usize] = instance;
-            return;
+            *self.at_mut(place) = instance;
+            return Some(place);
         }
         if others {
             self.due.push(instance.once.key);
         }
         self.count(instance.writer, instance.clock);
-        self.places.insert((instance.once.key, self.end()));
+        let place = self.end();
+        self.places.insert((instance.once.key, place));
         self.instances.push_back(instance);
         if self.instances.len() > KEYED_MAX {
             self.drop_upto(self.dropped + 1);
         }
+        Some(place)
     }
 
     pub(super) fn drop_upto(&mut self, upto: u64) {
