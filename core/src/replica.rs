@@ -43,6 +43,7 @@ pub use journal::{Again, AgainOp, Journal, Returned};
 pub(crate) use journal::{Did, Saw};
 #[cfg(feature = "members")]
 pub use keyed::Asked;
+#[cfg(feature = "members")]
 pub(crate) use levels::newest;
 pub use listing::{Fate, Listed, Member};
 pub use merge::Merged;

@@ -144,8 +144,8 @@ fn replayed(replica: &Replica) {
     }
 }
 
-/// Feeds the sync machine of an open space from hostile peers. The bytes are a script: see
-/// [`Victim::play`].
+/// Feeds the sync machine of an open space from hostile peers. The bytes are a script, as
+/// `Victim::play` reads it.
 pub fn peer(script: &[u8]) {
     let config = SyncConfig {
         push_delay_ms: 1,

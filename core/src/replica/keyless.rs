@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 pub(super) type KeyedOps = Closed<Vec<KeyedOp>>;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct KeyedMark;
+pub(super) struct KeyedMark {}
 
 impl KeyedMark {
     pub(super) fn low(&self, _: &Replica, _: u32) -> u64 {
@@ -43,7 +43,7 @@ impl KeyedWalk {
 
 impl Replica {
     pub(super) fn keyed_mark(&self) -> KeyedMark {
-        KeyedMark
+        KeyedMark {}
     }
 
     pub(super) fn keyed_since(&self, _: &KeyedMark, _: &[u64], _: usize) -> (KeyedOps, bool) {

@@ -5,7 +5,9 @@ use super::Replica;
 use crate::error::Error;
 #[cfg(feature = "tokens")]
 use crate::limits::TOKEN_WRITERS_MAX;
+#[cfg(feature = "members")]
 use crate::roster::Owner;
+#[cfg(feature = "members")]
 use crate::shard::OWN;
 use crate::vector::VersionVector;
 #[cfg(feature = "tokens")]
@@ -15,6 +17,7 @@ use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// A replica's place in a space with members, as it tells it to who counts.
+#[cfg(feature = "members")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footing {
     /// Era and number of the newest configuration that is known.
@@ -26,12 +29,14 @@ pub(crate) struct Footing {
 }
 
 /// The newest configuration that may be decided, as far as one knows who says this of itself.
+#[cfg(feature = "members")]
 pub(crate) fn newest((era, number): (u64, u64), accepted: bool) -> (u64, u64) {
     (era, number.saturating_add(u64::from(accepted)))
 }
 
 impl Replica {
     /// This replica's footing; `None` while the space is open.
+    #[cfg(feature = "members")]
     pub(crate) fn footing(&self) -> Option<Footing> {
         let it = self.configuration()?;
         let own = self.owner_of(OWN);
@@ -72,12 +77,14 @@ impl Replica {
     }
 
     /// Whether nothing that counts is held by whoever holds this, and not seen here.
+    #[cfg(feature = "members")]
     pub(crate) fn sees(&self, held: &VersionVector) -> bool {
         held.iter()
             .all(|(writer, clock)| self.held(&writer) >= clock || self.last_of(&writer).is_some())
     }
 
     /// Of these transactions' writers, up to which clock each is counted here.
+    #[cfg(feature = "members")]
     pub(crate) fn counted_of(&self, upto: &VersionVector) -> VersionVector {
         let counted = upto
             .iter()
@@ -87,6 +94,7 @@ impl Replica {
 
     /// Whether a member has acknowledged all these transactions, and it is certain that it stood in the
     /// present configuration when it did: it had accepted none of the next number.
+    #[cfg(feature = "members")]
     pub(crate) fn is_acknowledged_by(&self, owner: &Owner, upto: &VersionVector) -> bool {
         let Some((era, next)) = self.next_number() else {
             return false;

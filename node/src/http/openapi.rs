@@ -34,7 +34,7 @@ const KEY: &str = "idempotency-key";
 const LEVEL: &str = "tallymesh-level";
 
 /// What any write of counters may be refused with.
-const WRITING: [&str; 14] = [
+const WRITING: [&str; 15] = [
     "clock_exhausted",
     "counters_full",
     "idempotency_key",

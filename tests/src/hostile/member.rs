@@ -14,8 +14,8 @@ use tallymesh_core::{
 
 const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
 
-/// Feeds the sync machine of a member from hostile peers. The bytes are a script: see
-/// [`Victim::play`].
+/// Feeds the sync machine of a member from hostile peers. The bytes are a script, as
+/// `Victim::play` reads it.
 pub fn member(script: &[u8]) {
     let mut victim = victim();
     victim.play(script);
