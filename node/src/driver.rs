@@ -1,6 +1,7 @@
 //! The one task that owns every replica of this node, and its sync machines.
 //!
-//! All work comes through one queue, and through the sockets of the Redis protocol, on one thread.
+//! All work comes through one queue, and through the sockets of the Redis protocol. It has a thread; a
+//! client that finds it idle does its work there and then on its own (`turn`).
 //! The driver takes whatever waits there as one batch and applies it. What changed goes to the
 //! store as one durable commit for all that waits on it; answers and frames are let out when the
 //! commit that they depend on is durable (`kept`). So nothing that others have seen can be lost
@@ -27,6 +28,7 @@ pub(crate) mod replay;
 mod space;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 pub use answers::{
     AuditPage, Audited, Change, ChangedPart, Comeback, Counter, Decimal, Done, FaultReport,
@@ -41,6 +43,7 @@ pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
     Retirement,
 };
+pub(crate) use turn::Turn;
 
 pub use position::{Position, Wanted};
 
@@ -51,11 +54,10 @@ use crate::resp::RespConfig;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
 use clients::Clients;
 use kept::Kept;
-use mio::{Events, Poll, Token, Waker};
+use mio::{Poll, Registry, Token, Waker};
 use space::OpenSpace;
 pub(crate) use space::{TELL_PROGRESS, Tally};
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -65,9 +67,6 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The [`Bell`] among what wakes the driver.
 const BELL: Token = Token(0);
-
-/// Sockets that are looked at in one batch.
-const EVENTS_MAX: usize = 1024;
 
 /// Most commands that wait in the queue; whoever sends more waits.
 const QUEUE_COMMANDS_MAX: usize = 1024;
@@ -117,10 +116,13 @@ pub(crate) struct Driver {
     metrics: Metrics,
     clock: WallClock,
     started: Instant,
-    poll: Poll,
+    registry: Registry,
     bell: Bell,
     queue: mpsc::Receiver<Command>,
     stopping: bool,
+    /// Until when its thread sleeps, `None` without end.
+    sleeps_until: Option<Instant>,
+    failed: Option<StoreError>,
 }
 
 /// A driver that runs, and how it will end.
@@ -184,6 +186,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     }
     let doing = "start the driver's poll";
     let poll = Poll::new().map_err(|error| io(doing, &error))?;
+    let registry = poll.registry().try_clone();
     let waker = Waker::new(poll.registry(), BELL).map_err(|error| io(doing, &error))?;
     let bell = Bell::new(waker);
     let clients = start.resp.map(|(listener, config, clients_max)| {
@@ -216,59 +219,30 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         metrics: start.metrics,
         clock: start.clock,
         started: Instant::now(),
-        poll,
+        registry: registry.map_err(|error| io(doing, &error))?,
         bell: bell.clone(),
         queue,
         stopping: false,
+        sleeps_until: None,
+        failed: None,
     };
+    let turn = Turn::new(driver, bell.clone());
+    // Clients that wait for the disk share commits, and so does their work.
+    let own_turns = (durability != Durability::Always).then(|| turn.clone());
     let (end, ended) = oneshot::channel();
     thread::Builder::new()
         .name("driver".into())
         .spawn(move || {
-            let _ = end.send(driver.run());
+            let _ = end.send(turn.run(poll));
         })
         .map_err(|error| io("start the driver's thread", &error))?;
     Ok(Running {
-        handle: Handle::new(sender, bell, names),
+        handle: Handle::new(sender, bell, names, own_turns),
         ended,
     })
 }
 
 impl Driver {
-    /// Works until it is told to stop, all clients are gone, or the store fails.
-    fn run(mut self) -> Result<(), StoreError> {
-        let mut events = Events::with_capacity(EVENTS_MAX);
-        let mut batch = Vec::with_capacity(BATCH_COMMANDS_MAX);
-        let mut more = false;
-        while !self.stopping {
-            more |= self.clients.as_ref().is_some_and(Clients::is_ready);
-            let wait = match more {
-                true => Some(Duration::ZERO),
-                false => self.wait(),
-            };
-            self.sleep(&mut events, wait)?;
-            if let Some(clients) = &mut self.clients {
-                events.iter().for_each(|event| clients.wake(event));
-            }
-            self.bell.answer();
-            more = self.take(&mut batch);
-            self.work(&mut batch)?;
-            self.commit()?;
-        }
-        self.finish(&mut events)
-    }
-
-    /// Waits for a socket, the bell, or the end of `wait`.
-    fn sleep(&mut self, events: &mut Events, wait: Option<Duration>) -> Result<(), StoreError> {
-        match self.poll.poll(events, wait) {
-            Err(error) if error.kind() != ErrorKind::Interrupted => Err(StoreError::Io {
-                doing: "wait for work".into(),
-                problem: error.to_string(),
-            }),
-            _ => Ok(()),
-        }
-    }
-
     /// Takes what waits in the queue; tells whether there may be more.
     fn take(&mut self, batch: &mut Vec<Command>) -> bool {
         while batch.len() < BATCH_COMMANDS_MAX {
@@ -295,10 +269,9 @@ impl Driver {
             self.apply(command);
         }
         if let Some(clients) = &mut self.clients {
-            let registry = self.poll.registry();
             let since_start = u64::try_from(self.started.elapsed().as_millis());
             clients.work(
-                registry,
+                &self.registry,
                 &mut self.spaces,
                 &mut self.kept,
                 &self.metrics,
@@ -329,24 +302,6 @@ impl Driver {
             self.output(space, output);
         }
         Ok(())
-    }
-
-    /// Makes durable what is not yet, and lets out what waits for that.
-    fn finish(&mut self, events: &mut Events) -> Result<(), StoreError> {
-        while !self.kept.is_done() {
-            self.sleep(events, None)?;
-            self.bell.answer();
-            self.commit()?;
-        }
-        self.commit()
-    }
-
-    /// How long it may sleep; `None` without end.
-    fn wait(&self) -> Option<Duration> {
-        let clients = self.clients.as_ref().and_then(Clients::next_deadline);
-        let due = [self.next_deadline(), self.kept.due(), clients];
-        let due = due.into_iter().flatten().min()?;
-        Some(due.saturating_duration_since(Instant::now()))
     }
 
     fn now(&self) -> u64 {

@@ -7,7 +7,7 @@ pub use levels::{Centre, Demand, Unreached};
 
 use crate::driver::{
     AuditPage, ChangedPart, Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Position,
-    Query, SpaceStatus, Wanted, WriterRow,
+    Query, SpaceStatus, Turn, Wanted, WriterRow,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -286,15 +286,23 @@ struct Shared {
     bell: LastRing,
     spaces: Arc<[Space]>,
     links: AtomicU32,
+    /// For clients that may work themselves.
+    turn: Option<Turn>,
 }
 
 impl Handle {
-    pub(crate) fn new(queue: mpsc::Sender<Command>, bell: Bell, spaces: Arc<[Space]>) -> Handle {
+    pub(crate) fn new(
+        queue: mpsc::Sender<Command>,
+        bell: Bell,
+        spaces: Arc<[Space]>,
+        turn: Option<Turn>,
+    ) -> Handle {
         let shared = Shared {
             queue,
             bell: LastRing(bell),
             spaces,
             links: AtomicU32::new(0),
+            turn,
         };
         Handle {
             shared: Arc::new(shared),
@@ -533,7 +541,14 @@ impl Handle {
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.tell(command(reply)).await;
+        let command = command(reply);
+        let left = match &self.shared.turn {
+            Some(turn) => turn.take(command).err(),
+            None => Some(command),
+        };
+        if let Some(command) = left {
+            self.tell(command).await;
+        }
         answer.await.map_err(|_| Refusal::Stopped)
     }
 

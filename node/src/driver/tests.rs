@@ -10,7 +10,7 @@ use crate::handle::{Demand, Refusal};
 use crate::store::{Each, Memory, Record};
 use futures::FutureExt;
 use std::future::Future;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::pin::Pin;
 use std::sync::{Condvar, Mutex, MutexGuard};

@@ -1,0 +1,183 @@
+//! Whose turn it is to work: the driver's thread, or a client's.
+//!
+//! To hand a request to another thread and the answer back costs more than most requests. So a client
+//! that finds nobody at work does its request itself, and all that waits before it. Else it leaves it
+//! in the queue, for the thread.
+
+use super::command::Command;
+use super::{BATCH_COMMANDS_MAX, Clients, Driver};
+use crate::handle::Bell;
+use crate::store::StoreError;
+use mio::{Events, Poll};
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Sockets that are looked at in one batch.
+const EVENTS_MAX: usize = 1024;
+
+/// How often a client looks whether it is its turn, before it leaves its request to the thread. Most
+/// turns take some microseconds. More keeps a core busy with nothing while a long one is taken.
+const LOOKS: u32 = 200;
+
+/// By how much the thread may wake later than it should have, because of what a client did meanwhile.
+/// Less would wake it for changes of its next deadline that come from rounding alone.
+const SLACK: Duration = Duration::from_millis(2);
+
+/// The driver, for whoever's turn it is. There is none any more once it has ended.
+#[derive(Clone)]
+pub(crate) struct Turn {
+    driver: Arc<Mutex<Option<Driver>>>,
+    bell: Bell,
+}
+
+/// Wakes the thread if a client panics in its turn, so that the node ends as it would otherwise.
+struct Alarm<'a>(&'a Bell);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.ring();
+        }
+    }
+}
+
+/// Ends the driver along with its thread, however that ends, so that nobody waits for answers.
+struct End<'a>(&'a Mutex<Option<Driver>>);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let driver = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(driver);
+    }
+}
+
+impl Turn {
+    pub(super) fn new(driver: Driver, bell: Bell) -> Turn {
+        Turn {
+            driver: Arc::new(Mutex::new(Some(driver))),
+            bell,
+        }
+    }
+
+    /// Works through all that waits, and this command last. Gives the command back if somebody else is at
+    /// work, or nobody will be any more.
+    pub(crate) fn take(&self, command: Command) -> Result<(), Command> {
+        for _ in 0..LOOKS {
+            match self.driver.try_lock() {
+                Ok(mut driver) => {
+                    let _alarm = Alarm(&self.bell);
+                    return match &mut *driver {
+                        Some(driver) if driver.failed.is_none() && !driver.stopping => {
+                            driver.serve(command);
+                            Ok(())
+                        }
+                        _ => Err(command),
+                    };
+                }
+                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+                Err(TryLockError::Poisoned(_)) => break,
+            }
+        }
+        Err(command)
+    }
+
+    /// Works until it is told to stop, all clients are gone, or the store fails.
+    ///
+    /// # Panics
+    /// If a client did in its turn.
+    pub(super) fn run(&self, mut poll: Poll) -> Result<(), StoreError> {
+        let _end = End(&self.driver);
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut batch = Vec::with_capacity(BATCH_COMMANDS_MAX);
+        let mut wait = Some(Duration::ZERO);
+        loop {
+            sleep(&mut poll, &mut events, wait)?;
+            let broken = |_: PoisonError<_>| panic!("a client panicked in its turn");
+            let mut turn = self.driver.lock().unwrap_or_else(broken);
+            let Some(driver) = turn.as_mut() else {
+                return Ok(());
+            };
+            if let Some(clients) = &mut driver.clients {
+                events.iter().for_each(|event| clients.wake(event));
+            }
+            driver.bell.answer();
+            let more = driver.take(&mut batch);
+            let done = match driver.failed.take() {
+                Some(error) => Err(error),
+                None => driver.work(&mut batch).and_then(|()| driver.commit()),
+            };
+            if done.is_ok() && !driver.stopping {
+                wait = driver.rest(more);
+                continue;
+            }
+            // Nobody has another turn. What is in the queue is dropped along with the driver.
+            let Some(driver) = turn.take() else {
+                return Ok(());
+            };
+            drop(turn);
+            done?;
+            return driver.finish(&mut poll, &mut events);
+        }
+    }
+}
+
+/// Waits for a socket, the bell, or the end of `wait`.
+fn sleep(poll: &mut Poll, events: &mut Events, wait: Option<Duration>) -> Result<(), StoreError> {
+    match poll.poll(events, wait) {
+        Err(error) if error.kind() != ErrorKind::Interrupted => Err(StoreError::Io {
+            doing: "wait for work".into(),
+            problem: error.to_string(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl Driver {
+    /// A client's turn.
+    fn serve(&mut self, command: Command) {
+        let mut batch = Vec::new();
+        let more = self.take(&mut batch);
+        batch.push(command);
+        if let Err(error) = self.work(&mut batch).and_then(|()| self.commit()) {
+            self.failed = Some(error);
+        }
+        let sooner = self.due().is_some_and(|due| {
+            let until = self.sleeps_until;
+            until.is_none_or(|until| due + SLACK < until)
+        });
+        let ready = self.clients.as_ref().is_some_and(Clients::is_ready);
+        if more || ready || sooner || self.stopping || self.failed.is_some() {
+            self.bell.ring();
+        }
+    }
+
+    /// For how long the thread may sleep; `None` without end.
+    fn rest(&mut self, more: bool) -> Option<Duration> {
+        let more = more || self.clients.as_ref().is_some_and(Clients::is_ready);
+        let now = Instant::now();
+        self.sleeps_until = match more {
+            true => Some(now),
+            false => self.due(),
+        };
+        Some(self.sleeps_until?.saturating_duration_since(now))
+    }
+
+    /// When there is something to do, if nothing comes before.
+    fn due(&self) -> Option<Instant> {
+        let clients = self.clients.as_ref().and_then(Clients::next_deadline);
+        let due = [self.next_deadline(), self.kept.due(), clients];
+        due.into_iter().flatten().min()
+    }
+
+    /// Makes durable what is not yet, and lets out what waits for that.
+    fn finish(mut self, poll: &mut Poll, events: &mut Events) -> Result<(), StoreError> {
+        while !self.kept.is_done() {
+            sleep(poll, events, None)?;
+            self.bell.answer();
+            self.commit()?;
+        }
+        self.commit()
+    }
+}
