@@ -181,3 +181,48 @@ impl Driver {
         self.commit()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mio::{Token, Waker};
+
+    fn ended() -> (Turn, Poll) {
+        let poll = Poll::new().expect("a poll");
+        let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
+        let driver = Arc::default();
+        let bell = Bell::new(waker);
+        (Turn { driver, bell }, poll)
+    }
+
+    fn is_left(turn: &Turn) -> bool {
+        turn.take(Command::Stop).is_err()
+    }
+
+    #[test]
+    fn what_nobody_can_do_now_is_given_back() {
+        let (turn, poll) = ended();
+        assert!(is_left(&turn), "it has ended");
+        assert_eq!(turn.run(poll).err().map(|it| it.to_string()), None);
+        let at_work = turn.driver.lock().expect("nobody panicked");
+        assert!(is_left(&turn), "somebody is at work");
+        drop(at_work);
+    }
+
+    #[test]
+    fn the_thread_ends_if_a_client_panics_in_its_turn() {
+        let (turn, poll) = ended();
+        let client = turn.clone();
+        let panicked = thread::spawn(move || {
+            let _turn = client.driver.lock();
+            let _alarm = Alarm(&client.bell);
+            panic!("on purpose");
+        });
+        assert!(panicked.join().is_err());
+        assert!(is_left(&turn));
+        let driver = turn.driver.clone();
+        assert!(thread::spawn(move || turn.run(poll)).join().is_err());
+        let driver = driver.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(driver.is_none(), "nobody waits for it");
+    }
+}
