@@ -119,6 +119,8 @@ pub(crate) struct Driver {
     registry: Registry,
     bell: Bell,
     queue: mpsc::Receiver<Command>,
+    /// Room for what is taken from the queue; empty between turns.
+    batch: Vec<Command>,
     stopping: bool,
     /// Until when its thread sleeps, `None` without end.
     sleeps_until: Option<Instant>,
@@ -222,6 +224,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         registry: registry.map_err(|error| io(doing, &error))?,
         bell: bell.clone(),
         queue,
+        batch: Vec::with_capacity(BATCH_COMMANDS_MAX),
         stopping: false,
         sleeps_until: None,
         failed: None,

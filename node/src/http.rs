@@ -63,15 +63,15 @@ use crate::metrics::Metrics;
 use crate::problems;
 use crate::store::Durability;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{self, Next};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use problem::Problem;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tower::ServiceBuilder;
+use tower::{Layer, Service, ServiceExt, service_fn};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
@@ -160,26 +160,39 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .fallback(page::serve)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(app.clone());
-    // Around all routes at once, and few: what surrounds a route is copied for each request.
-    let all = ServiceBuilder::new()
-        .layer(middleware::from_fn_with_state(app.clone(), outside))
-        .layer(guard::cors())
-        .layer(middleware::from_fn_with_state(app, inside))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .service(routes);
-    Router::new().fallback_service(all)
-}
-
-/// Outside of CORS: who is let in at all, and what a refusal says of a write.
-async fn outside(app: State<Arc<App>>, request: Request, next: Next) -> Response {
-    let writes = !request.method().is_safe();
-    let response = guard::check(app, request, next).await;
-    problem::tell_applied(response, writes)
+    // Around all routes at once: what surrounds a route is copied for each request, and what is asked
+    // for by no page needs no CORS.
+    let routes = DefaultBodyLimit::max(BODY_BYTES_MAX).layer(routes);
+    let shared = app.clone();
+    let programs = service_fn(move |request| inside(shared.clone(), request, routes.clone()));
+    let pages = guard::cors().layer(programs.clone());
+    let door = Arc::new((app, programs, pages));
+    Router::new().fallback_service(service_fn(move |request: Request| {
+        let door = door.clone();
+        async move {
+            let (app, programs, pages) = &*door;
+            let writes = !request.method().is_safe();
+            let response = match guard::refusal(app, &request) {
+                Some(refusal) => refusal,
+                None if guard::is_of_a_page(&request) => {
+                    guard::closed(pages.clone().oneshot(request).await?)
+                }
+                None => guard::closed(programs.clone().oneshot(request).await?),
+            };
+            Ok::<Response, Infallible>(problem::tell_applied(response, writes))
+        }
+    }))
 }
 
 /// Within CORS: how fast, and for how long.
-async fn inside(app: State<Arc<App>>, request: Request, next: Next) -> Response {
-    give_up(rate::check(app, request, next)).await
+async fn inside<S>(app: Arc<App>, request: Request, routes: S) -> Result<Response, Infallible>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    match rate::refusal(&app, &request) {
+        Some(refusal) => Ok(refusal),
+        None => give_up(routes.oneshot(request)).await,
+    }
 }
 
 async fn method_not_allowed() -> Problem {
@@ -190,16 +203,18 @@ async fn method_not_allowed() -> Problem {
 }
 
 /// Ends a request that takes too long.
-async fn give_up(answer: impl Future<Output = Response>) -> Response {
-    match tokio::time::timeout(REQUEST_TIMEOUT, answer).await {
-        Ok(response) => response,
-        Err(_) => Problem::new(
+async fn give_up(
+    answer: impl Future<Output = Result<Response, Infallible>>,
+) -> Result<Response, Infallible> {
+    let answered = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
+    answered.unwrap_or_else(|_| {
+        let problem = Problem::new(
             &problems::TIMEOUT,
             format!(
                 "no answer within {} s; read the counter before you try again",
                 REQUEST_TIMEOUT.as_secs()
             ),
-        )
-        .into_response(),
-    }
+        );
+        Ok(problem.into_response())
+    })
 }

@@ -5,7 +5,7 @@
 //! in the queue, for the thread.
 
 use super::command::Command;
-use super::{BATCH_COMMANDS_MAX, Clients, Driver};
+use super::{Clients, Driver};
 use crate::handle::Bell;
 use crate::store::StoreError;
 use mio::{Events, Poll};
@@ -90,7 +90,6 @@ impl Turn {
     pub(super) fn run(&self, mut poll: Poll) -> Result<(), StoreError> {
         let _end = End(&self.driver);
         let mut events = Events::with_capacity(EVENTS_MAX);
-        let mut batch = Vec::with_capacity(BATCH_COMMANDS_MAX);
         let mut wait = Some(Duration::ZERO);
         loop {
             sleep(&mut poll, &mut events, wait)?;
@@ -103,11 +102,13 @@ impl Turn {
                 events.iter().for_each(|event| clients.wake(event));
             }
             driver.bell.answer();
+            let mut batch = std::mem::take(&mut driver.batch);
             let more = driver.take(&mut batch);
             let done = match driver.failed.take() {
                 Some(error) => Err(error),
                 None => driver.work(&mut batch).and_then(|()| driver.commit()),
             };
+            driver.batch = batch;
             if done.is_ok() && !driver.stopping {
                 wait = driver.rest(more);
                 continue;
@@ -137,12 +138,13 @@ fn sleep(poll: &mut Poll, events: &mut Events, wait: Option<Duration>) -> Result
 impl Driver {
     /// A client's turn.
     fn serve(&mut self, command: Command) {
-        let mut batch = Vec::new();
+        let mut batch = std::mem::take(&mut self.batch);
         let more = self.take(&mut batch);
         batch.push(command);
         if let Err(error) = self.work(&mut batch).and_then(|()| self.commit()) {
             self.failed = Some(error);
         }
+        self.batch = batch;
         let sooner = self.due().is_some_and(|due| {
             let until = self.sleeps_until;
             until.is_none_or(|until| due + SLACK < until)

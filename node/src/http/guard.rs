@@ -20,33 +20,40 @@ use super::post::SESSION;
 use super::problem::Problem;
 use crate::config::HttpRules;
 use crate::problems;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// How long a browser may remember that a page may come here.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 
-/// Lets a request through, or answers it with a problem.
-pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// The answer to a request that is not let in.
+pub(super) fn refusal(app: &App, request: &Request) -> Option<Response> {
     // HTTP/2 has the host in the target instead of a header.
     let host = match request.headers().get(header::HOST) {
-        Some(host) => host.to_str().unwrap_or_default().to_owned(),
-        None => request.uri().host().unwrap_or_default().to_owned(),
+        Some(host) => host.to_str().unwrap_or_default(),
+        None => request.uri().host().unwrap_or_default(),
     };
-    if let Err(problem) = origin(request.headers(), &host, &app.rules) {
-        return problem.into_response();
+    let refused = origin(request.headers(), host, &app.rules).err()?;
+    Some(refused.into_response())
+}
+
+/// Whether a page may ask, whose browser wants to be told that it may read the answer.
+pub(super) fn is_of_a_page(request: &Request) -> bool {
+    request.headers().contains_key(header::ORIGIN) || request.method() == Method::OPTIONS
+}
+
+/// An answer that browsers take for nothing else than it says, and caches not for that to a page.
+pub(super) fn closed(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    if !headers.contains_key(header::VARY) {
+        headers.insert(header::VARY, HeaderValue::from_static("origin"));
     }
-    let mut response = next.run(request).await;
-    response.headers_mut().insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
     response
 }
 

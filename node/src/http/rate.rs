@@ -4,15 +4,13 @@ use super::App;
 use super::problem::Problem;
 use crate::config::HttpRate;
 use crate::problems;
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use governor::clock::{Clock, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -49,16 +47,12 @@ impl Rate {
     }
 }
 
-/// Lets a request through, or answers that it comes too early.
-pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    let (Some(rate), Some(ConnectInfo(from))) = (&app.rate, from) else {
-        return next.run(request).await;
-    };
-    match rate.check(from.ip()) {
-        Ok(()) => next.run(request).await,
-        Err(wait) => refused(&rate.rate, from.ip(), wait),
-    }
+/// The answer to a request that comes too early.
+pub(super) fn refusal(app: &App, request: &Request) -> Option<Response> {
+    let rate = app.rate.as_ref()?;
+    let ConnectInfo(from) = request.extensions().get::<ConnectInfo<SocketAddr>>()?;
+    let wait = rate.check(from.ip()).err()?;
+    Some(refused(&rate.rate, from.ip(), wait))
 }
 
 fn refused(rate: &HttpRate, from: IpAddr, wait: Duration) -> Response {
