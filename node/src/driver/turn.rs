@@ -207,7 +207,7 @@ mod tests {
         assert!(is_left(&turn), "it has ended");
         assert_eq!(turn.run(poll).err().map(|it| it.to_string()), None);
         let at_work = turn.driver.lock().expect("nobody panicked");
-        assert!(is_left(&turn), "somebody is at work");
+        assert!(is_left(&turn), "nobody waits for who is at work");
         drop(at_work);
     }
 
