@@ -25,7 +25,7 @@ export interface ReplicaOptions {
   readonly ownerKey?: Uint8Array;
   /**
    * Whether to begin with the second module, which must be loaded then: for a space that is known to have
-   * members. Default: false; the replica finds out by itself.
+   * members, and for tokens. Default: false; the replica finds out by itself.
    */
   readonly members?: boolean;
 }
@@ -323,9 +323,10 @@ export class Replica {
   }
 
   /**
-   * Moves this replica to the second module, which deals with spaces that have members, and loads that if
-   * need be. A replica does this by itself when a link brings word of members; links are closed with
-   * `upgraded` then and are to be made again, as `connect()` does. Nothing that is counted gets lost.
+   * Moves this replica to the second module, which deals with spaces that have members and with tokens, and
+   * loads that if need be. A replica does this by itself when a link brings word of members, or when it is
+   * asked for a token; links are closed with `upgraded` then and are to be made again, as `connect()` does.
+   * Nothing that is counted gets lost.
    *
    * @throws {@link TallymeshError} `module_load`; it may be tried again.
    */
