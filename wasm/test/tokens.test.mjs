@@ -15,6 +15,8 @@ const NOTHING = text('nothing');
 const NOW = { waitMs: 0 };
 const LONG = { waitMs: DEADLINE_MS };
 const NOT_YET = { code: 'token_not_reached' };
+/** After all microtasks. */
+const soon = () => new Promise((resolve) => setImmediate(resolve));
 
 test('tokens are read and written as specified', async () => {
   const replica = new Replica();
@@ -65,7 +67,7 @@ test('a token names what was written, and what was seen since', async () => {
   assert.deepEqual(writers(await here.token(other)), [[here.writer, 3]], 'a change stands for all that it had seen');
 });
 
-test('a token is waited for: over a link, after a merge, or in vain', async () => {
+test('a token is waited for: over a link, after a merge, or in vain', async (context) => {
   const [here, there] = [new Replica(), new Replica()];
   await there.upgrade(); // which closes links
   here.add('likes', 5);
@@ -77,10 +79,14 @@ test('a token is waited for: over a link, after a merge, or in vain', async () =
     assert.match(error.message, /waited 20 ms/);
     return true;
   });
-  const waiting = there.reached(first, LONG);
+  let reached = false;
+  const waiting = there.reached(first, LONG).then(() => (reached = true));
   const link = pair(here, there);
+  context.after(link.cut);
+  await until(() => there.value('likes') === 5n, [there]);
+  await soon();
+  assert.ok(reached, 'at once');
   await waiting;
-  assert.equal(there.value('likes'), 5n);
   assert.deepEqual(link.errors, []);
 
   link.cut();
@@ -98,11 +104,14 @@ test('a token is waited for: over a link, after a merge, or in vain', async () =
 test('what is waited for ends when the replica is freed', async () => {
   const replica = new Replica();
   await replica.upgrade();
-  const ended = assert.rejects(replica.reached(text('one'), LONG), { code: 'freed' });
-  // It waits by now.
-  await new Promise((resolve) => setImmediate(resolve));
+  let code;
+  const waiting = replica.reached(text('one'), LONG).catch((error) => (code = error.code));
+  await soon();
+  assert.equal(code, undefined, 'it waits');
   replica.free();
-  await ended;
+  await soon();
+  assert.equal(code, 'freed', 'at once');
+  await waiting;
   await assert.rejects(replica.token(), { code: 'freed' });
   await assert.rejects(replica.reached(NOTHING), { code: 'freed' });
   const early = new Replica();
