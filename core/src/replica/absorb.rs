@@ -44,12 +44,12 @@ impl Replica {
         let quorum = self.quorum();
         let fenced = quorum.settled;
         let ready = |(card, number): (&Card, u32)| {
-            let free = match (card.fence, card.bye) {
-                (Some(_), _) => fenced,
-                // What was made elsewhere under the same keys must be known here.
-                (None, Some(_)) => self.is_keyed_stable(&quorum, number),
-                (None, None) => false,
+            let over = match card.fence {
+                Some(_) => fenced,
+                None => card.bye.is_some(),
             };
+            // What was made elsewhere under the same keys must be known here.
+            let free = over && self.is_keyed_stable(&quorum, number);
             let mine =
                 number != OWN && card.retired.is_none() && self.absorber_of(card) == Some(OWN);
             (free && mine).then_some(number)

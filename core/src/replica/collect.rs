@@ -137,10 +137,12 @@ impl Replica {
         }
         // Whoever hears that this was acknowledged must have heard of that.
         self.withdraw(&mut |_, _| ())?;
+        self.give_up_keys();
         let seen = self.seen();
         let before = self.acked();
         let asks = self.roster.waiting && self.roster.pending.is_none();
-        let mut due = asks;
+        let asks_for_keys = self.asks_for_keys();
+        let mut due = asks || asks_for_keys;
         for (card, number) in self.roster.cards.iter().zip(0u32..) {
             let newly = |stamp: Stamp| {
                 self.covers(|writer| of(&seen, writer), stamp)
@@ -156,6 +158,8 @@ impl Replica {
             };
             due |= wanted.is_some_and(|ack| ack.want > 0 && newly(own(ack.want)));
             due |= card.retired.is_none() && card.fence.is_some_and(|fence| newly(fence.by));
+            // Whoever takes over from a member is waited for until it has been told all.
+            due |= card.fence.is_some() && of(&seen, number) > of(&before, number);
             // A new incarnation waits to hear from the others.
             due |= number != OWN
                 && self.counts(number)
@@ -173,7 +177,11 @@ impl Replica {
             held[OWN as usize] = clock;
             self.roster.pending = Some((clock, held));
         }
+        if asks_for_keys {
+            self.ask_for_keys(clock);
+        }
         let want = self.roster.pending.as_ref().map_or(0, |pending| pending.0);
+        let want = want.max(self.asked_for_keys());
         let mut seen = seen;
         // It is part of what is seen here, if all that are attached have seen it.
         if let Some(own) = seen
@@ -214,8 +222,10 @@ impl Replica {
                 let stable = |stamp: Stamp| {
                     stamp.clock <= kept[stamp.writer as usize] && self.is_stable(&quorum, stamp)
                 };
+                let before = self.has_keyed().then(|| slots.clone());
                 if sweep(&mut slots, &self.writers, &stable, &mut waits) {
                     changed = true;
+                    self.note_reborn(&before.unwrap_or_default(), &slots);
                     counter::normalize(&mut slots);
                     *self.dropped += u64::from(PARTS && slots.is_empty());
                     self.put_slots(handle, slots);
@@ -251,8 +261,12 @@ impl Replica {
         if waits.is_some_and(|dot| self.acknowledged(quorum, dot))
             && let Some((_, held)) = self.roster.pending.take()
         {
-            for (clock, held) in settled.iter_mut().zip(held) {
-                *clock = held.max(*clock);
+            // Of members' writers all say themselves what they have seen: also whose keyed operations
+            // they know.
+            for ((clock, held), card) in settled.iter_mut().zip(held).zip(&self.roster.cards) {
+                if card.announce.is_none() {
+                    *clock = held.max(*clock);
+                }
             }
         }
         for (card, number) in self.roster.cards.iter().zip(0u32..) {

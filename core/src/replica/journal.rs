@@ -310,8 +310,11 @@ impl Replica {
         if journal.open > 0 {
             journal.survivors = self.survivors(OWN);
         }
+        let keyed = self.own_keyed();
+        let before = (self.writer(), self.clock());
         self.clear(writer).into_iter().for_each(&mut *changed);
         self.merge_staged(staged, last, None, changed)?;
+        self.claim_keyed(before, keyed);
         Ok(journal)
     }
 

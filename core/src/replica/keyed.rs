@@ -10,12 +10,14 @@
 //! transaction's writer has not been absorbed yet; whoever absorbs a writer that left waits until all
 //! have acknowledged its keyed operations, and so knows of all that are to be withdrawn.
 
+mod lacking;
 mod table;
+mod withdrawals;
 
 use super::{Replica, Transaction};
 use crate::closed::Closed;
 use crate::counter;
-use crate::delta::{Entry, KeyedAdd, KeyedOp, Message};
+use crate::delta::{KeyedAdd, KeyedOp, Message};
 use crate::error::{Error, Limited};
 use crate::keys::Handle;
 use crate::limits::KEYED_BYTES_MAX;
@@ -24,14 +26,14 @@ use crate::replica::collect::Quorum;
 use crate::replica::ops::Draft;
 use crate::replica::standing::Forgotten;
 use crate::shard::OWN;
-use crate::slot::{Stamp, Withdrawal};
+use crate::slot::Stamp;
 use crate::vector::VersionVector;
 use crate::wire::{decode_adds, encode_adds};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
-use table::{ABSORBED, Instance, UNSURE};
+use table::{ABSORBED, UNSURE};
 
-pub(super) use table::Table;
+pub(super) use table::{Instance, Table};
 
 /// What an encoded keyed operation takes beside what it added, about.
 const OP_BYTES: usize = 30;
@@ -185,17 +187,33 @@ impl Replica {
             due: _,
             told: _,
             lacking,
+            reborn,
+            asked,
             withdrawn: _,
         } = &self.keyed;
         let text = |it: &Instance| {
-            let adds = (it.adds.clone(), it.withdrawn);
+            let adds = (it.adds.clone(), it.watched, it.withdrawn);
             (it.once, id(it.writer), it.clock, adds)
         };
         let mut instances: Vec<_> = instances.iter().map(text).collect();
         instances.sort_unstable();
         let lacking: alloc::collections::BTreeMap<_, u64> =
             lacking.iter().map(|it| (id(*it.0), *it.1)).collect();
-        alloc::format!("{instances:?} {lacking:?}")
+        let asked = asked.as_ref().map(|(clock, asked)| {
+            let asked = asked.iter().map(|it| (id(it.0), it.1));
+            (
+                *clock,
+                asked.collect::<alloc::collections::BTreeMap<_, _>>(),
+            )
+        });
+        let reborn: alloc::collections::BTreeMap<_, u64> =
+            reborn.iter().map(|it| (id(*it.0), *it.1)).collect();
+        alloc::format!("{instances:?} {lacking:?} {reborn:?} {asked:?}")
+    }
+
+    /// Whether any keyed operation is remembered.
+    pub(super) fn has_keyed(&self) -> bool {
+        !self.keyed.instances.is_empty()
     }
 
     /// How many keyed operations are remembered.
@@ -206,11 +224,6 @@ impl Replica {
     /// How many keyed operations were ever remembered here: a place in their order.
     pub fn keyed_end(&self) -> u64 {
         self.keyed.end()
-    }
-
-    /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
-    pub fn withdrawn_count(&self) -> u64 {
-        self.keyed.withdrawn
     }
 
     /// Drops the keyed operations that came before this place, so that a retry of one of them is taken
@@ -265,6 +278,7 @@ impl Replica {
             writer: OWN,
             clock,
             adds,
+            watched: true,
             withdrawn: false,
         });
         if self.keeps_journal() {
@@ -302,11 +316,13 @@ impl Replica {
                 }
                 known = (number, by.clock);
             }
+            let watched = known.0 < UNSURE && known.1 > self.known_to_all(known.0);
             let place = self.keyed.insert(Instance {
                 once: *once,
                 writer: known.0,
                 clock: known.1,
                 adds: encode_adds(adds),
+                watched,
                 withdrawn: false,
             });
             self.keyed.told.extend(place);
@@ -370,182 +386,6 @@ impl Replica {
         (ops, self.keyed.end())
     }
 
-    /// Tells in a message of which writers keyed operations may be missing.
-    pub(super) fn tell_lacking(&self, message: &mut Message) {
-        for writer in self.keyed.lacking.keys() {
-            let id = &self.writers[*writer as usize];
-            if let Ok(at) = message.writers.binary_search_by_key(id, |it| it.writer) {
-                message.lacking.push(at as u32);
-            }
-        }
-        message.lacking.sort_unstable();
-    }
-
-    /// Notes up to where the keyed operations of a writer are known once this part of a message is
-    /// taken in. Only members take keyed operations so that they are known elsewhere.
-    pub(super) fn note_keys_of(&mut self, writer: u32, entry: &Entry, lacking: bool) {
-        let held = self.clocks[writer as usize];
-        let known = &mut self.keyed.lacking;
-        if lacking {
-            let announced = self.roster.cards[writer as usize].announce.is_some();
-            if announced && entry.hi > held {
-                known.entry(writer).or_insert(held);
-            }
-        } else if let Some(upto) = known.get_mut(&writer)
-            && entry.lo <= *upto
-        {
-            *upto = entry.hi.max(*upto);
-            if *upto >= held {
-                known.remove(&writer);
-            }
-        }
-    }
-
-    /// Whether there may be keyed operations of what is held here that are not known here.
-    pub fn lacks_keys(&self) -> bool {
-        !self.keyed.lacking.is_empty()
-    }
-
-    /// Up to which clock a writer is held with its keyed operations.
-    pub(super) fn held_with_keys(&self, writer: u32) -> u64 {
-        let held = self.clocks[writer as usize];
-        self.keyed
-            .lacking
-            .get(&writer)
-            .map_or(held, |upto| held.min(*upto))
-    }
-
-    /// Up to which clock a writer may be acknowledged: its keyed operations are known, or it is over
-    /// and they may be gone with it.
-    pub(super) fn held_for_good(&self, writer: u32) -> u64 {
-        match self.roster.cards[writer as usize].is_over() {
-            true => self.clocks[writer as usize],
-            false => self.held_with_keys(writer),
-        }
-    }
-
-    /// What a node is to be asked for: all but what is held here with its keyed operations.
-    pub fn vector_with_keys(&self) -> VersionVector {
-        let clocks = self.numbers.iter();
-        let clocks = clocks.map(|(writer, number)| (writer, self.held_with_keys(number)));
-        VersionVector::from_sorted(clocks.filter(|it| it.1 > 0).collect())
-    }
-
-    /// Withdraws what was made more than once under one key, as far as that was heard of since this
-    /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
-    /// it. Tells whether there was any.
-    ///
-    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::Sync) does so by itself.
-    ///
-    /// # Errors
-    /// [`Error::ClockExhausted`].
-    pub fn withdraw(
-        &mut self,
-        withdrawn: &mut dyn FnMut(Handle, (WriterId, u64)),
-    ) -> Result<bool, Error> {
-        if self.keyed.due.is_empty() {
-            return Ok(false);
-        }
-        let clock = self.next_clock()?;
-        let mut any = false;
-        for key in core::mem::take(&mut self.keyed.due) {
-            for place in self.duplicates(&key) {
-                let instance = self.keyed.at(place);
-                let (writer, at) = (instance.writer, instance.clock);
-                let adds = decode_adds(&instance.adds);
-                self.keyed.at_mut(place).withdrawn = true;
-                for add in adds {
-                    if let Some(handle) = self.withdraw_add(clock, (writer, at), &add) {
-                        withdrawn(handle, (self.writers[writer as usize], at));
-                        self.keyed.withdrawn += 1;
-                        any = true;
-                    }
-                }
-            }
-        }
-        if any {
-            self.made(clock);
-        }
-        Ok(any)
-    }
-
-    /// Notes that all is withdrawn that is to be: it was before it was stored.
-    pub(super) fn drop_due(&mut self) {
-        for key in core::mem::take(&mut self.keyed.due) {
-            for place in self.duplicates(&key) {
-                self.keyed.at_mut(place).withdrawn = true;
-            }
-        }
-    }
-
-    /// The operations that were made under a key, but for the one that counts: the least by writer
-    /// and clock, which never change.
-    fn duplicates(&self, key: &[u8; 16]) -> Vec<u64> {
-        self.duplicates_of(key, &|_| true)
-    }
-
-    /// The same, of those that are meant.
-    fn duplicates_of(&self, key: &[u8; 16], meant: &dyn Fn(u64) -> bool) -> Vec<u64> {
-        let known = |place: &u64| self.keyed.at(*place).writer < UNSURE && meant(*place);
-        let mut places: Vec<u64> = self.keyed.of(key).filter(known).collect();
-        let rank = |place: &u64| {
-            let it = self.keyed.at(*place);
-            (it.once, self.writers[it.writer as usize], it.clock)
-        };
-        places.sort_unstable_by_key(rank);
-        let again = |pair: &&[u64]| {
-            let [first, later] = [pair[0], pair[1]].map(|place| self.keyed.at(place));
-            first.once == later.once && !later.withdrawn
-        };
-        let pairs = places.windows(2).filter(again);
-        pairs.map(|pair| pair[1]).collect()
-    }
-
-    /// Notes of the transactions under keys that were told together that all but one of them are
-    /// withdrawn: whoever knows of several does that at once, in what it told or earlier.
-    pub(super) fn note_withdrawn(&mut self) {
-        let told = core::mem::take(&mut self.keyed.told);
-        for at in 0..self.keyed.due.len() {
-            let key = self.keyed.due[at];
-            for place in self.duplicates_of(&key, &|place| told.contains(&place)) {
-                self.keyed.at_mut(place).withdrawn = true;
-            }
-        }
-    }
-
-    /// Withdraws what a writer's transaction added to one counter, unless that is done, void, or part
-    /// of another writer's total by now.
-    fn withdraw_add(
-        &mut self,
-        clock: u64,
-        (writer, at): (u32, u64),
-        add: &KeyedAdd,
-    ) -> Option<Handle> {
-        let handle = self.keys.find(&add.key)?;
-        let mut slots = self.slots(handle);
-        let found = counter::find(&slots, writer).ok()?;
-        let slot = &mut slots[found];
-        // Where a life began is forgotten when all know: this may be a later one.
-        let unsure = slot.born() == 0 && at <= self.known_to_all(writer);
-        let void = at < slot.born() || at <= slot.cut_clock() || slot.row.clock < at || unsure;
-        let mut withdrawals = slot.side.withdrawals.iter();
-        let done = withdrawals.any(|it| it.clock == at || it.several && it.clock > at);
-        if slot.side.moved.is_some() || void || done {
-            return None;
-        }
-        let by = Stamp { writer: OWN, clock };
-        let withdrawal = Withdrawal {
-            clock: at,
-            amount: add.amount,
-            before: add.before,
-            several: false,
-            by,
-        };
-        slot.side.withdraw(withdrawal, &|_, _| false);
-        self.put_slots(handle, slots);
-        Some(handle)
-    }
-
     /// Whether everybody who counts has seen a writer's keyed operations, as far as they are
     /// remembered: then whatever else was made under their keys is known here.
     pub(super) fn is_keyed_stable(&self, quorum: &Quorum, writer: u32) -> bool {
@@ -553,22 +393,20 @@ impl Replica {
         last.is_none_or(|&(_, clock)| self.is_stable(quorum, Stamp { writer, clock }))
     }
 
-    /// Whether a writer that left is not absorbed yet since not all have seen its keyed operations.
+    /// Whether a writer that is over is not absorbed yet since not all have seen its keyed operations.
     pub(super) fn waits_for_keyed(&self, quorum: &Quorum, writer: u32) -> bool {
         let card = &self.roster.cards[writer as usize];
-        card.bye.is_some() && card.retired.is_none() && !self.is_keyed_stable(quorum, writer)
-    }
-
-    /// Up to which clock a writer's part may lack what all have seen to be over.
-    fn known_to_all(&self, writer: u32) -> u64 {
-        let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
-        of(&self.roster.floor).max(of(&self.roster.settled))
+        card.is_over() && card.retired.is_none() && !self.is_keyed_stable(quorum, writer)
     }
 
     /// Keeps the keyed operations of a writer that is forgotten, but for those of which there is
     /// another: of these one counts, and it need not be the one that is told of for good.
     pub(super) fn forget_keyed(&mut self, writer: u32) {
         self.keyed.lacking.remove(&writer);
+        self.keyed.reborn.remove(&writer);
+        if let Some((_, asked)) = &mut self.keyed.asked {
+            asked.retain(|it| it.0 != writer);
+        }
         if !self.keyed.of_writer.contains_key(&writer) {
             return;
         }
@@ -597,11 +435,47 @@ impl Replica {
         }
         self.keyed.due.clear();
         self.keyed.lacking.clear();
+        self.keyed.reborn.clear();
+        self.keyed.asked = None;
+    }
+
+    /// The own keyed operations, before all that is held is dropped for another whole state.
+    pub(super) fn own_keyed(&self) -> Vec<Instance> {
+        let own = self.keyed.instances.iter().filter(|it| it.writer == OWN);
+        own.cloned().collect()
+    }
+
+    /// Tells of the keyed operations of the own writer before and up to its last clock, as far as a whole
+    /// state has what they made: whoever it comes from may have that without the keys.
+    pub(super) fn claim_keyed(&mut self, (before, last): (WriterId, u64), own: Vec<Instance>) {
+        let number = self.numbers.get(&before);
+        let number = number.filter(|it| self.roster.cards[*it as usize].retired.is_none());
+        let (as_writer, upto) = match number {
+            Some(number) => (number, self.clocks[number as usize]),
+            None => (ABSORBED, self.taken_over(&before).unwrap_or(0)),
+        };
+        for it in own.into_iter().filter(|it| it.clock <= upto) {
+            let clock = if as_writer == ABSORBED { 0 } else { it.clock };
+            self.keyed.insert(Instance {
+                writer: as_writer,
+                clock,
+                watched: false,
+                withdrawn: false,
+                ..it
+            });
+        }
+        if number.is_some() && upto <= last {
+            self.keyed.lacking.remove(&as_writer);
+        }
     }
 
     /// Gives the own keyed operations to the number under which the own writer goes on as another.
     pub(super) fn renumber_own_keyed(&mut self, number: u32) {
         self.keyed.renumber(OWN, number);
+        if let Some(clock) = self.keyed.reborn.remove(&OWN) {
+            self.keyed.reborn.insert(number, clock);
+        }
+        self.keyed.asked = None;
     }
 
     /// Whether it is certain that an operation counts.

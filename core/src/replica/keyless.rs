@@ -9,6 +9,7 @@ use crate::delta::{Entry, KeyedOp, Message};
 use crate::error::Error;
 use crate::keys::Handle;
 use crate::once::Once;
+use crate::slot::Slot;
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -64,13 +65,33 @@ impl Replica {
         false
     }
 
-    pub(super) fn held_for_good(&self, writer: u32) -> u64 {
+    pub(super) fn held_with_keys(&self, writer: u32) -> u64 {
         self.clocks[writer as usize]
     }
 
     pub(crate) fn vector_with_keys(&self) -> VersionVector {
         self.vector()
     }
+
+    pub(super) fn has_keyed(&self) -> bool {
+        false
+    }
+
+    pub(super) fn note_reborn(&mut self, _: &[Slot], _: &[Slot]) {}
+
+    pub(super) fn note_unwatched(&mut self) {}
+
+    pub(super) fn asks_for_keys(&self) -> bool {
+        false
+    }
+
+    pub(super) fn ask_for_keys(&mut self, _: u64) {}
+
+    pub(super) fn asked_for_keys(&self) -> u64 {
+        0
+    }
+
+    pub(super) fn give_up_keys(&mut self) {}
 
     pub(super) fn waits_for_keyed(&self, _: &Quorum, _: u32) -> bool {
         false
@@ -98,4 +119,8 @@ impl Replica {
     pub(super) fn note_withdrawn(&mut self) {}
 
     pub(super) fn doubt_keyed(&mut self) {}
+
+    pub(super) fn own_keyed(&self) {}
+
+    pub(super) fn claim_keyed(&mut self, _: (WriterId, u64), (): ()) {}
 }

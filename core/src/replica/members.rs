@@ -388,7 +388,7 @@ impl Replica {
 
     /// What this member can acknowledge: what it and all that are attached to it have seen.
     pub(super) fn seen(&self) -> Vec<(u32, u64)> {
-        let mut seen = self.members_part(|number| self.held_for_good(number));
+        let mut seen = self.members_part(|number| self.held_with_keys(number));
         for (card, number) in self.roster.cards.iter().zip(0u32..) {
             if card.announce.is_some() || card.is_over() || !self.is_home_of(card) {
                 continue;

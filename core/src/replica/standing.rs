@@ -621,6 +621,7 @@ impl Replica {
                 *floor = clock.max(*floor);
             }
         }
+        self.note_unwatched();
     }
 
     /// The later configuration stands; of the same one, the least stamp.

@@ -13,12 +13,15 @@ pub(super) const UNSURE: u32 = u32::MAX - 1;
 
 /// An operation that was made under a key.
 #[derive(Clone, Debug)]
-pub(super) struct Instance {
+pub(in crate::replica) struct Instance {
     pub(super) once: Once,
     pub(super) writer: u32,
     pub(super) clock: u64,
     /// What it added, encoded.
     pub(super) adds: Box<[u8]>,
+    /// Whether it came before all were known to have seen it: then whatever became of the slots that it
+    /// added to is noted here when it is forgotten.
+    pub(super) watched: bool,
     /// Whether it has been withdrawn, as far as that is to be done at all. All have seen that by and
     /// by, and may collect it; which add of a later life of the slot is which is not told then.
     pub(super) withdrawn: bool,
@@ -42,6 +45,12 @@ pub(in crate::replica) struct Table {
     /// Members' writers of which more is held than keyed operations, which were not told with it, and
     /// up to which clock these are.
     pub(super) lacking: BTreeMap<u32, u64>,
+    /// Of each writer, from which clock on its slots' lives are the ones that they have now: what began
+    /// or ended a life before is forgotten.
+    pub(super) reborn: BTreeMap<u32, u64>,
+    /// The own transaction that asks who knows more of writers that are over, and up to where these
+    /// were held then.
+    pub(super) asked: Option<(u64, Vec<(u32, u64)>)>,
     /// How many adds were withdrawn here.
     pub(super) withdrawn: u64,
 }

@@ -431,3 +431,141 @@ fn pages_are_told_no_keys() {
     let (message, next) = super::super::Walk::new(&one, &since, false).step(&one, &since, 1 << 20);
     assert!(next.is_none() && message.keyed.is_empty() && message.keyless);
 }
+
+/// What the first member keeps, taken up by its next start, under a writer id less than another's, of
+/// whom it hears over a page.
+fn start_again(member: &Replica, other: &Replica) -> Replica {
+    let owner = [1; 32];
+    let mint = |nonce| WriterId::mint(member.space(), &owner, &[nonce; 16]);
+    let nonce = (8..).find(|nonce| mint(*nonce) < other.writer()).unwrap();
+    let mut again = Replica::new(member.space().clone(), mint(nonce));
+    again.restore(&member.snapshot()).unwrap();
+    tell_by_page(other, &mut again);
+    again.announce(&owner, &[nonce; 16], 2).unwrap();
+    again
+}
+
+/// Two members tell each other over a page, which knows no keys.
+fn tell_by_page(from: &Replica, to: &mut Replica) {
+    let message = from.delta(&to.vector()).without_keys();
+    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+        .unwrap();
+}
+
+/// Two members tend, as often as it may take.
+fn tend(one: &mut Replica, two: &mut Replica, tell: &dyn Fn(&Replica, &mut Replica)) {
+    for _ in 0..8 {
+        tell(one, two);
+        tell(two, one);
+        for member in [&mut *one, &mut *two] {
+            member.acknowledge().unwrap();
+            member.absorb().unwrap();
+            let kept = member.mark();
+            member.collect(&kept);
+        }
+    }
+}
+
+#[test]
+fn a_start_that_is_over_is_not_taken_over_before_others_know_its_keys() {
+    let [mut one, mut two, page] = space();
+    add(&mut one, "a", 5);
+    let before = one.writer();
+    tell_by_page(&one, &mut two);
+    let mut one = start_again(&one, &two);
+    for gone in [before, page.writer()] {
+        one.fence(&gone).unwrap();
+    }
+    tend(&mut one, &mut two, &tell_by_page);
+    assert!(two.lacks_keys());
+    assert_eq!(one.retired().count(), 0);
+    add(&mut two, "a", 5);
+    let with_keys = |from: &Replica, to: &mut Replica| drop(tell(from, to));
+    tend(&mut one, &mut two, &with_keys);
+    for replica in [&one, &two] {
+        assert_eq!(replica.value("n"), Some(5));
+        assert!(!replica.lacks_keys() && replica.held(&before) == 0);
+    }
+}
+
+#[test]
+fn keys_that_nobody_knows_any_more_are_given_up() {
+    let [mut one, mut two, page] = space();
+    let old = one.clone();
+    add(&mut one, "a", 5);
+    tell_by_page(&one, &mut two);
+    assert!(two.lacks_keys());
+    // Its disk was put back to an older copy.
+    let mut one = start_again(&old, &two);
+    for gone in [old.writer(), page.writer()] {
+        one.fence(&gone).unwrap();
+    }
+    let with_keys = |from: &Replica, to: &mut Replica| drop(tell(from, to));
+    tend(&mut one, &mut two, &with_keys);
+    for replica in [&one, &two] {
+        assert_eq!(replica.value("n"), Some(5));
+        assert!(!replica.lacks_keys());
+        assert_eq!(replica.asked(&once("a")), Asked::New);
+        assert!(replica.writers().count() <= 3);
+    }
+}
+
+/// A member adds under a key, and does more. All have seen that, and then a start of the other one that
+/// began from an older copy, and has heard of it over a page, is asked for the same.
+fn asked_late(more: impl Fn(&mut Replica)) -> [Replica; 2] {
+    let mut all = space();
+    let old = all[0].clone();
+    add(&mut all[1], "a", 5);
+    let at = all[1].clock();
+    more(&mut all[1]);
+    for member in &mut all {
+        member.roster.waiting = true;
+    }
+    settle(&mut all);
+    let [_, two, _] = all;
+    assert!(two.known_to_all(OWN) >= at);
+    let mut late = start_again(&old, &two);
+    add(&mut late, "a", 5);
+    [late, two]
+}
+
+#[test]
+fn what_all_have_seen_is_withdrawn_if_it_was_made_again() {
+    let [late, mut two] = asked_late(|_| ());
+    let made = two.makers(&once("a"))[0];
+    assert_eq!(tell(&late, &mut two), [("n".into(), made)]);
+    assert_eq!(two.value("n"), Some(5));
+}
+
+#[test]
+fn of_another_life_nothing_is_withdrawn_if_its_begin_is_forgotten() {
+    let [late, two] = asked_late(|two| {
+        two.apply("n", Op::Delete).unwrap();
+        two.add("n", 70).unwrap();
+    });
+    let slots = two.slots(two.handle("n").unwrap());
+    assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
+    // Nor by who has it from a store.
+    let mut stored = Replica::new(two.space().clone(), WriterId::from_bytes([77; 16]));
+    stored.restore(&two.snapshot()).unwrap();
+    for mut replica in [two, stored] {
+        assert_eq!(tell(&late, &mut replica), []);
+        assert_eq!(replica.value("n"), Some(75));
+    }
+}
+
+#[test]
+fn who_begins_again_tells_its_keys_of_what_others_have_without() {
+    let [mut one, mut two, _] = space();
+    add(&mut one, "a", 5);
+    let made = dot(&one);
+    tell_by_page(&one, &mut two);
+    let whole = two.delta(&VersionVector::default());
+    let writer = WriterId::from_bytes([77; 16]);
+    one.begin_again(writer, &whole, &mut |_| ()).unwrap();
+    assert_eq!(one.makers(&once("a")), [made]);
+    let number = one.numbers.get(&made.0).unwrap();
+    assert_eq!(one.held_with_keys(number), made.1);
+    assert_eq!(tell(&one, &mut two), []);
+    assert_eq!(two.makers(&once("a")), [made]);
+}

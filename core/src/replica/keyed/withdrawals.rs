@@ -1,0 +1,173 @@
+//! Withdrawals: what was made more than once under a key is taken out but once.
+
+use super::table::{Instance, UNSURE};
+use crate::counter;
+use crate::delta::KeyedAdd;
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::replica::Replica;
+use crate::shard::OWN;
+use crate::slot::{Slot, Stamp, Withdrawal};
+use crate::wire::decode_adds;
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+impl Replica {
+    /// Withdraws what was made more than once under one key, as far as that was heard of since this
+    /// was last called, and names each add that was withdrawn: its counter, and whose transaction made
+    /// it. Tells whether there was any.
+    ///
+    /// Whoever merges by hand calls this after each merge; [`Sync`](crate::Sync) does so by itself.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub fn withdraw(
+        &mut self,
+        withdrawn: &mut dyn FnMut(Handle, (WriterId, u64)),
+    ) -> Result<bool, Error> {
+        if self.keyed.due.is_empty() {
+            return Ok(false);
+        }
+        let clock = self.next_clock()?;
+        let mut any = false;
+        for key in core::mem::take(&mut self.keyed.due) {
+            for place in self.duplicates(&key) {
+                let instance = self.keyed.at(place);
+                let (writer, at) = (instance.writer, instance.clock);
+                let reborn = self.keyed.reborn.get(&writer).copied().unwrap_or(0);
+                let sure = instance.watched && at >= reborn || at > self.known_to_all(writer);
+                let adds = decode_adds(&instance.adds);
+                self.keyed.at_mut(place).withdrawn = true;
+                for add in adds {
+                    if let Some(handle) = self.withdraw_add(clock, (writer, at), &add, sure) {
+                        withdrawn(handle, (self.writers[writer as usize], at));
+                        self.keyed.withdrawn += 1;
+                        any = true;
+                    }
+                }
+            }
+        }
+        if any {
+            self.made(clock);
+        }
+        Ok(any)
+    }
+
+    /// Notes that all is withdrawn that is to be: it was before it was stored.
+    pub(in crate::replica) fn drop_due(&mut self) {
+        for key in core::mem::take(&mut self.keyed.due) {
+            for place in self.duplicates(&key) {
+                self.keyed.at_mut(place).withdrawn = true;
+            }
+        }
+    }
+
+    /// The operations that were made under a key, but for the one that counts: the least by writer
+    /// and clock, which never change.
+    fn duplicates(&self, key: &[u8; 16]) -> Vec<u64> {
+        self.duplicates_of(key, &|_| true)
+    }
+
+    /// The same, of those that are meant.
+    fn duplicates_of(&self, key: &[u8; 16], meant: &dyn Fn(u64) -> bool) -> Vec<u64> {
+        let known = |place: &u64| self.keyed.at(*place).writer < UNSURE && meant(*place);
+        let mut places: Vec<u64> = self.keyed.of(key).filter(known).collect();
+        let rank = |place: &u64| {
+            let it = self.keyed.at(*place);
+            (it.once, self.writers[it.writer as usize], it.clock)
+        };
+        places.sort_unstable_by_key(rank);
+        let again = |pair: &&[u64]| {
+            let [first, later] = [pair[0], pair[1]].map(|place| self.keyed.at(place));
+            first.once == later.once && !later.withdrawn
+        };
+        let pairs = places.windows(2).filter(again);
+        pairs.map(|pair| pair[1]).collect()
+    }
+
+    /// Notes of the transactions under keys that were told together that all but one of them are
+    /// withdrawn: whoever knows of several does that at once, in what it told or earlier.
+    pub(in crate::replica) fn note_withdrawn(&mut self) {
+        let told = core::mem::take(&mut self.keyed.told);
+        for at in 0..self.keyed.due.len() {
+            let key = self.keyed.due[at];
+            for place in self.duplicates_of(&key, &|place| told.contains(&place)) {
+                self.keyed.at_mut(place).withdrawn = true;
+            }
+        }
+    }
+
+    /// Notes what was collected of one counter: where slots began another life, and where they ended.
+    pub(in crate::replica) fn note_reborn(&mut self, before: &[Slot], slots: &[Slot]) {
+        for old in before {
+            let writer = old.writer();
+            let new = counter::find(slots, writer).ok().map(|at| &slots[at]);
+            let upto = match new {
+                Some(new) if new.born() < old.born() => old.born(),
+                Some(_) => continue,
+                None => old.row.clock + 1,
+            };
+            if self.keyed.of_writer.contains_key(&writer) {
+                let reborn = self.keyed.reborn.entry(writer).or_default();
+                *reborn = upto.max(*reborn);
+            }
+        }
+    }
+
+    /// Notes that it is not known what became of the slots that keyed operations added to, as far as
+    /// that may have been collected before this state came here.
+    pub(in crate::replica) fn note_unwatched(&mut self) {
+        for at in 0..self.keyed.instances.len() {
+            let Instance { writer, clock, .. } = self.keyed.instances[at];
+            if writer < UNSURE && clock <= self.known_to_all(writer) {
+                self.keyed.instances[at].watched = false;
+            }
+        }
+    }
+
+    /// Withdraws what a writer's transaction added to one counter, unless that is done, void, or part
+    /// of another writer's total by now. It is void if the counter's slot is in a later life; `sure`
+    /// tells whether that is known here if all have seen where it began.
+    fn withdraw_add(
+        &mut self,
+        clock: u64,
+        (writer, at): (u32, u64),
+        add: &KeyedAdd,
+        sure: bool,
+    ) -> Option<Handle> {
+        let handle = self.keys.find(&add.key)?;
+        let mut slots = self.slots(handle);
+        let found = counter::find(&slots, writer).ok()?;
+        let slot = &mut slots[found];
+        // Where a life began is forgotten when all know: this may be a later one.
+        let unsure = slot.born() == 0 && !sure;
+        let void = at < slot.born() || at <= slot.cut_clock() || slot.row.clock < at || unsure;
+        let mut withdrawals = slot.side.withdrawals.iter();
+        let done = withdrawals.any(|it| it.clock == at || it.several && it.clock > at);
+        if slot.side.moved.is_some() || void || done {
+            return None;
+        }
+        let by = Stamp { writer: OWN, clock };
+        let withdrawal = Withdrawal {
+            clock: at,
+            amount: add.amount,
+            before: add.before,
+            several: false,
+            by,
+        };
+        slot.side.withdraw(withdrawal, &|_, _| false);
+        self.put_slots(handle, slots);
+        Some(handle)
+    }
+
+    /// Up to which clock a writer's part may lack what all have seen to be over.
+    pub(super) fn known_to_all(&self, writer: u32) -> u64 {
+        let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
+        of(&self.roster.floor).max(of(&self.roster.settled))
+    }
+
+    /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
+    pub fn withdrawn_count(&self) -> u64 {
+        self.keyed.withdrawn
+    }
+}
