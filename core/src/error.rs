@@ -127,6 +127,12 @@ pub enum Limited {
     /// The writers that a member is asked for.
     #[cfg(feature = "members")]
     AskedWriters,
+    /// The counters of a page of an audit.
+    #[cfg(feature = "members")]
+    AuditedCounters,
+    /// The code of a refusal in bytes.
+    #[cfg(feature = "members")]
+    Refusal,
 }
 
 impl fmt::Display for Limited {
@@ -144,6 +150,10 @@ impl fmt::Display for Limited {
             }
             #[cfg(feature = "members")]
             Limited::AskedWriters => "the writers that a member is asked for",
+            #[cfg(feature = "members")]
+            Limited::AuditedCounters => "the counters of a page of an audit",
+            #[cfg(feature = "members")]
+            Limited::Refusal => "the code of a refusal in bytes",
         })
     }
 }

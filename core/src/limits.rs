@@ -51,5 +51,13 @@ pub const KEYED_BYTES_MAX: usize = 128 * 1024;
 pub const TOKEN_WRITERS_MAX: usize = 64;
 /// Most writers that a member is asked for at once: those of a token.
 pub const ASK_WRITERS_MAX: usize = TOKEN_WRITERS_MAX;
+/// Most counters that a page of an audit has.
+pub const AUDIT_COUNTERS_MAX: usize = 500;
+/// A page of an audit has no further counter once its shards are so many.
+pub const AUDIT_SHARDS_MIN: usize = 2_048;
+/// Longest question of an audit, in bytes.
+pub const AUDIT_QUESTION_BYTES_MAX: usize = 1_093;
+/// Longest code by which such a question is refused, in bytes.
+pub const AUDIT_REFUSAL_BYTES_MAX: usize = 64;
 /// Most questions of one peer that wait until what they ask for is held.
 pub const ASKS_WAITING_MAX: usize = 64;

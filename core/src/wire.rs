@@ -7,6 +7,8 @@
 mod adds;
 #[cfg(feature = "members")]
 mod ask;
+#[cfg(feature = "members")]
+mod audit;
 mod bytes;
 mod fact;
 mod frame;
@@ -21,6 +23,8 @@ mod token;
 pub(crate) use adds::Adds;
 #[cfg(feature = "members")]
 pub use ask::{Answer, Ask};
+#[cfg(feature = "members")]
+pub use audit::{AuditAnswer, AuditQuestion, AuditedPage};
 pub(crate) use frame::encode;
 pub use frame::{
     ANSWERS, Body, Delta, Digests, Frame, Hello, Intro, LACKS_MEMORY, Last, Pull, REMEMBERS, Why,

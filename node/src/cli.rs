@@ -231,6 +231,8 @@ mod tests {
             "retire 00",
             "id --json",
             "openapi",
+            "audit",
+            "audit a --json",
             "audit --data d",
             "audit a --with http://[::1]:1 --with http://[::1]:2 --json",
         ] {
@@ -256,7 +258,7 @@ mod tests {
             "members add",
             "members force --yes",
             "retire",
-            "audit a",
+            "audit a b",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_err(), "{line}");

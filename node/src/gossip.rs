@@ -4,13 +4,16 @@
 //! gossipsub, one topic for each space. Everything else, that is hello, comparing and repairing,
 //! goes from peer to peer as frames of the sync machine: each frame is one request of the
 //! protocol `/tallymesh/sync/1` with an empty response, one in flight for each peer. So frames
-//! keep their order, and a slow peer holds up nobody else.
+//! keep their order, and a slow peer holds up nobody else. Audits have a protocol of their own.
 
+mod audit;
 mod behaviour;
 mod codec;
 mod peers;
 mod redial;
 mod swarm;
+
+pub(crate) use audit::{Auditor, Unanswered};
 
 use crate::driver::Order;
 use crate::handle::Handle;
@@ -141,6 +144,8 @@ impl std::error::Error for GossipError {}
 pub(crate) struct Running {
     /// The addresses that are bound, each with the peer id at its end.
     pub(crate) listen: Vec<String>,
+    /// Asks peers what they show.
+    pub(crate) auditor: Auditor,
     /// Ends when the cuts' sender is dropped.
     pub(crate) task: JoinHandle<()>,
 }
@@ -158,7 +163,9 @@ pub(crate) async fn start(
     cuts: watch::Receiver<Cuts>,
 ) -> Result<Running, GossipError> {
     let swarm = behaviour::build(identity, config.mdns, handle.spaces()).await?;
-    let mut network = swarm::Network::new(swarm, config.peers, handle, orders, inbox, cuts);
+    let (auditor, questions) = audit::channel();
+    let audits = audit::Audits::start(handle.clone(), questions);
+    let mut network = swarm::Network::new(swarm, config.peers, handle, orders, inbox, cuts, audits);
     let bound = network.listen(&config.listen).await?;
     let own = Protocol::P2p(identity.0.public().to_peer_id());
     let listen = bound
@@ -167,6 +174,7 @@ pub(crate) async fn start(
         .collect();
     Ok(Running {
         listen,
+        auditor,
         task: tokio::spawn(network.run()),
     })
 }

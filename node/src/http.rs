@@ -13,7 +13,7 @@
 //! | `POST /v1/spaces/{space}/add` | many adds, one `key [n]` a line, all or none |
 //! | `GET /v1/spaces/{space}/events?key=` | changed counters as server-sent events |
 //! | `GET /v1/spaces/{space}/writers` | the version vector, and what became of each writer |
-//! | `GET /v1/spaces/{space}/audit?prefix=&after=` | the shards of counters, a page at a time, with the digest of the vector |
+//! | `GET /v1/spaces/{space}/audit?prefix=&after=&peer=` | the shards of counters, a page at a time, with the digest of the vector; those that a connected node shows, with its peer id |
 //! | `GET /v1/spaces/{space}/members` | the members, what they acknowledged, what waits |
 //! | `POST .../members/init` | makes this node the first member |
 //! | `POST .../members/add`, `/remove` | proposes `{"owner"}` in or out and waits `wait_ms`, at most 20000, for the decision; harmless to repeat |
@@ -57,7 +57,7 @@ pub(crate) use asking::KEY_BYTES_MAX;
 use crate::clock::WallClock;
 use crate::config::HttpRules;
 use crate::driver::OwnerKey;
-use crate::gossip::Cuts;
+use crate::gossip::{Auditor, Cuts};
 use crate::handle::Handle;
 use crate::metrics::Metrics;
 use crate::problems;
@@ -100,6 +100,7 @@ pub(crate) struct App {
     pub(crate) rules: HttpRules,
     /// How fast, if that is limited.
     pub(crate) rate: Option<rate::Rate>,
+    pub(crate) auditor: Auditor,
     pub(crate) sessions: post::Sessions,
     pub(crate) cuts: watch::Sender<Cuts>,
     /// True when the node stops: streams end then.

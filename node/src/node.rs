@@ -205,6 +205,7 @@ impl Node {
             durability: config.durability,
             demo: config.demo,
             rate: config.http_rules.rate.map(Rate::new),
+            auditor: network.auditor,
             sessions: Sessions::new(config.http_rules.sync_idle),
             rules: config.http_rules,
             cuts,

@@ -10,7 +10,7 @@ pub use member::{answers_to, member, sessions};
 use crate::closed::{Delivery, deliveries};
 use crate::random::Random;
 use std::sync::OnceLock;
-use tallymesh_core::wire::Frame;
+use tallymesh_core::wire::{AuditAnswer, AuditQuestion, Frame};
 use tallymesh_core::{
     Mark, Message, Op, Replica, Space, Sync, SyncConfig, Token, VersionVector, WriterId,
     frame_space,
@@ -119,6 +119,16 @@ pub fn frame(bytes: &[u8]) {
     };
     assert_eq!(frame.encode(), bytes, "two encodings of one frame");
     assert_eq!(frame_space(bytes), Ok(frame.space.as_str()));
+}
+
+/// Whatever decodes as a question or an answer of an audit means just these bytes.
+pub fn audit(bytes: &[u8]) {
+    if let Ok(question) = AuditQuestion::decode(bytes) {
+        assert_eq!(question.encode(), bytes, "two encodings of one question");
+    }
+    if let Ok(answer) = AuditAnswer::decode(bytes) {
+        assert_eq!(answer.encode(), bytes, "two encodings of one answer");
+    }
 }
 
 /// Whatever is taken for a token means just this text.

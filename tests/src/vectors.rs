@@ -1,10 +1,12 @@
 //! The golden vectors of the wire format, as code: tests compare them with the files under
 //! `vectors/`, which docs/protocol.md refers to by name.
 
+mod audits;
 mod keyed;
 mod refused;
 mod tokens;
 
+pub use audits::{answers, questions};
 pub use tokens::{TokenText, tokens};
 
 pub(crate) use keyed::{make, members, once};

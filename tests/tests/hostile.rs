@@ -5,12 +5,12 @@ use tallymesh_core::limits::ASKS_WAITING_MAX;
 use tallymesh_core::{Message, Op, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::closed::{Delivery, deliveries};
 use tallymesh_tests::hostile::{
-    HISTORY_SEED, answers_to, delivery, frame, member, merge, message, mutate, peer, sessions,
-    stored, token,
+    HISTORY_SEED, answers_to, audit, delivery, frame, member, merge, message, mutate, peer,
+    sessions, stored, token,
 };
 use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
-use tallymesh_tests::vectors::{Vector, frames, messages, refusals, tokens};
+use tallymesh_tests::vectors::{Vector, answers, frames, messages, questions, refusals, tokens};
 
 type Entry = fn(&[u8]);
 
@@ -89,6 +89,13 @@ fn frames_are_refused_or_mean_themselves() {
     inputs.extend(bytes(frames()));
     inputs.extend(bytes(refusals()));
     attack(frame, &inputs, seeds::count(60_000));
+}
+
+#[test]
+fn audits_are_refused_or_mean_themselves() {
+    let mut inputs = corpus("audit");
+    inputs.extend(bytes(questions()).chain(bytes(answers())));
+    attack(audit, &inputs, seeds::count(60_000));
 }
 
 /// The records of a guest's store: what it took over, what it made, and that it was told of.

@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use tallymesh_core::wire::Frame;
+use tallymesh_core::wire::{AuditAnswer, AuditQuestion, Frame};
 use tallymesh_core::{Error, Message, Space, Token, WriterId};
-use tallymesh_tests::vectors::{Vector, frames, messages, refusals, stored, tokens};
+use tallymesh_tests::vectors::{
+    Vector, answers, frames, messages, questions, refusals, stored, tokens,
+};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -87,6 +89,24 @@ fn frames_are_as_specified() {
         assert_eq!(frame.encode(), vector.bytes, "{}", vector.name);
     }
     golden("frames.json", &json_of(&frames()));
+}
+
+#[test]
+fn audits_are_as_specified() {
+    let check = |vector: &Vector, again: Result<Vec<u8>, Error>| match again {
+        Ok(bytes) => assert_eq!((bytes, None), (vector.bytes.clone(), vector.refused)),
+        Err(error) => assert_eq!(Some(error.code()), vector.refused, "{}", vector.name),
+    };
+    for vector in questions() {
+        let question = AuditQuestion::decode(&vector.bytes);
+        check(&vector, question.map(|it| it.encode()));
+    }
+    for vector in answers() {
+        let answer = AuditAnswer::decode(&vector.bytes);
+        check(&vector, answer.map(|it| it.encode()));
+    }
+    let all = [questions(), answers()].concat();
+    golden("audits.json", &json_of(&all));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::fuzz;
 use crate::repo::Repo;
 use crate::run::{Captured, capture};
 use crate::setup;
@@ -59,6 +60,9 @@ pub(crate) fn run(repo: &Repo) -> Result<Tally> {
         "warnings",
     ]);
     external(repo, &mut tally, "lints", &mut lints)?;
+
+    let mut targets = fuzz::cargo(repo, "check");
+    external(repo, &mut tally, "fuzz targets", targets.args(["--bins"]))?;
 
     let mut docs = repo.cargo();
     docs.args(["doc", "--release", "--workspace", "--no-deps"])

@@ -4,6 +4,7 @@
 
 mod check;
 mod demo;
+mod fuzz;
 mod mutants;
 mod pack;
 mod pass_on;
@@ -60,6 +61,8 @@ enum Command {
     Soak(proofs::SoakArgs),
     /// Go through all orders of events of small spaces and write docs/reports/explore.md
     Explore(proofs::ExploreArgs),
+    /// Play the fuzz targets, each for a while, from the corpus on
+    Fuzz(fuzz::Args),
     /// Change core in many small ways, see whether a test notices, and write docs/reports/mutants.md
     Mutants(mutants::Args),
     /// Run one WebAssembly test binary (cargo calls this)
@@ -98,6 +101,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Bench(args) => pass_on::bench(&repo, &args),
         Command::Soak(args) => proofs::soak(&repo, &args),
         Command::Explore(args) => proofs::explore(&repo, &args),
+        Command::Fuzz(args) => fuzz::command(&repo, &args),
         Command::Mutants(args) => mutants::command(&repo, &args),
         Command::WasmTestRunner { .. } => unreachable!("handled above"),
     }

@@ -335,11 +335,12 @@ impl Replica {
     /// sides name, from their low clock in `named` on.
     fn entries(&self, base: &[u64], named: &[u64]) -> Vec<Entry> {
         let mut entries = Vec::new();
+        let closed = MEMBERS && self.configuration().is_some();
         for (writer, number) in self.numbers.iter() {
             let number = number as usize;
             let hi = self.clocks[number];
             // One that was taken in may have made nothing yet.
-            let taken_in = MEMBERS && self.roster.cards[number].intro.is_some();
+            let taken_in = closed && self.roster.cards[number].intro.is_some();
             let is_named = named[number] != NOTHING;
             let lo = match base[number] {
                 NOTHING => named[number],
@@ -435,7 +436,9 @@ impl Replica {
             );
         }
         let mut facts: Closed<Vec<Fact>> = Closed::default();
-        if let Some(lows) = selection.said.filter(|_| MEMBERS) {
+        // Before the space has members nothing is said of writers, whatever a peer has told of them.
+        let closed = MEMBERS && self.configuration().is_some();
+        if let Some(lows) = selection.said.filter(|_| closed) {
             *facts = self.facts(lows);
             for fact in facts.iter() {
                 let by = fact.stamp().writer as usize;
@@ -463,9 +466,11 @@ impl Replica {
             }
             facts.sort_by_key(Fact::place);
             message.facts = facts;
-            message.closed = self.configuration().is_some();
-            message.keyless = message.closed && !DUTIES;
-            self.tell_lacking(&mut message);
+            message.closed = closed;
+            message.keyless = closed && !DUTIES;
+            if closed {
+                self.tell_lacking(&mut message);
+            }
         }
         let mut hints = alloc::vec![0u32; self.writers.len()];
         for chunk in handles.chunks(PAGE) {

@@ -117,6 +117,8 @@ impl Journal {
         let last = self.made.last().map_or(0, |made| made.0);
         let new = more.made.iter().filter(|made| made.0 > last);
         self.made.extend(new.cloned());
+        // A record that no store wrote may have keys of other transactions.
+        let last = self.keyed.last().map_or(last, |keyed| keyed.0.max(last));
         self.keyed
             .extend(more.keyed.iter().filter(|keyed| keyed.0 > last));
         self.open = self.open.max(more.open);

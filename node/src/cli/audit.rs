@@ -1,4 +1,5 @@
-//! `tallymesh audit`: compares what a node shows with other nodes and with what its folder keeps.
+//! `tallymesh audit`: compares what a node shows with the nodes that are connected to it, with others,
+//! and with what its folder keeps.
 //!
 //! Replicas that hold the same transactions must show the same, so they are compared only where the
 //! digests of their version vectors are equal, writer by writer. Nothing is changed, whatever is found.
@@ -13,13 +14,15 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tallymesh_core::{Replica, Space, WriterId};
 
 /// How often it is tried to see both sides hold the same.
 const TRIES: u32 = 10;
 /// How long is waited between two tries. Replicas that are linked tell each other within that.
 const PAUSE: Duration = Duration::from_millis(300);
+/// After so long nothing is tried again, for those that answer slowly.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The arguments of `tallymesh audit`.
 #[derive(Args, Debug)]
@@ -28,12 +31,13 @@ pub struct AuditArgs {
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
 
-    /// Another node of the space, to be compared with; may be given several times
+    /// Another node of the space, to be compared with, by the address of its HTTP; may be given
+    /// several times. Without this and --data, all nodes are that are connected
     #[arg(long, value_name = "URL")]
     with: Vec<String>,
 
     /// The node's data folder, to be read and recounted
-    #[arg(long, value_name = "DIR", required_unless_present = "with")]
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
@@ -62,79 +66,105 @@ pub(super) fn run(
     output: &mut Output,
     args: &AuditArgs,
 ) -> Result<(), Failure> {
-    let mut wrong = 0;
-    let mut skipped = 0;
+    let mut audit = Audit {
+        client,
+        prefix: &args.prefix,
+        output,
+        compared: 0,
+        wrong: 0,
+        skipped: 0,
+    };
     for url in &args.with {
         let other = Client::new(url, space)?;
-        let there = || side(&other, &args.prefix);
-        tell(
-            output,
-            client,
-            &args.prefix,
-            url,
-            there,
-            (&mut wrong, &mut skipped),
-        )?;
+        audit.compare(url, |digest| side(&other, &args.prefix, None, Some(digest)))?;
     }
     if let Some(folder) = &args.data {
-        let there = || kept(folder, space, &args.prefix).map(Some);
         let name = folder.display().to_string();
-        tell(
-            output,
-            client,
-            &args.prefix,
-            &name,
-            there,
-            (&mut wrong, &mut skipped),
-        )?;
+        audit.compare(&name, |_| kept(folder, space, &args.prefix).map(Some))?;
     }
-    let failed = |code, problem| Err(Failure::Local { code, problem });
-    match (wrong, skipped) {
-        (0, 0) => Ok(()),
-        (0, skipped) => failed(
-            "not_compared",
-            format!(
-                "{skipped} could not be compared, as it never held the same as this node: try again \
-                 when less is written, and see that it is linked"
-            ),
-        ),
-        (wrong, _) => failed(
-            "differs",
-            format!(
-                "{wrong} parts differ between replicas that hold the same transactions; nothing was \
-                 changed. One of them was tampered with, damaged or copied while it ran: compare with \
-                 a third, and put the wrong one back from a backup or an empty folder"
-            ),
-        ),
+    if args.with.is_empty() && args.data.is_none() {
+        audit.compare_peers(space)?;
     }
+    audit.end()
 }
 
-/// Compares with another side, and prints what comes of it.
-fn tell(
-    output: &mut Output,
-    client: &Client,
-    prefix: &str,
-    name: &str,
-    there: impl Fn() -> Result<Option<Side>, Failure>,
-    (wrong, skipped): (&mut usize, &mut usize),
-) -> Result<(), Failure> {
-    for attempt in 0..TRIES {
-        if attempt > 0 {
-            thread::sleep(PAUSE);
+/// An audit under way.
+struct Audit<'a> {
+    client: &'a Client,
+    prefix: &'a str,
+    output: &'a mut Output,
+    /// Sides that were compared.
+    compared: usize,
+    /// Parts that differ.
+    wrong: usize,
+    /// Sides that could not be compared.
+    skipped: usize,
+}
+
+impl Audit<'_> {
+    /// Compares with all connected nodes, through this one.
+    fn compare_peers(&mut self, space: &str) -> Result<(), Failure> {
+        let answer = self.client.get("/v1/peers")?;
+        let rows = answer["peers"].as_array().into_iter().flatten();
+        for row in rows.filter(|row| row["kind"] == "libp2p" && row["space"] == space) {
+            let name = text(&row["peer"]);
+            // It may not have the space open, and then is no peer of this audit.
+            if row["state"] == "greeting" {
+                self.tell_skipped(&name, "it has not greeted in this space")?;
+                continue;
+            }
+            let (client, prefix) = (self.client, self.prefix);
+            self.compare(&name, |digest| {
+                side(client, prefix, Some(&name), Some(digest))
+            })?;
         }
-        let (Some(here), Some(there)) = (side(client, prefix)?, there()?) else {
-            continue;
-        };
-        if here.digest != there.digest {
-            continue;
+        Ok(())
+    }
+
+    /// Compares with another side, which is given the digest to be compared at, and prints what comes
+    /// of it.
+    fn compare(
+        &mut self,
+        name: &str,
+        there: impl Fn(&str) -> Result<Option<Side>, Failure>,
+    ) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut why = String::new();
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                thread::sleep(PAUSE);
+            }
+            if begun.elapsed() > PATIENCE {
+                break;
+            }
+            why = "it holds other transactions than this node".to_owned();
+            let Some(here) = side(self.client, self.prefix, None, None)? else {
+                continue;
+            };
+            match there(&here.digest) {
+                Ok(Some(there)) if there.digest == here.digest => {
+                    return self.tell(name, &here, &there);
+                }
+                Ok(_) => {}
+                Err(Failure::Refused { code, detail, .. }) if code.starts_with("peer_") => {
+                    why = detail;
+                }
+                Err(failure) => return Err(failure),
+            }
         }
+        self.skipped += 1;
+        self.tell_skipped(name, &why)
+    }
+
+    /// Prints where two sides differ that hold the same.
+    fn tell(&mut self, name: &str, here: &Side, there: &Side) -> Result<(), Failure> {
         let found = differences(&here.shown, &there.shown);
         for it in &found {
             let line = json!({
                 "with": name, "key": it.key, "writer": it.writer,
                 "here": it.here, "there": it.there,
             });
-            output.line(&line, || {
+            self.output.line(&line, || {
                 let part = |of: &Option<String>| of.clone().unwrap_or_else(|| "nothing".into());
                 format!(
                     "{}\twriter {}: {} here, {} at {name}",
@@ -145,37 +175,77 @@ fn tell(
                 )
             })?;
         }
-        *wrong += found.len();
+        self.compared += 1;
+        self.wrong += found.len();
         let (counters, differ) = (here.shown.len(), found.len());
         let line = json!({
             "with": name, "compared": true, "digest": here.digest,
             "counters": counters, "differences": differ,
         });
-        return output.line(&line, || {
+        self.output.line(&line, || {
             format!("{name}: {counters} counters compared, {differ} parts differ")
-        });
+        })
     }
-    *skipped += 1;
-    let line = json!({ "with": name, "compared": false });
-    output.line(&line, || {
-        format!("{name}: not compared, as it holds other transactions than this node")
-    })
+
+    fn tell_skipped(&mut self, name: &str, why: &str) -> Result<(), Failure> {
+        let line = json!({ "with": name, "compared": false, "why": why });
+        self.output
+            .line(&line, || format!("{name}: not compared, as {why}"))
+    }
+
+    /// What it comes to.
+    fn end(self) -> Result<(), Failure> {
+        let failed = |code, problem| Err(Failure::Local { code, problem });
+        match (self.wrong, self.skipped) {
+            (0, 0) if self.compared == 0 => failed(
+                "not_compared",
+                "no node is connected that has greeted in this space: see `tallymesh peers`, or \
+                 name one with --with"
+                    .to_owned(),
+            ),
+            (0, 0) => Ok(()),
+            (0, skipped) => failed(
+                "not_compared",
+                format!(
+                    "{skipped} could not be compared, as it never held the same as this node or did \
+                     not answer: try again when less is written, and see that it is linked"
+                ),
+            ),
+            (wrong, _) => failed(
+                "differs",
+                format!(
+                    "{wrong} parts differ between replicas that hold the same transactions; nothing \
+                     was changed. One of them was tampered with, damaged or copied while it ran: \
+                     compare with a third, and put the wrong one back from a backup or an empty \
+                     folder"
+                ),
+            ),
+        }
+    }
 }
 
-/// What a node shows; `None` if its vector changed meanwhile.
-fn side(client: &Client, prefix: &str) -> Result<Option<Side>, Failure> {
+/// What a node shows, or, through it, a peer of its; `None` if the vector changed meanwhile, or is
+/// not the one that is expected.
+fn side(
+    client: &Client,
+    prefix: &str,
+    peer: Option<&str>,
+    expected: Option<&str>,
+) -> Result<Option<Side>, Failure> {
     let mut side: Option<Side> = None;
-    let prefix = encoded(prefix);
+    let mut asked = format!("audit?prefix={}", encoded(prefix));
+    if let Some(peer) = peer {
+        asked.push_str(&format!("&peer={}", encoded(peer)));
+    }
     let mut after = String::new();
     loop {
-        let page = client.get_in_space(&format!("audit?prefix={prefix}{after}"))?;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let page = client.get_in_space(&format!("{asked}{after}"))?;
         let digest = text(&page["digest"]);
         let side = side.get_or_insert_with(|| Side {
             digest: digest.clone(),
             shown: Shown::new(),
         });
-        if side.digest != digest {
+        if side.digest != digest || expected.is_some_and(|expected| expected != digest) {
             return Ok(None);
         }
         for counter in page["counters"].as_array().into_iter().flatten() {
@@ -189,6 +259,10 @@ fn side(client: &Client, prefix: &str) -> Result<Option<Side>, Failure> {
         }
     }
     Ok(side)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// What comes of a data folder's last snapshot and all that it keeps since.

@@ -276,7 +276,9 @@ pub(crate) struct ShardRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AuditPage {
     /// The digest of the version vector. Replicas of which it is equal must show the same.
-    pub digest: String,
+    #[serde(serialize_with = "hex_digits")]
+    #[schema(value_type = String)]
+    pub digest: [u8; 16],
     /// The counters, sorted by the bytes of their keys.
     pub counters: Vec<Audited>,
     /// The key to ask for the next page with, if there may be more.
@@ -390,6 +392,11 @@ impl PartialSchema for Decimal {
             .examples(["12"])
             .into()
     }
+}
+
+/// Writes a digest as hex digits.
+fn hex_digits<S: Serializer>(digest: &[u8; 16], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{:032x}", u128::from_be_bytes(*digest)))
 }
 
 /// Writes a number as a decimal string.

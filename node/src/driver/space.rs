@@ -21,6 +21,7 @@ use members::{Part, TEND_SOON_MS};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tallymesh_core::limits::AUDIT_SHARDS_MIN;
 use tallymesh_core::{
     Handle as Counted, Input, Link, LinkStatus, Mark, Output, Replica, Shard, Space, Sync,
     SyncConfig, WriterId,
@@ -245,18 +246,26 @@ impl OpenSpace {
         Some(part)
     }
 
-    /// The shards of the counters of a page, all of one moment.
+    /// The shards of the counters of a page, all of one moment. It ends early where they are many.
     pub(super) fn audit(&self, query: &Query) -> AuditPage {
         let page = self.list(query);
-        let counters = page.counters.into_iter().map(|counter| Audited {
-            shards: self.shards(&counter.key).unwrap_or_default(),
-            key: counter.key,
-        });
-        AuditPage {
-            digest: hex(&self.replica.digest()),
-            counters: counters.collect(),
+        let mut audited = AuditPage {
+            digest: self.replica.digest(),
+            counters: Vec::new(),
             next: page.next,
+        };
+        let listed = page.counters.len();
+        let mut shown = 0;
+        for Counter { key, .. } in page.counters {
+            let shards = self.shards(&key).unwrap_or_default();
+            shown += shards.len();
+            audited.counters.push(Audited { key, shards });
+            if shown >= AUDIT_SHARDS_MIN && audited.counters.len() < listed {
+                audited.next = audited.counters.last().map(|it| it.key.clone());
+                break;
+            }
         }
+        audited
     }
 
     pub(super) fn connected(&mut self, now: u64, link: Link, broadcast: bool) {

@@ -1,5 +1,6 @@
 //! The libp2p behaviours of a node, and their limits.
 
+use super::audit::{self, AuditCodec};
 use super::codec::{FrameCodec, PROTOCOL};
 use super::{GossipError, Identity};
 use libp2p::allow_block_list::{self, BlockedPeers};
@@ -16,7 +17,7 @@ use tallymesh_core::Space;
 use tallymesh_core::limits::FRAME_BYTES_MAX;
 
 /// Most peers that may be connected.
-const PEERS_MAX: u32 = 256;
+pub(super) const PEERS_MAX: u32 = 256;
 
 /// Most connections to one peer: two nodes that dial each other at once, over two transports.
 const CONNECTIONS_PER_PEER_MAX: u32 = 4;
@@ -29,6 +30,12 @@ const GOSSIP_OVERHEAD_BYTES: usize = 4096;
 
 /// A frame that is not taken within this time is given up; sync repairs what that leaves open.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A question of an audit that is not answered within this time is given up.
+const AUDIT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Most streams of audits on one connection, in both directions.
+const AUDIT_STREAMS_MAX: usize = 4;
 
 /// How often a silent connection is probed, and how long an answer may take.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -46,6 +53,7 @@ pub(super) struct Behaviour {
     pub(super) mdns: Toggle<mdns::tokio::Behaviour>,
     pub(super) gossipsub: gossipsub::Behaviour,
     pub(super) frames: request_response::Behaviour<FrameCodec>,
+    pub(super) audits: request_response::Behaviour<AuditCodec>,
 }
 
 /// The limits on connections; none at all are allowed when this node is cut off on purpose.
@@ -87,6 +95,12 @@ pub(super) async fn build(
         frames: request_response::Behaviour::new(
             [(PROTOCOL, ProtocolSupport::Full)],
             request_response::Config::default().with_request_timeout(FRAME_TIMEOUT),
+        ),
+        audits: request_response::Behaviour::new(
+            [(audit::PROTOCOL, ProtocolSupport::Full)],
+            request_response::Config::default()
+                .with_request_timeout(AUDIT_TIMEOUT)
+                .with_max_concurrent_streams(AUDIT_STREAMS_MAX),
         ),
     };
     let builder = SwarmBuilder::with_existing_identity(key)

@@ -54,7 +54,7 @@ impl request_response::Codec for FrameCodec {
 }
 
 /// Reads to the end of the stream, and fails as soon as there is more than `bytes_max`.
-async fn read_up_to<T>(io: &mut T, bytes_max: usize) -> io::Result<Vec<u8>>
+pub(super) async fn read_up_to<T>(io: &mut T, bytes_max: usize) -> io::Result<Vec<u8>>
 where
     T: AsyncRead + Unpin + Send,
 {

@@ -106,6 +106,11 @@ impl Peers {
 }
 
 impl Peer {
+    /// Whether it has greeted in this space.
+    pub(super) fn has_greeted(&self, space: &Space) -> bool {
+        self.sessions.contains_key(space)
+    }
+
     /// One more connection exists.
     pub(super) fn opened(&mut self, connection: ConnectionId) {
         self.connections.push(connection);

@@ -1,5 +1,6 @@
 //! The loop that owns the swarm: events in, frames out, links kept up or cut.
 
+use super::audit::{Audits, Done, Next};
 use super::behaviour::{self, Behaviour, BehaviourEvent};
 use super::peers::{Fate, Peers};
 use super::redial::Redial;
@@ -15,7 +16,8 @@ use libp2p::swarm::{ConnectionId, Swarm, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, identify, mdns, request_response};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tallymesh_core::frame_space;
+use tallymesh_core::wire::AuditQuestion;
+use tallymesh_core::{Error, frame_space};
 use tokio::sync::{mpsc, watch};
 
 /// How often the list of nodes to dial is looked through.
@@ -25,6 +27,7 @@ const REDIAL_INTERVAL: Duration = Duration::from_millis(100);
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 type FrameEvent = request_response::Event<Vec<u8>, ()>;
+type AuditEvent = request_response::Event<Vec<u8>, Vec<u8>>;
 
 /// The swarm and what goes with it.
 pub(super) struct Network {
@@ -35,6 +38,7 @@ pub(super) struct Network {
     orders: mpsc::Sender<Order>,
     inbox: mpsc::Receiver<Order>,
     cuts: watch::Receiver<Cuts>,
+    audits: Audits,
     /// The cuts that are in effect.
     cut: Cuts,
     /// The peers that were connected when they were cut off, and where they listened.
@@ -49,6 +53,7 @@ impl Network {
         orders: mpsc::Sender<Order>,
         inbox: mpsc::Receiver<Order>,
         cuts: watch::Receiver<Cuts>,
+        audits: Audits,
     ) -> Network {
         let addresses = peers.into_iter().map(|address| address.0);
         Network {
@@ -59,6 +64,7 @@ impl Network {
             orders,
             inbox,
             cuts,
+            audits,
             cut: Cuts::default(),
             cut_off: HashMap::new(),
         }
@@ -118,6 +124,7 @@ impl Network {
             tokio::select! {
                 event = self.swarm.select_next_some() => self.event(event).await,
                 Some(order) = self.inbox.recv() => self.order(order),
+                next = self.audits.next() => self.audit(next),
                 _ = redial.tick() => self.dial(),
                 changed = self.cuts.changed() => match changed {
                     Ok(()) => self.apply_cuts(),
@@ -232,6 +239,7 @@ impl Network {
     async fn behaviour_event(&mut self, event: BehaviourEvent) {
         match event {
             BehaviourEvent::Frames(event) => self.frame_event(event).await,
+            BehaviourEvent::Audits(event) => self.audit_event(event),
             BehaviourEvent::Gossipsub(gossipsub::Event::Message {
                 propagation_source,
                 message_id,
@@ -295,6 +303,67 @@ impl Network {
                 tracing::debug!(%peer, %error, "a frame could not be read");
             }
             request_response::Event::ResponseSent { .. } => {}
+        }
+    }
+
+    fn audit(&mut self, next: Next) {
+        let audits = &mut self.swarm.behaviour_mut().audits;
+        match next {
+            Next::Ask(request) => self.audits.ask(request, |peer, question| {
+                self.peers.link(peer)?;
+                Some(audits.send_request(peer, question))
+            }),
+            // It fails when the connection is gone, of which another event tells.
+            Next::Answer(Done { answer, channel }) => {
+                let _ = audits.send_response(channel, answer);
+            }
+        }
+    }
+
+    fn audit_event(&mut self, event: AuditEvent) {
+        match event {
+            request_response::Event::Message {
+                peer,
+                message:
+                    request_response::Message::Request {
+                        request_id,
+                        request,
+                        channel,
+                    },
+                ..
+            } => {
+                let (handle, peers) = (&self.handle, &mut self.peers);
+                let may = |question: &AuditQuestion| {
+                    let space = handle.space(question.space.as_str());
+                    space.map_err(|refusal| refusal.code())?;
+                    let from = peers.get_mut(&peer);
+                    match from.is_some_and(|from| from.has_greeted(&question.space)) {
+                        true => Ok(()),
+                        false => Err(Error::Handshake.code()),
+                    }
+                };
+                let audits = &mut self.audits;
+                if let Some(refused) = audits.question(peer, request_id, &request, channel, may) {
+                    self.audit(Next::Answer(refused));
+                }
+            }
+            request_response::Event::Message {
+                message:
+                    request_response::Message::Response {
+                        request_id,
+                        response,
+                    },
+                ..
+            } => self.audits.answered(request_id, &response),
+            request_response::Event::OutboundFailure {
+                request_id, error, ..
+            } => self.audits.failed(request_id, error.to_string()),
+            request_response::Event::InboundFailure {
+                peer, request_id, ..
+            }
+            | request_response::Event::ResponseSent {
+                peer, request_id, ..
+            } => self.audits.closed(&peer, request_id),
         }
     }
 

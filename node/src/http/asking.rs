@@ -46,6 +46,8 @@ pub(super) struct Asking {
     /// The idempotency key, and the method and the path, which are part of what is asked for.
     key: Option<(String, String)>,
     demand: Demand,
+    /// Whether it depends on what is there. Reads answer anyway: they have no tag to be compared.
+    conditional: bool,
 }
 
 /// An answer, with what the session depends on by now, and whether it was made before.
@@ -58,7 +60,7 @@ pub(super) struct Answered<T> {
 impl Asking {
     /// Whether it asks for nothing special.
     pub(super) fn is_plain(&self) -> bool {
-        self.key.is_none() && self.demand == Demand::default()
+        self.key.is_none() && self.demand == Demand::default() && !self.conditional
     }
 
     /// Makes operations as they are asked for. `body` is the request's, by which a retry is known.
@@ -69,6 +71,9 @@ impl Asking {
         body: &[u8],
         ops: Vec<(String, Op)>,
     ) -> Result<Answered<Vec<Done>>, Problem> {
+        if self.conditional {
+            return Err(Refusal::NeedsCentre(Centre::CompareAndSet).into());
+        }
         let once = self.key.as_ref().map(|(key, what)| {
             let content = [what.as_bytes(), b"\0", body].concat();
             Once::new(key.as_bytes(), &content)
@@ -159,14 +164,11 @@ impl<S: Sync> FromRequestParts<S> for Asking {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asking, Problem> {
         let conditions = [header::IF_MATCH, header::IF_NONE_MATCH];
-        let conditional = conditions.iter().any(|it| parts.headers.contains_key(it));
-        if conditional && !parts.method.is_safe() {
-            return Err(Refusal::NeedsCentre(Centre::CompareAndSet).into());
-        }
         let what = || format!("{} {}", parts.method, parts.uri.path());
         Ok(Asking {
             key: key(&parts.headers)?.map(|key| (key, what())),
             demand: demand(&parts.headers)?,
+            conditional: conditions.iter().any(|it| parts.headers.contains_key(it)),
         })
     }
 }

@@ -3,11 +3,16 @@
 use super::App;
 use super::problem::{Asked, Problem, Route};
 use super::requests::InSpace;
-use crate::driver::{AuditPage, Query};
+use crate::driver::{AuditPage, Audited, Query};
+use crate::gossip::{Peer, Unanswered};
+use crate::problems;
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use std::sync::Arc;
+use tallymesh_core::Space;
+use tallymesh_core::limits::KEY_BYTES_MAX;
+use tallymesh_core::wire::AuditQuestion;
 use utoipa::IntoParams;
 
 /// Most counters of one page. Each may have a shard of every writer.
@@ -23,6 +28,8 @@ pub(super) struct AuditQuery {
     prefix: String,
     /// Only keys after this one, by their bytes: the `next` of the page before.
     after: Option<String>,
+    /// The libp2p peer id of a node that is connected to this one: what that shows.
+    peer: Option<String>,
 }
 
 /// What each writer says of counters
@@ -34,18 +41,59 @@ pub(super) struct AuditQuery {
     responses((
         status = 200, description = "A page of at most 1,000 counters.", body = AuditPage,
     )),
-    extensions(("x-problems" = json!(["query"]))),
+    extensions(("x-problems" = json!(["peer", "peer_no_answer", "peer_not_connected", "query"]))),
 )]
 pub(super) async fn page(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
     Asked(query): Asked<AuditQuery>,
 ) -> Result<Json<AuditPage>, Problem> {
-    let space = app.handle.space(&space)?;
+    let id = app.handle.space(&space)?;
+    if let Some(peer) = query.peer {
+        let question = AuditQuestion {
+            space: Space::new(&space).map_err(|error| Problem::from(&error))?,
+            prefix: query.prefix,
+            after: query.after.unwrap_or_default(),
+        };
+        return Ok(Json(asked(&app, &peer, question).await?));
+    }
     let query = Query {
         prefix: query.prefix,
         after: query.after,
         limit: PAGE_MAX,
     };
-    Ok(Json(app.handle.audit(space, query).await?))
+    Ok(Json(app.handle.audit(id, query).await?))
+}
+
+/// Asks a connected node.
+async fn asked(app: &App, name: &str, question: AuditQuestion) -> Result<AuditPage, Problem> {
+    let peer: Peer = name
+        .parse()
+        .map_err(|problem: String| Problem::new(&problems::PEER, problem))?;
+    for (what, text) in [("prefix", &question.prefix), ("after", &question.after)] {
+        if text.len() > KEY_BYTES_MAX {
+            let detail = format!(
+                "`{what}` has {} bytes, and a key has at most {KEY_BYTES_MAX}",
+                text.len()
+            );
+            return Err(Problem::new(&problems::QUERY, detail));
+        }
+    }
+    let told = app.auditor.ask(peer, question).await.map_err(|why| {
+        let kind = match why {
+            Unanswered::NotConnected => &problems::PEER_NOT_CONNECTED,
+            Unanswered::Refused(_) | Unanswered::Broken(_) => &problems::PEER_NO_ANSWER,
+        };
+        Problem::new(kind, format!("{name} told nothing: {why}"))
+    })?;
+    let last = told.counters.last().filter(|_| told.more);
+    Ok(AuditPage {
+        digest: told.digest,
+        next: last.map(|it| it.0.clone()),
+        counters: told
+            .counters
+            .into_iter()
+            .map(|(key, shards)| Audited { key, shards })
+            .collect(),
+    })
 }

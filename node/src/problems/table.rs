@@ -59,6 +59,10 @@ kinds! {
         .advice("Encode keys as UTF-8, and then with percent signs.");
     PEER: Kind::http("peer", 400, "This is no name of a node.")
         .advice("`GET /v1/peers` shows their names.");
+    PEER_NO_ANSWER: Kind::http("peer_no_answer", 502, "A connected node did not tell what it shows.")
+        .advice("`detail` says why: it may have another version, not have the space open, or be busy. Try again.");
+    PEER_NOT_CONNECTED: Kind::http("peer_not_connected", 404, "The node is not connected to this one.")
+        .advice("`GET /v1/peers` shows those that are.");
     QUERY: Kind::http("query", 400, "The query has an unknown part, or a value that it can't have.")
         .advice("Send what `detail` names.");
     RATE_LIMITED: Kind::http("rate_limited", 429, "Requests come from this address faster than `--http-rate` allows.")

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A folder of files. What was created, renamed or removed in it is durable after [`Folder::sync`].
 pub(super) trait Folder: Send {
@@ -52,6 +54,12 @@ pub(super) trait File: Send + Sync {
 
 /// The name of the file whose lock says that a process has the folder open.
 const LOCK: &str = "lock";
+
+/// How long a lock is waited for that another has. A process that starts a program is two for a moment,
+/// and the second one keeps what the first has locked, though that lets it go, until the program begins.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long is waited between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// A folder of the system's.
 pub(super) struct Disk {
@@ -117,13 +125,19 @@ impl Folder for Disk {
             .create(true)
             .truncate(false)
             .open(self.path.join(LOCK))?;
-        match file.try_lock() {
-            Ok(()) => {
-                self.lock = Some(file);
-                Ok(true)
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => {
+                    self.lock = Some(file);
+                    return Ok(true);
+                }
+                Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    thread::sleep(LOCK_PAUSE);
+                }
+                Err(fs::TryLockError::WouldBlock) => return Ok(false),
+                Err(fs::TryLockError::Error(error)) => return Err(error),
             }
-            Err(fs::TryLockError::WouldBlock) => Ok(false),
-            Err(fs::TryLockError::Error(error)) => Err(error),
         }
     }
 
@@ -220,3 +234,27 @@ pub(super) fn write_small(folder: &dyn Folder, name: &str, bytes: &[u8]) -> io::
 
 /// The end of the names of files that are not whole yet.
 pub(super) const NEW: &str = ".new";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_child_keeps_for_a_moment_is_waited_for() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let mut one = Disk::at(folder.path());
+        assert!(one.lock().expect("lock"));
+        // What a child has until it becomes another program.
+        let kept = one.lock.as_ref().expect("locked").try_clone();
+        let kept = kept.expect("a second descriptor");
+        drop(one);
+        let mut two = Disk::at(folder.path());
+        let child = thread::spawn(move || {
+            thread::sleep(LOCK_PAUSE);
+            drop(kept);
+        });
+        assert!(two.lock().expect("lock"), "nobody uses it any more");
+        child.join().expect("the child ends");
+        assert!(!Disk::at(folder.path()).lock().expect("lock"), "in use");
+    }
+}

@@ -10,6 +10,7 @@ mod data;
 mod durability;
 mod events;
 mod http;
+mod liar;
 mod members;
 mod once;
 mod operations;

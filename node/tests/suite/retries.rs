@@ -243,4 +243,17 @@ fn writes_under_conditions_take_a_centre() {
     let response = agent().get(&likes).header("if-none-match", "*").call();
     let (status, answer) = read(response.expect("an answer"));
     assert_eq!((status, &answer["value"]), (200, &json!("5")));
+    // A read of many is a POST, and no write.
+    let many = format!("{}/v1/spaces/default/read", node.url);
+    let response = agent().post(many).header("if-none-match", "*");
+    let (status, answer) = read(response.send(r#"{"keys":["likes"]}"#).expect("an answer"));
+    let value = &answer["counters"][0]["value"];
+    assert_eq!((status, value), (200, &json!("5")));
+    for (path, body) in [("counters/likes/add", ""), ("add", "likes 1"), ("add", "")] {
+        let url = format!("{}/v1/spaces/default/{path}", node.url);
+        let response = agent().post(url).header("if-match", "\"5\"").send(body);
+        let (status, problem) = read(response.expect("an answer"));
+        assert_eq!((status, &problem["code"]), (501, &json!("needs_centre")));
+    }
+    assert_eq!(node.value("likes"), Some(5));
 }

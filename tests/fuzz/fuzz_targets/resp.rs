@@ -7,6 +7,9 @@
 
 #[path = "../../../node/src"]
 mod node {
+    #[allow(dead_code, unused_imports)]
+    pub(crate) mod problems;
+
     // What only the rest of the node calls is not dead.
     #[allow(dead_code, unused_imports)]
     pub(crate) mod resp;
@@ -19,6 +22,6 @@ mod node {
     }
 }
 
-use node::resp;
+use node::{problems, resp};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::tests::hostile::client(bytes));

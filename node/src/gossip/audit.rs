@@ -1,0 +1,355 @@
+//! Audits between nodes: what is shown, asked of peers, and told to them.
+//!
+//! A question is one request of the protocol `/tallymesh/audit/1`, a page its response. Whoever may
+//! sync a space may hold all of it anyway, so a peer that greeted in it is told, and nobody else. One
+//! question of a peer is open at a time, one is worked on at a time, and as much time is left to others
+//! after each as it took.
+
+use super::Peer;
+use super::behaviour::PEERS_MAX;
+use super::codec::read_up_to;
+use crate::driver::{AuditPage, Query};
+use crate::handle::Handle;
+use futures::prelude::*;
+use libp2p::request_response::{self, InboundRequestId, OutboundRequestId, ResponseChannel};
+use libp2p::{PeerId, StreamProtocol};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::time::Instant;
+use tallymesh_core::limits::{AUDIT_COUNTERS_MAX, AUDIT_QUESTION_BYTES_MAX, FRAME_BYTES_MAX};
+use tallymesh_core::wire::{AuditAnswer, AuditQuestion, AuditedPage};
+use tokio::sync::{mpsc, oneshot};
+
+/// The protocol's name and version.
+pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/audit/1");
+
+/// Questions of this node that wait to be sent. Whoever asks more waits.
+const REQUESTS_MAX: usize = 16;
+
+/// The code by which a second question is refused while the first is open.
+const BUSY: &str = "busy";
+
+/// A question as a request, and an answer as its response.
+#[derive(Clone, Default)]
+pub(super) struct AuditCodec;
+
+impl request_response::Codec for AuditCodec {
+    type Protocol = StreamProtocol;
+    type Request = Vec<u8>;
+    type Response = Vec<u8>;
+
+    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Vec<u8>>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        read_up_to(io, AUDIT_QUESTION_BYTES_MAX).await
+    }
+
+    async fn read_response<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Vec<u8>>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        read_up_to(io, FRAME_BYTES_MAX).await
+    }
+
+    async fn write_request<T>(
+        &mut self,
+        _: &StreamProtocol,
+        io: &mut T,
+        question: Vec<u8>,
+    ) -> io::Result<()>
+    where
+        T: AsyncWrite + Unpin + Send,
+    {
+        io.write_all(&question).await?;
+        io.close().await
+    }
+
+    async fn write_response<T>(
+        &mut self,
+        _: &StreamProtocol,
+        io: &mut T,
+        answer: Vec<u8>,
+    ) -> io::Result<()>
+    where
+        T: AsyncWrite + Unpin + Send,
+    {
+        io.write_all(&answer).await?;
+        io.close().await
+    }
+}
+
+/// Why a peer told nothing that can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// It is not connected to this node.
+    NotConnected,
+    /// It refused, with this code.
+    Refused(String),
+    /// It broke off, took too long, does not know the protocol, or answered what was not asked for.
+    Broken(String),
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unanswered::NotConnected => f.write_str("it is not connected to this node"),
+            Unanswered::Refused(code) => write!(f, "it refused with `{code}`"),
+            Unanswered::Broken(problem) => f.write_str(problem),
+        }
+    }
+}
+
+type Told = Result<AuditedPage, Unanswered>;
+
+/// A question of this node's.
+pub(super) struct Request {
+    peer: PeerId,
+    question: AuditQuestion,
+    reply: oneshot::Sender<Told>,
+}
+
+/// Asks peers what they show.
+#[derive(Clone)]
+pub(crate) struct Auditor(mpsc::Sender<Request>);
+
+impl Auditor {
+    /// Asks a connected peer. It is answered within the time that a request may take.
+    ///
+    /// # Errors
+    /// As [`Unanswered`] says.
+    pub(crate) async fn ask(&self, peer: Peer, question: AuditQuestion) -> Told {
+        let (reply, told) = oneshot::channel();
+        let request = Request {
+            peer: peer.0,
+            question,
+            reply,
+        };
+        let stopped = || Unanswered::Broken("this node stops".into());
+        self.0.send(request).await.map_err(|_| stopped())?;
+        told.await.map_err(|_| stopped())?
+    }
+}
+
+/// The client's end of the questions, and the network's.
+pub(crate) fn channel() -> (Auditor, mpsc::Receiver<Request>) {
+    let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
+    (Auditor(requests), inbox)
+}
+
+/// A peer's question, to be worked on.
+struct Task {
+    question: AuditQuestion,
+    channel: ResponseChannel<Vec<u8>>,
+}
+
+/// An answer on its way out.
+pub(super) struct Done {
+    pub(super) answer: Vec<u8>,
+    pub(super) channel: ResponseChannel<Vec<u8>>,
+}
+
+/// The questions that are open, in both directions.
+pub(super) struct Audits {
+    requests: mpsc::Receiver<Request>,
+    asked: HashMap<OutboundRequestId, Request>,
+    /// The one open question of each peer.
+    open: HashMap<PeerId, InboundRequestId>,
+    tasks: mpsc::Sender<Task>,
+    done: mpsc::Receiver<Done>,
+}
+
+/// What the network's loop is to do next.
+pub(super) enum Next {
+    /// Send this question.
+    Ask(Request),
+    /// Send this answer.
+    Answer(Done),
+}
+
+impl Audits {
+    /// Starts the task that answers peers; it ends along with this value.
+    pub(super) fn start(handle: Handle, requests: mpsc::Receiver<Request>) -> Audits {
+        let (tasks, todo) = mpsc::channel(PEERS_MAX as usize);
+        let (answers, done) = mpsc::channel(1);
+        tokio::spawn(work(handle, todo, answers));
+        Audits {
+            requests,
+            asked: HashMap::new(),
+            open: HashMap::new(),
+            tasks,
+            done,
+        }
+    }
+
+    /// Waits for something to be sent.
+    pub(super) async fn next(&mut self) -> Next {
+        tokio::select! {
+            Some(request) = self.requests.recv() => Next::Ask(request),
+            Some(done) = self.done.recv() => Next::Answer(done),
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Sends a question with `send`, which gives nothing if the peer is not connected.
+    pub(super) fn ask(
+        &mut self,
+        request: Request,
+        send: impl FnOnce(&PeerId, Vec<u8>) -> Option<OutboundRequestId>,
+    ) {
+        match send(&request.peer, request.question.encode()) {
+            Some(id) => {
+                self.asked.insert(id, request);
+            }
+            None => reply(request, Err(Unanswered::NotConnected)),
+        }
+    }
+
+    /// An answer came.
+    pub(super) fn answered(&mut self, id: OutboundRequestId, answer: &[u8]) {
+        if let Some(request) = self.asked.remove(&id) {
+            let told = read(&request.question, answer);
+            reply(request, told);
+        }
+    }
+
+    /// No answer will come.
+    pub(super) fn failed(&mut self, id: OutboundRequestId, problem: String) {
+        if let Some(request) = self.asked.remove(&id) {
+            reply(request, Err(Unanswered::Broken(problem)));
+        }
+    }
+
+    /// A peer asks. It is told at once if it is refused; `may` says, with a code, which questions are.
+    pub(super) fn question(
+        &mut self,
+        peer: PeerId,
+        id: InboundRequestId,
+        bytes: &[u8],
+        channel: ResponseChannel<Vec<u8>>,
+        may: impl FnOnce(&AuditQuestion) -> Result<(), &'static str>,
+    ) -> Option<Done> {
+        let judged = AuditQuestion::decode(bytes).map_err(|error| error.code());
+        let judged = judged.and_then(|question| may(&question).map(|()| question));
+        let judged = judged.and_then(|question| match self.open.contains_key(&peer) {
+            true => Err(BUSY),
+            false => Ok(question),
+        });
+        let (code, channel) = match judged {
+            Err(code) => (code, channel),
+            Ok(question) => match self.tasks.try_send(Task { question, channel }) {
+                Ok(()) => {
+                    self.open.insert(peer, id);
+                    return None;
+                }
+                Err(full) => (BUSY, full.into_inner().channel),
+            },
+        };
+        let answer = AuditAnswer::Refused(code.to_owned()).encode();
+        Some(Done { answer, channel })
+    }
+
+    /// A peer's question is no longer open: it was answered, or the peer is gone.
+    pub(super) fn closed(&mut self, peer: &PeerId, id: InboundRequestId) {
+        if self.open.get(peer) == Some(&id) {
+            self.open.remove(peer);
+        }
+    }
+}
+
+fn reply(request: Request, told: Told) {
+    // Whoever asked may have gone away meanwhile.
+    let _ = request.reply.send(told);
+}
+
+fn read(question: &AuditQuestion, answer: &[u8]) -> Told {
+    match AuditAnswer::decode(answer) {
+        Ok(AuditAnswer::Page(page)) if page.answers(question) => Ok(page),
+        Ok(AuditAnswer::Page(_)) => Err(Unanswered::Broken(
+            "it answered with counters that were not asked for".into(),
+        )),
+        Ok(AuditAnswer::Refused(code)) => Err(Unanswered::Refused(code)),
+        Err(error) => Err(Unanswered::Broken(format!(
+            "its answer can't be read (`{}`): {error}",
+            error.code()
+        ))),
+    }
+}
+
+/// Answers peers, one question after another.
+async fn work(handle: Handle, mut todo: mpsc::Receiver<Task>, answers: mpsc::Sender<Done>) {
+    while let Some(Task { question, channel }) = todo.recv().await {
+        let begun = Instant::now();
+        let answer = match shown(&handle, question).await {
+            Ok(page) => AuditAnswer::Page(page),
+            Err(code) => AuditAnswer::Refused(code.to_owned()),
+        };
+        let answer = answer.encode();
+        if answers.send(Done { answer, channel }).await.is_err() {
+            return; // The network ended.
+        }
+        // The driver works for others at least as long as for this.
+        tokio::time::sleep(begun.elapsed()).await;
+    }
+}
+
+/// The page that a question asks for, or the code of why not.
+async fn shown(handle: &Handle, question: AuditQuestion) -> Result<AuditedPage, &'static str> {
+    let space = handle.space(question.space.as_str());
+    let query = Query {
+        prefix: question.prefix,
+        after: Some(question.after).filter(|after| !after.is_empty()),
+        limit: AUDIT_COUNTERS_MAX,
+    };
+    let page = match space {
+        Ok(space) => handle.audit(space, query).await,
+        Err(refusal) => Err(refusal),
+    };
+    let AuditPage {
+        digest,
+        counters,
+        next,
+    } = page.map_err(|refusal| refusal.code())?;
+    let counters = counters.into_iter().map(|it| (it.key, it.shards));
+    Ok(AuditedPage {
+        digest,
+        counters: counters.collect(),
+        more: next.is_some(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tallymesh_core::Space;
+
+    #[test]
+    fn only_what_was_asked_for_is_taken() {
+        let question = AuditQuestion {
+            space: Space::default(),
+            prefix: "a".into(),
+            after: "ab".into(),
+        };
+        let page = |keys: &[&str], more| AuditedPage {
+            digest: [7; 16],
+            counters: keys.iter().map(|key| ((*key).to_owned(), vec![])).collect(),
+            more,
+        };
+        let told = |page| read(&question, &AuditAnswer::Page(page).encode());
+        let fits = page(&["abc", "ac"], true);
+        assert_eq!(told(fits.clone()), Ok(fits));
+        for keys in [["ab", "ac"], ["aa", "ac"], ["ac", "b"]] {
+            let told = told(page(&keys, false));
+            assert!(matches!(told, Err(Unanswered::Broken(_))), "{told:?}");
+        }
+        let refused = AuditAnswer::Refused(BUSY.into()).encode();
+        let busy = Err(Unanswered::Refused(BUSY.into()));
+        assert_eq!(read(&question, &refused), busy);
+        // Whoever has more to tell tells something, or the one who asks would never end.
+        for bytes in [&[9][..], b"", &AuditAnswer::Page(page(&[], true)).encode()] {
+            let told = read(&question, bytes);
+            assert!(matches!(told, Err(Unanswered::Broken(_))), "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A peer over libp2p that greets, says what it is told to, and asks whatever it likes.
+
+use crate::process::{DEADLINE, Node};
+use futures::prelude::*;
+use libp2p::request_response::{self, Codec, OutboundRequestId, ProtocolSupport};
+use libp2p::swarm::{NetworkBehaviour, Swarm, SwarmEvent};
+use libp2p::{Multiaddr, PeerId, StreamProtocol, SwarmBuilder, noise, ping, tcp, yamux};
+use std::collections::HashMap;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+use tallymesh_core::wire::{Body, Digests, Frame, Hello};
+use tallymesh_core::{Space, WriterId};
+use tokio::sync::mpsc;
+
+/// Whole streams as they are.
+#[derive(Clone, Default)]
+struct Raw;
+
+impl Codec for Raw {
+    type Protocol = StreamProtocol;
+    type Request = Vec<u8>;
+    type Response = Vec<u8>;
+
+    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Vec<u8>>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        let mut bytes = Vec::new();
+        io.read_to_end(&mut bytes).await.map(|_| bytes)
+    }
+
+    async fn read_response<T>(
+        &mut self,
+        protocol: &StreamProtocol,
+        io: &mut T,
+    ) -> io::Result<Vec<u8>>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        self.read_request(protocol, io).await
+    }
+
+    async fn write_request<T>(
+        &mut self,
+        _: &StreamProtocol,
+        io: &mut T,
+        bytes: Vec<u8>,
+    ) -> io::Result<()>
+    where
+        T: AsyncWrite + Unpin + Send,
+    {
+        io.write_all(&bytes).await?;
+        io.close().await
+    }
+
+    async fn write_response<T>(
+        &mut self,
+        protocol: &StreamProtocol,
+        io: &mut T,
+        bytes: Vec<u8>,
+    ) -> io::Result<()>
+    where
+        T: AsyncWrite + Unpin + Send,
+    {
+        self.write_request(protocol, io, bytes).await
+    }
+}
+
+#[derive(NetworkBehaviour)]
+struct Behaviour {
+    ping: ping::Behaviour,
+    frames: request_response::Behaviour<Raw>,
+    audits: request_response::Behaviour<Raw>,
+}
+
+type Answered = Result<Vec<u8>, String>;
+
+enum Order {
+    /// Greet in the default space, with the digest of a vector.
+    Greet([u8; 16], Sender<()>),
+    /// Answer this from now on, and tell when that holds.
+    Answer(Vec<u8>, Sender<()>),
+    /// Ask this, so many times at once.
+    Ask(Vec<u8>, usize, Sender<Answered>),
+}
+
+/// A peer that merges nothing, and so is not healed either. Dropped, it goes away.
+pub(crate) struct Liar {
+    peer: PeerId,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Liar {
+    /// Connects to a node, and says nothing yet.
+    pub(crate) fn start(node: &Node) -> Liar {
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let (begun, peer) = channel();
+        let address: Multiaddr = node.listen[0].parse().expect("an address");
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = { runtime }.enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let swarm = swarm();
+                let _ = begun.send(*swarm.local_peer_id());
+                run(swarm, address, inbox).await;
+            });
+        });
+        let peer = peer.recv_timeout(DEADLINE).expect("it starts");
+        Liar { peer, orders }
+    }
+
+    pub(crate) fn peer_id(&self) -> String {
+        self.peer.to_string()
+    }
+
+    /// Greets in the default space, with the digest of a vector.
+    pub(crate) fn greet(&self, digest: [u8; 16]) {
+        let (done, told) = channel();
+        self.order(Order::Greet(digest, done), &told);
+    }
+
+    /// Says this to whoever asks, from now on.
+    pub(crate) fn answers(&self, answer: Vec<u8>) {
+        let (done, told) = channel();
+        self.order(Order::Answer(answer, done), &told);
+    }
+
+    /// Asks the node: the answer, or why none came.
+    pub(crate) fn ask(&self, question: &[u8]) -> Answered {
+        let (reply, answer) = channel();
+        self.order(Order::Ask(question.to_vec(), 1, reply), &answer)
+    }
+
+    /// Asks the node several times at once.
+    pub(crate) fn ask_at_once(&self, question: &[u8], times: usize) -> Vec<Vec<u8>> {
+        let (reply, answers) = channel();
+        let first = self.order(Order::Ask(question.to_vec(), times, reply), &answers);
+        let rest = (1..times).map(|_| answers.recv_timeout(DEADLINE).expect("an answer"));
+        let all = std::iter::once(first).chain(rest);
+        all.map(|answer| answer.expect("an answer")).collect()
+    }
+
+    fn order<T>(&self, order: Order, done: &Receiver<T>) -> T {
+        assert!(self.orders.send(order).is_ok(), "it runs");
+        done.recv_timeout(DEADLINE).expect("it answers")
+    }
+}
+
+fn swarm() -> Swarm<Behaviour> {
+    let of = |name| {
+        let protocols = [(StreamProtocol::new(name), ProtocolSupport::Full)];
+        request_response::Behaviour::new(protocols, request_response::Config::default())
+    };
+    let behaviour = Behaviour {
+        ping: ping::Behaviour::default(),
+        frames: of("/tallymesh/sync/1"),
+        audits: of("/tallymesh/audit/1"),
+    };
+    let builder = SwarmBuilder::with_new_identity().with_tokio();
+    let builder = builder.with_tcp(
+        tcp::Config::default(),
+        noise::Config::new,
+        yamux::Config::default,
+    );
+    builder
+        .expect("TCP")
+        .with_behaviour(|_| behaviour)
+        .expect("behaviours")
+        .with_swarm_config(|it| it.with_idle_connection_timeout(Duration::from_secs(3600)))
+        .build()
+}
+
+/// Greets without a digest of the contents, so that none are compared.
+fn hello(digest: [u8; 16]) -> Vec<u8> {
+    let hello = Hello {
+        version_min: 1,
+        version_max: 1,
+        capabilities: 0,
+        session: 7,
+        agent: "liar".into(),
+        nonce: [0; 16],
+        proof: Vec::new(),
+        digests: Digests {
+            vector: digest,
+            contents: 0,
+        },
+        writer: WriterId::from_bytes([9; 16]),
+        clock: 0,
+    };
+    let space = Space::default();
+    let body = Body::Hello(hello);
+    Frame { space, body }.encode()
+}
+
+async fn run(
+    mut swarm: Swarm<Behaviour>,
+    address: Multiaddr,
+    mut inbox: mpsc::UnboundedReceiver<Order>,
+) {
+    swarm.dial(address).expect("dial the node");
+    let mut node = None;
+    let mut answer = Vec::new();
+    let mut asked: HashMap<OutboundRequestId, Sender<Answered>> = HashMap::new();
+    loop {
+        let event = tokio::select! {
+            event = swarm.select_next_some() => event,
+            order = inbox.recv(), if node.is_some() => {
+                match (order, node) {
+                    (Some(Order::Greet(digest, done)), Some(node)) => {
+                        let frames = &mut swarm.behaviour_mut().frames;
+                        frames.send_request(&node, hello(digest));
+                        let _ = done.send(());
+                    }
+                    (Some(Order::Answer(bytes, done)), _) => {
+                        answer = bytes;
+                        let _ = done.send(());
+                    }
+                    (Some(Order::Ask(bytes, times, reply)), Some(node)) => {
+                        for _ in 0..times {
+                            let audits = &mut swarm.behaviour_mut().audits;
+                            asked.insert(audits.send_request(&node, bytes.clone()), reply.clone());
+                        }
+                    }
+                    _ => return,
+                }
+                continue;
+            }
+        };
+        let SwarmEvent::Behaviour(event) = event else {
+            if let SwarmEvent::ConnectionEstablished { peer_id, .. } = event {
+                node = Some(peer_id);
+            }
+            continue;
+        };
+        use request_response::{Event, Message};
+        match event {
+            BehaviourEvent::Frames(Event::Message {
+                message: Message::Request { channel, .. },
+                ..
+            }) => {
+                let _ = swarm.behaviour_mut().frames.send_response(channel, vec![]);
+            }
+            BehaviourEvent::Audits(Event::Message { message, .. }) => match message {
+                Message::Request { channel, .. } => {
+                    let audits = &mut swarm.behaviour_mut().audits;
+                    let _ = audits.send_response(channel, answer.clone());
+                }
+                Message::Response {
+                    request_id,
+                    response,
+                } => {
+                    if let Some(reply) = asked.remove(&request_id) {
+                        let _ = reply.send(Ok(response));
+                    }
+                }
+            },
+            BehaviourEvent::Audits(Event::OutboundFailure {
+                request_id, error, ..
+            }) => {
+                if let Some(reply) = asked.remove(&request_id) {
+                    let _ = reply.send(Err(error.to_string()));
+                }
+            }
+            _ => {}
+        }
+    }
+}
