@@ -62,14 +62,19 @@ use crate::handle::Handle;
 use crate::metrics::Metrics;
 use crate::problems;
 use crate::store::Durability;
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
+use axum::serve::IncomingStream;
 use problem::Problem;
 use std::convert::Infallible;
+use std::future::{poll_fn, ready};
+use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
@@ -115,10 +120,11 @@ impl App {
     }
 }
 
-/// All routes of a node, each with its description.
+/// All routes of a node, each with its description. None is nested in another: what is taken off a path
+/// is taken off at each request.
 fn routes() -> OpenApiRouter<Arc<App>> {
     let large = || DefaultBodyLimit::max(BULK_BYTES_MAX);
-    let space = OpenApiRouter::new()
+    OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(counters::list))
         .routes(routes!(counters::read, operations::set, operations::delete))
         .routes(routes!(operations::reset))
@@ -139,9 +145,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(members::retire))
         .routes(routes!(events::stream))
         .routes(routes!(sync::upgrade))
-        .routes(routes!(post::exchange).layer(large()));
-    OpenApiRouter::with_openapi(openapi::head())
-        .nest("/v1/spaces/{space}", space)
+        .routes(routes!(post::exchange).layer(large()))
         .routes(routes!(status::status))
         .routes(routes!(status::peers))
         .routes(routes!(demo::cut))
@@ -154,8 +158,8 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(try_it::file))
 }
 
-/// What serves all routes of a node.
-pub(crate) fn router(app: Arc<App>) -> Router {
+/// Serves all routes of a node until it stops.
+pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<()> {
     let (router, _) = routes().split_for_parts();
     let routes = router
         .fallback(page::serve)
@@ -165,34 +169,45 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     // for by no page needs no CORS.
     let routes = DefaultBodyLimit::max(BODY_BYTES_MAX).layer(routes);
     let shared = app.clone();
-    let programs = service_fn(move |request| inside(shared.clone(), request, routes.clone()));
-    let pages = guard::cors().layer(programs.clone());
-    let door = Arc::new((app, programs, pages));
-    Router::new().fallback_service(service_fn(move |request: Request| {
-        let door = door.clone();
-        async move {
-            let (app, programs, pages) = &*door;
-            let writes = !request.method().is_safe();
-            let response = match guard::refusal(app, &request) {
-                Some(refusal) => refusal,
-                None if guard::is_of_a_page(&request) => {
-                    guard::closed(pages.clone().oneshot(request).await?)
+    let programs = move |request| inside(shared.clone(), request, routes.clone());
+    let pages = guard::cors().layer(service_fn(programs.clone()));
+    let (node, door) = (app.clone(), Arc::new((app, programs, pages)));
+    let clients = service_fn(move |stream: IncomingStream<'_, TcpListener>| {
+        let (door, client) = (door.clone(), *stream.remote_addr());
+        let client = service_fn(move |mut request: Request| {
+            let door = door.clone();
+            async move {
+                let (app, programs, pages) = &*door;
+                if app.rate.is_some() {
+                    request.extensions_mut().insert(ConnectInfo(client));
                 }
-                None => guard::closed(programs.clone().oneshot(request).await?),
-            };
-            Ok::<Response, Infallible>(problem::tell_applied(response, writes))
-        }
-    }))
+                let writes = !request.method().is_safe();
+                let response = match guard::refusal(app, &request) {
+                    Some(refusal) => refusal,
+                    None if guard::is_of_a_page(&request) => {
+                        guard::closed(pages.clone().oneshot(request).await?)
+                    }
+                    None => guard::closed(programs(request).await?),
+                };
+                Ok::<Response, Infallible>(problem::tell_applied(response, writes))
+            }
+        });
+        ready(Ok::<_, Infallible>(client))
+    });
+    axum::serve(listener, clients)
+        .with_graceful_shutdown(async move { node.stopped().await })
+        .await
 }
 
 /// Within CORS: how fast, and for how long.
-async fn inside<S>(app: Arc<App>, request: Request, routes: S) -> Result<Response, Infallible>
+async fn inside<S>(app: Arc<App>, request: Request, mut routes: S) -> Result<Response, Infallible>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     match rate::refusal(&app, &request) {
         Some(refusal) => Ok(refusal),
-        None => give_up(routes.oneshot(request)).await,
+        // Routes are always ready.
+        None => give_up(routes.call(request)).await,
     }
 }
 
@@ -207,6 +222,12 @@ async fn method_not_allowed() -> Problem {
 async fn give_up(
     answer: impl Future<Output = Result<Response, Infallible>>,
 ) -> Result<Response, Infallible> {
+    let mut answer = pin!(answer);
+    // Most are answered at once, and need no timer.
+    let at_once = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
+    if let Poll::Ready(answered) = at_once {
+        return answered;
+    }
     let answered = tokio::time::timeout(REQUEST_TIMEOUT, answer).await;
     answered.unwrap_or_else(|_| {
         let problem = Problem::new(

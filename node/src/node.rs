@@ -209,9 +209,9 @@ impl Node {
             sessions: Sessions::new(config.http_rules.sync_idle),
             rules: config.http_rules,
             cuts,
-            stopping: stopped.clone(),
+            stopping: stopped,
         });
-        let server = tokio::spawn(serve(listener, app, stopped));
+        let server = tokio::spawn(http::serve(listener, app));
         let node = Node {
             http,
             resp: resp_address,
@@ -353,21 +353,6 @@ fn driver_error(ended: Result<Result<(), StoreError>, oneshot::error::RecvError>
         Ok(Err(error)) => NodeError::Store(error),
         Ok(Ok(())) | Err(_) => NodeError::Ended { part: "driver" },
     }
-}
-
-async fn serve(
-    listener: TcpListener,
-    app: Arc<App>,
-    mut stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let stop = async move {
-        // An error means that the node was dropped, which is a stop too.
-        let _ = stopped.wait_for(|stopping| *stopping).await;
-    };
-    let service = http::router(app).into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service)
-        .with_graceful_shutdown(stop)
-        .await
 }
 
 /// The key that the store keeps, or a new one at the first start.

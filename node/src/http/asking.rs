@@ -42,6 +42,7 @@ const _: () = assert!(KEY_BYTES_MAX == ONCE_KEY_BYTES_MAX);
 const _: () = assert!(WAIT_MAX.as_secs() * 1000 == LEVEL_WAIT_MS_MAX);
 
 /// What a request asks for beside its operation.
+#[derive(Default)]
 pub(super) struct Asking {
     /// The idempotency key, and the method and the path, which are part of what is asked for.
     key: Option<(String, String)>,
@@ -163,6 +164,10 @@ impl<S: Sync> FromRequestParts<S> for Asking {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asking, Problem> {
+        // Most requests ask for nothing, and have few headers.
+        if !parts.headers.keys().any(is_asking) {
+            return Ok(Asking::default());
+        }
         let conditions = [header::IF_MATCH, header::IF_NONE_MATCH];
         let what = || format!("{} {}", parts.method, parts.uri.path());
         Ok(Asking {
@@ -171,6 +176,12 @@ impl<S: Sync> FromRequestParts<S> for Asking {
             conditional: conditions.iter().any(|it| parts.headers.contains_key(it)),
         })
     }
+}
+
+/// Whether a header is one that is looked at here.
+fn is_asking(name: &HeaderName) -> bool {
+    [&KEY, &LEVEL, &WAIT, &TOKEN].contains(&name)
+        || [&header::IF_MATCH, &header::IF_NONE_MATCH].contains(&name)
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {

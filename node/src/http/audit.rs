@@ -36,7 +36,7 @@ pub(super) struct AuditQuery {
 ///
 /// For comparing replicas: those of which the digests are equal must show the same.
 #[utoipa::path(
-    get, path = "/audit", operation_id = "audit", tag = "node",
+    get, path = "/v1/spaces/{space}/audit", operation_id = "audit", tag = "node",
     params(InSpace, AuditQuery),
     responses((
         status = 200, description = "A page of at most 1,000 counters.", body = AuditPage,

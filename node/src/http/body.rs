@@ -2,7 +2,26 @@
 
 use super::problem::Problem;
 use crate::problems;
+use axum::body::{Bytes, HttpBody};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Request};
 use serde_json::{Map, Value};
+use std::convert::Infallible;
+
+/// A request's body. That of most adds is empty, and needs no collecting.
+pub(super) struct Content(pub(super) Result<Bytes, BytesRejection>);
+
+impl<S: Send + Sync> FromRequest<S> for Content {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, state: &S) -> Result<Content, Infallible> {
+        let body = match request.body().is_end_stream() {
+            true => Ok(Bytes::new()),
+            false => Bytes::from_request(request, state).await,
+        };
+        Ok(Content(body))
+    }
+}
 
 /// The fields of a JSON object, to be taken one by one.
 pub(super) struct Fields {

@@ -30,7 +30,7 @@ pub(super) struct Acknowledged {
 ///
 /// One add a line: `key`, `key n`, or, for keys with blanks, `key`, a tab, `n`.
 #[utoipa::path(
-    post, path = "/add", operation_id = "add_many", tag = "counters",
+    post, path = "/v1/spaces/{space}/add", operation_id = "add_many", tag = "counters",
     params(InSpace, AskingWrite),
     request_body(
         content = String, content_type = "text/plain",

@@ -2,7 +2,7 @@
 
 use super::App;
 use super::asking::{Answered, Asking};
-use super::body::Fields;
+use super::body::{Content, Fields};
 use super::problem::{Asked, Problem, Route};
 use super::requests::{AddBody, AskingRead, AskingWrite, InSpace, OfCounter, ReadBody};
 use crate::driver::{Counter, Done, Page, Query, ShardRow};
@@ -60,7 +60,7 @@ pub(super) struct ListQuery {
 
 /// Reads a counter
 #[utoipa::path(
-    get, path = "/counters/{key}", operation_id = "read_counter", tag = "counters",
+    get, path = "/v1/spaces/{space}/counters/{key}", operation_id = "read_counter", tag = "counters",
     params(OfCounter, AskingRead),
     responses((
         status = 200, description = "The counter.", body = Counter,
@@ -84,7 +84,7 @@ pub(super) async fn read(
 ///
 /// Without a body it adds 1.
 #[utoipa::path(
-    post, path = "/counters/{key}/add", operation_id = "add_to_counter", tag = "counters",
+    post, path = "/v1/spaces/{space}/counters/{key}/add", operation_id = "add_to_counter", tag = "counters",
     params(OfCounter, AskingWrite),
     request_body(content = Option<AddBody>, description = "How much."),
     responses((
@@ -97,7 +97,7 @@ pub(super) async fn add(
     State(app): State<Arc<App>>,
     Route((space, key)): Route<(String, String)>,
     asking: Asking,
-    body: Result<Bytes, BytesRejection>,
+    Content(body): Content,
 ) -> Result<Answered<Json<Counter>>, Problem> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let by = amount(&body)?;
@@ -113,7 +113,7 @@ pub(super) async fn add(
 
 /// What each writer says of a counter
 #[utoipa::path(
-    get, path = "/counters/{key}/shards", operation_id = "counter_shards", tag = "counters",
+    get, path = "/v1/spaces/{space}/counters/{key}/shards", operation_id = "counter_shards", tag = "counters",
     params(OfCounter, AskingRead),
     responses((status = 200, description = "One shard for each writer.", body = Shards)),
     extensions(("x-problems" = json!(["absent"]))),
@@ -133,7 +133,7 @@ pub(super) async fn shards(
 
 /// Lists counters by key
 #[utoipa::path(
-    get, path = "/counters", operation_id = "list_counters", tag = "counters",
+    get, path = "/v1/spaces/{space}/counters", operation_id = "list_counters", tag = "counters",
     params(InSpace, ListQuery, AskingRead),
     responses((
         status = 200, description = "A page of them.", body = Page,
@@ -167,7 +167,7 @@ pub(super) async fn list(
 ///
 /// All from one view: none of a transaction, or all of it.
 #[utoipa::path(
-    post, path = "/read", operation_id = "read_counters", tag = "counters",
+    post, path = "/v1/spaces/{space}/read", operation_id = "read_counters", tag = "counters",
     params(InSpace, AskingRead),
     request_body(content = ReadBody, description = "Their keys."),
     responses((

@@ -67,7 +67,7 @@ pub(super) struct EventsQuery {
 ///
 /// A change is an event without a name; docs/http.md tells of those with one, and of ids.
 #[utoipa::path(
-    get, path = "/events", operation_id = "events", tag = "spaces",
+    get, path = "/v1/spaces/{space}/events", operation_id = "events", tag = "spaces",
     params(
         InSpace,
         EventsQuery,

@@ -38,7 +38,7 @@ type Body = Result<Bytes, BytesRejection>;
 
 /// The members of a space
 #[utoipa::path(
-    get, path = "/members", operation_id = "list_members", tag = "members",
+    get, path = "/v1/spaces/{space}/members", operation_id = "list_members", tag = "members",
     params(InSpace),
     responses((
         status = 200, description = "The members as this node sees them.",
@@ -55,7 +55,7 @@ pub(super) async fn list(
 
 /// Makes this node the first member
 #[utoipa::path(
-    post, path = "/members/init", operation_id = "init_members", tag = "members",
+    post, path = "/v1/spaces/{space}/members/init", operation_id = "init_members", tag = "members",
     params(InSpace),
     responses((
         status = 200, description = "The members as this node sees them.",
@@ -75,7 +75,7 @@ pub(super) async fn init(
 ///
 /// Waits for the decision of the members; harmless to repeat.
 #[utoipa::path(
-    post, path = "/members/add", operation_id = "add_member", tag = "members",
+    post, path = "/v1/spaces/{space}/members/add", operation_id = "add_member", tag = "members",
     params(InSpace),
     request_body(content = MemberBody, description = "Whom."),
     responses((
@@ -98,7 +98,7 @@ pub(super) async fn add(
 ///
 /// Waits for the decision of the members; harmless to repeat.
 #[utoipa::path(
-    post, path = "/members/remove", operation_id = "remove_member", tag = "members",
+    post, path = "/v1/spaces/{space}/members/remove", operation_id = "remove_member", tag = "members",
     params(InSpace),
     request_body(content = MemberBody, description = "Whom."),
     responses((
@@ -140,7 +140,7 @@ async fn change(
 ///
 /// For a majority that is lost for ever.
 #[utoipa::path(
-    post, path = "/members/force", operation_id = "force_members", tag = "members",
+    post, path = "/v1/spaces/{space}/members/force", operation_id = "force_members", tag = "members",
     params(InSpace),
     request_body(content = ForceBody, description = "All members that there are to be."),
     responses((
@@ -173,7 +173,7 @@ pub(super) async fn force(
 ///
 /// What they counted stays.
 #[utoipa::path(
-    post, path = "/retire", operation_id = "retire_writer", tag = "members",
+    post, path = "/v1/spaces/{space}/retire", operation_id = "retire_writer", tag = "members",
     params(InSpace),
     request_body(content = RetireBody, description = "Whom."),
     responses((status = 200, description = "What became of them.", body = Retirements)),

@@ -48,7 +48,7 @@ type Body = Result<Bytes, BytesRejection>;
 ///
 /// Cancels what this node has seen of it, and nothing else.
 #[utoipa::path(
-    put, path = "/counters/{key}", operation_id = "set_counter", tag = "counters",
+    put, path = "/v1/spaces/{space}/counters/{key}", operation_id = "set_counter", tag = "counters",
     params(OfCounter, AskingWrite),
     request_body(content = SetBody, description = "The value."),
     responses((
@@ -81,7 +81,7 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
 ///
 /// What this node has not seen of it survives.
 #[utoipa::path(
-    delete, path = "/counters/{key}", operation_id = "delete_counter", tag = "counters",
+    delete, path = "/v1/spaces/{space}/counters/{key}", operation_id = "delete_counter", tag = "counters",
     params(OfCounter, AskingWrite),
     responses((
         status = 200, description = "Whether it existed.", body = Deleted,
@@ -104,7 +104,7 @@ pub(super) async fn delete(
 
 /// Sets a counter to 0
 #[utoipa::path(
-    post, path = "/counters/{key}/reset", operation_id = "reset_counter", tag = "counters",
+    post, path = "/v1/spaces/{space}/counters/{key}/reset", operation_id = "reset_counter", tag = "counters",
     params(OfCounter, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
@@ -125,7 +125,7 @@ pub(super) async fn reset(
 ///
 /// Of concurrent expiries the longest counts.
 #[utoipa::path(
-    post, path = "/counters/{key}/expire", operation_id = "expire_counter", tag = "counters",
+    post, path = "/v1/spaces/{space}/counters/{key}/expire", operation_id = "expire_counter", tag = "counters",
     params(OfCounter, AskingWrite),
     request_body(content = ExpireBody, description = "When."),
     responses((
@@ -155,7 +155,7 @@ pub(super) async fn expire(
 
 /// Takes the expiry of a counter away
 #[utoipa::path(
-    post, path = "/counters/{key}/persist", operation_id = "persist_counter", tag = "counters",
+    post, path = "/v1/spaces/{space}/counters/{key}/persist", operation_id = "persist_counter", tag = "counters",
     params(OfCounter, AskingWrite),
     responses((
         status = 200, description = "What became of it.", body = Done,
@@ -181,7 +181,7 @@ pub(super) async fn persist(
 ///
 /// Every replica sees all of them together, or none.
 #[utoipa::path(
-    post, path = "/transactions", operation_id = "transact", tag = "counters",
+    post, path = "/v1/spaces/{space}/transactions", operation_id = "transact", tag = "counters",
     params(InSpace, AskingWrite),
     request_body(content = TransactionBody, description = "The operations."),
     responses((status = 200, description = "What became of each.", body = Results)),

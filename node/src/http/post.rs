@@ -124,7 +124,7 @@ impl Sessions {
 /// most significant first. Without the header this begins a link; its name comes back in the same
 /// header. A link ends a minute after its last request.
 #[utoipa::path(
-    post, path = "/sync", operation_id = "sync_post", tag = "sync",
+    post, path = "/v1/spaces/{space}/sync", operation_id = "sync_post", tag = "sync",
     params(
         InSpace,
         ExchangeQuery,

@@ -82,7 +82,7 @@ pub(super) async fn peers(State(app): State<Arc<App>>) -> Result<Json<Peers>, Pr
 ///
 /// Up to which clock each is held here, and what became of it.
 #[utoipa::path(
-    get, path = "/writers", operation_id = "writers", tag = "spaces",
+    get, path = "/v1/spaces/{space}/writers", operation_id = "writers", tag = "spaces",
     params(InSpace),
     responses((status = 200, description = "The version vector.", body = Writers)),
 )]
@@ -106,7 +106,7 @@ pub(super) async fn healthy() -> &'static str {
 
 /// Whether the node works, its store too
 #[utoipa::path(
-    get, path = "/readyz", operation_id = "ready", tag = "node",
+    get, path = "/v1/spaces/{space}/readyz", operation_id = "ready", tag = "node",
     responses((status = 200, description = "It does.", body = String, example = "ready\n")),
     extensions(("x-problems" = json!(["stopped"]))),
 )]

@@ -40,7 +40,7 @@ const REFUSED: u16 = 4000;
 ///
 /// Each binary message is one frame of docs/protocol.md.
 #[utoipa::path(
-    get, path = "/sync", operation_id = "sync_socket", tag = "sync",
+    get, path = "/v1/spaces/{space}/sync", operation_id = "sync_socket", tag = "sync",
     params(InSpace),
     responses((status = 101, description = "The socket is open.")),
     extensions(("x-problems" = json!(["cut", "websocket"]))),
