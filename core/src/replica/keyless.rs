@@ -19,6 +19,8 @@ pub(super) type KeyedOps = Closed<Vec<KeyedOp>>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeyedMark {}
 
+pub(super) struct OwnKeyed;
+
 impl KeyedMark {
     pub(super) fn low(&self, _: &Replica, _: u32) -> u64 {
         u64::MAX
@@ -120,7 +122,9 @@ impl Replica {
 
     pub(super) fn doubt_keyed(&mut self) {}
 
-    pub(super) fn own_keyed(&self) {}
+    pub(super) fn own_keyed(&self) -> OwnKeyed {
+        OwnKeyed
+    }
 
-    pub(super) fn claim_keyed(&mut self, _: (WriterId, u64), (): ()) {}
+    pub(super) fn claim_keyed(&mut self, _: (WriterId, u64), _: OwnKeyed) {}
 }

@@ -218,6 +218,12 @@ impl Replica {
     /// as is known here, nor as the message says. A start of another member's brings what it had before
     /// it was heard of here, and nobody speaks for it but itself.
     fn is_from_guest(&self, message: &Message, live: &WriterId) -> bool {
+        self.is_member() && !self.is_from_member(message, live)
+    }
+
+    /// Whether a message's sender is a member's incarnation, as far as is known here or as the message
+    /// says.
+    pub(crate) fn is_from_member(&self, message: &Message, live: &WriterId) -> bool {
         let members = self.configuration();
         let announces = message.facts().iter().any(|fact| match &fact.says {
             Says::Announce(it) => {
@@ -226,7 +232,7 @@ impl Replica {
             }
             _ => false,
         });
-        self.is_member() && !announces && !self.is_counted_member(live)
+        announces || self.is_counted_member(live)
     }
 
     /// Which writers of a message were forgotten here, by their index.

@@ -4,6 +4,7 @@
 use super::members::ASK_AGAIN_MS;
 use super::{Body, Link, Millis, Output, Sync};
 use crate::MEMBERS;
+use crate::delta::Message;
 use crate::error::Error;
 use crate::replica::{Former, Replica};
 use crate::vector::VersionVector;
@@ -29,6 +30,37 @@ pub(super) struct End {
 }
 
 impl Sync {
+    /// The links to members, who alone know what counts; all if none is known to be one.
+    pub(super) fn links_to_ask(&self, replica: &Replica) -> Vec<Link> {
+        let links = || self.greeted().map(|peer| peer.link);
+        let members = links().filter(|link| self.leads_to_member(replica, *link));
+        let members: Vec<Link> = members.collect();
+        match members.is_empty() {
+            true => links().collect(),
+            false => members,
+        }
+    }
+
+    /// Whether this member can come back from what a member has: the sender of a message, or another. What
+    /// a guest has may be older, and lack what only members were told.
+    pub(super) fn is_answered_by_member(
+        &self,
+        replica: &Replica,
+        message: &Message,
+        link: Link,
+    ) -> bool {
+        let sender = self.writer_of(link);
+        sender.is_some_and(|sender| replica.is_from_member(message, &sender))
+            || self
+                .greeted()
+                .any(|peer| self.leads_to_member(replica, peer.link))
+    }
+
+    fn leads_to_member(&self, replica: &Replica, link: Link) -> bool {
+        let writer = self.writer_of(link);
+        writer.is_some_and(|writer| replica.is_counted_member(&writer))
+    }
+
     /// Sees to the former writers whose transactions are not all held here: they are to be ended.
     /// Asks for another id, to make the rest again under, once it is certain how much of them counts.
     pub(super) fn look_back(&mut self, now: Millis, replica: &mut Replica) -> Result<(), Error> {

@@ -216,14 +216,14 @@ impl Sync {
         now: Millis,
         replica: &mut Replica,
         link: Option<Link>,
-        live: Option<(WriterId, u64)>,
+        message: &Message,
+        live: Option<WriterId>,
         error: Error,
     ) -> Result<(), Error> {
         let Some(link) = link.filter(|_| MEMBERS) else {
             return Err(error);
         };
-        let upto = live.map_or(0, |live| live.1);
-        let live = live.map(|live| live.0);
+        let upto = live.and_then(|live| message.hi(&live)).unwrap_or(0);
         match error {
             // It will be told what is here, and tell more.
             Error::NotCovered(_) | Error::Unsure { .. } => Ok(()),
@@ -246,7 +246,9 @@ impl Sync {
                 Ok(())
             }
             Error::Outdated | Error::Retired => {
-                self.come_back(now, replica, link);
+                if !replica.is_member() || self.is_answered_by_member(replica, message, link) {
+                    self.come_back(now, replica, link);
+                }
                 Ok(())
             }
             error => Err(error),
@@ -263,30 +265,16 @@ impl Sync {
         self.send(replica, link, Body::Ended { writer, last });
     }
 
-    /// The links to members, who alone know what counts; all if none is known to be one.
-    pub(super) fn links_to_ask(&self, replica: &Replica) -> Vec<Link> {
-        let is_member = |link: &Link| {
-            let writer = self.writer_of(*link);
-            writer.is_some_and(|writer| replica.is_counted_member(&writer))
-        };
-        let links = || self.greeted().map(|peer| peer.link);
-        let members: Vec<Link> = links().filter(is_member).collect();
-        match members.is_empty() {
-            true => links().collect(),
-            false => members,
-        }
-    }
-
     /// Begins to come back, by this peer or by a better one.
     fn come_back(&mut self, now: Millis, replica: &Replica, link: Link) {
         if self.guests.coming_back.is_some() {
             return;
         }
         let member = replica.is_member();
+        let links = self.links_to_ask(replica);
         if member {
             self.outputs.push(Output::Renew);
         }
-        let links = self.links_to_ask(replica);
         let link = match links.contains(&link) {
             true => link,
             false => links.first().copied().unwrap_or(link),

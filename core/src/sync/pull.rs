@@ -256,8 +256,7 @@ impl Sync {
             Ok(merged) => merged,
             Err(error) => {
                 let rests = !matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
-                let live = live.map(|live| (live, last.hi(&live).unwrap_or(0)));
-                self.not_merged(now, replica, Some(link), live, error)?;
+                self.not_merged(now, replica, Some(link), last, live, error)?;
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
                     // The same would come again at once.
                     peer.rests = rests;

@@ -236,8 +236,7 @@ impl Sync {
             }
             Err(Error::NotCovered(_) | Error::Unsure { .. }) => Ok(false),
             Err(error) => {
-                let live = live.map(|live| (live, message.hi(&live).unwrap_or(0)));
-                let done = self.not_merged(now, replica, from, live, error);
+                let done = self.not_merged(now, replica, from, message, live, error);
                 done.map(|()| true)
             }
         }

@@ -169,7 +169,11 @@ impl<S: Sync> FromRequestParts<S> for Asking {
             return Ok(Asking::default());
         }
         let conditions = [header::IF_MATCH, header::IF_NONE_MATCH];
-        let what = || format!("{} {}", parts.method, parts.uri.path());
+        // Stores have it so: without the space.
+        let path = parts.uri.path();
+        let below = path.match_indices('/').nth(3);
+        let below = below.map_or(path, |(at, _)| &path[at..]);
+        let what = || format!("{} {below}", parts.method);
         Ok(Asking {
             key: key(&parts.headers)?.map(|key| (key, what())),
             demand: demand(&parts.headers)?,

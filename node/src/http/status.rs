@@ -106,7 +106,7 @@ pub(super) async fn healthy() -> &'static str {
 
 /// Whether the node works, its store too
 #[utoipa::path(
-    get, path = "/v1/spaces/{space}/readyz", operation_id = "ready", tag = "node",
+    get, path = "/readyz", operation_id = "ready", tag = "node",
     responses((status = 200, description = "It does.", body = String, example = "ready\n")),
     extensions(("x-problems" = json!(["stopped"]))),
 )]

@@ -7,6 +7,7 @@ use super::*;
 use crate::closed::Closed;
 use crate::delta::Entry;
 use crate::error::Missing;
+use crate::roster::{Announce, Fact, Says};
 use crate::sync::{Greeting, Input, SyncConfig};
 use crate::wire::Frame;
 use crate::writer_id::Space;
@@ -251,12 +252,59 @@ fn a_member_takes_in_who_has_written_nothing_yet() {
     assert_eq!(guest.told(), []);
 }
 
+/// A message that tells of one writer, up to clock 4.
+fn telling(writer: Option<WriterId>) -> Message {
+    let entry = |writer| Entry {
+        writer,
+        lo: 0,
+        hi: 4,
+    };
+    Message {
+        writers: writer.map(entry).into_iter().collect(),
+        ..Message::default()
+    }
+}
+
+#[test]
+fn a_member_comes_back_from_what_members_have() {
+    let outdated = |end: &mut End, link, message: &Message| {
+        let End { replica, sync, now } = end;
+        let live = Some(id(1));
+        let done = sync.not_merged(*now, replica, Some(link), message, live, Error::Outdated);
+        assert_eq!(done, Ok(()));
+        end.sync.guests.coming_back.as_ref().map(|it| it.link)
+    };
+    let message = telling(Some(id(1)));
+    let mut end = End::member();
+    let link = end.link(1, id(1));
+    assert_eq!(outdated(&mut end, link, &message), None);
+    // From a member of whom it knows.
+    let member = end.link(2, end.replica.writer());
+    assert_eq!(outdated(&mut end, link, &message), Some(member));
+    // From a start of which it has not heard.
+    for (owner, from) in [(OTHER, None), (OWNER, Some(link))] {
+        let announce = Announce {
+            clock: 4,
+            owner,
+            nonce: [0; 16],
+            generation: 9,
+        };
+        let mut message = message.clone();
+        message.facts.push(Fact {
+            writer: 0,
+            says: Says::Announce(Box::new(announce)),
+        });
+        let mut end = End::member();
+        end.link(1, id(1));
+        assert_eq!(outdated(&mut end, link, &message), from);
+    }
+}
+
 #[test]
 fn what_is_done_with_a_message_that_is_refused_depends_on_why() {
     let refuse = |end: &mut End, link, live: Option<WriterId>, error| {
         let End { replica, sync, now } = end;
-        let live = live.map(|live| (live, 4));
-        sync.not_merged(*now, replica, link, live, error)
+        sync.not_merged(*now, replica, link, &telling(live), live, error)
     };
     let writer = id(1);
     let stranger = |byte| Error::Stranger { writer: id(byte) };
