@@ -7,8 +7,8 @@
 //!
 //! A withdrawal is an operation of its own, with the stamp of whoever made it, so it travels and
 //! merges like a cancel. Several replicas may make the same one. It is made only where the
-//! transaction's writer has not been absorbed yet; whoever absorbs a writer that left waits until all
-//! have acknowledged its keyed operations, and so knows of all that are to be withdrawn.
+//! transaction's writer has not been absorbed yet; whoever absorbs a writer waits until all have
+//! acknowledged its keyed operations, and so knows of all that are to be withdrawn.
 
 mod lacking;
 mod table;
