@@ -33,7 +33,8 @@ pub(super) struct LevelArgs {
 #[derive(Args, Debug)]
 pub(super) struct WriteArgs {
     /// Count once under this key, such as a UUID, however often and at whichever member the same is
-    /// asked for; a retry shows the counters as they are by then
+    /// asked for; in a space without members, at this node only. A retry shows the counters as they
+    /// are by then
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub(super) once: Option<String>,
 

@@ -35,8 +35,8 @@ const SEEDS: [(&str, u64); 9] = [
 /// Tests that take a minute and more, which is too long for each of a thousand mutants, and one that
 /// starts processes, which go by the real time.
 const LONG: [&str; 4] = ["explore", "maelstrom", "retirement", "visitors"];
-/// It compares files, some of which the copy lacks, and runs nothing of core.
-const PAPERS: &str = "proofs";
+/// They run nothing of the copy's core: one compares files, the other runs nodes.
+const OTHERS: [&str; 2] = ["proofs", "retries"];
 pub(super) const MORE: u64 = 30;
 
 /// All tests, the fastest first.
@@ -74,7 +74,7 @@ impl Tests {
     pub(super) fn find(repo: &Repo, planted: &Planted) -> Result<Tests> {
         let mut all = Vec::new();
         for (target, binary) in build(repo, &planted.scratch)? {
-            if LONG.contains(&target.as_str()) || target == PAPERS {
+            if LONG.iter().chain(&OTHERS).any(|it| *it == target) {
                 continue;
             }
             let digest = Sha256::digest(fs::read(&binary)?);
