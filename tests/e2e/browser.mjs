@@ -1,5 +1,5 @@
 // Chromium for tests: where it is, how it is started, and what is asked of a page.
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 
 const FLAGS = [
@@ -18,6 +18,23 @@ export function launch() {
   const executablePath = process.env.CHROME ?? found;
   if (!executablePath) throw new Error('no Chromium was found; name its program in CHROME');
   return chromium.launch({ executablePath, headless: true, args: FLAGS });
+}
+
+/**
+ * Has the packed package at /package/ of any address that a context's pages ask; returns the list of the
+ * files that they load. `refuse` says which of them cannot be had.
+ */
+export async function servePackage(context, refuse = () => false) {
+  const loaded = [];
+  await context.route('**/package/*', (route) => {
+    const name = new URL(route.request().url()).pathname.split('/').at(-1);
+    loaded.push(name);
+    if (refuse(name)) return route.abort();
+    const contentType = name.endsWith('.wasm') ? 'application/wasm' : 'text/javascript';
+    const file = new URL(`../../web-demo/node_modules/tallymesh/dist/${name}`, import.meta.url);
+    return route.fulfill({ contentType, body: readFileSync(file) });
+  });
+  return loaded;
 }
 
 /** Opens a node's page in a new tab and waits until it counts. */

@@ -1,17 +1,11 @@
 // Pages in a space with members: real nodes, and the packed package in Chromium.
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { after, before, test } from 'node:test';
-import { promisify } from 'node:util';
-import { launch, openTab } from './browser.mjs';
-import { oneNode, read } from './nodes.mjs';
+import { launch, openTab, servePackage } from './browser.mjs';
+import { oneNode, read, tell } from './nodes.mjs';
 import { until } from './until.mjs';
 
-const binary = process.env.TALLYMESH_BIN;
-const skip = binary ? false : 'it takes nodes of its own: set TALLYMESH_BIN';
-const dist = fileURLToPath(new URL('../../web-demo/node_modules/tallymesh/dist/', import.meta.url));
+const skip = process.env.TALLYMESH_BIN ? false : 'it takes nodes of its own: set TALLYMESH_BIN';
 
 let browser;
 const nodes = [];
@@ -31,23 +25,10 @@ async function start() {
   return node.address;
 }
 
-/** Runs a command of the node's program, and reads its answer, one JSON object a line. */
-async function tell(node, ...args) {
-  const { stdout } = await promisify(execFile)(binary, [...args, '--json', '--node', node]);
-  return stdout.trim().split('\n').map((line) => JSON.parse(line));
-}
-
 /** A page of the node's origin that has the package, and notes what it loads of it. */
 async function page(node, options = {}) {
   const context = await browser.newContext();
-  const loaded = [];
-  await context.route('**/package/*', (route) => {
-    const name = new URL(route.request().url()).pathname.split('/').at(-1);
-    loaded.push(name);
-    if (options.refuse?.(name)) return route.abort();
-    const contentType = name.endsWith('.wasm') ? 'application/wasm' : 'text/javascript';
-    return route.fulfill({ contentType, body: readFileSync(dist + name) });
-  });
+  const loaded = await servePackage(context, options.refuse);
   const tab = await context.newPage();
   const errors = [];
   tab.on('pageerror', (error) => errors.push(error));

@@ -1,8 +1,9 @@
 // Three nodes that gossip on loopback: given by TALLYMESH_NODES, or started from TALLYMESH_BIN.
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { until } from './until.mjs';
 
 /** Returns the HTTP addresses of three nodes, and what stops those that were started. */
@@ -68,6 +69,12 @@ async function start(binary, folder, index, peers, children) {
     }
   });
   return { http: said.http, listen: [said.listen].flat() };
+}
+
+/** Runs a command of the node's program, and reads its answer, one JSON object a line. */
+export async function tell(node, ...args) {
+  const { stdout } = await promisify(execFile)(process.env.TALLYMESH_BIN, [...args, '--json', '--node', node]);
+  return stdout.trim().split('\n').map((line) => JSON.parse(line));
 }
 
 /** Reads one counter of the default space at a node; `undefined` when it is absent. */

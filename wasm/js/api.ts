@@ -6,5 +6,5 @@ export type { CounterJSON, ReplicaJSON } from './json.js';
 export type { Members, Returned, Shard, Writer } from './layout.js';
 export type { Operation } from './operation.js';
 export type { Link, Peer } from './peer.js';
-export { Replica, type Listener, type ReplicaOptions, type Status } from './replica.js';
+export { Replica, type Listener, type ReplicaOptions, type Status, type Waiting } from './replica.js';
 export type { Entry, InitOptions, ModuleSource } from './entry.js';

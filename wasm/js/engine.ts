@@ -1,7 +1,8 @@
 import { Engine, initSync } from '#bindgen';
 import type { ModuleSource } from './entry.js';
-import { explain, TallymeshError } from './errors.js';
+import { coded, explain, TallymeshError } from './errors.js';
 import type { Members, Returned, Writer } from './layout.js';
+import type { Waiting } from './replica.js';
 
 /** What the second module adds to the first one. It is a file of its own, loaded when it is needed. */
 export interface Guest {
@@ -13,8 +14,12 @@ export interface Guest {
   writers(engine: Engine): Writer[];
   /** Says goodbye; false if there is nobody to say it to. */
   leave(engine: Engine, now: number): boolean;
-  /** What a late return came to. */
-  returned(bytes: Uint8Array, writer: string, before: string): Returned;
+  /** Tells the listeners what a late return came to. */
+  returned(bytes: Uint8Array, writer: string, before: string, listeners: ReadonlySet<(returned: Returned) => void>): void;
+  /** What a session depends on that had this token and has seen what is seen here. */
+  token(engine: Engine, before: string | null | undefined): string;
+  /** Waits until a token is reached; `looks` has what is called whenever that may have come true. */
+  reached(live: () => Engine, looks: Set<() => void>, token: string, options: Waiting): Promise<void>;
   /** Sentences for the codes that only it has. */
   readonly rules: Readonly<Record<string, string>>;
 }
@@ -54,7 +59,7 @@ const small = new Once('tallymesh.wasm', (module) => {
 
 const guest = new Once('tallymesh-members.wasm', async (module) => {
   const { start } = await import('./members.js');
-  const guest = start(module);
+  const guest = start(module, (engine, context, code) => coded(code ?? errorCode(engine), context));
   explain(guest.rules);
   return guest;
 });

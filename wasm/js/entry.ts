@@ -13,7 +13,7 @@ export interface InitOptions {
   readonly module?: ModuleSource | Promise<ModuleSource>;
   /**
    * The second module, `tallymesh/tallymesh-members.wasm`, likewise. It is loaded once a replica meets a
-   * space with members.
+   * space with members, or is asked for a token.
    */
   readonly membersModule?: ModuleSource | Promise<ModuleSource>;
   /** Whether the second module is to be loaded at once, and instead of the first one. Default: false. */

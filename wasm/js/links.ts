@@ -9,6 +9,9 @@ const CLOSE = 3;
 const NEW_WRITER = 4;
 const RETURNED = 5;
 
+/** What an error says first that ends a link. */
+export const LINK_CLOSED = 'the link was closed';
+
 const TIMER_MS_MAX = 60_000;
 
 /** Whom the machine's news are for. */
@@ -28,6 +31,8 @@ export interface Told {
 export class Links {
   #engine: Engine;
   readonly #told: Told;
+  /** What is called whenever the replica may have got further, or was freed. */
+  readonly looks = new Set<() => void>();
   readonly #peers = new Map<number, Peer>();
   /** Peers whose links are closed here and wait for the second module. */
   readonly #parked = new Map<number, Peer>();
@@ -104,6 +109,12 @@ export class Links {
       this.#draining = false;
     }
     this.#arm();
+    this.look();
+  }
+
+  /** Calls all {@link Links.looks}. */
+  look(): void {
+    for (const look of this.looks) look();
   }
 
   #input(event: number, link = 0, bytes = NONE): void {
@@ -131,7 +142,7 @@ export class Links {
       if (code === 'members_unsupported') {
         this.#parked.set(subject, peer);
         this.#told.closed();
-      } else peer.close(coded(code, 'the link was closed'));
+      } else peer.close(coded(code, LINK_CLOSED));
     }
   }
 

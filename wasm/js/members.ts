@@ -1,7 +1,9 @@
 // What the second module adds: a file of its own, which is loaded together with that module.
 import { Engine as MembersEngine, initSync } from '#bindgen-members';
 import type { Engine, Guest } from './engine.js';
+import { guarded } from './guarded.js';
 import { hex, type Members, type Returned, type Writer } from './layout.js';
+import { reached, token, type Refuse } from './tokens.js';
 
 // What `Engine.read` reads: the numbers of wasm/src/engine.rs.
 const MEMBERS = 7;
@@ -11,10 +13,19 @@ const OWNER_BYTES = 32;
 const WRITER_BYTES = 89;
 const FATES = ['living', 'left', 'dead', 'absorbed'] as const;
 
-/** Starts the second module. */
-export function start(module: WebAssembly.Module): Guest {
+/** Starts the second module. Errors are made by the first file, so that they are of one class. */
+export function start(module: WebAssembly.Module, refuse: Refuse): Guest {
   initSync({ module });
-  return { make, members, writers, leave, returned, rules };
+  return {
+    make,
+    members,
+    writers,
+    leave,
+    returned,
+    token: (engine, before) => token(own(engine), before, refuse),
+    reached: (live, looks, text, options) => reached(() => own(live()), looks, text, options, refuse),
+    rules,
+  };
 }
 
 // Both modules have one interface; this one has more.
@@ -60,11 +71,15 @@ function id(bytes: Uint8Array): string | undefined {
   return bytes.some((byte) => byte !== 0) ? hex(bytes) : undefined;
 }
 
-function returned(bytes: Uint8Array, writer: string, before: string): Returned {
+function returned(bytes: Uint8Array, writer: string, before: string, listeners: ReadonlySet<(returned: Returned) => void>): void {
   const view = new DataView(bytes.buffer);
   const number = (at: number): bigint => view.getBigUint64(at * 8, true);
   const [first, last] = [number(1), number(2)];
-  return { writer, before, again: Number(number(0)), weaker: Number(number(3)), ...(last > 0n && { unknown: [first, last] as const }) };
+  const lost = last > 0n;
+  const weaker = Number(number(3));
+  const returned: Returned = { writer, before, again: Number(number(0)), weaker, ...(lost && { unknown: [first, last] as const }) };
+  if (listeners.size === 0 && (lost || weaker > 0)) console.warn('tallymesh came back with losses', returned);
+  for (const listener of listeners) guarded(() => listener(returned));
 }
 
 function leave(engine: Engine, now: number): boolean {
@@ -73,10 +88,15 @@ function leave(engine: Engine, now: number): boolean {
 
 const rules = {
   closed: 'the space has members already',
+  left: 'the replica left; once it is connected again, it comes back',
+  upgraded: 'the replica went on in its second module; connect it again',
   retired: 'this replica left or was given up; connect it to a member, and it comes back by itself',
   outdated: 'this replica missed what was dropped meanwhile; connect it to a member, and it comes back by itself',
   behind: 'whoever made these bytes missed what was dropped meanwhile; it has to connect to a member first',
   gone: 'whoever made these bytes left or was given up; it has to connect to a member first',
   stranger: 'no member has taken in a writer of these bytes; it has to connect to a member first',
+  token: 'this is no token; pass on unchanged what a node or token() gave',
+  token_full: 'it would have to name more than 64 writers; ask again after a change here, which stands for all that it had seen, or begin a new session',
+  token_not_reached: 'not all that the token names is seen here; look whether the replica is connected, and wait again',
   unsure: 'it is not certain yet that a member began from a new enough state; merge a whole state of another replica',
 };

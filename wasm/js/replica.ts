@@ -6,10 +6,11 @@ import {
 } from './engine.js';
 import { coded, TallymeshError } from './errors.js';
 import { Expiries } from './expiries.js';
+import { guarded } from './guarded.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, shorten } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
-import { Links, now } from './links.js';
+import { LINK_CLOSED, Links, now } from './links.js';
 import { acted, pack, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
 
@@ -24,9 +25,15 @@ export interface ReplicaOptions {
   readonly ownerKey?: Uint8Array;
   /**
    * Whether to begin with the second module, which must be loaded then: for a space that is known to have
-   * members. Default: false; the replica finds out by itself.
+   * members, and for tokens. Default: false; the replica finds out by itself.
    */
   readonly members?: boolean;
+}
+
+/** How {@link Replica.reached} waits. */
+export interface Waiting {
+  /** How long to wait, in milliseconds; `Infinity` waits for as long as it takes. Default: 5000, as at a node. */
+  readonly waitMs?: number;
 }
 
 /** Called with a counter's value (`undefined` when it is absent) and its key. */
@@ -316,9 +323,10 @@ export class Replica {
   }
 
   /**
-   * Moves this replica to the second module, which deals with spaces that have members, and loads that if
-   * need be. A replica does this by itself when a link brings word of members; links are closed with
-   * `upgraded` then and are to be made again, as `connect()` does. Nothing that is counted gets lost.
+   * Moves this replica to the second module, which deals with spaces that have members and with tokens, and
+   * loads that if need be. A replica does this by itself when a link brings word of members, or when it is
+   * asked for a token; links are closed with `upgraded` then and are to be made again, as `connect()` does.
+   * Nothing that is counted gets lost.
    *
    * @throws {@link TallymeshError} `module_load`; it may be tried again.
    */
@@ -347,8 +355,41 @@ export class Replica {
     const engine = this.#live();
     if (this.#guest?.leave(engine, now()) !== true) return false;
     this.#links.drain();
-    this.#links.end(new TallymeshError('left', 'the replica left; once it is connected again, it comes back'));
+    this.#links.end(coded('left', LINK_CLOSED));
     return true;
+  }
+
+  /**
+   * A token: what a session depends on that did what was done here and saw what is seen here, as text. Who
+   * reads with it at any replica of the space sees all of that: over HTTP with the header `tallymesh-token`,
+   * in a page by {@link Replica.reached}. Takes the second module, as {@link Replica.upgrade} does.
+   *
+   * @param before - the token that the session had, such as a node's last answer gave it.
+   * @throws {@link TallymeshError} `token`, `token_full`, `module_load` or `freed`.
+   *
+   * @example
+   * ```ts
+   * replica.add('likes');
+   * await fetch(url, { headers: { 'tallymesh-token': await replica.token() } });
+   * ```
+   */
+  async token(before?: string | null): Promise<string> {
+    await this.upgrade();
+    const engine = this.#live();
+    return this.#guest!.token(engine, before);
+  }
+
+  /**
+   * Waits until this replica sees all that a token names. It has to be connected for that. Takes the second
+   * module, as {@link Replica.upgrade} does.
+   *
+   * @param token - as an answer of a node gave it, or {@link Replica.token} of another replica.
+   * @throws {@link TallymeshError} `token_not_reached`, `token`, `module_load` or `freed`.
+   */
+  async reached(token: string, options: Waiting = {}): Promise<void> {
+    await this.upgrade();
+    this.#live();
+    return this.#guest!.reached(() => this.#live(), this.#links.looks, token, options);
   }
 
   /**
@@ -440,16 +481,13 @@ export class Replica {
     this.#expiries.clear();
     this.#engine?.free();
     this.#engine = undefined;
+    this.#links.look();
   }
 
   #returned(bytes: Uint8Array): void {
     const before = this.#writer;
     this.#writer = this.status().writer;
-    const returned = this.#guest?.returned(bytes, this.#writer, before);
-    if (!returned) return;
-    const { unknown, weaker } = returned;
-    if (this.#returnListeners.size === 0 && (unknown || weaker > 0)) console.warn('tallymesh came back with losses', returned);
-    for (const listener of this.#returnListeners) guarded(() => listener(returned));
+    this.#guest?.returned(bytes, this.#writer, before, this.#returnListeners);
   }
 
   /** Goes on with an engine of the second module: no call of the application comes in between. */
@@ -462,7 +500,7 @@ export class Replica {
     this.#guest = guest;
     for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));
     for (const pin of this.#pins) pin.handle = this.#intern(pin.key);
-    this.#links.end(new TallymeshError('upgraded', 'the replica went on in its second module; connect it again'), engine);
+    this.#links.end(coded('upgraded', LINK_CLOSED), engine);
     before.free();
   }
 
@@ -547,16 +585,5 @@ export class Replica {
         }
       }
     }
-  }
-}
-
-/** Calls a listener; its error is reported as uncaught and stops nobody else. */
-function guarded(call: () => void): void {
-  try {
-    call();
-  } catch (error) {
-    queueMicrotask(() => {
-      throw error;
-    });
   }
 }

@@ -30,7 +30,7 @@ test('init may be called any number of times', async () => {
 test('its types compile in a strict project', () => {
   writeFileSync(
     join(project, 'use.ts'),
-    `import { connect, open, TallymeshError, type Members, type Operation, type Replica, type Returned, type Shard, type Writer } from 'tallymesh';
+    `import { connect, open, TallymeshError, type Members, type Operation, type Replica, type Returned, type Shard, type Waiting, type Writer } from 'tallymesh';
      const replica: Replica = await open({ space: 'shop' });
      replica.add('likes', 2n);
      const value: bigint | undefined = replica.value('likes');
@@ -55,6 +55,11 @@ test('its types compile in a strict project', () => {
      const left: boolean = replica.leave();
      replica.onReturn(({ unknown, weaker }: Returned) => console.log(unknown?.[0], weaker));
      await replica.upgrade();
+     const waiting: Waiting = { waitMs: 100 };
+     const token: string = await replica.token(new Response().headers.get('tallymesh-token'));
+     await replica.reached(token, waiting);
+     // @ts-expect-error there is a token to wait for
+     await replica.reached();
      // @ts-expect-error it changes by itself
      replica.writer = '';
      stop();
@@ -89,5 +94,6 @@ test('every code of the package is in the README', () => {
   const code = readFileSync(join(project, 'node_modules/tallymesh/dist/browser.js'), 'utf8');
   const thrown = [...code.matchAll(/new \w+\("([a-z_]+)",/g)].map(([, name]) => name);
   assert.ok(thrown.length > 8, `only ${thrown} were found`);
-  for (const name of thrown) assert.ok(readme.includes(`\`${name}\``), name);
+  // Sentences for further ones are in the second file.
+  for (const name of ['left', 'upgraded', 'token', 'token_full', 'token_not_reached', ...thrown]) assert.ok(readme.includes(`\`${name}\``), name);
 });

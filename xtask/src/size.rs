@@ -20,7 +20,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What is loaded once a replica meets a space with members, and not counted.
+/// What is loaded once a replica meets a space with members or is asked for a token, and not counted.
 const ON_DEMAND: [&str; 2] = ["members.js", "tallymesh-members.wasm"];
 
 /// xtask/size.toml.
@@ -41,7 +41,7 @@ struct Weight {
 struct Report {
     files: Vec<(String, Weight)>,
     total: Weight,
-    /// What a page downloads on top once it meets a space with members.
+    /// What a page downloads on top once it meets a space with members, or is asked for a token.
     on_demand: Vec<(String, Weight)>,
     brotli_bytes_max: usize,
 }
@@ -158,7 +158,7 @@ fn print(report: &Report) {
     };
     report.files.iter().chain([&total]).for_each(line);
     println!("{:<24} {:>29}", "limit", report.brotli_bytes_max);
-    println!("on demand, in spaces with members:");
+    println!("on demand, in spaces with members and for tokens:");
     report.on_demand.iter().for_each(line);
 }
 

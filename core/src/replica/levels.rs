@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::limits::TOKEN_WRITERS_MAX;
 #[cfg(feature = "members")]
 use crate::roster::Owner;
-#[cfg(feature = "members")]
+#[cfg(any(feature = "members", feature = "tokens"))]
 use crate::shard::OWN;
 use crate::vector::VersionVector;
 #[cfg(feature = "tokens")]

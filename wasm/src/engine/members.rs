@@ -1,8 +1,11 @@
-//! What an engine does in spaces with members, in the module that is built for them.
+//! What an engine does in spaces with members, and with tokens, in the module that is built for them.
 
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use tallymesh_core::{Fate, Input, Message, Millis, Replica, Returned, Space, WriterId};
+use tallymesh_core::{
+    Error, Fate, Input, Message, Millis, Replica, Returned, Space, Token, WriterId,
+};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Engine, put};
@@ -42,6 +45,23 @@ impl Engine {
         self.sync.handle(later, &mut self.replica, Input::Tick);
         true
     }
+
+    /// Reads the text of a token that names all that was written and is seen here, and of the token
+    /// `before` what is not. False is a failure.
+    pub fn token(&mut self, before: &[u8]) -> bool {
+        let token = token(before).and_then(|before| self.replica.token(&before));
+        let Some(token) = self.keep(token) else {
+            return false;
+        };
+        self.bytes = token.to_string().into_bytes();
+        true
+    }
+
+    /// Whether all that a token names is seen here and counts. Nothing is a failure.
+    pub fn holds(&mut self, text: &[u8]) -> Option<bool> {
+        let token = self.keep(token(text))?;
+        Some(self.replica.holds(token.vector()))
+    }
 }
 
 impl Engine {
@@ -61,6 +81,12 @@ impl Engine {
         // A page makes no transaction of its own here, and so none that fails.
         let _ = self.sync.tend(now, &mut self.replica, &kept);
     }
+}
+
+/// The token of a text in UTF-8.
+fn token(text: &[u8]) -> Result<Token, Error> {
+    // What is no UTF-8 is no token either, and nor is no text.
+    str::from_utf8(text).unwrap_or_default().parse()
 }
 
 /// Writes [`part::MEMBERS`](super::part::MEMBERS); false if the space is open.
