@@ -16,6 +16,7 @@ pub(super) const UNSURE: u32 = u32::MAX - 1;
 pub(in crate::replica) struct Instance {
     pub(super) once: Once,
     pub(super) writer: u32,
+    /// Of a writer that is not told apart any more it means nothing.
     pub(super) clock: u64,
     /// What it added, encoded.
     pub(super) adds: Box<[u8]>,

@@ -29,6 +29,15 @@ pub(super) fn add(replica: &mut Replica, key: &str, by: i64) {
     make(replica, key, &[("n", Op::Add(by))]);
 }
 
+/// Adds something else under a key, whatever was made under it.
+fn add_else(replica: &mut Replica, key: &str, by: i64) -> Once {
+    let once = Once::new(key.as_bytes(), b"else");
+    let mut transaction = replica.begin().unwrap();
+    transaction.apply("n", Op::Add(by)).unwrap();
+    transaction.commit_once(once, &mut Vec::new()).unwrap();
+    once
+}
+
 /// Tells one all that another has, and which adds it withdraws then.
 pub(super) fn tell(from: &Replica, to: &mut Replica) -> Vec<(String, (WriterId, u64))> {
     let message = from.delta(&to.vector_with_keys());
@@ -107,10 +116,7 @@ fn of_two_that_were_taken_apart_one_counts() {
 fn others_asked_under_one_key_count_both() {
     let [mut one, mut two] = members();
     add(&mut one, "a", 5);
-    let mut transaction = two.begin().unwrap();
-    transaction.apply("n", Op::Add(7)).unwrap();
-    let other = Once::new(b"a", b"else");
-    transaction.commit_once(other, &mut Vec::new()).unwrap();
+    let other = add_else(&mut two, "a", 7);
     assert_eq!(tell(&two, &mut one), []);
     assert_eq!(one.value("n"), Some(12));
     assert!(matches!(one.asked(&once("a")), Asked::Before(Some(_))));

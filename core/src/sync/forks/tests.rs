@@ -131,9 +131,9 @@ fn a_peer_that_holds_the_same_is_asked_for_keys_alone() {
         }
         assert_eq!(end.replica.lacks_keys(), lacks);
         let link = end.link_to(2, is_node);
-        let mut pulls_sent = said(&mut end).pulls;
-        pulls_sent.extend(differs(&mut end, link, 0).pulls);
-        assert_eq!(pulls_sent.len(), pulls, "{lacks} {is_node}");
+        let mut sent = said(&mut end).pulls;
+        sent.extend(differs(&mut end, link, 0).pulls);
+        assert_eq!(sent.len(), pulls, "{lacks} {is_node}");
     }
 }
 

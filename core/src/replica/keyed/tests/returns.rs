@@ -3,18 +3,12 @@
 
 use super::*;
 
-fn whole(replica: &Replica) -> Message {
-    replica.delta(&VersionVector::default())
-}
-
 const FRESH: WriterId = WriterId::from_bytes([77; 16]);
 
 /// Begins again under another id, from all that another one has.
 fn again(replica: &mut Replica, from: &Replica) -> crate::Journal {
-    let writer = FRESH;
-    replica
-        .begin_again(writer, &whole(from), &mut |_| ())
-        .unwrap()
+    let state = from.delta(&VersionVector::default());
+    replica.begin_again(FRESH, &state, &mut |_| ()).unwrap()
 }
 
 #[test]
@@ -24,12 +18,9 @@ fn what_another_has_made_is_not_made_again() {
     for (key, by) in [("a", 5), ("b", 7)] {
         add(&mut two, key, by);
     }
-    // Something else under the key of one that nobody has made yet.
     add(&mut one, "a", 5);
-    let mut transaction = one.begin().unwrap();
-    transaction.apply("n", Op::Add(100)).unwrap();
-    let other = Once::new(b"b", b"else");
-    transaction.commit_once(other, &mut Vec::new()).unwrap();
+    // Something else under the key of what nobody else has made.
+    add_else(&mut one, "b", 100);
     let journal = again(&mut two, &one);
     let returned = two.make_again(journal, Some(told), told + 2, &mut |_| ());
     let clocks: Vec<_> = returned.again.iter().map(|it| (it.was, it.clock)).collect();
@@ -117,17 +108,12 @@ fn what_is_in_doubt_may_be_dropped() {
 #[test]
 fn of_a_forgotten_writer_is_sure_what_nobody_else_has_made() {
     let [mut one, mut two] = members();
-    add(&mut one, "a", 5);
-    add(&mut one, "b", 5);
-    let mut transaction = one.begin().unwrap();
-    transaction.apply("n", Op::Add(5)).unwrap();
-    transaction.commit_once(once("c"), &mut Vec::new()).unwrap();
+    for key in ["a", "b", "c"] {
+        add(&mut one, key, 5);
+    }
     add(&mut two, "a", 5);
     // Something else under the same key is another operation.
-    let mut transaction = two.begin().unwrap();
-    transaction.apply("n", Op::Add(5)).unwrap();
-    let other = Once::new(b"b", b"else");
-    transaction.commit_once(other, &mut Vec::new()).unwrap();
+    add_else(&mut two, "b", 5);
     tell(&one, &mut two);
     let gone = two.number(one.writer());
     two.keyed.asked = Some((1, vec![(gone, 2), (OWN, 3)]));

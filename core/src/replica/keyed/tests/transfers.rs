@@ -24,8 +24,7 @@ fn so_many_keys_are_told_as_fit() {
     }
 }
 
-/// A store that has been told of a transaction without its key is told the key when it comes; and that
-/// of no writer but those of whom some came.
+/// A store that has been told of a transaction without its key is told the key when that comes.
 #[test]
 fn a_store_is_told_keys_that_came_later() {
     let [mut one, mut two, mut tab] = space();
@@ -48,8 +47,8 @@ fn a_store_is_told_keys_that_came_later() {
     assert_eq!(again.asked(&once("a")), Asked::Before(Some(dot(&one))));
 }
 
-/// A transfer goes on while its sender hears of a transaction without its key, and later of the key:
-/// whoever asked for it holds the transaction, so the table at the end would tell no more of its writer.
+/// The sender of a transfer hears of a transaction without its key, and later of the key. Whoever asks
+/// holds the transaction, so by that the table at the end would tell nothing of its writer.
 #[test]
 fn a_key_that_comes_late_in_a_transfer_lies_within_its_part() {
     let [mut one, mut two] = members();
