@@ -158,6 +158,8 @@ impl Replica {
             };
             due |= wanted.is_some_and(|ack| ack.want > 0 && newly(own(ack.want)));
             due |= card.retired.is_none() && card.fence.is_some_and(|fence| newly(fence.by));
+            // Whoever takes over from a member is waited for until it has been told all.
+            due |= card.fence.is_some() && of(&seen, number) > of(&before, number);
             // A new incarnation waits to hear from the others.
             due |= number != OWN
                 && self.counts(number)
