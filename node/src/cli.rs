@@ -8,6 +8,7 @@ mod completions;
 mod data;
 mod failure;
 mod get;
+mod invite;
 mod list;
 mod members;
 mod openapi;
@@ -26,6 +27,7 @@ pub use audit::AuditArgs;
 pub use completions::CompletionsArgs;
 pub use data::{BackupArgs, CheckArgs, RestoreArgs};
 pub use get::GetArgs;
+pub use invite::{InviteArgs, TicketArgs};
 pub use list::ListArgs;
 pub use members::{MembersArgs, RetireArgs};
 pub use operations::{ExpireArgs, KeysArgs, PersistArgs, SetArgs, TtlArgs};
@@ -35,7 +37,7 @@ pub use watch::WatchArgs;
 
 use crate::config::UpArgs;
 use clap::{Args, Parser, Subcommand};
-use client::Client;
+use client::{Client, Entry};
 use failure::Failure;
 use output::Output;
 use std::process::ExitCode;
@@ -92,6 +94,10 @@ enum Command {
     Writers(Remote<Nothing>),
     /// Print the members of a space, or change them
     Members(Remote<MembersArgs>),
+    /// Print a ticket, with which somebody else may count here or join
+    Invite(Remote<InviteArgs>),
+    /// Print what a ticket says
+    Ticket(TicketArgs),
     /// Declare a writer dead that is gone for good: what it counted stays
     Retire(Remote<RetireArgs>),
     /// Print a node's own key, by which it is made a member
@@ -144,13 +150,16 @@ struct Remote<T: Args> {
     json: bool,
 
     #[command(flatten)]
+    entry: Entry,
+
+    #[command(flatten)]
     own: T,
 }
 
 impl<T: Args> Remote<T> {
     fn run(self, command: impl FnOnce(&Client, &mut Output, T) -> Result<(), Failure>) -> ExitCode {
         let mut output = Output::new(self.json);
-        let client = Client::new(&self.node, &self.space);
+        let client = Client::new(&self.node, &self.space, &self.entry);
         let result = client.and_then(|client| command(&client, &mut output, self.own));
         output.finish(result)
     }
@@ -174,6 +183,15 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Peers(remote) => remote.run(|client, output, _| peers::run(client, output)),
         Command::Writers(remote) => remote.run(|client, output, _| writers::run(client, output)),
         Command::Members(remote) => remote.run(members::run),
+        Command::Invite(remote) => {
+            let space = remote.space.clone();
+            remote.run(|client, output, args| invite::run(client, &space, output, &args))
+        }
+        Command::Ticket(args) => {
+            let mut output = args.output();
+            let result = invite::show(&mut output, &args);
+            output.finish(result)
+        }
         Command::Retire(remote) => remote.run(members::retire),
         Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),

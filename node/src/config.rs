@@ -5,6 +5,7 @@
 
 use crate::clock::WallClock;
 use crate::gossip::{Address, GossipConfig};
+use crate::http::tls::TlsFiles;
 use crate::resp::RespConfig;
 use crate::store::Durability;
 use clap::Args;
@@ -55,10 +56,34 @@ pub struct UpArgs {
     )]
     pub http: String,
 
-    /// Let --http be an address that other machines reach: whoever reaches it can count, since
-    /// nothing is authenticated yet
-    #[arg(long, env = "TALLYMESH_HTTP_OPEN", value_parser = FalseyValueParser::new())]
+    /// Ask no client of HTTP for a ticket, also at an address that other machines reach: whoever
+    /// reaches it can count
+    #[arg(long, env = "TALLYMESH_HTTP_OPEN", value_parser = FalseyValueParser::new(), conflicts_with = "http_tickets")]
     pub http_open: bool,
+
+    /// Ask clients of HTTP for tickets at a loopback address, too; or beyond it without TLS, where
+    /// something in front of the node does that
+    #[arg(long, env = "TALLYMESH_HTTP_TICKETS", value_parser = FalseyValueParser::new())]
+    pub http_tickets: bool,
+
+    /// Serve HTTPS with this certificate, a PEM file with those that signed it after it; a changed file
+    /// is read again
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TALLYMESH_HTTP_TLS_CERT",
+        requires = "http_tls_key"
+    )]
+    pub http_tls_cert: Option<PathBuf>,
+
+    /// The private key of --http-tls-cert, a PEM file
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "TALLYMESH_HTTP_TLS_KEY",
+        requires = "http_tls_cert"
+    )]
+    pub http_tls_key: Option<PathBuf>,
 
     /// Let pages of this origin, such as `https://shop.example`, talk to this node; repeatable
     #[arg(long, value_name = "URL", env = "TALLYMESH_CORS_ORIGINS", num_args = 1.., value_delimiter = ',')]
@@ -164,6 +189,8 @@ pub struct Config {
     pub data: PathBuf,
     /// The address for HTTP. Port 0 takes a free one.
     pub http: SocketAddr,
+    /// The certificate of HTTPS; `None` for HTTP in the clear.
+    pub http_tls: Option<TlsFiles>,
     /// Who is let in over HTTP, and how fast.
     pub http_rules: HttpRules,
     /// What an acknowledged write survives.
@@ -192,6 +219,8 @@ pub struct Config {
 pub struct HttpRules {
     /// Whether HTTP may be reached from other machines, and so under any host name.
     pub open: bool,
+    /// Whether requests need tickets.
+    pub tickets: bool,
     /// Origins of which pages may talk to the node, beside loopback's and its own.
     pub origins: Vec<String>,
     /// How fast one client may send requests; `None` without a limit.
@@ -206,6 +235,7 @@ impl Default for HttpRules {
     fn default() -> HttpRules {
         HttpRules {
             open: false,
+            tickets: false,
             origins: Vec::new(),
             rate: None,
             sync_idle: crate::http::post::IDLE,
@@ -256,7 +286,20 @@ impl UpArgs {
     /// # Errors
     /// At the first argument that means nothing.
     pub fn config(self) -> Result<Config, ConfigError> {
-        let http = http_address(&self.http, self.http_open)?;
+        let http = address("--http", &self.http)?;
+        let http_tls = match (self.http_tls_cert, self.http_tls_key) {
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (None, None) => None,
+            _ => {
+                let problem = "a certificate and its key come together: name both files";
+                return Err(wrong("--http-tls-cert", problem.into()));
+            }
+        };
+        let beyond = !http.ip().is_loopback();
+        let tickets = self.http_tickets || beyond && !self.http_open;
+        if beyond && http_tls.is_none() && !self.http_open && !self.http_tickets {
+            return Err(wrong("--http", in_the_clear(http)));
+        }
         let durability = durability(self.durability.as_deref().unwrap_or(DURABILITY_DEFAULT))?;
         let resp = match self.resp {
             None => None,
@@ -286,8 +329,11 @@ impl UpArgs {
         Ok(Config {
             data,
             http,
+            http_tls,
             http_rules: HttpRules {
-                open: self.http_open,
+                // Whoever has a ticket need not be kept from other names of this node.
+                open: self.http_open || tickets,
+                tickets,
                 origins: origins(&self.cors_origin)?,
                 rate: rate(self.http_rate.as_deref(), self.http_burst, http)?,
                 ..HttpRules::default()
@@ -341,16 +387,13 @@ fn resp_address(text: &str, rules: &RespConfig) -> Result<SocketAddr, ConfigErro
     Ok(address)
 }
 
-fn http_address(text: &str, open: bool) -> Result<SocketAddr, ConfigError> {
-    let wrong = |problem| wrong("--http", problem);
-    let address = address("--http", text)?;
-    if !address.ip().is_loopback() && !open {
-        return Err(wrong(format!(
-            "{address} is reachable from other machines, and nothing is authenticated yet; use a \
-             loopback address, or add --http-open if your network keeps strangers away"
-        )));
-    }
-    Ok(address)
+fn in_the_clear(address: SocketAddr) -> String {
+    format!(
+        "{address} is reachable from other machines, and tickets would cross the network in the \
+         clear; name a certificate with --http-tls-cert and --http-tls-key, or use a loopback \
+         address. If something in front of the node does TLS, add --http-tickets; if your network \
+         keeps strangers away, --http-open asks nobody for a ticket"
+    )
 }
 
 /// Origins as browsers write them.
@@ -576,6 +619,40 @@ mod tests {
             assert_eq!(error.argument, argument);
             assert!(error.to_string().contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn beyond_loopback_tickets_are_asked_for_and_kept_from_the_network() {
+        let rules = |http: &str, change: &dyn Fn(&mut UpArgs)| {
+            let mut args = args();
+            args.http = http.into();
+            change(&mut args);
+            let rules = args.config().map(|config| config.http_rules);
+            rules.map(|it| (it.tickets, it.open)).ok()
+        };
+        let tls = |args: &mut UpArgs| {
+            (args.http_tls_cert, args.http_tls_key) = (Some("c".into()), Some("k".into()));
+        };
+        assert_eq!(rules("127.0.0.1:0", &|_| ()), Some((false, false)));
+        assert_eq!(rules("127.0.0.1:0", &tls), Some((false, false)));
+        assert_eq!(
+            rules("[::1]:0", &|it| it.http_tickets = true),
+            Some((true, true))
+        );
+        assert_eq!(rules("0.0.0.0:0", &|_| ()), None);
+        assert_eq!(rules("0.0.0.0:0", &tls), Some((true, true)));
+        assert_eq!(
+            rules("0.0.0.0:0", &|it| it.http_tickets = true),
+            Some((true, true))
+        );
+        assert_eq!(
+            rules("0.0.0.0:0", &|it| it.http_open = true),
+            Some((false, true))
+        );
+        assert_eq!(
+            rules("0.0.0.0:0", &|it| it.http_tls_key = Some("k".into())),
+            None
+        );
     }
 
     #[test]

@@ -415,6 +415,14 @@ impl Driver {
                 let answer = self.spaces[space.0].membership(now);
                 self.answer(reply, answer);
             }
+            Command::Trusts {
+                space,
+                owner,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].trusts(owner);
+                self.answer(reply, answer);
+            }
             Command::Found { space, reply } => {
                 let answer = self.spaces[space.0].found(now);
                 self.answer(reply, answer);

@@ -29,7 +29,7 @@ pub(super) fn run(args: UpArgs) -> Result<(), Failure> {
             problem: format!("can't listen for signals: {error}"),
         })?;
         let node = Node::start(config).await.map_err(failed)?;
-        let mut lines = vec![format!("page     http://{}/", node.http())];
+        let mut lines = vec![format!("page     {}/", node.url())];
         match durability {
             Durability::Memory => {
                 lines.push("data     none: what is counted is gone when this ends".into())

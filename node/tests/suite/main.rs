@@ -21,3 +21,4 @@ mod resp;
 mod restart;
 mod retries;
 mod sync;
+mod tickets;

@@ -211,7 +211,7 @@ fn numbers_of_64_bits_are_texts_in_answers_and_either_in_requests() {
         {
             walk(&document, "", &of.1["schema"], &mut |name, schema| {
                 let what = format!("{method} {path}: {name}");
-                if ["by", "value", "at", "in_ms", "wait_ms"].contains(&name) {
+                if ["by", "value", "at", "in_ms", "expires_in_ms", "wait_ms"].contains(&name) {
                     if let Some(either) = schema["oneOf"].as_array() {
                         assert!(
                             is(&either[0], "string") && either[0]["pattern"].is_string(),
