@@ -5,11 +5,13 @@ mod asking;
 mod audit;
 mod client;
 mod completions;
+mod config;
 mod data;
 mod failure;
 mod get;
 mod list;
 mod members;
+mod notify;
 mod openapi;
 mod operations;
 mod output;
@@ -24,6 +26,7 @@ mod writers;
 pub use add::AddArgs;
 pub use audit::AuditArgs;
 pub use completions::CompletionsArgs;
+pub use config::ConfigArgs;
 pub use data::{BackupArgs, CheckArgs, RestoreArgs};
 pub use get::GetArgs;
 pub use list::ListArgs;
@@ -33,7 +36,7 @@ pub(crate) use time::duration;
 pub use txn::TxnArgs;
 pub use watch::WatchArgs;
 
-use crate::config::UpArgs;
+use crate::config::Layers;
 use clap::{Args, Parser, Subcommand};
 use client::Client;
 use failure::Failure;
@@ -45,7 +48,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  refused, or failed; nothing was written
-  2  the command line is wrong
+  2  the command line or the configuration is wrong
   3  no node answers
   4  the counter is absent
   5  not known whether a write counts: the connection broke, or the members have not decided yet
@@ -62,7 +65,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a node
-    Up(Box<UpArgs>),
+    Up(Box<Layers>),
+    /// Check, show or make the configuration of a node
+    Config(Box<ConfigArgs>),
     /// Add to a counter, or to many from standard input
     Add(Remote<AddArgs>),
     /// Print a counter
@@ -160,6 +165,7 @@ impl<T: Args> Remote<T> {
 pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Up(args) => Output::new(false).finish(up::run(*args)),
+        Command::Config(args) => config::run(*args),
         Command::Add(remote) => remote.run(add::run),
         Command::Get(remote) => remote.run(get::run),
         Command::Set(remote) => remote.run(operations::set),
@@ -231,6 +237,11 @@ mod tests {
             "retire 00",
             "id --json",
             "openapi",
+            "config check",
+            "config check f --json --http 127.0.0.1:0",
+            "config show --config f --space a b --json",
+            "config example",
+            "up --config f --http-open=false --demo",
             "audit",
             "audit a --json",
             "audit --data d",
@@ -259,6 +270,9 @@ mod tests {
             "members force --yes",
             "retire",
             "audit a b",
+            "config",
+            "up --demo no",
+            "up f",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_err(), "{line}");

@@ -6,6 +6,7 @@ mod audit;
 mod cli;
 mod clock;
 mod cluster;
+mod config;
 mod data;
 mod durability;
 mod events;
