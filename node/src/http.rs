@@ -73,7 +73,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -98,6 +98,10 @@ pub(crate) struct App {
     pub(crate) peer_id: String,
     pub(crate) owner: OwnerKey,
     pub(crate) listen: Vec<String>,
+    /// The address that this is served at.
+    pub(crate) http: SocketAddr,
+    /// When the node started, by its clock, in milliseconds since 1970.
+    pub(crate) started: u64,
     pub(crate) resp: Option<SocketAddr>,
     pub(crate) durability: Durability,
     pub(crate) demo: bool,
@@ -158,6 +162,12 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(try_it::file))
 }
 
+/// The paths of all routes, with `{name}` for what differs.
+pub(crate) fn paths() -> Vec<String> {
+    let paths = routes().into_openapi().paths.paths;
+    paths.into_keys().collect()
+}
+
 /// Serves all routes of a node until it stops.
 pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<()> {
     let (router, _) = routes().split_for_parts();
@@ -182,6 +192,11 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<()
                     request.extensions_mut().insert(ConnectInfo(client));
                 }
                 let writes = !request.method().is_safe();
+                let requests = app.metrics.requests();
+                let (begun, place) = (
+                    Instant::now(),
+                    requests.place(request.method(), request.uri().path()),
+                );
                 let response = match guard::refusal(app, &request) {
                     Some(refusal) => refusal,
                     None if guard::is_of_a_page(&request) => {
@@ -189,6 +204,10 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<()
                     }
                     None => guard::closed(programs(request).await?),
                 };
+                if let Some(code) = problem::code(&response) {
+                    app.metrics.refused("http", code);
+                }
+                requests.answered(place, response.status(), begun.elapsed());
                 Ok::<Response, Infallible>(problem::tell_applied(response, writes))
             }
         });

@@ -10,6 +10,7 @@ mod config;
 mod data;
 mod durability;
 mod events;
+mod figures;
 mod http;
 mod liar;
 mod members;
