@@ -7,6 +7,7 @@ mod client;
 mod completions;
 mod config;
 mod data;
+mod doctor;
 mod failure;
 mod get;
 mod list;
@@ -103,6 +104,9 @@ enum Command {
     Id(Remote<Nothing>),
     /// Print the state of a node
     Status(Remote<Nothing>),
+    /// Look at a node, and print what needs attention and what to do; exits with 1 if anything is worse
+    /// than a notice
+    Doctor(Remote<Nothing>),
     /// Compare what a node shows with other nodes, and with what its data folder keeps
     Audit(Remote<AuditArgs>),
     /// Read all of a data folder, and print what is in it or what is wrong with it
@@ -183,6 +187,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Retire(remote) => remote.run(members::retire),
         Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),
+        Command::Doctor(remote) => remote.run(|client, output, _| doctor::run(client, output)),
         Command::Audit(remote) => {
             let space = remote.space.clone();
             remote.run(|client, output, args| audit::run(client, &space, output, &args))
@@ -237,6 +242,7 @@ mod tests {
             "retire 00",
             "id --json",
             "openapi",
+            "doctor --json --node http://127.0.0.1:1",
             "config check",
             "config check f --json --http 127.0.0.1:0",
             "config show --config f --space a b --json",
