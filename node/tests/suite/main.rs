@@ -15,6 +15,7 @@ mod http;
 mod liar;
 mod members;
 mod once;
+mod operation;
 mod operations;
 mod post;
 mod process;
