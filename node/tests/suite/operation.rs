@@ -4,7 +4,7 @@
 use crate::durability::add_until_refused;
 use crate::process::{DEADLINE, Node, agent, eventually};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
@@ -163,6 +163,39 @@ fn a_member_is_ready_once_it_has_caught_up() {
     assert_eq!(node.get("/healthz").0, 200);
     eventually("it goes on alone", || is_ready(&node));
     assert_eq!(node.space()["membership"]["announced"], true);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_node_that_stops_is_not_ready() {
+    let mut node = Node::start(&[]);
+    let address = node.url.trim_start_matches("http://").to_owned();
+    let open = |head: &str| {
+        let mut socket = TcpStream::connect(&address).expect("connect");
+        socket.write_all(head.as_bytes()).expect("write");
+        socket
+    };
+    // It holds the node up, and the other one is a question that is asked half.
+    let stuck = open(
+        "POST /v1/spaces/default/add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n",
+    );
+    let mut half = open("GET /readyz HTTP/1.1\r\nhost: localhost\r\n");
+    half.set_read_timeout(Some(DEADLINE)).expect("a limit");
+    // Connections are served in the order in which they came, so both are by now.
+    assert_eq!(node.get("/readyz").0, 200);
+    thread::scope(|scope| {
+        let ends = scope.spawn(|| node.terminate());
+        eventually("nobody is let in", || TcpStream::connect(&address).err());
+        half.write_all(b"\r\n").expect("write");
+        let mut answer = String::new();
+        let read = BufReader::new(half).read_to_string(&mut answer);
+        assert!(
+            answer.starts_with("HTTP/1.1 503 ") && answer.contains("\"stopped\""),
+            "{read:?}: {answer}"
+        );
+        drop(stuck);
+        assert!(ends.join().expect("it ends").success());
+    });
 }
 
 #[test]
