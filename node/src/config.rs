@@ -172,7 +172,10 @@ impl UpArgs {
                 clock: WallClock::default(),
             })
         };
-        config().ok_or(errors)
+        match config() {
+            Some(config) if errors.0.is_empty() => Ok(config),
+            _ => Err(errors),
+        }
     }
 }
 

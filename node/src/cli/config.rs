@@ -77,7 +77,7 @@ fn check(output: &mut Output, settings: Settings) -> Result<(), Failure> {
         0 => output.line(&json!({ "checked": what }), || format!("{what} is valid")),
         count => Err(Failure::Local {
             code: "config",
-            problem: format!("{count} wrong in {what}; a node would not start with it"),
+            problem: format!("problems: {count} in {what}; a node would not start with it"),
         }),
     }
 }

@@ -1,7 +1,6 @@
 //! The settings of a node, as they are written: on the command line, in the environment, or in a file.
 
 use clap::Args;
-use clap::builder::FalseyValueParser;
 use serde::{Deserialize, Serialize, Serializer};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -41,7 +40,7 @@ pub struct UpArgs {
 
     /// Let --http be an address that other machines reach: whoever reaches it can count, since
     /// nothing is authenticated yet
-    #[arg(long, value_name = "YES", env = "TALLYMESH_HTTP_OPEN", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_name = "YES", env = "TALLYMESH_HTTP_OPEN", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub http_open: Option<bool>,
 
     /// Let pages of this origin, such as `https://shop.example`, talk to this node; repeatable
@@ -84,11 +83,11 @@ pub struct UpArgs {
 
     /// Refuse Redis commands whose condition or answer only one place for all could give: SET with
     /// NX, XX or GET, SETNX, GETSET, GETDEL, WATCH
-    #[arg(long, value_name = "YES", env = "TALLYMESH_RESP_STRICT", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_name = "YES", env = "TALLYMESH_RESP_STRICT", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub resp_strict: Option<bool>,
 
     /// Let Redis clients delete all counters with FLUSHDB and FLUSHALL
-    #[arg(long, value_name = "YES", env = "TALLYMESH_RESP_FLUSH", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_name = "YES", env = "TALLYMESH_RESP_FLUSH", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub resp_flush: Option<bool>,
 
     /// Addresses for other nodes [default: TCP, QUIC and WebSocket on free loopback ports]
@@ -115,11 +114,11 @@ pub struct UpArgs {
     pub key_window: Option<String>,
 
     /// Find nodes on the local network by itself
-    #[arg(long, value_name = "YES", env = "TALLYMESH_MDNS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_name = "YES", env = "TALLYMESH_MDNS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub mdns: Option<bool>,
 
     /// Let whoever reaches HTTP cut and heal this node's links, for demonstrations and tests
-    #[arg(long, value_name = "YES", env = "TALLYMESH_DEMO", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = FalseyValueParser::new())]
+    #[arg(long, value_name = "YES", env = "TALLYMESH_DEMO", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub demo: Option<bool>,
 
     /// Write the bound addresses to this file, as JSON, once everything listens
@@ -194,6 +193,15 @@ impl UpArgs {
             log: self.log.or(below.log),
             log_format: self.log_format.or(below.log_format),
         }
+    }
+}
+
+/// Reads a switch. What is empty is off, as a variable may be.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "" | "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("a switch is true or false".into()),
     }
 }
 

@@ -143,7 +143,9 @@ impl Layers {
                     origin: origins.get(&error.key).cloned().unwrap_or(Origin::Default),
                     ..error
                 };
-                Err(ConfigErrors(errors.0.into_iter().map(placed).collect()))
+                let mut errors: Vec<ConfigError> = errors.0.into_iter().map(placed).collect();
+                errors.sort_by(|a, b| a.origin.cmp(&b.origin));
+                Err(ConfigErrors(errors))
             }
         }
     }

@@ -72,7 +72,8 @@ fn a_space_named_twice_is_opened_once() {
 #[test]
 fn what_means_nothing_is_named() {
     type Spoil = fn(&mut UpArgs);
-    let table: [(&str, &str, Spoil); 20] = [
+    let table: [(&str, &str, Spoil); 21] = [
+        ("log", "`=x=`", |args| args.log = Some("=x=".into())),
         ("cors-origin", "`*`", |args| {
             args.cors_origin = Some(vec!["*".into()])
         }),
@@ -257,4 +258,17 @@ fn a_password_stands_in_no_file_that_others_can_open() {
         let told = file::read(&path).err().map(|errors| errors.0[0].code);
         assert_eq!(told, code);
     }
+}
+
+#[test]
+fn a_switch_is_on_or_off_and_nothing_else() {
+    let on = ["1", "true", "YES", "on"];
+    assert!(on.iter().all(|text| args::switch(text) == Ok(true)));
+    let off = ["", "0", "false", "No", "off"];
+    assert!(off.iter().all(|text| args::switch(text) == Ok(false)));
+    assert!(
+        ["2", "nope", " "]
+            .iter()
+            .all(|text| args::switch(text).is_err())
+    );
 }

@@ -28,7 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "frames_dropped", fine: "no frames were dropped", judge: frames_dropped },
     Check { code: "member_silent", fine: "all members are heard of", judge: member_silent },
     Check { code: "member_behind", fine: "all members keep up", judge: member_behind },
-    Check { code: "majority", fine: "a majority is there, with one to spare", judge: majority },
+    Check { code: "majority", fine: "no majority of members is at risk", judge: majority },
     Check { code: "undecided", fine: "no change of members waits", judge: undecided },
     Check { code: "faults", fine: "no writer id was used twice", judge: faults },
     Check { code: "keys_full", fine: "the key tables have room", judge: keys_full },
