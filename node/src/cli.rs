@@ -5,12 +5,15 @@ mod asking;
 mod audit;
 mod client;
 mod completions;
+mod config;
 mod data;
+mod doctor;
 mod failure;
 mod get;
 mod invite;
 mod list;
 mod members;
+mod notify;
 mod openapi;
 mod operations;
 mod output;
@@ -25,6 +28,7 @@ mod writers;
 pub use add::AddArgs;
 pub use audit::AuditArgs;
 pub use completions::CompletionsArgs;
+pub use config::ConfigArgs;
 pub use data::{BackupArgs, CheckArgs, RestoreArgs};
 pub use get::GetArgs;
 pub use invite::{InviteArgs, TicketArgs};
@@ -35,7 +39,7 @@ pub(crate) use time::duration;
 pub use txn::TxnArgs;
 pub use watch::WatchArgs;
 
-use crate::config::UpArgs;
+use crate::config::Layers;
 use clap::{Args, Parser, Subcommand};
 use client::{Client, Entry};
 use failure::Failure;
@@ -47,7 +51,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  refused, or failed; nothing was written
-  2  the command line is wrong
+  2  the command line or the configuration is wrong
   3  no node answers
   4  the counter is absent
   5  not known whether a write counts: the connection broke, or the members have not decided yet
@@ -64,7 +68,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a node
-    Up(Box<UpArgs>),
+    Up(Box<Layers>),
+    /// Check, show or make the configuration of a node
+    Config(Box<ConfigArgs>),
     /// Add to a counter, or to many from standard input
     Add(Remote<AddArgs>),
     /// Print a counter
@@ -104,6 +110,9 @@ enum Command {
     Id(Remote<Nothing>),
     /// Print the state of a node
     Status(Remote<Nothing>),
+    /// Look at a node, and print what needs attention and what to do; exits with 1 if anything is worse
+    /// than a notice
+    Doctor(Remote<Nothing>),
     /// Compare what a node shows with other nodes, and with what its data folder keeps
     Audit(Remote<AuditArgs>),
     /// Read all of a data folder, and print what is in it or what is wrong with it
@@ -169,6 +178,7 @@ impl<T: Args> Remote<T> {
 pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Up(args) => Output::new(false).finish(up::run(*args)),
+        Command::Config(args) => config::run(*args),
         Command::Add(remote) => remote.run(add::run),
         Command::Get(remote) => remote.run(get::run),
         Command::Set(remote) => remote.run(operations::set),
@@ -195,6 +205,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Retire(remote) => remote.run(members::retire),
         Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),
+        Command::Doctor(remote) => remote.run(|client, output, _| doctor::run(client, output)),
         Command::Audit(remote) => {
             let space = remote.space.clone();
             remote.run(|client, output, args| audit::run(client, &space, output, &args))
@@ -249,6 +260,12 @@ mod tests {
             "retire 00",
             "id --json",
             "openapi",
+            "doctor --json --node http://127.0.0.1:1",
+            "config check",
+            "config check f --json --http 127.0.0.1:0",
+            "config show --config f --space a b --json",
+            "config example",
+            "up --config f --http-open=false --demo",
             "audit",
             "audit a --json",
             "audit --data d",
@@ -277,6 +294,9 @@ mod tests {
             "members force --yes",
             "retire",
             "audit a b",
+            "config",
+            "up --demo no",
+            "up f",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_err(), "{line}");

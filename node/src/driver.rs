@@ -35,7 +35,7 @@ pub use answers::{
     LinkRow, LinkState, News, Page, Query, Reading, Renewal, SpaceStatus, Transacted, WriterRow,
 };
 
-pub(crate) use answers::ShardRow;
+pub(crate) use answers::{ShardRow, decimal};
 pub(crate) use command::Command;
 pub(crate) use levels::Request;
 pub use levels::{Completeness, Heard, ReadBack, Written};

@@ -77,7 +77,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
@@ -103,6 +103,10 @@ pub(crate) struct App {
     /// Signs tickets.
     pub(crate) identity: Identity,
     pub(crate) listen: Vec<String>,
+    /// The address that this is served at.
+    pub(crate) http: SocketAddr,
+    /// When the node started, by its clock, in milliseconds since 1970.
+    pub(crate) started: u64,
     pub(crate) resp: Option<SocketAddr>,
     pub(crate) durability: Durability,
     pub(crate) demo: bool,
@@ -164,6 +168,12 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(try_it::file))
 }
 
+/// The paths of all routes, with `{name}` for what differs.
+pub(crate) fn paths() -> Vec<String> {
+    let paths = routes().into_openapi().paths.paths;
+    paths.into_keys().collect()
+}
+
 /// Serves all routes of a node until it stops.
 pub(crate) async fn serve<L>(listener: L, app: Arc<App>) -> io::Result<()>
 where
@@ -191,6 +201,11 @@ where
                     request.extensions_mut().insert(ConnectInfo(client));
                 }
                 let writes = !request.method().is_safe();
+                let requests = app.metrics.requests();
+                let (begun, place) = (
+                    Instant::now(),
+                    requests.place(request.method(), request.uri().path()),
+                );
                 let response = match guard::refusal(app, &request) {
                     Some(refusal) => refusal,
                     None if guard::is_of_a_page(&request) => {
@@ -198,6 +213,10 @@ where
                     }
                     None => guard::closed(programs(request).await?),
                 };
+                if let Some(code) = problem::code(&response) {
+                    app.metrics.refused("http", code);
+                }
+                requests.answered(place, response.status(), begun.elapsed());
                 Ok::<Response, Infallible>(problem::tell_applied(response, writes))
             }
         });

@@ -8,7 +8,7 @@ use crate::http::post::Sessions;
 use crate::http::rate::Rate;
 use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Watched};
 use crate::store::{Durability, Log, Memory, Store, StoreError};
 use serde_json::json;
 use std::fmt;
@@ -153,23 +153,37 @@ impl Node {
     /// # Errors
     /// When the folder, an address or the ready file can't be used.
     pub async fn start(config: Config) -> Result<Node, NodeError> {
-        let store: Box<dyn Store> = match config.durability {
-            Durability::Memory => Box::new(Memory::default()),
-            Durability::Always | Durability::Interval(_) => Box::new(open(&config.data)?),
-        };
-        Node::start_on(store, config).await
+        match config.durability {
+            Durability::Memory => Node::start_on(Box::new(Memory::default()), config).await,
+            Durability::Always | Durability::Interval(_) => {
+                let (store, folder) = (open(&config.data)?, config.data.clone());
+                Node::start_with(Box::new(store), Some(folder), config).await
+            }
+        }
     }
 
     /// Starts a node on any store; `config.data` is not looked at.
     ///
     /// # Errors
     /// As [`Node::start`].
-    pub async fn start_on(mut store: Box<dyn Store>, config: Config) -> Result<Node, NodeError> {
+    pub async fn start_on(store: Box<dyn Store>, config: Config) -> Result<Node, NodeError> {
+        Node::start_with(store, None, config).await
+    }
+
+    /// Starts a node; `data` is the folder of the store, if it has one.
+    async fn start_with(
+        mut store: Box<dyn Store>,
+        data: Option<PathBuf>,
+        config: Config,
+    ) -> Result<Node, NodeError> {
         if let Some(file) = &config.ready_file {
             forget_ready_file(file)?;
         }
         let identity = identity(store.as_mut())?;
-        let metrics = Metrics::new();
+        let metrics = Metrics::of(Watched {
+            routes: http::paths(),
+            data,
+        });
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let (cuts, cut_orders) = watch::channel(Cuts::default());
         let (stopping, stopped) = watch::channel(false);
@@ -209,6 +223,8 @@ impl Node {
         let app = Arc::new(App {
             handle: handle.clone(),
             metrics,
+            http,
+            started: config.clock.now(),
             clock: config.clock,
             peer_id: identity.peer_id(),
             owner: OwnerKey(identity.public_key()),

@@ -129,6 +129,20 @@ impl Client {
         )
     }
 
+    /// Asks for a path of the node that answers with a text.
+    pub(super) fn text(&self, path: &str) -> Result<String, Failure> {
+        let request = self.agent.get(format!("{}{path}", self.node));
+        let mut response = self.checked(request.call(), false)?;
+        if !response.status().is_success() {
+            return Err(refused(response));
+        }
+        let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+        body.read_to_string().map_err(|error| Failure::Broken {
+            problem: error.to_string(),
+            write: false,
+        })
+    }
+
     /// Asks for a path of the space.
     pub(super) fn get_in_space(&self, path: &str) -> Result<Value, Failure> {
         self.get(&self.in_space(path))

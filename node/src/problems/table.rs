@@ -132,6 +132,8 @@ kinds! {
     NEEDS_CENTRE: Kind::http("needs_centre", 501, "Only one place for all of the mesh could give this.")
         .advice("Add, or let one member alone set the counter; the text says what fits.")
         .shown(Shown::Error("NEEDSCENTRE"));
+    CATCHING_UP: Kind::http("catching_up", 503, "The node does not take part in one of its spaces yet: it catches up with the members.")
+        .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile.");
     STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")
         .advice("Read the counter when the node is back, or try again under the same idempotency key.")
         .unknown();

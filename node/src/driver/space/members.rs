@@ -384,6 +384,8 @@ impl OpenSpace {
         Membership {
             owner: OwnerKey(self.owner),
             member: self.replica.is_member(),
+            announced: self.replica.is_announced()
+                || !present.is_some_and(|it| it.has(&self.owner)),
             configuration: present.map(ConfigurationRow::from),
             members: self.replica.members().into_iter().map(row).collect(),
             attached: attached.map(|writer| writer.to_string()).collect(),

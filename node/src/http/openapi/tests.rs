@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
 /// times of this process, places in a request. They stay below 2^53.
-const SMALL: [&str; 15] = [
+const SMALL: [&str; 16] = [
     "bytes_in",
     "bytes_out",
     "counters",
     "expiring",
     "faults",
+    "key_bytes",
     "keyed",
     "last_heard_ms",
     "line",
