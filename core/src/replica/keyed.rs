@@ -316,7 +316,7 @@ impl Replica {
                 }
                 known = (number, by.clock);
             }
-            let watched = known.0 < UNSURE && known.1 > self.known_to_all(known.0);
+            let watched = known.1 > self.known_to_all(known.0);
             let place = self.keyed.insert(Instance {
                 once: *once,
                 writer: known.0,
@@ -455,27 +455,22 @@ impl Replica {
             None => (ABSORBED, self.taken_over(&before).unwrap_or(0)),
         };
         for it in own.into_iter().filter(|it| it.clock <= upto) {
-            let clock = if as_writer == ABSORBED { 0 } else { it.clock };
             self.keyed.insert(Instance {
                 writer: as_writer,
-                clock,
                 watched: false,
                 withdrawn: false,
                 ..it
             });
         }
-        if number.is_some() && upto <= last {
+        if upto <= last {
             self.keyed.lacking.remove(&as_writer);
         }
     }
 
-    /// Gives the own keyed operations to the number under which the own writer goes on as another.
+    /// Gives the own keyed operations to the number under which the own writer goes on as another. In an
+    /// open space nothing else is known of them.
     pub(super) fn renumber_own_keyed(&mut self, number: u32) {
         self.keyed.renumber(OWN, number);
-        if let Some(clock) = self.keyed.reborn.remove(&OWN) {
-            self.keyed.reborn.insert(number, clock);
-        }
-        self.keyed.asked = None;
     }
 
     /// Whether it is certain that an operation counts.

@@ -233,3 +233,44 @@ fn contents_of_one_clock_are_ordered_by_what_they_come_to() {
     assert!(bases.is_sorted_by(|a, b| a < b));
     assert!(of(6, -1 << 70, base(None)) > of(5, 1 << 70, base(None)));
 }
+
+fn withdrawal(clock: u64, several: bool, by: Stamp) -> Withdrawal {
+    Withdrawal {
+        clock,
+        amount: 1,
+        before: 0,
+        several,
+        by,
+    }
+}
+
+#[test]
+fn of_two_withdrawals_of_one_add_the_one_above_stays() {
+    let above = |a: Stamp, b: Stamp| a.writer > b.writer;
+    let [first, last] = [
+        withdrawal(3, false, by(2, 9)),
+        withdrawal(8, false, by(2, 9)),
+    ];
+    for (writer, taken) in [(1, false), (2, false), (3, true)] {
+        let mut side = Side::new(3);
+        for known in [last, first] {
+            assert!(side.withdraw(known, &above));
+        }
+        let other = withdrawal(8, false, by(writer, 5));
+        assert_eq!(side.withdraw(other, &above), taken);
+        let stays = if taken { other } else { last };
+        assert_eq!(*side.withdrawals, [first, stays]);
+    }
+}
+
+#[test]
+fn one_that_stands_for_several_takes_their_place() {
+    let single = |clock| withdrawal(clock, false, by(2, 9));
+    let mut side = Side::new(3);
+    for clock in [3, 5, 8] {
+        side.withdraw(single(clock), &|_, _| false);
+    }
+    let several = withdrawal(5, true, by(1, 9));
+    assert!(side.withdraw(several, &|_, _| false));
+    assert_eq!(*side.withdrawals, [several, single(8)]);
+}

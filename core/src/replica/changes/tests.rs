@@ -1,5 +1,6 @@
 //! What changed is told, whatever changed it.
 
+use super::super::collect::tests::space;
 use super::Moment;
 use crate::{Op, Replica, Space, WriterId};
 use alloc::collections::BTreeMap;
@@ -115,4 +116,48 @@ fn nothing_that_changed_is_left_out() {
         }
     }
     assert!(told > 500, "too little changed: {told}");
+}
+
+/// Members acknowledge what a guest and they have seen, and collect it.
+fn settle(all: &mut [Replica; 3]) {
+    for member in &mut all[..2] {
+        member.roster.waiting = true;
+    }
+    for _ in 0..6 {
+        for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
+            let message = all[from].delta(&all[to].vector());
+            let live = Some(all[from].writer());
+            let merged = all[to].merge_live(&message, live, &mut |_| ());
+            merged.expect("merge");
+        }
+        for member in &mut all[..2] {
+            member.acknowledge().expect("acknowledge");
+            let kept = member.mark();
+            member.collect(&kept);
+        }
+    }
+}
+
+#[test]
+fn what_was_collected_of_a_counter_is_told_unless_nothing_is_left_of_it() {
+    let mut all = space();
+    settle(&mut all);
+    for op in [Op::Add(1), Op::Delete, Op::Add(2)] {
+        all[0].apply("stays", op).expect("apply");
+    }
+    let moment = all[0].moment();
+    let born = |all: &[Replica; 3]| {
+        let slots = all[0].slots(all[0].handle("stays").expect("it exists"));
+        slots[0].born()
+    };
+    assert!(born(&all) > 0);
+    settle(&mut all);
+    assert_eq!(born(&all), 0, "when its life began is forgotten");
+    assert_eq!(changed(&all[0], moment, 0), Some(["stays"].into()));
+    all[0].add("goes", 1).expect("add");
+    let moment = all[0].moment();
+    all[0].apply("goes", Op::Delete).expect("delete");
+    settle(&mut all);
+    assert_eq!(all[0].handle("goes"), None);
+    assert_eq!(changed(&all[0], moment, 0), None);
 }

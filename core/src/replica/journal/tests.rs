@@ -426,3 +426,29 @@ fn what_is_left_of_a_former_writer_is_found_out_once_if_it_was_never_kept() {
     let before = [op("l", Op::Add(9))];
     assert_eq!(survivors_of(4, &before), before);
 }
+
+/// Also of keys, which stand beside the transactions.
+#[test]
+fn keys_that_a_store_kept_twice_are_there_once() {
+    let with = |clocks: &[u64]| {
+        let mut kept = journal(clocks, 0, 0);
+        let once = |clock: &u64| (*clock, Once::new(&clock.to_le_bytes(), b""));
+        kept.keyed = clocks.iter().map(once).collect();
+        kept
+    };
+    let clocks = |it: &Journal| it.keyed.iter().map(|keyed| keyed.0).collect::<Vec<u64>>();
+    let mut kept = with(&[]);
+    for (more, all) in [
+        (&[2, 3][..], &[2, 3][..]),
+        (&[3, 4], &[2, 3, 4]),
+        (&[6, 7], &[2, 3, 4, 6, 7]),
+    ] {
+        kept.extend(&with(more));
+        assert_eq!(clocks(&kept), all);
+    }
+    assert_eq!(clocks(&kept.after(4)), [6, 7]);
+    for (upto, left) in [(1, &[2, 3, 4, 6, 7][..]), (4, &[6, 7]), (6, &[7]), (7, &[])] {
+        kept.drop_upto(upto);
+        assert_eq!(clocks(&kept), left);
+    }
+}

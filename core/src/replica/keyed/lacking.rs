@@ -109,3 +109,6 @@ impl Replica {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ pub(super) const UNSURE: u32 = u32::MAX - 1;
 pub(in crate::replica) struct Instance {
     pub(super) once: Once,
     pub(super) writer: u32,
+    /// Of a writer that is not told apart any more it means nothing.
     pub(super) clock: u64,
     /// What it added, encoded.
     pub(super) adds: Box<[u8]>,
@@ -105,10 +106,14 @@ impl Table {
         let place = self.end();
         self.places.insert((instance.once.key, place));
         self.instances.push_back(instance);
-        if self.instances.len() > KEYED_MAX {
-            self.drop_upto(self.dropped + 1);
-        }
+        self.keep_last(KEYED_MAX);
         Some(place)
+    }
+
+    /// Drops those that came first, until no more than so many are left.
+    fn keep_last(&mut self, most: usize) {
+        let more = self.instances.len().saturating_sub(most);
+        self.drop_upto(self.dropped + more as u64);
     }
 
     pub(super) fn drop_upto(&mut self, upto: u64) {
@@ -149,3 +154,6 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

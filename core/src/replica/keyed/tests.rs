@@ -1,6 +1,9 @@
 //! Keyed operations at two members and a third who hears of both.
 
-use super::super::collect::tests::space;
+mod returns;
+mod transfers;
+
+pub(super) use super::super::collect::tests::space;
 use super::*;
 use crate::Op;
 use crate::roster::Says;
@@ -8,12 +11,12 @@ use crate::vector::VersionVector;
 use alloc::string::String;
 use alloc::vec;
 
-fn once(key: &str) -> Once {
+pub(super) fn once(key: &str) -> Once {
     Once::new(key.as_bytes(), b"")
 }
 
 /// Makes operations under a key.
-fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
+pub(super) fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
     assert_eq!(replica.asked(&once(key)), Asked::New);
     let mut transaction = replica.begin().unwrap();
     for (key, op) in ops {
@@ -22,12 +25,21 @@ fn make(replica: &mut Replica, key: &str, ops: &[(&str, Op)]) {
     transaction.commit_once(once(key), &mut Vec::new()).unwrap();
 }
 
-fn add(replica: &mut Replica, key: &str, by: i64) {
+pub(super) fn add(replica: &mut Replica, key: &str, by: i64) {
     make(replica, key, &[("n", Op::Add(by))]);
 }
 
+/// Adds something else under a key, whatever was made under it.
+fn add_else(replica: &mut Replica, key: &str, by: i64) -> Once {
+    let once = Once::new(key.as_bytes(), b"else");
+    let mut transaction = replica.begin().unwrap();
+    transaction.apply("n", Op::Add(by)).unwrap();
+    transaction.commit_once(once, &mut Vec::new()).unwrap();
+    once
+}
+
 /// Tells one all that another has, and which adds it withdraws then.
-fn tell(from: &Replica, to: &mut Replica) -> Vec<(String, (WriterId, u64))> {
+pub(super) fn tell(from: &Replica, to: &mut Replica) -> Vec<(String, (WriterId, u64))> {
     let message = from.delta(&to.vector_with_keys());
     let message = Message::decode(&message.encode()).unwrap();
     to.merge_live(&message, Some(from.writer()), &mut |_| ())
@@ -40,7 +52,7 @@ fn tell(from: &Replica, to: &mut Replica) -> Vec<(String, (WriterId, u64))> {
 }
 
 /// Two members; the first one's writer id is the lesser.
-fn members() -> [Replica; 2] {
+pub(super) fn members() -> [Replica; 2] {
     let [one, two, _] = space();
     match one.writer() < two.writer() {
         true => [one, two],
@@ -48,7 +60,7 @@ fn members() -> [Replica; 2] {
     }
 }
 
-fn dot(replica: &Replica) -> (WriterId, u64) {
+pub(super) fn dot(replica: &Replica) -> (WriterId, u64) {
     (replica.writer(), replica.clock())
 }
 
@@ -104,10 +116,7 @@ fn of_two_that_were_taken_apart_one_counts() {
 fn others_asked_under_one_key_count_both() {
     let [mut one, mut two] = members();
     add(&mut one, "a", 5);
-    let mut transaction = two.begin().unwrap();
-    transaction.apply("n", Op::Add(7)).unwrap();
-    let other = Once::new(b"a", b"else");
-    transaction.commit_once(other, &mut Vec::new()).unwrap();
+    let other = add_else(&mut two, "a", 7);
     assert_eq!(tell(&two, &mut one), []);
     assert_eq!(one.value("n"), Some(12));
     assert!(matches!(one.asked(&once("a")), Asked::Before(Some(_))));
@@ -191,6 +200,34 @@ fn too_many_adds_under_one_key_are_refused_whole() {
         matches!(done, Err(Error::TooLarge { what: is, max: most, .. }) if (is, most) == (what, max))
     );
     assert_eq!((one.len(), one.asked(&once("a"))), (before, Asked::New));
+}
+
+#[test]
+fn adds_under_one_key_may_take_so_many_bytes_and_no_more() {
+    let [one, _] = members();
+    let bytes = |keys: &[String]| {
+        let add = |key: &String| KeyedAdd {
+            key: key.as_str().into(),
+            amount: 1,
+            before: 0,
+        };
+        encode_adds(&keys.iter().map(add).collect::<Vec<_>>()).len()
+    };
+    let keys: Vec<String> = (0..324).map(|at| alloc::format!("{at:0400}")).collect();
+    let with = |length: usize| [&keys[..], &["z".repeat(length)]].concat();
+    let length = (1..=512).find(|length| bytes(&with(*length)) >= KEYED_BYTES_MAX);
+    let length = length.expect("one more key fills them");
+    for (longer, fits) in [(0, true), (1, false)] {
+        let keys = with(length + longer);
+        assert_eq!(bytes(&keys), KEYED_BYTES_MAX + longer);
+        let mut one = one.clone();
+        let mut transaction = one.begin().unwrap();
+        for key in &keys {
+            transaction.apply(key, Op::Add(1)).unwrap();
+        }
+        let done = transaction.commit_once(once("a"), &mut Vec::new());
+        assert_eq!(done.is_ok(), fits);
+    }
 }
 
 #[test]
@@ -317,7 +354,7 @@ fn a_store_keeps_keys_and_what_was_withdrawn() {
 }
 
 /// All are told everything, acknowledge it, and collect what is stable.
-fn settle(all: &mut [Replica; 3]) {
+pub(super) fn settle(all: &mut [Replica; 3]) {
     for _ in 0..6 {
         for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
             let from = all[from].clone();
@@ -434,7 +471,7 @@ fn pages_are_told_no_keys() {
 
 /// What the first member keeps, taken up by its next start, under a writer id less than another's, of
 /// whom it hears over a page.
-fn start_again(member: &Replica, other: &Replica) -> Replica {
+pub(super) fn start_again(member: &Replica, other: &Replica) -> Replica {
     let owner = [1; 32];
     let mint = |nonce| WriterId::mint(member.space(), &owner, &[nonce; 16]);
     let nonce = (8..).find(|nonce| mint(*nonce) < other.writer()).unwrap();
@@ -446,14 +483,14 @@ fn start_again(member: &Replica, other: &Replica) -> Replica {
 }
 
 /// Two members tell each other over a page, which knows no keys.
-fn tell_by_page(from: &Replica, to: &mut Replica) {
+pub(super) fn tell_by_page(from: &Replica, to: &mut Replica) {
     let message = from.delta(&to.vector()).without_keys();
     to.merge_live(&message, Some(from.writer()), &mut |_| ())
         .unwrap();
 }
 
 /// Two members tend, as often as it may take.
-fn tend(one: &mut Replica, two: &mut Replica, tell: &dyn Fn(&Replica, &mut Replica)) {
+pub(super) fn tend(one: &mut Replica, two: &mut Replica, tell: &dyn Fn(&Replica, &mut Replica)) {
     for _ in 0..8 {
         tell(one, two);
         tell(two, one);
@@ -574,4 +611,33 @@ fn who_begins_again_tells_its_keys_of_what_others_have_without() {
     assert_eq!(one.held_with_keys(number), made.1);
     assert_eq!(tell(&one, &mut two), []);
     assert_eq!(two.makers(&once("a")), [made]);
+}
+
+/// What decides how a replica goes on tells it apart from another one.
+#[cfg(feature = "explore")]
+#[test]
+fn replicas_that_remember_something_else_are_told_apart() {
+    let [mut one, mut two] = members();
+    add(&mut one, "a", 5);
+    let changes: [fn(&mut Table); 7] = [
+        |it| it.instances[0].once.content ^= 1,
+        |it| it.instances[0].clock += 1,
+        |it| it.instances[0].watched = false,
+        |it| it.instances[0].withdrawn = true,
+        |it| it.lacking = [(OWN, 1)].into(),
+        |it| it.reborn = [(OWN, 1)].into(),
+        |it| it.asked = Some((1, vec![(OWN, 1)])),
+    ];
+    let text = one.local_text();
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut other = one.clone();
+        change(&mut other.keyed);
+        assert_ne!(other.local_text(), text, "{number}");
+    }
+    // Wherever they stand.
+    add(&mut two, "b", 5);
+    tell(&two, &mut one);
+    let mut other = one.clone();
+    other.keyed.instances.swap(0, 1);
+    assert_eq!(other.local_text(), one.local_text());
 }

@@ -119,7 +119,7 @@ impl Replica {
     pub(in crate::replica) fn note_unwatched(&mut self) {
         for at in 0..self.keyed.instances.len() {
             let Instance { writer, clock, .. } = self.keyed.instances[at];
-            if writer < UNSURE && clock <= self.known_to_all(writer) {
+            if clock <= self.known_to_all(writer) {
                 self.keyed.instances[at].watched = false;
             }
         }
@@ -143,7 +143,10 @@ impl Replica {
         let unsure = slot.born() == 0 && !sure;
         let void = at < slot.born() || at <= slot.cut_clock() || slot.row.clock < at || unsure;
         let mut withdrawals = slot.side.withdrawals.iter();
-        let done = withdrawals.any(|it| it.clock == at || it.several && it.clock > at);
+        let done = withdrawals.any(|it| match it.several {
+            true => at <= it.clock,
+            false => at == it.clock,
+        });
         if slot.side.moved.is_some() || void || done {
             return None;
         }
@@ -160,7 +163,8 @@ impl Replica {
         Some(handle)
     }
 
-    /// Up to which clock a writer's part may lack what all have seen to be over.
+    /// Up to which clock a writer's part may lack what all have seen to be over; 0 of one that is not
+    /// told apart.
     pub(super) fn known_to_all(&self, writer: u32) -> u64 {
         let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
         of(&self.roster.floor).max(of(&self.roster.settled))
@@ -171,3 +175,6 @@ impl Replica {
         self.keyed.withdrawn
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,3 +120,44 @@ fn a_late_row_is_noticed_beside_a_new_one_that_came_before() {
         assert_eq!(!found.forks.is_empty(), late, "{ours:?}");
     }
 }
+
+/// Whoever merges keeps the same one, whichever came first, and counts it once.
+#[test]
+fn of_two_withdrawals_of_one_add_all_keep_the_same() {
+    let mut one = member();
+    let handle = one.handle("k").unwrap();
+    let [made, first, later] = [2, 3, 4].map(|byte| one.number(id(byte)));
+    one.clocks[made as usize] = 8;
+    let own = one.slots(handle);
+    let withdrawn_by = |by: u32| {
+        let mut replica = one.clone();
+        replica.clocks[by as usize] = 5;
+        let row = Row { clock: 8, total: 7 };
+        let mut slot = Slot::new(made, row, None);
+        *slot.side.withdrawals = vec![Withdrawal {
+            clock: 8,
+            amount: 7,
+            before: 0,
+            several: false,
+            by: Stamp {
+                writer: by,
+                clock: 5,
+            },
+        }];
+        replica.put_slots(handle, [own.clone(), vec![slot]].concat());
+        replica
+    };
+    let kept = |replica: &Replica| {
+        let by = replica.slots(handle)[1].side.withdrawals[0].by;
+        replica.writers[by.writer as usize]
+    };
+    for (mine, theirs, taken) in [(first, later, 1), (later, first, 0)] {
+        let (mut here, there) = (withdrawn_by(mine), withdrawn_by(theirs));
+        let message = whole(&there);
+        // Parts of a transfer may tell it twice.
+        let merged = here.merge_staged(&[message.encode()], &message, None, &mut |_| ());
+        assert_eq!(merged.map(|it| it.shards), Ok(taken));
+        assert_eq!(kept(&here), id(4));
+        assert_eq!(here.value("k"), Some(1));
+    }
+}

@@ -111,6 +111,32 @@ fn a_peer_with_other_contents_is_told_those_of_all_writers() {
     assert_eq!((asks.pulls, asks.renews), (vec![], false));
 }
 
+/// A node keeps keys, a page does not.
+#[test]
+fn a_peer_that_holds_the_same_is_asked_for_keys_alone() {
+    let mut member = replica(1);
+    member.found(&[1; 32], &[1; 16], 1).unwrap();
+    for (lacks, is_node, pulls) in [
+        (true, true, 1),
+        (true, false, 0),
+        (false, true, 0),
+        (false, false, 0),
+    ] {
+        let (mut end, mut member) = (End::new(), member.clone());
+        end.replica.merge(&full(&member)).unwrap();
+        if lacks {
+            member.add("key", 1).unwrap();
+            let by_page = member.delta(&end.replica.vector()).without_keys();
+            end.replica.merge(&by_page).unwrap();
+        }
+        assert_eq!(end.replica.lacks_keys(), lacks);
+        let link = end.link_to(2, is_node);
+        let mut sent = said(&mut end).pulls;
+        sent.extend(differs(&mut end, link, 0).pulls);
+        assert_eq!(sent.len(), pulls, "{lacks} {is_node}");
+    }
+}
+
 #[test]
 fn a_writer_whose_contents_differ_is_pulled_whole_and_told() {
     for (why, answers) in [(Why::Ask, true), (Why::Answer, false), (Why::Forked, true)] {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::replica::Mark;
 use crate::sync::{Input, Output, SyncConfig};
-use crate::wire::{ANSWERS, Frame, Hello, VERSION};
+use crate::wire::{ANSWERS, Delta, Digests, Frame, Hello, VERSION};
 use crate::writer_id::{Space, WriterId};
 use alloc::string::String;
 use std::vec;
@@ -480,4 +480,49 @@ fn question(ends: &mut [End], from: usize, to: usize) -> Answer {
     let (_, answer) = told.pop().expect("it answers");
     ends[from].frame(asks, Body::Answer(answer.clone()));
     answer
+}
+
+/// A read waits for what a member has, so that is pulled although nothing else would be yet.
+#[test]
+fn who_waits_for_a_read_pulls_also_soon_after_a_long_transfer() {
+    let [one, mut two, _] = members();
+    let mut end = End::of(one);
+    let link = end.link(5, 2, ANSWERS);
+    let pull = |end: &mut End| {
+        let sent = end.sent().into_iter();
+        let mut pulls = sent.filter_map(|(_, body)| match body {
+            Body::Pull(pull) => Some(pull.id),
+            _ => None,
+        });
+        pulls.next()
+    };
+    let differs = |end: &mut End| {
+        let (vector, contents) = ([1; 16], 0);
+        end.frame(link, Body::Digest(Digests { vector, contents }));
+    };
+    differs(&mut end);
+    let id = pull(&mut end).expect("it has something else");
+    for at in 0..5_000 {
+        two.add(&std::format!("counter:{at}"), 1).unwrap();
+    }
+    let message = two.delta(&end.replica.vector());
+    let (chunk, last) = (0, true);
+    let delta = Delta {
+        id,
+        chunk,
+        last,
+        message,
+    };
+    end.frame(link, Body::Delta(delta));
+    assert_eq!(end.replica.value("counter:7"), Some(1));
+    differs(&mut end);
+    assert_eq!(pull(&mut end), None, "first there is time for writes");
+    two.add("a", 1).unwrap();
+    end.read(Level::Quorum);
+    let [(_, ask)] = &end.asks(0)[..] else {
+        panic!("it is asked what it holds");
+    };
+    let it = answer(ask.id, true, two.vector());
+    end.frame(link, Body::Answer(it));
+    assert!(pull(&mut end).is_some());
 }

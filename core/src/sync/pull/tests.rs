@@ -4,7 +4,7 @@ use super::*;
 use crate::Space;
 use crate::replica::Walk;
 use crate::shard::PAGE;
-use crate::sync::{Digests, Frame, Hello, Input, SyncConfig, VERSION};
+use crate::sync::{Digests, Frame, Hello, Input, REMEMBERS, SyncConfig, VERSION};
 use alloc::format;
 use alloc::string::String;
 
@@ -65,12 +65,25 @@ impl End {
         link
     }
 
+    /// A link to who writes under the id of that number, and is a node or a page.
+    pub(in crate::sync) fn link_to(&mut self, number: u8, is_node: bool) -> Link {
+        let (link, broadcast) = (Link(number.into()), false);
+        self.input(Input::Connected { link, broadcast });
+        let capabilities = if is_node { REMEMBERS } else { 0 };
+        self.greet_as(link, number.into(), id(number), capabilities);
+        link
+    }
+
     /// The peer of a link, which holds the same, says who it is.
     pub(in crate::sync) fn greet(&mut self, link: Link, session: u64, writer: WriterId) {
+        self.greet_as(link, session, writer, 0);
+    }
+
+    fn greet_as(&mut self, link: Link, session: u64, writer: WriterId, capabilities: u64) {
         let hello = Hello {
             version_min: VERSION,
             version_max: VERSION,
-            capabilities: 0,
+            capabilities,
             session,
             agent: String::new(),
             nonce: [0; 16],

@@ -3,6 +3,8 @@
 
 use super::super::pull::tests::{End, PUSH_DELAY_MS, full, id, replica};
 use super::*;
+use crate::Op;
+use crate::once::Once;
 use crate::sync::{Frame, Input, Link};
 use crate::writer_id::Space;
 use alloc::{format, vec};
@@ -281,4 +283,29 @@ fn a_push_is_passed_on_once_to_all_who_may_lack_it() {
     end.cut(Link(4));
     comes(&mut end, Link(3), &it[4]);
     assert_eq!(passed(&mut end), [(one, 5), (two, 5)]);
+}
+
+/// Pages keep no keys, and say so of what they pass on.
+#[test]
+fn keys_are_pushed_to_nodes_alone() {
+    let mut end = End::new();
+    end.replica.found(&[1; 32], &[1; 16], 1).unwrap();
+    let [node, page] = [(1, true), (2, false)].map(|it| end.link_to(it.0, it.1));
+    end.sent();
+    let pushed = |end: &mut End| {
+        end.input(Input::Changed);
+        end.wait(PUSH_DELAY_MS);
+        let sent = end.sent().into_iter().map(|(link, body)| match body {
+            Body::Push(push) => (link, push.keyed.len(), push.keyless),
+            body => panic!("{body:?}"),
+        });
+        sent.collect::<Vec<_>>()
+    };
+    end.replica.add("key", 1).unwrap();
+    assert_eq!(pushed(&mut end), [(node, 0, false), (page, 0, false)]);
+    let mut transaction = end.replica.begin().unwrap();
+    transaction.apply("key", Op::Add(1)).unwrap();
+    let once = Once::new(b"a", b"");
+    transaction.commit_once(once, &mut Vec::new()).unwrap();
+    assert_eq!(pushed(&mut end), [(node, 1, false), (page, 0, true)]);
 }

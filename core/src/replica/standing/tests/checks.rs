@@ -414,3 +414,29 @@ fn one_that_began_from_too_old_a_state_notices_as_long_as_nobody_has_taken_it_in
     };
     assert_eq!(but(announced), Ok(()));
 }
+
+#[test]
+fn a_whole_state_of_replaced_members_is_known_by_its_number() {
+    let (mut replica, known) = (member(), configuration(2, &[0, 1]));
+    replica.roster.configuration = Some((by(0, 1), known.clone()));
+    let is_replaced = |number, era| {
+        let it = Configuration {
+            era,
+            ..configuration(number, &[1])
+        };
+        let facts = [(1, Says::Configuration(11, Box::new(it)))];
+        replica.knows_newer_members(&whole(&[(1, 0, 11)], &facts))
+    };
+    assert_eq!(
+        [1, 2, 3].map(|number| is_replaced(number, 0)),
+        [true, false, false]
+    );
+    assert!(!is_replaced(1, 1), "it was forced since");
+    assert!(
+        replica.knows_newer_members(&whole(&[(1, 0, 11)], &[])),
+        "it says of none"
+    );
+    let mut open = replica.clone();
+    open.roster.configuration = None;
+    assert!(!open.knows_newer_members(&whole(&[(1, 0, 11)], &[])));
+}

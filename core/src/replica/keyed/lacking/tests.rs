@@ -1,0 +1,31 @@
+//! Keys that nobody knows any more, and when that is certain.
+
+use super::super::tests::*;
+
+/// Whoever has not answered yet may know them.
+#[test]
+fn missing_keys_are_given_up_when_all_have_answered_and_not_before() {
+    let [mut one, mut two, page] = space();
+    let old = one.clone();
+    add(&mut one, "a", 5);
+    tell_by_page(&one, &mut two);
+    let mut one = start_again(&old, &two);
+    for gone in [old.writer(), page.writer()] {
+        one.fence(&gone).unwrap();
+    }
+    tell(&one, &mut two);
+    assert!(two.acknowledge().unwrap());
+    assert!(two.asked_for_keys() > 0);
+    for _ in 0..3 {
+        two.acknowledge().unwrap();
+        two.give_up_keys();
+        assert!(two.lacks_keys(), "nobody has answered");
+    }
+    for _ in 0..3 {
+        tell(&two, &mut one);
+        one.acknowledge().unwrap();
+        tell(&one, &mut two);
+        two.acknowledge().unwrap();
+    }
+    assert!(!two.lacks_keys());
+}

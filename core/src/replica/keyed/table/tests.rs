@@ -1,0 +1,85 @@
+//! The table by hand: where operations are, how many of each writer, and what takes whose place.
+
+use super::*;
+use alloc::vec;
+
+fn made(key: u8, writer: u32, clock: u64) -> Instance {
+    let (key, content) = ([key; 16], 0);
+    Instance {
+        once: Once { key, content },
+        writer,
+        clock,
+        adds: Box::default(),
+        watched: true,
+        withdrawn: false,
+    }
+}
+
+fn table(instances: &[Instance]) -> Table {
+    let mut table = Table::default();
+    for (place, instance) in (0..).zip(instances) {
+        assert_eq!(table.insert(instance.clone()), Some(place));
+    }
+    table
+}
+
+/// The makers of all, in order.
+fn makers(table: &Table) -> Vec<(u32, u64)> {
+    let instances = table.instances.iter();
+    instances.map(|it| (it.writer, it.clock)).collect()
+}
+
+fn of_writers(table: &Table) -> Vec<(u32, (u64, u64))> {
+    table.of_writer.iter().map(|it| (*it.0, *it.1)).collect()
+}
+
+#[test]
+fn places_stay_when_others_are_dropped() {
+    let mut table = table(&[made(1, 1, 1), made(2, 1, 2), made(3, 2, 1)]);
+    table.drop_upto(2);
+    table.at_mut(2).withdrawn = true;
+    assert!(table.at(2).withdrawn);
+    assert_eq!((makers(&table), table.end()), (vec![(2, 1)], 3));
+    assert_eq!(table.of(&[3; 16]).collect::<Vec<_>>(), [2]);
+    assert_eq!(table.of(&[2; 16]).next(), None);
+}
+
+#[test]
+fn a_writer_of_whom_none_is_left_is_waited_for_no_more() {
+    let mut table = table(&[made(1, 1, 4), made(2, 1, 9), made(3, 2, 5)]);
+    assert_eq!(of_writers(&table), [(1, (2, 9)), (2, (1, 5))]);
+    table.drop_upto(1);
+    assert_eq!(of_writers(&table), [(1, (1, 9)), (2, (1, 5))]);
+    table.drop_upto(2);
+    assert_eq!(of_writers(&table), [(2, (1, 5))]);
+    table.drop_upto(3);
+    assert_eq!(of_writers(&table), []);
+}
+
+#[test]
+fn so_many_are_kept_and_the_first_are_dropped() {
+    let instances: Vec<Instance> = (1..=5).map(|at| made(at, 1, u64::from(at))).collect();
+    let mut table = table(&instances);
+    for (most, dropped) in [(6, 0), (5, 0), (4, 1), (4, 1), (2, 3)] {
+        table.keep_last(most);
+        assert_eq!((table.dropped, table.end()), (dropped, 5), "{most}");
+        assert_eq!(makers(&table)[0], (1, dropped + 1));
+    }
+}
+
+/// One of which it was not known what counts is the one that is told of now, if no other is.
+#[test]
+fn what_is_told_takes_the_place_of_what_was_not_sure() {
+    let mut alone = table(&[made(1, UNSURE, 3)]);
+    assert_eq!(alone.insert(made(1, 2, 7)), Some(0));
+    assert_eq!(makers(&alone), [(2, 7)]);
+    assert_eq!(of_writers(&alone), [(2, (1, 7))]);
+    assert_eq!(alone.due.len(), 0);
+
+    let mut table = table(&[made(1, 1, 5), made(1, 2, 6)]);
+    table.due.clear();
+    table.renumber(1, UNSURE);
+    assert_eq!(table.insert(made(1, 3, 7)), Some(2));
+    assert_eq!(makers(&table), [(UNSURE, 5), (2, 6), (3, 7)]);
+    assert_eq!(table.due, [[1; 16]]);
+}

@@ -1,0 +1,156 @@
+//! Who begins again, goes by another id, or forgets a writer, and what is known then of what was made
+//! under keys.
+
+use super::*;
+
+const FRESH: WriterId = WriterId::from_bytes([77; 16]);
+
+/// Begins again under another id, from all that another one has.
+fn again(replica: &mut Replica, from: &Replica) -> crate::Journal {
+    let state = from.delta(&VersionVector::default());
+    replica.begin_again(FRESH, &state, &mut |_| ()).unwrap()
+}
+
+#[test]
+fn what_another_has_made_is_not_made_again() {
+    let [mut one, mut two] = members();
+    let told = two.clock();
+    for (key, by) in [("a", 5), ("b", 7)] {
+        add(&mut two, key, by);
+    }
+    add(&mut one, "a", 5);
+    // Something else under the key of what nobody else has made.
+    add_else(&mut one, "b", 100);
+    let journal = again(&mut two, &one);
+    let returned = two.make_again(journal, Some(told), told + 2, &mut |_| ());
+    let clocks: Vec<_> = returned.again.iter().map(|it| (it.was, it.clock)).collect();
+    assert_eq!(clocks, [(told + 1, None), (told + 2, Some(1))]);
+    assert_eq!(two.value("n"), Some(112));
+    assert_eq!(two.makers(&once("b")), [(FRESH, 1)]);
+}
+
+#[test]
+fn who_lost_a_withdrawal_makes_it_again() {
+    let [mut one, mut two] = members();
+    add(&mut two, "a", 5);
+    tell_by_page(&two, &mut one);
+    add(&mut one, "a", 5);
+    assert_eq!(tell(&one, &mut two).len(), 1);
+    again(&mut two, &one);
+    assert_eq!(two.value("n"), Some(10));
+    assert_eq!(two.withdraw(&mut |_, _| ()), Ok(true));
+    assert_eq!(two.value("n"), Some(5));
+}
+
+#[test]
+fn who_begins_again_does_not_know_which_lives_are_whose() {
+    let mut all = space();
+    let old = all[0].clone();
+    add(&mut all[1], "a", 5);
+    let at = all[1].clock();
+    all[1].apply("n", Op::Delete).unwrap();
+    all[1].add("n", 70).unwrap();
+    for member in &mut all {
+        member.roster.waiting = true;
+    }
+    settle(&mut all);
+    let [mut one, mut two, _] = all;
+    // It remembers keys for a shorter time.
+    assert!(one.drop_keyed(u64::MAX));
+    let mut late = start_again(&old, &two);
+    add(&mut late, "a", 5);
+    let before = two.writer();
+    again(&mut two, &one);
+    assert_eq!(two.makers(&once("a")), [(before, at)]);
+    assert!(two.known_to_all(two.numbers.get(&before).unwrap()) >= at);
+    assert_eq!(tell(&late, &mut two), []);
+    assert_eq!(two.value("n"), Some(75));
+}
+
+/// Its store was an older copy: it had made more than it knows.
+#[test]
+fn who_begins_again_claims_to_know_its_own_keys_only_as_far_as_it_does() {
+    let [mut one, mut two, _] = space();
+    let mut old = one.clone();
+    add(&mut one, "a", 5);
+    tell_by_page(&one, &mut two);
+    again(&mut old, &two);
+    assert_eq!(old.value("n"), Some(5));
+    assert!(old.lacks_keys());
+    again(&mut one, &two);
+    assert!(!one.lacks_keys());
+}
+
+#[test]
+fn who_goes_by_another_id_has_made_nothing_under_it() {
+    let [closed, _] = members();
+    let mut one = Replica::new(closed.space().clone(), closed.writer());
+    add(&mut one, "a", 5);
+    let made = dot(&one);
+    assert!(one.renew(FRESH));
+    assert_eq!(one.makers(&once("a")), [made]);
+    add(&mut one, "b", 5);
+    assert_eq!(one.makers(&once("b")), [(FRESH, 1)]);
+}
+
+/// Nobody tells what counts of them until a message does; nothing is to be withdrawn of them.
+#[test]
+fn what_is_in_doubt_may_be_dropped() {
+    let [mut one, _] = members();
+    add(&mut one, "a", 5);
+    assert!(!one.drop_keyed(u64::MAX));
+    one.doubt_keyed();
+    assert_eq!(one.written_before(&once("a")), None);
+    assert!(one.drop_keyed(u64::MAX));
+    assert_eq!(one.keyed_count(), 0);
+}
+
+#[test]
+fn of_a_forgotten_writer_is_sure_what_nobody_else_has_made() {
+    let [mut one, mut two] = members();
+    for key in ["a", "b", "c"] {
+        add(&mut one, key, 5);
+    }
+    add(&mut two, "a", 5);
+    // Something else under the same key is another operation.
+    add_else(&mut two, "b", 5);
+    tell(&one, &mut two);
+    let gone = two.number(one.writer());
+    two.keyed.asked = Some((1, vec![(gone, 2), (OWN, 3)]));
+    two.forget_keyed(gone);
+    assert_eq!(two.keyed.asked, Some((1, vec![(OWN, 3)])));
+    let of = |two: &Replica, key: &str| {
+        let once = once(key);
+        let places = two.keyed.of(&once.key);
+        let writers = places.map(|place| two.keyed.at(place).writer);
+        writers.filter(|it| *it != OWN).collect::<Vec<u32>>()
+    };
+    assert_eq!(of(&two, "a"), [UNSURE]);
+    assert_eq!(of(&two, "b"), [ABSORBED]);
+    assert_eq!(of(&two, "c"), [ABSORBED]);
+    // All who count have seen it, so the own transactions are all that is to be asked for.
+    let own = two.written();
+    assert_eq!(two.written_before(&once("c")), Some(own));
+}
+
+/// A guest leaves: nothing but its keys makes members say that they have seen what it made.
+#[test]
+fn a_guest_that_left_is_taken_over_when_all_have_seen_its_keys() {
+    let mut all = space();
+    for member in &mut all {
+        member.roster.waiting = true;
+    }
+    settle(&mut all);
+    let [mut one, mut two, mut guest] = all;
+    add(&mut guest, "a", 5);
+    guest.leave().unwrap();
+    tell(&guest, &mut one);
+    assert_eq!(one.absorb(), Ok(0), "others may have made the same");
+    let with_keys = |from: &Replica, to: &mut Replica| drop(tell(from, to));
+    tend(&mut one, &mut two, &with_keys);
+    for member in [&one, &two] {
+        assert_eq!(member.held(&guest.writer()), 0);
+        assert_eq!(member.value("n"), Some(5));
+        assert_eq!(member.asked(&once("a")), Asked::Before(None));
+    }
+}

@@ -1,0 +1,84 @@
+//! How many keys are told at a time, to whom, and again to a store if they come later.
+
+use super::*;
+use crate::Mark;
+use crate::replica::Walk;
+
+#[test]
+fn so_many_keys_are_told_as_fit() {
+    let [mut one, _] = members();
+    for key in ["a", "b", "c"] {
+        add(&mut one, key, 5);
+    }
+    let each = OP_BYTES + one.keyed.at(0).adds.len();
+    let lows = vec![0; one.writers.len()];
+    for (budget, told) in [
+        (0, 1),
+        (2 * each - 1, 1),
+        (2 * each, 2),
+        (3 * each - 1, 2),
+        (3 * each, 3),
+    ] {
+        let (ops, all) = one.keyed_since(&KeyedMark::default(), &lows, budget);
+        assert_eq!((ops.len(), all), (told, told == 3), "{budget}");
+    }
+}
+
+/// A store that has been told of a transaction without its key is told the key when that comes.
+#[test]
+fn a_store_is_told_keys_that_came_later() {
+    let [mut one, mut two, mut tab] = space();
+    let mut mark = Mark::default();
+    add(&mut one, "a", 5);
+    tell_by_page(&one, &mut two);
+    tab.add("k", 1).unwrap();
+    tell_by_page(&tab, &mut two);
+    let mut records = vec![two.since(&mut mark).unwrap()];
+    assert!(two.lacks_keys());
+    assert_eq!(two.since(&mut mark), None, "none came");
+    tell(&one, &mut two);
+    records.push(two.since(&mut mark).unwrap());
+    assert_eq!(two.since(&mut mark), None);
+    let mut again = Replica::new(two.space().clone(), WriterId::from_bytes([77; 16]));
+    for record in &records {
+        let record = Message::decode_stored(&record.encode_stored()).unwrap();
+        again.restore(&record).unwrap();
+    }
+    assert_eq!(again.asked(&once("a")), Asked::Before(Some(dot(&one))));
+}
+
+/// The sender of a transfer hears of a transaction without its key, and later of the key. Whoever asks
+/// holds the transaction, so by that the table at the end would tell nothing of its writer.
+#[test]
+fn a_key_that_comes_late_in_a_transfer_lies_within_its_part() {
+    let [mut one, mut two] = members();
+    for at in 0..80 {
+        one.add(&alloc::format!("key:{at}"), 1).unwrap();
+    }
+    add(&mut two, "a", 5);
+    let since = two.vector();
+    let mut walk = Some(Walk::new(&one, &since, true));
+    let (mut parts, mut late) = (0, false);
+    while let Some(now) = walk {
+        let number = now.number();
+        let (message, next) = now.step(&one, &since, 0);
+        late |= number == 2 && !message.keyed.is_empty();
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Ok(message));
+        if parts == 0 {
+            tell_by_page(&two, &mut one);
+            assert!(one.lacks_keys());
+        }
+        // Each walk has two parts, in the first and in the last page.
+        if number < 2 {
+            one.add("key:0", 1).unwrap();
+            one.add("key:79", 1).unwrap();
+        } else {
+            tell(&two, &mut one);
+        }
+        parts += 1;
+        walk = next;
+        assert!(parts < 100);
+    }
+    assert!(late && !one.lacks_keys());
+}

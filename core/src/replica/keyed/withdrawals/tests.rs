@@ -1,0 +1,175 @@
+//! What is withdrawn, and what is not as it may be part of another life, or was withdrawn before.
+
+use super::super::tests::*;
+use super::*;
+use crate::Mark;
+use crate::shard::Row;
+use crate::slot::Extra;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+
+/// The first tells the second all that it has, without that anything is withdrawn.
+fn pass(from: &Replica, to: &mut Replica) {
+    let message = from.delta(&to.vector_with_keys());
+    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+        .unwrap();
+}
+
+/// By whom, and at which clock, what was withdrawn was made.
+fn withdrawn(replica: &mut Replica) -> Vec<(WriterId, u64)> {
+    let mut made = Vec::new();
+    let done = replica.withdraw(&mut |_, dot| made.push(dot));
+    assert_eq!(done, Ok(!made.is_empty()));
+    made
+}
+
+/// All have seen what a writer made up to this clock.
+fn settled(replica: &mut Replica, writer: u32, clock: u64) {
+    replica.roster.settled = vec![0; replica.writers.len()];
+    replica.roster.settled[writer as usize] = clock;
+    assert_eq!(replica.known_to_all(writer), clock);
+}
+
+/// What became of its slot is noted from when it is heard of; before, it may have been collected.
+#[test]
+fn what_came_when_all_had_seen_it_is_not_withdrawn() {
+    for (before, watched) in [(1, true), (0, false)] {
+        let [mut one, mut two] = members();
+        add(&mut one, "a", 5);
+        add(&mut two, "a", 5);
+        let (writer, at) = dot(&two);
+        let number = one.number(writer);
+        settled(&mut one, number, at - before);
+        pass(&two, &mut one);
+        settled(&mut one, number, at);
+        let made = withdrawn(&mut one);
+        assert_eq!(made, Vec::from_iter(watched.then_some((writer, at))));
+        assert_eq!(one.value("n"), Some(if watched { 5 } else { 10 }));
+    }
+}
+
+/// As long as not all have seen it, nothing of it was collected anywhere.
+#[test]
+fn what_not_all_have_seen_is_withdrawn_whoever_watched_it() {
+    for (unseen, is_done) in [(1, true), (0, false)] {
+        let [mut one, mut two] = members();
+        add(&mut one, "a", 5);
+        add(&mut two, "a", 5);
+        let (writer, at) = dot(&two);
+        pass(&two, &mut one);
+        let number = one.number(writer);
+        one.keyed.instances[1].watched = false;
+        settled(&mut one, number, at - unseen);
+        assert_eq!(!withdrawn(&mut one).is_empty(), is_done);
+    }
+}
+
+#[test]
+fn of_several_that_are_one_none_is_withdrawn_again() {
+    for (several, left) in [(true, 1), (false, 2)] {
+        let [mut one, mut two] = members();
+        let mut clocks = Vec::new();
+        for key in ["a", "b", "c"] {
+            add(&mut one, key, 5);
+            add(&mut two, key, 5);
+            clocks.push(two.clock());
+        }
+        pass(&two, &mut one);
+        let writer = one.number(two.writer());
+        let handle = one.handle("n").unwrap();
+        let mut slots = one.slots(handle);
+        let at = counter::find(&slots, writer).unwrap();
+        *slots[at].side.withdrawals = vec![Withdrawal {
+            clock: clocks[1],
+            amount: 10,
+            before: 0,
+            several,
+            by: Stamp { writer, clock: 1 },
+        }];
+        one.put_slots(handle, slots);
+        let made: Vec<u64> = withdrawn(&mut one).iter().map(|it| it.1).collect();
+        let expected = [clocks[0], clocks[2]];
+        assert_eq!(made, expected[2 - left..], "{several}");
+    }
+}
+
+/// Each is withdrawn once, also if they came to the store one by one: the slot may have begun a life
+/// since, of which nobody tells the begin any more.
+#[test]
+fn what_a_store_has_in_several_records_is_not_withdrawn_again() {
+    let mut all = space();
+    let (one, two) = match all[0].writer() < all[1].writer() {
+        true => (0, 1),
+        false => (1, 0),
+    };
+    let mut mark = Mark::default();
+    add(&mut all[one], "a", 5);
+    let mut records = vec![all[one].since(&mut mark).unwrap()];
+    add(&mut all[two], "a", 5);
+    let told = all[one].clone();
+    assert_eq!(tell(&told, &mut all[two]).len(), 1);
+    all[two].add("n", 70).unwrap();
+    settle(&mut all);
+    all[two].add("n", 700).unwrap();
+    let told = all[two].clone();
+    assert_eq!(tell(&told, &mut all[one]), []);
+    records.push(all[one].since(&mut mark).unwrap());
+    assert!(!records[1].is_whole());
+    let mut again = Replica::new(told.space().clone(), WriterId::from_bytes([77; 16]));
+    for record in &records {
+        again.restore(record).unwrap();
+    }
+    let slots = again.slots(again.handle("n").unwrap());
+    assert!(slots.iter().all(|slot| slot.born() == 0), "{slots:?}");
+    assert_eq!(again.keyed_count(), 2);
+    assert_eq!(withdrawn(&mut again), []);
+    assert_eq!(again.value("n"), Some(775));
+}
+
+/// A slot of the writer 1, with its last add at 9.
+fn slot(born: u64) -> Slot {
+    let row = Row { clock: 9, total: 1 };
+    let extra = Extra {
+        born,
+        added: 9,
+        ..Extra::default()
+    };
+    Slot::new(1, row, Some(&extra))
+}
+
+#[test]
+fn where_a_life_began_and_ended_is_noted_when_that_is_forgotten() {
+    let reborn = |known: &[(u32, u64)], before: &[Slot], slots: &[Slot]| {
+        let [mut one, ..] = space();
+        one.keyed.count(1, 3);
+        one.keyed.reborn = known.iter().copied().collect();
+        one.note_reborn(before, slots);
+        one.keyed.reborn
+    };
+    let noted = |upto| BTreeMap::from([(1, upto)]);
+    assert_eq!(reborn(&[], &[slot(5)], &[slot(0)]), noted(5));
+    // Of one that has ended nothing is left, its last add included.
+    assert_eq!(reborn(&[], &[slot(5)], &[]), noted(10));
+    assert_eq!(reborn(&[(1, 7)], &[slot(5)], &[slot(0)]), noted(7));
+    assert_eq!(reborn(&[(1, 7)], &[slot(8)], &[slot(0)]), noted(8));
+    // What is still told says itself which adds are its own.
+    assert_eq!(reborn(&[], &[slot(5)], &[slot(5)]), BTreeMap::new());
+    assert_eq!(reborn(&[], &[slot(0)], &[slot(0)]), BTreeMap::new());
+    let [mut one, ..] = space();
+    one.note_reborn(&[slot(5)], &[]);
+    assert_eq!(one.keyed.reborn, BTreeMap::new(), "it made none");
+}
+
+#[test]
+fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
+    let [mut one, _] = members();
+    let mut watched = |known: u64| {
+        add(&mut one, &alloc::format!("{known}"), 1);
+        let mut one = one.clone();
+        one.roster.floor = vec![0; one.writers.len()];
+        one.roster.floor[OWN as usize] = one.clock() - known;
+        one.note_unwatched();
+        one.keyed.instances.back().unwrap().watched
+    };
+    assert_eq!([1, 0].map(&mut watched), [true, false]);
+}
