@@ -132,7 +132,7 @@ impl Client {
     /// Asks for a path of the node that answers with a text.
     pub(super) fn text(&self, path: &str) -> Result<String, Failure> {
         let request = self.agent.get(format!("{}{path}", self.node));
-        let mut response = self.checked(request.call(), false)?;
+        let mut response = self.checked(self.with_headers(request).call(), false)?;
         if !response.status().is_success() {
             return Err(refused(response));
         }
