@@ -183,6 +183,11 @@ impl Keys {
         Ok(Handle(handle))
     }
 
+    /// Bytes of the text that 32-bit offsets name, with what freed keys left in it.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// Refuses what the 32-bit offsets and handles could not name.
     pub(crate) fn room_for(&self, key_bytes: usize) -> Result<(), Error> {
         let bytes = self.text.len() as u64 + key_bytes as u64;

@@ -422,6 +422,12 @@ impl Replica {
         (self.pages.len() * PAGE) as u32
     }
 
+    /// Bytes that the keys take in the key table, with what keys that are gone left there. At 2^32
+    /// no key has room any more ([`Error::CountersFull`]).
+    pub fn key_bytes(&self) -> usize {
+        self.keys.text_bytes()
+    }
+
     /// Goes up when a whole state takes the place of all that was held: its counters have other
     /// handles.
     pub fn generation(&self) -> u64 {

@@ -5,11 +5,15 @@ mod asking;
 mod audit;
 mod client;
 mod completions;
+mod config;
 mod data;
+mod doctor;
 mod failure;
 mod get;
+mod invite;
 mod list;
 mod members;
+mod notify;
 mod openapi;
 mod operations;
 mod output;
@@ -24,8 +28,10 @@ mod writers;
 pub use add::AddArgs;
 pub use audit::AuditArgs;
 pub use completions::CompletionsArgs;
+pub use config::ConfigArgs;
 pub use data::{BackupArgs, CheckArgs, RestoreArgs};
 pub use get::GetArgs;
+pub use invite::{InviteArgs, TicketArgs};
 pub use list::ListArgs;
 pub use members::{MembersArgs, RetireArgs};
 pub use operations::{ExpireArgs, KeysArgs, PersistArgs, SetArgs, TtlArgs};
@@ -33,9 +39,9 @@ pub(crate) use time::duration;
 pub use txn::TxnArgs;
 pub use watch::WatchArgs;
 
-use crate::config::UpArgs;
+use crate::config::Layers;
 use clap::{Args, Parser, Subcommand};
-use client::Client;
+use client::{Client, Entry};
 use failure::Failure;
 use output::Output;
 use std::process::ExitCode;
@@ -45,7 +51,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  refused, or failed; nothing was written
-  2  the command line is wrong
+  2  the command line or the configuration is wrong
   3  no node answers
   4  the counter is absent
   5  not known whether a write counts: the connection broke, or the members have not decided yet
@@ -62,7 +68,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a node
-    Up(Box<UpArgs>),
+    Up(Box<Layers>),
+    /// Check, show or make the configuration of a node
+    Config(Box<ConfigArgs>),
     /// Add to a counter, or to many from standard input
     Add(Remote<AddArgs>),
     /// Print a counter
@@ -92,12 +100,19 @@ enum Command {
     Writers(Remote<Nothing>),
     /// Print the members of a space, or change them
     Members(Remote<MembersArgs>),
+    /// Print a ticket, with which somebody else may count here or join
+    Invite(Remote<InviteArgs>),
+    /// Print what a ticket says
+    Ticket(TicketArgs),
     /// Declare a writer dead that is gone for good: what it counted stays
     Retire(Remote<RetireArgs>),
     /// Print a node's own key, by which it is made a member
     Id(Remote<Nothing>),
     /// Print the state of a node
     Status(Remote<Nothing>),
+    /// Look at a node, and print what needs attention and what to do; exits with 1 if anything is worse
+    /// than a notice
+    Doctor(Remote<Nothing>),
     /// Compare what a node shows with other nodes, and with what its data folder keeps
     Audit(Remote<AuditArgs>),
     /// Read all of a data folder, and print what is in it or what is wrong with it
@@ -144,13 +159,16 @@ struct Remote<T: Args> {
     json: bool,
 
     #[command(flatten)]
+    entry: Entry,
+
+    #[command(flatten)]
     own: T,
 }
 
 impl<T: Args> Remote<T> {
     fn run(self, command: impl FnOnce(&Client, &mut Output, T) -> Result<(), Failure>) -> ExitCode {
         let mut output = Output::new(self.json);
-        let client = Client::new(&self.node, &self.space);
+        let client = Client::new(&self.node, &self.space, &self.entry);
         let result = client.and_then(|client| command(&client, &mut output, self.own));
         output.finish(result)
     }
@@ -160,6 +178,7 @@ impl<T: Args> Remote<T> {
 pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
         Command::Up(args) => Output::new(false).finish(up::run(*args)),
+        Command::Config(args) => config::run(*args),
         Command::Add(remote) => remote.run(add::run),
         Command::Get(remote) => remote.run(get::run),
         Command::Set(remote) => remote.run(operations::set),
@@ -174,9 +193,19 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Peers(remote) => remote.run(|client, output, _| peers::run(client, output)),
         Command::Writers(remote) => remote.run(|client, output, _| writers::run(client, output)),
         Command::Members(remote) => remote.run(members::run),
+        Command::Invite(remote) => {
+            let space = remote.space.clone();
+            remote.run(|client, output, args| invite::run(client, &space, output, &args))
+        }
+        Command::Ticket(args) => {
+            let mut output = args.output();
+            let result = invite::show(&mut output, &args);
+            output.finish(result)
+        }
         Command::Retire(remote) => remote.run(members::retire),
         Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),
+        Command::Doctor(remote) => remote.run(|client, output, _| doctor::run(client, output)),
         Command::Audit(remote) => {
             let space = remote.space.clone();
             remote.run(|client, output, args| audit::run(client, &space, output, &args))
@@ -231,6 +260,12 @@ mod tests {
             "retire 00",
             "id --json",
             "openapi",
+            "doctor --json --node http://127.0.0.1:1",
+            "config check",
+            "config check f --json --http 127.0.0.1:0",
+            "config show --config f --space a b --json",
+            "config example",
+            "up --config f --http-open=false --demo",
             "audit",
             "audit a --json",
             "audit --data d",
@@ -259,6 +294,9 @@ mod tests {
             "members force --yes",
             "retire",
             "audit a b",
+            "config",
+            "up --demo no",
+            "up f",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_err(), "{line}");

@@ -1,161 +1,41 @@
-//! What was typed, and what it means.
+//! What was said, and what it means.
 //!
-//! [`UpArgs`] is the command line and the environment as they came; [`Config`] is what a node is
-//! started with. Whatever can be wrong with the first is found on the way to the second.
+//! [`UpArgs`] are settings as they were written, whether on the command line, in the environment or
+//! in a file; [`Layers`] puts these above each other; [`Config`] is what a node is started with.
+//! Whatever can be wrong with the first is found on the way to the last, all of it at once.
+
+mod args;
+mod error;
+mod file;
+mod layers;
+
+pub use args::{LogFormat, UpArgs};
+pub use error::{ConfigError, ConfigErrors, Origin};
+pub use layers::{Effective, Layers, Row};
 
 use crate::clock::WallClock;
 use crate::gossip::{Address, GossipConfig};
+use crate::http::tls::TlsFiles;
 use crate::resp::RespConfig;
 use crate::store::Durability;
-use clap::Args;
-use clap::builder::FalseyValueParser;
-use std::fmt;
+use error::wrong;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use tallymesh_core::Space;
-
-/// Listeners if none are named: each transport on a free port of the loopback address.
-const LISTEN_DEFAULT: [&str; 3] = [
-    "/ip4/127.0.0.1/tcp/0",
-    "/ip4/127.0.0.1/udp/0/quic-v1",
-    "/ip4/127.0.0.1/tcp/0/ws",
-];
-
-const DURABILITY_DEFAULT: &str = "always";
+use tracing_subscriber::EnvFilter;
 
 /// How fast one client may send HTTP requests to an address that other machines reach.
 const HTTP_RATE_DEFAULT: &str = "1000/s";
 
-const LEASE_DEFAULT: &str = "10m";
-const KEY_WINDOW_DEFAULT: &str = "24h";
 /// What a lease and the window of keys may be.
 const DURATION_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Most spaces that one node opens.
 const SPACES_MAX: usize = 64;
-
-/// The arguments of `tallymesh up`.
-#[derive(Args, Clone, Debug, Default)]
-pub struct UpArgs {
-    /// Folder for this node's key and state [default: tallymesh/ in the user's data folder, such
-    /// as ~/.local/share]
-    #[arg(long, value_name = "DIR", env = "TALLYMESH_DATA")]
-    pub data: Option<PathBuf>,
-
-    /// Address for HTTP; port 0 takes a free one
-    #[arg(
-        long,
-        value_name = "ADDR:PORT",
-        env = "TALLYMESH_HTTP",
-        default_value = "127.0.0.1:4280"
-    )]
-    pub http: String,
-
-    /// Let --http be an address that other machines reach: whoever reaches it can count, since
-    /// nothing is authenticated yet
-    #[arg(long, env = "TALLYMESH_HTTP_OPEN", value_parser = FalseyValueParser::new())]
-    pub http_open: bool,
-
-    /// Let pages of this origin, such as `https://shop.example`, talk to this node; repeatable
-    #[arg(long, value_name = "URL", env = "TALLYMESH_CORS_ORIGINS", num_args = 1.., value_delimiter = ',')]
-    pub cors_origin: Vec<String>,
-
-    /// Most HTTP requests from one client address, such as 100/s, or `off` [default: off on a loopback
-    /// address, else 1000/s]
-    #[arg(long, value_name = "COUNT/s", env = "TALLYMESH_HTTP_RATE")]
-    pub http_rate: Option<String>,
-
-    /// Most HTTP requests from one client address at once, before --http-rate holds [default: those of
-    /// one second]
-    #[arg(long, value_name = "COUNT", env = "TALLYMESH_HTTP_BURST")]
-    pub http_burst: Option<NonZeroU32>,
-
-    /// What an acknowledged write survives: `always` a power cut; `interval:DURATION`, such as
-    /// `interval:1s`, all but what came within that time before one; `memory` nothing, as nothing is
-    /// written to the disk, and the node can be no member of a space [default: always]
-    #[arg(long, value_name = "WHEN", env = "TALLYMESH_DURABILITY")]
-    pub durability: Option<String>,
-
-    /// Address for the Redis protocol, such as 127.0.0.1:6379 [default: not served]
-    #[arg(long, value_name = "ADDR:PORT", env = "TALLYMESH_RESP")]
-    pub resp: Option<String>,
-
-    /// Password that Redis clients have to give; needed if --resp is reachable from other machines.
-    /// Better given by the environment, since others see arguments
-    #[arg(
-        long,
-        value_name = "TEXT",
-        env = "TALLYMESH_RESP_PASSWORD",
-        hide_env_values = true
-    )]
-    pub resp_password: Option<String>,
-
-    /// Most Redis clients at once; each takes some kilobytes
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "TALLYMESH_RESP_CLIENTS",
-        default_value_t = 10_000
-    )]
-    pub resp_clients: usize,
-
-    /// Refuse Redis commands whose condition or answer only one place for all could give: SET with
-    /// NX, XX or GET, SETNX, GETSET, GETDEL, WATCH
-    #[arg(long, env = "TALLYMESH_RESP_STRICT", value_parser = FalseyValueParser::new())]
-    pub resp_strict: bool,
-
-    /// Let Redis clients delete all counters with FLUSHDB and FLUSHALL
-    #[arg(long, env = "TALLYMESH_RESP_FLUSH", value_parser = FalseyValueParser::new())]
-    pub resp_flush: bool,
-
-    /// Addresses for other nodes [default: TCP, QUIC and WebSocket on free loopback ports]
-    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_LISTEN", num_args = 1.., value_delimiter = ',')]
-    pub listen: Vec<String>,
-
-    /// Nodes to stay connected to
-    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_PEERS", num_args = 1.., value_delimiter = ',')]
-    pub peer: Vec<String>,
-
-    /// Spaces to open
-    #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACES", num_args = 1.., value_delimiter = ',', default_value = "default")]
-    pub space: Vec<String>,
-
-    /// How long a member waits for a guest, such as a page, that no link leads to or that does not
-    /// get on, before it takes over what that counted; from 1s to 30d [default: 10m]
-    #[arg(long, value_name = "DURATION", env = "TALLYMESH_LEASE")]
-    pub lease: Option<String>,
-
-    /// How long an idempotency key is known, so that a retry under it counts once; from 1s to 30d. Each
-    /// takes about 150 bytes of memory, and of more than a million in a space the oldest are dropped
-    /// [default: 24h]
-    #[arg(long, value_name = "DURATION", env = "TALLYMESH_KEY_WINDOW")]
-    pub key_window: Option<String>,
-
-    /// Find nodes on the local network by itself
-    #[arg(long, env = "TALLYMESH_MDNS", value_parser = FalseyValueParser::new())]
-    pub mdns: bool,
-
-    /// Let whoever reaches HTTP cut and heal this node's links, for demonstrations and tests
-    #[arg(long, env = "TALLYMESH_DEMO", value_parser = FalseyValueParser::new())]
-    pub demo: bool,
-
-    /// Write the bound addresses to this file, as JSON, once everything listens
-    #[arg(long, value_name = "FILE", env = "TALLYMESH_READY_FILE")]
-    pub ready_file: Option<PathBuf>,
-
-    /// What to log to standard error, such as info or debug,libp2p=warn
-    #[arg(
-        long,
-        value_name = "FILTER",
-        env = "TALLYMESH_LOG",
-        default_value = "warn,tallymesh_node=info"
-    )]
-    pub log: String,
-}
 
 /// What a node is started with.
 #[derive(Clone, Debug)]
@@ -164,6 +44,8 @@ pub struct Config {
     pub data: PathBuf,
     /// The address for HTTP. Port 0 takes a free one.
     pub http: SocketAddr,
+    /// The certificate of HTTPS; `None` for HTTP in the clear.
+    pub http_tls: Option<TlsFiles>,
     /// Who is let in over HTTP, and how fast.
     pub http_rules: HttpRules,
     /// What an acknowledged write survives.
@@ -192,6 +74,8 @@ pub struct Config {
 pub struct HttpRules {
     /// Whether HTTP may be reached from other machines, and so under any host name.
     pub open: bool,
+    /// Whether requests need tickets.
+    pub tickets: bool,
     /// Origins of which pages may talk to the node, beside loopback's and its own.
     pub origins: Vec<String>,
     /// How fast one client may send requests; `None` without a limit.
@@ -206,6 +90,7 @@ impl Default for HttpRules {
     fn default() -> HttpRules {
         HttpRules {
             open: false,
+            tickets: false,
             origins: Vec::new(),
             rate: None,
             sync_idle: crate::http::post::IDLE,
@@ -233,87 +118,77 @@ pub struct Resp {
     pub rules: RespConfig,
 }
 
-/// An argument that means nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The argument, such as `--http`.
-    pub argument: &'static str,
-    /// What is wrong with it, and what to do.
-    pub problem: String,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.argument, self.problem)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 impl UpArgs {
     /// Finds out what was meant.
     ///
     /// # Errors
-    /// At the first argument that means nothing.
-    pub fn config(self) -> Result<Config, ConfigError> {
-        let http = http_address(&self.http, self.http_open)?;
-        let durability = durability(self.durability.as_deref().unwrap_or(DURABILITY_DEFAULT))?;
-        let resp = match self.resp {
-            None => None,
-            Some(address) => {
-                let rules = RespConfig {
-                    password: self.resp_password.filter(|text| !text.is_empty()),
-                    strict: self.resp_strict,
-                    flush: self.resp_flush,
-                    ..RespConfig::default()
-                };
-                let address = resp_address(&address, &rules)?;
-                Some(Resp {
+    /// With all that means nothing.
+    pub fn config(self) -> Result<Config, ConfigErrors> {
+        let args = self.or(UpArgs::defaults());
+        let mut errors = ConfigErrors::default();
+        let http = errors.note(address("http", &args.http.unwrap_or_default()));
+        let tls = errors.note(tls(args.http_tls_cert, args.http_tls_key));
+        let open = args.http_open.unwrap_or_default();
+        let tickets = args.http_tickets.unwrap_or_default();
+        errors.note(entry(http, tls.as_ref(), open, tickets));
+        let tickets = tickets || !open && http.is_some_and(|it| !it.ip().is_loopback());
+        let durability = durability(&args.durability.unwrap_or_default());
+        let durability = errors.note(durability);
+        let rules = RespConfig {
+            password: args.resp_password.filter(|text| !text.is_empty()),
+            strict: args.resp_strict.unwrap_or_default(),
+            flush: args.resp_flush.unwrap_or_default(),
+            ..RespConfig::default()
+        };
+        let resp = args.resp.map(|text| resp_address(&text, &rules));
+        let resp = errors.note(resp.transpose());
+        let data = errors.note(args.data.map_or_else(default_data, Ok));
+        let origins = errors.note(origins(&args.cors_origin.unwrap_or_default()));
+        let rate = rate(args.http_rate.as_deref(), args.http_burst, http);
+        let rate = errors.note(rate);
+        let listen = errors.note(addresses("listen", &args.listen.unwrap_or_default()));
+        let peers = errors.note(addresses("peer", &args.peer.unwrap_or_default()));
+        let spaces = errors.note(spaces(&args.space.unwrap_or_default()));
+        let lease = errors.note(duration("lease", &args.lease.unwrap_or_default()));
+        let key_window = errors.note(duration("key-window", &args.key_window.unwrap_or_default()));
+        errors.note(log(&args.log.unwrap_or_default()));
+        let config = || {
+            Some(Config {
+                data: data?,
+                http: http?,
+                http_tls: tls?,
+                http_rules: HttpRules {
+                    // Whoever has a ticket need not be kept from other names of this node.
+                    open: open || tickets,
+                    tickets,
+                    origins: origins?,
+                    rate: rate?,
+                    ..HttpRules::default()
+                },
+                durability: durability?,
+                resp: resp?.map(|address| Resp {
                     address,
-                    clients_max: self.resp_clients,
+                    clients_max: args.resp_clients.unwrap_or_default(),
                     rules,
-                })
-            }
+                }),
+                gossip: GossipConfig {
+                    listen: listen?,
+                    peers: peers?,
+                    mdns: args.mdns.unwrap_or_default(),
+                },
+                spaces: spaces?,
+                lease_ms: lease?.as_millis() as u32, // 30 days are fewer than 2^32
+                key_window: key_window?,
+                demo: args.demo.unwrap_or_default(),
+                ready_file: args.ready_file,
+                clock: WallClock::default(),
+            })
         };
-        let data = match self.data {
-            Some(folder) => folder,
-            None => default_data()?,
-        };
-        let listen = match self.listen.is_empty() {
-            true => LISTEN_DEFAULT.map(str::to_owned).to_vec(),
-            false => self.listen,
-        };
-        Ok(Config {
-            data,
-            http,
-            http_rules: HttpRules {
-                open: self.http_open,
-                origins: origins(&self.cors_origin)?,
-                rate: rate(self.http_rate.as_deref(), self.http_burst, http)?,
-                ..HttpRules::default()
-            },
-            durability,
-            resp,
-            gossip: GossipConfig {
-                listen: addresses("--listen", &listen)?,
-                peers: addresses("--peer", &self.peer)?,
-                mdns: self.mdns,
-            },
-            spaces: spaces(&self.space)?,
-            lease_ms: lease(self.lease.as_deref().unwrap_or(LEASE_DEFAULT))?,
-            key_window: {
-                let text = self.key_window.as_deref().unwrap_or(KEY_WINDOW_DEFAULT);
-                duration("--key-window", text)?
-            },
-            demo: self.demo,
-            ready_file: self.ready_file,
-            clock: WallClock::default(),
-        })
+        match config() {
+            Some(config) if errors.0.is_empty() => Ok(config),
+            _ => Err(errors),
+        }
     }
-}
-
-fn wrong(argument: &'static str, problem: String) -> ConfigError {
-    ConfigError { argument, problem }
 }
 
 fn address(argument: &'static str, text: &str) -> Result<SocketAddr, ConfigError> {
@@ -326,31 +201,64 @@ fn address(argument: &'static str, text: &str) -> Result<SocketAddr, ConfigError
 
 fn durability(text: &str) -> Result<Durability, ConfigError> {
     let parsed = text.parse();
-    parsed.map_err(|problem| wrong("--durability", format!("`{text}`: {problem}")))
+    parsed.map_err(|problem| wrong("durability", format!("`{text}`: {problem}")))
 }
 
 fn resp_address(text: &str, rules: &RespConfig) -> Result<SocketAddr, ConfigError> {
-    let address = address("--resp", text)?;
+    let address = address("resp", text)?;
     if !address.ip().is_loopback() && rules.password.is_none() {
         let problem = format!(
             "{address} is reachable from other machines; use a loopback address, or set a password \
              in TALLYMESH_RESP_PASSWORD"
         );
-        return Err(wrong("--resp", problem));
+        return Err(wrong("resp", problem));
     }
     Ok(address)
 }
 
-fn http_address(text: &str, open: bool) -> Result<SocketAddr, ConfigError> {
-    let wrong = |problem| wrong("--http", problem);
-    let address = address("--http", text)?;
-    if !address.ip().is_loopback() && !open {
-        return Err(wrong(format!(
-            "{address} is reachable from other machines, and nothing is authenticated yet; use a \
-             loopback address, or add --http-open if your network keeps strangers away"
-        )));
+fn tls(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<TlsFiles>, ConfigError> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(wrong(
+            "http-tls-cert",
+            "its key is missing: name it with --http-tls-key",
+        )),
+        (None, Some(_)) => Err(wrong(
+            "http-tls-key",
+            "its certificate is missing: name it with --http-tls-cert",
+        )),
     }
-    Ok(address)
+}
+
+/// Checks that what clients of HTTP show is asked for, and kept from the network.
+fn entry(
+    http: Option<SocketAddr>,
+    tls: Option<&Option<TlsFiles>>,
+    open: bool,
+    tickets: bool,
+) -> Result<(), ConfigError> {
+    if open && tickets {
+        let problem =
+            "--http-open asks nobody for a ticket, and --http-tickets everybody: leave one out";
+        return Err(wrong("http-open", problem));
+    }
+    let beyond = http.filter(|address| !address.ip().is_loopback());
+    match beyond.filter(|_| tls == Some(&None) && !open && !tickets) {
+        None => Ok(()),
+        Some(address) => Err(wrong(
+            "http",
+            format!(
+                "{address} is reachable from other machines, and tickets would cross the network in \
+                 the clear; name a certificate with --http-tls-cert and --http-tls-key, or use a \
+                 loopback address. If something in front of the node does TLS, add --http-tickets; \
+                 if your network keeps strangers away, --http-open asks nobody for a ticket"
+            ),
+        )),
+    }
 }
 
 /// Origins as browsers write them.
@@ -369,21 +277,22 @@ fn origins(texts: &[String]) -> Result<Vec<String>, ConfigError> {
                     "`{text}` is no origin: name a scheme and a host, such as \
                      https://shop.example, and each one by itself"
                 );
-                Err(wrong("--cors-origin", problem))
+                Err(wrong("cors-origin", problem))
             }
         }
     };
     texts.iter().map(parse).collect()
 }
 
+/// `http` is the address, if it is one: nobody needs a rate for what means nothing.
 fn rate(
     text: Option<&str>,
     burst: Option<NonZeroU32>,
-    http: SocketAddr,
+    http: Option<SocketAddr>,
 ) -> Result<Option<HttpRate>, ConfigError> {
     let text = match text {
         Some(text) => text,
-        None if http.ip().is_loopback() => "off",
+        None if http.is_none_or(|http| http.ip().is_loopback()) => "off",
         None => HTTP_RATE_DEFAULT,
     };
     if text == "off" {
@@ -392,7 +301,7 @@ fn rate(
     let per_second = text.strip_suffix("/s").and_then(|count| count.parse().ok());
     let Some(per_second) = per_second else {
         let problem = format!("`{text}` is no rate, such as 100/s, and not `off`");
-        return Err(wrong("--http-rate", problem));
+        return Err(wrong("http-rate", problem));
     };
     let burst = burst.unwrap_or(per_second);
     Ok(Some(HttpRate { per_second, burst }))
@@ -402,7 +311,7 @@ pub(crate) fn default_data() -> Result<PathBuf, ConfigError> {
     let folder = dirs::data_local_dir().map(|folder| folder.join("tallymesh"));
     folder.ok_or_else(|| {
         let problem = "this user has no data folder; name one with --data DIR";
-        wrong("--data", problem.into())
+        wrong("data", problem)
     })
 }
 
@@ -414,11 +323,6 @@ fn addresses(argument: &'static str, texts: &[String]) -> Result<Vec<Address>, C
     texts.iter().map(parse).collect()
 }
 
-fn lease(text: &str) -> Result<u32, ConfigError> {
-    let lease = duration("--lease", text)?;
-    Ok(lease.as_millis() as u32) // 30 days are fewer than 2^32
-}
-
 fn duration(argument: &'static str, text: &str) -> Result<Duration, ConfigError> {
     let wrong = |problem| wrong(argument, format!("`{text}`: {problem}"));
     let duration = crate::cli::duration(text).map_err(wrong)?;
@@ -428,11 +332,16 @@ fn duration(argument: &'static str, text: &str) -> Result<Duration, ConfigError>
     }
 }
 
+/// What is to be logged.
+pub(crate) fn log(filter: &str) -> Result<EnvFilter, ConfigError> {
+    EnvFilter::try_new(filter).map_err(|error| wrong("log", format!("`{filter}`: {error}")))
+}
+
 fn spaces(names: &[String]) -> Result<Vec<Space>, ConfigError> {
     let mut spaces = Vec::new();
     for name in names {
         let space =
-            Space::new(name).map_err(|error| wrong("--space", format!("`{name}`: {error}")))?;
+            Space::new(name).map_err(|error| wrong("space", format!("`{name}`: {error}")))?;
         if !spaces.contains(&space) {
             spaces.push(space);
         }
@@ -441,148 +350,11 @@ fn spaces(names: &[String]) -> Result<Vec<Space>, ConfigError> {
         0 => Ok(vec![Space::default()]),
         1..=SPACES_MAX => Ok(spaces),
         count => Err(wrong(
-            "--space",
+            "space",
             format!("{count} spaces are over the limit of {SPACES_MAX}"),
         )),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn args() -> UpArgs {
-        UpArgs {
-            data: Some("data".into()),
-            http: "127.0.0.1:0".into(),
-            ..UpArgs::default()
-        }
-    }
-
-    #[test]
-    fn what_is_not_named_has_a_default() {
-        let config = args().config().expect("valid");
-        assert_eq!(config.spaces, [Space::default()]);
-        assert_eq!(config.gossip.listen.len(), 3);
-        assert!(config.gossip.peers.is_empty() && !config.demo && !config.gossip.mdns);
-        assert_eq!(config.lease_ms, 600_000);
-        assert_eq!(config.key_window, Duration::from_secs(86_400));
-        assert_eq!(config.durability, Durability::Always);
-        assert!(config.resp.is_none());
-    }
-
-    #[test]
-    fn a_lease_and_a_window_are_durations() {
-        for (text, millis) in [("1s", 1_000), ("1h 30m", 5_400_000), ("30d", 2_592_000_000)] {
-            let mut args = args();
-            (args.lease, args.key_window) = (Some(text.into()), Some(text.into()));
-            let config = args.config().expect(text);
-            assert_eq!(config.lease_ms, millis);
-            assert_eq!(config.key_window, Duration::from_millis(millis.into()));
-        }
-    }
-
-    #[test]
-    fn requests_are_limited_where_other_machines_send_them() {
-        let rate = |http: &str, rate: Option<&str>, burst| {
-            let mut args = args();
-            (args.http, args.http_open) = (http.into(), true);
-            (args.http_rate, args.http_burst) = (rate.map(str::to_owned), burst);
-            let rate = args.config().expect(http).http_rules.rate;
-            rate.map(|it| (it.per_second.get(), it.burst.get()))
-        };
-        assert_eq!(rate("127.0.0.1:0", None, None), None);
-        assert_eq!(rate("0.0.0.0:0", None, None), Some((1000, 1000)));
-        assert_eq!(rate("0.0.0.0:0", Some("off"), None), None);
-        assert_eq!(rate("[::1]:0", Some("5/s"), None), Some((5, 5)));
-        let burst = NonZeroU32::new(20);
-        assert_eq!(rate("[::1]:0", Some("5/s"), burst), Some((5, 20)));
-    }
-
-    #[test]
-    fn origins_are_written_as_browsers_write_them() {
-        let mut args = args();
-        args.cors_origin = vec!["https://Shop.example/".into(), "http://b.example:81".into()];
-        let origins = args.config().expect("valid").http_rules.origins;
-        assert_eq!(origins, ["https://shop.example", "http://b.example:81"]);
-    }
-
-    #[test]
-    fn a_space_named_twice_is_opened_once() {
-        let mut args = args();
-        args.space = vec!["a".into(), "b".into(), "a".into()];
-        assert_eq!(args.config().expect("valid").spaces.len(), 2);
-    }
-
-    #[test]
-    fn what_means_nothing_is_named() {
-        type Spoil = fn(&mut UpArgs);
-        let table: [(&str, &str, Spoil); 20] = [
-            ("--cors-origin", "`*`", |args| {
-                args.cors_origin = vec!["*".into()]
-            }),
-            ("--cors-origin", "`null`", |args| {
-                args.cors_origin = vec!["https://a.example".into(), "null".into()];
-            }),
-            ("--cors-origin", "`https://a.example/b`", |args| {
-                args.cors_origin = vec!["https://a.example/b".into()];
-            }),
-            ("--http-rate", "`100`", |args| {
-                args.http_rate = Some("100".into())
-            }),
-            ("--http-rate", "`0/s`", |args| {
-                args.http_rate = Some("0/s".into())
-            }),
-            ("--durability", "`often`", |args| {
-                args.durability = Some("often".into());
-            }),
-            ("--durability", "`interval:`", |args| {
-                args.durability = Some("interval:".into());
-            }),
-            ("--resp", "`6379`", |args| args.resp = Some("6379".into())),
-            ("--resp", "TALLYMESH_RESP_PASSWORD", |args| {
-                args.resp = Some("0.0.0.0:0".into());
-            }),
-            ("--lease", "`soon`", |args| args.lease = Some("soon".into())),
-            ("--lease", "1s to 30d", |args| {
-                args.lease = Some("999ms".into())
-            }),
-            ("--lease", "1s to 30d", |args| {
-                args.lease = Some("31d".into())
-            }),
-            ("--key-window", "`always`", |args| {
-                args.key_window = Some("always".into());
-            }),
-            ("--key-window", "1s to 30d", |args| {
-                args.key_window = Some("0s".into());
-            }),
-            ("--http", "localhost", |args| args.http = "localhost".into()),
-            ("--http", "--http-open", |args| {
-                args.http = "0.0.0.0:80".into()
-            }),
-            ("--listen", "`/ip4/x`", |args| {
-                args.listen = vec!["/ip4/x".into()]
-            }),
-            ("--peer", "`here`", |args| args.peer = vec!["here".into()]),
-            ("--space", "`a b`", |args| args.space = vec!["a b".into()]),
-            ("--space", "limit of 64", |args| {
-                args.space = (0..65).map(|n| format!("s{n}")).collect();
-            }),
-        ];
-        for (argument, part, spoil) in table {
-            let mut args = args();
-            spoil(&mut args);
-            let error = args.config().expect_err(part);
-            assert_eq!(error.argument, argument);
-            assert!(error.to_string().contains(part), "{error}");
-        }
-    }
-
-    #[test]
-    fn an_open_address_must_be_asked_for() {
-        let mut args = args();
-        (args.http, args.http_open) = ("0.0.0.0:0".into(), true);
-        (args.resp, args.resp_password) = (Some("0.0.0.0:0".into()), Some("secret".into()));
-        assert!(args.config().is_ok());
-    }
-}
+mod tests;

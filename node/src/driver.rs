@@ -35,7 +35,7 @@ pub use answers::{
     LinkRow, LinkState, News, Page, Query, Reading, Renewal, SpaceStatus, Transacted, WriterRow,
 };
 
-pub(crate) use answers::ShardRow;
+pub(crate) use answers::{ShardRow, decimal};
 pub(crate) use command::Command;
 pub(crate) use levels::Request;
 pub use levels::{Completeness, Heard, ReadBack, Written};
@@ -413,6 +413,14 @@ impl Driver {
             }
             Command::Members { space, reply } => {
                 let answer = self.spaces[space.0].membership(now);
+                self.answer(reply, answer);
+            }
+            Command::Trusts {
+                space,
+                owner,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].trusts(owner);
                 self.answer(reply, answer);
             }
             Command::Found { space, reply } => {

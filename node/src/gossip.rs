@@ -79,10 +79,28 @@ impl Identity {
         public.expect("made from an Ed25519 key").to_bytes()
     }
 
+    /// The secret key, 32 bytes.
+    pub(crate) fn secret(&self) -> [u8; 32] {
+        let pair = self.0.clone().try_into_ed25519();
+        let pair = pair.expect("made from an Ed25519 key").to_bytes();
+        std::array::from_fn(|at| pair[at])
+    }
+
+    /// The Ed25519 signature of a message, `None` if it can't be made.
+    pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
+        self.0.sign(message).ok()
+    }
+
     /// The name of the node that has this key.
     pub fn peer_id(&self) -> String {
         self.0.public().to_peer_id().to_string()
     }
+}
+
+/// Whether this is the signature of a message by whoever has an Ed25519 public key.
+pub(crate) fn is_signed_by(public_key: &[u8; 32], message: &[u8], signature: &[u8]) -> bool {
+    let key = ed25519::PublicKey::try_from_bytes(public_key);
+    key.is_ok_and(|key| key.verify(message, signature))
 }
 
 /// What the network part of a node is to do.

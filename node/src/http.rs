@@ -21,6 +21,7 @@
 //! | `POST /v1/spaces/{space}/retire` | declares a `{"writer"}` dead, or all of an `{"owner"}` who is no member |
 //! | `GET /v1/spaces/{space}/sync` | WebSocket: each binary message is one frame |
 //! | `POST /v1/spaces/{space}/sync?wait_ms=` | the same over single requests, see [`post`] |
+//! | `POST /v1/tickets` | makes a ticket: `{"role","spaces"}`, see [`crate::trust`] |
 //! | `GET /v1/status`, `GET /v1/peers` | this node, and its links |
 //! | `POST /v1/demo/cut` | cuts and heals links, with `up --demo` only |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for operators |
@@ -32,6 +33,7 @@
 //! stable `code`, a `detail` that says what to do next, and, on writes, `applied`: see
 //! [`problems`]. See [`guard`] for which requests are let in at all.
 
+mod access;
 mod asking;
 mod audit;
 mod body;
@@ -50,6 +52,8 @@ pub(crate) mod rate;
 mod requests;
 mod status;
 mod sync;
+mod tickets;
+pub mod tls;
 mod try_it;
 
 pub(crate) use asking::KEY_BYTES_MAX;
@@ -57,14 +61,14 @@ pub(crate) use asking::KEY_BYTES_MAX;
 use crate::clock::WallClock;
 use crate::config::HttpRules;
 use crate::driver::OwnerKey;
-use crate::gossip::{Auditor, Cuts};
+use crate::gossip::{Auditor, Cuts, Identity};
 use crate::handle::Handle;
 use crate::metrics::Metrics;
 use crate::problems;
 use crate::store::Durability;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
-use axum::serve::IncomingStream;
+use axum::serve::{IncomingStream, Listener};
 use problem::Problem;
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
@@ -73,8 +77,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
-use tokio::net::TcpListener;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
@@ -97,7 +100,13 @@ pub(crate) struct App {
     pub(crate) clock: WallClock,
     pub(crate) peer_id: String,
     pub(crate) owner: OwnerKey,
+    /// Signs tickets.
+    pub(crate) identity: Identity,
     pub(crate) listen: Vec<String>,
+    /// The address that this is served at.
+    pub(crate) http: SocketAddr,
+    /// When the node started, by its clock, in milliseconds since 1970.
+    pub(crate) started: u64,
     pub(crate) resp: Option<SocketAddr>,
     pub(crate) durability: Durability,
     pub(crate) demo: bool,
@@ -146,6 +155,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(events::stream))
         .routes(routes!(sync::upgrade))
         .routes(routes!(post::exchange).layer(large()))
+        .routes(routes!(tickets::make))
         .routes(routes!(status::status))
         .routes(routes!(status::peers))
         .routes(routes!(demo::cut))
@@ -158,8 +168,17 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(try_it::file))
 }
 
+/// The paths of all routes, with `{name}` for what differs.
+pub(crate) fn paths() -> Vec<String> {
+    let paths = routes().into_openapi().paths.paths;
+    paths.into_keys().collect()
+}
+
 /// Serves all routes of a node until it stops.
-pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<()> {
+pub(crate) async fn serve<L>(listener: L, app: Arc<App>) -> io::Result<()>
+where
+    L: Listener<Addr = SocketAddr>,
+{
     let (router, _) = routes().split_for_parts();
     let routes = router
         .fallback(page::serve)
@@ -172,7 +191,7 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<()
     let programs = move |request| inside(shared.clone(), request, routes.clone());
     let pages = guard::cors().layer(service_fn(programs.clone()));
     let (node, door) = (app.clone(), Arc::new((app, programs, pages)));
-    let clients = service_fn(move |stream: IncomingStream<'_, TcpListener>| {
+    let clients = service_fn(move |stream: IncomingStream<'_, L>| {
         let (door, client) = (door.clone(), *stream.remote_addr());
         let client = service_fn(move |mut request: Request| {
             let door = door.clone();
@@ -182,6 +201,11 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<()
                     request.extensions_mut().insert(ConnectInfo(client));
                 }
                 let writes = !request.method().is_safe();
+                let requests = app.metrics.requests();
+                let (begun, place) = (
+                    Instant::now(),
+                    requests.place(request.method(), request.uri().path()),
+                );
                 let response = match guard::refusal(app, &request) {
                     Some(refusal) => refusal,
                     None if guard::is_of_a_page(&request) => {
@@ -189,6 +213,10 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<()
                     }
                     None => guard::closed(programs(request).await?),
                 };
+                if let Some(code) = problem::code(&response) {
+                    app.metrics.refused("http", code);
+                }
+                requests.answered(place, response.status(), begun.elapsed());
                 Ok::<Response, Infallible>(problem::tell_applied(response, writes))
             }
         });
@@ -199,16 +227,25 @@ pub(crate) async fn serve(listener: TcpListener, app: Arc<App>) -> io::Result<()
         .await
 }
 
-/// Within CORS: how fast, and for how long.
-async fn inside<S>(app: Arc<App>, request: Request, mut routes: S) -> Result<Response, Infallible>
+/// Within CORS: how fast, with which ticket, and for how long.
+async fn inside<S>(
+    app: Arc<App>,
+    mut request: Request,
+    mut routes: S,
+) -> Result<Response, Infallible>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
-    match rate::refusal(&app, &request) {
-        Some(refusal) => Ok(refusal),
-        // Routes are always ready.
-        None => give_up(routes.call(request)).await,
+    if let Some(refusal) = rate::refusal(&app, &request) {
+        return Ok(refusal);
     }
+    if app.rules.tickets
+        && let Some(refusal) = access::refusal(&app, &mut request).await
+    {
+        return Ok(refusal);
+    }
+    // Routes are always ready.
+    give_up(routes.call(request)).await
 }
 
 async fn method_not_allowed() -> Problem {

@@ -17,3 +17,4 @@ pub mod node;
 pub mod problems;
 pub mod resp;
 pub mod store;
+pub mod trust;

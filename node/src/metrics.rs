@@ -1,5 +1,10 @@
 //! What an operator watches: figures in the text format that Prometheus reads.
 
+mod machine;
+mod requests;
+
+pub(crate) use requests::Requests;
+
 use crate::driver::{Membership, SpaceStatus, Tally};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -7,7 +12,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::Op;
@@ -39,7 +46,18 @@ pub struct Metrics {
     resp_commands: Counter,
     resp_refused: Counter,
     resp_cut_off: Counter,
+    requests: Arc<Requests>,
+    refusals: Family<RefusalLabel, Counter>,
     spaces: SpaceGauges,
+}
+
+/// What is watched beside the node's own work.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    /// The paths of the HTTP interface.
+    pub routes: Vec<String>,
+    /// The data folder, if there is one.
+    pub data: Option<PathBuf>,
 }
 
 #[derive(Clone, Default)]
@@ -47,6 +65,7 @@ struct SpaceGauges {
     counters: Family<SpaceLabel, Gauge>,
     expiring: Family<SpaceLabel, Gauge>,
     shards: Family<SpaceLabel, Gauge>,
+    key_bytes: Family<SpaceLabel, Gauge>,
     writers: Family<SpaceLabel, Gauge>,
     faults: Family<SpaceLabel, Gauge>,
     keyed: Family<SpaceLabel, Gauge>,
@@ -70,6 +89,12 @@ struct OpLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ResultLabel {
     result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RefusalLabel {
+    protocol: &'static str,
+    code: &'static str,
 }
 
 impl SpaceGauges {
@@ -133,9 +158,31 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All figures at zero.
+    /// All figures at zero, and nothing watched beside the node's own work.
     pub fn new() -> Metrics {
-        let mut registry = Registry::with_prefix("tallymesh");
+        Metrics::of(Watched::default())
+    }
+
+    /// All figures at zero.
+    pub fn of(watched: Watched) -> Metrics {
+        let mut all = Registry::default();
+        let requests = Arc::new(Requests::new(&watched.routes));
+        let registry = all.sub_registry_with_prefix("tallymesh");
+        registry.register(
+            "build",
+            "The program, by its version",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
+        registry.register_collector(Box::new(requests.clone()));
+        if let Some(folder) = watched.data {
+            registry.register_collector(Box::new(machine::Disk(folder)));
+        }
+        let refusals = Family::<RefusalLabel, Counter>::default();
+        registry.register(
+            "refusals",
+            "Requests and commands that were refused, by the protocol and the stable code",
+            refusals.clone(),
+        );
         let mut counter = |name: &str, help: &str| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
@@ -209,8 +256,8 @@ impl Metrics {
             batch_commands.clone(),
         );
         let spaces = SpaceGauges::default();
-        spaces.register_members(&mut registry);
-        spaces.register_keys(&mut registry);
+        spaces.register_members(registry);
+        spaces.register_keys(registry);
         registry.register("counters", "Counters that exist", spaces.counters.clone());
         registry.register(
             "expiring",
@@ -218,14 +265,20 @@ impl Metrics {
             spaces.expiring.clone(),
         );
         registry.register("shards", "Shards of those counters", spaces.shards.clone());
+        registry.register(
+            "key_bytes",
+            "Bytes that keys take in the table of keys, which holds at most 2^32",
+            spaces.key_bytes.clone(),
+        );
         registry.register("writers", "Writers that are known", spaces.writers.clone());
         registry.register(
             "faults",
             "Times it showed that two processes wrote under one writer id",
             spaces.faults.clone(),
         );
+        all.register_collector(Box::new(machine::Process::new()));
         Metrics {
-            registry: Arc::new(registry),
+            registry: Arc::new(all),
             adds,
             operations,
             keyed,
@@ -248,6 +301,8 @@ impl Metrics {
             resp_commands,
             resp_refused,
             resp_cut_off,
+            requests,
+            refusals,
             spaces,
         }
     }
@@ -265,6 +320,7 @@ impl Metrics {
             set(&self.spaces.counters, status.counters as u64);
             set(&self.spaces.expiring, status.expiring as u64);
             set(&self.spaces.shards, status.shards as u64);
+            set(&self.spaces.key_bytes, status.key_bytes as u64);
             set(&self.spaces.writers, status.writers as u64);
             set(&self.spaces.faults, status.faults);
             set(&self.spaces.keyed, status.keyed as u64);
@@ -276,6 +332,18 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+
+    /// The figures of requests over HTTP.
+    #[inline]
+    pub(crate) fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// Something was refused over a protocol, `http` or `redis`.
+    pub(crate) fn refused(&self, protocol: &'static str, code: &'static str) {
+        let label = RefusalLabel { protocol, code };
+        self.refusals.get_or_create(&label).inc();
     }
 
     pub(crate) fn added(&self, adds: usize) {

@@ -6,8 +6,9 @@ use crate::gossip::{self, Cuts, GossipError, Identity};
 use crate::handle::Handle;
 use crate::http::post::Sessions;
 use crate::http::rate::Rate;
+use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Watched};
 use crate::store::{Durability, Log, Memory, Store, StoreError};
 use serde_json::json;
 use std::fmt;
@@ -43,6 +44,8 @@ pub enum NodeError {
         /// What the system says.
         problem: io::Error,
     },
+    /// The certificate of HTTPS can't be used.
+    Tls(TlsError),
     /// The address for the Redis protocol can't be bound.
     Resp {
         /// The address.
@@ -71,6 +74,7 @@ impl NodeError {
             NodeError::Store(error) => error.code(),
             NodeError::Gossip(_) => "network",
             NodeError::Http { .. } => "http_address",
+            NodeError::Tls(_) => "http_tls",
             NodeError::Resp { .. } => "resp_address",
             NodeError::ReadyFile { .. } => "ready_file",
             NodeError::Ended { .. } => "ended",
@@ -83,6 +87,7 @@ impl fmt::Display for NodeError {
         match self {
             NodeError::Store(error) => error.fmt(f),
             NodeError::Gossip(error) => error.fmt(f),
+            NodeError::Tls(error) => error.fmt(f),
             NodeError::Http { address, problem } => write!(
                 f,
                 "can't serve HTTP at {address}: {problem}. Is another node there? Choose another \
@@ -116,6 +121,12 @@ impl From<StoreError> for NodeError {
     }
 }
 
+impl From<TlsError> for NodeError {
+    fn from(error: TlsError) -> NodeError {
+        NodeError::Tls(error)
+    }
+}
+
 impl From<GossipError> for NodeError {
     fn from(error: GossipError) -> NodeError {
         NodeError::Gossip(error)
@@ -125,6 +136,7 @@ impl From<GossipError> for NodeError {
 /// A node that runs. Dropping it stops it without waiting; [`Node::run`] ends in order.
 pub struct Node {
     http: SocketAddr,
+    tls: bool,
     resp: Option<SocketAddr>,
     peer_id: String,
     listen: Vec<String>,
@@ -141,23 +153,37 @@ impl Node {
     /// # Errors
     /// When the folder, an address or the ready file can't be used.
     pub async fn start(config: Config) -> Result<Node, NodeError> {
-        let store: Box<dyn Store> = match config.durability {
-            Durability::Memory => Box::new(Memory::default()),
-            Durability::Always | Durability::Interval(_) => Box::new(open(&config.data)?),
-        };
-        Node::start_on(store, config).await
+        match config.durability {
+            Durability::Memory => Node::start_on(Box::new(Memory::default()), config).await,
+            Durability::Always | Durability::Interval(_) => {
+                let (store, folder) = (open(&config.data)?, config.data.clone());
+                Node::start_with(Box::new(store), Some(folder), config).await
+            }
+        }
     }
 
     /// Starts a node on any store; `config.data` is not looked at.
     ///
     /// # Errors
     /// As [`Node::start`].
-    pub async fn start_on(mut store: Box<dyn Store>, config: Config) -> Result<Node, NodeError> {
+    pub async fn start_on(store: Box<dyn Store>, config: Config) -> Result<Node, NodeError> {
+        Node::start_with(store, None, config).await
+    }
+
+    /// Starts a node; `data` is the folder of the store, if it has one.
+    async fn start_with(
+        mut store: Box<dyn Store>,
+        data: Option<PathBuf>,
+        config: Config,
+    ) -> Result<Node, NodeError> {
         if let Some(file) = &config.ready_file {
             forget_ready_file(file)?;
         }
         let identity = identity(store.as_mut())?;
-        let metrics = Metrics::new();
+        let metrics = Metrics::of(Watched {
+            routes: http::paths(),
+            data,
+        });
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let (cuts, cut_orders) = watch::channel(Cuts::default());
         let (stopping, stopped) = watch::channel(false);
@@ -197,9 +223,12 @@ impl Node {
         let app = Arc::new(App {
             handle: handle.clone(),
             metrics,
+            http,
+            started: config.clock.now(),
             clock: config.clock,
             peer_id: identity.peer_id(),
             owner: OwnerKey(identity.public_key()),
+            identity: identity.clone(),
             listen: network.listen.clone(),
             resp: resp_address,
             durability: config.durability,
@@ -211,9 +240,17 @@ impl Node {
             cuts,
             stopping: stopped,
         });
-        let server = tokio::spawn(http::serve(listener, app));
+        let tls = config.http_tls.is_some();
+        let server = match config.http_tls {
+            None => tokio::spawn(http::serve(listener, app)),
+            Some(files) => {
+                let listener = TlsListener::start(listener, http, files)?;
+                tokio::spawn(http::serve(listener, app))
+            }
+        };
         let node = Node {
             http,
+            tls,
             resp: resp_address,
             peer_id: identity.peer_id(),
             listen: network.listen,
@@ -232,6 +269,12 @@ impl Node {
     /// The address that HTTP is served at.
     pub fn http(&self) -> SocketAddr {
         self.http
+    }
+
+    /// The address of HTTP with its scheme.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.http)
     }
 
     /// The address that the Redis protocol is served at, if it is.
@@ -287,7 +330,7 @@ impl Node {
 
     fn write_ready_file(&self, file: &Path) -> Result<(), NodeError> {
         let facts = json!({
-            "http": format!("http://{}", self.http),
+            "http": self.url(),
             "resp": self.resp.map(|address| address.to_string()),
             "peer_id": self.peer_id,
             "listen": self.listen,

@@ -102,6 +102,9 @@ pub trait Host {
     /// before, or its key is another one's.
     fn asked(&mut self, space: usize, asked: Asked);
 
+    /// Hears that a command was refused, with its stable code.
+    fn refused(&mut self, _code: &'static str) {}
+
     /// How many counters of a space exist, and how many of them expire: at once, without looking
     /// at them all.
     fn sizes(&self, space: usize) -> Sizes;

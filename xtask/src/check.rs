@@ -1,5 +1,6 @@
-//! `cargo xtask check`: formatting, lints, docs, dependencies and the tidy rules.
+//! `cargo xtask check`: formatting, lints, docs, dependencies, the service and the tidy rules.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::fuzz;
-use crate::repo::Repo;
+use crate::repo::{self, Repo};
 use crate::run::{Captured, capture};
 use crate::setup;
 use crate::test::Tally;
@@ -73,6 +74,7 @@ pub(crate) fn run(repo: &Repo) -> Result<Tally> {
     dependencies.args(["check", "bans", "licenses", "sources"]);
     external(repo, &mut tally, "dependencies", &mut dependencies)?;
     advisories(repo, &mut tally, &deny)?;
+    service(repo, &mut tally)?;
     Ok(tally)
 }
 
@@ -100,6 +102,32 @@ fn advisories(repo: &Repo, tally: &mut Tally, deny: &Path) -> Result<()> {
     }
     println!("  advisories    skipped: their database could not be reached");
     tally.skip("advisories");
+    Ok(())
+}
+
+/// Has systemd read the unit of the node, where there is a systemd.
+fn service(repo: &Repo, tally: &mut Tally) -> Result<()> {
+    let begun = Instant::now();
+    let there = Command::new("systemd-analyze").arg("--version").output();
+    if !there.is_ok_and(|output| output.status.success()) {
+        println!("  service       skipped: there is no systemd-analyze");
+        tally.skip("service");
+        return Ok(());
+    }
+    // The program that it starts must be there, and need not be the node.
+    let unit = repo::read(&repo.path("deploy/tallymesh.service"))?;
+    let program = std::env::current_exe()?.display().to_string();
+    let copy = repo.target().join("tallymesh.service");
+    fs::write(
+        &copy,
+        unit.replace("/usr/local/bin/tallymesh ", &format!("{program} ")),
+    )?;
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no"]).arg(&copy);
+    let done = capture(repo, "check service", LIMIT, &mut verify)?;
+    // A setting that it does not know is told, and no failure to it.
+    let passed = done.success && done.text.trim().is_empty();
+    report(tally, "service", begun, passed, done.text);
     Ok(())
 }
 

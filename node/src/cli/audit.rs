@@ -75,7 +75,7 @@ pub(super) fn run(
         skipped: 0,
     };
     for url in &args.with {
-        let other = Client::new(url, space)?;
+        let other = client.at(url)?;
         audit.compare(url, |digest| side(&other, &args.prefix, None, Some(digest)))?;
     }
     if let Some(folder) = &args.data {

@@ -2,10 +2,14 @@
 
 use super::asking::Header;
 use super::failure::Failure;
+use clap::Args;
 use serde_json::Value;
+use std::fs;
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::time::Duration;
 use ureq::http::Response;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, Error, RequestBuilder};
 
 /// How long a node may take to accept a connection.
@@ -22,32 +26,86 @@ pub(super) struct Client {
     agent: Agent,
     node: String,
     space: String,
+    /// The header that shows the ticket.
+    ticket: Option<String>,
     /// What is asked for beside each request's own.
     headers: Vec<Header>,
 }
 
-impl Client {
-    pub(super) fn new(node: &str, space: &str) -> Result<Client, Failure> {
-        if !node.starts_with("http://") {
-            return Err(Failure::Usage {
-                problem: format!(
-                    "--node is `{node}` and must be a URL such as http://127.0.0.1:4280"
-                ),
-            });
+/// How a client comes in.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Entry {
+    /// The ticket to show, which nodes beyond loopback ask for. Better given by the environment, since
+    /// others see arguments
+    #[arg(
+        long,
+        global = true,
+        value_name = "TICKET",
+        env = "TALLYMESH_TICKET",
+        hide_env_values = true
+    )]
+    ticket: Option<String>,
+
+    /// Trust the certificates in this PEM file instead of the well-known ones, for a node whose
+    /// certificate you made yourself
+    #[arg(long, global = true, value_name = "FILE", env = "TALLYMESH_CA")]
+    ca: Option<PathBuf>,
+}
+
+impl Entry {
+    /// The certificates that are trusted.
+    fn roots(&self) -> Result<RootCerts, Failure> {
+        let Some(file) = &self.ca else {
+            return Ok(RootCerts::WebPki);
+        };
+        let wrong = |problem: String| Failure::Usage {
+            problem: format!("--ca: can't use {}: {problem}", file.display()),
+        };
+        let text = fs::read(file).map_err(|error| wrong(error.to_string()))?;
+        let items: Result<Vec<PemItem>, Error> = parse_pem(&text).collect();
+        let items = items.map_err(|error| wrong(error.to_string()))?;
+        let certificates = items.into_iter().filter_map(|item| match item {
+            PemItem::Certificate(certificate) => Some(certificate),
+            _ => None,
+        });
+        let certificates: Vec<Certificate<'static>> = certificates.collect();
+        match certificates.is_empty() {
+            true => Err(wrong("there is no certificate in it".into())),
+            false => Ok(RootCerts::new_with_certs(&certificates)),
         }
+    }
+}
+
+impl Client {
+    pub(super) fn new(node: &str, space: &str, entry: &Entry) -> Result<Client, Failure> {
+        let node = address(node)?;
+        let tls = TlsConfig::builder().root_certs(entry.roots()?).build();
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
             // A node on loopback is never behind a proxy.
             .proxy(None)
+            .tls_config(tls)
             .user_agent(concat!("tallymesh/", env!("CARGO_PKG_VERSION")))
             .build();
         Ok(Client {
             agent: config.new_agent(),
-            node: node.trim_end_matches('/').to_owned(),
+            node,
             space: encoded(space),
+            ticket: entry
+                .ticket
+                .as_deref()
+                .map(|it| format!("Bearer {}", it.trim())),
             headers: Vec::new(),
+        })
+    }
+
+    /// A client of another node, which comes in as this one.
+    pub(super) fn at(&self, node: &str) -> Result<Client, Failure> {
+        Ok(Client {
+            node: address(node)?,
+            ..self.asking(Vec::new())
         })
     }
 
@@ -57,6 +115,7 @@ impl Client {
             agent: self.agent.clone(),
             node: self.node.clone(),
             space: self.space.clone(),
+            ticket: self.ticket.clone(),
             headers,
         }
     }
@@ -68,6 +127,20 @@ impl Client {
             self.checked(self.with_headers(request).call(), false)?,
             false,
         )
+    }
+
+    /// Asks for a path of the node that answers with a text.
+    pub(super) fn text(&self, path: &str) -> Result<String, Failure> {
+        let request = self.agent.get(format!("{}{path}", self.node));
+        let mut response = self.checked(self.with_headers(request).call(), false)?;
+        if !response.status().is_success() {
+            return Err(refused(response));
+        }
+        let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+        body.read_to_string().map_err(|error| Failure::Broken {
+            problem: error.to_string(),
+            write: false,
+        })
     }
 
     /// Asks for a path of the space.
@@ -87,6 +160,13 @@ impl Client {
         answer(self.checked(request.send(body), true)?, true)
     }
 
+    /// Posts JSON to a path of the node.
+    pub(super) fn post_json(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let request = self.agent.post(format!("{}{path}", self.node));
+        let request = self.with_headers(request.content_type("application/json"));
+        answer(self.checked(request.send(body.to_string()), true)?, true)
+    }
+
     /// Posts JSON to a path of the space.
     pub(super) fn post_json_in_space(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         self.post_in_space(path, "application/json", body.to_string().as_bytes())
@@ -103,7 +183,8 @@ impl Client {
     /// Opens a stream in the space.
     pub(super) fn stream_in_space(&self, path: &str) -> Result<impl Read + use<>, Failure> {
         let url = format!("{}{}", self.node, self.in_space(path));
-        let response = self.checked(self.agent.get(url).call(), false)?;
+        let request = self.with_headers(self.agent.get(url));
+        let response = self.checked(request.call(), false)?;
         match response.status().is_success() {
             true => Ok(response.into_body().into_reader()),
             false => Err(refused(response)),
@@ -112,6 +193,9 @@ impl Client {
 
     fn with_headers<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
         let mut request = request;
+        if let Some(ticket) = &self.ticket {
+            request = request.header("authorization", ticket);
+        }
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
@@ -145,6 +229,15 @@ impl Client {
             }
         })
     }
+}
+
+/// The address of a node, as it stands before paths.
+fn address(node: &str) -> Result<String, Failure> {
+    if !node.starts_with("http://") && !node.starts_with("https://") {
+        let problem = format!("--node is `{node}` and must be a URL such as http://127.0.0.1:4280");
+        return Err(Failure::Usage { problem });
+    }
+    Ok(node.trim_end_matches('/').to_owned())
 }
 
 /// Reads an answer, which is JSON also when it is a refusal.

@@ -1,17 +1,19 @@
 //! `tallymesh up`: runs a node until it is told to stop.
 
 use super::failure::Failure;
-use crate::config::UpArgs;
+use super::notify;
+use crate::config::{self, Effective, Layers, LogFormat};
 use crate::node::{Node, NodeError};
 use crate::store::Durability;
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
-use tracing_subscriber::EnvFilter;
 
-pub(super) fn run(args: UpArgs) -> Result<(), Failure> {
-    log_to_stderr(&args.log)?;
-    let config = args.config().map_err(|error| Failure::Usage {
-        problem: error.to_string(),
+pub(super) fn run(layers: Layers) -> Result<(), Failure> {
+    let effective = layers.effective().map_err(|errors| Failure::Usage {
+        problem: errors.to_string(),
     })?;
+    log_to_stderr(&effective)?;
+    let config = effective.config;
     // Named once for all of TLS, so that no second provider can make the choice ambiguous. It
     // fails only if one was named before, which does as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -29,7 +31,7 @@ pub(super) fn run(args: UpArgs) -> Result<(), Failure> {
             problem: format!("can't listen for signals: {error}"),
         })?;
         let node = Node::start(config).await.map_err(failed)?;
-        let mut lines = vec![format!("page     http://{}/", node.http())];
+        let mut lines = vec![format!("page     {}/", node.url())];
         match durability {
             Durability::Memory => {
                 lines.push("data     none: what is counted is gone when this ends".into())
@@ -45,6 +47,11 @@ pub(super) fn run(args: UpArgs) -> Result<(), Failure> {
         }
         // A node goes on without anybody who reads this.
         let _ = writeln!(io::stdout(), "{}", lines.join("\n"));
+        notify::tell(notify::READY);
+        let stop = async {
+            stop.await;
+            notify::tell(notify::STOPPING);
+        };
         node.run(stop).await.map_err(failed)
     })
 }
@@ -56,16 +63,30 @@ fn failed(error: NodeError) -> Failure {
     }
 }
 
-fn log_to_stderr(filter: &str) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| Failure::Usage {
-        problem: format!("--log: `{filter}`: {error}"),
+fn log_to_stderr(effective: &Effective) -> Result<(), Failure> {
+    let filter = effective.args.log.as_deref().unwrap_or_default();
+    let filter = config::log(filter).map_err(|error| Failure::Usage {
+        problem: error.to_string(),
     })?;
-    tracing_subscriber::fmt()
+    // Times are in UTC, in both forms.
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
+        .with_writer(io::stderr);
+    match effective.args.log_format.unwrap_or_default() {
+        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => {
+            let no_color = std::env::var_os("NO_COLOR");
+            let colours = is_coloured(io::stderr().is_terminal(), no_color.as_deref());
+            log.with_ansi(colours).init();
+        }
+    }
     Ok(())
+}
+
+/// Whether text has colours: on a terminal, unless somebody set `NO_COLOR` to anything
+/// (no-color.org).
+fn is_coloured(terminal: bool, no_color: Option<&OsStr>) -> bool {
+    terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// One future for every way of being told to stop. The signals are taken over when this is called,
@@ -90,4 +111,20 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     Ok(async move {
         interrupt.recv().await;
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_of_people_who_want_them() {
+        let told = |text| Some(OsStr::new(text));
+        assert!(is_coloured(true, None));
+        assert!(is_coloured(true, told("")), "empty is as good as not set");
+        for no_color in ["1", "0", "false"] {
+            assert!(!is_coloured(true, told(no_color)), "{no_color}");
+        }
+        assert!(!is_coloured(false, None));
+    }
 }

@@ -312,6 +312,8 @@ pub struct SpaceStatus {
     pub expiring: usize,
     /// How many shards they have.
     pub shards: usize,
+    /// Bytes that keys take in the table of keys, which holds at most 2^32.
+    pub key_bytes: usize,
     /// How many writers are known.
     pub writers: usize,
     /// The digest of the version vector, as 32 hex digits: equal at replicas that hold the same.
@@ -331,6 +333,15 @@ pub struct SpaceStatus {
     /// The members, if the space has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub membership: Option<Membership>,
+}
+
+impl SpaceStatus {
+    /// Whether the node does its part here: a member does so once it has caught up with others and
+    /// announced its start, all else at once.
+    pub fn takes_part(&self) -> bool {
+        let waits = |it: &Membership| !it.announced;
+        !self.membership.as_ref().is_some_and(waits)
+    }
 }
 
 /// How far two replicas have come on a link.
@@ -400,7 +411,7 @@ fn hex_digits<S: Serializer>(digest: &[u8; 16], serializer: S) -> Result<S::Ok, 
 }
 
 /// Writes a number as a decimal string.
-pub(super) fn decimal<S: Serializer>(
+pub(crate) fn decimal<S: Serializer>(
     number: &impl Display,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

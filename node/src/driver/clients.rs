@@ -242,6 +242,7 @@ impl Clients {
                     connection.heard,
                 ),
                 books: &mut self.books,
+                metrics,
                 unix_ms,
                 since_start,
                 now,

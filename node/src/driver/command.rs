@@ -80,6 +80,12 @@ pub(crate) enum Command {
         space: SpaceId,
         reply: oneshot::Sender<Membership>,
     },
+    /// Whether an owner has a say in who may do what.
+    Trusts {
+        space: SpaceId,
+        owner: OwnerKey,
+        reply: oneshot::Sender<bool>,
+    },
     Found {
         space: SpaceId,
         reply: oneshot::Sender<Result<Membership, Refusal>>,
@@ -143,6 +149,7 @@ impl Command {
                 | Command::Changed { .. }
                 | Command::Writers { .. }
                 | Command::Members { .. }
+                | Command::Trusts { .. }
                 | Command::Status { .. }
                 | Command::Links { .. }
                 | Command::Stop

@@ -135,6 +135,9 @@ pub struct Membership {
     pub owner: OwnerKey,
     /// Whether this node is a member.
     pub member: bool,
+    /// Whether this start of the node takes part: a member announces itself once it has caught up with
+    /// others, or could not for 5 s. Always true of a node that is not to be a member.
+    pub announced: bool,
     /// The present configuration; `None` while the space is open.
     pub configuration: Option<ConfigurationRow>,
     /// Its members.

@@ -504,6 +504,7 @@ impl OpenSpace {
             counters: self.replica.len(),
             expiring: self.expiries.len(),
             shards: self.replica.shard_count(),
+            key_bytes: self.replica.key_bytes(),
             writers: self.replica.writers().count(),
             digest: hex(&self.replica.digest()),
             contents: hex(&self.replica.content_digest().to_be_bytes()),

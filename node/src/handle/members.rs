@@ -20,6 +20,20 @@ impl Handle {
         self.ask(|reply| Command::Members { space, reply }).await
     }
 
+    /// Whether an owner has a say in who may do what in a space: its members have, and in a space
+    /// without members this node alone.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn trusts(&self, space: SpaceId, owner: OwnerKey) -> Result<bool, Refusal> {
+        self.ask(|reply| Command::Trusts {
+            space,
+            owner,
+            reply,
+        })
+        .await
+    }
+
     /// Gives a space its first member, this node.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Which requests are let in.
 //!
-//! Nothing is authenticated yet, so what protects a node on loopback is that only programs of
+//! On loopback nobody is asked for a ticket, so what protects a node is that only programs of
 //! this machine reach it. A browser is such a program, and runs pages of strangers. Two headers
 //! that a page cannot forge keep those out:
 //!
@@ -10,8 +10,9 @@
 //!   allowed with `--cors-origin`. So other sites can neither post nor open a WebSocket; they are
 //!   refused with `origin`.
 //!
-//! With `--http-open`, any `Host` is let in, and what is said of `Origin` holds still. Pages that
-//! are let in may read the answers (CORS), so that a page of one node can talk to another.
+//! Where tickets are asked for, or with `--http-open`, any `Host` is let in, and what is said of
+//! `Origin` holds still. Pages that are let in may read the answers (CORS), so that a page of one
+//! node can talk to another.
 
 use super::App;
 use super::asking::{KEY, LEVEL, REPLAYED, TOKEN, WAIT};
@@ -63,6 +64,7 @@ pub(super) fn cors() -> CorsLayer {
         .allow_origin(AllowOrigin::mirror_request())
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
         .allow_headers([
+            header::AUTHORIZATION,
             header::CONTENT_TYPE,
             LAST_EVENT_ID,
             SESSION,
@@ -71,7 +73,14 @@ pub(super) fn cors() -> CorsLayer {
             WAIT,
             TOKEN,
         ])
-        .expose_headers([header::ALLOW, header::RETRY_AFTER, SESSION, REPLAYED, TOKEN])
+        .expose_headers([
+            header::ALLOW,
+            header::RETRY_AFTER,
+            header::WWW_AUTHENTICATE,
+            SESSION,
+            REPLAYED,
+            TOKEN,
+        ])
         .max_age(PREFLIGHT_AGE)
 }
 

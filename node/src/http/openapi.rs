@@ -75,6 +75,7 @@ pub(super) fn head() -> OpenApi {
         ("counters", "Reading and writing counters."),
         ("spaces", "What changed, and who wrote it."),
         ("members", "Members of a space, and writers that are gone."),
+        ("tickets", "Who may do what."),
         ("sync", "Other replicas."),
         ("node", "This node, for operators."),
     ];

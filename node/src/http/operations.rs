@@ -1,6 +1,7 @@
 //! Operations beyond a plain add, one at a time or as a transaction.
 
 use super::App;
+use super::access::Caller;
 use super::asking::{Answered, Asking};
 use super::body::Fields;
 use super::counters::{absent, deleted_since};
@@ -8,6 +9,7 @@ use super::problem::{Problem, Route};
 use super::requests::{AskingWrite, ExpireBody, InSpace, OfCounter, SetBody, TransactionBody};
 use crate::driver::Done;
 use crate::problems;
+use crate::trust::Role;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -190,11 +192,15 @@ pub(super) async fn persist(
 pub(super) async fn transact(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
+    caller: Caller,
     asking: Asking,
     body: Body,
 ) -> Result<Answered<Json<Results>>, Problem> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let ops = ops(&body, app.clock.now())?;
+    if !ops.iter().all(|(_, op)| matches!(op, Op::Add(_))) {
+        caller.has(Role::Editor)?;
+    }
     let done = asking.transact(&app, space, &body, ops).await?;
     Ok(done.map(|results| Json(Results { results })))
 }

@@ -109,6 +109,12 @@ impl IntoResponse for Problem {
     }
 }
 
+/// The code of an answer that is a refusal.
+pub(super) fn code(response: &Response) -> Option<&'static str> {
+    let problem = response.extensions().get::<Problem>()?;
+    Some(problem.code)
+}
+
 /// Has the refusal of a request that may write say what became of the write.
 pub(super) fn tell_applied(mut response: Response, writes: bool) -> Response {
     match response.extensions_mut().remove::<Problem>() {

@@ -5,6 +5,7 @@
 
 #![expect(dead_code, reason = "these types are described and never made")]
 
+use crate::trust::Role;
 use utoipa::openapi::{
     KnownFormat, ObjectBuilder, OneOfBuilder, RefOr, Schema, SchemaFormat, Type,
 };
@@ -246,6 +247,22 @@ pub(super) struct MemberBody {
 pub(super) struct ForceBody {
     /// Their owners' keys.
     members: Vec<String>,
+}
+
+/// What a ticket is to say.
+#[derive(ToSchema)]
+#[schema(example = json!({"role": "writer", "spaces": ["default"]}))]
+pub(super) struct TicketBody {
+    /// What the holder may do.
+    role: Role,
+    /// Where; `["*"]` for every space in which this node is a member.
+    spaces: Vec<String>,
+    /// How long it is good for; 0 for ever, 30 days if it is left out.
+    #[schema(required = false)]
+    expires_in_ms: Millis,
+    /// The key of the only node that may use it, as `tallymesh id` shows it.
+    #[schema(required = false, nullable = false, pattern = "^[0-9A-Fa-f]{64}$")]
+    holder: Option<String>,
 }
 
 /// Who is gone for good: one of the two.

@@ -3,7 +3,8 @@
 use super::App;
 use super::problem::{Problem, Route};
 use super::requests::InSpace;
-use crate::driver::{LinkRow, OwnerKey, SpaceStatus, WriterRow};
+use crate::driver::{Decimal, LinkRow, OwnerKey, SpaceStatus, WriterRow, decimal};
+use crate::problems;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
@@ -20,6 +21,19 @@ pub(super) struct Status {
     /// This node's own key, by which it is made a member.
     owner: OwnerKey,
     listen: Vec<String>,
+    /// The address that HTTP is served at.
+    #[schema(value_type = String)]
+    http: SocketAddr,
+    /// Whether clients of HTTP need tickets.
+    tickets: bool,
+    /// What the node's clock says, in milliseconds since 1970.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    time: u64,
+    /// When the node started, by that clock.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    started: u64,
     /// The address of the Redis protocol, if it is served.
     #[schema(value_type = Option<String>)]
     resp: Option<SocketAddr>,
@@ -59,6 +73,10 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, 
         peer_id: app.peer_id.clone(),
         owner: app.owner,
         listen: app.listen.clone(),
+        http: app.http,
+        tickets: app.rules.tickets,
+        time: app.clock.now(),
+        started: app.started,
         resp: app.resp,
         durability: app.durability.to_string(),
         demo: app.demo,
@@ -104,15 +122,34 @@ pub(super) async fn healthy() -> &'static str {
     "ok\n"
 }
 
-/// Whether the node works, its store too
+/// Whether the node is to be sent requests
+///
+/// It is, unless it stops, its store has failed, or it is a member of a space that has not caught up
+/// with the others yet.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "node",
     responses((status = 200, description = "It does.", body = String, example = "ready\n")),
-    extensions(("x-problems" = json!(["stopped"]))),
+    extensions(("x-problems" = json!(["stopped", "catching_up"]))),
 )]
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
-    app.handle.status().await?;
-    Ok("ready\n")
+    if *app.stopping.borrow() {
+        return Err(Problem::new(
+            &problems::STOPPED,
+            "the node stops; ask another one",
+        ));
+    }
+    let spaces = app.handle.status().await?;
+    match spaces.iter().find(|space| !space.takes_part()) {
+        Some(space) => {
+            let detail = format!(
+                "the space `{}` has not caught up with other members yet, which takes some seconds \
+                 after a start; ask again",
+                space.space
+            );
+            Err(Problem::new(&problems::CATCHING_UP, detail))
+        }
+        None => Ok("ready\n"),
+    }
 }
 
 /// Figures for a monitor

@@ -67,12 +67,30 @@ kinds! {
         .advice("Send what `detail` names.");
     RATE_LIMITED: Kind::http("rate_limited", 429, "Requests come from this address faster than `--http-rate` allows.")
         .advice("Wait the seconds of the `retry-after` header; send many adds in one request.");
+    ROLE: Kind::http("role", 400, "A role is `reader`, `writer`, `editor` or `member`.")
+        .advice("Send one of these.");
     SYNC_FRAMES: Kind::http("sync_frames", 400, "The body is no list of frames, each after its length in four bytes.")
         .advice("See docs/http.md.");
     SYNC_SESSION: Kind::http("sync_session", 404, "There is no such link: it ended, or it never began.")
         .advice("Leave the header out, to begin another link.");
     SYNC_SESSIONS_FULL: Kind::http("sync_sessions_full", 503, "As many links over POST are open as may be.")
         .advice("Try again later, or sync with another node.");
+    FORBIDDEN: Kind::http("forbidden", 403, "The ticket does not allow this.")
+        .advice("Ask a member for a ticket with the role and the space that `detail` names.");
+    TICKET: Kind::http("ticket", 401, "This is no ticket.")
+        .advice("Send all that `tallymesh invite` printed.");
+    TICKET_EARLY: Kind::http("ticket_early", 401, "The ticket was signed in the future.")
+        .advice("Set the clocks right: of this node, and of the one that signed it.");
+    TICKET_EXPIRED: Kind::http("ticket_expired", 401, "The ticket has ended.")
+        .advice("Ask a member for another.");
+    TICKET_HOLDER: Kind::http("ticket_holder", 401, "The ticket is for one node only.")
+        .advice("Ask a member for one without `--holder`.");
+    TICKET_ISSUER: Kind::http("ticket_issuer", 401, "Who signed the ticket is no member of the space.")
+        .advice("Ask a member for another.");
+    TICKET_NEEDED: Kind::http("ticket_needed", 401, "This node asks for a ticket.")
+        .advice("Send one in the header `authorization: Bearer TICKET`; `tallymesh invite` makes it.");
+    TICKET_SIGNATURE: Kind::http("ticket_signature", 401, "Who is said to have signed the ticket has not.")
+        .advice("Ask a member for another.");
     TIMEOUT: Kind::http("timeout", 503, "There was no answer in time.")
         .advice("Read the counter before you try again, or try again under the same idempotency key.")
         .unknown();
@@ -114,6 +132,8 @@ kinds! {
     NEEDS_CENTRE: Kind::http("needs_centre", 501, "Only one place for all of the mesh could give this.")
         .advice("Add, or let one member alone set the counter; the text says what fits.")
         .shown(Shown::Error("NEEDSCENTRE"));
+    CATCHING_UP: Kind::http("catching_up", 503, "The node does not take part in one of its spaces yet: it catches up with the members.")
+        .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile.");
     STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")
         .advice("Read the counter when the node is back, or try again under the same idempotency key.")
         .unknown();

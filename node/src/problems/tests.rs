@@ -33,7 +33,7 @@ fn codes_in(path: &str) -> BTreeSet<String> {
             codes.extend(alone.map(str::to_owned));
         }
     }
-    assert!(codes.len() > 5, "no codes were found in {path}");
+    assert!(codes.len() > 3, "no codes were found in {path}");
     codes
 }
 
@@ -79,12 +79,14 @@ fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
     }
     let core = codes_in("../core/src/error.rs");
     let node = codes_in("src/handle.rs");
+    let trust = codes_in("src/trust/ticket.rs");
     let resp = codes_in("src/resp/error.rs");
-    let elsewhere: BTreeSet<String> = core.iter().chain(&node).chain(&resp).cloned().collect();
+    let own = || core.iter().chain(&node).chain(&trust);
+    let elsewhere: BTreeSet<String> = own().chain(&resp).cloned().collect();
     for code in &elsewhere {
         assert!(codes.contains(code), "`{code}` is not in the table");
     }
-    for code in core.iter().chain(&node) {
+    for code in own() {
         assert!(of(code).status.is_some(), "`{code}` has no HTTP status");
     }
     for code in &resp {

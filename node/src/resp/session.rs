@@ -390,6 +390,7 @@ impl Session {
             found => self.reject(found, args),
         };
         if let Err(error) = done {
+            host.refused(error.code());
             reply.out.truncate(start);
             reply.error(&error);
         }

@@ -30,7 +30,7 @@ impl Clocked {
         let (clock, count) = (time.clone(), asked.clone());
         let args = UpArgs {
             data: Some("unused".into()),
-            http: "127.0.0.1:0".into(),
+            http: Some("127.0.0.1:0".into()),
             ..UpArgs::default()
         };
         let config = Config {

@@ -87,7 +87,7 @@ fn kill_9_under_load_loses_no_acknowledged_add() {
 }
 
 /// Adds in turn one at a time and in bulk, until the node is gone.
-fn add_until_refused(url: &str, client: usize, [done, tried]: &[AtomicI64; 2]) {
+pub(crate) fn add_until_refused(url: &str, client: usize, [done, tried]: &[AtomicI64; 2]) {
     let agent = crate::process::agent();
     for turn in 0_u64.. {
         let (path, body, by) = match turn % 2 {
@@ -131,7 +131,7 @@ fn a_folder_in_use_is_refused_with_advice() {
 fn config() -> Config {
     let args = UpArgs {
         data: Some("unused".into()),
-        http: "127.0.0.1:0".into(),
+        http: Some("127.0.0.1:0".into()),
         ..UpArgs::default()
     };
     args.config().expect("a valid configuration")

@@ -409,7 +409,7 @@ async fn a_node_in_memory_is_no_member() {
     use tallymesh_node::store::Memory;
     let args = UpArgs {
         data: Some("unused".into()),
-        http: "127.0.0.1:0".into(),
+        http: Some("127.0.0.1:0".into()),
         ..UpArgs::default()
     };
     let config = args.config().expect("a valid configuration");

@@ -232,7 +232,7 @@ fn a_cut_node_ends_such_links_and_takes_none() {
 async fn a_link_ends_when_nothing_is_heard_of_it() {
     let args = UpArgs {
         data: Some("unused".into()),
-        http: "127.0.0.1:0".into(),
+        http: Some("127.0.0.1:0".into()),
         ..UpArgs::default()
     };
     let config = Config {

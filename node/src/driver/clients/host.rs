@@ -2,6 +2,7 @@
 
 use super::{Connection, Ends};
 use crate::driver::space::OpenSpace;
+use crate::metrics::Metrics;
 use crate::resp::{Event, Facts, Handles, Host, Seen, Sizes, Written};
 use slab::Slab;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub(super) struct Desk<'a> {
     /// The number of this one's session, and what is known of it.
     pub(super) own: (u64, Arc<Ends>, Instant),
     pub(super) books: &'a mut Books,
+    pub(super) metrics: &'a Metrics,
     pub(super) unix_ms: u64,
     /// Milliseconds since the driver's start.
     pub(super) since_start: u64,
@@ -60,6 +62,10 @@ pub(super) struct Desk<'a> {
 }
 
 impl Host for Desk<'_> {
+    fn refused(&mut self, code: &'static str) {
+        self.metrics.refused("redis", code);
+    }
+
     fn spaces(&self) -> usize {
         self.spaces.len()
     }

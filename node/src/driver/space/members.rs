@@ -347,6 +347,14 @@ impl OpenSpace {
         }
     }
 
+    /// Whether an owner has a say in who may do what.
+    pub(in crate::driver) fn trusts(&self, owner: OwnerKey) -> bool {
+        match self.replica.configuration() {
+            Some(members) => members.has(&owner.0),
+            None => owner.0 == self.owner,
+        }
+    }
+
     /// The members as they are seen from here.
     pub(in crate::driver) fn membership(&self, now: u64) -> Membership {
         let present = self.replica.configuration();
@@ -376,6 +384,8 @@ impl OpenSpace {
         Membership {
             owner: OwnerKey(self.owner),
             member: self.replica.is_member(),
+            announced: self.replica.is_announced()
+                || !present.is_some_and(|it| it.has(&self.owner)),
             configuration: present.map(ConfigurationRow::from),
             members: self.replica.members().into_iter().map(row).collect(),
             attached: attached.map(|writer| writer.to_string()).collect(),

@@ -1,0 +1,92 @@
+//! `tallymesh doctor`: looks at a running node, and says what needs somebody's attention.
+//!
+//! What is fetched ([`Facts`]) is apart from what is judged ([`checks`]), so that every judgement can be
+//! tried without a node that is in such a state.
+
+mod checks;
+mod facts;
+#[cfg(test)]
+mod tests;
+
+use super::client::Client;
+use super::failure::Failure;
+use super::output::Output;
+use facts::Facts;
+use serde_json::{Value, json};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Severity {
+    /// Nothing was found.
+    Ok,
+    /// Worth knowing; nothing has to be done.
+    Notice,
+    /// It will be a problem if nothing is done.
+    Warning,
+    /// It is one.
+    Problem,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Severity::Ok => "ok",
+            Severity::Notice => "notice",
+            Severity::Warning => "warning",
+            Severity::Problem => "problem",
+        }
+    }
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    severity: Severity,
+    /// The space that it is about, if it is about one.
+    space: Option<String>,
+    /// What is so, with figures.
+    what: String,
+    /// What to do.
+    advice: &'static str,
+}
+
+pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
+    let facts = Facts::fetch(client)?;
+    let mut worst = (0, 0);
+    for (code, finding) in checks::all(&facts) {
+        match finding.severity {
+            Severity::Ok | Severity::Notice => {}
+            Severity::Warning => worst.0 += 1,
+            Severity::Problem => worst.1 += 1,
+        }
+        output.line(&told(code, &finding), || line(code, &finding))?;
+    }
+    match worst {
+        (0, 0) => Ok(()),
+        (warnings, problems) => Err(Failure::Local {
+            code: "findings",
+            problem: format!("{problems} problems and {warnings} warnings at this node"),
+        }),
+    }
+}
+
+fn told(code: &str, finding: &Finding) -> Value {
+    json!({
+        "severity": finding.severity.word(),
+        "code": code,
+        "space": finding.space,
+        "detail": finding.what,
+        "advice": finding.advice,
+    })
+}
+
+fn line(code: &str, finding: &Finding) -> String {
+    let space = finding.space.as_ref();
+    let space = space.map_or(String::new(), |space| format!("space {space}: "));
+    let word = finding.severity.word();
+    let what = &finding.what;
+    match finding.advice {
+        "" => format!("{word:<8} {code:<16} {space}{what}"),
+        advice => format!("{word:<8} {code:<16} {space}{what}\n{:<26}{advice}", ""),
+    }
+}

@@ -1,0 +1,489 @@
+//! What is judged of a node, a check each. A further one is a line in [`CHECKS`] and a function.
+
+use super::facts::Facts;
+use super::{Finding, Severity};
+use serde_json::Value;
+use std::net::{IpAddr, SocketAddr};
+use tallymesh_core::limits::{KEYED_MAX, WRITERS_MAX};
+
+/// One check: its stable code, what is so when it finds nothing, and how it finds.
+pub(super) struct Check {
+    pub(super) code: &'static str,
+    fine: &'static str,
+    judge: fn(&Facts) -> Vec<Finding>,
+}
+
+/// All checks, in the order in which they are printed.
+#[rustfmt::skip]
+pub(super) const CHECKS: &[Check] = &[
+    Check { code: "ready", fine: "the node answers and is ready", judge: ready },
+    Check { code: "version", fine: "the node has the version of this command", judge: version },
+    Check { code: "clock", fine: "the node's clock agrees with this machine's", judge: clock },
+    Check { code: "disk", fine: "the disk has room", judge: disk },
+    Check { code: "commits_slow", fine: "commits are quick", judge: commits_slow },
+    Check { code: "durability", fine: "what is acknowledged is kept", judge: durability },
+    Check { code: "not_announced", fine: "the node takes part in its spaces", judge: not_announced },
+    Check { code: "links", fine: "links are up as far as members need them", judge: links },
+    Check { code: "cut", fine: "no link is cut on purpose", judge: cut },
+    Check { code: "frames_dropped", fine: "no frames were dropped", judge: frames_dropped },
+    Check { code: "member_silent", fine: "all members are heard of", judge: member_silent },
+    Check { code: "member_behind", fine: "all members keep up", judge: member_behind },
+    Check { code: "majority", fine: "no majority of members is at risk", judge: majority },
+    Check { code: "undecided", fine: "no change of members waits", judge: undecided },
+    Check { code: "faults", fine: "no writer id was used twice", judge: faults },
+    Check { code: "keys_full", fine: "the key tables have room", judge: keys_full },
+    Check { code: "writers_full", fine: "the spaces have room for writers", judge: writers_full },
+    Check { code: "keyed_full", fine: "idempotency keys live as long as they should", judge: keyed_full },
+    Check { code: "files", fine: "file descriptors are left", judge: files },
+    Check { code: "open_http", fine: "HTTP is reached from this machine only, or asks for tickets", judge: open_http },
+    Check { code: "open_network", fine: "other machines don't reach the ports for nodes", judge: open_network },
+];
+
+/// A member of which nothing came for so long is taken for away, in milliseconds. Linked nodes hear of
+/// each other every 5 s.
+const SILENT_MS: u64 = 30_000;
+
+/// After this time a start should have done all that a start does, in milliseconds.
+const STARTED_MS: u64 = 60_000;
+
+/// How much of a thing may be used up.
+const NEARLY: f64 = 0.8;
+const ALL_BUT: f64 = 0.95;
+
+/// What each check finds, or that it is fine.
+pub(super) fn all(facts: &Facts) -> Vec<(&'static str, Finding)> {
+    let judged = CHECKS.iter().flat_map(|check| {
+        let mut found = (check.judge)(facts);
+        if found.is_empty() {
+            found.push(finding(Severity::Ok, check.fine.into(), ""));
+        }
+        found.into_iter().map(|finding| (check.code, finding))
+    });
+    judged.collect()
+}
+
+fn finding(severity: Severity, what: String, advice: &'static str) -> Finding {
+    Finding {
+        severity,
+        space: None,
+        what,
+        advice,
+    }
+}
+
+fn in_space(space: &Value, severity: Severity, what: String, advice: &'static str) -> Finding {
+    let space = space["space"].as_str().map(str::to_owned);
+    Finding {
+        severity,
+        space,
+        what,
+        advice,
+    }
+}
+
+fn number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+fn rows(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// The first 8 digits of a key, which tell members apart.
+fn short(key: &Value) -> String {
+    key.as_str().unwrap_or("?").chars().take(8).collect()
+}
+
+fn seconds(millis: u64) -> String {
+    format!("{:.0} s", millis as f64 / 1000.0)
+}
+
+fn mib(bytes: f64) -> String {
+    format!("{:.0} MiB", bytes / f64::from(1 << 20))
+}
+
+fn ready(facts: &Facts) -> Vec<Finding> {
+    let advice = "Wait some seconds after a start; a node that stays so has a reason in its log.";
+    let why = facts.not_ready.iter();
+    why.map(|why| finding(Severity::Problem, format!("not ready: {why}"), advice))
+        .collect()
+}
+
+fn version(facts: &Facts) -> Vec<Finding> {
+    let node = facts.status["version"].as_str().unwrap_or("unknown");
+    if node == facts.version {
+        return Vec::new();
+    }
+    let what = format!(
+        "the node has version {node}, this command {}",
+        facts.version
+    );
+    let advice = "Use the command of the node's version, or finish the upgrade.";
+    vec![finding(Severity::Notice, what, advice)]
+}
+
+fn clock(facts: &Facts) -> Vec<Finding> {
+    let ahead = facts.ahead_ms.unwrap_or(0);
+    let severity = match ahead.unsigned_abs() {
+        0..2_000 => return Vec::new(),
+        2_000..60_000 => Severity::Warning,
+        _ => Severity::Problem,
+    };
+    let direction = if ahead > 0 { "ahead of" } else { "behind" };
+    let far = ahead.unsigned_abs() as f64 / 1000.0;
+    let what = format!("the node's clock is {far:.1} s {direction} this machine's");
+    let advice =
+        "Counters expire by the clock: synchronize it (NTP). No count is wrong because of it.";
+    vec![finding(severity, what, advice)]
+}
+
+fn disk(facts: &Facts) -> Vec<Finding> {
+    let sum = |name| facts.figures.sum(name);
+    let (Some(free), Some(size), Some(data)) = (
+        sum("tallymesh_disk_free_bytes"),
+        sum("tallymesh_disk_bytes"),
+        sum("tallymesh_data_bytes"),
+    ) else {
+        return Vec::new();
+    };
+    let gib = f64::from(1 << 30);
+    // The state is written again beside the old log, which goes afterwards.
+    let severity = match free {
+        free if free < size * 0.02 || free < f64::from(100 << 20) => Severity::Problem,
+        free if free < size * 0.1 || free < gib || free < data => Severity::Warning,
+        _ => return Vec::new(),
+    };
+    let what = format!(
+        "{} free of {} ({:.1} %), and the data folder takes {}",
+        mib(free),
+        mib(size),
+        100.0 * free / size.max(1.0),
+        mib(data)
+    );
+    let advice =
+        "Make room: a node whose disk is full stops, and loses nothing that it acknowledged.";
+    vec![finding(severity, what, advice)]
+}
+
+fn commits_slow(facts: &Facts) -> Vec<Finding> {
+    let limit = facts
+        .figures
+        .exceeded("tallymesh_commit_seconds", 0.99, 100.0);
+    let (limit, severity) = match limit {
+        Some(limit) if limit > 0.8 => (limit, Severity::Problem),
+        Some(limit) if limit > 0.1 => (limit, Severity::Warning),
+        _ => return Vec::new(),
+    };
+    let what = format!("of 100 durable commits, more than one takes longer than {limit:.1} s");
+    let advice = "Look for what else writes to the disk, or take a quicker one; `--durability interval:1s` \
+                  has nobody wait.";
+    vec![finding(severity, what, advice)]
+}
+
+fn durability(facts: &Facts) -> Vec<Finding> {
+    if facts.status["durability"] != "memory" {
+        return Vec::new();
+    }
+    let advice = "Start it with `--durability always` where its counts matter.";
+    match facts.closed().next() {
+        Some((space, _)) => {
+            let what =
+                "the node keeps nothing on its disk, and the space has members: it can be none, \
+                        and loses at its end what no member has"
+                    .to_owned();
+            vec![in_space(space, Severity::Warning, what, advice)]
+        }
+        None => {
+            let what = "the node keeps nothing on its disk".to_owned();
+            vec![finding(Severity::Notice, what, advice)]
+        }
+    }
+}
+
+fn not_announced(facts: &Facts) -> Vec<Finding> {
+    let waits = facts.closed().filter(|it| it.1["announced"] == false);
+    let age = facts.age_ms();
+    let severity = match age > STARTED_MS {
+        true => Severity::Problem,
+        false => Severity::Notice,
+    };
+    let advice =
+        "Look at the node's log for `can't take part as a member`; link it with the other members.";
+    let told = |(space, _): (&Value, &Value)| {
+        let what = format!(
+            "the node is a member, started {} ago, and has not announced this start",
+            seconds(age)
+        );
+        in_space(space, severity, what, advice)
+    };
+    waits.map(told).collect()
+}
+
+fn links(facts: &Facts) -> Vec<Finding> {
+    if facts.figures.sum("tallymesh_links") != Some(0.0) {
+        return Vec::new();
+    }
+    let advice = "Check `--peer` and the network; counting goes on, and nobody hears of it.";
+    let told = |(space, membership): (&Value, &Value)| {
+        let others = rows(&membership["members"])
+            .filter(|row| row["own"] != true)
+            .count();
+        let what = format!("no link is up, and there are {others} other members");
+        (others > 0).then(|| in_space(space, Severity::Problem, what, advice))
+    };
+    facts.closed().filter_map(told).collect()
+}
+
+fn cut(facts: &Facts) -> Vec<Finding> {
+    match facts.status["cut"] == true {
+        true => {
+            let what = "all links are cut on purpose (`/v1/demo/cut`)".to_owned();
+            let advice = "Heal them on the page, or start the node without `--demo`.";
+            vec![finding(Severity::Warning, what, advice)]
+        }
+        false => Vec::new(),
+    }
+}
+
+fn frames_dropped(facts: &Facts) -> Vec<Finding> {
+    let sum = |name| facts.figures.sum(name).unwrap_or(0.0);
+    let dropped = sum("tallymesh_frames_dropped_total");
+    let all = sum("tallymesh_frames_in_total") + sum("tallymesh_frames_out_total") + dropped;
+    if dropped == 0.0 {
+        return Vec::new();
+    }
+    let severity = match dropped >= 100.0 && dropped > all / 100.0 {
+        true => Severity::Warning,
+        false => Severity::Notice,
+    };
+    let what = format!("{dropped} of {all} frames were dropped since the start");
+    let advice = "Nothing is lost, sync repairs it; many mean a link that is too slow, or a space that \
+                  only one end has open.";
+    vec![finding(severity, what, advice)]
+}
+
+/// Whether a member is there: this node is, and who was heard of lately.
+fn is_there(row: &Value) -> bool {
+    row["own"] == true
+        || row["last_heard_ms"]
+            .as_u64()
+            .is_some_and(|ms| ms < SILENT_MS)
+}
+
+fn member_silent(facts: &Facts) -> Vec<Finding> {
+    // So soon nothing can have been heard of those who are there.
+    if facts.age_ms() < SILENT_MS {
+        return Vec::new();
+    }
+    let advice = "See that it runs and that a link leads to it. One that is gone for good: `tallymesh \
+                  members remove KEY`.";
+    let mut found = Vec::new();
+    for (space, membership) in facts.closed() {
+        for row in rows(&membership["members"]).filter(|row| !is_there(row)) {
+            let (key, behind) = (short(&row["owner"]), number(&row["behind"]).unwrap_or(0));
+            let heard = match row["last_heard_ms"].as_u64() {
+                Some(ms) => format!("was heard {} ago", seconds(ms)),
+                None => "was not heard since the node started".to_owned(),
+            };
+            let what = format!("member {key}… {heard}, {behind} transactions are unacknowledged");
+            found.push(in_space(space, Severity::Warning, what, advice));
+        }
+    }
+    found
+}
+
+fn member_behind(facts: &Facts) -> Vec<Finding> {
+    let advice = "It is slow, or its link is; what is dead is not dropped until it has caught up.";
+    let mut found = Vec::new();
+    for (space, membership) in facts.closed() {
+        for row in rows(&membership["members"]).filter(|row| is_there(row)) {
+            let behind = number(&row["behind"]).unwrap_or(0);
+            let severity = match behind {
+                0..10_000 => continue,
+                10_000..100_000 => Severity::Notice,
+                _ => Severity::Warning,
+            };
+            let key = short(&row["owner"]);
+            let what = format!("member {key}… has not acknowledged {behind} transactions");
+            found.push(in_space(space, severity, what, advice));
+        }
+    }
+    found
+}
+
+fn majority(facts: &Facts) -> Vec<Finding> {
+    if facts.age_ms() < SILENT_MS {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (space, membership) in facts.closed() {
+        let all = rows(&membership["members"]).count();
+        let there = rows(&membership["members"])
+            .filter(|row| is_there(row))
+            .count();
+        let needed = all / 2 + 1;
+        let (severity, advice) = match (all, there) {
+            (0 | 1, _) => continue,
+            (_, there) if there < needed => (
+                Severity::Problem,
+                "No change of members can be decided. Bring members back; if they are lost for ever, see \
+                 `tallymesh members force`.",
+            ),
+            (all, there) if there == needed && there < all => (
+                Severity::Warning,
+                "One more away and no change can be decided: bring back who is away, or replace it.",
+            ),
+            (2, 2) => (
+                Severity::Notice,
+                "Of two none may be away when the members change: a third one makes room for that.",
+            ),
+            _ => continue,
+        };
+        let what = format!("{there} of {all} members are there, and {needed} are a majority");
+        found.push(in_space(space, severity, what, advice));
+    }
+    found
+}
+
+fn undecided(facts: &Facts) -> Vec<Finding> {
+    let advice =
+        "It takes effect when a majority has answered; repeat the command, or bring them back.";
+    let told = |(space, membership): (&Value, &Value)| {
+        let silent: Vec<String> = rows(&membership["unanswered"]).map(short).collect();
+        let what = format!("a change of members waits for {}…", silent.join("…, "));
+        let waits = !membership["proposal"].is_null() && !silent.is_empty();
+        waits.then(|| in_space(space, Severity::Notice, what, advice))
+    };
+    facts.closed().filter_map(told).collect()
+}
+
+fn faults(facts: &Facts) -> Vec<Finding> {
+    let advice = "Two processes run on one data folder's copy, or a disk rots. Find the copy by the events \
+                  `fault`, stop it, and run `tallymesh audit`.";
+    let mut found = Vec::new();
+    for space in facts.spaces() {
+        let faults = number(&space["faults"]).unwrap_or(0);
+        let renewals = number(&space["renewals"]).unwrap_or(0);
+        let severity = match (faults, renewals) {
+            (0, 0) => continue,
+            (0, _) => Severity::Warning,
+            _ => Severity::Problem,
+        };
+        let what = format!(
+            "{faults} times two processes wrote under one writer id; this node left its own {renewals} times"
+        );
+        found.push(in_space(space, severity, what, advice));
+    }
+    found
+}
+
+/// How bad it is that so much of a limit is used up, if it is.
+fn used_up(used: f64, limit: f64) -> Option<Severity> {
+    match used / limit {
+        share if share >= ALL_BUT => Some(Severity::Problem),
+        share if share >= NEARLY => Some(Severity::Warning),
+        _ => None,
+    }
+}
+
+/// What of a limit each space has used up, by a field of its status.
+fn of_limit(
+    facts: &Facts,
+    field: &str,
+    limit: f64,
+    what: &'static str,
+    advice: &'static str,
+) -> Vec<Finding> {
+    let told = |space: &Value| {
+        let used = number(&space[field])? as f64;
+        let severity = used_up(used, limit)?;
+        let share = 100.0 * used / limit;
+        let what = format!("{used} of {limit} {what} ({share:.1} %)");
+        Some(in_space(space, severity, what, advice))
+    };
+    facts.spaces().filter_map(told).collect()
+}
+
+fn keys_full(facts: &Facts) -> Vec<Finding> {
+    let advice = "No new counter can be made at the limit. Let counters expire or delete them, use shorter \
+                  keys, or count in a second space.";
+    let limit = 4_294_967_296.0;
+    of_limit(facts, "key_bytes", limit, "bytes of keys are used", advice)
+}
+
+fn writers_full(facts: &Facts) -> Vec<Finding> {
+    let advice = "Nobody new can count at the limit. Give the space members, who take over from writers \
+                  that are gone (`tallymesh members init`), and see that none of them is away.";
+    of_limit(
+        facts,
+        "writers",
+        WRITERS_MAX as f64,
+        "writers are known",
+        advice,
+    )
+}
+
+fn keyed_full(facts: &Facts) -> Vec<Finding> {
+    let advice = "At the limit the oldest are dropped before their time, and a late retry counts again: \
+                  make `--key-window` shorter than that, or use fewer keys.";
+    of_limit(
+        facts,
+        "keyed",
+        KEYED_MAX as f64,
+        "idempotency keys are remembered",
+        advice,
+    )
+}
+
+fn files(facts: &Facts) -> Vec<Finding> {
+    let sum = |name| facts.figures.sum(name);
+    let (Some(open), Some(limit)) = (sum("process_open_fds"), sum("process_max_fds")) else {
+        return Vec::new();
+    };
+    let Some(severity) = used_up(open, limit) else {
+        return Vec::new();
+    };
+    let what = format!("{open} of {limit} file descriptors are open");
+    let advice = "New connections are refused at the limit: raise it (`LimitNOFILE=`), or allow fewer \
+                  Redis clients.";
+    vec![finding(severity, what, advice)]
+}
+
+fn open_http(facts: &Facts) -> Vec<Finding> {
+    let address = facts.status["http"].as_str().unwrap_or_default();
+    let open = address
+        .parse::<SocketAddr>()
+        .is_ok_and(|it| !it.ip().is_loopback());
+    if !open || facts.status["tickets"] == true {
+        return Vec::new();
+    }
+    let what =
+        format!("HTTP at {address} is reached from other machines, and asks nobody for a ticket");
+    let advice =
+        "Leave `--http-open` out and name a certificate, or keep strangers away by a firewall.";
+    vec![finding(Severity::Warning, what, advice)]
+}
+
+/// The address of a multiaddress, such as `/ip4/10.0.0.1/tcp/4001`.
+fn ip(multiaddress: &str) -> Option<IpAddr> {
+    let mut parts = multiaddress.split('/').skip(1);
+    match parts.next()? {
+        "ip4" | "ip6" => parts.next()?.parse().ok(),
+        _ => None,
+    }
+}
+
+fn open_network(facts: &Facts) -> Vec<Finding> {
+    let listen = rows(&facts.status["listen"]).filter_map(Value::as_str);
+    let open = |address: &&str| ip(address).is_some_and(|it| !it.is_loopback());
+    let open: Vec<&str> = listen.filter(open).collect();
+    if open.is_empty() {
+        return Vec::new();
+    }
+    let what = format!(
+        "other machines reach {}, and whoever does is trusted",
+        open.join(", ")
+    );
+    let advice = "Let only the nodes of this mesh reach these ports.";
+    vec![finding(Severity::Notice, what, advice)]
+}

@@ -1,0 +1,170 @@
+//! What a node says of itself over HTTP.
+
+use crate::cli::client::Client;
+use crate::cli::failure::Failure;
+use crate::cli::time;
+use serde_json::Value;
+use std::time::SystemTime;
+
+/// All that is judged.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// The version of this program.
+    pub(super) version: String,
+    /// The answer of `/v1/status`.
+    pub(super) status: Value,
+    /// The answer of `/metrics`.
+    pub(super) figures: Figures,
+    /// Why it is not ready, in its own words.
+    pub(super) not_ready: Option<String>,
+    /// How far the node's clock is ahead of this machine's, in milliseconds; what the request took is
+    /// taken off.
+    pub(super) ahead_ms: Option<i64>,
+}
+
+impl Facts {
+    pub(super) fn fetch(client: &Client) -> Result<Facts, Failure> {
+        client.text("/healthz")?;
+        let not_ready = match client.text("/readyz") {
+            Ok(_) => None,
+            Err(Failure::Refused { detail, .. }) => Some(detail),
+            Err(failure) => return Err(failure),
+        };
+        let before = time::unix_millis(SystemTime::now());
+        let status = client.get("/v1/status")?;
+        let after = time::unix_millis(SystemTime::now());
+        let told = status["time"].as_str().and_then(|time| time.parse().ok());
+        Ok(Facts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            figures: Figures::parse(&client.text("/metrics")?),
+            ahead_ms: told.map(|told| ahead(told, before, after)),
+            status,
+            not_ready,
+        })
+    }
+
+    /// The state of each space.
+    pub(super) fn spaces(&self) -> impl Iterator<Item = &Value> {
+        self.status["spaces"].as_array().into_iter().flatten()
+    }
+
+    /// The state of each space with members.
+    pub(super) fn closed(&self) -> impl Iterator<Item = (&Value, &Value)> {
+        let memberships = self.spaces().map(|space| (space, &space["membership"]));
+        memberships.filter(|it| !it.1["configuration"].is_null())
+    }
+
+    /// For how long the node has run, in milliseconds by its own clock.
+    pub(super) fn age_ms(&self) -> u64 {
+        let time = |field: &str| self.status[field].as_str()?.parse::<u64>().ok();
+        let age = time("time").zip(time("started"));
+        age.map_or(0, |(now, started)| now.saturating_sub(started))
+    }
+}
+
+/// How far a clock is ahead that told this time at some moment from `before` to `after`: nothing, if it
+/// may have been right.
+fn ahead(told: u64, before: u64, after: u64) -> i64 {
+    let far = |from: u64, to: u64| i64::try_from(from.abs_diff(to)).unwrap_or(i64::MAX);
+    match told {
+        told if told > after => far(told, after),
+        told if told < before => -far(told, before),
+        _ => 0,
+    }
+}
+
+/// The figures of a node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures(Vec<Sample>);
+
+#[derive(Clone, Debug)]
+struct Sample {
+    name: String,
+    labels: Vec<(String, String)>,
+    value: f64,
+}
+
+impl Figures {
+    /// Reads the text format. What is none of its lines is left out.
+    pub(super) fn parse(text: &str) -> Figures {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        Figures(lines.filter_map(sample).collect())
+    }
+
+    /// A figure, summed over its labels.
+    pub(super) fn sum(&self, name: &str) -> Option<f64> {
+        let mut values = self
+            .0
+            .iter()
+            .filter(|it| it.name == name)
+            .map(|it| it.value);
+        let first = values.next()?;
+        Some(first + values.sum::<f64>())
+    }
+
+    /// The greatest bound of a histogram without labels that less than this share of what it counted
+    /// is within, if it counted at least so many.
+    pub(super) fn exceeded(&self, name: &str, share: f64, at_least: f64) -> Option<f64> {
+        let count = self.sum(&format!("{name}_count"))?;
+        let name = format!("{name}_bucket");
+        let buckets = self.0.iter().filter(|it| it.name == name);
+        let bound = |it: &Sample| {
+            let le = it.labels.iter().find(|label| label.0 == "le")?;
+            le.1.parse::<f64>().ok() // which reads +Inf too
+        };
+        let short = buckets.filter(|it| count >= at_least && it.value < count * share);
+        short.filter_map(bound).max_by(f64::total_cmp)
+    }
+}
+
+/// Reads one line: a name, perhaps labels, and a value. No label here has a quote or a comma in it but
+/// for names of spaces and routes, which have neither.
+fn sample(line: &str) -> Option<Sample> {
+    let (head, value) = line.rsplit_once(' ')?;
+    let (name, labels) = head.split_once('{').unwrap_or((head, ""));
+    let labels = labels.trim_end_matches('}').split(',');
+    let label = |label: &str| {
+        let (name, value) = label.split_once('=')?;
+        Some((name.to_owned(), value.trim_matches('"').to_owned()))
+    };
+    Some(Sample {
+        name: name.to_owned(),
+        labels: labels.filter_map(label).collect(),
+        value: value.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_with_their_labels() {
+        let text =
+            "# HELP a x.\na_total 5\nb{space=\"x\"} 2\nb{space=\"y\"} 3\nc 1.5e3\nbroken\n# EOF\n";
+        let figures = Figures::parse(text);
+        let sum = |name| figures.sum(name);
+        assert_eq!(
+            (sum("a_total"), sum("b"), sum("c")),
+            (Some(5.0), Some(5.0), Some(1500.0))
+        );
+        assert_eq!((sum("none"), sum("broken")), (None, None));
+    }
+
+    #[test]
+    fn a_bound_is_exceeded_by_more_than_a_share() {
+        let text = "h_count 1000\nh_bucket{le=\"0.1\"} 980\nh_bucket{le=\"0.2\"} 990\n\
+                    h_bucket{le=\"+Inf\"} 1000\n";
+        let figures = Figures::parse(text);
+        assert_eq!(figures.exceeded("h", 0.98, 1.0), None);
+        assert_eq!(figures.exceeded("h", 0.99, 1.0), Some(0.1));
+        assert_eq!(figures.exceeded("h", 0.999, 1.0), Some(0.2));
+        assert_eq!(figures.exceeded("h", 0.99, 1001.0), None, "too few to say");
+    }
+
+    #[test]
+    fn a_clock_is_wrong_only_beyond_what_the_request_took() {
+        assert_eq!([ahead(100, 100, 200), ahead(200, 100, 200)], [0, 0]);
+        assert_eq!([ahead(250, 100, 200), ahead(40, 100, 200)], [50, -60]);
+    }
+}

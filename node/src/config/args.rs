@@ -1,0 +1,235 @@
+//! The settings of a node, as they are written: on the command line, in the environment, or in a file.
+
+use clap::Args;
+use serde::{Deserialize, Serialize, Serializer};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+/// Listeners if none are named: each transport on a free port of the loopback address.
+const LISTEN_DEFAULT: [&str; 3] = [
+    "/ip4/127.0.0.1/tcp/0",
+    "/ip4/127.0.0.1/udp/0/quic-v1",
+    "/ip4/127.0.0.1/tcp/0/ws",
+];
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people; coloured on a terminal, unless NO_COLOR is set
+    #[default]
+    Text,
+    /// For programs: one JSON object a line
+    Json,
+}
+
+/// The settings of a node: the arguments of `tallymesh up`, and the keys of its configuration file,
+/// which have the same names. What is `None` was not said.
+#[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct UpArgs {
+    /// Folder for this node's key and state [default: tallymesh/ in the user's data folder, such
+    /// as ~/.local/share]
+    #[arg(long, value_name = "DIR", env = "TALLYMESH_DATA")]
+    #[serde(serialize_with = "path")]
+    pub data: Option<PathBuf>,
+
+    /// Address for HTTP; port 0 takes a free one [default: 127.0.0.1:4280]
+    #[arg(long, value_name = "ADDR:PORT", env = "TALLYMESH_HTTP")]
+    pub http: Option<String>,
+
+    /// Ask no client of HTTP for a ticket, also at an address that other machines reach: whoever
+    /// reaches it can count
+    #[arg(long, value_name = "YES", env = "TALLYMESH_HTTP_OPEN", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub http_open: Option<bool>,
+
+    /// Ask clients of HTTP for tickets at a loopback address, too; or beyond it without TLS, where
+    /// something in front of the node does that
+    #[arg(long, value_name = "YES", env = "TALLYMESH_HTTP_TICKETS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub http_tickets: Option<bool>,
+
+    /// Serve HTTPS with this certificate, a PEM file with those that signed it after it; a changed file
+    /// is read again
+    #[arg(long, value_name = "FILE", env = "TALLYMESH_HTTP_TLS_CERT")]
+    #[serde(serialize_with = "path")]
+    pub http_tls_cert: Option<PathBuf>,
+
+    /// The private key of --http-tls-cert, a PEM file
+    #[arg(long, value_name = "FILE", env = "TALLYMESH_HTTP_TLS_KEY")]
+    #[serde(serialize_with = "path")]
+    pub http_tls_key: Option<PathBuf>,
+
+    /// Let pages of this origin, such as `https://shop.example`, talk to this node; repeatable
+    #[arg(long, value_name = "URL", env = "TALLYMESH_CORS_ORIGINS", num_args = 1.., value_delimiter = ',')]
+    pub cors_origin: Option<Vec<String>>,
+
+    /// Most HTTP requests from one client address, such as 100/s, or `off` [default: off on a loopback
+    /// address, else 1000/s]
+    #[arg(long, value_name = "COUNT/s", env = "TALLYMESH_HTTP_RATE")]
+    pub http_rate: Option<String>,
+
+    /// Most HTTP requests from one client address at once, before --http-rate holds [default: those of
+    /// one second]
+    #[arg(long, value_name = "COUNT", env = "TALLYMESH_HTTP_BURST")]
+    pub http_burst: Option<NonZeroU32>,
+
+    /// What an acknowledged write survives: `always` a power cut; `interval:DURATION`, such as
+    /// `interval:1s`, all but what came within that time before one; `memory` nothing, as nothing is
+    /// written to the disk, and the node can be no member of a space [default: always]
+    #[arg(long, value_name = "WHEN", env = "TALLYMESH_DURABILITY")]
+    pub durability: Option<String>,
+
+    /// Address for the Redis protocol, such as 127.0.0.1:6379 [default: not served]
+    #[arg(long, value_name = "ADDR:PORT", env = "TALLYMESH_RESP")]
+    pub resp: Option<String>,
+
+    /// Password that Redis clients have to give; needed if --resp is reachable from other machines.
+    /// Better given by the environment or the configuration file, since others see arguments
+    #[arg(
+        long,
+        value_name = "TEXT",
+        env = "TALLYMESH_RESP_PASSWORD",
+        hide_env_values = true
+    )]
+    pub resp_password: Option<String>,
+
+    /// Most Redis clients at once; each takes some kilobytes [default: 10000]
+    #[arg(long, value_name = "COUNT", env = "TALLYMESH_RESP_CLIENTS")]
+    pub resp_clients: Option<usize>,
+
+    /// Refuse Redis commands whose condition or answer only one place for all could give: SET with
+    /// NX, XX or GET, SETNX, GETSET, GETDEL, WATCH
+    #[arg(long, value_name = "YES", env = "TALLYMESH_RESP_STRICT", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub resp_strict: Option<bool>,
+
+    /// Let Redis clients delete all counters with FLUSHDB and FLUSHALL
+    #[arg(long, value_name = "YES", env = "TALLYMESH_RESP_FLUSH", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub resp_flush: Option<bool>,
+
+    /// Addresses for other nodes [default: TCP, QUIC and WebSocket on free loopback ports]
+    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_LISTEN", num_args = 1.., value_delimiter = ',')]
+    pub listen: Option<Vec<String>>,
+
+    /// Nodes to stay connected to
+    #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_PEERS", num_args = 1.., value_delimiter = ',')]
+    pub peer: Option<Vec<String>>,
+
+    /// Spaces to open [default: default]
+    #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACES", num_args = 1.., value_delimiter = ',')]
+    pub space: Option<Vec<String>>,
+
+    /// How long a member waits for a guest, such as a page, that no link leads to or that does not
+    /// get on, before it takes over what that counted; from 1s to 30d [default: 10m]
+    #[arg(long, value_name = "DURATION", env = "TALLYMESH_LEASE")]
+    pub lease: Option<String>,
+
+    /// How long an idempotency key is known, so that a retry under it counts once; from 1s to 30d. Each
+    /// takes about 150 bytes of memory, and of more than a million in a space the oldest are dropped
+    /// [default: 24h]
+    #[arg(long, value_name = "DURATION", env = "TALLYMESH_KEY_WINDOW")]
+    pub key_window: Option<String>,
+
+    /// Find nodes on the local network by itself
+    #[arg(long, value_name = "YES", env = "TALLYMESH_MDNS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub mdns: Option<bool>,
+
+    /// Let whoever reaches HTTP cut and heal this node's links, for demonstrations and tests
+    #[arg(long, value_name = "YES", env = "TALLYMESH_DEMO", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub demo: Option<bool>,
+
+    /// Write the bound addresses to this file, as JSON, once everything listens
+    #[arg(long, value_name = "FILE", env = "TALLYMESH_READY_FILE")]
+    #[serde(serialize_with = "path")]
+    pub ready_file: Option<PathBuf>,
+
+    /// What to log to standard error, such as info or debug,libp2p=warn [default:
+    /// warn,tallymesh_node=info]
+    #[arg(long, value_name = "FILTER", env = "TALLYMESH_LOG")]
+    pub log: Option<String>,
+
+    /// The form of log lines [default: text]
+    #[arg(long, value_name = "FORMAT", value_enum, env = "TALLYMESH_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+impl UpArgs {
+    /// What holds where nothing is said. What has no value here has none, or depends on others:
+    /// `data`, `http-rate`, `http-burst`.
+    pub(super) fn defaults() -> UpArgs {
+        let text = |text: &str| Some(text.to_owned());
+        UpArgs {
+            data: None,
+            http: text("127.0.0.1:4280"),
+            http_open: Some(false),
+            http_tickets: Some(false),
+            http_tls_cert: None,
+            http_tls_key: None,
+            cors_origin: Some(Vec::new()),
+            http_rate: None,
+            http_burst: None,
+            durability: text("always"),
+            resp: None,
+            resp_password: None,
+            resp_clients: Some(10_000),
+            resp_strict: Some(false),
+            resp_flush: Some(false),
+            listen: Some(LISTEN_DEFAULT.map(str::to_owned).to_vec()),
+            peer: Some(Vec::new()),
+            space: Some(vec!["default".to_owned()]),
+            lease: text("10m"),
+            key_window: text("24h"),
+            mdns: Some(false),
+            demo: Some(false),
+            ready_file: None,
+            log: text("warn,tallymesh_node=info"),
+            log_format: Some(LogFormat::Text),
+        }
+    }
+
+    /// What is said here, and where nothing is, what is said `below`.
+    pub(super) fn or(self, below: UpArgs) -> UpArgs {
+        UpArgs {
+            data: self.data.or(below.data),
+            http: self.http.or(below.http),
+            http_open: self.http_open.or(below.http_open),
+            http_tickets: self.http_tickets.or(below.http_tickets),
+            http_tls_cert: self.http_tls_cert.or(below.http_tls_cert),
+            http_tls_key: self.http_tls_key.or(below.http_tls_key),
+            cors_origin: self.cors_origin.or(below.cors_origin),
+            http_rate: self.http_rate.or(below.http_rate),
+            http_burst: self.http_burst.or(below.http_burst),
+            durability: self.durability.or(below.durability),
+            resp: self.resp.or(below.resp),
+            resp_password: self.resp_password.or(below.resp_password),
+            resp_clients: self.resp_clients.or(below.resp_clients),
+            resp_strict: self.resp_strict.or(below.resp_strict),
+            resp_flush: self.resp_flush.or(below.resp_flush),
+            listen: self.listen.or(below.listen),
+            peer: self.peer.or(below.peer),
+            space: self.space.or(below.space),
+            lease: self.lease.or(below.lease),
+            key_window: self.key_window.or(below.key_window),
+            mdns: self.mdns.or(below.mdns),
+            demo: self.demo.or(below.demo),
+            ready_file: self.ready_file.or(below.ready_file),
+            log: self.log.or(below.log),
+            log_format: self.log_format.or(below.log_format),
+        }
+    }
+}
+
+/// Reads a switch. What is empty is off, as a variable may be.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "" | "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("a switch is true or false".into()),
+    }
+}
+
+/// A path for people: what is no UTF-8 is replaced.
+fn path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref()
+        .map(|path| path.to_string_lossy())
+        .serialize(serializer)
+}

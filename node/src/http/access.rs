@@ -1,0 +1,176 @@
+//! Who may ask for what: tickets, as bearer tokens (RFC 6750).
+//!
+//! Where tickets are asked for, a request to a space takes a role there, and one about the node as a
+//! whole takes it in every space. The word of a ticket's issuer is worth something in the spaces of
+//! which it is a member, and in those without members only if it is this node.
+
+use super::App;
+use super::problem::Problem;
+use crate::handle::SpaceId;
+use crate::problems;
+use crate::trust::{Grant, Role, TicketError};
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::response::{IntoResponse, Response};
+use std::convert::Infallible;
+
+/// What a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs<'a> {
+    /// Nothing: it tells nothing of counters.
+    Nothing,
+    /// A role in one space.
+    InSpace(&'a str, Role),
+    /// A role in every space.
+    Everywhere(Role),
+}
+
+/// The role of whoever asks; where no tickets are asked for, everybody speaks as a member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller(pub(super) Role);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Infallible> {
+        let caller = parts.extensions.get().copied();
+        Ok(caller.unwrap_or(Caller(Role::Member)))
+    }
+}
+
+impl Caller {
+    /// Checks for a role that only the body of the request shows to be needed.
+    pub(super) fn has(self, role: Role) -> Result<(), Problem> {
+        enough(self.0, role)
+    }
+}
+
+/// What a request to this path takes. Whatever is not named here takes the most.
+pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let mut parts = path.split('/').skip(1);
+    match (parts.next(), parts.next()) {
+        (Some("v1"), Some("spaces")) => {
+            let space = parts.next().unwrap_or_default();
+            let rest: Vec<&str> = parts.collect();
+            let role = match (rest.as_slice(), reads) {
+                (["sync"], _) => Role::Member,
+                (_, true) | (["read"], _) => Role::Reader,
+                (["add" | "transactions"] | ["counters", _, "add"], _) => Role::Writer,
+                (["counters", ..], _) => Role::Editor,
+                _ => Role::Member,
+            };
+            Needs::InSpace(space, role)
+        }
+        (Some("v1"), _) => Needs::Everywhere(match reads {
+            true => Role::Reader,
+            false => Role::Member,
+        }),
+        (Some("metrics"), _) => Needs::Everywhere(Role::Reader),
+        _ => Needs::Nothing,
+    }
+}
+
+/// Looks at the ticket of a request, if one is needed, and notes its role; or gives the answer to one
+/// that is not let in.
+pub(super) async fn refusal(app: &App, request: &mut Request) -> Option<Response> {
+    let path = request.uri().path();
+    let (space, role) = match needs(request.method(), path) {
+        Needs::Nothing => return None,
+        Needs::InSpace(space, role) => (Some(space), role),
+        Needs::Everywhere(role) => (None, role),
+    };
+    match caller(app, request.headers(), space, role).await {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            None
+        }
+        Err(problem) => Some(challenged(problem)),
+    }
+}
+
+/// An answer that says how to come in.
+fn challenged(problem: Problem) -> Response {
+    let mut response = problem.into_response();
+    if response.status() == 401 {
+        let challenge = HeaderValue::from_static("Bearer realm=\"tallymesh\"");
+        let headers = response.headers_mut();
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+async fn caller(
+    app: &App,
+    headers: &HeaderMap,
+    space: Option<&str>,
+    role: Role,
+) -> Result<Caller, Problem> {
+    let grant = Grant::read(bearer(headers)?, app.clock.now())?;
+    if grant.holder.is_some() {
+        let detail = "the ticket is for the node that it names, not for clients of HTTP; ask for one \
+                      without a holder";
+        return Err(Problem::new(&problems::TICKET_HOLDER, detail));
+    }
+    let spaces: Vec<SpaceId> = match space {
+        Some(name) if grant.covers(name) => vec![app.handle.space(name)?],
+        None if grant.spaces.is_none() => (0..app.handle.spaces().len()).map(SpaceId).collect(),
+        Some(name) => {
+            let shown: String = name.chars().take(64).collect();
+            let detail =
+                format!("the ticket does not speak of space `{shown}`; ask for one that does");
+            return Err(Problem::new(&problems::FORBIDDEN, detail));
+        }
+        None => {
+            let detail = "this is about the node as a whole, and takes a ticket for every space: \
+                          `tallymesh invite --every-space`";
+            return Err(Problem::new(&problems::FORBIDDEN, detail));
+        }
+    };
+    for space in spaces {
+        if !app.handle.trusts(space, grant.issuer).await? {
+            let name = &app.handle.spaces()[space.0];
+            let detail = format!(
+                "{} signed the ticket, who has no say in space `{name}` at this node; ask a member \
+                 of it for another",
+                grant.issuer
+            );
+            return Err(Problem::new(&problems::TICKET_ISSUER, detail));
+        }
+    }
+    enough(grant.role, role)?;
+    Ok(Caller(grant.role))
+}
+
+fn enough(has: Role, needed: Role) -> Result<(), Problem> {
+    if has >= needed {
+        return Ok(());
+    }
+    let detail =
+        format!("this takes the role {needed}, and the ticket gives {has}; ask for another");
+    Err(Problem::new(&problems::FORBIDDEN, detail))
+}
+
+/// The ticket of a request.
+fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+    let header = headers.get(header::AUTHORIZATION);
+    let text = header.and_then(|it| it.to_str().ok()).unwrap_or_default();
+    match text.split_once(' ') {
+        Some((scheme, ticket)) if scheme.eq_ignore_ascii_case("bearer") => Ok(ticket),
+        _ => {
+            let detail = "this node asks for a ticket; send what `tallymesh invite` printed, in the \
+                          header `authorization: Bearer TICKET`";
+            Err(Problem::new(&problems::TICKET_NEEDED, detail))
+        }
+    }
+}
+
+impl From<TicketError> for Problem {
+    fn from(error: TicketError) -> Problem {
+        Problem::new(problems::of(error.code()), error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;

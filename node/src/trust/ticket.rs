@@ -1,0 +1,386 @@
+//! Tickets: what a member lets the holder do, signed with its node's key.
+
+use super::signing::PROVIDER;
+use crate::driver::OwnerKey;
+use crate::gossip::{Address, Identity};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, dangerous};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+use tallymesh_core::Space;
+use utoipa::ToSchema;
+
+/// Longest ticket, in bytes: 64 spaces and 16 addresses fit.
+pub const TICKET_BYTES_MAX: usize = 8 << 10;
+
+/// Most spaces that one ticket names.
+const SPACES_MAX: usize = 64;
+
+/// Most addresses that one ticket names.
+const NODES_MAX: usize = 16;
+
+/// How far the clocks of who issued a ticket and who is shown it may differ.
+pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
+
+/// What the header says, so that no other token that is signed with the same key passes for a ticket.
+const TYPE: &str = "tallymesh-ticket+jwt";
+
+/// Stands for all spaces in which who issued the ticket is a member.
+const EVERY_SPACE: &str = "*";
+
+/// What somebody may do in a space. Each may do what those before it may.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Reads.
+    Reader,
+    /// Adds, under its own writer.
+    Writer,
+    /// Resets, deletes and sets, too.
+    Editor,
+    /// Speaks for others, is trusted for what it says of them, and decides who else may do what.
+    Member,
+}
+
+impl Role {
+    /// All roles, the least one first.
+    pub const ALL: [Role; 4] = [Role::Reader, Role::Writer, Role::Editor, Role::Member];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Reader => "reader",
+            Role::Writer => "writer",
+            Role::Editor => "editor",
+            Role::Member => "member",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Role, String> {
+        let mut roles = Role::ALL.into_iter();
+        roles
+            .find(|role| role.name() == text)
+            .ok_or_else(|| format!("`{text}` is no role: it is reader, writer, editor or member"))
+    }
+}
+
+/// The name by which a ticket is revoked: 16 random bytes, 32 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TicketId([u8; 16]);
+
+impl TicketId {
+    /// The name that these bytes give, which must be drawn at random.
+    pub fn new(random: [u8; 16]) -> TicketId {
+        TicketId(random)
+    }
+}
+
+impl fmt::Display for TicketId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for TicketId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TicketId, String> {
+        let wrong = || format!("`{text}` is no ticket's id, which has 32 hex digits");
+        let number = u128::from_str_radix(text, 16).map_err(|_| wrong())?;
+        let id = TicketId(number.to_be_bytes());
+        // Also without a sign, and in no other spelling.
+        (id.to_string() == text).then_some(id).ok_or_else(wrong)
+    }
+}
+
+/// What a ticket says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// By which it is revoked.
+    pub id: TicketId,
+    /// The member who signed it.
+    pub issuer: OwnerKey,
+    /// The only one who may use it; without, whoever has it.
+    pub holder: Option<OwnerKey>,
+    /// What the holder may do.
+    pub role: Role,
+    /// In which spaces; `None` for all in which the issuer is a member.
+    pub spaces: Option<Vec<Space>>,
+    /// When it was signed, in seconds since 1970.
+    pub issued: u64,
+    /// When it ends, in seconds since 1970.
+    pub expires: Option<u64>,
+    /// Where members listen.
+    pub nodes: Vec<Address>,
+}
+
+/// Why a ticket is worth nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TicketError {
+    /// It is longer than any ticket.
+    TooLong {
+        /// Its bytes.
+        bytes: usize,
+    },
+    /// It is no ticket.
+    Malformed {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Who it names as its issuer has not signed it.
+    Signature {
+        /// Who.
+        issuer: OwnerKey,
+    },
+    /// It has ended.
+    Expired {
+        /// When, in seconds since 1970.
+        at: u64,
+        /// What the clock shows here.
+        now: u64,
+    },
+    /// It was signed in the future.
+    Early {
+        /// When, in seconds since 1970.
+        issued: u64,
+        /// What the clock shows here.
+        now: u64,
+    },
+}
+
+impl TicketError {
+    /// A stable name of the kind of error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            TicketError::TooLong { .. } | TicketError::Malformed { .. } => "ticket",
+            TicketError::Signature { .. } => "ticket_signature",
+            TicketError::Expired { .. } => "ticket_expired",
+            TicketError::Early { .. } => "ticket_early",
+        }
+    }
+}
+
+impl fmt::Display for TicketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TicketError::TooLong { bytes } => write!(
+                f,
+                "this is no ticket: it has {bytes} bytes, over the limit of {TICKET_BYTES_MAX}"
+            ),
+            TicketError::Malformed { problem } => write!(
+                f,
+                "this is no ticket: {problem}; take all that `tallymesh invite` printed"
+            ),
+            TicketError::Signature { issuer } => write!(
+                f,
+                "the ticket says that {issuer} signed it, who has not: it was changed; ask for another"
+            ),
+            TicketError::Expired { at, now } => write!(
+                f,
+                "the ticket ended {} ago; ask a member for another",
+                ago(*at, *now)
+            ),
+            TicketError::Early { issued, now } => write!(
+                f,
+                "the ticket was signed {} in the future: one of the two clocks is wrong",
+                ago(*now, *issued)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TicketError {}
+
+fn ago(then: u64, now: u64) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_secs(now.saturating_sub(then)))
+}
+
+/// The claims of the token. An older program must not take for granted what a newer one restricts: so
+/// it refuses what it does not know.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claims {
+    jti: String,
+    iss: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sub: Option<String>,
+    role: Role,
+    spaces: Vec<String>,
+    iat: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exp: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<String>,
+}
+
+impl Grant {
+    /// The ticket that says this, signed by its issuer, whose key `identity` is.
+    ///
+    /// # Errors
+    /// [`TicketError::TooLong`] if it names too much.
+    pub fn sign(&self, identity: &Identity) -> Result<String, TicketError> {
+        install();
+        let spaces = match &self.spaces {
+            None => vec![EVERY_SPACE.to_owned()],
+            Some(spaces) => spaces.iter().map(Space::to_string).collect(),
+        };
+        let claims = Claims {
+            jti: self.id.to_string(),
+            iss: OwnerKey(identity.public_key()).to_string(),
+            sub: self.holder.map(|holder| holder.to_string()),
+            role: self.role,
+            spaces,
+            iat: self.issued,
+            exp: self.expires,
+            nodes: self.nodes.iter().map(Address::to_string).collect(),
+        };
+        grant(&claims)?;
+        let header = Header {
+            typ: Some(TYPE.into()),
+            ..Header::new(Algorithm::EdDSA)
+        };
+        let key = EncodingKey::from_ed_der(&identity.secret());
+        let ticket = jsonwebtoken::encode(&header, &claims, &key);
+        let ticket = ticket.map_err(|error| malformed(error.to_string()))?;
+        short(&ticket)?;
+        Ok(ticket)
+    }
+
+    /// Reads a ticket, and checks that who it names has signed it, and that the time at which it is
+    /// shown, in milliseconds since 1970, is right. What the word of its issuer is worth is another
+    /// question.
+    ///
+    /// # Errors
+    /// [`TicketError`], for each way in which it may be worth nothing.
+    pub fn read(ticket: &str, now_ms: u64) -> Result<Grant, TicketError> {
+        install();
+        let ticket = ticket.trim();
+        short(ticket)?;
+        // Who is to have signed it stands in it.
+        let claimed: Claims = dangerous::insecure_decode_claims(ticket).map_err(unreadable)?;
+        let issuer = owner(&claimed.iss)?;
+        let mut validation = Validation::new(Algorithm::EdDSA);
+        // Times are looked at below, by the clock that is handed in; nobody is the audience.
+        (validation.validate_exp, validation.validate_aud) = (false, false);
+        validation.required_spec_claims.clear();
+        let key = DecodingKey::from_ed_der(&issuer.0);
+        let token = jsonwebtoken::decode::<Claims>(ticket, &key, &validation);
+        let token = token.map_err(|error| match error.kind() {
+            ErrorKind::InvalidSignature => TicketError::Signature { issuer },
+            _ => unreadable(error),
+        })?;
+        if token.header.typ.as_deref() != Some(TYPE) {
+            let typ = token.header.typ.unwrap_or_default();
+            return Err(malformed(format!("its type is `{typ}`, not `{TYPE}`")));
+        }
+        let grant = grant(&token.claims)?;
+        grant.is_timely(now_ms)?;
+        Ok(grant)
+    }
+
+    /// Checks that it has begun and has not ended.
+    ///
+    /// # Errors
+    /// [`TicketError::Expired`], [`TicketError::Early`].
+    pub fn is_timely(&self, now_ms: u64) -> Result<(), TicketError> {
+        let (now, skew) = (now_ms / 1000, CLOCK_SKEW_MAX.as_secs());
+        if let Some(at) = self.expires.filter(|at| at.saturating_add(skew) <= now) {
+            return Err(TicketError::Expired { at, now });
+        }
+        match self.issued > now.saturating_add(skew) {
+            true => Err(TicketError::Early {
+                issued: self.issued,
+                now,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it speaks of this space.
+    pub fn covers(&self, space: &str) -> bool {
+        let spaces = self.spaces.as_ref();
+        spaces.is_none_or(|spaces| spaces.iter().any(|it| it.as_str() == space))
+    }
+}
+
+/// What claims mean.
+fn grant(claims: &Claims) -> Result<Grant, TicketError> {
+    let spaces = match claims.spaces.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [EVERY_SPACE] => None,
+        [] => return Err(malformed("it names no space".into())),
+        ref names if names.len() > SPACES_MAX => {
+            let count = names.len();
+            return Err(malformed(format!(
+                "it names {count} spaces, over the limit of {SPACES_MAX}"
+            )));
+        }
+        ref names => {
+            let spaces: Result<Vec<Space>, _> = names.iter().map(|it| Space::new(it)).collect();
+            Some(spaces.map_err(|error| malformed(error.to_string()))?)
+        }
+    };
+    if claims.nodes.len() > NODES_MAX {
+        let count = claims.nodes.len();
+        return Err(malformed(format!(
+            "it names {count} addresses, over the limit of {NODES_MAX}"
+        )));
+    }
+    let nodes: Result<Vec<Address>, _> = claims.nodes.iter().map(|it| it.parse()).collect();
+    Ok(Grant {
+        id: claims.jti.parse().map_err(malformed)?,
+        issuer: owner(&claims.iss)?,
+        holder: claims.sub.as_deref().map(owner).transpose()?,
+        role: claims.role,
+        spaces,
+        issued: claims.iat,
+        expires: claims.exp,
+        nodes: nodes.map_err(malformed)?,
+    })
+}
+
+fn owner(text: &str) -> Result<OwnerKey, TicketError> {
+    let owner = OwnerKey::parse(text);
+    owner.ok_or_else(|| {
+        malformed(format!(
+            "`{text}` is no owner's key, which has 64 hex digits"
+        ))
+    })
+}
+
+fn short(ticket: &str) -> Result<(), TicketError> {
+    match ticket.len() {
+        0..=TICKET_BYTES_MAX => Ok(()),
+        bytes => Err(TicketError::TooLong { bytes }),
+    }
+}
+
+fn malformed(problem: String) -> TicketError {
+    TicketError::Malformed { problem }
+}
+
+fn unreadable(error: jsonwebtoken::errors::Error) -> TicketError {
+    malformed(error.to_string())
+}
+
+/// Has the library sign and verify with the keys of nodes. Once is enough, and harmless again.
+fn install() {
+    let _ = PROVIDER.install_default();
+}
+
+#[cfg(test)]
+mod tests;
