@@ -3,8 +3,12 @@
 //! [`UpArgs`] is the command line and the environment as they came; [`Config`] is what a node is
 //! started with. Whatever can be wrong with the first is found on the way to the second.
 
+mod network;
+
+pub use network::NetworkArgs;
+
 use crate::clock::WallClock;
-use crate::gossip::{Address, GossipConfig};
+use crate::gossip::{Address, GossipConfig, RESERVED};
 use crate::resp::RespConfig;
 use crate::store::Durability;
 use clap::Args;
@@ -138,6 +142,10 @@ pub struct UpArgs {
     /// Find nodes on the local network by itself
     #[arg(long, env = "TALLYMESH_MDNS", value_parser = FalseyValueParser::new())]
     pub mdns: bool,
+
+    /// What peers may take, and whether this node is a relay
+    #[command(flatten)]
+    pub network: NetworkArgs,
 
     /// Let whoever reaches HTTP cut and heal this node's links, for demonstrations and tests
     #[arg(long, env = "TALLYMESH_DEMO", value_parser = FalseyValueParser::new())]
@@ -298,6 +306,10 @@ impl UpArgs {
                 listen: addresses("--listen", &listen)?,
                 peers: addresses("--peer", &self.peer)?,
                 mdns: self.mdns,
+                book: self.network.address_book.unwrap_or(true),
+                announce: addresses("--announce", &self.network.announce)?,
+                limits: self.network.limits()?,
+                relay: self.network.relay()?,
             },
             spaces: spaces(&self.space)?,
             lease_ms: lease(self.lease.as_deref().unwrap_or(LEASE_DEFAULT))?,
@@ -431,6 +443,13 @@ fn duration(argument: &'static str, text: &str) -> Result<Duration, ConfigError>
 fn spaces(names: &[String]) -> Result<Vec<Space>, ConfigError> {
     let mut spaces = Vec::new();
     for name in names {
+        if name.starts_with(RESERVED) {
+            let problem = format!(
+                "`{name}`: names that begin with `{RESERVED}` are for the node's own spaces; choose \
+                 another"
+            );
+            return Err(wrong("--space", problem));
+        }
         let space =
             Space::new(name).map_err(|error| wrong("--space", format!("`{name}`: {error}")))?;
         if !spaces.contains(&space) {
@@ -517,7 +536,7 @@ mod tests {
     #[test]
     fn what_means_nothing_is_named() {
         type Spoil = fn(&mut UpArgs);
-        let table: [(&str, &str, Spoil); 20] = [
+        let table: [(&str, &str, Spoil); 22] = [
             ("--cors-origin", "`*`", |args| {
                 args.cors_origin = vec!["*".into()]
             }),
@@ -565,6 +584,12 @@ mod tests {
             }),
             ("--peer", "`here`", |args| args.peer = vec!["here".into()]),
             ("--space", "`a b`", |args| args.space = vec!["a b".into()]),
+            ("--space", "`_mesh`", |args| {
+                args.space = vec!["_mesh".into()]
+            }),
+            ("--announce", "`here`", |args| {
+                args.network.announce = vec!["here".into()];
+            }),
             ("--space", "limit of 64", |args| {
                 args.space = (0..65).map(|n| format!("s{n}")).collect();
             }),

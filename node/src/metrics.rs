@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tallymesh_core::Op;
 
@@ -16,7 +16,7 @@ use tallymesh_core::Op;
 /// for long.
 #[derive(Clone)]
 pub struct Metrics {
-    registry: Arc<Registry>,
+    registry: Arc<Mutex<Registry>>,
     adds: Counter,
     operations: Family<OpLabel, Counter>,
     keyed: Family<ResultLabel, Counter>,
@@ -225,7 +225,7 @@ impl Metrics {
             spaces.faults.clone(),
         );
         Metrics {
-            registry: Arc::new(registry),
+            registry: Arc::new(Mutex::new(registry)),
             adds,
             operations,
             keyed,
@@ -274,8 +274,18 @@ impl Metrics {
         }
         let mut text = String::new();
         // Writing to a string does not fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode(&mut text, &self.registry());
         text
+    }
+
+    /// Lets another part of the node add its figures.
+    pub(crate) fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
+        add(&mut self.registry())
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        // Figures that are half added are shown as far as they are.
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn added(&self, adds: usize) {

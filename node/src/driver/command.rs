@@ -103,6 +103,10 @@ pub(crate) enum Command {
     Status {
         reply: oneshot::Sender<Vec<SpaceStatus>>,
     },
+    /// The members of all spaces that this node is a member of.
+    FellowMembers {
+        reply: oneshot::Sender<Vec<OwnerKey>>,
+    },
     Links {
         reply: oneshot::Sender<Vec<LinkRow>>,
     },
@@ -144,6 +148,7 @@ impl Command {
                 | Command::Writers { .. }
                 | Command::Members { .. }
                 | Command::Status { .. }
+                | Command::FellowMembers { .. }
                 | Command::Links { .. }
                 | Command::Stop
         )

@@ -3,6 +3,7 @@
 
 mod api;
 mod audit;
+mod book;
 mod cli;
 mod clock;
 mod cluster;
@@ -12,11 +13,13 @@ mod events;
 mod http;
 mod liar;
 mod members;
+mod network;
 mod once;
 mod operations;
 mod post;
 mod process;
 mod redis;
+mod relay;
 mod resp;
 mod restart;
 mod retries;
