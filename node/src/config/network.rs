@@ -62,7 +62,7 @@ pub struct NetworkArgs {
     #[arg(long, value_name = "COUNT", env = "TALLYMESH_RELAY_CIRCUITS")]
     pub relay_circuits: Option<usize>,
 
-    /// Most bytes through one circuit in each direction, before it ends [default: 1GiB]
+    /// Most bytes through one circuit, both directions together, before it ends [default: 1GiB]
     #[arg(long, value_name = "SIZE", env = "TALLYMESH_RELAY_BYTES")]
     pub relay_bytes: Option<String>,
 

@@ -16,6 +16,9 @@ pub(super) const PER_PEER_MAX: usize = 16;
 /// Most parts of an address.
 const PARTS_MAX: usize = 12;
 
+/// How often the file is written if no address has come or gone.
+const RESAVE_MS: u64 = 60 * 60 * 1000;
+
 /// Largest file of addresses that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
@@ -66,6 +69,8 @@ pub(super) struct Addresses {
     peers: BTreeMap<PeerId, Held>,
     attempts: HashMap<PeerId, Attempt>,
     file: Option<PathBuf>,
+    /// When that was written.
+    saved_ms: u64,
 }
 
 impl Addresses {
@@ -75,6 +80,7 @@ impl Addresses {
             peers: BTreeMap::new(),
             attempts: HashMap::new(),
             file: None,
+            saved_ms: unix_ms,
         };
         for (key, until) in file.as_deref().map(read_file).unwrap_or_default() {
             if let Some((peer, address)) = read_key(&key)
@@ -122,8 +128,14 @@ impl Addresses {
         self.peers.retain(|_, held| !held.is_empty());
         let peers = &self.peers;
         self.attempts.retain(|peer, _| peers.contains_key(peer));
-        if self.peers != before {
+        let same = |(one, other): ((&PeerId, &Held), (&PeerId, &Held))| {
+            one.0 == other.0 && one.1.keys().eq(other.1.keys())
+        };
+        let is_same = before.len() == self.peers.len() && before.iter().zip(&self.peers).all(same);
+        // That something holds for longer is kept seldom: it holds for long anyway.
+        if !is_same || unix_ms.abs_diff(self.saved_ms) > RESAVE_MS {
             self.save();
+            self.saved_ms = unix_ms;
         }
     }
 

@@ -35,6 +35,11 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// How often the book is read, if it changed, and looked through for what is to be written.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The wait between two writes that say the same; it doubles up to its limit. Of two nodes with one key
+/// each takes out what the other writes, and so does whoever is up to no good.
+const WRITE_WAIT_MIN: Duration = Duration::from_secs(1);
+const WRITE_WAIT_MAX: Duration = Duration::from_secs(600);
+
 /// A book of more counters than this takes no more: it is filled by somebody who is up to no good.
 const COUNTERS_MAX: usize = PEERS_MAX * PER_PEER_MAX;
 
@@ -59,6 +64,10 @@ pub(super) struct Book {
     replica: Replica,
     sync: Sync,
     links: BTreeSet<Link>,
+    /// What this node tells, if it is not in the book already.
+    told: BTreeSet<Multiaddr>,
+    write_wait: Duration,
+    write_next: Instant,
     /// When the first of these links was made, and the day began.
     settled: Option<Instant>,
     looked: Instant,
@@ -90,6 +99,9 @@ impl Book {
             replica,
             sync,
             links: BTreeSet::new(),
+            told: BTreeSet::new(),
+            write_wait: WRITE_WAIT_MIN,
+            write_next: now,
             settled: None,
             looked: now,
             changed: false,
@@ -142,18 +154,19 @@ impl Book {
         known: &mut Addresses,
         now: Instant,
     ) -> Result<(), getrandom::Error> {
+        self.handle(now, Input::Tick);
+        if now.duration_since(self.looked) < LOOK_INTERVAL {
+            return Ok(());
+        }
+        self.looked = now;
         let wall = self.clock.now();
         if wall / DAY_MS != self.day {
             self.turn_over(wall / DAY_MS, now)?;
         }
         self.replica.set_time(wall);
-        self.handle(now, Input::Tick);
-        if now.duration_since(self.looked) >= LOOK_INTERVAL {
-            self.looked = now;
-            self.write(&own_addresses(listen, &self.announce), wall, now);
-            if std::mem::take(&mut self.changed) {
-                known.heard(self.read(wall), wall);
-            }
+        self.write(own_addresses(listen, &self.announce), wall, now);
+        if std::mem::take(&mut self.changed) {
+            known.heard(self.read(wall), wall);
         }
         Ok(())
     }
@@ -161,6 +174,8 @@ impl Book {
     fn turn_over(&mut self, day: u64, now: Instant) -> Result<(), getrandom::Error> {
         (self.replica, self.sync) = open(day, &self.owner)?;
         self.day = day;
+        self.write_wait = WRITE_WAIT_MIN;
+        self.write_next = now;
         self.settled = (!self.links.is_empty()).then_some(now + SETTLE);
         for link in self.links.clone() {
             let broadcast = false;
@@ -170,12 +185,30 @@ impl Book {
     }
 
     /// Writes what others do not know of this node, or will soon not know any more.
-    fn write(&mut self, own: &BTreeSet<Multiaddr>, wall: u64, now: Instant) {
-        if self.settled.is_none_or(|settled| now < settled) {
+    fn write(&mut self, own: BTreeSet<Multiaddr>, wall: u64, now: Instant) {
+        if self.told != own {
+            (self.told, self.write_wait) = (own, WRITE_WAIT_MIN);
+            self.write_next = now;
+        }
+        if self.settled.is_none_or(|settled| now < settled) || now < self.write_next {
             return; // Nobody is there to be told, or is about to tell what is known.
         }
+        let ops = self.lacking(wall);
+        if ops.is_empty() {
+            return;
+        }
+        self.write_next = now + self.write_wait;
+        self.write_wait = (self.write_wait * 2).min(WRITE_WAIT_MAX);
+        match self.replica.transact(&ops) {
+            Ok(_) => self.handle(now, Input::Changed),
+            Err(error) => tracing::warn!(%error, "this node's addresses were not announced"),
+        }
+    }
+
+    /// What makes the book say of this node what it is to say.
+    fn lacking(&self, wall: u64) -> Vec<(String, Op)> {
         let mut ops = Vec::new();
-        for address in own {
+        for address in &self.told {
             let key = addresses::key(&self.own, address);
             let expiry = self.replica.handle(&key).and_then(|it| self.expiry(it));
             if expiry.is_none_or(|until| until < wall + HOLDS_MS / 2) {
@@ -187,17 +220,11 @@ impl Book {
         }
         for (_, key) in self.replica.counters() {
             let read = addresses::read_key(key).filter(|(peer, _)| *peer == self.own);
-            if read.is_some_and(|(_, address)| !own.contains(&address)) {
+            if read.is_some_and(|(_, address)| !self.told.contains(&address)) {
                 ops.push((key.to_owned(), Op::Delete));
             }
         }
-        if ops.is_empty() {
-            return;
-        }
-        match self.replica.transact(&ops) {
-            Ok(_) => self.handle(now, Input::Changed),
-            Err(error) => tracing::warn!(%error, "this node's addresses were not announced"),
-        }
+        ops
     }
 
     /// Until when an entry holds; nothing if it is absent or says no.

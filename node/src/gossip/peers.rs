@@ -164,9 +164,10 @@ impl Peer {
         self.held.pop_front()
     }
 
-    /// One more connection exists.
+    /// One more connection exists. Those before may be on their way out, but this one is not.
     pub(super) fn opened(&mut self, connection: ConnectionId) {
         self.connections.push(connection);
+        self.dropped = false;
     }
 
     /// A connection is gone, and others are left. If only that of another process with the same key

@@ -16,7 +16,7 @@ pub struct RelayLimits {
     pub reservations: usize,
     /// Most circuits at once.
     pub circuits: usize,
-    /// Bytes after which a circuit ends, in each direction. The two then connect anew.
+    /// Bytes after which a circuit ends, both directions together. The two then connect anew.
     pub circuit_bytes: u64,
     /// Time after which a circuit ends. The two then connect anew.
     pub circuit_time: Duration,

@@ -161,6 +161,21 @@ fn a_start_whose_addresses_are_known_writes_nothing() {
 }
 
 #[test]
+fn two_nodes_with_one_key_do_not_take_turns_all_the_time() {
+    let mut mesh = Mesh::new(&[1, 2]);
+    mesh.run(Duration::from_secs(3));
+    let twin = mesh.nodes[1].peer;
+    mesh.join(twin, 3);
+    mesh.run(Duration::from_secs(600));
+    let clocks: u64 = mesh
+        .nodes
+        .iter()
+        .map(|node| node.book.replica.clock())
+        .sum();
+    assert!((5..100).contains(&clocks), "{clocks} transactions");
+}
+
+#[test]
 fn who_is_gone_is_forgotten_after_a_day_and_books_do_not_grow() {
     let mut mesh = Mesh::new(&[1, 2, 3]);
     mesh.run(Duration::from_secs(3));
