@@ -18,7 +18,7 @@ pub struct NetworkArgs {
     #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_ANNOUNCE", num_args = 1.., value_delimiter = ',')]
     pub announce: Vec<String>,
 
-    /// Most connections with nodes; those with configured peers come on top [default: 256]
+    /// Most connections with nodes; those with configured peers and members come on top [default: 256]
     #[arg(long, value_name = "COUNT", env = "TALLYMESH_CONNECTIONS")]
     pub connections: Option<u32>,
 

@@ -1,9 +1,9 @@
 //! Who may connect.
 //!
-//! A behaviour of libp2p that has no protocol: it only judges connections. Configured peers are
-//! *reserved*: they are let in whatever others there are, and take nobody's room. All others share
-//! the room, of which those that came in get a part only, so that there is always some for those that
-//! this node dials.
+//! A behaviour of libp2p that has no protocol: it only judges connections. Configured peers, and the
+//! members of spaces that this node is a member of, are *reserved*: they are let in whatever others
+//! there are, and take nobody's room. All others share the room, of which those that came in get a
+//! part only, so that there is always some for those that this node dials.
 
 use super::limits::GossipLimits;
 use super::pace::Pace;

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::time::Duration;
 use tallymesh_core::limits::FRAME_BYTES_MAX;
 
-/// How much peers and strangers may take of a node. Configured peers are let in beyond the limits on
-/// connections.
+/// How much peers and strangers may take of a node. Configured peers and members are let in beyond the
+/// limits on connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GossipLimits {
     /// Most connections in all. Too low, and members are kept out; each takes some 100 KB, and up to

@@ -56,7 +56,16 @@ fn the_node_s_own_space_is_nobody_else_s() {
     let detail = problem["detail"].as_str().expect("text");
     assert!(detail.contains("the node's own spaces"), "{detail}");
     let refused = Command::new(env!("CARGO_BIN_EXE_tallymesh"))
-        .args(["up", "--space", "_mesh"])
+        // What is wrong beside is looked at later.
+        .args([
+            "up",
+            "--http",
+            "127.0.0.1:0",
+            "--space",
+            "_mesh",
+            "--lease",
+            "0s",
+        ])
         .output()
         .expect("run");
     assert_eq!(refused.status.code(), Some(2));

@@ -243,6 +243,33 @@ fn strangers_leave_room_for_those_that_are_dialled() {
 }
 
 #[test]
+fn members_are_let_in_whatever_others_there_are() {
+    let mut two = Node::start(&[]);
+    let mut one = Node::start(&["--peer", &two.listen[0]]);
+    let members = "/v1/spaces/default/members";
+    assert_eq!(one.post(&format!("{members}/init"), "").0, 200);
+    eventually("they are linked", || row(&one.url, &two.peer_id));
+    let owner = two.get("/v1/status").1["owner"].clone();
+    let add = json!({"owner": owner, "wait_ms": 10000}).to_string();
+    let (status, answer) = one.post(&format!("{members}/add"), &add);
+    assert_eq!(status, 200, "{answer}");
+    eventually("the second one knows of it", || {
+        let (_, answer) = two.get(members);
+        (answer["members"].as_array()?.len() == 2).then_some(())
+    });
+    one.terminate();
+    two.terminate();
+    one.start_again_with(["--connections-in", "0"].map(str::to_owned).to_vec());
+    let stranger = Liar::start(&one);
+    eventually("strangers are not let in", || {
+        (refused(&one.url, "incoming") > 0.0).then_some(())
+    });
+    assert!(row(&one.url, &stranger.peer_id()).is_none());
+    two.start_again_with(vec!["--peer".into(), one.listen[0].clone()]);
+    eventually("a member is", || row(&one.url, &two.peer_id));
+}
+
+#[test]
 fn who_connects_too_often_waits() {
     let node = Node::start(&["--connect-rate", "1/s:1"]);
     let mut liars = Vec::new();

@@ -83,11 +83,14 @@ impl Network {
 
     /// Dials nodes of the book as long as this one has few links, and members of its spaces anyway.
     pub(super) async fn find(&mut self, now: Instant) {
-        if self.book.is_none() || self.cut.all || now < self.find_next {
+        if now < self.find_next {
             return;
         }
         self.find_next = now + FIND_INTERVAL;
         self.look_up_members(now).await;
+        if self.book.is_none() || self.cut.all {
+            return;
+        }
         let missing = LINKS_MIN.saturating_sub(self.peers.len());
         let (swarm, cut) = (&self.swarm, &self.cut);
         let skip = |peer: &PeerId| swarm.is_connected(peer) || cut.peers.contains(&Peer(*peer));
@@ -103,6 +106,7 @@ impl Network {
         }
     }
 
+    /// Looks who the members are, and keeps room for them.
     async fn look_up_members(&mut self, now: Instant) {
         let is_recent = |at: Instant| now.duration_since(at) < MEMBERS_INTERVAL;
         if self.members.looked.is_some_and(is_recent) {
@@ -112,6 +116,9 @@ impl Network {
         // When the driver is gone, so will this be.
         if let Ok(owners) = self.handle.fellow_members().await {
             self.members.peers = owners.iter().filter_map(peer_of).collect();
+            for peer in &self.members.peers {
+                self.swarm.behaviour_mut().gate.reserve(*peer);
+            }
         }
     }
 }
