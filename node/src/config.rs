@@ -155,12 +155,13 @@ pub struct UpArgs {
     #[arg(long, value_name = "FILE", env = "TALLYMESH_READY_FILE")]
     pub ready_file: Option<PathBuf>,
 
-    /// What to log to standard error, such as info or debug,libp2p=warn
+    /// What to log to standard error, such as info or debug,libp2p=warn. A peer that opens more streams
+    /// than it may is told of by libp2p at each, so that is left out unless it is asked for
     #[arg(
         long,
         value_name = "FILTER",
         env = "TALLYMESH_LOG",
-        default_value = "warn,tallymesh_node=info"
+        default_value = "warn,libp2p_request_response=error,tallymesh_node=info"
     )]
     pub log: String,
 }

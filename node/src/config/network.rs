@@ -10,7 +10,7 @@ use clap::builder::{BoolishValueParser, FalseyValueParser};
 pub struct NetworkArgs {
     /// Say in the address book of the mesh where this node is, and dial nodes that are there, as long as
     /// it is connected with fewer than 8: `on` or `off` [default: on]
-    #[arg(long, value_name = "WHETHER", env = "TALLYMESH_ADDRESS_BOOK", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_name = "WHETHER", env = "TALLYMESH_ADDRESS_BOOK", value_parser = BoolishValueParser::new(), hide_possible_values = true)]
     pub address_book: Option<bool>,
 
     /// Addresses under which others reach this node, such as one that a router maps to it: told in the
