@@ -8,13 +8,15 @@ mod args;
 mod error;
 mod file;
 mod layers;
+mod network;
 
 pub use args::{LogFormat, UpArgs};
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use layers::{Effective, Layers, Row};
+pub use network::NetworkArgs;
 
 use crate::clock::WallClock;
-use crate::gossip::{Address, GossipConfig};
+use crate::gossip::{Address, GossipConfig, RESERVED};
 use crate::http::tls::TlsFiles;
 use crate::resp::RespConfig;
 use crate::store::Durability;
@@ -148,6 +150,10 @@ impl UpArgs {
         let rate = errors.note(rate);
         let listen = errors.note(addresses("listen", &args.listen.unwrap_or_default()));
         let peers = errors.note(addresses("peer", &args.peer.unwrap_or_default()));
+        let announce = args.network.announce.as_deref().unwrap_or_default();
+        let announce = errors.note(addresses("announce", announce));
+        let limits = errors.note(args.network.limits());
+        let relay = errors.note(args.network.relay());
         let spaces = errors.note(spaces(&args.space.unwrap_or_default()));
         let lease = errors.note(duration("lease", &args.lease.unwrap_or_default()));
         let key_window = errors.note(duration("key-window", &args.key_window.unwrap_or_default()));
@@ -175,6 +181,10 @@ impl UpArgs {
                     listen: listen?,
                     peers: peers?,
                     mdns: args.mdns.unwrap_or_default(),
+                    book: args.network.address_book.unwrap_or_default(),
+                    announce: announce?,
+                    limits: limits?,
+                    relay: relay?,
                 },
                 spaces: spaces?,
                 lease_ms: lease?.as_millis() as u32, // 30 days are fewer than 2^32
@@ -340,6 +350,13 @@ pub(crate) fn log(filter: &str) -> Result<EnvFilter, ConfigError> {
 fn spaces(names: &[String]) -> Result<Vec<Space>, ConfigError> {
     let mut spaces = Vec::new();
     for name in names {
+        if name.starts_with(RESERVED) {
+            let problem = format!(
+                "`{name}`: names that begin with `{RESERVED}` are for the node's own spaces; choose \
+                 another"
+            );
+            return Err(wrong("space", problem));
+        }
         let space =
             Space::new(name).map_err(|error| wrong("space", format!("`{name}`: {error}")))?;
         if !spaces.contains(&space) {

@@ -452,6 +452,11 @@ impl Driver {
                 let answer = self.spaces.iter_mut().map(|it| it.status(now)).collect();
                 self.answer(reply, answer);
             }
+            Command::FellowMembers { reply } => {
+                let spaces = self.spaces.iter();
+                let answer = spaces.flat_map(OpenSpace::fellow_members).collect();
+                self.answer(reply, answer);
+            }
             Command::Links { reply } => {
                 let answer = self.links(now);
                 self.answer(reply, answer);

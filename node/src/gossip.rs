@@ -4,24 +4,48 @@
 //! gossipsub, one topic for each space. Everything else, that is hello, comparing and repairing,
 //! goes from peer to peer as frames of the sync machine: each frame is one request of the
 //! protocol `/tallymesh/sync/1` with an empty response, one in flight for each peer. So frames
-//! keep their order, and a slow peer holds up nobody else. Audits have a protocol of their own.
+//! keep their order, and a slow peer holds up nobody else. Audits have a protocol of their own, and so
+//! has what nodes tell about themselves. `gate` says who may connect, and `limits` what peers may take.
+//! `book` is a space of the network's own, in which nodes say where they are.
 
+mod about;
+mod addresses;
 mod audit;
 mod behaviour;
+mod book;
 mod codec;
+mod directory;
+mod figures;
+mod gate;
+mod limits;
+mod pace;
 mod peers;
 mod redial;
+mod refusals;
+mod relay;
 mod swarm;
 
+pub use about::AboutRow;
 pub(crate) use audit::{Auditor, Unanswered};
+pub(crate) use book::RESERVED;
+pub(crate) use directory::Directory;
+pub use directory::{Flow, NodeRow, Pushed, Traffic};
+pub(crate) use limits::size;
+pub use limits::{GossipLimits, MemoryMax};
+pub use pace::Rate;
+pub use relay::RelayLimits;
 
+use crate::clock::WallClock;
 use crate::driver::Order;
 use crate::handle::Handle;
+use crate::metrics::Metrics;
+use figures::Figures;
 use libp2p::identity::{Keypair, ed25519};
 use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -112,6 +136,14 @@ pub struct GossipConfig {
     pub peers: Vec<Address>,
     /// Whether to find nodes on the local network by itself.
     pub mdns: bool,
+    /// Whether to say in the address book where this node is, and to dial whom that names.
+    pub book: bool,
+    /// Addresses to be told there beside those that are listened on.
+    pub announce: Vec<Address>,
+    /// How much peers and strangers may take.
+    pub limits: GossipLimits,
+    /// How much others may be relayed, if they are at all.
+    pub relay: Option<RelayLimits>,
 }
 
 /// Which links are cut on purpose, for a demonstration or a test.
@@ -164,28 +196,38 @@ pub(crate) struct Running {
     pub(crate) listen: Vec<String>,
     /// Asks peers what they show.
     pub(crate) auditor: Auditor,
+    /// What is known of the connected nodes.
+    pub(crate) directory: Directory,
     /// Ends when the cuts' sender is dropped.
     pub(crate) task: JoinHandle<()>,
 }
 
-/// Starts listening and dialling. Returns when each listener is bound.
+/// What the network part of a node works with.
+pub(crate) struct Start<'a> {
+    pub(crate) identity: &'a Identity,
+    pub(crate) config: GossipConfig,
+    pub(crate) handle: Handle,
+    /// Where the driver puts what is to be sent, and where the network takes it.
+    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) inbox: mpsc::Receiver<Order>,
+    pub(crate) cuts: watch::Receiver<Cuts>,
+    pub(crate) clock: WallClock,
+    pub(crate) metrics: Metrics,
+    /// A folder on the disk that the state is on, if it is on one.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// Starts listening and dialling. Returns when each listener is bound, but for those at relays.
 ///
 /// # Errors
 /// When a listener can't be bound, or libp2p can't be started.
-pub(crate) async fn start(
-    identity: &Identity,
-    config: GossipConfig,
-    handle: Handle,
-    orders: mpsc::Sender<Order>,
-    inbox: mpsc::Receiver<Order>,
-    cuts: watch::Receiver<Cuts>,
-) -> Result<Running, GossipError> {
-    let swarm = behaviour::build(identity, config.mdns, handle.spaces()).await?;
+pub(crate) async fn start(start: Start<'_>) -> Result<Running, GossipError> {
+    let own = Protocol::P2p(start.identity.0.public().to_peer_id());
+    let listen = start.config.listen.clone();
     let (auditor, questions) = audit::channel();
-    let audits = audit::Audits::start(handle.clone(), questions);
-    let mut network = swarm::Network::new(swarm, config.peers, handle, orders, inbox, cuts, audits);
-    let bound = network.listen(&config.listen).await?;
-    let own = Protocol::P2p(identity.0.public().to_peer_id());
+    let directory = Directory::default();
+    let mut network = swarm::Network::new(start, questions, directory.clone()).await?;
+    let bound = network.listen(&listen).await?;
     let listen = bound
         .into_iter()
         .map(|address| address.with(own.clone()).to_string())
@@ -193,6 +235,7 @@ pub(crate) async fn start(
     Ok(Running {
         listen,
         auditor,
+        directory,
         task: tokio::spawn(network.run()),
     })
 }

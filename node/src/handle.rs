@@ -9,6 +9,7 @@ use crate::driver::{
     AuditPage, ChangedPart, Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Position,
     Query, SpaceStatus, Turn, Wanted, WriterRow,
 };
+use crate::gossip::RESERVED;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -165,6 +166,11 @@ impl fmt::Display for Refusal {
             Refusal::Op { index, key, error } => {
                 write!(f, "operation {index} from 0, counter `{key}`: {error}")
             }
+            Refusal::SpaceNotOpen { space } if space.starts_with(RESERVED) => write!(
+                f,
+                "space `{space}` can't be used: names that begin with `{RESERVED}` are for the node's \
+                 own spaces; choose another"
+            ),
             Refusal::SpaceNotOpen { space } => write!(
                 f,
                 "space `{space}` is not open at this node: start it with --space {space}"
@@ -504,6 +510,14 @@ impl Handle {
     /// When the node stops first.
     pub async fn links(&self) -> Result<Vec<LinkRow>, Refusal> {
         self.ask(|reply| Command::Links { reply }).await
+    }
+
+    /// The members of all spaces that this node is a member of; some may be named more than once.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub(crate) async fn fellow_members(&self) -> Result<Vec<OwnerKey>, Refusal> {
+        self.ask(|reply| Command::FellowMembers { reply }).await
     }
 
     /// A number for a new connection, never given twice by this node.

@@ -61,7 +61,7 @@ pub(crate) use asking::KEY_BYTES_MAX;
 use crate::clock::WallClock;
 use crate::config::HttpRules;
 use crate::driver::OwnerKey;
-use crate::gossip::{Auditor, Cuts, Identity};
+use crate::gossip::{Auditor, Cuts, Directory, Identity};
 use crate::handle::Handle;
 use crate::metrics::Metrics;
 use crate::problems;
@@ -115,6 +115,7 @@ pub(crate) struct App {
     /// How fast, if that is limited.
     pub(crate) rate: Option<rate::Rate>,
     pub(crate) auditor: Auditor,
+    pub(crate) directory: Directory,
     pub(crate) sessions: post::Sessions,
     pub(crate) cuts: watch::Sender<Cuts>,
     /// True when the node stops: streams end then.

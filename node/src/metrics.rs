@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tallymesh_core::Op;
 
@@ -23,7 +23,7 @@ use tallymesh_core::Op;
 /// for long.
 #[derive(Clone)]
 pub struct Metrics {
-    registry: Arc<Registry>,
+    registry: Arc<Mutex<Registry>>,
     adds: Counter,
     operations: Family<OpLabel, Counter>,
     keyed: Family<ResultLabel, Counter>,
@@ -278,7 +278,7 @@ impl Metrics {
         );
         all.register_collector(Box::new(machine::Process::new()));
         Metrics {
-            registry: Arc::new(all),
+            registry: Arc::new(Mutex::new(all)),
             adds,
             operations,
             keyed,
@@ -330,7 +330,7 @@ impl Metrics {
         }
         let mut text = String::new();
         // Writing to a string does not fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode(&mut text, &self.registry());
         text
     }
 
@@ -344,6 +344,16 @@ impl Metrics {
     pub(crate) fn refused(&self, protocol: &'static str, code: &'static str) {
         let label = RefusalLabel { protocol, code };
         self.refusals.get_or_create(&label).inc();
+    }
+
+    /// Lets another part of the node add its figures.
+    pub(crate) fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
+        add(self.registry().sub_registry_with_prefix("tallymesh"))
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        // Figures that are half added are shown as far as they are.
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn added(&self, adds: usize) {

@@ -211,14 +211,17 @@ impl Node {
             clock: config.clock.clone(),
         })?;
         let handle = driver.handle;
-        let network = gossip::start(
-            &identity,
-            config.gossip,
-            handle.clone(),
+        let network = gossip::start(gossip::Start {
+            identity: &identity,
+            config: config.gossip,
+            handle: handle.clone(),
             orders,
             inbox,
-            cut_orders,
-        )
+            cuts: cut_orders,
+            clock: config.clock.clone(),
+            metrics: metrics.clone(),
+            folder: (config.durability != Durability::Memory).then_some(config.data),
+        })
         .await?;
         let app = Arc::new(App {
             handle: handle.clone(),
@@ -235,6 +238,7 @@ impl Node {
             demo: config.demo,
             rate: config.http_rules.rate.map(Rate::new),
             auditor: network.auditor,
+            directory: network.directory,
             sessions: Sessions::new(config.http_rules.sync_idle),
             rules: config.http_rules,
             cuts,

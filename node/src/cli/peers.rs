@@ -32,5 +32,18 @@ fn row(peer: &Value) -> String {
         text(&peer["state"]),
         text(&peer["bytes_in"]),
         text(&peer["bytes_out"]),
+    ) + &about(&peer["node"]["about"])
+}
+
+/// What a node tells about itself; nothing if it has not, or is no node.
+fn about(about: &Value) -> String {
+    let Some(version) = about["version"].as_str() else {
+        return String::new();
+    };
+    format!(
+        ", version {version}, clock {:+} ms ± {}, round trip {:.1} ms",
+        about["clock_offset_ms"].as_i64().unwrap_or_default(),
+        text(&about["clock_error_ms"]),
+        about["rtt_us"].as_f64().unwrap_or_default() / 1000.0,
     )
 }

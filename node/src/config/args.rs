@@ -1,5 +1,6 @@
 //! The settings of a node, as they are written: on the command line, in the environment, or in a file.
 
+use super::NetworkArgs;
 use clap::Args;
 use serde::{Deserialize, Serialize, Serializer};
 use std::num::NonZeroU32;
@@ -26,7 +27,7 @@ pub enum LogFormat {
 /// The settings of a node: the arguments of `tallymesh up`, and the keys of its configuration file,
 /// which have the same names. What is `None` was not said.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case")]
 pub struct UpArgs {
     /// Folder for this node's key and state [default: tallymesh/ in the user's data folder, such
     /// as ~/.local/share]
@@ -133,6 +134,11 @@ pub struct UpArgs {
     #[arg(long, value_name = "YES", env = "TALLYMESH_MDNS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub mdns: Option<bool>,
 
+    /// What peers may take, and whether this node is a relay
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub network: NetworkArgs,
+
     /// Let whoever reaches HTTP cut and heal this node's links, for demonstrations and tests
     #[arg(long, value_name = "YES", env = "TALLYMESH_DEMO", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub demo: Option<bool>,
@@ -143,7 +149,7 @@ pub struct UpArgs {
     pub ready_file: Option<PathBuf>,
 
     /// What to log to standard error, such as info or debug,libp2p=warn [default:
-    /// warn,tallymesh_node=info]
+    /// warn,libp2p_request_response=error,tallymesh_node=info]
     #[arg(long, value_name = "FILTER", env = "TALLYMESH_LOG")]
     pub log: Option<String>,
 
@@ -179,9 +185,10 @@ impl UpArgs {
             lease: text("10m"),
             key_window: text("24h"),
             mdns: Some(false),
+            network: NetworkArgs::defaults(),
             demo: Some(false),
             ready_file: None,
-            log: text("warn,tallymesh_node=info"),
+            log: text("warn,libp2p_request_response=error,tallymesh_node=info"),
             log_format: Some(LogFormat::Text),
         }
     }
@@ -210,6 +217,7 @@ impl UpArgs {
             lease: self.lease.or(below.lease),
             key_window: self.key_window.or(below.key_window),
             mdns: self.mdns.or(below.mdns),
+            network: self.network.or(below.network),
             demo: self.demo.or(below.demo),
             ready_file: self.ready_file.or(below.ready_file),
             log: self.log.or(below.log),

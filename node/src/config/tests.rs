@@ -72,7 +72,7 @@ fn a_space_named_twice_is_opened_once() {
 #[test]
 fn what_means_nothing_is_named() {
     type Spoil = fn(&mut UpArgs);
-    let table: [(&str, &str, Spoil); 21] = [
+    let table: [(&str, &str, Spoil); 23] = [
         ("log", "`=x=`", |args| args.log = Some("=x=".into())),
         ("cors-origin", "`*`", |args| {
             args.cors_origin = Some(vec!["*".into()])
@@ -124,6 +124,12 @@ fn what_means_nothing_is_named() {
         }),
         ("space", "`a b`", |args| {
             args.space = Some(vec!["a b".into()])
+        }),
+        ("space", "`_mesh`", |args| {
+            args.space = Some(vec!["_mesh".into()])
+        }),
+        ("announce", "`here`", |args| {
+            args.network.announce = Some(vec!["here".into()]);
         }),
         ("space", "limit of 64", |args| {
             args.space = Some((0..65).map(|n| format!("s{n}")).collect());

@@ -109,6 +109,10 @@ pub(crate) enum Command {
     Status {
         reply: oneshot::Sender<Vec<SpaceStatus>>,
     },
+    /// The members of all spaces that this node is a member of.
+    FellowMembers {
+        reply: oneshot::Sender<Vec<OwnerKey>>,
+    },
     Links {
         reply: oneshot::Sender<Vec<LinkRow>>,
     },
@@ -151,6 +155,7 @@ impl Command {
                 | Command::Members { .. }
                 | Command::Trusts { .. }
                 | Command::Status { .. }
+                | Command::FellowMembers { .. }
                 | Command::Links { .. }
                 | Command::Stop
         )

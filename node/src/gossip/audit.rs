@@ -6,7 +6,6 @@
 //! after each as it took.
 
 use super::Peer;
-use super::behaviour::PEERS_MAX;
 use super::codec::read_up_to;
 use crate::driver::{AuditPage, Query};
 use crate::handle::Handle;
@@ -26,6 +25,9 @@ pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/audi
 
 /// Questions of this node that wait to be sent. Whoever asks more waits.
 const REQUESTS_MAX: usize = 16;
+
+/// Peers' questions that wait to be worked on. Whoever asks more is told to come back.
+const TASKS_MAX: usize = 256;
 
 /// The code by which a second question is refused while the first is open.
 const BUSY: &str = "busy";
@@ -140,12 +142,14 @@ pub(crate) fn channel() -> (Auditor, mpsc::Receiver<Request>) {
 
 /// A peer's question, to be worked on.
 struct Task {
+    peer: PeerId,
     question: AuditQuestion,
     channel: ResponseChannel<Vec<u8>>,
 }
 
 /// An answer on its way out.
 pub(super) struct Done {
+    pub(super) peer: PeerId,
     pub(super) answer: Vec<u8>,
     pub(super) channel: ResponseChannel<Vec<u8>>,
 }
@@ -171,7 +175,7 @@ pub(super) enum Next {
 impl Audits {
     /// Starts the task that answers peers; it ends along with this value.
     pub(super) fn start(handle: Handle, requests: mpsc::Receiver<Request>) -> Audits {
-        let (tasks, todo) = mpsc::channel(PEERS_MAX as usize);
+        let (tasks, todo) = mpsc::channel(TASKS_MAX);
         let (answers, done) = mpsc::channel(1);
         tokio::spawn(work(handle, todo, answers));
         Audits {
@@ -238,7 +242,11 @@ impl Audits {
         });
         let (code, channel) = match judged {
             Err(code) => (code, channel),
-            Ok(question) => match self.tasks.try_send(Task { question, channel }) {
+            Ok(question) => match self.tasks.try_send(Task {
+                peer,
+                question,
+                channel,
+            }) {
                 Ok(()) => {
                     self.open.insert(peer, id);
                     return None;
@@ -247,7 +255,11 @@ impl Audits {
             },
         };
         let answer = AuditAnswer::Refused(code.to_owned()).encode();
-        Some(Done { answer, channel })
+        Some(Done {
+            peer,
+            answer,
+            channel,
+        })
     }
 
     /// A peer's question is no longer open: it was answered, or the peer is gone.
@@ -279,14 +291,24 @@ fn read(question: &AuditQuestion, answer: &[u8]) -> Told {
 
 /// Answers peers, one question after another.
 async fn work(handle: Handle, mut todo: mpsc::Receiver<Task>, answers: mpsc::Sender<Done>) {
-    while let Some(Task { question, channel }) = todo.recv().await {
+    while let Some(task) = todo.recv().await {
+        let Task {
+            peer,
+            question,
+            channel,
+        } = task;
         let begun = Instant::now();
         let answer = match shown(&handle, question).await {
             Ok(page) => AuditAnswer::Page(page),
             Err(code) => AuditAnswer::Refused(code.to_owned()),
         };
         let answer = answer.encode();
-        if answers.send(Done { answer, channel }).await.is_err() {
+        let done = Done {
+            peer,
+            answer,
+            channel,
+        };
+        if answers.send(done).await.is_err() {
             return; // The network ended.
         }
         // The driver works for others at least as long as for this.

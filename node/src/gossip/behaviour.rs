@@ -1,41 +1,56 @@
 //! The libp2p behaviours of a node, and their limits.
 
+use super::about::{self, AboutCodec};
 use super::audit::{self, AuditCodec};
 use super::codec::{FrameCodec, PROTOCOL};
-use super::{GossipError, Identity};
+use super::figures::{Figures, Pushes, TOPIC};
+use super::gate::Gate;
+use super::limits::MemoryMax;
+use super::{GossipConfig, GossipError, Identity};
+use crate::clock::WallClock;
+use crate::handle::Handle;
+use crate::metrics::Metrics;
 use libp2p::allow_block_list::{self, BlockedPeers};
-use libp2p::connection_limits::{self, ConnectionLimits};
-use libp2p::gossipsub::{self, MessageAuthenticity, MessageId, ValidationMode};
+use libp2p::gossipsub::{
+    self, AllowAllSubscriptionFilter, MaxCountSubscriptionFilter, MessageAuthenticity, MessageId,
+    ValidationMode,
+};
 use libp2p::request_response::{self, ProtocolSupport};
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::swarm::{NetworkBehaviour, Swarm};
-use libp2p::{SwarmBuilder, identify, mdns, noise, ping, tcp, yamux};
+use libp2p::{
+    SwarmBuilder, identify, mdns, memory_connection_limits, noise, ping, relay, tcp, yamux,
+};
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
 use std::time::Duration;
 use tallymesh_core::Space;
 use tallymesh_core::limits::FRAME_BYTES_MAX;
 
-/// Most peers that may be connected.
-pub(super) const PEERS_MAX: u32 = 256;
-
-/// Most connections to one peer: two nodes that dial each other at once, over two transports.
-const CONNECTIONS_PER_PEER_MAX: u32 = 4;
-
-/// Most connections that are still being set up, in each direction.
-const PENDING_MAX: u32 = 64;
-
 /// Room for gossipsub's own fields around a frame.
 const GOSSIP_OVERHEAD_BYTES: usize = 4096;
 
+/// Most topics that a peer may subscribe to: those of all spaces that a node may have open, and more.
+const TOPICS_MAX: usize = 16_384;
+
 /// A frame that is not taken within this time is given up; sync repairs what that leaves open.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Most streams of frames on one connection, in both directions. One each way is the rule; others may
+/// have been given up. Each may hold a frame.
+const FRAME_STREAMS_MAX: usize = 8;
 
 /// A question of an audit that is not answered within this time is given up.
 const AUDIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Most streams of audits on one connection, in both directions.
 const AUDIT_STREAMS_MAX: usize = 4;
+
+/// A node that does not tell about itself within this time is asked later.
+const ABOUT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most streams of such questions on one connection, in both directions.
+const ABOUT_STREAMS_MAX: usize = 4;
 
 /// How often a silent connection is probed, and how long an answer may take.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -44,42 +59,55 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections are kept as long as they answer pings, whether or not they carry streams.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// Pushes, counted as they pass.
+pub(super) type Gossip =
+    gossipsub::Behaviour<Pushes, MaxCountSubscriptionFilter<AllowAllSubscriptionFilter>>;
+
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
-    pub(super) limits: connection_limits::Behaviour,
+    pub(super) gate: Gate,
+    pub(super) memory: Toggle<memory_connection_limits::Behaviour>,
     pub(super) blocked: allow_block_list::Behaviour<BlockedPeers>,
     pub(super) ping: ping::Behaviour,
     pub(super) identify: identify::Behaviour,
     pub(super) mdns: Toggle<mdns::tokio::Behaviour>,
-    pub(super) gossipsub: gossipsub::Behaviour,
+    pub(super) gossipsub: Gossip,
     pub(super) frames: request_response::Behaviour<FrameCodec>,
     pub(super) audits: request_response::Behaviour<AuditCodec>,
-}
-
-/// The limits on connections; none at all are allowed when this node is cut off on purpose.
-pub(super) fn limits(cut: bool) -> ConnectionLimits {
-    let most = |limit| Some(if cut { 0 } else { limit });
-    ConnectionLimits::default()
-        .with_max_pending_incoming(most(PENDING_MAX))
-        .with_max_pending_outgoing(most(PENDING_MAX))
-        .with_max_established_per_peer(most(CONNECTIONS_PER_PEER_MAX))
-        .with_max_established(most(PEERS_MAX))
+    pub(super) abouts: request_response::Behaviour<AboutCodec>,
+    pub(super) relay: Toggle<relay::Behaviour>,
+    pub(super) circuits: relay::client::Behaviour,
 }
 
 /// The topic on which fresh changes of a space are pushed.
 pub(super) fn topic(space: &Space) -> gossipsub::IdentTopic {
-    gossipsub::IdentTopic::new(format!("/tallymesh/space/1/{space}"))
+    gossipsub::IdentTopic::new(format!("{TOPIC}{space}"))
 }
 
-/// Makes the swarm, subscribed to the topics of `spaces` and not yet listening.
+/// Makes the swarm, subscribed to the topics of the open spaces and not yet listening.
 pub(super) async fn build(
     identity: &Identity,
-    mdns: bool,
-    spaces: &[Space],
+    config: &GossipConfig,
+    handle: &Handle,
+    clock: WallClock,
+    metrics: &Metrics,
+    figures: &Figures,
 ) -> Result<Swarm<Behaviour>, GossipError> {
     let key = identity.0.clone();
-    let behaviour = Behaviour {
-        limits: connection_limits::Behaviour::new(limits(false)),
+    let own = key.public().to_peer_id();
+    let limits = config.limits;
+    let memory = limits.memory.map(|most| match most {
+        MemoryMax::Bytes(bytes) => memory_connection_limits::Behaviour::with_max_bytes(bytes),
+        MemoryMax::Percent(percent) => {
+            let share = f64::from(percent) / 100.0;
+            memory_connection_limits::Behaviour::with_max_percentage(share)
+        }
+    });
+    let mdns = discovery(identity, config.mdns)?;
+    let gossipsub = broadcast(handle, figures)?;
+    let behaviour = |circuits| Behaviour {
+        gate: Gate::new(limits),
+        memory: memory.into(),
         blocked: allow_block_list::Behaviour::default(),
         ping: ping::Behaviour::new(
             ping::Config::new()
@@ -90,11 +118,14 @@ pub(super) async fn build(
             identify::Config::new("tallymesh/1".into(), key.public())
                 .with_agent_version(format!("tallymesh-node/{}", env!("CARGO_PKG_VERSION"))),
         ),
-        mdns: discovery(identity, mdns)?,
-        gossipsub: broadcast(spaces)?,
-        frames: request_response::Behaviour::new(
+        mdns,
+        gossipsub,
+        frames: request_response::Behaviour::with_codec(
+            FrameCodec::new(limits.frame_memory, figures.clone()),
             [(PROTOCOL, ProtocolSupport::Full)],
-            request_response::Config::default().with_request_timeout(FRAME_TIMEOUT),
+            request_response::Config::default()
+                .with_request_timeout(FRAME_TIMEOUT)
+                .with_max_concurrent_streams(FRAME_STREAMS_MAX),
         ),
         audits: request_response::Behaviour::new(
             [(audit::PROTOCOL, ProtocolSupport::Full)],
@@ -102,8 +133,17 @@ pub(super) async fn build(
                 .with_request_timeout(AUDIT_TIMEOUT)
                 .with_max_concurrent_streams(AUDIT_STREAMS_MAX),
         ),
+        abouts: request_response::Behaviour::with_codec(
+            AboutCodec::new(clock),
+            [(about::PROTOCOL, ProtocolSupport::Full)],
+            request_response::Config::default()
+                .with_request_timeout(ABOUT_TIMEOUT)
+                .with_max_concurrent_streams(ABOUT_STREAMS_MAX),
+        ),
+        relay: config.relay.map(|limits| limits.behaviour(own)).into(),
+        circuits,
     };
-    let builder = SwarmBuilder::with_existing_identity(key)
+    let builder = SwarmBuilder::with_existing_identity(identity.0.clone())
         .with_tokio()
         .with_tcp(
             tcp::Config::default().nodelay(true),
@@ -116,13 +156,19 @@ pub(super) async fn build(
         .map_err(|error| start("DNS", error))?
         .with_websocket(noise::Config::new, yamux::Config::default)
         .await
-        .map_err(|error| start("WebSocket", error))?;
-    let swarm = builder
-        .with_behaviour(|_| behaviour)
-        .map_err(|error| start("libp2p", error))?
-        .with_swarm_config(|config| config.with_idle_connection_timeout(IDLE_TIMEOUT))
-        .build();
-    Ok(swarm)
+        .map_err(|error| start("WebSocket", error))?
+        .with_relay_client(noise::Config::new, yamux::Config::default)
+        .map_err(|error| start("circuits", error))?;
+    // The builder borrows the registry until the swarm is made.
+    metrics.register(|registry| {
+        let swarm = builder
+            .with_bandwidth_metrics(registry)
+            .with_behaviour(|_, circuits| behaviour(circuits))
+            .map_err(|error| start("libp2p", error))?
+            .with_swarm_config(|config| config.with_idle_connection_timeout(IDLE_TIMEOUT))
+            .build();
+        Ok(swarm)
+    })
 }
 
 fn discovery(
@@ -139,7 +185,7 @@ fn discovery(
 
 /// Pushes are not signed by their author: links are authenticated, whoever relays a push answers
 /// for it, and any replica may pass on any shard. Equal frames are one message.
-fn broadcast(spaces: &[Space]) -> Result<gossipsub::Behaviour, GossipError> {
+fn broadcast(handle: &Handle, figures: &Figures) -> Result<Gossip, GossipError> {
     let config = gossipsub::ConfigBuilder::default()
         .validation_mode(ValidationMode::Anonymous)
         .validate_messages()
@@ -147,9 +193,19 @@ fn broadcast(spaces: &[Space]) -> Result<gossipsub::Behaviour, GossipError> {
         .message_id_fn(|message| MessageId::from(&Sha256::digest(&message.data)[..20]))
         .build()
         .map_err(|error| start("gossipsub", error))?;
-    let mut gossipsub = gossipsub::Behaviour::new(MessageAuthenticity::Anonymous, config)
-        .map_err(|error| start("gossipsub", error))?;
-    for space in spaces {
+    let filter = MaxCountSubscriptionFilter {
+        filter: AllowAllSubscriptionFilter {},
+        max_subscribed_topics: TOPICS_MAX,
+        max_subscriptions_per_request: TOPICS_MAX,
+    };
+    let mut gossipsub = Gossip::new_with_subscription_filter_and_transform(
+        MessageAuthenticity::Anonymous,
+        config,
+        filter,
+        Pushes::new(figures.clone(), handle.clone()),
+    )
+    .map_err(|error| start("gossipsub", error))?;
+    for space in handle.spaces() {
         gossipsub
             .subscribe(&topic(space))
             .map_err(|error| start("gossipsub", error))?;

@@ -1,28 +1,99 @@
 //! How one frame travels: its bytes up to the end of the stream, answered by nothing.
 
+use super::figures::Figures;
+use super::refusals::Reason;
 use futures::prelude::*;
 use libp2p::StreamProtocol;
 use libp2p::request_response;
 use std::io;
+use std::sync::Arc;
 use tallymesh_core::limits::FRAME_BYTES_MAX;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The protocol's name and version.
 pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/sync/1");
 
+/// So much of a frame is read whatever others take: small frames always get through.
+const FREE_BYTES: usize = UNIT_BYTES;
+
+/// What the memory of large frames is counted in.
+const UNIT_BYTES: usize = 64 << 10;
+
+/// A frame, and the part of the memory of large frames that it takes until it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Framed {
+    pub(super) bytes: Vec<u8>,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl From<Vec<u8>> for Framed {
+    fn from(bytes: Vec<u8>) -> Framed {
+        Framed { bytes, room: None }
+    }
+}
+
 /// Frames as requests, and an empty response that says that the frame has arrived.
-#[derive(Clone, Default)]
-pub(super) struct FrameCodec;
+#[derive(Clone)]
+pub(super) struct FrameCodec {
+    room: Arc<Semaphore>,
+    figures: Figures,
+}
 
-impl request_response::Codec for FrameCodec {
-    type Protocol = StreamProtocol;
-    type Request = Vec<u8>;
-    type Response = ();
+impl FrameCodec {
+    /// All that large frames take while they come is at most `memory` bytes.
+    pub(super) fn new(memory: usize, figures: Figures) -> FrameCodec {
+        let units = (memory / UNIT_BYTES).min(Semaphore::MAX_PERMITS);
+        FrameCodec {
+            room: Arc::new(Semaphore::new(units)),
+            figures,
+        }
+    }
 
-    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Vec<u8>>
+    /// Reads a frame, twice as much at a time as before. A frame that finds no room is given up at
+    /// once, and sync repairs what that leaves open: if it waited, frames that come slowly on purpose
+    /// could make all others wait.
+    async fn read<T>(&self, io: &mut T) -> io::Result<Framed>
     where
         T: AsyncRead + Unpin + Send,
     {
-        read_up_to(io, FRAME_BYTES_MAX).await
+        let mut framed = Framed::default();
+        let mut step = FREE_BYTES;
+        loop {
+            let end = framed.bytes.len() + step;
+            framed.bytes.reserve_exact(step);
+            io.take(step as u64).read_to_end(&mut framed.bytes).await?;
+            if framed.bytes.len() < end {
+                return Ok(framed);
+            }
+            step = end.min((FRAME_BYTES_MAX + 1).saturating_sub(end));
+            if step == 0 {
+                return Err(too_long(FRAME_BYTES_MAX));
+            }
+            let units = step.div_ceil(UNIT_BYTES) as u32; // at most a frame's
+            match self.room.clone().try_acquire_many_owned(units) {
+                Ok(more) => match &mut framed.room {
+                    Some(room) => room.merge(more),
+                    none => *none = Some(more),
+                },
+                Err(_) => {
+                    self.figures.refused(Reason::FrameMemory);
+                    return Err(io::Error::other(Reason::FrameMemory));
+                }
+            }
+        }
+    }
+}
+
+impl request_response::Codec for FrameCodec {
+    type Protocol = StreamProtocol;
+    type Request = Framed;
+    type Response = ();
+
+    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Framed>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        self.read(io).await
     }
 
     async fn read_response<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<()>
@@ -36,12 +107,12 @@ impl request_response::Codec for FrameCodec {
         &mut self,
         _: &StreamProtocol,
         io: &mut T,
-        frame: Vec<u8>,
+        frame: Framed,
     ) -> io::Result<()>
     where
         T: AsyncWrite + Unpin + Send,
     {
-        io.write_all(&frame).await?;
+        io.write_all(&frame.bytes).await?;
         io.close().await
     }
 
@@ -62,11 +133,15 @@ where
     io.take(bytes_max as u64 + 1)
         .read_to_end(&mut bytes)
         .await?;
-    if bytes.len() > bytes_max {
-        let problem = format!("a frame is over the limit of {bytes_max} bytes");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    match bytes.len() > bytes_max {
+        true => Err(too_long(bytes_max)),
+        false => Ok(bytes),
     }
-    Ok(bytes)
+}
+
+fn too_long(bytes_max: usize) -> io::Error {
+    let problem = format!("a message is over the limit of {bytes_max} bytes");
+    io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 
 #[cfg(test)]
@@ -74,6 +149,7 @@ mod tests {
     use super::*;
     use futures::executor::block_on;
     use futures::io::Cursor;
+    use prometheus_client::registry::Registry;
 
     #[test]
     fn a_stream_is_read_up_to_its_limit_and_not_beyond() {
@@ -83,5 +159,26 @@ mod tests {
         let error = read(b"abcd", 3).expect_err("one byte too many");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(read(b"x", 0).is_err());
+    }
+
+    #[test]
+    fn large_frames_share_a_memory_and_small_ones_need_none() {
+        let figures = Figures::register(&mut Registry::default());
+        let codec = FrameCodec::new(FRAME_BYTES_MAX, figures);
+        let read = |bytes: usize| {
+            let bytes = vec![7; bytes];
+            let read = block_on(codec.read(&mut Cursor::new(&bytes)));
+            read.inspect(|framed| assert!(framed.bytes == bytes))
+        };
+        assert!(read(FRAME_BYTES_MAX + 1).is_err(), "over the limit");
+        for bytes in [0, 1, FREE_BYTES - 1, FREE_BYTES, FREE_BYTES + 1] {
+            assert!(read(bytes).is_ok(), "{bytes}");
+        }
+        let held = read(FRAME_BYTES_MAX).expect("there is room for one");
+        let error = read(FRAME_BYTES_MAX).expect_err("and for no other");
+        assert!(error.to_string().contains("memory"), "{error}");
+        assert!(read(FREE_BYTES - 1).is_ok(), "small ones need none");
+        drop(held);
+        assert!(read(FRAME_BYTES_MAX).is_ok(), "there is room again");
     }
 }

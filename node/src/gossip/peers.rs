@@ -1,9 +1,11 @@
 //! The peers that are connected, and the frames that wait for each.
 
-use libp2p::request_response::OutboundRequestId;
+use super::codec::Framed;
+use libp2p::request_response::{OutboundRequestId, ResponseChannel};
 use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{Link, Space};
 
@@ -13,6 +15,11 @@ const QUEUE_BYTES_MAX: usize = 8 << 20;
 /// Most frames that wait for the older connections of their peer to be closed: the hellos of as many
 /// spaces. What is lost here is repaired by sync.
 const TWIN_FRAMES_MAX: usize = 64;
+
+/// Most frames of one peer that wait until it may send more. One in flight is the rule; a second
+/// process with the same key may have one too, and one may have been given up. Who sends more than
+/// that does not wait for answers.
+const HELD_FRAMES_MAX: usize = 4;
 
 /// The space and the session of a hello.
 fn greeting(frame: &[u8]) -> Option<(Space, u64)> {
@@ -44,8 +51,16 @@ pub(super) struct Peer {
     queued_bytes: usize,
     in_flight: Option<OutboundRequestId>,
     connections: Vec<ConnectionId>,
-    /// The session of the process at the other end, in each space that it has greeted in.
+    /// The session of the process at the other end, in each open space that it has greeted in.
     sessions: HashMap<Space, u64>,
+    /// Whether it has greeted in any space, open here or not.
+    pub(super) greeted: bool,
+    /// Since when it could have.
+    pub(super) since: Instant,
+    /// Whether its connections are being closed: what it still sends is of no use.
+    pub(super) dropped: bool,
+    /// Frames that wait until it may send more.
+    held: VecDeque<Held>,
     /// Another process with the same key, which is to take the link over.
     twin: Option<Twin>,
 }
@@ -54,6 +69,13 @@ pub(super) struct Peer {
 struct Twin {
     connection: ConnectionId,
     frames: Vec<Vec<u8>>,
+}
+
+/// A frame that waits, unacknowledged, so that its peer sends no more.
+pub(super) struct Held {
+    pub(super) connection: ConnectionId,
+    pub(super) frame: Framed,
+    pub(super) channel: ResponseChannel<()>,
 }
 
 /// What becomes of a frame.
@@ -66,7 +88,7 @@ pub(super) enum Fate {
 
 impl Peers {
     /// A first connection to `peer` exists from now on.
-    pub(super) fn insert(&mut self, peer: PeerId, link: Link) {
+    pub(super) fn insert(&mut self, peer: PeerId, link: Link, now: Instant) {
         self.by_link.insert(link, peer);
         let new = Peer {
             link,
@@ -76,6 +98,10 @@ impl Peers {
             in_flight: None,
             connections: Vec::new(),
             sessions: HashMap::new(),
+            greeted: false,
+            since: now,
+            dropped: false,
+            held: VecDeque::new(),
             twin: None,
         };
         self.by_id.insert(peer, new);
@@ -100,6 +126,14 @@ impl Peers {
         self.by_id.keys().copied().collect()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PeerId, &Peer)> {
+        self.by_id.iter()
+    }
+
     pub(super) fn get_mut(&mut self, peer: &PeerId) -> Option<&mut Peer> {
         self.by_id.get_mut(peer)
     }
@@ -111,9 +145,29 @@ impl Peer {
         self.sessions.contains_key(space)
     }
 
-    /// One more connection exists.
+    /// Lets a frame wait; false if so many wait that it does not.
+    pub(super) fn hold(&mut self, held: Held) -> bool {
+        let room = self.held.len() < HELD_FRAMES_MAX;
+        if room {
+            self.held.push_back(held);
+        }
+        room
+    }
+
+    /// The bytes of the frame that waits longest.
+    pub(super) fn next_held(&self) -> Option<usize> {
+        self.held.front().map(|held| held.frame.bytes.len())
+    }
+
+    /// The frame that waits longest.
+    pub(super) fn take_held(&mut self) -> Option<Held> {
+        self.held.pop_front()
+    }
+
+    /// One more connection exists. Those before may be on their way out, but this one is not.
     pub(super) fn opened(&mut self, connection: ConnectionId) {
         self.connections.push(connection);
+        self.dropped = false;
     }
 
     /// A connection is gone, and others are left. If only that of another process with the same key
@@ -131,14 +185,22 @@ impl Peer {
 
     /// A frame came. One key has one link: where a second process greets under it, the older
     /// connections are closed, and what it sends waits until they are.
-    pub(super) fn frame(&mut self, connection: ConnectionId, frame: Vec<u8>) -> Fate {
+    pub(super) fn frame(
+        &mut self,
+        connection: ConnectionId,
+        frame: Vec<u8>,
+        is_open: impl FnOnce(&Space) -> bool,
+    ) -> Fate {
         if let Some(twin) = &mut self.twin {
             if twin.connection == connection && twin.frames.len() < TWIN_FRAMES_MAX {
                 twin.frames.push(frame);
             }
             return Fate::Close(Vec::new());
         }
-        if let Some((space, session)) = greeting(&frame) {
+        let greeting = greeting(&frame);
+        self.greeted |= greeting.is_some();
+        // Of spaces that are not open here there are any number.
+        if let Some((space, session)) = greeting.filter(|(space, _)| is_open(space)) {
             let others = self.connections.iter().copied();
             let others: Vec<ConnectionId> = others.filter(|open| *open != connection).collect();
             let known = *self.sessions.entry(space).or_insert(session);
@@ -184,18 +246,22 @@ impl Peer {
 mod tests {
     use super::*;
     use crate::gossip::codec::{FrameCodec, PROTOCOL};
+    use crate::gossip::figures::Figures;
     use libp2p::request_response::{self, ProtocolSupport};
+    use prometheus_client::registry::Registry;
 
     #[test]
     fn frames_keep_their_order_one_at_a_time_within_a_bound() {
         // Only a behaviour can make the ids of requests.
-        let mut frames: request_response::Behaviour<FrameCodec> = request_response::Behaviour::new(
+        let figures = Figures::register(&mut Registry::default());
+        let mut frames = request_response::Behaviour::with_codec(
+            FrameCodec::new(0, figures),
             [(PROTOCOL, ProtocolSupport::Full)],
             request_response::Config::default(),
         );
         let mut peers = Peers::default();
         let id = PeerId::random();
-        peers.insert(id, Link(7));
+        peers.insert(id, Link(7), Instant::now());
         assert_eq!(
             (peers.link(&id), peers.id(Link(7))),
             (Some(Link(7)), Some(id))
@@ -205,7 +271,7 @@ mod tests {
         let mut send_next = |peer: &mut Peer| {
             let before = sent.len();
             peer.send_next(|frame| {
-                let request = frames.send_request(&id, Vec::new());
+                let request = frames.send_request(&id, Framed::default());
                 sent.push((frame[0], request));
                 request
             });

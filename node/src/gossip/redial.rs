@@ -8,9 +8,19 @@ use std::time::{Duration, Instant};
 /// The wait after a first failure; it doubles with each further one.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 
-/// The longest wait. Higher leaves a healed network apart for longer, lower dials a dead node more
-/// often.
+/// The longest wait for a node that was there lately. Higher leaves a healed network apart for longer,
+/// lower dials a dead node more often.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The longest wait for a node that has not been there for [`LONG_GONE`], or never was.
+const WAIT_LONG_MAX: Duration = Duration::from_secs(60);
+
+/// A node that was not reached for so long is tried more and more seldom.
+const LONG_GONE: Duration = Duration::from_secs(120);
+
+/// Most addresses that were found and not configured. Who announces more on the local network is up
+/// to no good.
+const FOUND_MAX: usize = 256;
 
 /// A connection that lasted less long counts as a failure: of two nodes with one key each would else
 /// take the other's place all the time.
@@ -19,6 +29,8 @@ const STEADY: Duration = Duration::from_secs(10);
 /// The nodes to stay connected to, and when each is tried next.
 pub(super) struct Redial {
     targets: Vec<Target>,
+    /// Waits differ by chance, so that nodes that lost each other at once do not all dial at once.
+    chance: Chance,
 }
 
 struct Target {
@@ -30,22 +42,60 @@ struct Target {
     dialling: Option<ConnectionId>,
     /// When it was reached last.
     reached: Option<Instant>,
+    /// Since when it has not been there.
+    gone: Instant,
+    /// Whether it was configured, and not found.
+    configured: bool,
+}
+
+/// Chance that need not be hard to guess: SplitMix64, as it takes no more than three lines.
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) fn new(seed: u64) -> Chance {
+        Chance(seed)
+    }
+
+    /// A number below `end`, which is above 0.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let chance = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 33;
+        chance as usize % end // 31 bits
+    }
+
+    /// About so long: a quarter more or less.
+    pub(super) fn about(&mut self, wait: Duration) -> Duration {
+        wait * (75 + self.below(51) as u32) / 100
+    }
 }
 
 impl Redial {
-    /// All `addresses` are due at `now`.
-    pub(super) fn new(addresses: impl Iterator<Item = Multiaddr>, now: Instant) -> Redial {
+    /// All `addresses` are due at `now`. Nodes with different seeds wait differently long.
+    pub(super) fn new(
+        addresses: impl Iterator<Item = Multiaddr>,
+        seed: u64,
+        now: Instant,
+    ) -> Redial {
         let mut redial = Redial {
             targets: Vec::new(),
+            chance: Chance::new(seed),
         };
         for address in addresses {
-            redial.add(address, now);
+            redial.add(address, true, now);
         }
         redial
     }
 
-    /// One more address to stay connected to, due at once.
-    pub(super) fn add(&mut self, address: Multiaddr, now: Instant) {
+    /// One more address that was found, due at once.
+    pub(super) fn found(&mut self, address: Multiaddr, now: Instant) {
+        let found = self.targets.iter().filter(|target| !target.configured);
+        if found.count() < FOUND_MAX {
+            self.add(address, false, now);
+        }
+    }
+
+    fn add(&mut self, address: Multiaddr, configured: bool, now: Instant) {
         if self.targets.iter().any(|target| target.address == address) {
             return;
         }
@@ -60,12 +110,21 @@ impl Redial {
             next: now,
             dialling: None,
             reached: None,
+            gone: now,
+            configured,
         });
     }
 
-    /// Takes an address off the list.
-    pub(super) fn remove(&mut self, address: &Multiaddr) {
-        self.targets.retain(|target| target.address != *address);
+    /// The configured peers, as far as it is known who they are.
+    pub(super) fn configured(&self) -> impl Iterator<Item = PeerId> + '_ {
+        let configured = self.targets.iter().filter(|target| target.configured);
+        configured.filter_map(|target| target.peer)
+    }
+
+    /// Takes an address that was found off the list.
+    pub(super) fn lost_address(&mut self, address: &Multiaddr) {
+        self.targets
+            .retain(|target| target.configured || target.address != *address);
     }
 
     /// The addresses to dial now, by their place; each must be answered by [`Redial::dialling`].
@@ -90,25 +149,30 @@ impl Redial {
         let target = &mut self.targets[place];
         target.dialling = attempt;
         if attempt.is_none() {
-            target.back_off(now);
+            target.back_off(now, &mut self.chance);
         }
     }
 
-    /// An attempt has reached `peer`.
-    pub(super) fn reached(&mut self, attempt: ConnectionId, peer: PeerId, now: Instant) {
-        if let Some(target) = self.find(attempt) {
-            target.dialling = None;
-            target.peer = Some(peer);
-            target.reached = Some(now);
-            target.next = now;
-        }
+    /// An attempt has reached `peer`; tells whether that is a configured one.
+    pub(super) fn reached(&mut self, attempt: ConnectionId, peer: PeerId, now: Instant) -> bool {
+        let mut targets = self.targets.iter_mut();
+        let target = targets.find(|target| target.dialling == Some(attempt));
+        let Some(target) = target else {
+            return false;
+        };
+        target.dialling = None;
+        target.peer = Some(peer);
+        target.reached = Some(now);
+        target.next = now;
+        target.configured
     }
 
     /// An attempt has failed.
     pub(super) fn failed(&mut self, attempt: ConnectionId, now: Instant) {
-        if let Some(target) = self.find(attempt) {
+        let mut targets = self.targets.iter_mut();
+        if let Some(target) = targets.find(|target| target.dialling == Some(attempt)) {
             target.dialling = None;
-            target.back_off(now);
+            target.back_off(now, &mut self.chance);
         }
     }
 
@@ -119,9 +183,12 @@ impl Redial {
                 continue;
             }
             match target.reached.take() {
-                Some(since) if now.duration_since(since) < STEADY => target.back_off(now),
+                Some(since) if now.duration_since(since) < STEADY => {
+                    target.back_off(now, &mut self.chance);
+                }
                 _ => target.wait = WAIT_MIN,
             }
+            target.gone = now;
         }
     }
 
@@ -130,7 +197,7 @@ impl Redial {
         for target in &mut self.targets {
             if target.peer == Some(peer) {
                 target.wait = WAIT_MAX;
-                target.back_off(now);
+                target.back_off(now, &mut self.chance);
             }
         }
     }
@@ -142,17 +209,16 @@ impl Redial {
             target.next = now;
         }
     }
-
-    fn find(&mut self, attempt: ConnectionId) -> Option<&mut Target> {
-        let mut targets = self.targets.iter_mut();
-        targets.find(|target| target.dialling == Some(attempt))
-    }
 }
 
 impl Target {
-    fn back_off(&mut self, now: Instant) {
-        self.next = now + self.wait;
-        self.wait = (self.wait * 2).min(WAIT_MAX);
+    fn back_off(&mut self, now: Instant, chance: &mut Chance) {
+        self.next = now + chance.about(self.wait);
+        let most = match now.duration_since(self.gone) < LONG_GONE {
+            true => WAIT_MAX,
+            false => WAIT_LONG_MAX,
+        };
+        self.wait = (self.wait * 2).min(most);
     }
 }
 
@@ -164,29 +230,53 @@ mod tests {
         false
     }
 
+    fn address() -> Multiaddr {
+        "/ip4/127.0.0.1/tcp/1".parse().expect("an address")
+    }
+
+    /// The wait without its jitter, of those that there are.
+    fn plain(wait: Duration) -> u64 {
+        let plain = [
+            250, 500, 1000, 2000, 4000, 5000, 10_000, 20_000, 40_000, 60_000,
+        ];
+        let wait = wait.as_millis() as u64;
+        let fits = |plain: &u64| (plain * 3 / 4..=plain * 5 / 4).contains(&wait);
+        // 4000 and 5000 may look the same.
+        plain.into_iter().rev().find(fits).unwrap_or(wait)
+    }
+
     #[test]
     fn failures_double_the_wait_up_to_its_limit_and_hurry_ends_it() {
-        let mut now = Instant::now();
-        let address: Multiaddr = "/ip4/127.0.0.1/tcp/1".parse().expect("address");
-        let mut redial = Redial::new([address.clone(), address].into_iter(), now);
+        let start = Instant::now();
+        let mut now = start;
+        let mut redial = Redial::new([address(), address()].into_iter(), 7, now);
         let mut waits = Vec::new();
-        for attempt in 1..=7 {
+        let mut attempt = 0;
+        while now - start < Duration::from_secs(600) {
+            attempt += 1;
             assert_eq!(redial.due(now, nobody).len(), 1, "attempt {attempt}");
             let id = ConnectionId::new_unchecked(attempt);
             redial.dialling(0, Some(id), now);
             assert!(redial.due(now, nobody).is_empty(), "one dial at a time");
             redial.failed(id, now);
             let next = redial.targets[0].next;
-            waits.push((next - now).as_millis());
-            assert!(
-                redial
-                    .due(next - Duration::from_millis(1), nobody)
-                    .is_empty()
-            );
+            waits.push((now - start, plain(next - now)));
+            let almost = next - Duration::from_millis(1);
+            assert!(redial.due(almost, nobody).is_empty());
             now = next;
         }
-        assert_eq!(waits, [250, 500, 1000, 2000, 4000, 5000, 5000]);
-        redial.failed(ConnectionId::new_unchecked(99), now);
+        let first: Vec<u64> = waits.iter().map(|(_, wait)| *wait).take(4).collect();
+        assert_eq!(first, [250, 500, 1000, 2000]);
+        for (at, wait) in &waits {
+            let most = match *at < LONG_GONE {
+                true => 5000,
+                false => 60_000,
+            };
+            assert!(*wait <= most, "{wait} after {at:?}");
+        }
+        let last: Vec<u64> = waits.iter().rev().map(|(_, wait)| *wait).take(3).collect();
+        assert_eq!(last, [60_000; 3]);
+        redial.failed(ConnectionId::new_unchecked(9999), now);
         redial.dialling(0, None, now);
         assert!(redial.due(now, nobody).is_empty());
         redial.hurry(now);
@@ -194,13 +284,28 @@ mod tests {
     }
 
     #[test]
+    fn waits_differ_from_node_to_node() {
+        let now = Instant::now();
+        let wait = |seed| {
+            let mut redial = Redial::new([address()].into_iter(), seed, now);
+            redial.dialling(0, None, now);
+            redial.targets[0].next - now
+        };
+        let waits: std::collections::BTreeSet<Duration> = (0..100).map(wait).collect();
+        assert!(waits.len() > 20, "{waits:?}");
+        let range = WAIT_MIN * 3 / 4..=WAIT_MIN * 5 / 4;
+        assert!(waits.iter().all(|wait| range.contains(wait)), "{waits:?}");
+    }
+
+    #[test]
     fn a_connected_peer_is_not_dialled_until_it_is_gone() {
         let now = Instant::now();
-        let address: Multiaddr = "/ip4/127.0.0.1/tcp/1".parse().expect("address");
-        let mut redial = Redial::new([address].into_iter(), now);
+        let mut redial = Redial::new([address()].into_iter(), 7, now);
         let (id, peer) = (ConnectionId::new_unchecked(1), PeerId::random());
         redial.dialling(0, Some(id), now);
-        redial.reached(id, peer, now);
+        assert_eq!(redial.configured().count(), 0);
+        assert!(redial.reached(id, peer, now), "it was configured");
+        assert_eq!(redial.configured().collect::<Vec<_>>(), [peer]);
         assert!(redial.due(now, |connected| *connected == peer).is_empty());
         assert_eq!(redial.due(now, nobody).len(), 1);
         redial.avoid(peer, now);
@@ -210,8 +315,7 @@ mod tests {
     #[test]
     fn a_connection_that_does_not_last_counts_as_a_failure() {
         let mut now = Instant::now();
-        let address: Multiaddr = "/ip4/127.0.0.1/tcp/1".parse().expect("address");
-        let mut redial = Redial::new([address].into_iter(), now);
+        let mut redial = Redial::new([address()].into_iter(), 7, now);
         let peer = PeerId::random();
         let mut waits = Vec::new();
         for (attempt, lasts) in [1, 1, 1, 20, 1].into_iter().enumerate() {
@@ -221,9 +325,29 @@ mod tests {
             now += Duration::from_secs(lasts);
             redial.lost(peer, now);
             let next = redial.targets[0].next.max(now);
-            waits.push((next - now).as_millis());
+            waits.push(plain(next - now));
             now = next;
         }
         assert_eq!(waits, [250, 500, 1000, 0, 250]);
+    }
+
+    #[test]
+    fn what_is_found_is_bounded_and_goes_again() {
+        let now = Instant::now();
+        let mut redial = Redial::new([address()].into_iter(), 7, now);
+        let found = |port| {
+            format!("/ip4/10.0.0.1/tcp/{port}")
+                .parse()
+                .expect("an address")
+        };
+        for port in 1..1000 {
+            redial.found(found(port), now);
+        }
+        assert_eq!(redial.due(now, nobody).len(), 1 + FOUND_MAX);
+        for port in 1..1000 {
+            redial.lost_address(&found(port));
+        }
+        redial.lost_address(&address());
+        assert_eq!(redial.due(now, nobody).len(), 1, "what is configured stays");
     }
 }

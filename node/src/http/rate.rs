@@ -69,7 +69,7 @@ fn refused(rate: &HttpRate, from: IpAddr, wait: Duration) -> Response {
 }
 
 /// What counts as one client. Whoever has one address of IPv6 has all of its network of 64 bits.
-fn client(from: IpAddr) -> IpAddr {
+pub(crate) fn client(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => {
             let network = u128::from(address) & !u128::from(u64::MAX);

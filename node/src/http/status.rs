@@ -4,6 +4,7 @@ use super::App;
 use super::problem::{Problem, Route};
 use super::requests::InSpace;
 use crate::driver::{Decimal, LinkRow, OwnerKey, SpaceStatus, WriterRow, decimal};
+use crate::gossip::NodeRow;
 use crate::problems;
 use axum::Json;
 use axum::extract::State;
@@ -48,7 +49,18 @@ pub(super) struct Status {
 /// The links of this node.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Peers {
-    peers: Vec<LinkRow>,
+    peers: Vec<PeerRow>,
+}
+
+/// A link in one space, and what is known of the node at its other end.
+#[derive(Serialize, ToSchema)]
+pub(super) struct PeerRow {
+    #[serde(flatten)]
+    link: LinkRow,
+    /// The node, in all spaces together; not of clients that sync over WebSocket or single requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    node: Option<NodeRow>,
 }
 
 /// The version vector of a space.
@@ -92,7 +104,13 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, 
     extensions(("x-problems" = json!(["stopped"]))),
 )]
 pub(super) async fn peers(State(app): State<Arc<App>>) -> Result<Json<Peers>, Problem> {
-    let peers = app.handle.links().await?;
+    let links = app.handle.links().await?;
+    let nodes = app.directory.rows();
+    let peers = links.into_iter().map(|link| PeerRow {
+        node: nodes.get(&link.peer).cloned(),
+        link,
+    });
+    let peers = peers.collect();
     Ok(Json(Peers { peers }))
 }
 

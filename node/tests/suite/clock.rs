@@ -33,13 +33,15 @@ impl Clocked {
             http: Some("127.0.0.1:0".into()),
             ..UpArgs::default()
         };
-        let config = Config {
+        let mut config = Config {
             clock: WallClock::new(move || {
                 count.fetch_add(1, Ordering::SeqCst);
                 clock.load(Ordering::SeqCst)
             }),
             ..args.config().expect("a valid configuration")
         };
+        // It looks at the clock all the time.
+        config.gossip.book = false;
         let node = Node::start_on(Box::new(store.clone()), config).await;
         let node = node.expect("start");
         let handle = node.handle().clone();

@@ -23,11 +23,12 @@ const WORDS: [&str; 7] = [
     "time",
 ];
 
-/// The text of two nodes' figures that have done some of everything, joined.
+/// The text of the figures of nodes that have done some of everything, joined.
 fn figures() -> String {
     let node = Node::start(&["--resp", "127.0.0.1:0"]);
     let peer = node.listen[0].clone();
-    let other = Node::start(&["--peer", &peer]);
+    let closed = Node::start(&["--connections-in", "0"]);
+    let other = Node::start(&["--peer", &peer, &closed.listen[0]]);
     node.add("likes", 1);
     assert_eq!(
         node.put("/v1/spaces/default/counters/views", "{\"value\":1}")
@@ -57,7 +58,13 @@ fn figures() -> String {
     eventually("the other node has heard", || {
         (other.value("likes") == Some(2)).then_some(())
     });
-    let texts = [&node, &other].map(|node| {
+    eventually("a connection was refused", || {
+        let text = closed.get("/metrics").1;
+        let mut lines = text.as_str().expect("text").lines();
+        lines.find(|line| line.starts_with("tallymesh_network_refused_total{"))?;
+        Some(())
+    });
+    let texts = [&node, &other, &closed].map(|node| {
         // The first scrape is a request that the second one tells of.
         node.get("/metrics");
         node.get("/metrics").1.as_str().expect("text").to_owned()

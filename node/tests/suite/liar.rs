@@ -72,6 +72,7 @@ struct Behaviour {
     ping: ping::Behaviour,
     frames: request_response::Behaviour<Raw>,
     audits: request_response::Behaviour<Raw>,
+    abouts: request_response::Behaviour<Raw>,
 }
 
 type Answered = Result<Vec<u8>, String>;
@@ -79,6 +80,8 @@ type Answered = Result<Vec<u8>, String>;
 enum Order {
     /// Greet in the default space, with the digest of a vector.
     Greet([u8; 16], Sender<()>),
+    /// Send so many frames at once.
+    Flood(usize, Sender<()>),
     /// Answer this from now on, and tell when that holds.
     Answer(Vec<u8>, Sender<()>),
     /// Ask this, so many times at once.
@@ -94,16 +97,21 @@ pub(crate) struct Liar {
 impl Liar {
     /// Connects to a node, and says nothing yet.
     pub(crate) fn start(node: &Node) -> Liar {
+        Liar::meet(&node.listen[0], Vec::new())
+    }
+
+    /// Connects to a node at an address, and tells this about itself.
+    pub(crate) fn meet(address: &str, about: Vec<u8>) -> Liar {
         let (orders, inbox) = mpsc::unbounded_channel();
         let (begun, peer) = channel();
-        let address: Multiaddr = node.listen[0].parse().expect("an address");
+        let address: Multiaddr = address.parse().expect("an address");
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = { runtime }.enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let swarm = swarm();
                 let _ = begun.send(*swarm.local_peer_id());
-                run(swarm, address, inbox).await;
+                run(swarm, address, inbox, about).await;
             });
         });
         let peer = peer.recv_timeout(DEADLINE).expect("it starts");
@@ -118,6 +126,12 @@ impl Liar {
     pub(crate) fn greet(&self, digest: [u8; 16]) {
         let (done, told) = channel();
         self.order(Order::Greet(digest, done), &told);
+    }
+
+    /// Sends so many frames at once, and does not wait for answers.
+    pub(crate) fn flood(&self, frames: usize) {
+        let (done, told) = channel();
+        self.order(Order::Flood(frames, done), &told);
     }
 
     /// Says this to whoever asks, from now on.
@@ -156,6 +170,7 @@ fn swarm() -> Swarm<Behaviour> {
         ping: ping::Behaviour::default(),
         frames: of("/tallymesh/sync/1"),
         audits: of("/tallymesh/audit/1"),
+        abouts: of("/tallymesh/about/1"),
     };
     let builder = SwarmBuilder::with_new_identity().with_tokio();
     let builder = builder.with_tcp(
@@ -197,6 +212,7 @@ async fn run(
     mut swarm: Swarm<Behaviour>,
     address: Multiaddr,
     mut inbox: mpsc::UnboundedReceiver<Order>,
+    about: Vec<u8>,
 ) {
     swarm.dial(address).expect("dial the node");
     let mut node = None;
@@ -210,6 +226,13 @@ async fn run(
                     (Some(Order::Greet(digest, done)), Some(node)) => {
                         let frames = &mut swarm.behaviour_mut().frames;
                         frames.send_request(&node, hello(digest));
+                        let _ = done.send(());
+                    }
+                    (Some(Order::Flood(frames, done)), Some(node)) => {
+                        for _ in 0..frames {
+                            let frames = &mut swarm.behaviour_mut().frames;
+                            frames.send_request(&node, hello([0; 16]));
+                        }
                         let _ = done.send(());
                     }
                     (Some(Order::Answer(bytes, done)), _) => {
@@ -240,6 +263,13 @@ async fn run(
                 ..
             }) => {
                 let _ = swarm.behaviour_mut().frames.send_response(channel, vec![]);
+            }
+            BehaviourEvent::Abouts(Event::Message {
+                message: Message::Request { channel, .. },
+                ..
+            }) => {
+                let abouts = &mut swarm.behaviour_mut().abouts;
+                let _ = abouts.send_response(channel, about.clone());
             }
             BehaviourEvent::Audits(Event::Message { message, .. }) => match message {
                 Message::Request { channel, .. } => {

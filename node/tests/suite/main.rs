@@ -3,6 +3,7 @@
 
 mod api;
 mod audit;
+mod book;
 mod cli;
 mod clock;
 mod cluster;
@@ -14,12 +15,14 @@ mod figures;
 mod http;
 mod liar;
 mod members;
+mod network;
 mod once;
 mod operation;
 mod operations;
 mod post;
 mod process;
 mod redis;
+mod relay;
 mod resp;
 mod restart;
 mod retries;

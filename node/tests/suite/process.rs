@@ -186,12 +186,14 @@ impl Drop for Node {
     }
 }
 
-/// The command `tallymesh up` on a data folder.
+/// The command `tallymesh up` on a data folder. Nodes have the links that a test gives them, and find
+/// no others by themselves, unless it says so.
 pub(crate) fn up(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tallymesh"));
     command
         .args(["up", "--data"])
         .arg(data)
+        .env("TALLYMESH_ADDRESS_BOOK", "off")
         .stdin(Stdio::null());
     command
 }

@@ -355,6 +355,14 @@ impl OpenSpace {
         }
     }
 
+    /// The members, if this node is one.
+    pub(in crate::driver) fn fellow_members(&self) -> Vec<OwnerKey> {
+        let configuration = self.replica.configuration();
+        let members = configuration.filter(|it| it.has(&self.owner));
+        let members = members.map(|it| it.members.iter().copied().map(OwnerKey));
+        members.into_iter().flatten().collect()
+    }
+
     /// The members as they are seen from here.
     pub(in crate::driver) fn membership(&self, now: u64) -> Membership {
         let present = self.replica.configuration();

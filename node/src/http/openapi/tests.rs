@@ -8,10 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
 /// times of this process, places in a request. They stay below 2^53.
-const SMALL: [&str; 16] = [
+const SMALL: [&str; 23] = [
     "bytes_in",
     "bytes_out",
+    "clock_error_ms",
+    "clock_offset_ms",
     "counters",
+    "disk_free_percent",
     "expiring",
     "faults",
     "key_bytes",
@@ -20,9 +23,13 @@ const SMALL: [&str; 16] = [
     "line",
     "lines",
     "link",
+    "messages_in",
+    "messages_out",
     "op",
     "renewals",
+    "rtt_us",
     "shards",
+    "uptime_ms",
     "withdrawn",
     "writers",
 ];

@@ -1,0 +1,434 @@
+//! What nodes tell each other about themselves: version, wall clock, uptime, free disk.
+//!
+//! It is one request of the protocol `/tallymesh/about/1` with nothing in it, and a response in JSON
+//! (docs/protocol.md, section 7). Nothing depends on it: it is shown to operators, who are warned of
+//! clocks that differ, as counters expire by them.
+
+use super::codec::read_up_to;
+use crate::clock::WallClock;
+use futures::prelude::*;
+use libp2p::request_response::{self, OutboundRequestId};
+use libp2p::{PeerId, StreamProtocol};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use utoipa::ToSchema;
+
+/// The protocol's name and version.
+pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/about/1");
+
+/// Most bytes of a question, which says nothing yet, and of an answer.
+const BYTES_MAX: usize = 1024;
+
+/// Longest name of a version.
+const VERSION_BYTES_MAX: usize = 64;
+
+/// What is told beyond this is cut off: up to here all programs read numbers exactly.
+const EXACT_MAX: u64 = (1 << 53) - 1;
+
+/// How often each node is asked.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Of so many last answers the one that took least counts, as its offset is known best.
+const SAMPLES: usize = 5;
+
+/// A clock that is off by more than this, and by more than what is uncertain, is worth a warning.
+const OFFSET_MAX_MS: u64 = 1000;
+
+/// How often a node's clock is warned of.
+const WARN_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Most nodes of which is remembered when they were warned of.
+const WARNED_MAX: usize = 1024;
+
+/// What a node tells. Readers pass over fields that they do not know.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    version: String,
+    clock_ms: u64,
+    uptime_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    disk_free_percent: Option<u8>,
+}
+
+/// What a node tells about itself, as it looks from here.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct AboutRow {
+    /// Its version.
+    pub version: String,
+    /// By how much its wall clock is ahead of this node's, in milliseconds; below 0 it is behind.
+    pub clock_offset_ms: i64,
+    /// How far that may be off, in milliseconds: half of the round trip, and a clock's tick.
+    pub clock_error_ms: u64,
+    /// How long the question took, there and back, in microseconds.
+    pub rtt_us: u64,
+    /// How long ago it started, in milliseconds.
+    pub uptime_ms: u64,
+    /// The free share of the disk that its state is on, if it is on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, maximum = 100)]
+    pub disk_free_percent: Option<u8>,
+}
+
+/// An answer, and how long it took to come.
+#[derive(Debug)]
+pub(super) struct Answer {
+    bytes: Vec<u8>,
+    took: Duration,
+    /// The wall clock here when it came.
+    at_ms: u64,
+}
+
+impl Answer {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// Questions without content, and answers with the time that they took: from when the question was
+/// written, as the stream has to be opened first.
+#[derive(Clone)]
+pub(super) struct AboutCodec {
+    clock: WallClock,
+    asked: Option<Instant>,
+}
+
+impl AboutCodec {
+    pub(super) fn new(clock: WallClock) -> AboutCodec {
+        AboutCodec { clock, asked: None }
+    }
+}
+
+impl request_response::Codec for AboutCodec {
+    type Protocol = StreamProtocol;
+    type Request = ();
+    type Response = Answer;
+
+    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<()>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        read_up_to(io, BYTES_MAX).await.map(|_| ())
+    }
+
+    async fn read_response<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Answer>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        let bytes = read_up_to(io, BYTES_MAX).await?;
+        let took = self.asked.map_or(Duration::ZERO, |asked| asked.elapsed());
+        let at_ms = self.clock.now();
+        Ok(Answer { bytes, took, at_ms })
+    }
+
+    async fn write_request<T>(&mut self, _: &StreamProtocol, io: &mut T, (): ()) -> io::Result<()>
+    where
+        T: AsyncWrite + Unpin + Send,
+    {
+        self.asked = Some(Instant::now());
+        io.close().await
+    }
+
+    async fn write_response<T>(
+        &mut self,
+        _: &StreamProtocol,
+        io: &mut T,
+        answer: Answer,
+    ) -> io::Result<()>
+    where
+        T: AsyncWrite + Unpin + Send,
+    {
+        io.write_all(&answer.bytes).await?;
+        io.close().await
+    }
+}
+
+/// A clock's offset, measured once.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    offset_ms: i64,
+    took: Duration,
+}
+
+/// What is remembered of a connected node.
+struct Asked {
+    open: Option<OutboundRequestId>,
+    next: Instant,
+    samples: VecDeque<Sample>,
+}
+
+/// Asks the connected nodes, and tells about this one.
+pub(super) struct Abouts {
+    clock: WallClock,
+    begun: Instant,
+    /// A folder on the disk that the state is on.
+    folder: Option<PathBuf>,
+    nodes: HashMap<PeerId, Asked>,
+    warned: HashMap<PeerId, Instant>,
+}
+
+impl Abouts {
+    pub(super) fn new(clock: WallClock, folder: Option<PathBuf>) -> Abouts {
+        Abouts {
+            clock,
+            begun: Instant::now(),
+            folder,
+            nodes: HashMap::new(),
+            warned: HashMap::new(),
+        }
+    }
+
+    /// A node is connected, and to be asked.
+    pub(super) fn connected(&mut self, peer: PeerId, now: Instant) {
+        let new = Asked {
+            open: None,
+            next: now,
+            samples: VecDeque::new(),
+        };
+        self.nodes.insert(peer, new);
+    }
+
+    pub(super) fn disconnected(&mut self, peer: &PeerId) {
+        self.nodes.remove(peer);
+    }
+
+    /// Asks those that are due with `ask`; at most one question of each is open.
+    pub(super) fn ask(&mut self, now: Instant, mut ask: impl FnMut(&PeerId) -> OutboundRequestId) {
+        for (peer, asked) in &mut self.nodes {
+            if asked.open.is_none() && asked.next <= now {
+                asked.open = Some(ask(peer));
+                asked.next = now + INTERVAL;
+            }
+        }
+    }
+
+    /// No answer will come.
+    pub(super) fn failed(&mut self, peer: &PeerId, id: OutboundRequestId) {
+        self.close(peer, id);
+    }
+
+    fn close(&mut self, peer: &PeerId, id: OutboundRequestId) -> Option<&mut Asked> {
+        let asked = self.nodes.get_mut(peer)?;
+        asked.open.take_if(|open| *open == id)?;
+        Some(asked)
+    }
+
+    /// An answer came. One that can't be read tells nothing.
+    pub(super) fn answered(
+        &mut self,
+        peer: &PeerId,
+        id: OutboundRequestId,
+        answer: &Answer,
+    ) -> Option<AboutRow> {
+        let asked = self.close(peer, id)?;
+        let told = read(&answer.bytes)?;
+        asked.samples.truncate(SAMPLES - 1);
+        asked.samples.push_front(Sample::of(told.clock_ms, answer));
+        let best = asked.samples.iter().min_by_key(|sample| sample.took)?;
+        Some(AboutRow {
+            version: told.version,
+            clock_offset_ms: best.offset_ms,
+            clock_error_ms: best.error_ms(),
+            rtt_us: u64::try_from(best.took.as_micros()).unwrap_or(u64::MAX),
+            uptime_ms: told.uptime_ms.min(EXACT_MAX),
+            disk_free_percent: told.disk_free_percent,
+        })
+    }
+
+    /// Whether an operator should hear of this node's clock.
+    pub(super) fn is_to_be_warned_of(
+        &mut self,
+        peer: PeerId,
+        row: &AboutRow,
+        now: Instant,
+    ) -> bool {
+        let surely = row.clock_offset_ms.unsigned_abs();
+        if surely.saturating_sub(row.clock_error_ms) <= OFFSET_MAX_MS {
+            return false;
+        }
+        let is_recent = |at: &Instant| now.duration_since(*at) < WARN_INTERVAL;
+        if self.warned.len() >= WARNED_MAX {
+            self.warned.retain(|_, at| is_recent(at));
+        }
+        let told = self.warned.get(&peer).is_some_and(is_recent);
+        if told || self.warned.len() >= WARNED_MAX {
+            return false;
+        }
+        self.warned.insert(peer, now);
+        true
+    }
+
+    /// What this node tells.
+    pub(super) fn own(&self) -> Answer {
+        let told = Told {
+            version: env!("CARGO_PKG_VERSION").into(),
+            clock_ms: self.clock.now(),
+            uptime_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            disk_free_percent: self.disk_free_percent(),
+        };
+        Answer {
+            // Of such a value it does not fail; if it did, an empty answer tells nothing.
+            bytes: serde_json::to_vec(&told).unwrap_or_default(),
+            took: Duration::ZERO,
+            at_ms: told.clock_ms,
+        }
+    }
+
+    #[cfg(unix)]
+    fn disk_free_percent(&self) -> Option<u8> {
+        let disk = rustix::fs::statvfs(self.folder.as_deref()?).ok()?;
+        let percent = u128::from(disk.f_bavail) * 100;
+        let percent = percent.checked_div(disk.f_blocks.into())?;
+        u8::try_from(percent).ok()
+    }
+
+    #[cfg(not(unix))]
+    fn disk_free_percent(&self) -> Option<u8> {
+        let _ = &self.folder;
+        None
+    }
+}
+
+impl Sample {
+    /// The other clock was read between question and answer, most likely in the middle.
+    fn of(clock_ms: u64, answer: &Answer) -> Sample {
+        let middle = i128::from(answer.at_ms) - answer.took.as_millis() as i128 / 2;
+        let offset = i128::from(clock_ms) - middle;
+        let most = i128::from(EXACT_MAX);
+        Sample {
+            offset_ms: offset.clamp(-most, most) as i64, // it was clamped to less
+            took: answer.took,
+        }
+    }
+
+    fn error_ms(self) -> u64 {
+        let half = self.took.as_micros().div_ceil(2000);
+        u64::try_from(half).unwrap_or(u64::MAX).saturating_add(1)
+    }
+}
+
+/// Reads what a node tells; nothing if that makes no sense.
+fn read(bytes: &[u8]) -> Option<Told> {
+    let mut told: Told = serde_json::from_slice(bytes).ok()?;
+    let version = &told.version;
+    let sensible = (1..=VERSION_BYTES_MAX).contains(&version.len())
+        && version.bytes().all(|byte| byte.is_ascii_graphic());
+    told.disk_free_percent.take_if(|percent| *percent > 100);
+    sensible.then_some(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libp2p::request_response::ProtocolSupport;
+
+    /// Asks once at `now`, and is answered; tells the id that the question had.
+    fn ask(abouts: &mut Abouts, now: Instant) -> OutboundRequestId {
+        // Only a behaviour can make the ids of requests.
+        let protocols = [(PROTOCOL, ProtocolSupport::Full)];
+        let codec = AboutCodec::new(WallClock::default());
+        let mut behaviour = request_response::Behaviour::with_codec(
+            codec,
+            protocols,
+            request_response::Config::default(),
+        );
+        let mut ids = Vec::new();
+        abouts.ask(now, |peer| {
+            let id = behaviour.send_request(peer, ());
+            ids.push(id);
+            id
+        });
+        assert_eq!(ids.len(), 1, "one is due");
+        ids[0]
+    }
+
+    fn answer(told: &str, took_ms: u64, at_ms: u64) -> Answer {
+        Answer {
+            bytes: told.as_bytes().to_vec(),
+            took: Duration::from_millis(took_ms),
+            at_ms,
+        }
+    }
+
+    #[test]
+    fn the_answer_that_took_least_says_what_the_clock_is_off() {
+        let mut now = Instant::now();
+        let mut abouts = Abouts::new(WallClock::default(), None);
+        let peer = PeerId::random();
+        abouts.connected(peer, now);
+        let mut told = Vec::new();
+        // The clock there is 5 s ahead; answers that take long show it worse.
+        for (took, clock) in [(100, 14_990), (10, 14_995), (400, 15_150), (60, 14_999)] {
+            let id = ask(&mut abouts, now);
+            abouts.ask(now, |_| panic!("one is open"));
+            let json = format!(r#"{{"version":"9","clock_ms":{clock},"uptime_ms":7,"new":[1]}}"#);
+            let row = abouts.answered(&peer, id, &answer(&json, took, 10_000));
+            let row = row.expect("it makes sense");
+            told.push((row.clock_offset_ms, row.clock_error_ms));
+            abouts.ask(now, |_| panic!("not yet"));
+            now += INTERVAL;
+        }
+        assert_eq!(told, [(5_040, 51), (5_000, 6), (5_000, 6), (5_000, 6)]);
+    }
+
+    #[test]
+    fn nonsense_tells_nothing() {
+        for bytes in [
+            "",
+            "[]",
+            "{}",
+            r#"{"version":"1","clock_ms":-1,"uptime_ms":0}"#,
+            r#"{"version":"1","clock_ms":1e300,"uptime_ms":0}"#,
+            r#"{"version":"","clock_ms":1,"uptime_ms":0}"#,
+            r#"{"version":"a\nb","clock_ms":1,"uptime_ms":0}"#,
+        ] {
+            assert!(read(bytes.as_bytes()).is_none(), "{bytes}");
+        }
+        let long = "1".repeat(VERSION_BYTES_MAX + 1);
+        let long = format!(r#"{{"version":"{long}","clock_ms":1,"uptime_ms":0}}"#);
+        assert!(read(long.as_bytes()).is_none());
+        let share = r#"{"version":"1","clock_ms":1,"uptime_ms":0,"disk_free_percent":101}"#;
+        assert_eq!(
+            read(share.as_bytes()).map(|told| told.disk_free_percent),
+            Some(None)
+        );
+        let own = Abouts::new(WallClock::default(), Some(".".into())).own();
+        let told = read(&own.bytes).expect("what is told can be read");
+        assert!(told.disk_free_percent.is_some() || !cfg!(unix));
+    }
+
+    #[test]
+    fn an_extreme_clock_is_an_extreme_offset() {
+        for (clock, at, offset) in [
+            (u64::MAX, 0, EXACT_MAX as i64),
+            (0, u64::MAX, -(EXACT_MAX as i64)),
+            (0, 1_000, -1_000),
+        ] {
+            let sample = Sample::of(clock, &answer("", 0, at));
+            assert_eq!(sample.offset_ms, offset);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_surely_off_is_warned_of_once_an_hour() {
+        let mut abouts = Abouts::new(WallClock::default(), None);
+        let (peer, now) = (PeerId::random(), Instant::now());
+        let row = |offset, error| AboutRow {
+            version: "1".into(),
+            clock_offset_ms: offset,
+            clock_error_ms: error,
+            rtt_us: 1_000,
+            uptime_ms: 0,
+            disk_free_percent: None,
+        };
+        let mut warned = |row: &AboutRow, at| abouts.is_to_be_warned_of(peer, row, at);
+        assert!(!warned(&row(1_000, 0), now));
+        assert!(!warned(&row(-3_000, 2_500), now));
+        assert!(warned(&row(-3_000, 100), now));
+        let almost = now + WARN_INTERVAL - Duration::from_secs(1);
+        assert!(!warned(&row(i64::MIN, 0), almost));
+        assert!(warned(&row(i64::MIN, 0), now + WARN_INTERVAL));
+    }
+}

@@ -1,0 +1,319 @@
+//! The address book: a space that the network keeps by itself, in which nodes say where they are.
+//!
+//! Each node keeps the counters `addr/<peer id><address>` there, which expire after a day and are
+//! renewed at half of that. It is replicated as every space is, by frames on the links, but it is the
+//! network's own: no user sees it, and the driver knows nothing of it. A node learns from any one
+//! node where all others are.
+//!
+//! What an open space remembers, it remembers for ever, and each start that writes is a writer. So
+//! the book has one space a day, `_mesh.<days since 1970>`, and what was heard of in the last one is
+//! kept beside it, in [`Addresses`], as long as it holds. A start writes only if what it has to say is
+//! not there already. So no book has more writers than starts that moved and nodes that renewed in one
+//! day. Days begin by each node's wall clock: while two nodes are not on the same day, they hear
+//! nothing new of each other.
+
+use super::addresses::{self, Addresses, Held, PEERS_MAX, PER_PEER_MAX};
+use crate::clock::WallClock;
+use libp2p::{Multiaddr, PeerId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use tallymesh_core::{
+    Error, Handle, Input, Link, Op, Output, Replica, Space, Sync, SyncConfig, WriterId,
+};
+
+/// The names of the node's own spaces begin so; users can't have such.
+pub(crate) const RESERVED: char = '_';
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How long an address holds that is not renewed.
+const HOLDS_MS: u64 = DAY_MS;
+
+/// How long after its first link a node waits before it writes, as others may tell it what it would.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// How often the book is read, if it changed, and looked through for what is to be written.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The wait between two writes that say the same; it doubles up to its limit. Of two nodes with one key
+/// each takes out what the other writes, and so does whoever is up to no good.
+const WRITE_WAIT_MIN: Duration = Duration::from_secs(1);
+const WRITE_WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// A book of more counters than this takes no more: it is filled by somebody who is up to no good.
+const COUNTERS_MAX: usize = PEERS_MAX * PER_PEER_MAX;
+
+/// What the book wants of the network.
+pub(super) enum Want {
+    /// Send a frame on a link.
+    Send(Link, Vec<u8>),
+    /// Drop a link, as its peer broke the protocol.
+    Close(Link, Error),
+}
+
+/// The book, as this node has it.
+pub(super) struct Book {
+    own: PeerId,
+    /// The public key under which writer ids are minted.
+    owner: [u8; 32],
+    clock: WallClock,
+    begun: Instant,
+    /// Addresses that are told beside those that are listened on.
+    announce: BTreeSet<Multiaddr>,
+    day: u64,
+    replica: Replica,
+    sync: Sync,
+    links: BTreeSet<Link>,
+    /// What this node tells, if it is not in the book already.
+    told: BTreeSet<Multiaddr>,
+    write_wait: Duration,
+    write_next: Instant,
+    /// When the first of these links was made, and the day began.
+    settled: Option<Instant>,
+    looked: Instant,
+    /// Whether the book changed since it was read.
+    changed: bool,
+}
+
+impl Book {
+    /// An empty book of this day.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub(super) fn new(
+        own: PeerId,
+        owner: [u8; 32],
+        clock: WallClock,
+        announce: BTreeSet<Multiaddr>,
+        now: Instant,
+    ) -> Result<Book, getrandom::Error> {
+        let day = clock.now() / DAY_MS;
+        let (replica, sync) = open(day, &owner)?;
+        Ok(Book {
+            own,
+            owner,
+            clock,
+            begun: now,
+            announce,
+            day,
+            replica,
+            sync,
+            links: BTreeSet::new(),
+            told: BTreeSet::new(),
+            write_wait: WRITE_WAIT_MIN,
+            write_next: now,
+            settled: None,
+            looked: now,
+            changed: false,
+        })
+    }
+
+    /// Whether a frame is the book's, of whichever day.
+    pub(super) fn has(space: &str) -> bool {
+        space.starts_with("_mesh.")
+    }
+
+    pub(super) fn connected(&mut self, link: Link, now: Instant) {
+        self.links.insert(link);
+        self.settled.get_or_insert(now + SETTLE);
+        let broadcast = false;
+        self.handle(now, Input::Connected { link, broadcast });
+    }
+
+    pub(super) fn disconnected(&mut self, link: Link, now: Instant) {
+        if self.links.remove(&link) {
+            self.handle(now, Input::Disconnected { link });
+        }
+        if self.links.is_empty() {
+            self.settled = None;
+        }
+    }
+
+    /// A frame of the book came. One of another day is passed over.
+    pub(super) fn frame(&mut self, link: Link, space: &str, bytes: &[u8], now: Instant) {
+        let is_present = space == self.replica.space().as_str();
+        if is_present && self.links.contains(&link) && self.replica.len() <= COUNTERS_MAX {
+            self.handle(now, Input::Frame { link, bytes });
+        }
+    }
+
+    fn handle(&mut self, now: Instant, input: Input<'_>) {
+        let since = now.saturating_duration_since(self.begun).as_millis();
+        let millis = u64::try_from(since).unwrap_or(u64::MAX);
+        self.sync.handle(millis, &mut self.replica, input);
+    }
+
+    /// Does what is due: turns over to the next day, writes what this node has to say, and tells
+    /// `known` what was heard. `listen` is where this node listens.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub(super) fn tick<'a>(
+        &mut self,
+        listen: impl Iterator<Item = &'a Multiaddr>,
+        known: &mut Addresses,
+        now: Instant,
+    ) -> Result<(), getrandom::Error> {
+        self.handle(now, Input::Tick);
+        if now.duration_since(self.looked) < LOOK_INTERVAL {
+            return Ok(());
+        }
+        self.looked = now;
+        let wall = self.clock.now();
+        if wall / DAY_MS != self.day {
+            self.turn_over(wall / DAY_MS, now)?;
+        }
+        self.replica.set_time(wall);
+        self.write(own_addresses(listen, &self.announce), wall, now);
+        if std::mem::take(&mut self.changed) {
+            known.heard(self.read(wall), wall);
+        }
+        Ok(())
+    }
+
+    fn turn_over(&mut self, day: u64, now: Instant) -> Result<(), getrandom::Error> {
+        (self.replica, self.sync) = open(day, &self.owner)?;
+        self.day = day;
+        self.write_wait = WRITE_WAIT_MIN;
+        self.write_next = now;
+        self.settled = (!self.links.is_empty()).then_some(now + SETTLE);
+        for link in self.links.clone() {
+            let broadcast = false;
+            self.handle(now, Input::Connected { link, broadcast });
+        }
+        Ok(())
+    }
+
+    /// Writes what others do not know of this node, or will soon not know any more.
+    fn write(&mut self, own: BTreeSet<Multiaddr>, wall: u64, now: Instant) {
+        if self.told != own {
+            (self.told, self.write_wait) = (own, WRITE_WAIT_MIN);
+            self.write_next = now;
+        }
+        if self.settled.is_none_or(|settled| now < settled) || now < self.write_next {
+            return; // Nobody is there to be told, or is about to tell what is known.
+        }
+        let ops = self.lacking(wall);
+        if ops.is_empty() {
+            return;
+        }
+        self.write_next = now + self.write_wait;
+        self.write_wait = (self.write_wait * 2).min(WRITE_WAIT_MAX);
+        match self.replica.transact(&ops) {
+            Ok(_) => self.handle(now, Input::Changed),
+            Err(error) => tracing::warn!(%error, "this node's addresses were not announced"),
+        }
+    }
+
+    /// What makes the book say of this node what it is to say.
+    fn lacking(&self, wall: u64) -> Vec<(String, Op)> {
+        let mut ops = Vec::new();
+        for address in &self.told {
+            let key = addresses::key(&self.own, address);
+            let expiry = self.replica.handle(&key).and_then(|it| self.expiry(it));
+            if expiry.is_none_or(|until| until < wall + HOLDS_MS / 2) {
+                if expiry.is_none() {
+                    ops.push((key.clone(), Op::Set(1)));
+                }
+                ops.push((key, Op::Expire(wall + HOLDS_MS)));
+            }
+        }
+        for (_, key) in self.replica.counters() {
+            let read = addresses::read_key(key).filter(|(peer, _)| *peer == self.own);
+            if read.is_some_and(|(_, address)| !self.told.contains(&address)) {
+                ops.push((key.to_owned(), Op::Delete));
+            }
+        }
+        ops
+    }
+
+    /// Until when an entry holds; nothing if it is absent or says no.
+    fn expiry(&self, entry: Handle) -> Option<u64> {
+        let value = self.replica.value_at(entry)?;
+        (value >= 1).then(|| self.replica.expiry_at(entry))?
+    }
+
+    /// The addresses of all others that are in the book.
+    fn read(&self, wall: u64) -> BTreeMap<PeerId, Held> {
+        let mut heard: BTreeMap<PeerId, Held> = BTreeMap::new();
+        for (entry, key) in self.replica.counters() {
+            let read = addresses::read_key(key).filter(|(peer, _)| *peer != self.own);
+            let until = self.expiry(entry).filter(|until| *until > wall);
+            if let (Some((peer, address)), Some(until)) = (read, until) {
+                let held = heard.entry(peer).or_default();
+                held.insert(address, until.min(wall + HOLDS_MS));
+            }
+        }
+        heard
+    }
+
+    /// What the network is to do, until there is nothing left.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub(super) fn poll(&mut self, now: Instant) -> Result<Option<Want>, getrandom::Error> {
+        while let Some(output) = self.sync.poll() {
+            match output {
+                Output::Send { link, bytes } => return Ok(Some(Want::Send(link, bytes))),
+                Output::Refused {
+                    close: Some(link),
+                    error,
+                } => return Ok(Some(Want::Close(link, error))),
+                Output::Changed { .. } | Output::Merged { .. } => self.changed = true,
+                Output::Renew => {
+                    let writer = mint(self.replica.space(), &self.owner)?;
+                    self.handle(now, Input::Renew { writer });
+                }
+                Output::Broadcast { .. } | Output::Returned(_) | Output::Refused { .. } => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn open(day: u64, owner: &[u8; 32]) -> Result<(Replica, Sync), getrandom::Error> {
+    let space = Space::new(&format!("_mesh.{day}")).expect("a name as names are");
+    let writer = mint(&space, owner)?;
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed)?;
+    let config = SyncConfig {
+        agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")),
+        ..SyncConfig::default()
+    };
+    let sync = Sync::new(config, u64::from_le_bytes(seed));
+    Ok((Replica::new(space, writer), sync))
+}
+
+fn mint(space: &Space, owner: &[u8; 32]) -> Result<WriterId, getrandom::Error> {
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce)?;
+    Ok(WriterId::mint(space, owner, &nonce))
+}
+
+/// What this node tells: where it listens, without loopback if it listens elsewhere too, and what it
+/// is told to announce.
+fn own_addresses<'a>(
+    listen: impl Iterator<Item = &'a Multiaddr>,
+    announce: &BTreeSet<Multiaddr>,
+) -> BTreeSet<Multiaddr> {
+    let (near, far): (Vec<_>, Vec<_>) = listen.cloned().partition(is_loopback);
+    let listened = match far.is_empty() {
+        true => near,
+        false => far,
+    };
+    // What is announced on purpose finds room first.
+    let all = announce.iter().cloned().chain(listened);
+    all.take(PER_PEER_MAX).collect()
+}
+
+fn is_loopback(address: &Multiaddr) -> bool {
+    use libp2p::multiaddr::Protocol;
+    match address.iter().next() {
+        Some(Protocol::Ip4(ip)) => ip.is_loopback(),
+        Some(Protocol::Ip6(ip)) => ip.is_loopback(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

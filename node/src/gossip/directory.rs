@@ -1,0 +1,117 @@
+//! What is known of each connected node beside its links: what went to and fro, and what it tells
+//! about itself.
+
+use super::about::AboutRow;
+use super::figures::{Direction, Protocol};
+use libp2p::PeerId;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use utoipa::ToSchema;
+
+/// Messages of one protocol, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Flow {
+    /// Messages that came from there.
+    pub messages_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Messages that went there.
+    pub messages_out: u64,
+    /// Their bytes.
+    pub bytes_out: u64,
+}
+
+/// What came by gossip. Who was sent a push, only gossipsub knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Pushed {
+    /// Pushes that this node brought first.
+    pub messages_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+}
+
+/// What went between this node and another since they are connected, by protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Traffic {
+    /// Frames from peer to peer, of all spaces.
+    pub sync: Flow,
+    /// Pushes.
+    pub push: Pushed,
+    /// Audits.
+    pub audit: Flow,
+    /// What the two tell each other about themselves.
+    pub about: Flow,
+}
+
+/// A connected node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct NodeRow {
+    /// What went to and fro.
+    pub traffic: Traffic,
+    /// What it tells about itself, once it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub about: Option<AboutRow>,
+}
+
+impl NodeRow {
+    pub(super) fn count(&mut self, protocol: Protocol, direction: Direction, bytes: usize) {
+        let bytes = bytes as u64;
+        let flow = match protocol {
+            Protocol::Sync => &mut self.traffic.sync,
+            Protocol::Audit => &mut self.traffic.audit,
+            Protocol::About => &mut self.traffic.about,
+            Protocol::Push => {
+                self.traffic.push.messages_in += 1;
+                self.traffic.push.bytes_in += bytes;
+                return;
+            }
+        };
+        match direction {
+            Direction::In => {
+                flow.messages_in += 1;
+                flow.bytes_in += bytes;
+            }
+            Direction::Out => {
+                flow.messages_out += 1;
+                flow.bytes_out += bytes;
+            }
+        }
+    }
+}
+
+/// The connected nodes. The network writes it, and whoever asks what it says looks at it.
+#[derive(Clone, Default)]
+pub(crate) struct Directory(Arc<Mutex<HashMap<PeerId, NodeRow>>>);
+
+impl Directory {
+    /// All rows, by the peer id as text.
+    pub(crate) fn rows(&self) -> HashMap<String, NodeRow> {
+        let nodes = self.nodes();
+        let rows = nodes
+            .iter()
+            .map(|(peer, row)| (peer.to_string(), row.clone()));
+        rows.collect()
+    }
+
+    pub(super) fn insert(&self, peer: PeerId) {
+        self.nodes().insert(peer, NodeRow::default());
+    }
+
+    pub(super) fn remove(&self, peer: &PeerId) {
+        self.nodes().remove(peer);
+    }
+
+    /// Changes the row of a node, if it is connected.
+    pub(super) fn with(&self, peer: &PeerId, change: impl FnOnce(&mut NodeRow)) {
+        if let Some(row) = self.nodes().get_mut(peer) {
+            change(row);
+        }
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<PeerId, NodeRow>> {
+        // Nobody panics with it in hand; if somebody did, the rows were whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,332 @@
+//! Who may connect.
+//!
+//! A behaviour of libp2p that has no protocol: it only judges connections. Configured peers, and the
+//! members of spaces that this node is a member of, are *reserved*: they are let in whatever others
+//! there are, and take nobody's room. All others share the room, of which those that came in get a
+//! part only, so that there is always some for those that this node dials.
+
+use super::limits::GossipLimits;
+use super::pace::Pace;
+use super::refusals::Reason;
+use crate::http::rate::client;
+use libp2p::core::Endpoint;
+use libp2p::core::transport::PortUse;
+use libp2p::multiaddr::Protocol;
+use libp2p::swarm::{
+    ConnectionClosed, ConnectionDenied, ConnectionId, DialFailure, FromSwarm, ListenFailure,
+    NetworkBehaviour, THandler, THandlerInEvent, THandlerOutEvent, ToSwarm, dummy,
+};
+use libp2p::{Multiaddr, PeerId};
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// Most connections that are still being set up, in each direction.
+const PENDING_MAX: usize = 256;
+
+/// Most of those from one address, so that no one fills them all up.
+const PENDING_PER_ADDRESS_MAX: usize = 64;
+
+/// Judges connections.
+pub(super) struct Gate {
+    limits: GossipLimits,
+    arrivals: Pace<IpAddr>,
+    reserved: HashSet<PeerId>,
+    /// Nobody may connect: the links are cut on purpose.
+    closed: bool,
+    pending_in: HashMap<ConnectionId, IpAddr>,
+    pending_out: HashSet<ConnectionId>,
+    established: HashMap<ConnectionId, Established>,
+}
+
+struct Established {
+    peer: PeerId,
+    incoming: bool,
+}
+
+impl Gate {
+    pub(super) fn new(limits: GossipLimits) -> Gate {
+        Gate {
+            limits,
+            arrivals: Pace::new(limits.arrivals),
+            reserved: HashSet::new(),
+            closed: false,
+            pending_in: HashMap::new(),
+            pending_out: HashSet::new(),
+            established: HashMap::new(),
+        }
+    }
+
+    /// This peer is let in from now on, whatever others there are.
+    pub(super) fn reserve(&mut self, peer: PeerId) {
+        self.reserved.insert(peer);
+    }
+
+    pub(super) fn is_reserved(&self, peer: &PeerId) -> bool {
+        self.reserved.contains(peer)
+    }
+
+    /// Lets nobody in, or everybody as before.
+    pub(super) fn close(&mut self, closed: bool) {
+        self.closed = closed;
+    }
+
+    fn arrives(&mut self, from: IpAddr, now: Instant) -> Result<(), Reason> {
+        if self.closed {
+            return Err(Reason::Cut);
+        }
+        if self.arrivals.wait(&from, 1, now).is_some() {
+            return Err(Reason::Arrivals);
+        }
+        self.arrivals.spend(from, 1, now);
+        let same = self.pending_in.values().filter(|it| **it == from);
+        match self.pending_in.len() >= PENDING_MAX || same.count() >= PENDING_PER_ADDRESS_MAX {
+            true => Err(Reason::Pending),
+            false => Ok(()),
+        }
+    }
+
+    fn leaves(&self, peer: Option<PeerId>) -> Result<(), Reason> {
+        let reserved = peer.is_some_and(|peer| self.is_reserved(&peer));
+        match self.closed {
+            true => Err(Reason::Cut),
+            false if !reserved && self.pending_out.len() >= PENDING_MAX => Err(Reason::Pending),
+            false => Ok(()),
+        }
+    }
+
+    fn established(&self, peer: &PeerId, incoming: bool) -> Result<(), Reason> {
+        if self.closed {
+            return Err(Reason::Cut);
+        }
+        let others = self.established.values();
+        if others.filter(|it| it.peer == *peer).count() >= self.limits.per_peer as usize {
+            return Err(Reason::PerPeer);
+        }
+        if self.is_reserved(peer) {
+            return Ok(());
+        }
+        let strangers = self.established.values();
+        let strangers = strangers.filter(|it| !self.is_reserved(&it.peer));
+        let (came, all) = strangers.fold((0, 0), |(came, all), it| {
+            (came + u32::from(it.incoming), all + 1)
+        });
+        match (
+            incoming && came >= self.limits.incoming,
+            all >= self.limits.connections,
+        ) {
+            (true, _) => Err(Reason::Incoming),
+            (false, true) => Err(Reason::Connections),
+            (false, false) => Ok(()),
+        }
+    }
+}
+
+/// What counts as one address. Those that come through a relay have none, and so are one.
+fn source(address: &Multiaddr) -> IpAddr {
+    let relayed = address.iter().any(|part| part == Protocol::P2pCircuit);
+    let ip = address.iter().find_map(|part| match part {
+        Protocol::Ip4(ip) => Some(IpAddr::V4(ip)),
+        Protocol::Ip6(ip) => Some(IpAddr::V6(ip)),
+        _ => None,
+    });
+    match ip {
+        Some(ip) if !relayed => client(ip),
+        _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    }
+}
+
+impl NetworkBehaviour for Gate {
+    type ConnectionHandler = dummy::ConnectionHandler;
+    type ToSwarm = Infallible;
+
+    fn handle_pending_inbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        _: &Multiaddr,
+        remote: &Multiaddr,
+    ) -> Result<(), ConnectionDenied> {
+        let from = source(remote);
+        self.arrives(from, Instant::now())
+            .map_err(ConnectionDenied::new)?;
+        self.pending_in.insert(connection, from);
+        Ok(())
+    }
+
+    fn handle_established_inbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        _: &Multiaddr,
+        _: &Multiaddr,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.pending_in.remove(&connection);
+        self.established(&peer, true)
+            .map_err(ConnectionDenied::new)?;
+        Ok(dummy::ConnectionHandler)
+    }
+
+    fn handle_pending_outbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: Option<PeerId>,
+        _: &[Multiaddr],
+        _: Endpoint,
+    ) -> Result<Vec<Multiaddr>, ConnectionDenied> {
+        self.leaves(peer).map_err(ConnectionDenied::new)?;
+        self.pending_out.insert(connection);
+        Ok(Vec::new())
+    }
+
+    fn handle_established_outbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        _: &Multiaddr,
+        _: Endpoint,
+        _: PortUse,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.pending_out.remove(&connection);
+        self.established(&peer, false)
+            .map_err(ConnectionDenied::new)?;
+        Ok(dummy::ConnectionHandler)
+    }
+
+    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
+        match event {
+            FromSwarm::ConnectionEstablished(event) => {
+                let new = Established {
+                    peer: event.peer_id,
+                    incoming: event.endpoint.is_listener(),
+                };
+                self.established.insert(event.connection_id, new);
+            }
+            FromSwarm::ConnectionClosed(ConnectionClosed { connection_id, .. }) => {
+                self.established.remove(&connection_id);
+            }
+            FromSwarm::DialFailure(DialFailure { connection_id, .. }) => {
+                self.pending_out.remove(&connection_id);
+            }
+            FromSwarm::ListenFailure(ListenFailure { connection_id, .. }) => {
+                self.pending_in.remove(&connection_id);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_connection_handler_event(
+        &mut self,
+        _: PeerId,
+        _: ConnectionId,
+        event: THandlerOutEvent<Self>,
+    ) {
+        match event {}
+    }
+
+    fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Infallible, THandlerInEvent<Self>>> {
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gossip::Rate;
+    use std::time::Duration;
+
+    fn gate(connections: u32, incoming: u32) -> Gate {
+        Gate::new(GossipLimits {
+            connections,
+            incoming,
+            per_peer: 2,
+            arrivals: Rate::new(1, 3).expect("a rate"),
+            ..GossipLimits::default()
+        })
+    }
+
+    fn open(gate: &mut Gate, number: usize, peer: PeerId, incoming: bool) -> Result<(), Reason> {
+        gate.established(&peer, incoming)?;
+        let new = Established { peer, incoming };
+        let id = ConnectionId::new_unchecked(number);
+        gate.established.insert(id, new);
+        Ok(())
+    }
+
+    #[test]
+    fn strangers_leave_room_for_those_that_are_dialled_and_for_configured_peers() {
+        let mut gate = gate(4, 2);
+        let mut number = 0;
+        let mut next = |gate: &mut Gate, peer, incoming| {
+            number += 1;
+            open(gate, number, peer, incoming)
+        };
+        let one = PeerId::random();
+        gate.reserve(one);
+        for _ in 0..2 {
+            assert_eq!(next(&mut gate, PeerId::random(), true), Ok(()));
+        }
+        let refused = next(&mut gate, PeerId::random(), true);
+        assert_eq!(refused, Err(Reason::Incoming));
+        for _ in 0..2 {
+            assert_eq!(next(&mut gate, PeerId::random(), false), Ok(()));
+        }
+        let refused = next(&mut gate, PeerId::random(), false);
+        assert_eq!(refused, Err(Reason::Connections));
+        assert_eq!(next(&mut gate, one, true), Ok(()));
+        assert_eq!(next(&mut gate, one, false), Ok(()));
+        assert_eq!(next(&mut gate, one, false), Err(Reason::PerPeer));
+        // Its connections take nobody's room.
+        let gone = ConnectionId::new_unchecked(1);
+        gate.established.remove(&gone);
+        assert_eq!(next(&mut gate, PeerId::random(), true), Ok(()));
+        gate.close(true);
+        assert_eq!(next(&mut gate, one, true), Err(Reason::Cut));
+        assert_eq!(gate.leaves(Some(one)), Err(Reason::Cut));
+    }
+
+    #[test]
+    fn an_address_that_comes_too_often_waits() {
+        let mut gate = gate(100, 100);
+        let now = Instant::now();
+        let [one, other]: [Multiaddr; 2] =
+            ["/ip4/10.0.0.1/tcp/9", "/ip4/10.0.0.2/tcp/9"].map(|it| it.parse().expect(it));
+        for _ in 0..3 {
+            assert_eq!(gate.arrives(source(&one), now), Ok(()));
+        }
+        assert_eq!(gate.arrives(source(&one), now), Err(Reason::Arrivals));
+        assert_eq!(gate.arrives(source(&other), now), Ok(()));
+        let later = now + Duration::from_secs(1);
+        assert_eq!(gate.arrives(source(&one), later), Ok(()));
+    }
+
+    #[test]
+    fn one_address_can_not_take_all_places_of_those_being_set_up() {
+        let mut gate = gate(1000, 1000);
+        gate.arrivals = Pace::new(Rate::new(1000, 1000).expect("a rate"));
+        let address: Multiaddr = "/ip4/10.0.0.1/tcp/9".parse().expect("an address");
+        for number in 0..PENDING_PER_ADDRESS_MAX {
+            let id = ConnectionId::new_unchecked(number);
+            let judged = gate.handle_pending_inbound_connection(id, &address, &address);
+            assert!(judged.is_ok());
+        }
+        let now = Instant::now();
+        assert_eq!(gate.arrives(source(&address), now), Err(Reason::Pending));
+        let other: IpAddr = "10.0.0.2".parse().expect("an address");
+        assert_eq!(gate.arrives(other, now), Ok(()));
+    }
+
+    #[test]
+    fn whoever_comes_through_a_relay_has_no_address() {
+        for (text, from) in [
+            ("/ip4/10.0.0.1/tcp/9", "10.0.0.1"),
+            ("/ip6/2001:db8::7/udp/9/quic-v1", "2001:db8::"),
+            ("/ip4/10.0.0.1/tcp/9/p2p-circuit", "0.0.0.0"),
+            ("/dns4/a.example/tcp/9", "0.0.0.0"),
+        ] {
+            let address: Multiaddr = text.parse().expect(text);
+            assert_eq!(source(&address).to_string(), from, "{text}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What is refused to peers and strangers: counted always, and logged seldom.
+
+use super::figures::Figures;
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// How often one refusal of one peer or address is logged. Lower fills the log, higher hides that it
+/// goes on.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Most refusals that are logged in one interval, whoever they are of.
+const LOGGED_MAX: usize = 128;
+
+/// Why something was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Reason {
+    /// There are as many connections as there may be.
+    Connections,
+    /// As many came in as may.
+    Incoming,
+    /// This peer has as many as it may.
+    PerPeer,
+    /// Too many are being set up.
+    Pending,
+    /// Too many came from this address of late.
+    Arrivals,
+    /// The process takes as much memory as it may.
+    Memory,
+    /// All links are cut on purpose.
+    Cut,
+    /// It greeted in no space.
+    Silent,
+    /// It went on sending while it was slowed.
+    Flood,
+    /// Its pushes are more than it may send.
+    Pushes,
+    /// Large frames that are under way take as much memory as they may.
+    FrameMemory,
+    /// It may not listen here, as at a relay.
+    Reservation,
+    /// It may not be connected with somebody who listens here.
+    Circuit,
+}
+
+impl Reason {
+    /// The name in figures and in the log.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Reason::Connections => "connections",
+            Reason::Incoming => "incoming",
+            Reason::PerPeer => "per_peer",
+            Reason::Pending => "pending",
+            Reason::Arrivals => "arrivals",
+            Reason::Memory => "memory",
+            Reason::Cut => "cut",
+            Reason::Silent => "silent",
+            Reason::Flood => "flood",
+            Reason::Pushes => "pushes",
+            Reason::FrameMemory => "frame_memory",
+            Reason::Reservation => "relay_reservation",
+            Reason::Circuit => "relay_circuit",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Connections => "there are as many connections as --connections allows",
+            Reason::Incoming => "as many connections came in as --connections-in allows",
+            Reason::PerPeer => "it has as many connections as --connections-per-peer allows",
+            Reason::Pending => "too many connections are being set up",
+            Reason::Arrivals => "connections from this address come faster than --connect-rate allows",
+            Reason::Memory => "the node takes as much memory as --memory-max allows",
+            Reason::Cut => "the links of this node are cut on purpose",
+            Reason::Silent => "it greeted in no space",
+            Reason::Flood => "it went on sending frames while it was slowed",
+            Reason::Pushes => "it pushes more than --peer-frames or --peer-bytes allows",
+            Reason::FrameMemory => "large frames that are under way take as much memory as they may",
+            Reason::Reservation => "it may not listen at this relay: more than --relay-reservations, or too often",
+            Reason::Circuit => "no circuit through this relay: more than --relay-circuits, too often, or nobody is there",
+        })
+    }
+}
+
+impl Error for Reason {}
+
+/// Counts refusals, and remembers which were logged lately.
+pub(super) struct Refusals {
+    figures: Figures,
+    logged: HashMap<(Reason, String), Instant>,
+}
+
+impl Refusals {
+    pub(super) fn new(figures: Figures) -> Refusals {
+        Refusals {
+            figures,
+            logged: HashMap::new(),
+        }
+    }
+
+    /// Something was refused to `who`, a peer or an address.
+    pub(super) fn refused(&mut self, reason: Reason, who: &dyn fmt::Display, now: Instant) {
+        self.figures.refused(reason);
+        if self.is_to_be_logged(reason, who.to_string(), now) {
+            let code = reason.name();
+            tracing::warn!(from = %who, code, "refused: {reason}; not told again for a minute");
+        }
+    }
+
+    fn is_to_be_logged(&mut self, reason: Reason, who: String, now: Instant) -> bool {
+        let is_recent = |at: &Instant| now.duration_since(*at) < LOG_INTERVAL;
+        if self
+            .logged
+            .get(&(reason, who.clone()))
+            .is_some_and(is_recent)
+        {
+            return false;
+        }
+        if self.logged.len() >= LOGGED_MAX {
+            self.logged.retain(|_, at| is_recent(at));
+        }
+        let room = self.logged.len() < LOGGED_MAX;
+        if room {
+            self.logged.insert((reason, who), now);
+        }
+        room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::registry::Registry;
+
+    #[test]
+    fn each_refusal_is_logged_once_in_a_while_and_all_together_not_often() {
+        let mut refusals = Refusals::new(Figures::register(&mut Registry::default()));
+        let start = Instant::now();
+        let mut log = |reason, who: &str, after: u64| {
+            let now = start + Duration::from_secs(after);
+            refusals.is_to_be_logged(reason, who.to_owned(), now)
+        };
+        assert!(log(Reason::Silent, "a", 0));
+        assert!(!log(Reason::Silent, "a", 59));
+        assert!(log(Reason::Flood, "a", 59));
+        assert!(log(Reason::Silent, "b", 59));
+        assert!(log(Reason::Silent, "a", 60));
+        let told = (0..1000).filter(|at| log(Reason::Arrivals, &at.to_string(), 61));
+        assert_eq!(told.count(), LOGGED_MAX - 3);
+        assert!(log(Reason::Arrivals, "x", 121));
+    }
+}

@@ -1,0 +1,167 @@
+//! What nodes ask each other beside frames: audits, and about themselves.
+
+use super::Network;
+use crate::gossip::about::Answer;
+use crate::gossip::audit::{Done, Next};
+use crate::gossip::directory::NodeRow;
+use crate::gossip::figures::{Direction, Protocol};
+use libp2p::{PeerId, request_response};
+use std::time::Instant;
+use tallymesh_core::Error;
+use tallymesh_core::wire::AuditQuestion;
+
+type AuditEvent = request_response::Event<Vec<u8>, Vec<u8>>;
+type AboutEvent = request_response::Event<(), Answer>;
+
+impl Network {
+    fn count(&self, peer: &PeerId, protocol: Protocol, direction: Direction, bytes: usize) {
+        self.figures.count(protocol, direction, bytes);
+        let count = |row: &mut NodeRow| row.count(protocol, direction, bytes);
+        self.directory.with(peer, count);
+    }
+
+    pub(super) fn audit(&mut self, next: Next) {
+        let (figures, directory) = (&self.figures, &self.directory);
+        let count = |peer: &PeerId, bytes| {
+            figures.count(Protocol::Audit, Direction::Out, bytes);
+            let count = |row: &mut NodeRow| row.count(Protocol::Audit, Direction::Out, bytes);
+            directory.with(peer, count);
+        };
+        let audits = &mut self.swarm.behaviour_mut().audits;
+        match next {
+            Next::Ask(request) => self.audits.ask(request, |peer, question| {
+                self.peers.link(peer)?;
+                count(peer, question.len());
+                Some(audits.send_request(peer, question))
+            }),
+            Next::Answer(Done {
+                peer,
+                answer,
+                channel,
+            }) => {
+                count(&peer, answer.len());
+                // It fails when the connection is gone, of which another event tells.
+                let _ = audits.send_response(channel, answer);
+            }
+        }
+    }
+
+    pub(super) fn audit_event(&mut self, event: AuditEvent) {
+        match event {
+            request_response::Event::Message {
+                peer,
+                message:
+                    request_response::Message::Request {
+                        request_id,
+                        request,
+                        channel,
+                    },
+                ..
+            } => {
+                self.count(&peer, Protocol::Audit, Direction::In, request.len());
+                let (handle, peers) = (&self.handle, &mut self.peers);
+                let may = |question: &AuditQuestion| {
+                    let space = handle.space(question.space.as_str());
+                    space.map_err(|refusal| refusal.code())?;
+                    let from = peers.get_mut(&peer);
+                    match from.is_some_and(|from| from.has_greeted(&question.space)) {
+                        true => Ok(()),
+                        false => Err(Error::Handshake.code()),
+                    }
+                };
+                let audits = &mut self.audits;
+                if let Some(refused) = audits.question(peer, request_id, &request, channel, may) {
+                    self.audit(Next::Answer(refused));
+                }
+            }
+            request_response::Event::Message {
+                peer,
+                message:
+                    request_response::Message::Response {
+                        request_id,
+                        response,
+                    },
+                ..
+            } => {
+                self.count(&peer, Protocol::Audit, Direction::In, response.len());
+                self.audits.answered(request_id, &response);
+            }
+            request_response::Event::OutboundFailure {
+                request_id, error, ..
+            } => self.audits.failed(request_id, error.to_string()),
+            request_response::Event::InboundFailure {
+                peer, request_id, ..
+            }
+            | request_response::Event::ResponseSent {
+                peer, request_id, ..
+            } => self.audits.closed(&peer, request_id),
+        }
+    }
+
+    /// Asks the connected nodes that are due about themselves.
+    pub(super) fn ask_about(&mut self, now: Instant) {
+        let abouts = &mut self.swarm.behaviour_mut().abouts;
+        let (figures, directory) = (&self.figures, &self.directory);
+        self.abouts.ask(now, |peer| {
+            figures.count(Protocol::About, Direction::Out, 0);
+            directory.with(peer, |row| row.count(Protocol::About, Direction::Out, 0));
+            abouts.send_request(peer, ())
+        });
+    }
+
+    pub(super) fn about_event(&mut self, event: AboutEvent) {
+        let now = Instant::now();
+        match event {
+            request_response::Event::Message {
+                peer,
+                message: request_response::Message::Request { channel, .. },
+                ..
+            } => {
+                self.count(&peer, Protocol::About, Direction::In, 0);
+                // Who asks faster than it may send frames is not answered.
+                if self.wait(&peer, 0, now).is_none() {
+                    self.spend(peer, 0, now);
+                    let answer = self.abouts.own();
+                    self.count(&peer, Protocol::About, Direction::Out, answer.len());
+                    // It fails when the connection is gone, of which another event tells.
+                    let abouts = &mut self.swarm.behaviour_mut().abouts;
+                    let _ = abouts.send_response(channel, answer);
+                }
+            }
+            request_response::Event::Message {
+                peer,
+                message:
+                    request_response::Message::Response {
+                        request_id,
+                        response,
+                    },
+                ..
+            } => {
+                self.count(&peer, Protocol::About, Direction::In, response.len());
+                let Some(row) = self.abouts.answered(&peer, request_id, &response) else {
+                    return;
+                };
+                if self.abouts.is_to_be_warned_of(peer, &row, now) {
+                    let (offset, error) = (row.clock_offset_ms, row.clock_error_ms);
+                    tracing::warn!(
+                        %peer,
+                        "its clock is {offset} ms ahead of this node's (below 0: behind), give or \
+                         take {error} ms: counters expire by these clocks. Set both by NTP"
+                    );
+                }
+                self.directory.with(&peer, |node| node.about = Some(row));
+            }
+            request_response::Event::OutboundFailure {
+                peer,
+                request_id,
+                error,
+                ..
+            } => {
+                tracing::debug!(%peer, %error, "it tells nothing about itself");
+                self.abouts.failed(&peer, request_id);
+            }
+            request_response::Event::InboundFailure { .. }
+            | request_response::Event::ResponseSent { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Frames and pushes, out and in, and how fast they may come.
+
+use super::Network;
+use crate::driver::Order;
+use crate::gossip::behaviour;
+use crate::gossip::book::Book;
+use crate::gossip::codec::Framed;
+use crate::gossip::directory::{Directory, NodeRow};
+use crate::gossip::figures::{Direction, Figures, Protocol, TOPIC};
+use crate::gossip::peers::{Fate, Held};
+use crate::gossip::refusals::Reason;
+use crate::handle::Handle;
+use libp2p::PeerId;
+use libp2p::gossipsub::{self, MessageAcceptance, PublishError};
+use libp2p::request_response::{self, OutboundRequestId};
+use libp2p::swarm::ConnectionId;
+use std::time::{Duration, Instant};
+use tallymesh_core::{Space, frame_space};
+
+type FrameEvent = request_response::Event<Framed, ()>;
+
+/// Counts a frame of the sync machine.
+fn count(
+    figures: &Figures,
+    directory: &Directory,
+    handle: &Handle,
+    peer: &PeerId,
+    direction: Direction,
+    frame: &[u8],
+) {
+    figures.count(Protocol::Sync, direction, frame.len());
+    if let Ok(space) = frame_space(frame) {
+        let is_open = |space: &str| handle.space(space).is_ok();
+        figures.count_space(space, direction, frame.len(), is_open);
+    }
+    directory.with(peer, |row| {
+        row.count(Protocol::Sync, direction, frame.len())
+    });
+}
+
+impl Network {
+    pub(super) async fn frame_event(&mut self, event: FrameEvent) {
+        match event {
+            request_response::Event::Message {
+                peer,
+                connection_id,
+                message:
+                    request_response::Message::Request {
+                        request, channel, ..
+                    },
+                ..
+            } => {
+                let held = Held {
+                    connection: connection_id,
+                    frame: request,
+                    channel,
+                };
+                self.arrived(peer, held).await;
+            }
+            request_response::Event::Message {
+                peer,
+                message: request_response::Message::Response { request_id, .. },
+                ..
+            } => self.frame_done(peer, request_id),
+            request_response::Event::OutboundFailure {
+                peer,
+                request_id,
+                error,
+                ..
+            } => {
+                tracing::debug!(%peer, %error, "a frame did not arrive");
+                self.frame_done(peer, request_id);
+            }
+            request_response::Event::InboundFailure { peer, error, .. } => {
+                tracing::debug!(%peer, %error, "a frame could not be read");
+            }
+            request_response::Event::ResponseSent { .. } => {}
+        }
+    }
+
+    /// A frame came. It waits, without an answer, if its peer has sent more than it may; a peer that
+    /// sends on without waiting for answers is cut off.
+    async fn arrived(&mut self, id: PeerId, held: Held) {
+        let now = Instant::now();
+        let frame = &held.frame.bytes;
+        let (figures, directory, handle) = (&self.figures, &self.directory, &self.handle);
+        count(figures, directory, handle, &id, Direction::In, frame);
+        let wait = self.wait(&id, frame.len(), now);
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.dropped) else {
+            return; // It is gone, or will be.
+        };
+        if wait.is_none() && peer.next_held().is_none() {
+            return self.deliver(id, held, now).await;
+        }
+        let is_held = peer.hold(held);
+        self.figures.slowed();
+        if !is_held {
+            self.refusals.refused(Reason::Flood, &id, now);
+            self.redial.avoid(id, now);
+            self.drop_peer(id);
+        }
+    }
+
+    /// Hands over frames that waited for long enough.
+    pub(super) async fn release(&mut self, now: Instant) {
+        for id in self.peers.ids() {
+            while let Some(bytes) = self.peers.get_mut(&id).and_then(|peer| peer.next_held()) {
+                if self.wait(&id, bytes, now).is_some() {
+                    break;
+                }
+                let held = self.peers.get_mut(&id).and_then(|peer| peer.take_held());
+                if let Some(held) = held {
+                    self.deliver(id, held, now).await;
+                }
+            }
+        }
+    }
+
+    /// How long until a peer may send so much, if it may not now.
+    pub(super) fn wait(&self, peer: &PeerId, bytes: usize, now: Instant) -> Option<Duration> {
+        let frames = self.frame_pace.wait(peer, 1, now);
+        frames.max(self.byte_pace.wait(peer, bytes as u64, now))
+    }
+
+    pub(super) fn spend(&mut self, peer: PeerId, bytes: usize, now: Instant) {
+        self.frame_pace.spend(peer, 1, now);
+        self.byte_pace.spend(peer, bytes as u64, now);
+    }
+
+    /// Acknowledges a frame, and hands it over.
+    async fn deliver(&mut self, id: PeerId, held: Held, now: Instant) {
+        self.spend(id, held.frame.bytes.len(), now);
+        // It fails when the connection is gone, of which another event tells.
+        let frames = &mut self.swarm.behaviour_mut().frames;
+        let _ = frames.send_response(held.channel, ());
+        self.frame(id, held.connection, held.frame.bytes).await;
+    }
+
+    pub(super) async fn frame(&mut self, id: PeerId, connection: ConnectionId, frame: Vec<u8>) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let handle = &self.handle;
+        let is_open = |space: &Space| handle.space(space.as_str()).is_ok();
+        match peer.frame(connection, frame, is_open) {
+            Fate::Deliver(link, frame) => {
+                let now = Instant::now();
+                match (&mut self.book, frame_space(&frame)) {
+                    (Some(book), Ok(space)) if Book::has(space) => {
+                        book.frame(link, space, &frame, now);
+                        self.send_book(now);
+                    }
+                    _ => self.handle.frame(link, frame).await,
+                }
+            }
+            Fate::Close(connections) => {
+                if !connections.is_empty() {
+                    tracing::warn!(
+                        peer = %id,
+                        "two processes have this key: the newer one gets the link. If both run, one \
+                         is a copy of the other's data folder: give it a folder of its own"
+                    );
+                }
+                for connection in connections {
+                    self.swarm.close_connection(connection);
+                }
+            }
+        }
+    }
+
+    fn frame_done(&mut self, id: PeerId, request: OutboundRequestId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.done(request);
+            self.send_next(id);
+        }
+    }
+
+    fn send_next(&mut self, id: PeerId) {
+        let frames = &mut self.swarm.behaviour_mut().frames;
+        if let Some(peer) = self.peers.get_mut(&id) {
+            let (figures, directory, handle) = (&self.figures, &self.directory, &self.handle);
+            peer.send_next(|frame| {
+                count(figures, directory, handle, &id, Direction::Out, &frame);
+                frames.send_request(&id, frame.into())
+            });
+        }
+    }
+
+    /// A push came by gossip. It is passed on if it belongs to its topic.
+    pub(super) async fn pushed(
+        &mut self,
+        source: PeerId,
+        id: &gossipsub::MessageId,
+        message: gossipsub::Message,
+    ) {
+        let (now, bytes) = (Instant::now(), message.data.len());
+        self.figures.fresh();
+        let count = |row: &mut NodeRow| row.count(Protocol::Push, Direction::In, bytes);
+        self.directory.with(&source, count);
+        let space = frame_space(&message.data).ok();
+        let topic = message.topic.as_str().strip_prefix(TOPIC);
+        let fits = space == topic && space.is_some_and(|name| self.handle.space(name).is_ok());
+        let has_room = self.wait(&source, bytes, now).is_none();
+        if has_room {
+            self.spend(source, bytes, now);
+        }
+        let acceptance = match (fits, has_room) {
+            (true, true) => MessageAcceptance::Accept,
+            (true, false) => MessageAcceptance::Ignore,
+            (false, _) => MessageAcceptance::Reject,
+        };
+        let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
+        gossipsub.report_message_validation_result(id, &source, acceptance);
+        if fits && !has_room {
+            // What is not passed on here, sync brings.
+            self.refusals.refused(Reason::Pushes, &source, now);
+        } else if fits {
+            let link = self.peers.link(&source);
+            self.handle.broadcast(link, message.data).await;
+        } else {
+            tracing::warn!(peer = %source, "a push does not belong to its topic");
+        }
+    }
+
+    pub(super) fn order(&mut self, order: Order) {
+        match order {
+            Order::Send(link, bytes) => {
+                let Some(id) = self.peers.id(link) else {
+                    return; // Gone meanwhile.
+                };
+                let queued = self.peers.get_mut(&id).is_some_and(|peer| peer.push(bytes));
+                if !queued {
+                    tracing::debug!(peer = %id, "a slow peer: dropped a frame");
+                }
+                self.send_next(id);
+            }
+            Order::Broadcast(space, bytes) => {
+                let topic = behaviour::topic(&space);
+                let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
+                match gossipsub.publish(topic, bytes) {
+                    // Whoever connects later asks for what is missing.
+                    Ok(_) | Err(PublishError::NoPeersSubscribedToTopic) => {}
+                    Err(error) => tracing::debug!(%space, %error, "a push was not sent"),
+                }
+            }
+            Order::Close(link, _) => {
+                if let Some(peer) = self.peers.id(link) {
+                    self.redial.avoid(peer, Instant::now());
+                    self.drop_peer(peer);
+                }
+            }
+        }
+    }
+}

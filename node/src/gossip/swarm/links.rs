@@ -1,0 +1,152 @@
+//! Links: made, taken over, given up, dialled and cut.
+
+use super::Network;
+use crate::gossip::refusals::Reason;
+use crate::gossip::{Cuts, Peer};
+use crate::handle::{NewLink, PeerKind};
+use libp2p::swarm::ConnectionId;
+use libp2p::swarm::dial_opts::DialOpts;
+use libp2p::{Multiaddr, PeerId};
+use std::time::Instant;
+
+impl Network {
+    pub(super) async fn connected(&mut self, peer: PeerId) {
+        let link = self.handle.next_link();
+        tracing::info!(%peer, link = link.0, "connected");
+        let now = Instant::now();
+        self.peers.insert(peer, link, now);
+        self.directory.insert(peer);
+        self.abouts.connected(peer, now);
+        let new = NewLink {
+            link,
+            space: None,
+            kind: PeerKind::Libp2p,
+            peer: peer.to_string(),
+            broadcast: true,
+            outbox: self.orders.clone(),
+        };
+        self.handle.connect(new).await;
+        self.addresses.reached(&peer);
+        if let Some(book) = &mut self.book {
+            book.connected(link, now);
+            self.send_book(now);
+        }
+    }
+
+    /// The last connection to a peer is gone.
+    pub(super) async fn disconnected(&mut self, peer: PeerId, now: Instant) {
+        self.redial.lost(peer, now);
+        self.directory.remove(&peer);
+        self.abouts.disconnected(&peer);
+        self.relayed.disconnected(&peer);
+        self.unlink(&peer, now).await;
+    }
+
+    async fn unlink(&mut self, peer: &PeerId, now: Instant) {
+        if let Some(link) = self.peers.remove(peer) {
+            if let Some(book) = &mut self.book {
+                book.disconnected(link, now);
+            }
+            self.handle.disconnect(link).await;
+        }
+    }
+
+    /// Cuts off whoever had the time to greet and did not, unless it is a configured peer, or is here
+    /// for the relay only.
+    pub(super) fn drop_silent(&mut self, now: Instant) {
+        let is_late = |since: Instant| now.duration_since(since) >= self.limits.greeting;
+        let late: Vec<PeerId> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| !peer.greeted && !peer.dropped && is_late(peer.since))
+            .map(|(id, _)| *id)
+            .filter(|id| !self.relayed.uses(id))
+            .collect();
+        for id in late {
+            if !self.swarm.behaviour().gate.is_reserved(&id) {
+                self.refusals.refused(Reason::Silent, &id, now);
+                self.drop_peer(id);
+            }
+        }
+    }
+
+    /// Another process with the same key has the link from now on.
+    pub(super) async fn take_over(
+        &mut self,
+        peer: PeerId,
+        connection: ConnectionId,
+        frames: Vec<Vec<u8>>,
+    ) {
+        self.unlink(&peer, Instant::now()).await;
+        self.connected(peer).await;
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.opened(connection);
+        }
+        for frame in frames {
+            self.frame(peer, connection, frame).await;
+        }
+    }
+
+    pub(super) fn drop_peer(&mut self, peer: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.dropped = true;
+        }
+        // It fails when there is no connection, which is what is wanted.
+        let _ = self.swarm.disconnect_peer_id(peer);
+    }
+
+    pub(super) fn dial(&mut self) {
+        if self.cut.all {
+            return;
+        }
+        let now = Instant::now();
+        let swarm = &self.swarm;
+        for (place, address) in self.redial.due(now, |peer| swarm.is_connected(peer)) {
+            let options = DialOpts::from(address);
+            let attempt = options.connection_id();
+            let dialled = self.swarm.dial(options).map(|()| attempt).ok();
+            self.redial.dialling(place, dialled, now);
+        }
+    }
+
+    /// Makes the wanted cuts the ones in effect.
+    pub(super) fn apply_cuts(&mut self) {
+        let wanted = self.cuts.borrow_and_update().clone();
+        let before = std::mem::replace(&mut self.cut, wanted.clone());
+        self.swarm.behaviour_mut().gate.close(wanted.all);
+        for Peer(id) in &before.peers {
+            self.swarm.behaviour_mut().blocked.unblock_peer(*id);
+        }
+        for Peer(id) in &wanted.peers {
+            self.swarm.behaviour_mut().blocked.block_peer(*id);
+        }
+        for id in self.peers.ids() {
+            if wanted.all || wanted.peers.contains(&Peer(id)) {
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    self.cut_off.insert(id, peer.listen.clone());
+                }
+                self.drop_peer(id);
+            }
+        }
+        tracing::info!(all = wanted.all, peers = wanted.peers.len(), "links cut");
+        if !wanted.all {
+            self.heal(&wanted);
+        }
+    }
+
+    /// Dials at once whoever should be connected or was connected before the cut.
+    fn heal(&mut self, still: &Cuts) {
+        self.redial.hurry(Instant::now());
+        self.circuits.hurry(Instant::now());
+        self.addresses.hurry();
+        self.dial();
+        let healed = |peer: &PeerId, _: &mut Vec<Multiaddr>| !still.peers.contains(&Peer(*peer));
+        for (peer, addresses) in self.cut_off.extract_if(healed) {
+            let options = DialOpts::peer_id(peer).addresses(addresses).build();
+            // It fails for one that is being dialled already, or told no address.
+            if let Err(error) = self.swarm.dial(options) {
+                tracing::debug!(%peer, %error, "not dialled after a cut");
+            }
+        }
+    }
+}

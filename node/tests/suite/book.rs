@@ -1,0 +1,93 @@
+//! The address book: nodes that find each other, wherever they are.
+
+use crate::process::{Node, eventually};
+use crate::relay::linked;
+use serde_json::json;
+use std::process::Command;
+
+const BOOK: [&str; 1] = ["--address-book=on"];
+
+fn start(peers: &[&Node]) -> Node {
+    let peers = peers.iter().map(|node| node.listen[0].as_str());
+    let peers: Vec<&str> = peers.flat_map(|address| ["--peer", address]).collect();
+    Node::start(&[&BOOK[..], &peers].concat())
+}
+
+fn all_linked(nodes: &[&Node]) {
+    eventually("all are linked with all", || {
+        let pairs = nodes.iter().enumerate();
+        let mut pairs = pairs.flat_map(|(at, one)| nodes[at + 1..].iter().map(move |it| (one, it)));
+        pairs.all(|(one, other)| linked(one, other)).then_some(())
+    });
+}
+
+#[test]
+fn one_address_is_enough_and_moved_nodes_are_found() {
+    let mut one = start(&[]);
+    let two = start(&[&one]);
+    let mut three = start(&[&one]);
+    let four = start(&[&two]);
+    all_linked(&[&one, &two, &three, &four]);
+
+    // Two nodes come back elsewhere, and nobody tells them whom to dial.
+    let before = one.listen.clone();
+    one.kill();
+    three.kill();
+    one.start_again_with(BOOK.map(str::to_owned).to_vec());
+    three.start_again_with(BOOK.map(str::to_owned).to_vec());
+    assert_ne!(one.listen, before);
+    all_linked(&[&one, &two, &three, &four]);
+    one.add("likes", 1);
+    for node in [&two, &three, &four] {
+        eventually("it counts", || node.value("likes"));
+    }
+}
+
+#[test]
+fn the_node_s_own_space_is_nobody_else_s() {
+    let one = start(&[]);
+    let two = start(&[&one]);
+    all_linked(&[&one, &two]);
+    let spaces = one.get("/v1/status").1["spaces"].clone();
+    assert_eq!(spaces.as_array().map(Vec::len), Some(1), "{spaces}");
+    assert_eq!(one.peers().len(), 1);
+    let (status, problem) = one.post("/v1/spaces/_mesh/counters/a/add", "");
+    assert_eq!((status, &problem["code"]), (404, &json!("space_not_open")));
+    let detail = problem["detail"].as_str().expect("text");
+    assert!(detail.contains("the node's own spaces"), "{detail}");
+    let refused = Command::new(env!("CARGO_BIN_EXE_tallymesh"))
+        // What is wrong beside is looked at later.
+        .args([
+            "up",
+            "--http",
+            "127.0.0.1:0",
+            "--space",
+            "_mesh",
+            "--lease",
+            "0s",
+        ])
+        .output()
+        .expect("run");
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("the node's own spaces"), "{said}");
+}
+
+#[test]
+fn what_is_announced_is_found() {
+    let one = start(&[]);
+    // It tells no address of its own listener that others could not guess, but this one.
+    let announced = "/dns4/node.invalid/tcp/4001";
+    let _two = Node::start(
+        &[
+            &BOOK[..],
+            &["--peer", &one.listen[0], "--announce", announced],
+        ]
+        .concat(),
+    );
+    let file = one.data().join("addresses.json");
+    eventually("the first one has heard of it", || {
+        let text = std::fs::read_to_string(&file).ok()?;
+        text.contains(announced).then_some(())
+    });
+}
