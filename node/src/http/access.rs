@@ -46,7 +46,8 @@ impl Caller {
     }
 }
 
-/// What a request to this path takes. Whatever is not named here takes the most.
+/// What a request to this path takes. Whatever is not named here takes the most, if it is under `/v1`; all
+/// else but the figures tells nothing of counters.
 pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let mut parts = path.split('/').skip(1);
