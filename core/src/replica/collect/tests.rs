@@ -397,6 +397,27 @@ fn an_acknowledgement_is_made_when_somebody_waits_for_it() {
     assert!(two.acknowledge().unwrap());
 }
 
+/// Whatever is heard of a dead member is answered, once, so that its heir is known to have all of it.
+#[test]
+fn what_is_heard_of_a_dead_member_is_acknowledged() {
+    let [mut one, mut two, mut tab] = space();
+    one.roster.waiting = false;
+    one.fence(&two.writer()).unwrap();
+    let mut heard = |one: &mut Replica| {
+        // A member speaks for its tabs, too.
+        pass(one, &mut tab);
+        pass(&tab, one);
+        one.roster.waiting = false;
+        one.acknowledge().unwrap()
+    };
+    assert!(heard(&mut one), "it is heard of for the first time");
+    assert!(!heard(&mut one));
+    two.add("k", 1).unwrap();
+    one.merge(&two.delta(&one.vector())).unwrap();
+    assert!(heard(&mut one), "others knew more of it");
+    assert!(!heard(&mut one));
+}
+
 /// A new replica knows what was collected before it came, however the state came to it.
 #[test]
 fn a_new_replica_takes_over_what_was_collected() {
