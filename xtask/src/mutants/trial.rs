@@ -48,15 +48,10 @@ impl Course<'_> {
         let mut done = BTreeMap::new();
         let mut together = Vec::new();
         for &mutant in mutants {
-            // A test may have been written for one that survived and should not.
-            let holds = |known: &&Outcome| {
-                !matches!(known, Outcome::Survived { .. }) || (self.may_survive)(mutant)
-            };
-            let known = self.found.of(mutant).filter(|_| self.trusts);
-            let known = known.filter(holds);
+            let known = self.found.of(mutant);
             if self.planted.is_unviable(mutant.id) {
                 done.insert(mutant.id, Outcome::Unviable);
-            } else if let Some(known) = known {
+            } else if let Some(known) = known.filter(|_| self.trusts) {
                 done.insert(mutant.id, known.clone());
             } else if self.planted.holds(mutant.id) {
                 together.push(mutant);
