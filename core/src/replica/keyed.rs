@@ -213,12 +213,12 @@ impl Replica {
 
     /// Whether any keyed operation is remembered.
     pub(super) fn has_keyed(&self) -> bool {
-        !self.keyed.instances.is_empty()
+        !self.keyed.places.is_empty()
     }
 
     /// How many keyed operations are remembered.
     pub fn keyed_count(&self) -> usize {
-        self.keyed.instances.len()
+        self.keyed.places.len()
     }
 
     /// How many keyed operations were ever remembered here: a place in their order.

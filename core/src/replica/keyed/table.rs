@@ -8,8 +8,10 @@ use alloc::vec::Vec;
 
 /// Stands for a writer that was absorbed and forgotten: what it did is part of what all have seen.
 pub(super) const ABSORBED: u32 = u32::MAX;
+/// Stands for no writer: the operation was told anew, and is behind those that came before that.
+const MOVED: u32 = u32::MAX - 1;
 /// Stands for a writer of which it is not known any more what counts: this replica began again.
-pub(super) const UNSURE: u32 = u32::MAX - 1;
+pub(super) const UNSURE: u32 = u32::MAX - 2;
 
 /// An operation that was made under a key.
 #[derive(Clone, Debug)]
@@ -94,10 +96,11 @@ impl Table {
             }
         }
         if let Some(place) = unsure.filter(|_| !others) {
+            // Whoever has been told all up to here has not been told of this one.
             self.uncount(UNSURE);
-            self.count(instance.writer, instance.clock);
-            *self.at_mut(place) = instance;
-            return Some(place);
+            self.places.remove(&(instance.once.key, place));
+            let moved = self.at_mut(place);
+            (moved.writer, moved.adds) = (MOVED, Box::default());
         }
         if others {
             self.due.push(instance.once.key);
@@ -121,7 +124,9 @@ impl Table {
             && let Some(instance) = self.instances.pop_front()
         {
             self.places.remove(&(instance.once.key, self.dropped));
-            self.uncount(instance.writer);
+            if instance.writer != MOVED {
+                self.uncount(instance.writer);
+            }
             self.dropped += 1;
         }
     }

@@ -67,14 +67,19 @@ fn so_many_are_kept_and_the_first_are_dropped() {
     }
 }
 
-/// One of which it was not known what counts is the one that is told of now, if no other is.
+/// One of which it was not known what counts is the one that is told of now, if no other is. It comes
+/// behind all that others have been told.
 #[test]
-fn what_is_told_takes_the_place_of_what_was_not_sure() {
-    let mut alone = table(&[made(1, UNSURE, 3)]);
-    assert_eq!(alone.insert(made(1, 2, 7)), Some(0));
-    assert_eq!(makers(&alone), [(2, 7)]);
-    assert_eq!(of_writers(&alone), [(2, (1, 7))]);
+fn what_is_told_replaces_what_was_not_sure() {
+    let mut alone = table(&[made(1, UNSURE, 3), made(2, 1, 1)]);
+    assert_eq!(alone.insert(made(1, 2, 7)), Some(2));
+    assert_eq!(alone.of(&[1; 16]).collect::<Vec<_>>(), [2]);
+    assert_eq!(makers(&alone), [(MOVED, 3), (1, 1), (2, 7)]);
+    assert_eq!(of_writers(&alone), [(1, (1, 1)), (2, (1, 7))]);
     assert_eq!(alone.due.len(), 0);
+    alone.drop_upto(1);
+    assert_eq!(makers(&alone), [(1, 1), (2, 7)]);
+    assert_eq!(of_writers(&alone), [(1, (1, 1)), (2, (1, 7))]);
 
     let mut table = table(&[made(1, 1, 5), made(1, 2, 6)]);
     table.due.clear();
