@@ -19,6 +19,7 @@ mod operations;
 mod output;
 mod peers;
 mod status;
+mod tickets;
 mod time;
 mod txn;
 mod up;
@@ -35,6 +36,7 @@ pub use invite::{InviteArgs, TicketArgs};
 pub use list::ListArgs;
 pub use members::{MembersArgs, RetireArgs};
 pub use operations::{ExpireArgs, KeysArgs, PersistArgs, SetArgs, TtlArgs};
+pub use tickets::RevokeArgs;
 pub(crate) use time::duration;
 pub use txn::TxnArgs;
 pub use watch::WatchArgs;
@@ -102,8 +104,12 @@ enum Command {
     Members(Remote<MembersArgs>),
     /// Print a ticket, with which somebody else may count here or join
     Invite(Remote<InviteArgs>),
-    /// Print what a ticket says
-    Ticket(TicketArgs),
+    /// Print what a ticket says, and whether a node knows it to be revoked
+    Ticket(Remote<TicketArgs>),
+    /// Print the tickets that a node signed or was given, and which are revoked
+    Tickets(Remote<Nothing>),
+    /// Revoke a ticket: nodes that go by the word of the one that is asked take it no more
+    Revoke(Remote<RevokeArgs>),
     /// Declare a writer dead that is gone for good: what it counted stays
     Retire(Remote<RetireArgs>),
     /// Print a node's own key, by which it is made a member
@@ -197,10 +203,12 @@ pub fn run(cli: Cli) -> ExitCode {
             let space = remote.space.clone();
             remote.run(|client, output, args| invite::run(client, &space, output, &args))
         }
-        Command::Ticket(args) => {
-            let mut output = args.output();
-            let result = invite::show(&mut output, &args);
-            output.finish(result)
+        Command::Ticket(remote) => {
+            remote.run(|client, output, args| invite::show(client, output, &args))
+        }
+        Command::Tickets(remote) => remote.run(|client, output, _| tickets::list(client, output)),
+        Command::Revoke(remote) => {
+            remote.run(|client, output, args| tickets::revoke(client, output, &args))
         }
         Command::Retire(remote) => remote.run(members::retire),
         Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
@@ -261,6 +269,9 @@ mod tests {
             "id --json",
             "openapi",
             "doctor --json --node http://127.0.0.1:1",
+            "ticket a.b.c --json --ticket d.e.f",
+            "tickets --json",
+            "revoke 00 --only-in a,b --json",
             "config check",
             "config check f --json --http 127.0.0.1:0",
             "config show --config f --space a b --json",
@@ -293,6 +304,7 @@ mod tests {
             "members add",
             "members force --yes",
             "retire",
+            "revoke",
             "audit a b",
             "config",
             "up --demo no",

@@ -6,7 +6,8 @@
 //! protocol `/tallymesh/sync/1` with an empty response, one in flight for each peer. So frames
 //! keep their order, and a slow peer holds up nobody else. Audits have a protocol of their own, and so
 //! has what nodes tell about themselves. `gate` says who may connect, and `limits` what peers may take.
-//! `book` is a space of the network's own, in which nodes say where they are.
+//! `book` is a space of the network's own, in which nodes say where they are, and which tickets are
+//! revoked.
 
 mod about;
 mod addresses;
@@ -23,6 +24,7 @@ mod peers;
 mod redial;
 mod refusals;
 mod relay;
+mod revocations;
 mod swarm;
 
 pub use about::AboutRow;
@@ -39,6 +41,7 @@ use crate::clock::WallClock;
 use crate::driver::Order;
 use crate::handle::Handle;
 use crate::metrics::Metrics;
+use crate::trust::Ledger;
 use figures::Figures;
 use libp2p::identity::{Keypair, ed25519};
 use libp2p::multiaddr::Protocol;
@@ -136,7 +139,8 @@ pub struct GossipConfig {
     pub peers: Vec<Address>,
     /// Whether to find nodes on the local network by itself.
     pub mdns: bool,
-    /// Whether to say in the address book where this node is, and to dial whom that names.
+    /// Whether to say in the address book where this node is, and to dial whom that names. What is
+    /// revoked is told and heard there anyway.
     pub book: bool,
     /// Addresses to be told there beside those that are listened on.
     pub announce: Vec<Address>,
@@ -213,6 +217,8 @@ pub(crate) struct Start<'a> {
     pub(crate) cuts: watch::Receiver<Cuts>,
     pub(crate) clock: WallClock,
     pub(crate) metrics: Metrics,
+    /// Which tickets are revoked.
+    pub(crate) ledger: Ledger,
     /// A folder on the disk that the state is on, if it is on one.
     pub(crate) folder: Option<PathBuf>,
 }

@@ -22,6 +22,8 @@
 //! | `GET /v1/spaces/{space}/sync` | WebSocket: each binary message is one frame |
 //! | `POST /v1/spaces/{space}/sync?wait_ms=` | the same over single requests, see [`post`] |
 //! | `POST /v1/tickets` | makes a ticket: `{"role","spaces"}`, see [`crate::trust`] |
+//! | `GET /v1/tickets` | the tickets that this node signed or was given, and which are revoked |
+//! | `DELETE /v1/tickets/{id}?spaces=&expires_at=` | revokes a ticket |
 //! | `GET /v1/status`, `GET /v1/peers` | this node, and its links |
 //! | `POST /v1/demo/cut` | cuts and heals links, with `up --demo` only |
 //! | `GET /healthz`, `/readyz`, `/metrics` | for operators |
@@ -66,6 +68,7 @@ use crate::handle::Handle;
 use crate::metrics::Metrics;
 use crate::problems;
 use crate::store::Durability;
+use crate::trust::Ledger;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
@@ -102,6 +105,8 @@ pub(crate) struct App {
     pub(crate) owner: OwnerKey,
     /// Signs tickets.
     pub(crate) identity: Identity,
+    /// What is known of them.
+    pub(crate) ledger: Ledger,
     pub(crate) listen: Vec<String>,
     /// The address that this is served at.
     pub(crate) http: SocketAddr,
@@ -156,7 +161,8 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(events::stream))
         .routes(routes!(sync::upgrade))
         .routes(routes!(post::exchange).layer(large()))
-        .routes(routes!(tickets::make))
+        .routes(routes!(tickets::list, tickets::make))
+        .routes(routes!(tickets::revoke))
         .routes(routes!(status::status))
         .routes(routes!(status::peers))
         .routes(routes!(demo::cut))

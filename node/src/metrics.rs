@@ -2,8 +2,10 @@
 
 mod machine;
 mod requests;
+mod tickets;
 
 pub(crate) use requests::Requests;
+pub(crate) use tickets::Tickets;
 
 use crate::driver::{Membership, SpaceStatus, Tally};
 use prometheus_client::encoding::EncodeLabelSet;

@@ -8,8 +8,9 @@ use crate::http::post::Sessions;
 use crate::http::rate::Rate;
 use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
-use crate::metrics::{Metrics, Watched};
+use crate::metrics::{Metrics, Tickets, Watched};
 use crate::store::{Durability, Log, Memory, Store, StoreError};
+use crate::trust::{Ledger, LedgerError};
 use serde_json::json;
 use std::fmt;
 use std::future::Future;
@@ -35,6 +36,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum NodeError {
     /// The store failed.
     Store(StoreError),
+    /// What is known of tickets can't be read.
+    Ledger(LedgerError),
     /// The network could not be started.
     Gossip(GossipError),
     /// The address for HTTP can't be bound.
@@ -72,6 +75,7 @@ impl NodeError {
     pub fn code(&self) -> &'static str {
         match self {
             NodeError::Store(error) => error.code(),
+            NodeError::Ledger(error) => error.code(),
             NodeError::Gossip(_) => "network",
             NodeError::Http { .. } => "http_address",
             NodeError::Tls(_) => "http_tls",
@@ -86,6 +90,7 @@ impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NodeError::Store(error) => error.fmt(f),
+            NodeError::Ledger(error) => error.fmt(f),
             NodeError::Gossip(error) => error.fmt(f),
             NodeError::Tls(error) => error.fmt(f),
             NodeError::Http { address, problem } => write!(
@@ -118,6 +123,12 @@ impl std::error::Error for NodeError {}
 impl From<StoreError> for NodeError {
     fn from(error: StoreError) -> NodeError {
         NodeError::Store(error)
+    }
+}
+
+impl From<LedgerError> for NodeError {
+    fn from(error: LedgerError) -> NodeError {
+        NodeError::Ledger(error)
     }
 }
 
@@ -180,10 +191,16 @@ impl Node {
             forget_ready_file(file)?;
         }
         let identity = identity(store.as_mut())?;
+        let ledger = Ledger::open(data.as_deref())?;
         let metrics = Metrics::of(Watched {
             routes: http::paths(),
             data,
         });
+        let tickets = Tickets {
+            ledger: ledger.clone(),
+            clock: config.clock.clone(),
+        };
+        metrics.register(|registry| registry.register_collector(Box::new(tickets)));
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let (cuts, cut_orders) = watch::channel(Cuts::default());
         let (stopping, stopped) = watch::channel(false);
@@ -220,6 +237,7 @@ impl Node {
             cuts: cut_orders,
             clock: config.clock.clone(),
             metrics: metrics.clone(),
+            ledger: ledger.clone(),
             folder: (config.durability != Durability::Memory).then_some(config.data),
         })
         .await?;
@@ -229,6 +247,7 @@ impl Node {
             http,
             started: config.clock.now(),
             clock: config.clock,
+            ledger,
             peer_id: identity.peer_id(),
             owner: OwnerKey(identity.public_key()),
             identity: identity.clone(),

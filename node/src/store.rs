@@ -38,8 +38,10 @@ pub use memory::Memory;
 pub use read::Torn;
 pub use worker::{Committed, Worker};
 
+use files::Disk;
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use tallymesh_core::Space;
 
 /// The version of the stored bytes that this build writes. Since 3 there are keyed operations.
@@ -52,6 +54,18 @@ pub const FORMAT_MIN: u32 = 2;
 /// Most bytes of one commit, all of its records with their names. A length beyond that is never
 /// believed.
 pub const COMMIT_BYTES_MAX: u64 = 1 << 30;
+
+/// All bytes of a small file beside the store's own, or nothing if it is missing. It is not read if it
+/// is longer than `bytes_max`.
+pub(crate) fn read_small(folder: &Path, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    files::read_small(&Disk::at(folder), name, bytes_max)
+}
+
+/// Writes a small file beside the store's own, for its owner alone, so that it is there whole and
+/// durable, or as it was before.
+pub(crate) fn write_small(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    files::write_small(&Disk::at(folder), name, bytes)
+}
 
 /// What a record stands for.
 ///

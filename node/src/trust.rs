@@ -2,9 +2,18 @@
 //!
 //! A ticket is a JSON Web Token (RFC 7519) that a member of a space signs with its node's key
 //! (EdDSA with Ed25519, RFC 8037). Whoever knows the members of the space can tell what it is worth,
-//! without asking anybody.
+//! without asking anybody. That one is revoked is a statement that a member signs in the same way
+//! ([`Revocation`]); what a node knows of that, and of its own tickets, is in its [`Ledger`].
 
+mod ledger;
+mod revocation;
 mod signing;
 mod ticket;
 
+pub(crate) use ledger::{FILE as LEDGER_FILE, FILE_BYTES_MAX as LEDGER_BYTES_MAX};
+pub use ledger::{
+    HELD_MAX, ISSUED_MAX, Issued, Ledger, LedgerError, REVOKED_MAX, Revoked, TicketState,
+};
+pub(crate) use revocation::KEY as REVOKED_KEY;
+pub use revocation::{REVOCATION_BYTES_MAX, Revocation};
 pub use ticket::{CLOCK_SKEW_MAX, Grant, Role, TICKET_BYTES_MAX, TicketError, TicketId};

@@ -148,6 +148,12 @@ impl Client {
         self.get(&self.in_space(path))
     }
 
+    /// Deletes a path of the node.
+    pub(super) fn delete(&self, path: &str) -> Result<Value, Failure> {
+        let request = self.agent.delete(format!("{}{path}", self.node));
+        answer(self.checked(self.with_headers(request).call(), true)?, true)
+    }
+
     /// Posts to a path of the space.
     pub(super) fn post_in_space(
         &self,

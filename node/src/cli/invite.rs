@@ -4,7 +4,7 @@ use super::client::Client;
 use super::failure::Failure;
 use super::get::text;
 use super::output::Output;
-use super::time;
+use super::{tickets, time};
 use crate::clock::WallClock;
 use crate::trust::{Grant, Role};
 use clap::Args;
@@ -51,17 +51,7 @@ fn lasting(text: &str) -> Result<Lasting, String> {
 pub struct TicketArgs {
     /// The ticket, all of it
     #[arg(value_name = "TICKET")]
-    ticket: String,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-impl TicketArgs {
-    pub(super) fn output(&self) -> Output {
-        Output::new(self.json)
-    }
+    text: String,
 }
 
 pub(super) fn run(
@@ -83,10 +73,10 @@ pub(super) fn run(
     output.line(&made, || text(&made["ticket"]).to_string())
 }
 
-/// Prints what a ticket says, and whether its signature and its time are right. Nobody is asked whether
-/// its issuer has a say.
-pub(super) fn show(output: &mut Output, args: &TicketArgs) -> Result<(), Failure> {
-    let grant = Grant::read(&args.ticket, WallClock::default().now());
+/// Prints what a ticket says, and whether its signature and its time are right; and whether a node knows
+/// it to be revoked, if one is there that tells. Nobody is asked whether its issuer has a say.
+pub(super) fn show(client: &Client, output: &mut Output, args: &TicketArgs) -> Result<(), Failure> {
+    let grant = Grant::read(&args.text, WallClock::default().now());
     let grant = grant.map_err(|error| Failure::Local {
         code: error.code(),
         problem: error.to_string(),
@@ -96,6 +86,9 @@ pub(super) fn show(output: &mut Output, args: &TicketArgs) -> Result<(), Failure
         .as_ref()
         .map(|spaces| spaces.iter().map(|it| it.as_str()).collect());
     let nodes: Vec<String> = grant.nodes.iter().map(ToString::to_string).collect();
+    // Without a node, or without a ticket that it takes, it is not known.
+    let revoked_in = tickets::revoked_in(client, grant.id).ok();
+    let (revoked_in, revoked) = tickets::told(revoked_in.as_deref());
     let at = |seconds: u64| time::shown(seconds.saturating_mul(1000));
     let value: Value = json!({
         "id": grant.id.to_string(),
@@ -106,6 +99,7 @@ pub(super) fn show(output: &mut Output, args: &TicketArgs) -> Result<(), Failure
         "issued_at": at(grant.issued),
         "expires_at": grant.expires.map(at),
         "nodes": nodes,
+        "revoked_in": revoked_in,
     });
     output.line(&value, || {
         let spaces = spaces.map_or_else(
@@ -122,6 +116,7 @@ pub(super) fn show(output: &mut Output, args: &TicketArgs) -> Result<(), Failure
             Some(end) => format!("ends     {}", at(end)),
             None => "ends     never".to_owned(),
         });
+        lines.extend(revoked);
         lines.extend(nodes.iter().map(|node| format!("node     {node}")));
         lines.join("\n")
     })

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub struct NetworkArgs {
     /// Say in the address book of the mesh where this node is, and dial nodes that are there, as long as
-    /// it is connected with fewer than 8 [default: true]
+    /// it is connected with fewer than 8; which tickets are revoked is told and heard there anyway
+    /// [default: true]
     #[arg(long, value_name = "YES", env = "TALLYMESH_ADDRESS_BOOK", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub address_book: Option<bool>,
 

@@ -1,19 +1,31 @@
-//! The address book: a space that the network keeps by itself, in which nodes say where they are.
+//! The address book: a space that the network keeps by itself, in which nodes say where they are, and
+//! which tickets are revoked.
 //!
 //! Each node keeps the counters `addr/<peer id><address>` there, which expire after a day and are
 //! renewed at half of that. It is replicated as every space is, by frames on the links, but it is the
 //! network's own: no user sees it, and the driver knows nothing of it. A node learns from any one
-//! node where all others are.
+//! node where all others are. In the same way there are counters `revoked/<statement>`, which
+//! [`Revocations`] reads. They are signed, so that it does not matter who writes them: each node that
+//! goes by one sees to that it is there. A node that neither tells nor uses addresses keeps the book for
+//! these.
+//!
+//! Nobody can be kept from writing nonsense. So there are bounds for each kind where it is read, in
+//! [`Addresses`] and in the ledger, and each node writes no more than its share of a kind: neither
+//! takes the other's room.
 //!
 //! What an open space remembers, it remembers for ever, and each start that writes is a writer. So
 //! the book has one space a day, `_mesh.<days since 1970>`, and what was heard of in the last one is
 //! kept beside it, in [`Addresses`], as long as it holds. A start writes only if what it has to say is
 //! not there already. So no book has more writers than starts that moved and nodes that renewed in one
-//! day. Days begin by each node's wall clock: while two nodes are not on the same day, they hear
-//! nothing new of each other.
+//! day, and those who are first to miss a revocation. Days begin by each node's wall clock: while two
+//! nodes are not on the same day, they hear nothing new of each other.
 
+use super::Identity;
 use super::addresses::{self, Addresses, Held, PEERS_MAX, PER_PEER_MAX};
+use super::redial::Chance;
+use super::revocations::{Revocations, Say, Told};
 use crate::clock::WallClock;
+use crate::trust::{Ledger, REVOKED_MAX};
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -40,8 +52,15 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 const WRITE_WAIT_MIN: Duration = Duration::from_secs(1);
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// A book of more counters than this takes no more: it is filled by somebody who is up to no good.
-const COUNTERS_MAX: usize = PEERS_MAX * PER_PEER_MAX;
+/// A book of more counters than this takes no more: it is filled by somebody who is up to no good. All
+/// addresses that are ever read fit, and twice the revocations that a node knows, as others may know
+/// other ones.
+const COUNTERS_MAX: usize = PEERS_MAX * PER_PEER_MAX + 2 * REVOKED_MAX;
+
+/// How long a node waits, by chance, before it writes what somebody else revoked: who signed that does
+/// so at once, and all but the first of the others find it there.
+const OTHERS_WAIT_MIN: Duration = Duration::from_secs(1);
+const OTHERS_WAIT_SPREAD_MS: usize = 9_000;
 
 /// What the book wants of the network.
 pub(super) enum Want {
@@ -58,12 +77,15 @@ pub(super) struct Book {
     owner: [u8; 32],
     clock: WallClock,
     begun: Instant,
-    /// Addresses that are told beside those that are listened on.
-    announce: BTreeSet<Multiaddr>,
+    /// Addresses that are told beside those that are listened on; nothing if none are told or used.
+    announce: Option<BTreeSet<Multiaddr>>,
+    revocations: Revocations,
     day: u64,
     replica: Replica,
     sync: Sync,
     links: BTreeSet<Link>,
+    /// How much later than others this node writes what somebody else revoked.
+    others_wait: Duration,
     /// What this node tells, if it is not in the book already.
     told: BTreeSet<Multiaddr>,
     write_wait: Duration,
@@ -82,12 +104,13 @@ impl Book {
     /// When the system gives no random bytes.
     pub(super) fn new(
         own: PeerId,
-        owner: [u8; 32],
+        identity: &Identity,
+        ledger: Ledger,
         clock: WallClock,
-        announce: BTreeSet<Multiaddr>,
+        announce: Option<BTreeSet<Multiaddr>>,
         now: Instant,
     ) -> Result<Book, getrandom::Error> {
-        let day = clock.now() / DAY_MS;
+        let (day, owner) = (clock.now() / DAY_MS, identity.public_key());
         let (replica, sync) = open(day, &owner)?;
         Ok(Book {
             own,
@@ -95,6 +118,8 @@ impl Book {
             clock,
             begun: now,
             announce,
+            revocations: Revocations::new(ledger, identity.clone(), now),
+            others_wait: others_wait(&own, day),
             day,
             replica,
             sync,
@@ -106,6 +131,16 @@ impl Book {
             looked: now,
             changed: false,
         })
+    }
+
+    /// Whether addresses are told and used.
+    pub(super) fn has_addresses(&self) -> bool {
+        self.announce.is_some()
+    }
+
+    /// Whether this is the book's space, of its day.
+    pub(super) fn is_of(&self, space: &Space) -> bool {
+        self.replica.space() == space
     }
 
     /// Whether a frame is the book's, of whichever day.
@@ -164,16 +199,36 @@ impl Book {
             self.turn_over(wall / DAY_MS, now)?;
         }
         self.replica.set_time(wall);
-        self.write(own_addresses(listen, &self.announce), wall, now);
+        let announce = self.announce.as_ref();
+        let own = announce.map_or_else(BTreeSet::new, |it| own_addresses(listen, it));
+        self.write(own, wall, now);
         if std::mem::take(&mut self.changed) {
-            known.heard(self.read(wall), wall);
+            if self.has_addresses() {
+                known.heard(self.read(wall), wall);
+            }
+            let keys = self.replica.counters().map(|(_, key)| key);
+            self.changed = self.revocations.read(keys);
         }
         Ok(())
+    }
+
+    /// Whether it is time to tell who has a say in each space that this node has open.
+    pub(super) fn is_to_judge(&mut self, now: Instant) -> bool {
+        let wall = self.clock.now();
+        self.revocations.is_due(wall, now)
+    }
+
+    /// Has the revocations of the book count that were signed by somebody with a say.
+    pub(super) fn judge(&mut self, says: &[Say], now: Instant) {
+        let wall = self.clock.now();
+        self.revocations.judge(says, self.others_wait, wall, now);
     }
 
     fn turn_over(&mut self, day: u64, now: Instant) -> Result<(), getrandom::Error> {
         (self.replica, self.sync) = open(day, &self.owner)?;
         self.day = day;
+        self.others_wait = others_wait(&self.own, day);
+        self.revocations.turn_over();
         self.write_wait = WRITE_WAIT_MIN;
         self.write_next = now;
         self.settled = (!self.links.is_empty()).then_some(now + SETTLE);
@@ -184,39 +239,49 @@ impl Book {
         Ok(())
     }
 
-    /// Writes what others do not know of this node, or will soon not know any more.
+    /// Writes what others do not know, or will soon not know any more: of this node, and what is
+    /// revoked.
     fn write(&mut self, own: BTreeSet<Multiaddr>, wall: u64, now: Instant) {
-        if self.told != own {
+        let (revoked, is_new) = self.revocations.told();
+        if self.told != own || is_new {
             (self.told, self.write_wait) = (own, WRITE_WAIT_MIN);
             self.write_next = now;
         }
-        if self.settled.is_none_or(|settled| now < settled) || now < self.write_next {
+        let Some(settled) = self.settled.filter(|settled| now >= *settled) else {
             return; // Nobody is there to be told, or is about to tell what is known.
+        };
+        if now < self.write_next {
+            return;
         }
-        let ops = self.lacking(wall);
-        if ops.is_empty() {
+        // Each is a transaction of its own: one that can't be made does not keep the other back.
+        let addresses = self.lacking(wall);
+        let others = now >= settled + self.others_wait;
+        let revoked = self.lacking_revocations(&revoked, wall, others);
+        if addresses.is_empty() && revoked.is_empty() {
             return;
         }
         self.write_next = now + self.write_wait;
         self.write_wait = (self.write_wait * 2).min(WRITE_WAIT_MAX);
-        match self.replica.transact(&ops) {
-            Ok(_) => self.handle(now, Input::Changed),
-            Err(error) => tracing::warn!(%error, "this node's addresses were not announced"),
+        for (what, ops) in [("addresses", addresses), ("revocations", revoked)] {
+            if ops.is_empty() {
+                continue;
+            }
+            match self.replica.transact(&ops) {
+                Ok(_) => self.handle(now, Input::Changed),
+                Err(error) => tracing::warn!(%error, what, "not written into the address book"),
+            }
         }
     }
 
     /// What makes the book say of this node what it is to say.
     fn lacking(&self, wall: u64) -> Vec<(String, Op)> {
         let mut ops = Vec::new();
+        if !self.has_addresses() {
+            return ops;
+        }
         for address in &self.told {
             let key = addresses::key(&self.own, address);
-            let expiry = self.replica.handle(&key).and_then(|it| self.expiry(it));
-            if expiry.is_none_or(|until| until < wall + HOLDS_MS / 2) {
-                if expiry.is_none() {
-                    ops.push((key.clone(), Op::Set(1)));
-                }
-                ops.push((key, Op::Expire(wall + HOLDS_MS)));
-            }
+            self.renew(&key, wall, HOLDS_MS / 2, &mut ops);
         }
         for (_, key) in self.replica.counters() {
             let read = addresses::read_key(key).filter(|(peer, _)| *peer == self.own);
@@ -225,6 +290,32 @@ impl Book {
             }
         }
         ops
+    }
+
+    /// What makes the book say what this node knows to be revoked: what others signed only if they
+    /// had the time to do so.
+    fn lacking_revocations(&self, told: &[Told], wall: u64, others: bool) -> Vec<(String, Op)> {
+        let mut ops = Vec::new();
+        let is_told = |told: &&Told| (told.is_own || others) && !told.revocation.is_over(wall);
+        for told in told.iter().filter(is_told) {
+            let wait = match told.is_own {
+                true => 0,
+                false => self.others_wait.as_millis() as u64,
+            };
+            self.renew(&told.key, wall, HOLDS_MS / 2 - wait, &mut ops);
+        }
+        ops
+    }
+
+    /// Adds what makes an entry hold, if it does not for at least `least_ms`.
+    fn renew(&self, key: &str, wall: u64, least_ms: u64, ops: &mut Vec<(String, Op)>) {
+        let expiry = self.replica.handle(key).and_then(|it| self.expiry(it));
+        if expiry.is_none_or(|until| until < wall + least_ms) {
+            if expiry.is_none() {
+                ops.push((key.to_owned(), Op::Set(1)));
+            }
+            ops.push((key.to_owned(), Op::Expire(wall + HOLDS_MS)));
+        }
     }
 
     /// Until when an entry holds; nothing if it is absent or says no.
@@ -282,6 +373,14 @@ fn open(day: u64, owner: &[u8; 32]) -> Result<(Replica, Sync), getrandom::Error>
     };
     let sync = Sync::new(config, u64::from_le_bytes(seed));
     Ok((Replica::new(space, writer), sync))
+}
+
+/// How long this node waits on a day before it writes what others signed.
+fn others_wait(own: &PeerId, day: u64) -> Duration {
+    let bytes = own.to_bytes();
+    let last = bytes.last_chunk::<8>().copied().unwrap_or_default();
+    let mut chance = Chance::new(u64::from_le_bytes(last) ^ day);
+    OTHERS_WAIT_MIN + Duration::from_millis(chance.below(OTHERS_WAIT_SPREAD_MS) as u64)
 }
 
 fn mint(space: &Space, owner: &[u8; 32]) -> Result<WriterId, getrandom::Error> {

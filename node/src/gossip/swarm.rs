@@ -48,7 +48,7 @@ pub(super) struct Network {
     cuts: watch::Receiver<Cuts>,
     audits: Audits,
     abouts: Abouts,
-    /// The address book, if it is kept.
+    /// The address book, as long as it can be kept.
     book: Option<Book>,
     /// What was heard there.
     addresses: Addresses,
@@ -98,7 +98,7 @@ impl Network {
         let (own, now) = (*swarm.local_peer_id(), Instant::now());
         let redial = Redial::new(peers, seed(&own), now);
         let book = finds::book(&start, own, now)?;
-        let file = start.folder.as_deref().filter(|_| book.is_some());
+        let file = start.folder.as_deref().filter(|_| book.has_addresses());
         let file = file.map(|folder| folder.join(ADDRESSES));
         let addresses = Addresses::load(file, &own, start.clock.now());
         let limits = config.limits;
@@ -112,7 +112,7 @@ impl Network {
             orders: start.orders,
             inbox: start.inbox,
             cuts: start.cuts,
-            book,
+            book: Some(book),
             addresses,
             chance: Chance::new(seed(&own)),
             find_next: now,

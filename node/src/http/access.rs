@@ -64,6 +64,8 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
             };
             Needs::InSpace(space, role)
         }
+        // Whoever may revoke tickets may see which there are, and nobody else.
+        (Some("v1"), Some("tickets")) => Needs::Everywhere(Role::Member),
         (Some("v1"), _) => Needs::Everywhere(match reads {
             true => Role::Reader,
             false => Role::Member,
@@ -130,8 +132,15 @@ async fn caller(
         }
     };
     for space in spaces {
+        let name = &app.handle.spaces()[space.0];
+        if app.ledger.is_revoked(grant.id, name.as_str()) {
+            let detail = format!(
+                "ticket {} is revoked in space `{name}`; ask a member for another",
+                grant.id
+            );
+            return Err(Problem::new(&problems::TICKET_REVOKED, detail));
+        }
         if !app.handle.trusts(space, grant.issuer).await? {
-            let name = &app.handle.spaces()[space.0];
             let detail = format!(
                 "{} signed the ticket, who has no say in space `{name}` at this node; ask a member \
                  of it for another",

@@ -32,6 +32,18 @@ pub(super) struct OfCounter {
     key: String,
 }
 
+/// The ticket of a request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct OfTicket {
+    /// The ticket's id, as `tallymesh ticket` shows it.
+    #[param(
+        example = "00000000000000000000000000000000",
+        pattern = "^[0-9a-f]{32}$"
+    )]
+    id: String,
+}
+
 /// What a write asks for beside its operation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]

@@ -1,21 +1,24 @@
-//! Tickets: what a member gives to others, so that they may count.
+//! Tickets: what a member gives to others, so that they may count, and takes back.
 
 use super::App;
 use super::body::Fields;
-use super::problem::Problem;
-use super::requests::TicketBody;
+use super::problem::{Asked, Problem, Route};
+use super::requests::{OfTicket, TicketBody};
 use crate::driver::{Decimal, OwnerKey};
 use crate::gossip::Address;
 use crate::problems;
-use crate::trust::{Grant, Role, TicketId};
+use crate::trust::{
+    Grant, Issued, Ledger, LedgerError, Revocation, Revoked, Role, TicketId, TicketState,
+};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tallymesh_core::{Error, Space};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 const TICKET: &str =
     r#"{"role":"writer","spaces":["default"]}, and "expires_in_ms" or "holder" if you like"#;
@@ -44,6 +47,254 @@ pub(super) struct Ticket {
     expires_at: Option<String>,
 }
 
+/// A ticket that this node signed, or was given.
+#[derive(Serialize, ToSchema)]
+pub(super) struct TicketRow {
+    #[schema(pattern = "^[0-9a-f]{32}$")]
+    id: String,
+    role: Role,
+    /// The member who signed it.
+    issuer: OwnerKey,
+    /// Where it is good; `*` for every space in which its issuer is a member.
+    spaces: Vec<String>,
+    /// The only node that may use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    holder: Option<OwnerKey>,
+    /// When it was signed, in milliseconds since 1970.
+    #[schema(value_type = Decimal)]
+    issued_at: String,
+    /// When it ends, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Decimal, required = false)]
+    expires_at: Option<String>,
+    state: TicketState,
+    /// The spaces in which it is revoked.
+    revoked_in: Vec<String>,
+}
+
+/// That a ticket is revoked.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RevokedRow {
+    #[schema(pattern = "^[0-9a-f]{32}$")]
+    id: String,
+    /// The member who revoked it.
+    by: OwnerKey,
+    /// The spaces in which that counts here.
+    spaces: Vec<String>,
+    /// When it was revoked, in milliseconds since 1970.
+    #[schema(value_type = Decimal)]
+    revoked_at: String,
+    /// When the ticket ends: so long it is remembered, and for ever without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Decimal, required = false)]
+    expires_at: Option<String>,
+}
+
+/// What this node knows of tickets.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Tickets {
+    /// Those that it signed, until a week after their end; the oldest first.
+    issued: Vec<TicketRow>,
+    /// Those that it was given.
+    held: Vec<TicketRow>,
+    /// All that are revoked here, whoever signed them, until their end.
+    revoked: Vec<RevokedRow>,
+}
+
+/// How much is revoked of a ticket that this node has not signed, or has forgotten.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RevokeQuery {
+    /// In which spaces, with commas between; all in which this node has a say if it is left out.
+    #[param(example = "default", required = false)]
+    spaces: Option<String>,
+    /// When the ticket ends, in milliseconds since 1970, so that it need not be remembered for longer.
+    #[param(pattern = "^[0-9]+$", required = false)]
+    expires_at: Option<String>,
+}
+
+/// What this node knows of tickets
+///
+/// Which it signed and how they stand, which it was given, and which are revoked. No ticket's text is
+/// told.
+#[utoipa::path(
+    get, path = "/v1/tickets", operation_id = "list_tickets", tag = "tickets",
+    responses((status = 200, description = "The tickets.", body = Tickets)),
+)]
+pub(super) async fn list(State(app): State<Arc<App>>) -> Json<Tickets> {
+    let (ledger, now) = (&app.ledger, app.clock.now());
+    let row = |it: &Issued, issuer| row(it, issuer, ledger, now);
+    let mut issued = ledger.issued();
+    issued.sort_by_key(|it| it.issued);
+    let held = ledger.held();
+    Json(Tickets {
+        issued: issued.iter().map(|it| row(it, app.owner)).collect(),
+        held: held
+            .iter()
+            .map(|(_, grant)| row(&Issued::from(grant), grant.issuer))
+            .collect(),
+        revoked: ledger.revoked().iter().map(revoked_row).collect(),
+    })
+}
+
+/// Revokes a ticket
+///
+/// From now on it is worth nothing here, and as soon as they hear of it at all nodes that go by this
+/// one's word: this node signs that it is revoked, and the address book carries it. How long that has to
+/// be remembered, until the ticket's end, is known of those that this node signed; of others
+/// `expires_at` says it, and without it they are remembered for ever. It can't be undone; it is harmless
+/// to repeat.
+#[utoipa::path(
+    delete, path = "/v1/tickets/{id}", operation_id = "revoke_ticket", tag = "tickets",
+    params(OfTicket, RevokeQuery),
+    responses((status = 200, description = "Where it is revoked now.", body = RevokedRow)),
+    extensions(("x-problems" = json!([
+        "not_a_member", "path", "query", "space_name", "space_not_open", "stopped", "ticket_id", "tickets_full",
+        "tickets_io",
+    ]))),
+)]
+pub(super) async fn revoke(
+    State(app): State<Arc<App>>,
+    Route(id): Route<String>,
+    Asked(query): Asked<RevokeQuery>,
+) -> Result<Json<RevokedRow>, Problem> {
+    let id: TicketId = id
+        .parse()
+        .map_err(|problem: String| Problem::new(&problems::TICKET_ID, problem))?;
+    let issued = app.ledger.issued().into_iter().find(|it| it.id == id);
+    let expires = match issued {
+        Some(issued) => issued.expires,
+        None => query.expires_at.as_deref().map(seconds).transpose()?,
+    };
+    let named = query.spaces.as_deref().map(names).transpose()?;
+    let revocation = Revocation {
+        id,
+        issuer: app.owner,
+        issued: app.clock.now() / 1000,
+        spaces: named,
+        expires,
+    };
+    let spaces = with_a_say(&app, revocation.spaces.as_deref()).await?;
+    let known = app.ledger.revoked().into_iter().filter(|it| {
+        let known = &it.revocation;
+        let lasts = known.expires.is_none() || known.expires >= expires && expires.is_some();
+        known.id == id && known.issuer == app.owner && lasts
+    });
+    let known: BTreeSet<Space> = known.flat_map(|it| it.spaces).collect();
+    if !spaces.is_subset(&known) {
+        let statements = revocation.sign(&app.identity).into_iter();
+        let new = statements.map(|(statement, revocation)| Revoked {
+            statement,
+            spaces: spaces
+                .iter()
+                .filter(|it| revocation.covers(it))
+                .cloned()
+                .collect(),
+            revocation,
+        });
+        let new: Vec<Revoked> = new.collect();
+        let ledger = app.ledger.clone();
+        keep(move || ledger.revoke(new)).await?;
+        tracing::info!(ticket = %id, "a ticket was revoked here");
+    }
+    Ok(Json(RevokedRow {
+        spaces: spaces.iter().map(Space::to_string).collect(),
+        ..revoked_row(&Revoked {
+            statement: String::new(),
+            revocation,
+            spaces: BTreeSet::new(),
+        })
+    }))
+}
+
+/// Of these spaces, or of all that are open, those in which this node has a say: at least one, and all
+/// that are named.
+async fn with_a_say(app: &App, named: Option<&[Space]>) -> Result<BTreeSet<Space>, Problem> {
+    let mut with_a_say = BTreeSet::new();
+    for space in named.unwrap_or(app.handle.spaces()) {
+        let open = app.handle.space(space.as_str())?;
+        match app.handle.trusts(open, app.owner).await? {
+            true => _ = with_a_say.insert(space.clone()),
+            false if named.is_some() => return Err(Problem::from(&Error::NotAMember)),
+            false => {}
+        }
+    }
+    match with_a_say.is_empty() {
+        true => Err(Problem::from(&Error::NotAMember)),
+        false => Ok(with_a_say),
+    }
+}
+
+/// The spaces of a query.
+fn names(text: &str) -> Result<Vec<Space>, Problem> {
+    let spaces = text.split(',').map(Space::new);
+    let spaces: Result<Vec<Space>, Error> = spaces.collect();
+    spaces.map_err(|error| Problem::from(&error))
+}
+
+/// A time of a query, in seconds. A part of one counts as one: nothing is forgotten before its time.
+fn seconds(millis: &str) -> Result<u64, Problem> {
+    let parsed = millis.parse::<u64>();
+    parsed.map(|millis| millis.div_ceil(1000)).map_err(|_| {
+        let shown: String = millis.chars().take(40).collect();
+        let detail = format!("`expires_at` is `{shown}` and must be milliseconds since 1970");
+        Problem::new(&problems::QUERY, detail)
+    })
+}
+
+fn row(ticket: &Issued, issuer: OwnerKey, ledger: &Ledger, now: u64) -> TicketRow {
+    let revoked = ledger.revoked_in(ticket.id);
+    TicketRow {
+        id: ticket.id.to_string(),
+        role: ticket.role,
+        issuer,
+        spaces: shown(ticket.spaces.as_deref()),
+        holder: ticket.holder,
+        issued_at: millis(ticket.issued),
+        expires_at: ticket.expires.map(millis),
+        state: TicketState::at(now, ticket.issued, ticket.expires, !revoked.is_empty()),
+        revoked_in: shown(Some(&revoked)),
+    }
+}
+
+fn revoked_row(revoked: &Revoked) -> RevokedRow {
+    RevokedRow {
+        id: revoked.revocation.id.to_string(),
+        by: revoked.revocation.issuer,
+        spaces: revoked.spaces.iter().map(Space::to_string).collect(),
+        revoked_at: millis(revoked.revocation.issued),
+        expires_at: revoked.revocation.expires.map(millis),
+    }
+}
+
+fn shown(spaces: Option<&[Space]>) -> Vec<String> {
+    match spaces {
+        None => vec!["*".into()],
+        Some(spaces) => spaces.iter().map(Space::to_string).collect(),
+    }
+}
+
+fn millis(seconds: u64) -> String {
+    seconds.saturating_mul(1000).to_string()
+}
+
+/// Keeps something, where waiting for the disk holds up nobody else.
+async fn keep<T: Send + 'static>(
+    keep: impl FnOnce() -> Result<T, LedgerError> + Send + 'static,
+) -> Result<T, Problem> {
+    let kept = tokio::task::spawn_blocking(keep).await;
+    let kept = kept.map_err(|error| Problem::new(&problems::INTERNAL, error.to_string()))?;
+    kept.map_err(|error| {
+        let kind = match error {
+            LedgerError::Full { .. } => &problems::TICKETS_FULL,
+            _ => &problems::TICKETS_IO,
+        };
+        Problem::new(kind, error.to_string())
+    })
+}
+
 /// Makes a ticket
 ///
 /// This node signs it, so it is worth something where this node is a member, and in spaces without
@@ -54,6 +305,7 @@ pub(super) struct Ticket {
     responses((status = 200, description = "The ticket.", body = Ticket)),
     extensions(("x-problems" = json!([
         "millis", "not_a_member", "owner", "role", "space_name", "space_not_open", "stopped", "ticket",
+        "tickets_full", "tickets_io",
     ]))),
 )]
 pub(super) async fn make(
@@ -99,16 +351,16 @@ pub(super) async fn make(
             .collect(),
     };
     let ticket = grant.sign(&app.identity)?;
+    // Only what is noted can be listed, and revoked without its text.
+    let (ledger, noted) = (app.ledger.clone(), grant.clone());
+    keep(move || ledger.note(&noted)).await?;
     Ok(Json(Ticket {
         ticket,
         id: grant.id.to_string(),
         role,
-        spaces: match &grant.spaces {
-            None => vec!["*".into()],
-            Some(spaces) => spaces.iter().map(Space::to_string).collect(),
-        },
+        spaces: shown(grant.spaces.as_deref()),
         holder: grant.holder,
-        expires_at: grant.expires.map(|at| at.saturating_mul(1000).to_string()),
+        expires_at: grant.expires.map(millis),
     }))
 }
 

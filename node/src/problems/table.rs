@@ -87,10 +87,19 @@ kinds! {
         .advice("Ask a member for one without `--holder`.");
     TICKET_ISSUER: Kind::http("ticket_issuer", 401, "Who signed the ticket is no member of the space.")
         .advice("Ask a member for another.");
+    TICKET_ID: Kind::http("ticket_id", 400, "This is no ticket's id.")
+        .advice("An id has 32 hex digits; `tallymesh ticket` shows it.");
     TICKET_NEEDED: Kind::http("ticket_needed", 401, "This node asks for a ticket.")
         .advice("Send one in the header `authorization: Bearer TICKET`; `tallymesh invite` makes it.");
+    TICKET_REVOKED: Kind::http("ticket_revoked", 401, "The ticket is revoked.")
+        .advice("Ask a member for another.");
     TICKET_SIGNATURE: Kind::http("ticket_signature", 401, "Who is said to have signed the ticket has not.")
         .advice("Ask a member for another.");
+    TICKETS_FULL: Kind::http("tickets_full", 507, "The node knows as many tickets, or revocations, as it can.")
+        .advice("Wait until some have ended. Give out tickets that end soon, and revoke by the ticket or at the node that signed it: its end is known then.");
+    TICKETS_IO: Kind::http("tickets_io", 503, "What is to be known of tickets could not be kept.")
+        .advice("Look at the log and at the disk of the node, and ask again. A ticket that was to be revoked is, until the node stops.")
+        .unknown();
     TIMEOUT: Kind::http("timeout", 503, "There was no answer in time.")
         .advice("Read the counter before you try again, or try again under the same idempotency key.")
         .unknown();

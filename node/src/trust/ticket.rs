@@ -235,16 +235,12 @@ impl Grant {
     /// [`TicketError::TooLong`] if it names too much.
     pub fn sign(&self, identity: &Identity) -> Result<String, TicketError> {
         install();
-        let spaces = match &self.spaces {
-            None => vec![EVERY_SPACE.to_owned()],
-            Some(spaces) => spaces.iter().map(Space::to_string).collect(),
-        };
         let claims = Claims {
             jti: self.id.to_string(),
             iss: OwnerKey(identity.public_key()).to_string(),
             sub: self.holder.map(|holder| holder.to_string()),
             role: self.role,
-            spaces,
+            spaces: named(self.spaces.as_deref()),
             iat: self.issued,
             exp: self.expires,
             nodes: self.nodes.iter().map(Address::to_string).collect(),
@@ -268,6 +264,16 @@ impl Grant {
     /// # Errors
     /// [`TicketError`], for each way in which it may be worth nothing.
     pub fn read(ticket: &str, now_ms: u64) -> Result<Grant, TicketError> {
+        let grant = Grant::parse(ticket)?;
+        grant.is_timely(now_ms)?;
+        Ok(grant)
+    }
+
+    /// Reads a ticket, also one that has ended, and checks that who it names has signed it.
+    ///
+    /// # Errors
+    /// [`TicketError`], for each way in which it may be none.
+    pub fn parse(ticket: &str) -> Result<Grant, TicketError> {
         install();
         let ticket = ticket.trim();
         short(ticket)?;
@@ -288,9 +294,7 @@ impl Grant {
             let typ = token.header.typ.unwrap_or_default();
             return Err(malformed(format!("its type is `{typ}`, not `{TYPE}`")));
         }
-        let grant = grant(&token.claims)?;
-        grant.is_timely(now_ms)?;
-        Ok(grant)
+        grant(&token.claims)
     }
 
     /// Checks that it has begun and has not ended.
@@ -320,20 +324,7 @@ impl Grant {
 
 /// What claims mean.
 fn grant(claims: &Claims) -> Result<Grant, TicketError> {
-    let spaces = match claims.spaces.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [EVERY_SPACE] => None,
-        [] => return Err(malformed("it names no space".into())),
-        ref names if names.len() > SPACES_MAX => {
-            let count = names.len();
-            return Err(malformed(format!(
-                "it names {count} spaces, over the limit of {SPACES_MAX}"
-            )));
-        }
-        ref names => {
-            let spaces: Result<Vec<Space>, _> = names.iter().map(|it| Space::new(it)).collect();
-            Some(spaces.map_err(|error| malformed(error.to_string()))?)
-        }
-    };
+    let spaces = spaces_named(&claims.spaces).map_err(malformed)?;
     if claims.nodes.len() > NODES_MAX {
         let count = claims.nodes.len();
         return Err(malformed(format!(
@@ -351,6 +342,32 @@ fn grant(claims: &Claims) -> Result<Grant, TicketError> {
         expires: claims.exp,
         nodes: nodes.map_err(malformed)?,
     })
+}
+
+/// The names that stand for these spaces; `None` for every one.
+pub(super) fn named(spaces: Option<&[Space]>) -> Vec<String> {
+    match spaces {
+        None => vec![EVERY_SPACE.to_owned()],
+        Some(spaces) => spaces.iter().map(Space::to_string).collect(),
+    }
+}
+
+/// The spaces of these names; `None` for every one.
+pub(super) fn spaces_named(names: &[String]) -> Result<Option<Vec<Space>>, String> {
+    match names {
+        [name] if name == EVERY_SPACE => Ok(None),
+        [] => Err("it names no space".into()),
+        names if names.len() > SPACES_MAX => {
+            let count = names.len();
+            Err(format!(
+                "it names {count} spaces, over the limit of {SPACES_MAX}"
+            ))
+        }
+        names => {
+            let spaces: Result<Vec<Space>, _> = names.iter().map(|it| Space::new(it)).collect();
+            spaces.map(Some).map_err(|error| error.to_string())
+        }
+    }
 }
 
 fn owner(text: &str) -> Result<OwnerKey, TicketError> {

@@ -21,6 +21,7 @@ fn paths(document: &Value) -> Vec<(String, &str, &Value)> {
         let filled = path
             .replace("{space}", "default")
             .replace("{key}", "likes")
+            .replace("{id}", &"0".repeat(32))
             .replace("{file}", "index.html");
         (filled, path.as_str(), item)
     });

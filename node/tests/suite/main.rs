@@ -26,5 +26,6 @@ mod relay;
 mod resp;
 mod restart;
 mod retries;
+mod revoked;
 mod sync;
 mod tickets;

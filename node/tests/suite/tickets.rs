@@ -8,14 +8,14 @@ use std::path::Path;
 use std::process::Output;
 
 /// The ticket that a command printed.
-fn ticket(output: &Output) -> String {
+pub(crate) fn ticket(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     assert!(output.status.success(), "{output:?}");
     text
 }
 
 /// Asks with a ticket; the status and the code of a refusal, or the answer.
-fn ask(node: &Node, ticket: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
+pub(crate) fn ask(node: &Node, ticket: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
     let url = format!("{}{path}", node.url);
     let agent = agent();
     let answer = match method {

@@ -35,6 +35,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "writers_full", fine: "the spaces have room for writers", judge: writers_full },
     Check { code: "keyed_full", fine: "idempotency keys live as long as they should", judge: keyed_full },
     Check { code: "files", fine: "file descriptors are left", judge: files },
+    Check { code: "held_tickets", fine: "no ticket that the node was given is at its end", judge: held_tickets },
+    Check { code: "issued_tickets", fine: "no ticket that the node signed is at its end", judge: issued_tickets },
     Check { code: "open_http", fine: "HTTP is reached from this machine only, or asks for tickets", judge: open_http },
     Check { code: "open_network", fine: "other machines don't reach the ports for nodes", judge: open_network },
 ];
@@ -447,6 +449,41 @@ fn files(facts: &Facts) -> Vec<Finding> {
     let advice = "New connections are refused at the limit: raise it (`LimitNOFILE=`), or allow fewer \
                   Redis clients.";
     vec![finding(severity, what, advice)]
+}
+
+/// How many tickets of a kind stand so.
+fn tickets(facts: &Facts, kind: &str, state: &str) -> u64 {
+    let labels = [("kind", kind), ("state", state)];
+    let count = facts.figures.with("tallymesh_tickets", labels);
+    count.map_or(0, |count| count as u64)
+}
+
+fn held_tickets(facts: &Facts) -> Vec<Finding> {
+    let over = "It can't join anything with it any more: get another from a member, and join with that. \
+                `tallymesh tickets` names it.";
+    let soon = "Get another from a member before it ends. `tallymesh tickets` names it.";
+    let states = [
+        ("revoked", "revoked", Severity::Warning, over),
+        ("ended", "at their end", Severity::Warning, over),
+        ("ending", "about to end", Severity::Notice, soon),
+    ];
+    let told = |(state, shown, severity, advice): (&str, &str, Severity, &'static str)| {
+        let count = tickets(facts, "held", state);
+        let what = format!("of the tickets that the node was given, {count} are {shown}");
+        (count > 0).then(|| finding(severity, what, advice))
+    };
+    states.into_iter().filter_map(told).collect()
+}
+
+fn issued_tickets(facts: &Facts) -> Vec<Finding> {
+    let count = tickets(facts, "issued", "ending");
+    let what = format!("of the tickets that the node signed, {count} are about to end");
+    let advice = "Whoever still needs one wants another: `tallymesh tickets` names them, `tallymesh \
+                  invite` makes one.";
+    match count {
+        0 => Vec::new(),
+        _ => vec![finding(Severity::Notice, what, advice)],
+    }
 }
 
 fn open_http(facts: &Facts) -> Vec<Finding> {

@@ -102,6 +102,16 @@ impl Figures {
         Some(first + values.sum::<f64>())
     }
 
+    /// A figure with these labels, and perhaps others.
+    pub(super) fn with(&self, name: &str, labels: [(&str, &str); 2]) -> Option<f64> {
+        let has = |it: &Sample, label: (&str, &str)| {
+            it.labels.iter().any(|own| (&*own.0, &*own.1) == label)
+        };
+        let mut of_name = self.0.iter().filter(|it| it.name == name);
+        let found = of_name.find(|it| labels.iter().all(|label| has(it, *label)));
+        found.map(|it| it.value)
+    }
+
     /// The greatest bound of a histogram without labels that less than this share of what it counted
     /// is within, if it counted at least so many.
     pub(super) fn exceeded(&self, name: &str, share: f64, at_least: f64) -> Option<f64> {
@@ -147,6 +157,12 @@ mod tests {
         assert_eq!(
             (sum("a_total"), sum("b"), sum("c")),
             (Some(5.0), Some(5.0), Some(1500.0))
+        );
+        let text = "d{x=\"1\",y=\"2\"} 3\nd{x=\"1\",y=\"3\"} 4\n";
+        let with = |y| Figures::parse(text).with("d", [("x", "1"), ("y", y)]);
+        assert_eq!(
+            [with("2"), with("3"), with("4")],
+            [Some(3.0), Some(4.0), None]
         );
         assert_eq!((sum("none"), sum("broken")), (None, None));
     }

@@ -20,6 +20,14 @@ tallymesh_commit_seconds_bucket{le=\"0.0032\"} 1000
 tallymesh_commit_seconds_bucket{le=\"0.1024\"} 1000
 tallymesh_commit_seconds_bucket{le=\"0.8192\"} 1000
 tallymesh_commit_seconds_bucket{le=\"+Inf\"} 1000
+tallymesh_tickets{kind=\"issued\",state=\"good\"} 5
+tallymesh_tickets{kind=\"issued\",state=\"ending\"} 0
+tallymesh_tickets{kind=\"issued\",state=\"ended\"} 5
+tallymesh_tickets{kind=\"issued\",state=\"revoked\"} 5
+tallymesh_tickets{kind=\"held\",state=\"good\"} 1
+tallymesh_tickets{kind=\"held\",state=\"ending\"} 0
+tallymesh_tickets{kind=\"held\",state=\"ended\"} 0
+tallymesh_tickets{kind=\"held\",state=\"revoked\"} 0
 process_open_fds 20
 process_max_fds 1024
 ";
@@ -139,6 +147,12 @@ fn each_check_finds_what_it_is_for() {
     };
     let members = status("/membership/members");
     let announced = status("/membership/announced");
+    let held = [
+        "tallymesh_tickets{kind=\"held\",state=\"ending\"}",
+        "tallymesh_tickets{kind=\"held\",state=\"ended\"}",
+        "tallymesh_tickets{kind=\"held\",state=\"revoked\"}",
+    ];
+    let issued = "tallymesh_tickets{kind=\"issued\",state=\"ending\"}";
     let table: Vec<(&str, Severity, Spoil)> = vec![
         (
             "ready",
@@ -217,6 +231,10 @@ fn each_check_finds_what_it_is_for() {
             set(status("/writers"), json!(39_000)),
         ),
         ("keyed_full", Warning, set(status("/keyed"), json!(800_000))),
+        ("held_tickets", Notice, figure(held[0], "1")),
+        ("held_tickets", Warning, figure(held[1], "1")),
+        ("held_tickets", Warning, figure(held[2], "1")),
+        ("issued_tickets", Notice, figure(issued, "1")),
         ("files", Warning, figure("process_open_fds", "900")),
         ("files", Problem, figure("process_open_fds", "1000")),
         ("open_http", Warning, set("/http", json!("0.0.0.0:4280"))),

@@ -1,5 +1,7 @@
 use super::*;
-use crate::gossip::redial::Chance;
+use crate::driver::OwnerKey;
+use crate::gossip::Identity;
+use crate::trust::{Revocation, Revoked, TicketId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +11,7 @@ struct Node {
     book: Book,
     known: Addresses,
     listen: Vec<Multiaddr>,
+    ledger: Ledger,
 }
 
 struct Mesh {
@@ -17,6 +20,32 @@ struct Mesh {
     now: Instant,
     chance: Chance,
     gone: BTreeSet<usize>,
+    /// Who has a say in the one space, as all see it.
+    members: Vec<OwnerKey>,
+    /// Whether who joins tells addresses.
+    has_addresses: bool,
+}
+
+/// The key of the node with this number.
+fn identity(node: usize) -> Identity {
+    Identity::from_secret([node as u8; 32])
+}
+
+/// That a ticket is revoked, as a node signs it.
+fn revoked(node: usize, ticket: u8, expires: Option<u64>) -> Revoked {
+    let revocation = Revocation {
+        id: TicketId::new([ticket; 16]),
+        issuer: OwnerKey(identity(node).public_key()),
+        spaces: None,
+        issued: 1,
+        expires,
+    };
+    let (statement, revocation) = revocation.sign(&identity(node)).remove(0);
+    Revoked {
+        statement,
+        revocation,
+        spaces: BTreeSet::from([Space::default()]),
+    }
 }
 
 fn address(port: usize) -> Multiaddr {
@@ -32,9 +61,13 @@ impl Mesh {
             now: Instant::now(),
             chance: Chance::new(7),
             gone: BTreeSet::new(),
+            members: Vec::new(),
+            has_addresses: true,
         };
-        for port in ports {
-            mesh.join(PeerId::random(), *port);
+        for (node, port) in ports.iter().enumerate() {
+            // What waits by chance does so by its name.
+            let peer = identity(node).peer_id().parse();
+            mesh.join(peer.expect("a peer id"), *port);
         }
         mesh
     }
@@ -42,14 +75,17 @@ impl Mesh {
     fn join(&mut self, peer: PeerId, port: usize) {
         let wall = self.wall.clone();
         let clock = WallClock::new(move || wall.load(Ordering::SeqCst));
-        let owner = [self.nodes.len() as u8; 32];
-        let book = Book::new(peer, owner, clock, BTreeSet::new(), self.now);
+        let identity = identity(self.nodes.len());
+        let ledger = Ledger::open(None).expect("in memory");
+        let announce = self.has_addresses.then(BTreeSet::new);
+        let book = Book::new(peer, &identity, ledger.clone(), clock, announce, self.now);
         let new = self.nodes.len();
         self.nodes.push(Node {
             peer,
             book: book.expect("random bytes"),
             known: Addresses::load(None, &peer, 0),
             listen: vec![address(port)],
+            ledger,
         });
         for other in (0..new).filter(|other| !self.gone.contains(other)) {
             let link = |to: usize| Link(to as u32);
@@ -80,6 +116,13 @@ impl Mesh {
                 let listen = node.listen.clone();
                 let ticked = node.book.tick(listen.iter(), &mut node.known, self.now);
                 ticked.expect("random bytes");
+                let says = Say {
+                    space: Space::default(),
+                    owners: self.members.clone(),
+                };
+                if node.book.is_to_judge(self.now) {
+                    node.book.judge(&[says], self.now);
+                }
             }
             self.deliver();
         }
@@ -117,6 +160,33 @@ impl Mesh {
         due.into_iter()
             .flat_map(|(_, addresses)| addresses)
             .collect()
+    }
+
+    /// Has a node revoke a ticket, as it does when it is asked to.
+    fn revoke(&self, node: usize, ticket: u8, expires: Option<u64>) -> String {
+        let revoked = revoked(node, ticket, expires);
+        let statement = revoked.statement.clone();
+        let kept = self.nodes[node].ledger.revoke(vec![revoked]);
+        assert!(kept.expect("in memory"));
+        statement
+    }
+
+    /// Whether a ticket is revoked, as each node sees it.
+    fn revoked(&self, ticket: u8) -> Vec<bool> {
+        let id = TicketId::new([ticket; 16]);
+        let nodes = self.nodes.iter();
+        nodes
+            .map(|node| node.ledger.is_revoked(id, "default"))
+            .collect()
+    }
+
+    /// Has a node write into the book what nobody would, and nothing else.
+    fn scribble(&mut self, node: usize, ops: &[(String, Op)]) {
+        let now = self.now;
+        let book = &mut self.nodes[node].book;
+        book.replica.transact(ops).expect("made");
+        book.settled = None;
+        book.handle(now, Input::Changed);
     }
 
     /// How many writers the book has.
@@ -199,7 +269,6 @@ fn what_makes_no_sense_is_passed_over() {
     let other = addresses::key(&peer, &address(9));
     let refused = addresses::key(&peer, &address(10));
     let forever = addresses::key(&peer, &address(11));
-    let evil = &mut mesh.nodes[1].book;
     let ops = [
         ("nonsense".to_owned(), Op::Add(5)),
         ("addr/x/ip4/10.0.0.1/tcp/1".to_owned(), Op::Add(1)),
@@ -209,11 +278,7 @@ fn what_makes_no_sense_is_passed_over() {
         (forever.clone(), Op::Add(1)),
         (forever, Op::Expire(wall + 1000 * DAY_MS)),
     ];
-    evil.replica.transact(&ops).expect("made");
-    // What it would write by itself is not what is looked at.
-    evil.settled = None;
-    let now = mesh.now;
-    evil.handle(now, Input::Changed);
+    mesh.scribble(1, &ops);
     mesh.run(Duration::from_secs(3));
     assert_eq!(mesh.knows(0, 1), [2, 11].map(address));
     let held = &mesh.nodes[0].book.read(wall)[&peer];
@@ -241,4 +306,163 @@ fn loopback_is_told_only_where_there_is_nothing_else() {
         .collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(of(&many, &[]).len(), PER_PEER_MAX);
+}
+
+#[test]
+fn what_a_member_revokes_is_revoked_everywhere_and_stays_so() {
+    let mut mesh = Mesh::new(&[1, 2, 3]);
+    mesh.members = vec![OwnerKey(identity(0).public_key())];
+    mesh.run(Duration::from_secs(3));
+    mesh.revoke(0, 7, None);
+    mesh.run(Duration::from_secs(3));
+    assert_eq!(mesh.revoked(7), [true; 3]);
+    assert_eq!(mesh.revoked(8), [false; 3]);
+    // Who joins later hears it too, on other days and from others, and if it has no say any more.
+    mesh.leave(0);
+    mesh.members.clear();
+    for half in 0..4 {
+        mesh.wall.fetch_add(DAY_MS / 2, Ordering::SeqCst);
+        mesh.run(Duration::from_secs(15));
+        mesh.members = vec![OwnerKey(identity(0).public_key())];
+        mesh.join(PeerId::random(), 10 + half);
+        mesh.run(Duration::from_secs(15));
+        assert_eq!(mesh.revoked(7).last(), Some(&true), "half a day {half}");
+        mesh.members.clear();
+        let told = mesh
+            .nodes
+            .last()
+            .expect("it joined")
+            .book
+            .replica
+            .counters();
+        let told = told.filter(|(_, key)| key.starts_with("revoked/"));
+        assert_eq!(told.count(), 1);
+    }
+    assert!(mesh.revoked(7).into_iter().all(|it| it));
+}
+
+#[test]
+fn members_vouch_for_what_one_revoked_who_has_no_say_any_more() {
+    let mut mesh = Mesh::new(&[1, 2, 3, 4, 5]);
+    mesh.members = (0..4)
+        .map(|node| OwnerKey(identity(node).public_key()))
+        .collect();
+    mesh.revoke(0, 7, None);
+    mesh.run(Duration::from_secs(30));
+    assert_eq!(mesh.revoked(7), [true; 5]);
+    let known = |mesh: &Mesh| mesh.nodes[4].ledger.revoked().len();
+    assert_eq!(known(&mesh), 1, "nothing is to be done");
+    mesh.members.remove(0);
+    mesh.leave(0);
+    mesh.run(Duration::from_secs(30));
+    assert!((2..4).contains(&known(&mesh)), "not each of three does");
+    // Who never knew the first one goes by the others' word.
+    mesh.join(PeerId::random(), 6);
+    mesh.run(Duration::from_secs(15));
+    assert_eq!(mesh.revoked(7).last(), Some(&true));
+}
+
+#[test]
+fn who_has_no_say_is_not_believed_until_it_has_one() {
+    let mut mesh = Mesh::new(&[1, 2]);
+    mesh.members = vec![OwnerKey(identity(0).public_key())];
+    mesh.run(Duration::from_secs(3));
+    let statement = revoked(1, 7, None).statement;
+    mesh.scribble(1, &[(format!("revoked/{statement}"), Op::Set(1))]);
+    mesh.run(Duration::from_secs(20));
+    assert_eq!(mesh.revoked(7), [false; 2]);
+    mesh.members.push(OwnerKey(identity(1).public_key()));
+    mesh.run(Duration::from_secs(6));
+    assert_eq!(mesh.revoked(7), [true; 2]);
+}
+
+#[test]
+fn what_is_no_statement_of_a_member_counts_for_nothing() {
+    let mut mesh = Mesh::new(&[1, 2]);
+    mesh.members = vec![OwnerKey(identity(0).public_key())];
+    mesh.run(Duration::from_secs(3));
+    let good = revoked(0, 7, None).statement;
+    let (head, signature) = good.rsplit_once('.').expect("three parts");
+    let forged = match signature.strip_prefix('A') {
+        Some(rest) => format!("{head}.B{rest}"),
+        None => format!("{head}.A{}", &signature[1..]),
+    };
+    let stolen = revoked(1, 7, None).statement;
+    let (_, foreign) = stolen.rsplit_once('.').expect("three parts");
+    let entry = |text: &str| (format!("revoked/{text}"), Op::Set(1));
+    let over = revoked(0, 7, Some(1)).statement;
+    let elsewhere = Revocation {
+        spaces: Some(vec![Space::new("other").expect("a name")]),
+        ..revoked(0, 7, None).revocation
+    };
+    let (elsewhere, _) = elsewhere.sign(&identity(0)).remove(0);
+    // More than is looked at in one go comes first.
+    let junk: Vec<(String, Op)> = (0..600).map(|it| entry(&it.to_string())).collect();
+    mesh.scribble(1, &junk);
+    let ops = [
+        entry(&elsewhere),
+        entry(""),
+        entry("x"),
+        entry("a.b.c"),
+        entry(&forged),
+        entry(&format!("{head}.{foreign}")),
+        entry(&stolen),
+        entry(&over),
+    ];
+    mesh.scribble(1, &ops);
+    mesh.run(Duration::from_secs(6));
+    assert_eq!(mesh.revoked(7), [false; 2]);
+    assert!(mesh.nodes[0].ledger.revoked().is_empty());
+    // A good one counts however it is written there: it is signed.
+    mesh.scribble(1, &[entry(&good), (format!("revoked/{good}"), Op::Set(-1))]);
+    mesh.run(Duration::from_secs(6));
+    assert_eq!(mesh.revoked(7), [true; 2]);
+}
+
+#[test]
+fn a_node_without_addresses_carries_revocations() {
+    let mut mesh = Mesh::new(&[1]);
+    mesh.has_addresses = false;
+    mesh.join(PeerId::random(), 2);
+    mesh.members = vec![OwnerKey(identity(0).public_key())];
+    mesh.run(Duration::from_secs(3));
+    assert_eq!(mesh.writers(), 1, "it has nothing to tell");
+    mesh.revoke(0, 7, None);
+    mesh.run(Duration::from_secs(3));
+    assert_eq!(mesh.revoked(7), [true; 2]);
+    assert!(mesh.knows(1, 0).is_empty() && mesh.knows(0, 1).is_empty());
+}
+
+#[test]
+fn what_is_over_is_told_no_longer() {
+    let mut mesh = Mesh::new(&[1, 2]);
+    mesh.members = vec![OwnerKey(identity(0).public_key())];
+    let ends = mesh.wall.load(Ordering::SeqCst) / 1000 + DAY_MS / 1000;
+    mesh.revoke(0, 7, Some(ends));
+    mesh.run(Duration::from_secs(3));
+    assert_eq!(mesh.revoked(7), [true; 2]);
+    mesh.wall.fetch_add(DAY_MS + 200_000, Ordering::SeqCst);
+    mesh.run(Duration::from_secs(15));
+    assert_eq!(mesh.revoked(7), [false; 2]);
+    let mut told = mesh.nodes[1].book.replica.counters();
+    assert!(!told.any(|(_, key)| key.starts_with("revoked/")));
+}
+
+#[test]
+fn a_book_of_one_day_has_few_writers_whatever_is_revoked() {
+    let mut mesh = Mesh::new(&[1, 2, 3, 4]);
+    mesh.members = vec![OwnerKey(identity(0).public_key())];
+    for ticket in 0..20 {
+        mesh.revoke(0, ticket, None);
+    }
+    mesh.run(Duration::from_secs(3));
+    assert!((0..20).all(|ticket| mesh.revoked(ticket) == [true; 4]));
+    // Each tells its addresses, and one what is revoked: also on the next day, which begins for all at
+    // once.
+    for day in 0..2 {
+        let shards = mesh.nodes[1].book.replica.shard_count();
+        assert_eq!(shards, 4 + 20, "day {day}");
+        mesh.wall.fetch_add(DAY_MS, Ordering::SeqCst);
+        mesh.run(Duration::from_secs(15));
+    }
 }

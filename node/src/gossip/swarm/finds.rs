@@ -3,7 +3,9 @@
 use super::Network;
 use crate::driver::{Order, OwnerKey};
 use crate::gossip::book::{Book, Want};
+use crate::gossip::revocations::Say;
 use crate::gossip::{GossipError, Peer, Start};
+use crate::handle::{Handle, Refusal, SpaceId};
 use libp2p::identity::{PublicKey, ed25519};
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::dial_opts::DialOpts;
@@ -28,15 +30,8 @@ pub(super) struct Members {
     looked: Option<Instant>,
 }
 
-/// The address book of a node that keeps one.
-pub(super) fn book(
-    start: &Start<'_>,
-    own: PeerId,
-    now: Instant,
-) -> Result<Option<Book>, GossipError> {
-    if !start.config.book {
-        return Ok(None);
-    }
+/// The address book of a node.
+pub(super) fn book(start: &Start<'_>, own: PeerId, now: Instant) -> Result<Book, GossipError> {
     let place = |address: &Multiaddr| {
         let mut place = address.clone();
         if place.iter().last() == Some(Protocol::P2p(own)) {
@@ -44,11 +39,13 @@ pub(super) fn book(
         }
         place
     };
-    let announce = start.config.announce.iter();
-    let announce = announce.map(|address| place(&address.0)).collect();
-    let clock = start.clock.clone();
-    let book = Book::new(own, start.identity.public_key(), clock, announce, now);
-    book.map(Some).map_err(|error| GossipError::Start {
+    let announce = start.config.book.then(|| {
+        let announce = start.config.announce.iter();
+        announce.map(|address| place(&address.0)).collect()
+    });
+    let (clock, ledger) = (start.clock.clone(), start.ledger.clone());
+    let book = Book::new(own, start.identity, ledger, clock, announce, now);
+    book.map_err(|error| GossipError::Start {
         what: "the address book",
         problem: error.to_string(),
     })
@@ -65,7 +62,22 @@ impl Network {
             tracing::warn!(%error, "the address book is not kept any more");
             self.book = None;
         }
+        self.judge_revocations(now).await;
         self.send_book(now);
+    }
+
+    /// Has revocations count whose authors have a say.
+    async fn judge_revocations(&mut self, now: Instant) {
+        let Some(book) = &mut self.book else {
+            return;
+        };
+        // When the driver is gone, so will this be.
+        if book.is_to_judge(now)
+            && let Ok(says) = says(&self.handle).await
+            && let Some(book) = &mut self.book
+        {
+            book.judge(&says, now);
+        }
     }
 
     /// Sends what the book says.
@@ -88,7 +100,8 @@ impl Network {
         }
         self.find_next = now + FIND_INTERVAL;
         self.look_up_members(now).await;
-        if self.book.is_none() || self.cut.all {
+        let uses = self.book.as_ref().is_some_and(Book::has_addresses);
+        if !uses || self.cut.all {
             return;
         }
         let missing = LINKS_MIN.saturating_sub(self.peers.len());
@@ -121,6 +134,22 @@ impl Network {
             }
         }
     }
+}
+
+/// Who has a say in each space that is open.
+async fn says(handle: &Handle) -> Result<Vec<Say>, Refusal> {
+    let mut says = Vec::new();
+    for (place, space) in handle.spaces().iter().enumerate() {
+        let membership = handle.members(SpaceId(place)).await?;
+        says.push(Say {
+            space: space.clone(),
+            owners: match membership.configuration {
+                Some(configuration) => configuration.members,
+                None => vec![membership.owner],
+            },
+        });
+    }
+    Ok(says)
 }
 
 /// The peer that has this key.

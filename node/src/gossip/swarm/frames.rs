@@ -140,8 +140,10 @@ impl Network {
         let Some(peer) = self.peers.get_mut(&id) else {
             return;
         };
-        let handle = &self.handle;
-        let is_open = |space: &Space| handle.space(space.as_str()).is_ok();
+        let (handle, book) = (&self.handle, &self.book);
+        // The book greets first, so that it is where a second process with the same key shows.
+        let is_book = |space: &Space| book.as_ref().is_some_and(|book| book.is_of(space));
+        let is_open = |space: &Space| handle.space(space.as_str()).is_ok() || is_book(space);
         match peer.frame(connection, frame, is_open) {
             Fate::Deliver(link, frame) => {
                 let now = Instant::now();

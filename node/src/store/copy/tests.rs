@@ -219,7 +219,13 @@ fn a_copy_is_its_owners_alone() {
     let around = tempfile::tempdir().expect("temporary folder");
     let (data, copy) = (around.path().join("data"), around.path().join("copy"));
     open(&data).identity([1; 32]).expect("identity");
+    fs::write(data.join("tickets.json"), "{}").expect("write");
+    fs::write(data.join("addresses.json"), "{}").expect("write");
     backup(&data, &copy, &mut |_| {}).expect("backup");
+    // What is known of tickets goes along, and what can be heard again does not.
+    let copied = fs::read_to_string(copy.join("tickets.json"));
+    assert_eq!(copied.expect("copied"), "{}");
+    assert!(!copy.join("addresses.json").exists());
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode(&copy), 0o700);
     for name in files(&copy).keys() {

@@ -1,0 +1,125 @@
+//! `tallymesh tickets` and `tallymesh revoke`: what a node knows of tickets, and taking one back.
+
+use super::client::Client;
+use super::failure::Failure;
+use super::get::text;
+use super::output::Output;
+use super::time;
+use crate::trust::{Grant, TicketId};
+use clap::Args;
+use serde_json::{Value, json};
+
+/// The arguments of `tallymesh revoke`.
+#[derive(Args, Debug)]
+pub struct RevokeArgs {
+    /// The ticket's id, which `tallymesh tickets` prints, or all of the ticket. Of a ticket that another
+    /// node signed give all, as it says its end: an id alone is remembered for ever
+    #[arg(value_name = "ID|TICKET")]
+    which: String,
+
+    /// Only in these spaces, with commas between, instead of all in which the node has a say
+    #[arg(long, value_name = "SPACE", value_delimiter = ',')]
+    only_in: Vec<String>,
+}
+
+/// Prints the tickets that a node signed or was given, and what else is revoked.
+pub(super) fn list(client: &Client, output: &mut Output) -> Result<(), Failure> {
+    let answer = client.get("/v1/tickets")?;
+    for kind in ["issued", "held", "revoked"] {
+        for row in rows(&answer[kind]) {
+            let mut told = row.clone();
+            told["kind"] = kind.into();
+            output.line(&told, || line(kind, row))?;
+        }
+    }
+    Ok(())
+}
+
+/// The spaces in which a node knows a ticket to be revoked.
+pub(super) fn revoked_in(client: &Client, id: TicketId) -> Result<Vec<String>, Failure> {
+    let answer = client.get("/v1/tickets")?;
+    let id = id.to_string();
+    let revoked = rows(&answer["revoked"]).filter(|row| row["id"] == id.as_str());
+    let mut spaces: Vec<String> = revoked.flat_map(|row| names(&row["spaces"])).collect();
+    spaces.sort_unstable();
+    spaces.dedup();
+    Ok(spaces)
+}
+
+pub(super) fn revoke(
+    client: &Client,
+    output: &mut Output,
+    args: &RevokeArgs,
+) -> Result<(), Failure> {
+    let (id, ends) = which(&args.which)?;
+    let mut query: Vec<String> = Vec::new();
+    if !args.only_in.is_empty() {
+        query.push(format!("spaces={}", args.only_in.join(",")));
+    }
+    query.extend(ends.map(|end| format!("expires_at={}", end.saturating_mul(1000))));
+    let revoked = client.delete(&format!("/v1/tickets/{id}?{}", query.join("&")))?;
+    output.line(&revoked, || {
+        let spaces = names(&revoked["spaces"]).join(", ");
+        format!("revoked ticket {id} in space {spaces}")
+    })?;
+    match output.is_json() {
+        true => Ok(()),
+        false => output.remark(
+            "Nodes that are connected hear of it within seconds, others when they are. Who was made a \
+             member with it stays one: `tallymesh members remove OWNER` ends that.",
+        ),
+    }
+}
+
+/// The id of a ticket and, if all of it is there, its end in seconds since 1970.
+fn which(text: &str) -> Result<(TicketId, Option<u64>), Failure> {
+    let text = text.trim();
+    if !text.contains('.') {
+        let id = text.parse();
+        return id
+            .map(|id| (id, None))
+            .map_err(|problem| Failure::Usage { problem });
+    }
+    let grant = Grant::parse(text).map_err(|error| Failure::Local {
+        code: error.code(),
+        problem: error.to_string(),
+    })?;
+    Ok((grant.id, grant.expires))
+}
+
+fn rows(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn names(value: &Value) -> Vec<String> {
+    let names = rows(value).filter_map(Value::as_str);
+    names.map(str::to_owned).collect()
+}
+
+fn line(kind: &str, row: &Value) -> String {
+    let spaces = names(&row["spaces"]).join(",");
+    let id = text(&row["id"]);
+    if kind == "revoked" {
+        return format!("revoked\t{id}\tin {spaces}\tby {}", text(&row["by"]));
+    }
+    let at = row["expires_at"].as_str().and_then(|at| at.parse().ok());
+    let ends = at.map_or_else(|| "never".to_owned(), time::shown);
+    let mut state = text(&row["state"]).to_string();
+    let revoked = names(&row["revoked_in"]);
+    if !revoked.is_empty() {
+        state = format!("{state} in {}", revoked.join(","));
+    }
+    let holder = row["holder"].as_str();
+    let holder = holder.map_or_else(String::new, |holder| format!("\tfor {holder}"));
+    let role = text(&row["role"]);
+    format!("{kind}\t{id}\t{state}\t{role} in {spaces}\tends {ends}{holder}")
+}
+
+/// What is told of a ticket beside what it says itself.
+pub(super) fn told(revoked_in: Option<&[String]>) -> (Value, Option<String>) {
+    let line = revoked_in.map(|spaces| match spaces {
+        [] => "revoked  not as far as the node knows".to_owned(),
+        spaces => format!("revoked  in {}", spaces.join(", ")),
+    });
+    (json!(revoked_in), line)
+}

@@ -1,0 +1,244 @@
+//! Revocations of tickets in the address book: what is read there, which of it counts here, and what
+//! this node tells.
+//!
+//! A revocation counts in a space if who signed it has a say there when it is heard. From then on it is
+//! in the ledger, and so stays as long as it has to, also when that one is taken out later: then some
+//! other member vouches for it.
+
+use super::Identity;
+use crate::driver::OwnerKey;
+use crate::trust::{Ledger, REVOKED_KEY, Revocation, Revoked, TicketId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tallymesh_core::Space;
+
+/// Most signatures that are verified at one look: it is done between frames.
+const VERIFIED_MAX: usize = 256;
+
+/// How often is looked whether what does not count here does by now, as its author was made a member.
+const JUDGE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Who has a say in a space that this node has open.
+pub(super) struct Say {
+    pub(super) space: Space,
+    pub(super) owners: Vec<OwnerKey>,
+}
+
+/// One entry that this node sees to that it is in the book.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) key: String,
+    /// What it says.
+    pub(super) revocation: Revocation,
+    /// Whether this node signed it, and so is the first to tell it.
+    pub(super) is_own: bool,
+}
+
+/// What the book says of revocations.
+pub(super) struct Revocations {
+    ledger: Ledger,
+    identity: Identity,
+    own: OwnerKey,
+    /// What each statement of the book says; nothing if it is none. No signature is verified twice.
+    read: BTreeMap<String, Option<Revocation>>,
+    /// What this node tells, at this generation of the ledger.
+    told: (u64, Arc<[Told]>),
+    /// Whether something was read that was not judged.
+    is_new: bool,
+    judge_next: Instant,
+    /// When this node signs again what others revoked who have no say any more.
+    vouch_at: BTreeMap<TicketId, Instant>,
+}
+
+impl Revocations {
+    pub(super) fn new(ledger: Ledger, identity: Identity, now: Instant) -> Revocations {
+        let mut revocations = Revocations {
+            ledger,
+            own: OwnerKey(identity.public_key()),
+            identity,
+            read: BTreeMap::new(),
+            told: (0, Arc::default()),
+            is_new: true,
+            judge_next: now,
+            vouch_at: BTreeMap::new(),
+        };
+        revocations.look_up_told();
+        revocations
+    }
+
+    /// The book is another one now.
+    pub(super) fn turn_over(&mut self) {
+        self.read.clear();
+    }
+
+    /// Reads the keys of the book; tells whether there are more than can be read now.
+    pub(super) fn read<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> bool {
+        let statements = keys.filter_map(|key| key.strip_prefix(REVOKED_KEY));
+        let mut verified = 0;
+        for statement in statements {
+            if self.read.contains_key(statement) {
+                continue;
+            }
+            if verified == VERIFIED_MAX {
+                return true;
+            }
+            verified += 1;
+            let read = Revocation::read(statement);
+            self.is_new |= read.is_some();
+            self.read.insert(statement.to_owned(), read);
+        }
+        false
+    }
+
+    /// What this node tells; and whether it is something else than before.
+    pub(super) fn told(&mut self) -> (Arc<[Told]>, bool) {
+        let changed = self.ledger.generation() != self.told.0;
+        if changed {
+            self.look_up_told();
+        }
+        (self.told.1.clone(), changed)
+    }
+
+    fn look_up_told(&mut self) {
+        let generation = self.ledger.generation();
+        let told = self.ledger.revoked().into_iter().map(|it| Told {
+            key: format!("{REVOKED_KEY}{}", it.statement),
+            is_own: it.revocation.issuer == self.own,
+            revocation: it.revocation,
+        });
+        self.told = (generation, told.collect());
+    }
+
+    /// Whether it is time to judge, and there is something that somebody revoked.
+    pub(super) fn is_due(&mut self, wall_ms: u64, now: Instant) -> bool {
+        if now < self.judge_next && !self.is_new {
+            return false;
+        }
+        (self.judge_next, self.is_new) = (now + JUDGE_INTERVAL, false);
+        // What is over is dropped here, too: nobody else looks that often.
+        if let Err(error) = self.ledger.tend(wall_ms) {
+            tracing::warn!(%error, "what is over is not taken off the disk");
+        }
+        let known = self.known();
+        self.candidates(&known, wall_ms).next().is_some()
+    }
+
+    /// Has count what counts by the word of those who have a say. `wait` is how long this node leaves it
+    /// to others to vouch.
+    pub(super) fn judge(&mut self, says: &[Say], wait: Duration, wall_ms: u64, now: Instant) {
+        let known = self.known();
+        let counts = |(statement, revocation): (&String, &Revocation)| {
+            let says = says.iter().filter(|it| {
+                revocation.covers(&it.space) && it.owners.contains(&revocation.issuer)
+            });
+            let mut spaces: BTreeSet<Space> = says.map(|it| it.space.clone()).collect();
+            if let Some(known) = known.get(statement) {
+                spaces.retain(|space| !known.spaces.contains(space));
+            }
+            (!spaces.is_empty()).then(|| Revoked {
+                statement: statement.clone(),
+                revocation: revocation.clone(),
+                spaces,
+            })
+        };
+        let mut new: Vec<Revoked> = self
+            .candidates(&known, wall_ms)
+            .filter_map(counts)
+            .collect();
+        for revoked in &new {
+            let (id, issuer) = (revoked.revocation.id, revoked.revocation.issuer);
+            tracing::info!(ticket = %id, by = %issuer, "a ticket is revoked");
+        }
+        new.extend(self.vouched(&known, says, wait, wall_ms, now));
+        if new.is_empty() {
+            return;
+        }
+        if let Err(error) = self.ledger.revoke(new) {
+            tracing::warn!(%error, "not all that others revoked is kept");
+        }
+    }
+
+    /// Signs again what was signed by somebody who has no say any more, where this node has one: nobody
+    /// who joins from now on would go by that one's word. Nodes do so at times of their own, and what
+    /// one has signed need not be signed by others.
+    fn vouched(
+        &mut self,
+        known: &BTreeMap<String, Revoked>,
+        says: &[Say],
+        wait: Duration,
+        wall_ms: u64,
+        now: Instant,
+    ) -> Vec<Revoked> {
+        let has_say = |owner: &OwnerKey, space: &Space| {
+            let mut says = says.iter();
+            says.any(|it| it.space == *space && it.owners.contains(owner))
+        };
+        let all = || {
+            let rows = known.values().filter(|it| !it.revocation.is_over(wall_ms));
+            rows.flat_map(|it| it.spaces.iter().map(move |space| (&it.revocation, space)))
+        };
+        let stands = all().filter(|(it, space)| has_say(&it.issuer, space));
+        let stands: BTreeSet<(TicketId, &Space)> =
+            stands.map(|(it, space)| (it.id, space)).collect();
+        let mut orphans: BTreeMap<TicketId, Revocation> = BTreeMap::new();
+        for (it, space) in all() {
+            if has_say(&self.own, space) && !stands.contains(&(it.id, space)) {
+                let orphan = orphans.entry(it.id).or_insert_with(|| Revocation {
+                    issuer: self.own,
+                    spaces: Some(Vec::new()),
+                    issued: wall_ms / 1000,
+                    ..it.clone()
+                });
+                // Without an end it is for ever, which is the longest.
+                orphan.expires = orphan
+                    .expires
+                    .zip(it.expires)
+                    .map(|(one, other)| one.max(other));
+                let spaces = orphan.spaces.get_or_insert_default();
+                if !spaces.contains(space) {
+                    spaces.push(space.clone());
+                }
+            }
+        }
+        self.vouch_at.retain(|id, _| orphans.contains_key(id));
+        let mut vouched = Vec::new();
+        for (id, orphan) in orphans {
+            let at = *self.vouch_at.entry(id).or_insert(now + wait);
+            if at > now {
+                self.judge_next = self.judge_next.min(at);
+                continue;
+            }
+            tracing::info!(ticket = %id, "a ticket stays revoked, as who revoked it has no say any more");
+            let statements = orphan.sign(&self.identity).into_iter();
+            vouched.extend(statements.map(|(statement, revocation)| Revoked {
+                statement,
+                spaces: revocation.spaces.iter().flatten().cloned().collect(),
+                revocation,
+            }));
+        }
+        vouched
+    }
+
+    fn known(&self) -> BTreeMap<String, Revoked> {
+        let known = self.ledger.revoked().into_iter();
+        known.map(|it| (it.statement.clone(), it)).collect()
+    }
+
+    /// All that stands in the book or is known already, as far as it is not over: what counts in one
+    /// space may in another by now.
+    fn candidates<'a>(
+        &'a self,
+        known: &'a BTreeMap<String, Revoked>,
+        wall_ms: u64,
+    ) -> impl Iterator<Item = (&'a String, &'a Revocation)> {
+        let read = self.read.iter();
+        let read = read.filter_map(|(statement, it)| Some((statement, it.as_ref()?)));
+        let others = known
+            .iter()
+            .filter(|(statement, _)| !self.read.contains_key(*statement))
+            .map(|(statement, it)| (statement, &it.revocation));
+        read.chain(others)
+            .filter(move |(_, it)| !it.is_over(wall_ms))
+    }
+}

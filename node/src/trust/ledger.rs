@@ -1,0 +1,588 @@
+//! What a node knows of tickets beyond what they say themselves: which it signed, which it was given,
+//! and which are revoked.
+//!
+//! It is one file in the data folder, written whole at each change, and in memory for those who ask.
+//! The tickets that were given to the node are in it with their text, which is as good as a key: so
+//! the file is for its owner alone. Of those that the node signed only what they say is kept.
+
+use super::revocation::Revocation;
+use super::ticket::{CLOCK_SKEW_MAX, Grant, Role, TicketId, named, spaces_named};
+use crate::driver::OwnerKey;
+use crate::store;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+use tallymesh_core::Space;
+
+/// The file's name in the data folder.
+pub(crate) const FILE: &str = "tickets.json";
+
+/// The version of the file that this build writes, and the only one that it reads.
+const VERSION: u64 = 1;
+
+/// Largest file that is read: one with as much in it as may be is smaller.
+pub(crate) const FILE_BYTES_MAX: u64 = 128 << 20;
+
+/// Most tickets that a node has signed and knows of.
+pub const ISSUED_MAX: usize = 16_384;
+
+/// Most tickets that a node was given and keeps.
+pub const HELD_MAX: usize = 64;
+
+/// Most revocations that count at a node at one time. Each of them stands in the address book, too.
+pub const REVOKED_MAX: usize = 4_096;
+
+/// For how long a ticket that this node signed is still listed when it has ended, in seconds.
+const LISTED_S: u64 = 7 * 24 * 60 * 60;
+
+/// A ticket that this node signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// By which it is revoked.
+    pub id: TicketId,
+    /// What the holder may do.
+    pub role: Role,
+    /// In which spaces; `None` for all in which this node is a member.
+    pub spaces: Option<Vec<Space>>,
+    /// The only one who may use it; without, whoever has it.
+    pub holder: Option<OwnerKey>,
+    /// When it was signed, in seconds since 1970.
+    pub issued: u64,
+    /// When it ends, in seconds since 1970.
+    pub expires: Option<u64>,
+}
+
+/// A revocation that counts here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    /// Its text, as it travels.
+    pub statement: String,
+    /// What that says.
+    pub revocation: Revocation,
+    /// The spaces in which it counts: who signed it had a say there when it was heard.
+    pub spaces: BTreeSet<Space>,
+}
+
+/// Why the ledger can't be read, or did not take something.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// The file can't be read or written.
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// What is in the file makes no sense.
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The file was written by a build with another version of it.
+    Version {
+        /// The file.
+        file: PathBuf,
+        /// The version that it has.
+        found: u64,
+    },
+    /// There is no room for more of one kind.
+    Full {
+        /// Of what there are so many.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+}
+
+impl LedgerError {
+    /// A stable name of the kind of error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            LedgerError::Io { .. } => "tickets_io",
+            LedgerError::Damaged { .. } => "tickets_damaged",
+            LedgerError::Version { .. } => "tickets_version",
+            LedgerError::Full { .. } => "tickets_full",
+        }
+    }
+}
+
+impl fmt::Display for LedgerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LedgerError::Io { file, problem } => write!(
+                f,
+                "can't keep what is known of tickets in {}: {problem}. Make room, or the folder one \
+                 that the node may write",
+                file.display()
+            ),
+            LedgerError::Damaged { file, problem } => write!(
+                f,
+                "{} has what is known of tickets, and is damaged: {problem}. Take the file from a \
+                 backup; without it the node does not know which tickets are revoked until it hears \
+                 of them from others",
+                file.display()
+            ),
+            LedgerError::Version { file, found } => write!(
+                f,
+                "{} has version {found}, and this build knows version {VERSION}: start the build that \
+                 wrote it, or a later one",
+                file.display()
+            ),
+            LedgerError::Full { what, limit } => write!(
+                f,
+                "there are {limit} {what} already, as many as there may be; some have to end first. \
+                 Give out tickets that end soon, or fewer of them"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LedgerError {}
+
+/// What a node knows of tickets. Clones share it.
+///
+/// What it has told to keep is on the disk when the call returns, if it has a folder. Whether a ticket
+/// is revoked is answered from memory.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Locked while the file is written, too, so that no older one takes a newer one's place.
+    kept: Mutex<Kept>,
+    /// Of each ticket in which spaces it is revoked: what is asked for at each request. It is locked
+    /// for as long as it takes to put another one in its place.
+    revoked: RwLock<HashMap<TicketId, Vec<Space>>>,
+    /// Goes up when something else is revoked than before.
+    generation: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    folder: Option<PathBuf>,
+    issued: BTreeMap<TicketId, Issued>,
+    held: BTreeMap<TicketId, (String, Grant)>,
+    /// By their statements.
+    revoked: BTreeMap<String, Revoked>,
+}
+
+impl Ledger {
+    /// The ledger of a data folder, which is empty at first; without a folder, one that is gone with
+    /// the process.
+    ///
+    /// # Errors
+    /// [`LedgerError`], when the file is there and can't be read.
+    pub fn open(folder: Option<&Path>) -> Result<Ledger, LedgerError> {
+        let kept = match folder {
+            None => Kept::default(),
+            Some(folder) => Kept::read(folder)?,
+        };
+        Ok(Ledger {
+            shared: Arc::new(Shared {
+                revoked: RwLock::new(kept.by_ticket()),
+                kept: Mutex::new(kept),
+                generation: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        let kept = &self.shared.kept;
+        kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a ticket that this node signs.
+    ///
+    /// # Errors
+    /// [`LedgerError::Full`], [`LedgerError::Io`]: it is not noted then, and must not be given away.
+    pub fn note(&self, grant: &Grant) -> Result<(), LedgerError> {
+        let mut kept = self.kept();
+        if kept.issued.len() >= ISSUED_MAX {
+            return Err(LedgerError::Full {
+                what: "tickets of this node that are good",
+                limit: ISSUED_MAX,
+            });
+        }
+        kept.issued.insert(grant.id, Issued::from(grant));
+        let saved = kept.save();
+        if saved.is_err() {
+            kept.issued.remove(&grant.id);
+        }
+        saved
+    }
+
+    /// The tickets that this node signed, until some days after their end.
+    pub fn issued(&self) -> Vec<Issued> {
+        self.kept().issued.values().cloned().collect()
+    }
+
+    /// Keeps a ticket that was given to this node, in place of one with the same id.
+    ///
+    /// # Errors
+    /// [`LedgerError::Full`], [`LedgerError::Io`]: it is not kept then.
+    pub fn hold(&self, ticket: &str, grant: &Grant) -> Result<(), LedgerError> {
+        let mut kept = self.kept();
+        if kept.held.len() >= HELD_MAX && !kept.held.contains_key(&grant.id) {
+            return Err(LedgerError::Full {
+                what: "tickets that this node was given",
+                limit: HELD_MAX,
+            });
+        }
+        let held = (ticket.trim().to_owned(), grant.clone());
+        let before = kept.held.insert(grant.id, held);
+        let saved = kept.save();
+        if saved.is_err() {
+            kept.held.remove(&grant.id);
+            kept.held.extend(before.map(|it| (grant.id, it)));
+        }
+        saved
+    }
+
+    /// The tickets that were given to this node, with what each says, also those that ended.
+    pub fn held(&self) -> Vec<(String, Grant)> {
+        self.kept().held.values().cloned().collect()
+    }
+
+    /// Keeps a ticket no longer that was given to this node; tells whether it was kept.
+    ///
+    /// # Errors
+    /// [`LedgerError::Io`]: it is still kept then.
+    pub fn forget(&self, id: TicketId) -> Result<bool, LedgerError> {
+        let mut kept = self.kept();
+        let Some(before) = kept.held.remove(&id) else {
+            return Ok(false);
+        };
+        let saved = kept.save();
+        if saved.is_err() {
+            kept.held.insert(id, before);
+        }
+        saved.map(|()| true)
+    }
+
+    /// Whether a ticket is revoked in a space.
+    pub fn is_revoked(&self, id: TicketId, space: &str) -> bool {
+        let revoked = &self.shared.revoked;
+        let revoked = revoked.read().unwrap_or_else(PoisonError::into_inner);
+        let spaces = revoked.get(&id);
+        spaces.is_some_and(|spaces| spaces.iter().any(|it| it.as_str() == space))
+    }
+
+    /// The spaces in which a ticket is revoked.
+    pub fn revoked_in(&self, id: TicketId) -> Vec<Space> {
+        let revoked = &self.shared.revoked;
+        let revoked = revoked.read().unwrap_or_else(PoisonError::into_inner);
+        revoked.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Has revocations count from now on, each in its spaces beside those in which it counts already.
+    /// Whoever calls this has seen that they are signed by somebody with a say there. Tells whether
+    /// anything is new.
+    ///
+    /// # Errors
+    /// [`LedgerError::Full`]: those for which there was no room do not count. [`LedgerError::Io`]: all
+    /// count, as long as this process runs.
+    pub fn revoke(&self, new: Vec<Revoked>) -> Result<bool, LedgerError> {
+        let mut kept = self.kept();
+        let (mut is_new, mut full) = (false, false);
+        for revoked in new {
+            let has_room = kept.revoked.len() < REVOKED_MAX;
+            match kept.revoked.get_mut(&revoked.statement) {
+                Some(known) => {
+                    let before = known.spaces.len();
+                    known.spaces.extend(revoked.spaces);
+                    is_new |= known.spaces.len() > before;
+                }
+                None if !has_room => full = true,
+                None => {
+                    kept.revoked.insert(revoked.statement.clone(), revoked);
+                    is_new = true;
+                }
+            }
+        }
+        if is_new {
+            self.publish(&kept);
+            kept.save()?;
+        }
+        match full {
+            false => Ok(is_new),
+            true => Err(LedgerError::Full {
+                what: "revocations",
+                limit: REVOKED_MAX,
+            }),
+        }
+    }
+
+    /// All revocations that count here.
+    pub fn revoked(&self) -> Vec<Revoked> {
+        self.kept().revoked.values().cloned().collect()
+    }
+
+    /// Differs when what [`Ledger::revoked`] gives does.
+    pub fn generation(&self) -> u64 {
+        self.shared.generation.load(Ordering::Acquire)
+    }
+
+    /// Forgets what is over at a time, in milliseconds since 1970: revocations that have to be
+    /// remembered no longer, and tickets of this node some days after their end.
+    ///
+    /// # Errors
+    /// [`LedgerError::Io`]: it is forgotten as long as this process runs.
+    pub fn tend(&self, now_ms: u64) -> Result<(), LedgerError> {
+        let mut kept = self.kept();
+        let before = (kept.issued.len(), kept.revoked.len());
+        let Kept {
+            issued, revoked, ..
+        } = &mut *kept;
+        revoked.retain(|_, it| !it.revocation.is_over(now_ms));
+        let now = now_ms / 1000;
+        let ended: HashMap<TicketId, u64> = revoked
+            .values()
+            .filter(|it| it.revocation.spaces.is_none())
+            .map(|it| (it.revocation.id, it.revocation.issued))
+            .collect();
+        issued.retain(|id, it| {
+            let end = it.expires.into_iter().chain(ended.get(id).copied()).min();
+            end.is_none_or(|end| end.saturating_add(LISTED_S) > now)
+        });
+        let after = (kept.issued.len(), kept.revoked.len());
+        if after.1 != before.1 {
+            self.publish(&kept);
+        }
+        match after == before {
+            true => Ok(()),
+            false => kept.save(),
+        }
+    }
+
+    /// Shows what is revoked to those who ask for single tickets.
+    fn publish(&self, kept: &Kept) {
+        let fresh = kept.by_ticket();
+        let revoked = &self.shared.revoked;
+        *revoked.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        self.shared.generation.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl From<&Grant> for Issued {
+    fn from(grant: &Grant) -> Issued {
+        Issued {
+            id: grant.id,
+            role: grant.role,
+            spaces: grant.spaces.clone(),
+            holder: grant.holder,
+            issued: grant.issued,
+            expires: grant.expires,
+        }
+    }
+}
+
+/// The file, as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    version: u64,
+    issued: Vec<IssuedRow>,
+    held: Vec<String>,
+    revoked: Vec<RevokedRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IssuedRow {
+    id: String,
+    role: Role,
+    spaces: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
+    issued: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RevokedRow {
+    statement: String,
+    spaces: Vec<String>,
+}
+
+impl Kept {
+    /// What the file in a folder says; nothing if there is none.
+    fn read(folder: &Path) -> Result<Kept, LedgerError> {
+        let file = folder.join(FILE);
+        let bytes = store::read_small(folder, FILE, FILE_BYTES_MAX);
+        let bytes = match bytes {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => {
+                return Ok(Kept {
+                    folder: Some(folder.to_path_buf()),
+                    ..Kept::default()
+                });
+            }
+            Err(problem) => return Err(LedgerError::Io { file, problem }),
+        };
+        let damaged = |problem: String| LedgerError::Damaged {
+            file: file.clone(),
+            problem,
+        };
+        let value: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        match value["version"].as_u64() {
+            Some(VERSION) => {}
+            Some(found) => return Err(LedgerError::Version { file, found }),
+            None => return Err(damaged("it names no version".into())),
+        }
+        let written = serde_json::from_value(value).map_err(|error| damaged(error.to_string()))?;
+        let mut kept = Kept::of(written).map_err(damaged)?;
+        kept.folder = Some(folder.to_path_buf());
+        Ok(kept)
+    }
+
+    fn of(written: Written) -> Result<Kept, String> {
+        let mut kept = Kept::default();
+        for row in written.issued {
+            let owner = |text: &str| {
+                OwnerKey::parse(text).ok_or_else(|| format!("`{text}` is no owner's key"))
+            };
+            let issued = Issued {
+                id: row.id.parse()?,
+                role: row.role,
+                spaces: spaces_named(&row.spaces)?,
+                holder: row.holder.as_deref().map(owner).transpose()?,
+                issued: row.issued,
+                expires: row.expires,
+            };
+            kept.issued.insert(issued.id, issued);
+        }
+        for ticket in written.held {
+            let grant = Grant::parse(&ticket).map_err(|error| error.to_string())?;
+            kept.held.insert(grant.id, (ticket, grant));
+        }
+        for row in written.revoked {
+            let revocation = Revocation::read(&row.statement);
+            let revocation = revocation
+                .ok_or_else(|| format!("`{}` is no revocation that is signed", row.statement))?;
+            let spaces = row.spaces.iter().map(|name| Space::new(name));
+            let spaces: Result<BTreeSet<Space>, _> = spaces.collect();
+            let revoked = Revoked {
+                statement: row.statement.clone(),
+                revocation,
+                spaces: spaces.map_err(|error| error.to_string())?,
+            };
+            kept.revoked.insert(row.statement, revoked);
+        }
+        Ok(kept)
+    }
+
+    fn by_ticket(&self) -> HashMap<TicketId, Vec<Space>> {
+        let mut by_ticket: HashMap<TicketId, BTreeSet<&Space>> = HashMap::new();
+        for revoked in self.revoked.values() {
+            let spaces = by_ticket.entry(revoked.revocation.id).or_default();
+            spaces.extend(&revoked.spaces);
+        }
+        let plain = |spaces: BTreeSet<&Space>| spaces.into_iter().cloned().collect();
+        by_ticket
+            .into_iter()
+            .map(|(id, spaces)| (id, plain(spaces)))
+            .collect()
+    }
+
+    /// Writes the file, so that it is there as it was or as it is now, and durable.
+    fn save(&self) -> Result<(), LedgerError> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        let issued = self.issued.values().map(|it| IssuedRow {
+            id: it.id.to_string(),
+            role: it.role,
+            spaces: named(it.spaces.as_deref()),
+            holder: it.holder.map(|holder| holder.to_string()),
+            issued: it.issued,
+            expires: it.expires,
+        });
+        let revoked = self.revoked.values().map(|it| RevokedRow {
+            statement: it.statement.clone(),
+            spaces: it.spaces.iter().map(Space::to_string).collect(),
+        });
+        let written = Written {
+            version: VERSION,
+            issued: issued.collect(),
+            held: self.held.values().map(|it| it.0.clone()).collect(),
+            revoked: revoked.collect(),
+        };
+        let bytes = serde_json::to_vec(&written).map_err(io::Error::from);
+        let saved = bytes.and_then(|bytes| store::write_small(folder, FILE, &bytes));
+        saved.map_err(|problem| LedgerError::Io {
+            file: folder.join(FILE),
+            problem,
+        })
+    }
+}
+
+/// How near its end a ticket is told to be about to end: a tenth of its life, and not more than this.
+const ENDING_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How a ticket stands at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TicketState {
+    /// It is good.
+    Good,
+    /// It is good, and its end is within 7 days, or within a tenth of its life if that is less.
+    Ending,
+    /// It has ended.
+    Ended,
+    /// It is revoked, in one space at least.
+    Revoked,
+}
+
+impl TicketState {
+    /// All states.
+    pub const ALL: [TicketState; 4] = [
+        TicketState::Good,
+        TicketState::Ending,
+        TicketState::Ended,
+        TicketState::Revoked,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            TicketState::Good => "good",
+            TicketState::Ending => "ending",
+            TicketState::Ended => "ended",
+            TicketState::Revoked => "revoked",
+        }
+    }
+
+    /// How a ticket stands at a time in milliseconds since 1970 that was signed, and ends, at these
+    /// times in seconds.
+    pub fn at(now_ms: u64, issued: u64, expires: Option<u64>, is_revoked: bool) -> TicketState {
+        let now = now_ms / 1000;
+        match expires {
+            _ if is_revoked => TicketState::Revoked,
+            Some(end) if end.saturating_add(CLOCK_SKEW_MAX.as_secs()) <= now => TicketState::Ended,
+            Some(end) => {
+                let tenth = end.saturating_sub(issued) / 10;
+                match end.saturating_sub(now) <= tenth.min(ENDING_MAX.as_secs()) {
+                    true => TicketState::Ending,
+                    false => TicketState::Good,
+                }
+            }
+            None => TicketState::Good,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

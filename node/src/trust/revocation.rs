@@ -1,0 +1,140 @@
+//! Revocations: statements that a ticket is worth nothing any more, each signed by who says so.
+//!
+//! A statement is a JSON Web Token, as tickets are, of a type of its own. Since it is signed anybody may
+//! carry it: it travels as a key of the address book, and so it has to fit one.
+
+use super::signing::PROVIDER;
+use super::ticket::{CLOCK_SKEW_MAX, TicketId, named, spaces_named};
+use crate::driver::OwnerKey;
+use crate::gossip::Identity;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, dangerous};
+use serde::{Deserialize, Serialize};
+use tallymesh_core::Space;
+use tallymesh_core::limits::KEY_BYTES_MAX;
+
+/// What a key of the address book begins with that is a revocation.
+pub(crate) const KEY: &str = "revoked/";
+
+/// Longest statement, in bytes: one that names a space fits, however long that name is.
+pub const REVOCATION_BYTES_MAX: usize = KEY_BYTES_MAX - KEY.len();
+
+/// What the header says, so that no other token that is signed with the same key passes for one.
+const TYPE: &str = "tallymesh-revocation+jwt";
+
+/// That a ticket is revoked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revocation {
+    /// Which ticket.
+    pub id: TicketId,
+    /// Who says so. It counts where they have a say.
+    pub issuer: OwnerKey,
+    /// In which spaces; `None` for all in which who says so has a say.
+    pub spaces: Option<Vec<Space>>,
+    /// When it was signed, in seconds since 1970.
+    pub issued: u64,
+    /// When the ticket ends, in seconds since 1970: until then it has to be remembered. For ever without.
+    pub expires: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claims {
+    jti: String,
+    iss: String,
+    spaces: Vec<String>,
+    iat: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exp: Option<u64>,
+}
+
+impl Revocation {
+    /// The statements that say this together, signed by its issuer, whose key `identity` is. There are
+    /// several if the spaces don't fit one.
+    pub fn sign(&self, identity: &Identity) -> Vec<(String, Revocation)> {
+        let of = |spaces: Option<&[Space]>| {
+            let part = Revocation {
+                issuer: OwnerKey(identity.public_key()),
+                spaces: spaces.map(<[Space]>::to_vec),
+                ..self.clone()
+            };
+            let statement = part.statement(identity)?;
+            (statement.len() <= REVOCATION_BYTES_MAX).then_some((statement, part))
+        };
+        let Some(mut rest) = self.spaces.as_deref() else {
+            return of(None).into_iter().collect();
+        };
+        let mut statements = Vec::new();
+        while !rest.is_empty() {
+            // As many as fit; one always does.
+            let fitting = (1..=rest.len()).map_while(|count| of(Some(&rest[..count])));
+            let Some((statement, part)) = fitting.last() else {
+                break;
+            };
+            rest = &rest[part.spaces.as_ref().map_or(rest.len(), Vec::len)..];
+            statements.push((statement, part));
+        }
+        statements
+    }
+
+    fn statement(&self, identity: &Identity) -> Option<String> {
+        let _ = PROVIDER.install_default();
+        let claims = Claims {
+            jti: self.id.to_string(),
+            iss: self.issuer.to_string(),
+            spaces: named(self.spaces.as_deref()),
+            iat: self.issued,
+            exp: self.expires,
+        };
+        let header = Header {
+            typ: Some(TYPE.into()),
+            ..Header::new(Algorithm::EdDSA)
+        };
+        let key = EncodingKey::from_ed_der(&identity.secret());
+        jsonwebtoken::encode(&header, &claims, &key).ok()
+    }
+
+    /// Reads a statement; nothing if it is none, or if who it names has not signed it. What the word of
+    /// that one is worth is another question, and so is whether it is over.
+    pub fn read(statement: &str) -> Option<Revocation> {
+        let _ = PROVIDER.install_default();
+        if statement.len() > REVOCATION_BYTES_MAX {
+            return None;
+        }
+        let claimed: Claims = dangerous::insecure_decode_claims(statement).ok()?;
+        let issuer = OwnerKey::parse(&claimed.iss)?;
+        let mut validation = Validation::new(Algorithm::EdDSA);
+        // An end does not make it void, it only need not be remembered any more; nobody is the audience.
+        (validation.validate_exp, validation.validate_aud) = (false, false);
+        validation.required_spec_claims.clear();
+        let key = DecodingKey::from_ed_der(&issuer.0);
+        let token = jsonwebtoken::decode::<Claims>(statement, &key, &validation).ok()?;
+        if token.header.typ.as_deref() != Some(TYPE) {
+            return None;
+        }
+        Some(Revocation {
+            id: token.claims.jti.parse().ok()?,
+            issuer,
+            spaces: spaces_named(&token.claims.spaces).ok()?,
+            issued: token.claims.iat,
+            expires: token.claims.exp,
+        })
+    }
+
+    /// Whether it speaks of this space.
+    pub fn covers(&self, space: &Space) -> bool {
+        let spaces = self.spaces.as_ref();
+        spaces.is_none_or(|spaces| spaces.contains(space))
+    }
+
+    /// Whether the ticket has ended everywhere at a time, in milliseconds since 1970, so that nobody
+    /// has to know of this any more.
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        // Who shows the ticket's end and who is shown it may differ by the skew, each in its own way.
+        let skew = 2 * CLOCK_SKEW_MAX.as_secs();
+        let end = self.expires.map(|end| end.saturating_add(skew));
+        end.is_some_and(|end| end <= now_ms / 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests;
