@@ -10,6 +10,7 @@ mod data;
 mod doctor;
 mod failure;
 mod get;
+mod init;
 mod invite;
 mod list;
 mod members;
@@ -32,6 +33,7 @@ pub use completions::CompletionsArgs;
 pub use config::ConfigArgs;
 pub use data::{BackupArgs, CheckArgs, RestoreArgs};
 pub use get::GetArgs;
+pub use init::InitArgs;
 pub use invite::{InviteArgs, TicketArgs};
 pub use list::ListArgs;
 pub use members::{MembersArgs, RetireArgs};
@@ -69,6 +71,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make a mesh: a data folder whose node is the first member
+    Init(InitArgs),
     /// Run a node
     Up(Box<Layers>),
     /// Check, show or make the configuration of a node
@@ -183,6 +187,11 @@ impl<T: Args> Remote<T> {
 /// Runs one command.
 pub fn run(cli: Cli) -> ExitCode {
     match cli.command {
+        Command::Init(args) => {
+            let mut output = args.output();
+            let result = init::run(&mut output, args);
+            output.finish(result)
+        }
         Command::Up(args) => Output::new(false).finish(up::run(*args)),
         Command::Config(args) => config::run(*args),
         Command::Add(remote) => remote.run(add::run),

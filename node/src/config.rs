@@ -20,6 +20,7 @@ use crate::gossip::{Address, GossipConfig, RESERVED};
 use crate::http::tls::TlsFiles;
 use crate::resp::RespConfig;
 use crate::store::Durability;
+use crate::trust::Grant;
 use error::wrong;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -37,7 +38,7 @@ const DURATION_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Most spaces that one node opens.
-const SPACES_MAX: usize = 64;
+pub(crate) const SPACES_MAX: usize = 64;
 
 /// What a node is started with.
 #[derive(Clone, Debug)]
@@ -56,8 +57,11 @@ pub struct Config {
     pub resp: Option<Resp>,
     /// The network part.
     pub gossip: GossipConfig,
-    /// The spaces to open, each once and at least one.
-    pub spaces: Vec<Space>,
+    /// The spaces to open, each once and at least one; `None` for those of the tickets that the node
+    /// joins with, or else the one named `default`.
+    pub spaces: Option<Vec<Space>>,
+    /// Tickets to join with.
+    pub join: Vec<String>,
     /// How long a member waits for a guest before it takes over from it, in milliseconds.
     pub lease_ms: u32,
     /// How long an idempotency key is known. Too short, and a client that retries late counts twice;
@@ -154,7 +158,24 @@ impl UpArgs {
         let announce = errors.note(addresses("announce", announce));
         let limits = errors.note(args.network.limits());
         let relay = errors.note(args.network.relay());
-        let spaces = errors.note(spaces(&args.space.unwrap_or_default()));
+        let spaces = errors.note(
+            args.space
+                .filter(|names| !names.is_empty())
+                .map(spaces)
+                .transpose(),
+        );
+        let listen_open = args.listen_open.unwrap_or_default();
+        let listen_tickets = args.listen_tickets.unwrap_or_default();
+        if listen_open && listen_tickets {
+            let problem = "--listen-open asks no node for a ticket, and --listen-tickets every one: \
+                           leave one out";
+            errors.0.push(wrong("listen-open", problem));
+        }
+        // Whoever reaches a relay reaches who listens there.
+        let is_near = |it: &Address| it.is_loopback() && !it.is_at_relay();
+        let is_near = |listen: &Vec<Address>| listen.iter().all(is_near);
+        let near = listen.as_ref().is_none_or(is_near);
+        let join = errors.note(tickets_to_join_with(&args.join.unwrap_or_default()));
         let lease = errors.note(duration("lease", &args.lease.unwrap_or_default()));
         let key_window = errors.note(duration("key-window", &args.key_window.unwrap_or_default()));
         errors.note(log(&args.log.unwrap_or_default()));
@@ -180,6 +201,7 @@ impl UpArgs {
                 gossip: GossipConfig {
                     listen: listen?,
                     peers: peers?,
+                    open: listen_open || near && !listen_tickets,
                     mdns: args.mdns.unwrap_or_default(),
                     book: args.network.address_book.unwrap_or_default(),
                     announce: announce?,
@@ -187,6 +209,7 @@ impl UpArgs {
                     relay: relay?,
                 },
                 spaces: spaces?,
+                join: join?,
                 lease_ms: lease?.as_millis() as u32, // 30 days are fewer than 2^32
                 key_window: key_window?,
                 demo: args.demo.unwrap_or_default(),
@@ -347,9 +370,9 @@ pub(crate) fn log(filter: &str) -> Result<EnvFilter, ConfigError> {
     EnvFilter::try_new(filter).map_err(|error| wrong("log", format!("`{filter}`: {error}")))
 }
 
-fn spaces(names: &[String]) -> Result<Vec<Space>, ConfigError> {
+fn spaces(names: Vec<String>) -> Result<Vec<Space>, ConfigError> {
     let mut spaces = Vec::new();
-    for name in names {
+    for name in &names {
         if name.starts_with(RESERVED) {
             let problem = format!(
                 "`{name}`: names that begin with `{RESERVED}` are for the node's own spaces; choose \
@@ -364,13 +387,22 @@ fn spaces(names: &[String]) -> Result<Vec<Space>, ConfigError> {
         }
     }
     match spaces.len() {
-        0 => Ok(vec![Space::default()]),
-        1..=SPACES_MAX => Ok(spaces),
+        ..=SPACES_MAX => Ok(spaces),
         count => Err(wrong(
             "space",
             format!("{count} spaces are over the limit of {SPACES_MAX}"),
         )),
     }
+}
+
+/// Tickets, as far as they can be judged without asking anybody, and whenever it is: one that has ended
+/// has let the node in before, or will be told of when it does not.
+fn tickets_to_join_with(texts: &[String]) -> Result<Vec<String>, ConfigError> {
+    let check = |text: &String| match Grant::parse(text) {
+        Ok(_) => Ok(text.trim().to_owned()),
+        Err(error) => Err(wrong("join", error.to_string())),
+    };
+    texts.iter().map(check).collect()
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ pub(crate) use answers::{ShardRow, decimal};
 pub(crate) use command::Command;
 pub(crate) use levels::Request;
 pub use levels::{Completeness, Heard, ReadBack, Written};
+pub(crate) use membership::Rosters;
 pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
     Retirement,
@@ -63,7 +64,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Error, Link, Output, Space, frame_space};
 use tokio::sync::mpsc::error::TryRecvError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// The [`Bell`] among what wakes the driver.
 const BELL: Token = Token(0);
@@ -93,13 +94,14 @@ pub enum Order {
 struct Peer {
     name: String,
     kind: PeerKind,
-    space: Option<SpaceId>,
+    spaces: Option<Vec<SpaceId>>,
     outbox: mpsc::Sender<Order>,
 }
 
 impl Peer {
     fn carries(&self, space: SpaceId) -> bool {
-        self.space.is_none_or(|own| own == space)
+        let spaces = self.spaces.as_ref();
+        spaces.is_none_or(|spaces| spaces.binary_search(&space).is_ok())
     }
 }
 
@@ -113,6 +115,7 @@ pub(crate) struct Driver {
     clients: Option<Clients>,
     peers: HashMap<Link, Peer>,
     broadcast: mpsc::Sender<Order>,
+    rosters: watch::Sender<Rosters>,
     metrics: Metrics,
     clock: WallClock,
     started: Instant,
@@ -212,12 +215,15 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         }
     };
     let (sender, queue) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let rosters: Rosters = spaces.iter().map(OpenSpace::roster).collect();
+    let (rosters, roster_news) = watch::channel(rosters);
     let driver = Driver {
         spaces,
         kept: Kept::new(worker, durability),
         clients: clients.transpose()?,
         peers: HashMap::new(),
         broadcast: start.broadcast,
+        rosters,
         metrics: start.metrics,
         clock: start.clock,
         started: Instant::now(),
@@ -240,7 +246,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         })
         .map_err(|error| io("start the driver's thread", &error))?;
     Ok(Running {
-        handle: Handle::new(sender, bell, names, own_turns),
+        handle: Handle::new(sender, bell, names, own_turns, roster_news),
         ended,
     })
 }
@@ -452,11 +458,6 @@ impl Driver {
                 let answer = self.spaces.iter_mut().map(|it| it.status(now)).collect();
                 self.answer(reply, answer);
             }
-            Command::FellowMembers { reply } => {
-                let spaces = self.spaces.iter();
-                let answer = spaces.flat_map(OpenSpace::fellow_members).collect();
-                self.answer(reply, answer);
-            }
             Command::Links { reply } => {
                 let answer = self.links(now);
                 self.answer(reply, answer);
@@ -481,7 +482,7 @@ impl Driver {
         let peer = Peer {
             name: new.peer,
             kind: new.kind,
-            space: new.space,
+            spaces: new.spaces,
             outbox: new.outbox,
         };
         for (place, space) in self.spaces.iter_mut().enumerate() {
@@ -574,6 +575,14 @@ impl Driver {
                 clients.notify(&notices, &self.kept);
             }
             let news = self.spaces[place].take_news();
+            if news.iter().any(|news| matches!(news, News::Members(_))) {
+                let roster = self.spaces[place].roster();
+                self.rosters.send_modify(|rosters| {
+                    let mut all = rosters.to_vec();
+                    all[place] = roster;
+                    *rosters = all.into();
+                });
+            }
             if !news.is_empty() {
                 let watchers = self.spaces[place].watchers.clone();
                 self.kept.answer(Box::new(move || {

@@ -5,9 +5,10 @@
 //! goes from peer to peer as frames of the sync machine: each frame is one request of the
 //! protocol `/tallymesh/sync/1` with an empty response, one in flight for each peer. So frames
 //! keep their order, and a slow peer holds up nobody else. Audits have a protocol of their own, and so
-//! has what nodes tell about themselves. `gate` says who may connect, and `limits` what peers may take.
-//! `book` is a space of the network's own, in which nodes say where they are, and which tickets are
-//! revoked.
+//! has what nodes tell about themselves. `gate` says who may connect, `rights` who may do what once it
+//! has, by `join` also with a ticket, and `limits` what peers may take.
+//! `book` is a space of the network's own, in which nodes say where they are, and which
+//! tickets are revoked.
 
 mod about;
 mod addresses;
@@ -18,13 +19,16 @@ mod codec;
 mod directory;
 mod figures;
 mod gate;
+mod join;
 mod limits;
+mod only;
 mod pace;
 mod peers;
 mod redial;
 mod refusals;
 mod relay;
 mod revocations;
+mod rights;
 mod swarm;
 
 pub use about::AboutRow;
@@ -53,6 +57,9 @@ use std::str::FromStr;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+/// Most addresses that are given to others to try, as in tickets.
+const REACH_MAX: usize = 16;
+
 /// A libp2p address, such as `/ip4/127.0.0.1/tcp/4001`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(Multiaddr);
@@ -65,6 +72,22 @@ impl FromStr for Address {
         parsed.map_err(|error| {
             format!("{error}; an address looks like /ip4/127.0.0.1/tcp/4001, /ip4/127.0.0.1/udp/4001/quic-v1 or /ip4/127.0.0.1/tcp/4001/ws")
         })
+    }
+}
+
+impl Address {
+    /// Whether only this machine reaches it.
+    pub fn is_loopback(&self) -> bool {
+        match self.0.iter().next() {
+            Some(Protocol::Ip4(ip)) => ip.is_loopback(),
+            Some(Protocol::Ip6(ip)) => ip.is_loopback(),
+            _ => false,
+        }
+    }
+
+    /// Whether it is a place at a relay.
+    pub fn is_at_relay(&self) -> bool {
+        relay::relay_of(&self.0).is_some()
     }
 }
 
@@ -137,6 +160,8 @@ pub struct GossipConfig {
     pub listen: Vec<Address>,
     /// Nodes to stay connected to.
     pub peers: Vec<Address>,
+    /// Whether whoever connects is taken for a member of all spaces.
+    pub open: bool,
     /// Whether to find nodes on the local network by itself.
     pub mdns: bool,
     /// Whether to say in the address book where this node is, and to dial whom that names. What is
@@ -198,6 +223,8 @@ impl std::error::Error for GossipError {}
 pub(crate) struct Running {
     /// The addresses that are bound, each with the peer id at its end.
     pub(crate) listen: Vec<String>,
+    /// Those of them, and those announced, that others should try.
+    pub(crate) reach: Vec<Address>,
     /// Asks peers what they show.
     pub(crate) auditor: Auditor,
     /// What is known of the connected nodes.
@@ -217,7 +244,7 @@ pub(crate) struct Start<'a> {
     pub(crate) cuts: watch::Receiver<Cuts>,
     pub(crate) clock: WallClock,
     pub(crate) metrics: Metrics,
-    /// Which tickets are revoked.
+    /// The tickets with which this node joins, and those that were revoked.
     pub(crate) ledger: Ledger,
     /// A folder on the disk that the state is on, if it is on one.
     pub(crate) folder: Option<PathBuf>,
@@ -229,17 +256,27 @@ pub(crate) struct Start<'a> {
 /// When a listener can't be bound, or libp2p can't be started.
 pub(crate) async fn start(start: Start<'_>) -> Result<Running, GossipError> {
     let own = Protocol::P2p(start.identity.0.public().to_peer_id());
-    let listen = start.config.listen.clone();
+    let (listen, announce) = (start.config.listen.clone(), start.config.announce.clone());
     let (auditor, questions) = audit::channel();
     let directory = Directory::default();
     let mut network = swarm::Network::new(start, questions, directory.clone()).await?;
     let bound = network.listen(&listen).await?;
-    let listen = bound
-        .into_iter()
-        .map(|address| address.with(own.clone()).to_string())
-        .collect();
+    let bound = bound.into_iter().map(|address| address.with(own.clone()));
+    let listen: Vec<Address> = bound.map(Address).collect();
+    let is_far = |it: &&Address| !it.is_loopback();
+    let far: Vec<&Address> = listen.iter().filter(is_far).collect();
+    let told = match far.is_empty() {
+        true => listen.iter().collect(),
+        false => far,
+    };
+    let announced = announce.iter().map(|it| match it.0.iter().last() {
+        Some(Protocol::P2p(_)) => it.clone(),
+        _ => Address(it.0.clone().with(own.clone())),
+    });
+    let reach = announced.chain(told.into_iter().cloned());
     Ok(Running {
-        listen,
+        reach: reach.take(REACH_MAX).collect(),
+        listen: listen.iter().map(ToString::to_string).collect(),
         auditor,
         directory,
         task: tokio::spawn(network.run()),

@@ -7,17 +7,17 @@ pub use levels::{Centre, Demand, Unreached};
 
 use crate::driver::{
     AuditPage, ChangedPart, Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Position,
-    Query, SpaceStatus, Turn, Wanted, WriterRow,
+    Query, Rosters, SpaceStatus, Turn, Wanted, WriterRow,
 };
 use crate::gossip::RESERVED;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tallymesh_core::{Link, Op, Shard, Space};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 /// One space that this node has open, by its place in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceId(pub(crate) usize);
 
 /// What several lines add to one counter. A request has at most one for each key.
@@ -47,8 +47,8 @@ pub enum PeerKind {
 pub struct NewLink {
     /// Its number, from [`Handle::next_link`].
     pub link: Link,
-    /// The one space it carries, or all that are open.
-    pub space: Option<SpaceId>,
+    /// The spaces that it carries, ascending, or all that are open.
+    pub spaces: Option<Vec<SpaceId>>,
     /// What is at the other end.
     pub kind: PeerKind,
     /// The name of the other end.
@@ -292,6 +292,7 @@ struct Shared {
     bell: LastRing,
     spaces: Arc<[Space]>,
     links: AtomicU32,
+    rosters: watch::Receiver<Rosters>,
     /// For clients that may work themselves.
     turn: Option<Turn>,
 }
@@ -302,12 +303,14 @@ impl Handle {
         bell: Bell,
         spaces: Arc<[Space]>,
         turn: Option<Turn>,
+        rosters: watch::Receiver<Rosters>,
     ) -> Handle {
         let shared = Shared {
             queue,
             bell: LastRing(bell),
             spaces,
             links: AtomicU32::new(0),
+            rosters,
             turn,
         };
         Handle {
@@ -512,12 +515,9 @@ impl Handle {
         self.ask(|reply| Command::Links { reply }).await
     }
 
-    /// The members of all spaces that this node is a member of; some may be named more than once.
-    ///
-    /// # Errors
-    /// When the node stops first.
-    pub(crate) async fn fellow_members(&self) -> Result<Vec<OwnerKey>, Refusal> {
-        self.ask(|reply| Command::FellowMembers { reply }).await
+    /// The members of all open spaces, now and whenever they change.
+    pub(crate) fn rosters(&self) -> watch::Receiver<Rosters> {
+        self.shared.rosters.clone()
     }
 
     /// A number for a new connection, never given twice by this node.

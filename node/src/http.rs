@@ -63,7 +63,7 @@ pub(crate) use asking::KEY_BYTES_MAX;
 use crate::clock::WallClock;
 use crate::config::HttpRules;
 use crate::driver::OwnerKey;
-use crate::gossip::{Auditor, Cuts, Directory, Identity};
+use crate::gossip::{Address, Auditor, Cuts, Directory, Identity};
 use crate::handle::Handle;
 use crate::metrics::Metrics;
 use crate::problems;
@@ -108,6 +108,10 @@ pub(crate) struct App {
     /// What is known of them.
     pub(crate) ledger: Ledger,
     pub(crate) listen: Vec<String>,
+    /// Where others should try to reach this node.
+    pub(crate) reach: Vec<Address>,
+    /// Whether whoever connects there is trusted.
+    pub(crate) listen_open: bool,
     /// The address that this is served at.
     pub(crate) http: SocketAddr,
     /// When the node started, by its clock, in milliseconds since 1970.

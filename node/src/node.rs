@@ -1,6 +1,6 @@
 //! A node put together: store, driver, network and HTTP, from start to stop.
 
-use crate::config::{Config, Resp};
+use crate::config::{Config, Resp, SPACES_MAX};
 use crate::driver::{self, OwnerKey, TELL_PROGRESS};
 use crate::gossip::{self, Cuts, GossipError, Identity};
 use crate::handle::Handle;
@@ -10,7 +10,7 @@ use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::store::{Durability, Log, Memory, Store, StoreError};
-use crate::trust::{Ledger, LedgerError};
+use crate::trust::{Grant, Ledger, LedgerError, Role, TicketError};
 use serde_json::json;
 use std::fmt;
 use std::future::Future;
@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tallymesh_core::Space;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -56,6 +57,13 @@ pub enum NodeError {
         /// What the system says.
         problem: io::Error,
     },
+    /// A ticket lets this node in nowhere.
+    Ticket {
+        /// A stable name of what is wrong with it.
+        code: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The ready file can't be written.
     ReadyFile {
         /// The file.
@@ -80,6 +88,7 @@ impl NodeError {
             NodeError::Http { .. } => "http_address",
             NodeError::Tls(_) => "http_tls",
             NodeError::Resp { .. } => "resp_address",
+            NodeError::Ticket { code, .. } => code,
             NodeError::ReadyFile { .. } => "ready_file",
             NodeError::Ended { .. } => "ended",
         }
@@ -103,6 +112,7 @@ impl fmt::Display for NodeError {
                 "can't serve the Redis protocol at {address}: {problem}. Is a Redis there? Choose \
                  another address with --resp; port 0 takes a free one"
             ),
+            NodeError::Ticket { problem, .. } => write!(f, "can't join: {problem}"),
             NodeError::ReadyFile { file, problem } => {
                 write!(
                     f,
@@ -129,6 +139,15 @@ impl From<StoreError> for NodeError {
 impl From<LedgerError> for NodeError {
     fn from(error: LedgerError) -> NodeError {
         NodeError::Ledger(error)
+    }
+}
+
+impl From<TicketError> for NodeError {
+    fn from(error: TicketError) -> NodeError {
+        NodeError::Ticket {
+            code: error.code(),
+            problem: error.to_string(),
+        }
     }
 }
 
@@ -192,6 +211,8 @@ impl Node {
         }
         let identity = identity(store.as_mut())?;
         let ledger = Ledger::open(data.as_deref())?;
+        hold(&ledger, &config.join, &identity)?;
+        let spaces = config.spaces.unwrap_or_else(|| spaces_of(&ledger));
         let metrics = Metrics::of(Watched {
             routes: http::paths(),
             data,
@@ -216,7 +237,7 @@ impl Node {
         let resp = config.resp.map(listen_resp).transpose()?;
         let resp_address = resp.as_ref().map(|(_, resp)| resp.address);
         let driver = driver::start(driver::Start {
-            spaces: config.spaces,
+            spaces,
             owner: identity.public_key(),
             lease_ms: config.lease_ms,
             key_window: config.key_window,
@@ -228,6 +249,8 @@ impl Node {
             clock: config.clock.clone(),
         })?;
         let handle = driver.handle;
+        is_in_time(&config.join, &handle, config.clock.now())?;
+        let listen_open = config.gossip.open;
         let network = gossip::start(gossip::Start {
             identity: &identity,
             config: config.gossip,
@@ -252,6 +275,8 @@ impl Node {
             owner: OwnerKey(identity.public_key()),
             identity: identity.clone(),
             listen: network.listen.clone(),
+            reach: network.reach,
+            listen_open,
             resp: resp_address,
             durability: config.durability,
             demo: config.demo,
@@ -390,6 +415,64 @@ fn open(folder: &Path) -> Result<Log, StoreError> {
         );
     }
     Ok(log)
+}
+
+/// Keeps the tickets that the node is to join with.
+fn hold(ledger: &Ledger, tickets: &[String], identity: &Identity) -> Result<(), NodeError> {
+    let own = OwnerKey(identity.public_key());
+    let wrong = |code, problem| Err(NodeError::Ticket { code, problem });
+    for ticket in tickets {
+        let grant = Grant::parse(ticket)?;
+        if let Some(holder) = grant.holder.filter(|holder| *holder != own) {
+            let problem = format!(
+                "the ticket is for the node {holder}, and this one is {own}; ask for one of its own"
+            );
+            return wrong("ticket_holder", problem);
+        }
+        if grant.issuer == own {
+            let problem = "this node signed the ticket itself; give it to another".to_owned();
+            return wrong("ticket_issuer", problem);
+        }
+        if grant.role != Role::Member {
+            let problem = format!(
+                "a node that joins takes the role member, and the ticket gives {}; use it over HTTP, \
+                 with --ticket, or ask for another",
+                grant.role
+            );
+            return wrong("ticket_role", problem);
+        }
+        ledger.hold(ticket, &grant)?;
+    }
+    Ok(())
+}
+
+/// The spaces of the tickets that this node holds, or the default one.
+fn spaces_of(ledger: &Ledger) -> Vec<Space> {
+    let held = ledger.held().into_iter();
+    let mut spaces: Vec<Space> = Vec::new();
+    for space in held.flat_map(|(_, grant)| grant.spaces.unwrap_or_default()) {
+        if !spaces.contains(&space) && spaces.len() < SPACES_MAX {
+            spaces.push(space);
+        }
+    }
+    if spaces.is_empty() {
+        spaces.push(Space::default());
+    }
+    spaces
+}
+
+/// Refuses tickets that have ended before they let this node in, by which it knows no members.
+fn is_in_time(tickets: &[String], handle: &Handle, now_ms: u64) -> Result<(), NodeError> {
+    let rosters = handle.rosters().borrow().clone();
+    for ticket in tickets {
+        let grant = Grant::parse(ticket)?;
+        let spaces = handle.spaces().iter().zip(rosters.iter());
+        let mut covered = spaces.filter(|(space, _)| grant.covers(space.as_str()));
+        if covered.all(|(_, roster)| roster.is_none()) {
+            grant.is_timely(now_ms)?;
+        }
+    }
+    Ok(())
 }
 
 /// Binds the address of the Redis protocol, which becomes the one that was bound.

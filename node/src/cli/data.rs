@@ -41,7 +41,7 @@ pub struct RestoreArgs {
 
 /// Which data folder.
 #[derive(Args, Debug)]
-struct Data {
+pub(super) struct Data {
     /// The data folder [default: that of `tallymesh up`]
     #[arg(long, value_name = "DIR", env = "TALLYMESH_DATA")]
     data: Option<PathBuf>,
@@ -52,7 +52,11 @@ struct Data {
 }
 
 impl Data {
-    fn folder(self) -> Result<PathBuf, Failure> {
+    pub(super) fn output(&self) -> Output {
+        Output::new(self.json)
+    }
+
+    pub(super) fn folder(self) -> Result<PathBuf, Failure> {
         let wrong = |error: ConfigError| Failure::Usage {
             problem: error.to_string(),
         };
@@ -62,19 +66,19 @@ impl Data {
 
 impl CheckArgs {
     pub(super) fn output(&self) -> Output {
-        Output::new(self.data.json)
+        self.data.output()
     }
 }
 
 impl BackupArgs {
     pub(super) fn output(&self) -> Output {
-        Output::new(self.data.json)
+        self.data.output()
     }
 }
 
 impl RestoreArgs {
     pub(super) fn output(&self) -> Output {
-        Output::new(self.data.json)
+        self.data.output()
     }
 }
 

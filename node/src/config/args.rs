@@ -111,11 +111,26 @@ pub struct UpArgs {
     #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_LISTEN", num_args = 1.., value_delimiter = ',')]
     pub listen: Option<Vec<String>>,
 
-    /// Nodes to stay connected to
+    /// Ask no node for a ticket, also at an address that other machines reach: whoever reaches it is
+    /// trusted as a member of all spaces
+    #[arg(long, value_name = "YES", env = "TALLYMESH_LISTEN_OPEN", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub listen_open: Option<bool>,
+
+    /// Ask nodes for tickets at loopback addresses, too
+    #[arg(long, value_name = "YES", env = "TALLYMESH_LISTEN_TICKETS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub listen_tickets: Option<bool>,
+
+    /// Join with this ticket, which `tallymesh invite` printed at a node: dial the nodes that it names,
+    /// and open its spaces if none are named. It is kept in the data folder, so once is enough
+    #[arg(long, value_name = "TICKET", env = "TALLYMESH_JOIN", num_args = 1.., value_delimiter = ',', hide_env_values = true)]
+    pub join: Option<Vec<String>>,
+
+    /// Nodes to stay connected to. One whose address ends in its name, `/p2p/...`, is trusted as a
+    /// member of all spaces
     #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_PEERS", num_args = 1.., value_delimiter = ',')]
     pub peer: Option<Vec<String>>,
 
-    /// Spaces to open [default: default]
+    /// Spaces to open [default: those of the tickets that the node joins with, or else `default`]
     #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACES", num_args = 1.., value_delimiter = ',')]
     pub space: Option<Vec<String>>,
 
@@ -160,7 +175,7 @@ pub struct UpArgs {
 
 impl UpArgs {
     /// What holds where nothing is said. What has no value here has none, or depends on others:
-    /// `data`, `http-rate`, `http-burst`.
+    /// `data`, `http-rate`, `http-burst`, `space`.
     pub(super) fn defaults() -> UpArgs {
         let text = |text: &str| Some(text.to_owned());
         UpArgs {
@@ -180,8 +195,11 @@ impl UpArgs {
             resp_strict: Some(false),
             resp_flush: Some(false),
             listen: Some(LISTEN_DEFAULT.map(str::to_owned).to_vec()),
+            listen_open: Some(false),
+            listen_tickets: Some(false),
+            join: Some(Vec::new()),
             peer: Some(Vec::new()),
-            space: Some(vec!["default".to_owned()]),
+            space: None,
             lease: text("10m"),
             key_window: text("24h"),
             mdns: Some(false),
@@ -212,6 +230,9 @@ impl UpArgs {
             resp_strict: self.resp_strict.or(below.resp_strict),
             resp_flush: self.resp_flush.or(below.resp_flush),
             listen: self.listen.or(below.listen),
+            listen_open: self.listen_open.or(below.listen_open),
+            listen_tickets: self.listen_tickets.or(below.listen_tickets),
+            join: self.join.or(below.join),
             peer: self.peer.or(below.peer),
             space: self.space.or(below.space),
             lease: self.lease.or(below.lease),

@@ -109,10 +109,6 @@ pub(crate) enum Command {
     Status {
         reply: oneshot::Sender<Vec<SpaceStatus>>,
     },
-    /// The members of all spaces that this node is a member of.
-    FellowMembers {
-        reply: oneshot::Sender<Vec<OwnerKey>>,
-    },
     Links {
         reply: oneshot::Sender<Vec<LinkRow>>,
     },
@@ -155,7 +151,6 @@ impl Command {
                 | Command::Members { .. }
                 | Command::Trusts { .. }
                 | Command::Status { .. }
-                | Command::FellowMembers { .. }
                 | Command::Links { .. }
                 | Command::Stop
         )

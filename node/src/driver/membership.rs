@@ -3,6 +3,7 @@
 use super::answers::{Decimal, decimal};
 use serde::{Serialize, Serializer};
 use std::fmt;
+use std::sync::Arc;
 use tallymesh_core::{Configuration, Fate, Listed, Owner, WriterId};
 use utoipa::ToSchema;
 
@@ -38,6 +39,10 @@ impl Serialize for OwnerKey {
         serializer.collect_str(self)
     }
 }
+
+/// The members of each open space, by its place in the configuration, ascending; `None` of a space
+/// without members.
+pub(crate) type Rosters = Arc<[Option<Arc<[OwnerKey]>>]>;
 
 /// A change of the members.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -246,7 +246,7 @@ impl Bench {
         let link = self.handle.next_link();
         self.runtime.block_on(self.handle.connect(NewLink {
             link,
-            space: None,
+            spaces: None,
             kind: PeerKind::Libp2p,
             peer: "a test".to_owned(),
             broadcast,

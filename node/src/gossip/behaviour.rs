@@ -5,7 +5,10 @@ use super::audit::{self, AuditCodec};
 use super::codec::{FrameCodec, PROTOCOL};
 use super::figures::{Figures, Pushes, TOPIC};
 use super::gate::Gate;
+use super::join::{self, JoinCodec};
 use super::limits::MemoryMax;
+use super::only::Only;
+use super::rights::Rights;
 use super::{GossipConfig, GossipError, Identity};
 use crate::clock::WallClock;
 use crate::handle::Handle;
@@ -19,7 +22,7 @@ use libp2p::request_response::{self, ProtocolSupport};
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::swarm::{NetworkBehaviour, Swarm};
 use libp2p::{
-    SwarmBuilder, identify, mdns, memory_connection_limits, noise, ping, relay, tcp, yamux,
+    PeerId, SwarmBuilder, identify, mdns, memory_connection_limits, noise, ping, relay, tcp, yamux,
 };
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
@@ -52,6 +55,12 @@ const ABOUT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most streams of such questions on one connection, in both directions.
 const ABOUT_STREAMS_MAX: usize = 4;
 
+/// A ticket that finds no answer within this time is shown again at the next connection.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most streams of tickets on one connection, in both directions.
+const JOIN_STREAMS_MAX: usize = 4;
+
 /// How often a silent connection is probed, and how long an answer may take.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,6 +72,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(super) type Gossip =
     gossipsub::Behaviour<Pushes, MaxCountSubscriptionFilter<AllowAllSubscriptionFilter>>;
 
+/// With whom pushes are gossiped. Topics are no secret, and whoever hears of one may ask for it: so only
+/// with those that may have all of them.
+pub(super) type MayGossip = Box<dyn Fn(&PeerId) -> bool + Send>;
+
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
     pub(super) gate: Gate,
@@ -71,10 +84,11 @@ pub(super) struct Behaviour {
     pub(super) ping: ping::Behaviour,
     pub(super) identify: identify::Behaviour,
     pub(super) mdns: Toggle<mdns::tokio::Behaviour>,
-    pub(super) gossipsub: Gossip,
+    pub(super) gossipsub: Only<Gossip, MayGossip>,
     pub(super) frames: request_response::Behaviour<FrameCodec>,
     pub(super) audits: request_response::Behaviour<AuditCodec>,
     pub(super) abouts: request_response::Behaviour<AboutCodec>,
+    pub(super) joins: request_response::Behaviour<JoinCodec>,
     pub(super) relay: Toggle<relay::Behaviour>,
     pub(super) circuits: relay::client::Behaviour,
 }
@@ -89,6 +103,7 @@ pub(super) async fn build(
     identity: &Identity,
     config: &GossipConfig,
     handle: &Handle,
+    rights: &Rights,
     clock: WallClock,
     metrics: &Metrics,
     figures: &Figures,
@@ -105,6 +120,8 @@ pub(super) async fn build(
     });
     let mdns = discovery(identity, config.mdns)?;
     let gossipsub = broadcast(handle, figures)?;
+    let (rights, now) = (rights.clone(), clock.clone());
+    let may_gossip: MayGossip = Box::new(move |peer| rights.is_full(peer, now.now()));
     let behaviour = |circuits| Behaviour {
         gate: Gate::new(limits),
         memory: memory.into(),
@@ -119,7 +136,7 @@ pub(super) async fn build(
                 .with_agent_version(format!("tallymesh-node/{}", env!("CARGO_PKG_VERSION"))),
         ),
         mdns,
-        gossipsub,
+        gossipsub: Only::new(gossipsub, may_gossip),
         frames: request_response::Behaviour::with_codec(
             FrameCodec::new(limits.frame_memory, figures.clone()),
             [(PROTOCOL, ProtocolSupport::Full)],
@@ -139,6 +156,12 @@ pub(super) async fn build(
             request_response::Config::default()
                 .with_request_timeout(ABOUT_TIMEOUT)
                 .with_max_concurrent_streams(ABOUT_STREAMS_MAX),
+        ),
+        joins: request_response::Behaviour::new(
+            [(join::PROTOCOL, ProtocolSupport::Full)],
+            request_response::Config::default()
+                .with_request_timeout(JOIN_TIMEOUT)
+                .with_max_concurrent_streams(JOIN_STREAMS_MAX),
         ),
         relay: config.relay.map(|limits| limits.behaviour(own)).into(),
         circuits,

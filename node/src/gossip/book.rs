@@ -20,10 +20,10 @@
 //! day, and those who are first to miss a revocation. Days begin by each node's wall clock: while two
 //! nodes are not on the same day, they hear nothing new of each other.
 
-use super::Identity;
 use super::addresses::{self, Addresses, Held, PEERS_MAX, PER_PEER_MAX};
 use super::redial::Chance;
 use super::revocations::{Revocations, Say, Told};
+use super::{Address, Identity};
 use crate::clock::WallClock;
 use crate::trust::{Ledger, REVOKED_MAX};
 use libp2p::{Multiaddr, PeerId};
@@ -395,7 +395,9 @@ fn own_addresses<'a>(
     listen: impl Iterator<Item = &'a Multiaddr>,
     announce: &BTreeSet<Multiaddr>,
 ) -> BTreeSet<Multiaddr> {
-    let (near, far): (Vec<_>, Vec<_>) = listen.cloned().partition(is_loopback);
+    let (near, far): (Vec<_>, Vec<_>) = listen
+        .cloned()
+        .partition(|it| Address(it.clone()).is_loopback());
     let listened = match far.is_empty() {
         true => near,
         false => far,
@@ -403,15 +405,6 @@ fn own_addresses<'a>(
     // What is announced on purpose finds room first.
     let all = announce.iter().cloned().chain(listened);
     all.take(PER_PEER_MAX).collect()
-}
-
-fn is_loopback(address: &Multiaddr) -> bool {
-    use libp2p::multiaddr::Protocol;
-    match address.iter().next() {
-        Some(Protocol::Ip4(ip)) => ip.is_loopback(),
-        Some(Protocol::Ip6(ip)) => ip.is_loopback(),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ pub struct Traffic {
     pub audit: Flow,
     /// What the two tell each other about themselves.
     pub about: Flow,
+    /// Tickets that one has shown the other.
+    pub join: Flow,
 }
 
 /// A connected node.
@@ -62,6 +64,7 @@ impl NodeRow {
             Protocol::Sync => &mut self.traffic.sync,
             Protocol::Audit => &mut self.traffic.audit,
             Protocol::About => &mut self.traffic.about,
+            Protocol::Join => &mut self.traffic.join,
             Protocol::Push => {
                 self.traffic.push.messages_in += 1;
                 self.traffic.push.bytes_in += bytes;

@@ -25,6 +25,8 @@ pub(super) enum Protocol {
     Audit,
     /// What nodes tell about themselves.
     About,
+    /// Tickets that are shown.
+    Join,
 }
 
 impl Protocol {
@@ -34,6 +36,7 @@ impl Protocol {
             Protocol::Push => "push",
             Protocol::Audit => "audit",
             Protocol::About => "about",
+            Protocol::Join => "join",
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The peers that are connected, and the frames that wait for each.
 
 use super::codec::Framed;
+use super::rights::Right;
+use crate::handle::SpaceId;
+use crate::trust::Role;
 use libp2p::request_response::{OutboundRequestId, ResponseChannel};
 use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
@@ -57,6 +60,12 @@ pub(super) struct Peer {
     pub(super) greeted: bool,
     /// Since when it could have.
     pub(super) since: Instant,
+    /// What it may do, since it came.
+    pub(super) rights: Vec<Right>,
+    /// Since when it has lost some of that, while it may still hear of it.
+    pub(super) loses: Option<Instant>,
+    /// Whether pushes reach it only as frames, though this node would gossip with it.
+    pub(super) unicast: bool,
     /// Whether its connections are being closed: what it still sends is of no use.
     pub(super) dropped: bool,
     /// Frames that wait until it may send more.
@@ -100,6 +109,9 @@ impl Peers {
             sessions: HashMap::new(),
             greeted: false,
             since: now,
+            rights: Vec::new(),
+            loses: None,
+            unicast: false,
             dropped: false,
             held: VecDeque::new(),
             twin: None,
@@ -140,6 +152,28 @@ impl Peers {
 }
 
 impl Peer {
+    /// The spaces in which it takes part, in their order.
+    pub(super) fn spaces(&self) -> Vec<SpaceId> {
+        let full = self
+            .rights
+            .iter()
+            .filter(|right| right.role == Role::Member);
+        full.map(|right| right.space).collect()
+    }
+
+    /// Whether it takes part in a space.
+    pub(super) fn takes_part(&self, space: SpaceId) -> bool {
+        let found = self
+            .rights
+            .binary_search_by_key(&space, |right| right.space);
+        found.is_ok_and(|at| self.rights[at].role == Role::Member)
+    }
+
+    /// Whether it takes part in no space.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.rights.iter().all(|right| right.role != Role::Member)
+    }
+
     /// Whether it has greeted in this space.
     pub(super) fn has_greeted(&self, space: &Space) -> bool {
         self.sessions.contains_key(space)

@@ -32,6 +32,12 @@ pub(super) enum Reason {
     Cut,
     /// It greeted in no space.
     Silent,
+    /// It has shown no ticket, and is no member.
+    Stranger,
+    /// It has no right in the space of a frame.
+    Space,
+    /// It has shown a ticket that is worth nothing.
+    Ticket,
     /// It went on sending while it was slowed.
     Flood,
     /// Its pushes are more than it may send.
@@ -56,6 +62,9 @@ impl Reason {
             Reason::Memory => "memory",
             Reason::Cut => "cut",
             Reason::Silent => "silent",
+            Reason::Stranger => "stranger",
+            Reason::Space => "space",
+            Reason::Ticket => "ticket",
             Reason::Flood => "flood",
             Reason::Pushes => "pushes",
             Reason::FrameMemory => "frame_memory",
@@ -76,6 +85,9 @@ impl fmt::Display for Reason {
             Reason::Memory => "the node takes as much memory as --memory-max allows",
             Reason::Cut => "the links of this node are cut on purpose",
             Reason::Silent => "it greeted in no space",
+            Reason::Stranger => "it is no member, and has shown no ticket; `tallymesh invite` makes one",
+            Reason::Space => "it has no right in the space of what it sent",
+            Reason::Ticket => "it has shown a ticket that is worth nothing here",
             Reason::Flood => "it went on sending frames while it was slowed",
             Reason::Pushes => "it pushes more than --peer-frames or --peer-bytes allows",
             Reason::FrameMemory => "large frames that are under way take as much memory as they may",

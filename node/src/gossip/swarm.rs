@@ -3,6 +3,7 @@
 mod asks;
 mod finds;
 mod frames;
+mod joins;
 mod links;
 
 use super::about::Abouts;
@@ -16,14 +17,17 @@ use super::peers::Peers;
 use super::redial::{Chance, Redial};
 use super::refusals::{Reason, Refusals};
 use super::relay::{Circuits, Relayed, relay_of};
+use super::rights::Rights;
 use super::{Address, Cuts, Figures, GossipError, GossipLimits, Start};
-use crate::driver::Order;
+use crate::clock::WallClock;
+use crate::driver::{Order, Rosters};
 use crate::handle::Handle;
 use futures::StreamExt;
 use libp2p::core::transport::ListenerId;
+use libp2p::multiaddr::Protocol;
 use libp2p::swarm::{ConnectionDenied, DialError, ListenError, Swarm, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, gossipsub, identify, mdns, memory_connection_limits, relay};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -55,8 +59,14 @@ pub(super) struct Network {
     chance: Chance,
     /// When is looked next for whom to dial of these.
     find_next: Instant,
-    /// The members of spaces that this node is in too, and when they were looked up.
-    members: finds::Members,
+    /// Who may do what, and the members, whenever they change.
+    rights: Rights,
+    rosters: watch::Receiver<Rosters>,
+    /// The members of spaces that this node is a member of: they need links to each other.
+    fellows: BTreeSet<PeerId>,
+    clock: WallClock,
+    /// When is looked next whether rights have ended.
+    review_next: Instant,
     directory: Directory,
     figures: Figures,
     refusals: Refusals,
@@ -85,16 +95,25 @@ impl Network {
     ) -> Result<Network, GossipError> {
         let (config, handle) = (&start.config, &start.handle);
         let figures = start.metrics.register(Figures::register);
+        let mut rosters = handle.rosters();
+        let known = rosters.borrow_and_update().clone();
+        let public_key = start.identity.public_key();
+        let ledger = start.ledger.clone();
+        let rights = Rights::new(config.open, public_key, handle.spaces(), known, ledger);
         let swarm = behaviour::build(
             start.identity,
             config,
             handle,
+            &rights,
             start.clock.clone(),
             &start.metrics,
             &figures,
         )
         .await?;
-        let peers = config.peers.iter().map(|address| address.0.clone());
+        let held = start.ledger.held();
+        let joining = held.iter().flat_map(|(_, grant)| &grant.nodes);
+        let peers = config.peers.iter().chain(joining);
+        let peers = peers.map(|address| address.0.clone());
         let (own, now) = (*swarm.local_peer_id(), Instant::now());
         let redial = Redial::new(peers, seed(&own), now);
         let book = finds::book(&start, own, now)?;
@@ -105,7 +124,7 @@ impl Network {
         let mut network = Network {
             swarm,
             audits: Audits::start(handle.clone(), questions),
-            abouts: Abouts::new(start.clock, start.folder),
+            abouts: Abouts::new(start.clock.clone(), start.folder),
             handle: start.handle,
             peers: Peers::default(),
             redial,
@@ -116,7 +135,11 @@ impl Network {
             addresses,
             chance: Chance::new(seed(&own)),
             find_next: now,
-            members: finds::Members::default(),
+            fellows: BTreeSet::new(),
+            rights,
+            rosters,
+            clock: start.clock,
+            review_next: now,
             directory,
             refusals: Refusals::new(figures.clone()),
             figures,
@@ -132,6 +155,12 @@ impl Network {
         for peer in network.redial.configured() {
             network.swarm.behaviour_mut().gate.reserve(peer);
         }
+        for address in &start.config.peers {
+            if let Some(Protocol::P2p(peer)) = address.0.iter().last() {
+                network.rights.name(&peer);
+            }
+        }
+        network.learn_members();
         Ok(network)
     }
 
@@ -198,6 +227,7 @@ impl Network {
                 event = self.swarm.select_next_some() => self.event(event).await,
                 Some(order) = self.inbox.recv() => self.order(order),
                 next = self.audits.next() => self.audit(next),
+                Ok(()) = self.rosters.changed() => self.members_changed(),
                 _ = ticks.tick() => self.tick().await,
                 changed = self.cuts.changed() => match changed {
                     Ok(()) => self.apply_cuts(),
@@ -213,8 +243,9 @@ impl Network {
         self.release(now).await;
         self.ask_about(now);
         self.drop_silent(now);
-        self.tend_book(now).await;
-        self.find(now).await;
+        self.review(now);
+        self.tend_book(now);
+        self.find(now);
         let swarm = &mut self.swarm;
         self.circuits
             .listen(now, |address| swarm.listen_on(address).ok());
@@ -322,11 +353,17 @@ impl Network {
             BehaviourEvent::Frames(event) => self.frame_event(event).await,
             BehaviourEvent::Audits(event) => self.audit_event(event),
             BehaviourEvent::Abouts(event) => self.about_event(event),
+            BehaviourEvent::Joins(event) => self.join_event(event),
             BehaviourEvent::Gossipsub(gossipsub::Event::Message {
                 propagation_source,
                 message_id,
                 message,
             }) => self.pushed(propagation_source, &message_id, message).await,
+            BehaviourEvent::Gossipsub(gossipsub::Event::GossipsubNotSupported { peer_id }) => {
+                if let Some(peer) = self.peers.get_mut(&peer_id) {
+                    peer.unicast = true;
+                }
+            }
             BehaviourEvent::Identify(identify::Event::Received { peer_id, info, .. }) => {
                 if let Some(peer) = self.peers.get_mut(&peer_id) {
                     peer.listen = info.listen_addrs;

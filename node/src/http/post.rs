@@ -232,7 +232,7 @@ async fn serve(
     let (outbox, mut inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
         link,
-        space: Some(space),
+        spaces: Some(vec![space]),
         kind: PeerKind::Post,
         peer: format!("post-{}", link.0),
         broadcast: false,

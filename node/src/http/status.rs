@@ -22,6 +22,8 @@ pub(super) struct Status {
     /// This node's own key, by which it is made a member.
     owner: OwnerKey,
     listen: Vec<String>,
+    /// Whether whoever connects with those addresses is trusted as a member of all spaces.
+    listen_open: bool,
     /// The address that HTTP is served at.
     #[schema(value_type = String)]
     http: SocketAddr,
@@ -85,6 +87,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, 
         peer_id: app.peer_id.clone(),
         owner: app.owner,
         listen: app.listen.clone(),
+        listen_open: app.listen_open,
         http: app.http,
         tickets: app.rules.tickets,
         time: app.clock.now(),

@@ -74,7 +74,7 @@ async fn serve(app: Arc<App>, space: SpaceId, mut socket: WebSocket) {
     let (outbox, inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
         link,
-        space: Some(space),
+        spaces: Some(vec![space]),
         kind: PeerKind::WebSocket,
         peer: format!("ws-{}", link.0),
         broadcast: false,

@@ -5,7 +5,6 @@ use super::body::Fields;
 use super::problem::{Asked, Problem, Route};
 use super::requests::{OfTicket, TicketBody};
 use crate::driver::{Decimal, OwnerKey};
-use crate::gossip::Address;
 use crate::problems;
 use crate::trust::{
     Grant, Issued, Ledger, LedgerError, Revocation, Revoked, Role, TicketId, TicketState,
@@ -344,11 +343,7 @@ pub(super) async fn make(
         spaces,
         issued,
         expires: (lasts > 0).then(|| issued.saturating_add(lasts.div_ceil(1000))),
-        nodes: app
-            .listen
-            .iter()
-            .filter_map(|it| it.parse::<Address>().ok())
-            .collect(),
+        nodes: app.reach.clone(),
     };
     let ticket = grant.sign(&app.identity)?;
     // Only what is noted can be listed, and revoked without its text.

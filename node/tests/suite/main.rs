@@ -13,6 +13,7 @@ mod durability;
 mod events;
 mod figures;
 mod http;
+mod join;
 mod liar;
 mod members;
 mod network;

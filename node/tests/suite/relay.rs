@@ -5,7 +5,11 @@ use crate::process::{Node, eventually};
 
 /// A node that listens at a relay only.
 fn hidden(relay: &Node) -> Node {
-    Node::start(&["--listen", &format!("{}/p2p-circuit", relay.listen[0])])
+    Node::start(&[
+        "--listen",
+        &format!("{}/p2p-circuit", relay.listen[0]),
+        "--listen-open",
+    ])
 }
 
 pub(crate) fn linked(one: &Node, other: &Node) -> bool {

@@ -514,13 +514,14 @@ fn open_network(facts: &Facts) -> Vec<Finding> {
     let listen = rows(&facts.status["listen"]).filter_map(Value::as_str);
     let open = |address: &&str| ip(address).is_some_and(|it| !it.is_loopback());
     let open: Vec<&str> = listen.filter(open).collect();
-    if open.is_empty() {
+    if open.is_empty() || facts.status["listen_open"] != true {
         return Vec::new();
     }
     let what = format!(
-        "other machines reach {}, and whoever does is trusted",
+        "other machines reach {}, and whoever does is trusted as a member",
         open.join(", ")
     );
-    let advice = "Let only the nodes of this mesh reach these ports.";
-    vec![finding(Severity::Notice, what, advice)]
+    let advice = "Leave `--listen-open` out and give nodes tickets (`tallymesh invite --role member`), or \
+                  let only the nodes of this mesh reach these ports.";
+    vec![finding(Severity::Warning, what, advice)]
 }

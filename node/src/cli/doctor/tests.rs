@@ -49,6 +49,7 @@ fn fine() -> Facts {
         status: json!({
             "version": "1.0", "durability": "always", "cut": false,
             "http": "127.0.0.1:4280", "listen": ["/ip4/127.0.0.1/tcp/4001/p2p/x", "/ip6/::1/tcp/4001"],
+            "listen_open": true,
             "time": "1000000", "started": "0",
             "spaces": [{
                 "space": "default", "faults": 0, "renewals": 0, "writers": 5, "key_bytes": 500, "keyed": 10,
@@ -240,7 +241,7 @@ fn each_check_finds_what_it_is_for() {
         ("open_http", Warning, set("/http", json!("0.0.0.0:4280"))),
         (
             "open_network",
-            Notice,
+            Warning,
             set("/listen", json!(["/ip4/10.0.0.1/udp/1/quic-v1/p2p/x"])),
         ),
         (

@@ -130,7 +130,7 @@ impl Cluster {
             let (at, link) = ends[from];
             self.wait(self.nodes[at].connect(NewLink {
                 link,
-                space: None,
+                spaces: None,
                 kind: PeerKind::Libp2p,
                 peer: "a test".to_owned(),
                 broadcast: false,

@@ -355,12 +355,10 @@ impl OpenSpace {
         }
     }
 
-    /// The members, if this node is one.
-    pub(in crate::driver) fn fellow_members(&self) -> Vec<OwnerKey> {
-        let configuration = self.replica.configuration();
-        let members = configuration.filter(|it| it.has(&self.owner));
-        let members = members.map(|it| it.members.iter().copied().map(OwnerKey));
-        members.into_iter().flatten().collect()
+    /// The members, if there are any.
+    pub(in crate::driver) fn roster(&self) -> Option<Arc<[OwnerKey]>> {
+        let members = self.replica.configuration()?.members.iter();
+        Some(members.copied().map(OwnerKey).collect())
     }
 
     /// The members as they are seen from here.

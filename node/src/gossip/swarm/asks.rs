@@ -14,7 +14,13 @@ type AuditEvent = request_response::Event<Vec<u8>, Vec<u8>>;
 type AboutEvent = request_response::Event<(), Answer>;
 
 impl Network {
-    fn count(&self, peer: &PeerId, protocol: Protocol, direction: Direction, bytes: usize) {
+    pub(super) fn count(
+        &self,
+        peer: &PeerId,
+        protocol: Protocol,
+        direction: Direction,
+        bytes: usize,
+    ) {
         self.figures.count(protocol, direction, bytes);
         let count = |row: &mut NodeRow| row.count(protocol, direction, bytes);
         self.directory.with(peer, count);
@@ -118,8 +124,10 @@ impl Network {
                 ..
             } => {
                 self.count(&peer, Protocol::About, Direction::In, 0);
+                let from = self.peers.get_mut(&peer);
+                let is_stranger = from.is_none_or(|peer| peer.is_stranger());
                 // Who asks faster than it may send frames is not answered.
-                if self.wait(&peer, 0, now).is_none() {
+                if !is_stranger && self.wait(&peer, 0, now).is_none() {
                     self.spend(peer, 0, now);
                     let answer = self.abouts.own();
                     self.count(&peer, Protocol::About, Direction::Out, answer.len());

@@ -141,6 +141,20 @@ impl Network {
             return;
         };
         let (handle, book) = (&self.handle, &self.book);
+        let open = frame_space(&frame).ok().map(|name| handle.space(name));
+        let may = match open {
+            Some(Ok(space)) => peer.takes_part(space),
+            // The book, and spaces that only the peer has.
+            _ => !peer.is_stranger(),
+        };
+        if !may {
+            match peer.is_stranger() {
+                // It is told of when it is cut off, unless it shows a ticket before.
+                true => self.figures.refused(Reason::Stranger),
+                false => self.refusals.refused(Reason::Space, &id, Instant::now()),
+            }
+            return;
+        }
         // The book greets first, so that it is where a second process with the same key shows.
         let is_book = |space: &Space| book.as_ref().is_some_and(|book| book.is_of(space));
         let is_open = |space: &Space| handle.space(space.as_str()).is_ok() || is_book(space);
@@ -218,9 +232,25 @@ impl Network {
             self.refusals.refused(Reason::Pushes, &source, now);
         } else if fits {
             let link = self.peers.link(&source);
+            self.unicast(topic.unwrap_or_default(), &message.data);
             self.handle.broadcast(link, message.data).await;
         } else {
             tracing::warn!(peer = %source, "a push does not belong to its topic");
+        }
+    }
+
+    /// Sends a push as a frame to those with whom this node would gossip, and which do not.
+    fn unicast(&mut self, space: &str, bytes: &[u8]) {
+        let Ok(place) = self.handle.space(space) else {
+            return;
+        };
+        for id in self.peers.ids() {
+            let peer = self.peers.get_mut(&id);
+            if peer.is_some_and(|peer| {
+                peer.unicast && peer.takes_part(place) && peer.push(bytes.to_vec())
+            }) {
+                self.send_next(id);
+            }
         }
     }
 
@@ -237,6 +267,7 @@ impl Network {
                 self.send_next(id);
             }
             Order::Broadcast(space, bytes) => {
+                self.unicast(space.as_str(), &bytes);
                 let topic = behaviour::topic(&space);
                 let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
                 match gossipsub.publish(topic, bytes) {

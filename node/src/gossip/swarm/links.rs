@@ -12,17 +12,23 @@ use std::time::Instant;
 impl Network {
     pub(super) async fn connected(&mut self, peer: PeerId) {
         let link = self.handle.next_link();
-        tracing::info!(%peer, link = link.0, "connected");
         let now = Instant::now();
         self.peers.insert(peer, link, now);
         self.directory.insert(peer);
+        let spaces = self.give_rights(&peer);
+        self.show_tickets(&peer);
+        if spaces.is_empty() {
+            tracing::info!(%peer, "connected with a stranger");
+            return;
+        }
+        tracing::info!(%peer, link = link.0, "connected");
         self.abouts.connected(peer, now);
         let new = NewLink {
             link,
-            space: None,
+            spaces: Some(spaces),
             kind: PeerKind::Libp2p,
             peer: peer.to_string(),
-            broadcast: true,
+            broadcast: self.swarm.behaviour().gossipsub.has(&peer),
             outbox: self.orders.clone(),
         };
         self.handle.connect(new).await;
@@ -63,10 +69,18 @@ impl Network {
             .filter(|id| !self.relayed.uses(id))
             .collect();
         for id in late {
-            if !self.swarm.behaviour().gate.is_reserved(&id) {
-                self.refusals.refused(Reason::Silent, &id, now);
-                self.drop_peer(id);
+            let peer = self.peers.get_mut(&id);
+            let is_stranger = peer.is_some_and(|peer| peer.is_stranger());
+            let reason = match is_stranger {
+                true => Reason::Stranger,
+                false if self.swarm.behaviour().gate.is_reserved(&id) => continue,
+                false => Reason::Silent,
+            };
+            self.refusals.refused(reason, &id, now);
+            if is_stranger {
+                self.redial.avoid(id, now);
             }
+            self.drop_peer(id);
         }
     }
 

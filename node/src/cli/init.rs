@@ -1,0 +1,85 @@
+//! `tallymesh init`: makes a mesh, of which the node of a data folder is the first member.
+
+use super::data::Data;
+use super::failure::Failure;
+use super::output::Output;
+use crate::config::UpArgs;
+use crate::driver::OwnerKey;
+use crate::handle::Refusal;
+use crate::node::{Node, NodeError};
+use clap::Args;
+use serde_json::json;
+
+/// The arguments of `tallymesh init`.
+#[derive(Args, Debug)]
+pub struct InitArgs {
+    /// The spaces to begin [default: default]
+    #[arg(long, value_name = "NAME", env = "TALLYMESH_SPACES", num_args = 1.., value_delimiter = ',')]
+    space: Vec<String>,
+
+    #[command(flatten)]
+    data: Data,
+}
+
+impl InitArgs {
+    pub(super) fn output(&self) -> Output {
+        self.data.output()
+    }
+}
+
+/// A node of the folder is run that nobody reaches, for as long as it takes.
+pub(super) fn run(output: &mut Output, args: InitArgs) -> Result<(), Failure> {
+    let settings = UpArgs {
+        data: Some(args.data.folder()?),
+        http: Some("127.0.0.1:0".to_owned()),
+        listen: Some(Vec::new()),
+        space: Some(args.space),
+        ..UpArgs::default()
+    };
+    let config = settings.config().map_err(|errors| Failure::Usage {
+        problem: errors.to_string(),
+    })?;
+    let data = config.data.clone();
+    let failed = |error: NodeError| Failure::Local {
+        code: error.code(),
+        problem: error.to_string(),
+    };
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::Local {
+        code: "runtime",
+        problem: format!("can't start the runtime: {error}"),
+    })?;
+    let (owner, spaces) = runtime.block_on(async {
+        let node = Node::start(config).await.map_err(failed)?;
+        let handle = node.handle().clone();
+        let mut spaces = Vec::new();
+        let mut owner: Option<OwnerKey> = None;
+        for space in handle.spaces() {
+            let refused = |refusal: Refusal| Failure::Local {
+                code: refusal.code(),
+                problem: format!("space `{space}`: {refusal}"),
+            };
+            let place = handle.space(space.as_str()).map_err(refused)?;
+            let founded = handle.found(place).await.map_err(refused)?;
+            owner = Some(founded.owner);
+            spaces.push(space.to_string());
+        }
+        // It stops at once, in order.
+        node.run(async {}).await.map_err(failed)?;
+        Ok::<_, Failure>((owner, spaces))
+    })?;
+    let made = json!({ "data": data.display().to_string(), "owner": owner, "spaces": spaces });
+    output.line(&made, || {
+        let mut lines = vec![format!("data     {}", data.display())];
+        lines.extend(owner.map(|owner| format!("owner    {owner}")));
+        lines.push(format!("spaces   {}", spaces.join(", ")));
+        lines.join("\n")
+    })?;
+    if !output.is_json() {
+        output.remark(
+            "This node is the first member. Next: `tallymesh up --listen /ip4/ADDRESS/tcp/4001` where \
+             others reach it, `tallymesh invite --role member` for each node that is to be one, and \
+             `tallymesh up --join TICKET` there.",
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Joining: a ticket is shown to a node, which lets its holder in.
+//!
+//! It is one request of the protocol `/tallymesh/join/1`, the ticket in JSON, and a response in JSON
+//! (docs/protocol.md). Whoever is let in by it has new rights, so its connections are closed once
+//! it has the answer, and it comes again.
+
+use super::codec::read_up_to;
+use super::rights::Worthless;
+use crate::trust::{TICKET_BYTES_MAX, TicketError};
+use futures::prelude::*;
+use libp2p::{StreamProtocol, request_response};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+
+/// The protocol's name and version.
+pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/join/1");
+
+/// Most bytes of a question: a ticket, and the JSON around it.
+const QUESTION_BYTES_MAX: usize = TICKET_BYTES_MAX + 64;
+
+/// Most bytes of an answer, of which the most are the names of 64 spaces.
+const ANSWER_BYTES_MAX: usize = 16 << 10;
+
+/// A ticket that is shown.
+#[derive(Debug, Serialize, Deserialize)]
+struct Question {
+    ticket: String,
+}
+
+/// What comes of it. Readers pass over fields that they do not know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Answer {
+    /// Its holder is let in.
+    Joined {
+        /// As this.
+        role: String,
+        /// In these of its spaces.
+        spaces: Vec<String>,
+    },
+    /// It is not.
+    Refused {
+        /// A stable name of the kind of refusal.
+        code: String,
+        /// What to do.
+        detail: String,
+    },
+}
+
+impl Answer {
+    pub(super) fn refused(code: &str, detail: &dyn fmt::Display) -> Answer {
+        Answer::Refused {
+            code: code.to_owned(),
+            detail: detail.to_string(),
+        }
+    }
+}
+
+impl From<TicketError> for Answer {
+    fn from(error: TicketError) -> Answer {
+        Answer::refused(error.code(), &error)
+    }
+}
+
+impl Worthless {
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Worthless::Holder => "ticket_holder",
+            Worthless::Space => "space_not_open",
+            Worthless::Revoked => "ticket_revoked",
+            Worthless::Issuer => "ticket_issuer",
+            Worthless::Room => "busy",
+        }
+    }
+}
+
+impl fmt::Display for Worthless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Worthless::Holder => "the ticket is for another node; ask for one of your own",
+            Worthless::Space => {
+                "none of the ticket's spaces is open at this node; show it to another member"
+            }
+            Worthless::Revoked => "the ticket was revoked; ask a member for another",
+            Worthless::Issuer => {
+                "who signed the ticket has no say in its spaces at this node; ask a member for another"
+            }
+            Worthless::Room => "too many nodes have shown tickets here; try again later",
+        })
+    }
+}
+
+/// Tickets as requests, and what comes of them as responses.
+#[derive(Clone, Default)]
+pub(super) struct JoinCodec;
+
+impl request_response::Codec for JoinCodec {
+    type Protocol = StreamProtocol;
+    type Request = String;
+    type Response = Answer;
+
+    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<String>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        let bytes = read_up_to(io, QUESTION_BYTES_MAX).await?;
+        let question: Question = serde_json::from_slice(&bytes)?;
+        Ok(question.ticket)
+    }
+
+    async fn read_response<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Answer>
+    where
+        T: AsyncRead + Unpin + Send,
+    {
+        let bytes = read_up_to(io, ANSWER_BYTES_MAX).await?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
+
+    async fn write_request<T>(
+        &mut self,
+        _: &StreamProtocol,
+        io: &mut T,
+        ticket: String,
+    ) -> io::Result<()>
+    where
+        T: AsyncWrite + Unpin + Send,
+    {
+        io.write_all(&serde_json::to_vec(&Question { ticket })?)
+            .await?;
+        io.close().await
+    }
+
+    async fn write_response<T>(
+        &mut self,
+        _: &StreamProtocol,
+        io: &mut T,
+        answer: Answer,
+    ) -> io::Result<()>
+    where
+        T: AsyncWrite + Unpin + Send,
+    {
+        io.write_all(&serde_json::to_vec(&answer)?).await?;
+        io.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_told_apart_by_what_they_say() {
+        let joined = Answer::Joined {
+            role: "member".into(),
+            spaces: vec!["default".into()],
+        };
+        let refused = Answer::refused("ticket_revoked", &Worthless::Revoked);
+        for answer in [joined, refused] {
+            let text = serde_json::to_string(&answer).expect("JSON");
+            let read: Answer = serde_json::from_str(&text).expect(&text);
+            assert_eq!(read, answer);
+        }
+        assert!(serde_json::from_str::<Answer>("{}").is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! A behaviour that only some peers get to see: with all others this node does not speak its protocols.
+
+use either::Either;
+use libp2p::core::Endpoint;
+use libp2p::core::transport::PortUse;
+use libp2p::swarm::behaviour::{ConnectionClosed, ConnectionEstablished};
+use libp2p::swarm::{
+    ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
+    THandlerOutEvent, ToSwarm, dummy,
+};
+use libp2p::{Multiaddr, PeerId};
+use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
+use std::task::{Context, Poll};
+
+/// `B`, for those peers that `F` lets through when they connect. `B` does not hear of the others.
+pub(super) struct Only<B, F> {
+    inner: B,
+    may: F,
+    /// The connections that it is to have, once they are there.
+    let_through: HashSet<ConnectionId>,
+    /// How many it has with each.
+    connections: HashMap<PeerId, usize>,
+}
+
+impl<B, F: Fn(&PeerId) -> bool> Only<B, F> {
+    pub(super) fn new(inner: B, may: F) -> Only<B, F> {
+        Only {
+            inner,
+            may,
+            let_through: HashSet::new(),
+            connections: HashMap::new(),
+        }
+    }
+
+    /// Whether it is spoken with a peer.
+    pub(super) fn has(&self, peer: &PeerId) -> bool {
+        self.connections.contains_key(peer)
+    }
+
+    fn lets_through(&mut self, connection: ConnectionId, peer: &PeerId) -> bool {
+        let may = (self.may)(peer);
+        if may {
+            self.let_through.insert(connection);
+        }
+        may
+    }
+}
+
+impl<B, F> Deref for Only<B, F> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        &self.inner
+    }
+}
+
+impl<B, F> DerefMut for Only<B, F> {
+    fn deref_mut(&mut self) -> &mut B {
+        &mut self.inner
+    }
+}
+
+impl<B, F> NetworkBehaviour for Only<B, F>
+where
+    B: NetworkBehaviour,
+    F: Fn(&PeerId) -> bool + 'static,
+{
+    type ConnectionHandler = Either<THandler<B>, dummy::ConnectionHandler>;
+    type ToSwarm = B::ToSwarm;
+
+    fn handle_established_inbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        local: &Multiaddr,
+        remote: &Multiaddr,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        if !self.lets_through(connection, &peer) {
+            return Ok(Either::Right(dummy::ConnectionHandler));
+        }
+        let inner = &mut self.inner;
+        let handler = inner.handle_established_inbound_connection(connection, peer, local, remote);
+        handler.map(Either::Left)
+    }
+
+    fn handle_established_outbound_connection(
+        &mut self,
+        connection: ConnectionId,
+        peer: PeerId,
+        address: &Multiaddr,
+        role: Endpoint,
+        port: PortUse,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        if !self.lets_through(connection, &peer) {
+            return Ok(Either::Right(dummy::ConnectionHandler));
+        }
+        let inner = &mut self.inner;
+        let handler =
+            inner.handle_established_outbound_connection(connection, peer, address, role, port);
+        handler.map(Either::Left)
+    }
+
+    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
+        let event = match event {
+            FromSwarm::ConnectionEstablished(event) => {
+                if !self.let_through.contains(&event.connection_id) {
+                    return;
+                }
+                let connections = self.connections.entry(event.peer_id).or_default();
+                let others = std::mem::replace(connections, *connections + 1);
+                FromSwarm::ConnectionEstablished(ConnectionEstablished {
+                    other_established: others,
+                    ..event
+                })
+            }
+            FromSwarm::ConnectionClosed(event) => {
+                if !self.let_through.remove(&event.connection_id) {
+                    return;
+                }
+                let connections = self.connections.get_mut(&event.peer_id);
+                let left = connections.map_or(0, |connections| {
+                    *connections -= 1;
+                    *connections
+                });
+                if left == 0 {
+                    self.connections.remove(&event.peer_id);
+                }
+                FromSwarm::ConnectionClosed(ConnectionClosed {
+                    remaining_established: left,
+                    ..event
+                })
+            }
+            FromSwarm::AddressChange(event) => {
+                if !self.let_through.contains(&event.connection_id) {
+                    return;
+                }
+                FromSwarm::AddressChange(event)
+            }
+            FromSwarm::DialFailure(event) => {
+                self.let_through.remove(&event.connection_id);
+                FromSwarm::DialFailure(event)
+            }
+            FromSwarm::ListenFailure(event) => {
+                self.let_through.remove(&event.connection_id);
+                FromSwarm::ListenFailure(event)
+            }
+            other => other,
+        };
+        self.inner.on_swarm_event(event);
+    }
+
+    fn on_connection_handler_event(
+        &mut self,
+        peer: PeerId,
+        connection: ConnectionId,
+        event: THandlerOutEvent<Self>,
+    ) {
+        match event {
+            Either::Left(event) => self
+                .inner
+                .on_connection_handler_event(peer, connection, event),
+            Either::Right(never) => match never {},
+        }
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
+        let polled = self.inner.poll(context);
+        polled.map(|event| event.map_in(Either::Left))
+    }
+}

@@ -1,0 +1,313 @@
+//! Who may do what over libp2p.
+//!
+//! At an open node, as on loopback, whoever connects is taken for a member. At a closed one a peer has a
+//! right in a space
+//! - as its member, by its configuration;
+//! - if the operator named its key (`--peer .../p2p/ID`), in all spaces;
+//! - by a ticket that it has shown since this node started;
+//! - if it signed a ticket with which this node joins, where members are not known.
+//!
+//! A peer has the rights for as long as it is connected that it had when it came. When they change its
+//! connections are closed, and it comes again.
+
+use super::revocations::Say;
+use crate::driver::{OwnerKey, Rosters};
+use crate::handle::SpaceId;
+use crate::trust::{Grant, Ledger, Role};
+use libp2p::PeerId;
+use libp2p::identity::{PublicKey, ed25519};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tallymesh_core::Space;
+
+/// Most peers of which is remembered what they have shown.
+const SHOWN_MAX: usize = 4096;
+
+/// Most tickets of one peer that count at a time.
+const SHOWN_PER_PEER_MAX: usize = 8;
+
+/// What a peer may do in a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Right {
+    pub(super) space: SpaceId,
+    pub(super) role: Role,
+    /// Whether it has it by a ticket only.
+    pub(super) by_ticket: bool,
+}
+
+/// Why a ticket gives nothing here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worthless {
+    /// It is for somebody else.
+    Holder,
+    /// None of its spaces is open here.
+    Space,
+    /// It was revoked in all of its spaces.
+    Revoked,
+    /// Who signed it has no say in any of its spaces.
+    Issuer,
+    /// So many have shown tickets that this one finds no room.
+    Room,
+}
+
+/// Who may do what, shared by those who ask and the one who knows.
+#[derive(Clone)]
+pub(super) struct Rights(Arc<Mutex<Known>>);
+
+struct Known {
+    /// Whoever comes is a member of everything.
+    open: bool,
+    own: OwnerKey,
+    spaces: Vec<Space>,
+    ledger: Ledger,
+    rosters: Rosters,
+    /// Whom the operator named.
+    named: BTreeSet<OwnerKey>,
+    shown: HashMap<PeerId, Vec<Grant>>,
+}
+
+impl Rights {
+    pub(super) fn new(
+        open: bool,
+        own: [u8; 32],
+        spaces: &[Space],
+        rosters: Rosters,
+        ledger: Ledger,
+    ) -> Rights {
+        Rights(Arc::new(Mutex::new(Known {
+            open,
+            own: OwnerKey(own),
+            spaces: spaces.to_vec(),
+            ledger,
+            rosters,
+            named: BTreeSet::new(),
+            shown: HashMap::new(),
+        })))
+    }
+
+    /// Nothing in here can be half done, so a panic elsewhere spoils nothing.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The operator named this peer.
+    pub(super) fn name(&self, peer: &PeerId) {
+        self.known().named.extend(owner_of(peer));
+    }
+
+    /// The members are these from now on.
+    pub(super) fn set_rosters(&self, rosters: Rosters) {
+        self.known().rosters = rosters;
+    }
+
+    /// What a peer may do, by space, in their order.
+    pub(super) fn of(&self, peer: &PeerId, now_ms: u64) -> Vec<Right> {
+        self.known().of(peer, now_ms)
+    }
+
+    /// Whether a peer is a member, or taken for one, in all spaces that are open here.
+    pub(super) fn is_full(&self, peer: &PeerId, now_ms: u64) -> bool {
+        let known = self.known();
+        let rights = known.of(peer, now_ms);
+        let full = rights.iter().filter(|right| right.role == Role::Member);
+        full.count() == known.spaces.len()
+    }
+
+    /// Whether anything can change by time alone.
+    pub(super) fn has_shown(&self) -> bool {
+        let known = self.known();
+        !known.open && !(known.shown.is_empty() && known.ledger.held().is_empty())
+    }
+
+    /// A peer has shown a ticket that is good by itself. Gives the places of its spaces that are open
+    /// here and in which it is worth something.
+    ///
+    /// # Errors
+    /// [`Worthless`], and nothing is remembered.
+    pub(super) fn show(&self, peer: PeerId, grant: Grant) -> Result<Vec<SpaceId>, Worthless> {
+        let mut known = self.known();
+        let holder = owner_of(&peer);
+        if grant.holder.is_some() && grant.holder != holder {
+            return Err(Worthless::Holder);
+        }
+        let spaces = known.worth(&grant)?;
+        if !known.shown.contains_key(&peer) && known.shown.len() >= SHOWN_MAX {
+            return Err(Worthless::Room);
+        }
+        let shown = known.shown.entry(peer).or_default();
+        shown.retain(|before| before.id != grant.id);
+        if shown.len() >= SHOWN_PER_PEER_MAX {
+            shown.remove(0);
+        }
+        shown.push(grant);
+        Ok(spaces)
+    }
+
+    /// Forgets the tickets that have ended.
+    pub(super) fn tidy(&self, now_ms: u64) {
+        self.known().shown.retain(|_, shown| {
+            shown.retain(|grant| grant.is_timely(now_ms).is_ok());
+            !shown.is_empty()
+        });
+    }
+
+    /// The tickets that this node needs and may show to a peer: to whom signed it, and to members of its
+    /// spaces. To others it would give away what it may do.
+    pub(super) fn to_show(&self, peer: &PeerId, now_ms: u64) -> Vec<String> {
+        let known = self.known();
+        let Some(owner) = owner_of(peer) else {
+            return Vec::new();
+        };
+        let is_for = |grant: &Grant| {
+            let needs = !known
+                .covered(grant)
+                .all(|space| known.is_member(space, known.own));
+            let mut spaces = known.covered(grant);
+            needs && (grant.issuer == owner || spaces.any(|space| known.is_member(space, owner)))
+        };
+        let held = known.ledger.held().into_iter();
+        let held = held.filter(|(_, grant)| grant.is_timely(now_ms).is_ok() && is_for(grant));
+        held.map(|(ticket, _)| ticket).collect()
+    }
+
+    /// Who has a say in each space that is open here: its members, or this node if there are none.
+    pub(super) fn says(&self) -> Vec<Say> {
+        let known = self.known();
+        let spaces = known.spaces.iter().zip(known.rosters.iter());
+        let say = |(space, roster): (&Space, &Option<Arc<[OwnerKey]>>)| Say {
+            space: space.clone(),
+            owners: match roster {
+                Some(roster) => roster.to_vec(),
+                None => vec![known.own],
+            },
+        };
+        spaces.map(say).collect()
+    }
+
+    /// The members of the spaces that this node is a member of.
+    pub(super) fn fellows(&self) -> BTreeSet<PeerId> {
+        let known = self.known();
+        let rosters = known.rosters.iter().flatten();
+        let shared = rosters.filter(|roster| roster.binary_search(&known.own).is_ok());
+        let owners: BTreeSet<&OwnerKey> = shared.flat_map(|roster| roster.iter()).collect();
+        owners.into_iter().filter_map(peer_of).collect()
+    }
+
+    /// Whether this node is a member of a space that has members, and this owner is not.
+    pub(super) fn lacks_member(&self, space: SpaceId, peer: &PeerId) -> Option<OwnerKey> {
+        let known = self.known();
+        let roster = known.rosters.get(space.0)?.as_ref()?;
+        let owner = owner_of(peer)?;
+        let missing = roster.binary_search(&owner).is_err();
+        (missing && roster.binary_search(&known.own).is_ok()).then_some(owner)
+    }
+}
+
+impl Known {
+    fn of(&self, peer: &PeerId, now_ms: u64) -> Vec<Right> {
+        let all = (0..self.spaces.len()).map(SpaceId);
+        let member = |space| Right {
+            space,
+            role: Role::Member,
+            by_ticket: false,
+        };
+        let owner = owner_of(peer);
+        if self.open || owner.is_some_and(|owner| self.named.contains(&owner)) {
+            return all.map(member).collect();
+        }
+        let shown = self.shown.get(peer).map_or(&[][..], |shown| shown);
+        let shown: Vec<(&Grant, Vec<SpaceId>)> = shown
+            .iter()
+            .filter(|grant| grant.is_timely(now_ms).is_ok())
+            .filter_map(|grant| Some((grant, self.worth(grant).ok()?)))
+            .collect();
+        let held = self.ledger.held();
+        let signed = held.iter().map(|(_, grant)| grant);
+        let signed: Vec<&Grant> = signed
+            .filter(|grant| Some(grant.issuer) == owner && grant.is_timely(now_ms).is_ok())
+            .collect();
+        all.filter_map(|space| {
+            if owner.is_some_and(|owner| self.is_member(space, owner)) {
+                return Some(member(space));
+            }
+            let mut roles: Vec<Role> = shown
+                .iter()
+                .filter(|(_, spaces)| spaces.contains(&space))
+                .map(|(grant, _)| grant.role)
+                .collect();
+            let name = self.spaces[space.0].as_str();
+            let is_without = self.roster(space).is_none();
+            if is_without && signed.iter().any(|grant| grant.covers(name)) {
+                roles.push(Role::Member);
+            }
+            let role = roles.into_iter().max()?;
+            Some(Right {
+                space,
+                role,
+                by_ticket: true,
+            })
+        })
+        .collect()
+    }
+
+    fn roster(&self, space: SpaceId) -> Option<&Arc<[OwnerKey]>> {
+        self.rosters.get(space.0)?.as_ref()
+    }
+
+    fn is_member(&self, space: SpaceId, owner: OwnerKey) -> bool {
+        self.roster(space)
+            .is_some_and(|roster| roster.binary_search(&owner).is_ok())
+    }
+
+    /// The open spaces of which a ticket speaks.
+    fn covered(&self, grant: &Grant) -> impl Iterator<Item = SpaceId> {
+        let covered = |(_, space): &(usize, &Space)| grant.covers(space.as_str());
+        let spaces = self.spaces.iter().enumerate().filter(covered);
+        spaces.map(|(place, _)| SpaceId(place))
+    }
+
+    /// In which of its spaces a ticket is worth something: who signed it has a say there, as members
+    /// have, and in a space without members this node alone.
+    fn worth(&self, grant: &Grant) -> Result<Vec<SpaceId>, Worthless> {
+        let covered: Vec<SpaceId> = self.covered(grant).collect();
+        if covered.is_empty() {
+            return Err(Worthless::Space);
+        }
+        let name = |space: &SpaceId| self.spaces[space.0].as_str();
+        let good = |space: &SpaceId| !self.ledger.is_revoked(grant.id, name(space));
+        let good: Vec<SpaceId> = covered.into_iter().filter(good).collect();
+        if good.is_empty() {
+            return Err(Worthless::Revoked);
+        }
+        let has_say = |space: &SpaceId| match self.roster(*space) {
+            Some(_) => self.is_member(*space, grant.issuer),
+            None => grant.issuer == self.own,
+        };
+        let worth: Vec<SpaceId> = good.into_iter().filter(has_say).collect();
+        match worth.is_empty() {
+            true => Err(Worthless::Issuer),
+            false => Ok(worth),
+        }
+    }
+}
+
+/// The key of a peer, which its name has in it if it is an Ed25519 key, as nodes have.
+pub(super) fn owner_of(peer: &PeerId) -> Option<OwnerKey> {
+    const IDENTITY: u64 = 0;
+    let hash = peer.as_ref();
+    if hash.code() != IDENTITY {
+        return None;
+    }
+    let key = PublicKey::try_decode_protobuf(hash.digest()).ok()?;
+    let key = key.try_into_ed25519().ok()?;
+    Some(OwnerKey(key.to_bytes()))
+}
+
+/// The peer that has this key.
+pub(super) fn peer_of(owner: &OwnerKey) -> Option<PeerId> {
+    let key = ed25519::PublicKey::try_from_bytes(&owner.0).ok()?;
+    Some(PublicKey::from(key).to_peer_id())
+}
+
+#[cfg(test)]
+mod tests;

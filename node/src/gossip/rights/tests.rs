@@ -1,0 +1,187 @@
+use super::*;
+use crate::gossip::Identity;
+use crate::trust::TicketId;
+
+const NOW: u64 = 1_000_000_000;
+
+fn owner(number: u8) -> OwnerKey {
+    OwnerKey(Identity::from_secret([number; 32]).public_key())
+}
+
+fn peer(number: u8) -> PeerId {
+    peer_of(&owner(number)).expect("a key")
+}
+
+fn roster(members: &[u8]) -> Option<Arc<[OwnerKey]>> {
+    let mut members: Vec<OwnerKey> = members.iter().map(|it| owner(*it)).collect();
+    members.sort_unstable();
+    Some(members.into())
+}
+
+fn grant(id: u8, issuer: u8, role: Role, spaces: Option<&[&str]>) -> Grant {
+    let space = |name: &&str| Space::new(name).expect("a name");
+    Grant {
+        id: TicketId::new([id; 16]),
+        issuer: owner(issuer),
+        holder: None,
+        role,
+        spaces: spaces.map(|names| names.iter().map(space).collect()),
+        issued: NOW / 1000,
+        expires: Some(NOW / 1000 + 100),
+        nodes: Vec::new(),
+    }
+}
+
+/// The rights at node 0, which has the spaces a, with members 0 and 1, b, with members 2 and 3, and c,
+/// without any.
+fn rights(open: bool) -> (Rights, Ledger) {
+    let spaces = ["a", "b", "c"].map(|name| Space::new(name).expect("a name"));
+    let rosters: Rosters = [roster(&[0, 1]), roster(&[2, 3]), None].into();
+    let ledger = Ledger::open(None).expect("in memory");
+    let rights = Rights::new(open, owner(0).0, &spaces, rosters, ledger.clone());
+    (rights, ledger)
+}
+
+/// The places and roles of a peer's rights.
+fn roles(rights: &Rights, number: u8, now: u64) -> Vec<(usize, Role)> {
+    let rights = rights.of(&peer(number), now).into_iter();
+    rights.map(|right| (right.space.0, right.role)).collect()
+}
+
+#[test]
+fn the_key_of_a_peer_is_in_its_name() {
+    assert_eq!(owner_of(&peer(7)), Some(owner(7)));
+    assert_eq!(owner_of(&PeerId::random()), None);
+}
+
+#[test]
+fn members_and_those_whom_the_operator_named_have_rights_and_strangers_have_none() {
+    let everywhere = [(0, Role::Member), (1, Role::Member), (2, Role::Member)];
+    let (rights, _) = rights(false);
+    assert_eq!(roles(&rights, 1, NOW), [(0, Role::Member)]);
+    assert_eq!(roles(&rights, 2, NOW), [(1, Role::Member)]);
+    assert_eq!(roles(&rights, 9, NOW), []);
+    assert!(!rights.is_full(&peer(1), NOW));
+    rights.name(&peer(1));
+    assert_eq!(roles(&rights, 1, NOW), everywhere);
+    assert!(rights.is_full(&peer(1), NOW));
+    rights.set_rosters([roster(&[0, 1]), roster(&[9]), None].into());
+    assert_eq!(roles(&rights, 2, NOW), []);
+    assert_eq!(roles(&rights, 9, NOW), [(1, Role::Member)]);
+    let (open, _) = self::rights(true);
+    assert_eq!(roles(&open, 9, NOW), everywhere);
+    assert!(open.is_full(&peer(9), NOW));
+}
+
+#[test]
+fn a_ticket_gives_its_role_where_its_issuer_has_a_say() {
+    let (rights, _) = rights(false);
+    let id = |place: usize| SpaceId(place);
+    for (issuer, spaces, worth) in [
+        (1, Some(&["a", "b"][..]), Ok(vec![id(0)])),
+        (1, None, Ok(vec![id(0)])),
+        // This node alone has a say in a space without members, and none in one of others.
+        (0, None, Ok(vec![id(0), id(2)])),
+        (2, Some(&["a", "b", "elsewhere"]), Ok(vec![id(1)])),
+        (2, Some(&["a", "c"]), Err(Worthless::Issuer)),
+        (2, Some(&["elsewhere"]), Err(Worthless::Space)),
+        (9, None, Err(Worthless::Issuer)),
+    ] {
+        let grant = grant(1, issuer, Role::Member, spaces);
+        assert_eq!(rights.show(peer(8), grant), worth, "{issuer} {spaces:?}");
+    }
+    let reads = grant(2, 1, Role::Reader, None);
+    assert_eq!(rights.show(peer(9), reads), Ok(vec![id(0)]));
+    assert_eq!(roles(&rights, 9, NOW), [(0, Role::Reader)]);
+    let writes = grant(3, 1, Role::Writer, None);
+    assert_eq!(rights.show(peer(9), writes), Ok(vec![id(0)]));
+    assert_eq!(
+        roles(&rights, 9, NOW),
+        [(0, Role::Writer)],
+        "the most counts"
+    );
+}
+
+#[test]
+fn a_ticket_is_for_its_holder_and_ends() {
+    let (rights, ledger) = rights(false);
+    let bound = Grant {
+        holder: Some(owner(8)),
+        ..grant(1, 1, Role::Member, None)
+    };
+    assert_eq!(rights.show(peer(9), bound.clone()), Err(Worthless::Holder));
+    assert!(rights.show(peer(8), bound.clone()).is_ok());
+    assert_eq!(roles(&rights, 8, NOW), [(0, Role::Member)]);
+    assert_eq!(roles(&rights, 9, NOW), []);
+    // Its end is at 100 s, and clocks may differ by 60.
+    assert_eq!(roles(&rights, 8, NOW + 159_999), [(0, Role::Member)]);
+    assert_eq!(roles(&rights, 8, NOW + 160_000), []);
+    assert!(rights.has_shown());
+    rights.tidy(NOW + 160_000);
+    assert!(!rights.has_shown());
+    // Whoever signed it is a member no more.
+    assert!(rights.show(peer(8), bound).is_ok());
+    rights.set_rosters([roster(&[0]), None, None].into());
+    assert_eq!(roles(&rights, 8, NOW), []);
+    assert!(!ledger.is_revoked(TicketId::new([1; 16]), "a"));
+}
+
+#[test]
+fn no_peer_fills_up_what_is_remembered() {
+    let (rights, _) = rights(false);
+    for id in 0..20 {
+        let role = if id == 0 { Role::Editor } else { Role::Reader };
+        assert!(rights.show(peer(9), grant(id, 1, role, None)).is_ok());
+    }
+    assert_eq!(
+        roles(&rights, 9, NOW),
+        [(0, Role::Reader)],
+        "the first is gone"
+    );
+    let known = rights.known();
+    assert_eq!(known.shown[&peer(9)].len(), SHOWN_PER_PEER_MAX);
+}
+
+#[test]
+fn whoever_signed_a_ticket_that_is_held_is_trusted_until_members_are_known() {
+    let (rights, ledger) = rights(false);
+    let grant = grant(1, 9, Role::Member, Some(&["c"]));
+    ledger.hold("the ticket", &grant).expect("room");
+    assert_eq!(roles(&rights, 9, NOW), [(2, Role::Member)]);
+    assert_eq!(rights.to_show(&peer(9), NOW), ["the ticket"]);
+    assert_eq!(
+        rights.to_show(&peer(1), NOW),
+        [""; 0],
+        "it is no business of 1"
+    );
+    assert_eq!(
+        rights.to_show(&peer(9), NOW + 160_000),
+        [""; 0],
+        "it has ended"
+    );
+    rights.set_rosters([None, None, roster(&[1])].into());
+    assert_eq!(roles(&rights, 9, NOW), [], "it is no member");
+    assert_eq!(roles(&rights, 1, NOW), [(2, Role::Member)]);
+    assert_eq!(rights.to_show(&peer(1), NOW), ["the ticket"]);
+    // A member needs none.
+    rights.set_rosters([None, None, roster(&[0, 1])].into());
+    assert_eq!(rights.to_show(&peer(1), NOW), [""; 0]);
+}
+
+#[test]
+fn fellows_are_the_members_of_spaces_that_this_node_is_a_member_of() {
+    let (rights, _) = rights(false);
+    assert_eq!(rights.fellows(), [peer(0), peer(1)].into());
+    assert_eq!(rights.lacks_member(SpaceId(0), &peer(9)), Some(owner(9)));
+    assert_eq!(rights.lacks_member(SpaceId(0), &peer(1)), None, "it is one");
+    assert_eq!(
+        rights.lacks_member(SpaceId(1), &peer(9)),
+        None,
+        "others decide"
+    );
+    assert_eq!(
+        rights.lacks_member(SpaceId(2), &peer(9)),
+        None,
+        "it has none"
+    );
+}

@@ -1,0 +1,249 @@
+//! Rights: given when a peer comes, by tickets too, and looked at again when they may have changed.
+
+use super::Network;
+use crate::driver::MemberChange;
+use crate::gossip::figures::{Direction, Protocol};
+use crate::gossip::join::Answer;
+use crate::gossip::refusals::Reason;
+use crate::gossip::rights::Right;
+use crate::handle::{Handle, SpaceId};
+use crate::trust::{Grant, Role};
+use libp2p::PeerId;
+use libp2p::request_response;
+use std::time::{Duration, Instant};
+
+type JoinEvent = request_response::Event<String, Answer>;
+
+/// How often is looked whether tickets have ended or were revoked.
+const REVIEW_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a peer that is no member any more may still hear of it, and hand over what it has.
+const LEAVE_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a majority may take to agree to a new member.
+const ADMIT_WAIT: Duration = Duration::from_secs(60);
+
+impl Network {
+    /// Gives a peer that came what it may do. Returns the spaces in which it takes part.
+    pub(super) fn give_rights(&mut self, id: &PeerId) -> Vec<SpaceId> {
+        let rights = self.rights.of(id, self.clock.now());
+        self.peers.get_mut(id).map_or(Vec::new(), |peer| {
+            peer.rights = rights;
+            peer.spaces()
+        })
+    }
+
+    /// Shows a peer the tickets that this node has for it.
+    pub(super) fn show_tickets(&mut self, peer: &PeerId) {
+        for ticket in self.rights.to_show(peer, self.clock.now()) {
+            self.count(peer, Protocol::Join, Direction::Out, ticket.len());
+            let joins = &mut self.swarm.behaviour_mut().joins;
+            joins.send_request(peer, ticket);
+        }
+    }
+
+    /// The members of some space are others now.
+    pub(super) fn members_changed(&mut self) {
+        let rosters = self.rosters.borrow_and_update().clone();
+        self.rights.set_rosters(rosters);
+        self.learn_members();
+        self.look_at_rights(Instant::now());
+    }
+
+    /// Keeps room for the members of this node's spaces.
+    pub(super) fn learn_members(&mut self) {
+        self.fellows = self.rights.fellows();
+        for peer in &self.fellows {
+            self.swarm.behaviour_mut().gate.reserve(*peer);
+        }
+    }
+
+    /// Looks now and then whether tickets have ended or were revoked.
+    pub(super) fn review(&mut self, now: Instant) {
+        if now >= self.review_next && self.rights.has_shown() {
+            self.review_next = now + REVIEW_INTERVAL;
+            self.rights.tidy(self.clock.now());
+            self.look_at_rights(now);
+        }
+    }
+
+    /// Closes the connections of those whose rights are others than when they came.
+    fn look_at_rights(&mut self, now: Instant) {
+        let wall = self.clock.now();
+        for id in self.peers.ids() {
+            let wanted = self.rights.of(&id, wall);
+            let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.dropped) else {
+                continue;
+            };
+            let change = Change::of(&peer.rights, &wanted);
+            let since = match change {
+                Change::None => {
+                    peer.loses = None;
+                    continue;
+                }
+                Change::AtOnce => now,
+                Change::Left => *peer.loses.get_or_insert(now) + LEAVE_GRACE,
+            };
+            if since <= now {
+                tracing::info!(peer = %id, "its rights have changed: it may come again");
+                self.drop_peer(id);
+            } else {
+                self.review_next = self.review_next.min(since);
+            }
+        }
+    }
+
+    pub(super) fn join_event(&mut self, event: JoinEvent) {
+        let now = Instant::now();
+        match event {
+            request_response::Event::Message {
+                peer,
+                message:
+                    request_response::Message::Request {
+                        request, channel, ..
+                    },
+                ..
+            } => {
+                self.count(&peer, Protocol::Join, Direction::In, request.len());
+                // Signatures take time: who shows more than it may send frames is not answered.
+                if self.wait(&peer, request.len(), now).is_some() {
+                    return;
+                }
+                self.spend(peer, request.len(), now);
+                let answer = self.let_in(peer, &request, now);
+                let joins = &mut self.swarm.behaviour_mut().joins;
+                // It fails when the connection is gone, of which another event tells.
+                let _ = joins.send_response(channel, answer);
+            }
+            // Whoever was let in is cut off only now, so that it has the answer.
+            request_response::Event::ResponseSent { .. }
+            | request_response::Event::InboundFailure { .. } => self.look_at_rights(now),
+            request_response::Event::Message {
+                peer,
+                message: request_response::Message::Response { response, .. },
+                ..
+            } => match response {
+                Answer::Joined { role, spaces } => {
+                    let spaces = spaces.join(",");
+                    tracing::info!(%peer, role, spaces, "it takes the ticket");
+                }
+                Answer::Refused { code, detail } => {
+                    tracing::warn!(%peer, code, "it refuses the ticket: {detail}");
+                }
+            },
+            request_response::Event::OutboundFailure { peer, error, .. } => {
+                tracing::debug!(%peer, %error, "the ticket found no answer");
+            }
+        }
+    }
+
+    /// Looks at the ticket of a peer.
+    fn let_in(&mut self, peer: PeerId, ticket: &str, now: Instant) -> Answer {
+        let grant = match Grant::read(ticket, self.clock.now()) {
+            Ok(grant) => grant,
+            Err(error) => {
+                self.refusals.refused(Reason::Ticket, &peer, now);
+                return error.into();
+            }
+        };
+        if grant.role != Role::Member {
+            self.refusals.refused(Reason::Ticket, &peer, now);
+            let detail = format!(
+                "a node that joins takes the role member, and the ticket gives {}; use it over HTTP, \
+                 or ask for another",
+                grant.role
+            );
+            return Answer::refused("forbidden", &detail);
+        }
+        let role = grant.role;
+        match self.rights.show(peer, grant) {
+            Ok(spaces) => {
+                for space in &spaces {
+                    if let Some(owner) = self.rights.lacks_member(*space, &peer) {
+                        let change = MemberChange::Add(owner);
+                        tokio::spawn(admit(self.handle.clone(), *space, change));
+                    }
+                }
+                let names = self.handle.spaces();
+                Answer::Joined {
+                    role: role.to_string(),
+                    spaces: spaces.iter().map(|it| names[it.0].to_string()).collect(),
+                }
+            }
+            Err(worthless) => {
+                self.refusals.refused(Reason::Ticket, &peer, now);
+                Answer::refused(worthless.code(), &worthless)
+            }
+        }
+    }
+}
+
+/// Makes whoever has shown a member's ticket a member.
+async fn admit(handle: Handle, space: SpaceId, change: MemberChange) {
+    let name = handle.spaces()[space.0].clone();
+    if let Err(error) = handle.change_members(space, &change, ADMIT_WAIT).await {
+        let code = error.code();
+        tracing::warn!(%name, code, "who joined as a member is none yet: {error}");
+    }
+}
+
+/// How rights differ.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    /// Not in anything that matters.
+    None,
+    /// Some were lost that its peer had as a member: it may still hear of it.
+    Left,
+    /// In any other way.
+    AtOnce,
+}
+
+impl Change {
+    fn of(had: &[Right], has: &[Right]) -> Change {
+        let same = |one: &Right, other: &Right| (one.space, one.role) == (other.space, other.role);
+        if had.len() == has.len() && had.iter().zip(has).all(|(one, other)| same(one, other)) {
+            return Change::None;
+        }
+        let is_in = |right: &Right, rights: &[Right]| {
+            let found = rights.binary_search_by_key(&right.space, |it| it.space);
+            found.is_ok_and(|at| rights[at].role == right.role)
+        };
+        let gained = has.iter().any(|right| !is_in(right, had));
+        let mut lost = had.iter().filter(|right| !is_in(right, has));
+        match gained || lost.any(|right| right.by_ticket) {
+            true => Change::AtOnce,
+            false => Change::Left,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_left_are_given_time_and_nobody_else() {
+        let right = |space, role, by_ticket| Right {
+            space: SpaceId(space),
+            role,
+            by_ticket,
+        };
+        let member = |space| right(space, Role::Member, false);
+        let shown = |space| right(space, Role::Member, true);
+        for (had, has, change) in [
+            (vec![], vec![], Change::None),
+            (vec![shown(0)], vec![member(0)], Change::None),
+            (vec![member(0), member(1)], vec![member(1)], Change::Left),
+            (vec![shown(0), member(1)], vec![member(1)], Change::AtOnce),
+            (vec![], vec![member(1)], Change::AtOnce),
+            (vec![member(0)], vec![member(1)], Change::AtOnce),
+            (
+                vec![right(0, Role::Reader, true)],
+                vec![member(0)],
+                Change::AtOnce,
+            ),
+        ] {
+            assert_eq!(Change::of(&had, &has), change, "{had:?} {has:?}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Nodes that ask others for tickets, and how one joins with one.
+
+use crate::members::close;
+use crate::network::refused;
+use crate::process::{Node, eventually, up};
+use serde_json::{Value, json};
+use std::process::{Command, Output};
+
+/// The arguments of a node that asks for tickets on loopback.
+const CLOSED: &str = "--listen-tickets";
+
+/// What a command printed.
+fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn invite(node: &Node, more: &[&str]) -> String {
+    printed(&node.run(&[&["invite", "--role", "member"], more].concat(), ""))
+}
+
+fn id(node: &Node) -> String {
+    printed(&node.run(&["id"], ""))
+}
+
+/// The owners of the members of a space, as a node knows them.
+fn members(node: &Node, space: &str) -> usize {
+    let answer = node.get(&format!("/v1/spaces/{space}/members")).1;
+    answer["members"].as_array().map_or(0, Vec::len)
+}
+
+/// Whether two nodes show the same value, which is not 0, of a counter of the space `default`.
+fn agree(one: &Node, other: &Node, key: &str) -> Option<()> {
+    let values = [one, other].map(|node| node.value(key));
+    (values[0] == values[1] && values[0].is_some()).then_some(())
+}
+
+#[test]
+fn whoever_joins_with_a_members_ticket_is_made_a_member() {
+    let one = Node::start(&[CLOSED]);
+    close(&[&one]);
+    one.add("likes", 3);
+    let ticket = invite(&one, &[]);
+    let mut two = Node::start(&[CLOSED, "--join", &ticket]);
+    two.add("likes", 4);
+    for node in [&one, &two] {
+        eventually("both are members", || {
+            (members(node, "default") == 2).then_some(())
+        });
+        eventually("both show the sum", || {
+            (node.value("likes") == Some(7)).then_some(())
+        });
+    }
+    // A member needs no ticket, and a third node is let in by either.
+    let peer = one.listen[0].clone();
+    two.terminate();
+    two.start_again_with(vec![CLOSED.to_owned(), "--peer".to_owned(), peer]);
+    two.add("views", 1);
+    eventually("it is back", || agree(&one, &two, "views"));
+    let ticket = invite(&two, &["--holder", &"0".repeat(64)]);
+    let foreign = up(&tempfile::tempdir().expect("a folder").path().join("data"))
+        .args(["--http", "127.0.0.1:0", "--join", &ticket])
+        .output()
+        .expect("run");
+    let text = String::from_utf8_lossy(&foreign.stderr).into_owned();
+    assert!(
+        !foreign.status.success() && text.contains("is for the node 0000"),
+        "{text}"
+    );
+    let three = Node::start(&[CLOSED, "--join", &invite(&two, &[])]);
+    eventually("all are members", || {
+        (members(&one, "default") == 3).then_some(())
+    });
+    eventually("it shows what they do", || agree(&one, &three, "likes"));
+}
+
+#[test]
+fn a_stranger_is_told_nothing_changes_nothing_and_is_cut_off() {
+    let mut one = Node::start(&[CLOSED]);
+    one.add("likes", 3);
+    let stranger = Node::start(&["--peer", &one.listen[0]]);
+    stranger.add("likes", 4);
+    eventually("its frames are refused", || {
+        (refused(&one.url, "stranger") >= 1.0).then_some(())
+    });
+    assert_eq!(one.value("likes"), Some(3));
+    assert_eq!(stranger.value("likes"), Some(4));
+    assert_eq!(one.peers().len(), 0, "it takes part in nothing");
+    // A node that the operators of both named with its key is none.
+    let mut friend = Node::start(&[CLOSED, "--peer", &one.listen[0]]);
+    friend.add("likes", 5);
+    let named = format!("/ip4/127.0.0.1/tcp/1/p2p/{}", friend.peer_id);
+    one.terminate();
+    one.start_again_with(vec![CLOSED.into(), "--peer".into(), named]);
+    friend.terminate();
+    friend.start_again_with(vec![CLOSED.into(), "--peer".into(), one.listen[0].clone()]);
+    eventually("they count together", || agree(&one, &friend, "likes"));
+    assert_eq!(one.value("likes"), Some(8));
+}
+
+#[test]
+fn a_ticket_that_is_worth_nothing_lets_nobody_in() {
+    let one = Node::start(&[CLOSED, "--space", "default", "other"]);
+    close(&[&one]);
+    let signed = Node::start(&[]);
+    // It is signed by a node that is no member, and names the addresses of one.
+    let body = json!({"role": "member", "spaces": ["default"]}).to_string();
+    let foreign = signed.post("/v1/tickets", &body).1;
+    let foreign = foreign["ticket"].as_str().expect("a ticket");
+    let joiner = Node::start(&[CLOSED, "--peer", &one.listen[0], "--join", foreign]);
+    eventually("it dials", || {
+        (refused(&one.url, "stranger") >= 1.0).then_some(())
+    });
+    // It is shown to nobody but its issuer.
+    assert_eq!(refused(&one.url, "ticket"), 0.0);
+    assert_eq!(members(&one, "default"), 1);
+    drop(joiner);
+    for (role, code) in [("reader", "ticket_role"), ("writer", "ticket_role")] {
+        let ticket = printed(&one.run(&["invite", "--role", role], ""));
+        let folder = tempfile::tempdir().expect("a folder");
+        let refused = up(&folder.path().join("data"))
+            .args(["--http", "127.0.0.1:0", "--join", &ticket])
+            .output()
+            .expect("run");
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success() && text.contains(role),
+            "{code}: {text}"
+        );
+    }
+}
+
+#[test]
+fn init_makes_a_mesh_and_up_serves_it() {
+    let mut node = Node::start_on(&[CLOSED, "--space", "shop", "stock"], |data| {
+        let init = |json: bool| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tallymesh"));
+            command
+                .args(["init", "--space", "shop", "stock", "--data"])
+                .arg(data);
+            if json {
+                command.arg("--json");
+            }
+            command.output().expect("run")
+        };
+        let made: Value = serde_json::from_str(&printed(&init(true))).expect("JSON");
+        assert_eq!(made["spaces"], json!(["shop", "stock"]));
+        let again = init(false);
+        assert!(!again.status.success(), "{again:?}");
+    });
+    for space in ["shop", "stock"] {
+        assert_eq!(members(&node, space), 1, "{space}");
+    }
+    // A node without a word about spaces opens those of its ticket, also when it starts again.
+    let ticket = invite(&node, &["--space", "shop"]);
+    let mut other = Node::start(&[CLOSED, "--join", &ticket]);
+    for again in [false, true] {
+        if again {
+            other.terminate();
+            other.start_again_with(vec![CLOSED.to_owned()]);
+        }
+        eventually("it is a member", || {
+            (members(&other, "shop") == 2).then_some(())
+        });
+        assert_eq!(other.get("/v1/spaces/stock/counters").0, 404);
+    }
+    assert_ne!(id(&node), id(&other));
+    // Of a space that the other has no right in, it hears nothing.
+    assert_eq!(node.post("/v1/spaces/stock/counters/secret/add", "").0, 200);
+    let only = Node::start(&[CLOSED, "--space", "shop", "stock", "--join", &ticket]);
+    eventually("it is let in", || {
+        (members(&only, "shop") == 3).then_some(())
+    });
+    assert_eq!(only.get("/v1/spaces/stock/counters/secret").0, 404);
+    assert_eq!(members(&only, "stock"), 0);
+    node.terminate();
+}
