@@ -118,6 +118,8 @@ pub struct HttpRate {
 pub struct Resp {
     /// The address. Port 0 takes a free one.
     pub address: SocketAddr,
+    /// The certificate; `None` for the protocol in the clear.
+    pub tls: Option<TlsFiles>,
     /// Most clients at once.
     pub clients_max: usize,
     /// What is allowed to whom.
@@ -130,24 +132,21 @@ impl UpArgs {
     /// # Errors
     /// With all that means nothing.
     pub fn config(self) -> Result<Config, ConfigErrors> {
-        let args = self.or(UpArgs::defaults());
+        let mut args = self.or(UpArgs::defaults());
         let mut errors = ConfigErrors::default();
+        let resp = resp(&mut args, &mut errors);
         let http = errors.note(address("http", &args.http.unwrap_or_default()));
-        let tls = errors.note(tls(args.http_tls_cert, args.http_tls_key));
+        let tls = errors.note(tls(
+            "http",
+            args.http_tls_cert.take(),
+            args.http_tls_key.take(),
+        ));
         let open = args.http_open.unwrap_or_default();
         let tickets = args.http_tickets.unwrap_or_default();
-        errors.note(entry(http, tls.as_ref(), open, tickets));
-        let tickets = tickets || !open && http.is_some_and(|it| !it.ip().is_loopback());
+        errors.note(entry("http", http, tls.as_ref(), open, tickets));
+        let tickets = tickets || !open && http.is_some_and(is_beyond);
         let durability = durability(&args.durability.unwrap_or_default());
         let durability = errors.note(durability);
-        let rules = RespConfig {
-            password: args.resp_password.filter(|text| !text.is_empty()),
-            strict: args.resp_strict.unwrap_or_default(),
-            flush: args.resp_flush.unwrap_or_default(),
-            ..RespConfig::default()
-        };
-        let resp = args.resp.map(|text| resp_address(&text, &rules));
-        let resp = errors.note(resp.transpose());
         let data = errors.note(args.data.map_or_else(default_data, Ok));
         let origins = errors.note(origins(&args.cors_origin.unwrap_or_default()));
         let rate = rate(args.http_rate.as_deref(), args.http_burst, http);
@@ -193,11 +192,7 @@ impl UpArgs {
                     ..HttpRules::default()
                 },
                 durability: durability?,
-                resp: resp?.map(|address| Resp {
-                    address,
-                    clients_max: args.resp_clients.unwrap_or_default(),
-                    rules,
-                }),
+                resp: resp?,
                 gossip: GossipConfig {
                     listen: listen?,
                     peers: peers?,
@@ -237,19 +232,51 @@ fn durability(text: &str) -> Result<Durability, ConfigError> {
     parsed.map_err(|problem| wrong("durability", format!("`{text}`: {problem}")))
 }
 
-fn resp_address(text: &str, rules: &RespConfig) -> Result<SocketAddr, ConfigError> {
-    let address = address("resp", text)?;
-    if !address.ip().is_loopback() && rules.password.is_none() {
-        let problem = format!(
-            "{address} is reachable from other machines; use a loopback address, or set a password \
-             in TALLYMESH_RESP_PASSWORD"
-        );
-        return Err(wrong("resp", problem));
-    }
-    Ok(address)
+/// How the Redis protocol is served, if it is.
+fn resp(args: &mut UpArgs, errors: &mut ConfigErrors) -> Option<Option<Resp>> {
+    let bound = args.resp.take().map(|text| address("resp", &text));
+    let bound = errors.note(bound.transpose());
+    let (certificate, key) = (args.resp_tls_cert.take(), args.resp_tls_key.take());
+    let tls = errors.note(tls("resp", certificate, key));
+    let open = args.resp_open.unwrap_or_default();
+    let tickets = args.resp_tickets.unwrap_or_default();
+    let password = args.resp_password.take().filter(|text| !text.is_empty());
+    errors.note(entry("resp", bound.flatten(), tls.as_ref(), open, tickets))?;
+    let tickets = tickets || !open && bound.flatten().is_some_and(is_beyond);
+    errors.note(one_secret(tickets, password.as_deref()))?;
+    let rules = RespConfig {
+        password,
+        tickets,
+        strict: args.resp_strict.unwrap_or_default(),
+        flush: args.resp_flush.unwrap_or_default(),
+        ..RespConfig::default()
+    };
+    let (bound, tls) = (bound?, tls?);
+    Some(bound.map(|address| Resp {
+        address,
+        tls,
+        clients_max: args.resp_clients.unwrap_or_default(),
+        rules,
+    }))
 }
 
+/// Checks that Redis clients are not asked for two things at once.
+fn one_secret(tickets: bool, password: Option<&str>) -> Result<(), ConfigError> {
+    if !tickets || password.is_none() {
+        return Ok(());
+    }
+    let problem = "clients are asked for tickets here, and whoever knows a password could do \
+                   everything: leave it out, or ask for nothing else with --resp-open";
+    Err(wrong("resp-password", problem))
+}
+
+fn is_beyond(address: SocketAddr) -> bool {
+    !address.ip().is_loopback()
+}
+
+/// The certificate and the key of a protocol, `http` or `resp`.
 fn tls(
+    protocol: &str,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
 ) -> Result<Option<TlsFiles>, ConfigError> {
@@ -257,38 +284,42 @@ fn tls(
         (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
         (None, None) => Ok(None),
         (Some(_), None) => Err(wrong(
-            "http-tls-cert",
-            "its key is missing: name it with --http-tls-key",
+            &format!("{protocol}-tls-cert"),
+            format!("its key is missing: name it with --{protocol}-tls-key"),
         )),
         (None, Some(_)) => Err(wrong(
-            "http-tls-key",
-            "its certificate is missing: name it with --http-tls-cert",
+            &format!("{protocol}-tls-key"),
+            format!("its certificate is missing: name it with --{protocol}-tls-cert"),
         )),
     }
 }
 
-/// Checks that what clients of HTTP show is asked for, and kept from the network.
+/// Checks that what clients of a protocol show is asked for, and kept from the network.
 fn entry(
-    http: Option<SocketAddr>,
+    protocol: &str,
+    address: Option<SocketAddr>,
     tls: Option<&Option<TlsFiles>>,
     open: bool,
     tickets: bool,
 ) -> Result<(), ConfigError> {
     if open && tickets {
-        let problem =
-            "--http-open asks nobody for a ticket, and --http-tickets everybody: leave one out";
-        return Err(wrong("http-open", problem));
+        let problem = format!(
+            "--{protocol}-open asks nobody for a ticket, and --{protocol}-tickets everybody: leave \
+             one out"
+        );
+        return Err(wrong(&format!("{protocol}-open"), problem));
     }
-    let beyond = http.filter(|address| !address.ip().is_loopback());
+    let beyond = address.filter(|address| is_beyond(*address));
     match beyond.filter(|_| tls == Some(&None) && !open && !tickets) {
         None => Ok(()),
         Some(address) => Err(wrong(
-            "http",
+            protocol,
             format!(
                 "{address} is reachable from other machines, and tickets would cross the network in \
-                 the clear; name a certificate with --http-tls-cert and --http-tls-key, or use a \
-                 loopback address. If something in front of the node does TLS, add --http-tickets; \
-                 if your network keeps strangers away, --http-open asks nobody for a ticket"
+                 the clear; name a certificate with --{protocol}-tls-cert and --{protocol}-tls-key, \
+                 or use a loopback address. If something in front of the node does TLS, add \
+                 --{protocol}-tickets; if your network keeps strangers away, --{protocol}-open asks \
+                 nobody for a ticket"
             ),
         )),
     }

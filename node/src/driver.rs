@@ -51,9 +51,9 @@ pub use position::{Position, Wanted};
 use crate::clock::WallClock;
 use crate::handle::{Bell, Handle, NewLink, PeerKind, SpaceId};
 use crate::metrics::Metrics;
-use crate::resp::RespConfig;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
 use clients::Clients;
+pub(crate) use clients::{Secured, Serve};
 use kept::Kept;
 use mio::{Poll, Registry, Token, Waker};
 use space::OpenSpace;
@@ -151,8 +151,8 @@ pub(crate) struct Start {
     pub key_window: Duration,
     pub durability: Durability,
     pub store: Box<dyn Store>,
-    /// The listener of the Redis protocol, if it is served.
-    pub resp: Option<(std::net::TcpListener, RespConfig, usize)>,
+    /// How Redis clients are served, if they are.
+    pub resp: Option<Serve>,
     /// Where frames for the broadcast channel go.
     pub broadcast: mpsc::Sender<Order>,
     pub metrics: Metrics,
@@ -194,10 +194,9 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     let registry = poll.registry().try_clone();
     let waker = Waker::new(poll.registry(), BELL).map_err(|error| io(doing, &error))?;
     let bell = Bell::new(waker);
-    let clients = start.resp.map(|(listener, config, clients_max)| {
-        let doing = "listen for Redis clients";
-        let clients = Clients::start(listener, config, clients_max, poll.registry());
-        clients.map_err(|error| io(doing, &error))
+    let clients = start.resp.map(|serve| {
+        let clients = Clients::start(serve, poll.registry());
+        clients.map_err(|error| io("listen for Redis clients", &error))
     });
     let worker = match durability {
         Durability::Memory => None,
@@ -462,6 +461,11 @@ impl Driver {
                 let answer = self.links(now);
                 self.answer(reply, answer);
             }
+            Command::Secured(client) => {
+                if let Some(clients) = &mut self.clients {
+                    clients.secured(*client, &self.registry, &self.metrics);
+                }
+            }
             Command::Connect(link) => self.connect(now, link),
             Command::Disconnect { link } => self.disconnect(now, link),
             Command::Frame { link, bytes } => self.frame(now, link, &bytes),
@@ -572,7 +576,8 @@ impl Driver {
             let listening = self.clients.as_ref().is_some_and(Clients::are_listening);
             let notices = self.spaces[place].settle(place, listening);
             if let Some(clients) = &mut self.clients {
-                clients.notify(&notices, &self.kept);
+                let spaces = (place, &self.spaces[..]);
+                clients.notify(&notices, spaces, &self.clock, &self.kept);
             }
             let news = self.spaces[place].take_news();
             if news.iter().any(|news| matches!(news, News::Members(_))) {

@@ -38,6 +38,7 @@ pub(crate) use directory::Directory;
 pub use directory::{Flow, NodeRow, Pushed, Traffic};
 pub(crate) use limits::size;
 pub use limits::{GossipLimits, MemoryMax};
+pub(crate) use pace::Pace;
 pub use pace::Rate;
 pub use relay::RelayLimits;
 

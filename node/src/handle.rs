@@ -7,7 +7,7 @@ pub use levels::{Centre, Demand, Unreached};
 
 use crate::driver::{
     AuditPage, ChangedPart, Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Position,
-    Query, Rosters, SpaceStatus, Turn, Wanted, WriterRow,
+    Query, Rosters, Secured, SpaceStatus, Turn, Wanted, WriterRow,
 };
 use crate::gossip::RESERVED;
 use std::fmt;
@@ -543,6 +543,11 @@ impl Handle {
     /// Hands over one frame that came by broadcast; `from` is the link that brought it.
     pub async fn broadcast(&self, from: Option<Link>, bytes: Vec<u8>) {
         self.tell(Command::Broadcast { from, bytes }).await;
+    }
+
+    /// Hands over a Redis client with which keys are agreed on.
+    pub(crate) async fn secured(&self, client: Secured) {
+        self.tell(Command::Secured(Box::new(client))).await;
     }
 
     /// Asks the driver to finish what is queued and to stop.

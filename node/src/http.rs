@@ -117,6 +117,8 @@ pub(crate) struct App {
     /// When the node started, by its clock, in milliseconds since 1970.
     pub(crate) started: u64,
     pub(crate) resp: Option<SocketAddr>,
+    /// Whether Redis clients are asked for nothing.
+    pub(crate) resp_open: bool,
     pub(crate) durability: Durability,
     pub(crate) demo: bool,
     /// Who is let in.

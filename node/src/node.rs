@@ -1,7 +1,7 @@
 //! A node put together: store, driver, network and HTTP, from start to stop.
 
 use crate::config::{Config, Resp, SPACES_MAX};
-use crate::driver::{self, OwnerKey, TELL_PROGRESS};
+use crate::driver::{self, OwnerKey, Secured, Serve, TELL_PROGRESS};
 use crate::gossip::{self, Cuts, GossipError, Identity};
 use crate::handle::Handle;
 use crate::http::post::Sessions;
@@ -11,6 +11,7 @@ use crate::http::{self, App};
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::store::{Durability, Log, Memory, Store, StoreError};
 use crate::trust::{Grant, Ledger, LedgerError, Role, TicketError};
+use axum::serve::Listener;
 use serde_json::json;
 use std::fmt;
 use std::future::Future;
@@ -50,6 +51,8 @@ pub enum NodeError {
     },
     /// The certificate of HTTPS can't be used.
     Tls(TlsError),
+    /// The certificate for Redis clients can't be used.
+    RespTls(TlsError),
     /// The address for the Redis protocol can't be bound.
     Resp {
         /// The address.
@@ -87,6 +90,7 @@ impl NodeError {
             NodeError::Gossip(_) => "network",
             NodeError::Http { .. } => "http_address",
             NodeError::Tls(_) => "http_tls",
+            NodeError::RespTls(_) => "resp_tls",
             NodeError::Resp { .. } => "resp_address",
             NodeError::Ticket { code, .. } => code,
             NodeError::ReadyFile { .. } => "ready_file",
@@ -101,7 +105,7 @@ impl fmt::Display for NodeError {
             NodeError::Store(error) => error.fmt(f),
             NodeError::Ledger(error) => error.fmt(f),
             NodeError::Gossip(error) => error.fmt(f),
-            NodeError::Tls(error) => error.fmt(f),
+            NodeError::Tls(error) | NodeError::RespTls(error) => error.fmt(f),
             NodeError::Http { address, problem } => write!(
                 f,
                 "can't serve HTTP at {address}: {problem}. Is another node there? Choose another \
@@ -168,6 +172,8 @@ pub struct Node {
     http: SocketAddr,
     tls: bool,
     resp: Option<SocketAddr>,
+    /// What agrees on keys with Redis clients, if they have to.
+    secured: Option<JoinHandle<()>>,
     peer_id: String,
     listen: Vec<String>,
     handle: Handle,
@@ -234,8 +240,13 @@ impl Node {
             address: config.http,
             problem,
         })?;
-        let resp = config.resp.map(listen_resp).transpose()?;
-        let resp_address = resp.as_ref().map(|(_, resp)| resp.address);
+        let resp = config
+            .resp
+            .map(|resp| listen_resp(resp, &ledger))
+            .transpose()?;
+        let resp_address = resp.as_ref().map(|resp| resp.address);
+        let resp_open = resp.as_ref().is_some_and(|resp| !resp.serve.rules.asks());
+        let (resp, secured) = resp.map_or((None, None), |resp| (Some(resp.serve), resp.secured));
         let driver = driver::start(driver::Start {
             spaces,
             owner: identity.public_key(),
@@ -243,7 +254,7 @@ impl Node {
             key_window: config.key_window,
             durability: config.durability,
             store,
-            resp: resp.map(|(listener, resp)| (listener, resp.rules, resp.clients_max)),
+            resp,
             broadcast: orders.clone(),
             metrics: metrics.clone(),
             clock: config.clock.clone(),
@@ -278,6 +289,7 @@ impl Node {
             reach: network.reach,
             listen_open,
             resp: resp_address,
+            resp_open,
             durability: config.durability,
             demo: config.demo,
             rate: config.http_rules.rate.map(Rate::new),
@@ -292,7 +304,7 @@ impl Node {
         let server = match config.http_tls {
             None => tokio::spawn(http::serve(listener, app)),
             Some(files) => {
-                let listener = TlsListener::start(listener, http, files)?;
+                let listener = TlsListener::start(listener, http, files, &[b"http/1.1"])?;
                 tokio::spawn(http::serve(listener, app))
             }
         };
@@ -300,6 +312,7 @@ impl Node {
             http,
             tls,
             resp: resp_address,
+            secured: secured.map(|it| tokio::spawn(hand_over(it, handle.clone()))),
             peer_id: identity.peer_id(),
             listen: network.listen,
             handle,
@@ -366,6 +379,7 @@ impl Node {
             }
         }
         self.gossip.abort();
+        self.secured.iter().for_each(JoinHandle::abort);
         if let Some(error) = failed {
             return Err(error);
         }
@@ -475,15 +489,55 @@ fn is_in_time(tickets: &[String], handle: &Handle, now_ms: u64) -> Result<(), No
     Ok(())
 }
 
-/// Binds the address of the Redis protocol, which becomes the one that was bound.
-fn listen_resp(mut resp: Resp) -> Result<(std::net::TcpListener, Resp), NodeError> {
-    let address = resp.address;
-    let bound = std::net::TcpListener::bind(address).and_then(|listener| {
-        resp.address = listener.local_addr()?;
-        Ok(listener)
-    });
-    let listener = bound.map_err(|problem| NodeError::Resp { address, problem })?;
-    Ok((listener, resp))
+/// The Redis protocol, whose address is bound.
+struct Listening {
+    address: SocketAddr,
+    serve: Serve,
+    /// Where clients agree on keys first, if they have to.
+    secured: Option<TlsListener>,
+}
+
+/// Binds the address of the Redis protocol.
+fn listen_resp(resp: Resp, ledger: &Ledger) -> Result<Listening, NodeError> {
+    let problem = |problem| NodeError::Resp {
+        address: resp.address,
+        problem,
+    };
+    let listener = std::net::TcpListener::bind(resp.address).map_err(problem)?;
+    let address = listener.local_addr().map_err(problem)?;
+    let (plain, secured) = match resp.tls {
+        None => (Some(listener), None),
+        Some(files) => {
+            listener.set_nonblocking(true).map_err(problem)?;
+            let listener = TcpListener::from_std(listener).map_err(problem)?;
+            let secured = TlsListener::start(listener, address, files, &[]);
+            (None, Some(secured.map_err(NodeError::RespTls)?))
+        }
+    };
+    Ok(Listening {
+        address,
+        serve: Serve {
+            listener: plain,
+            port: address.port(),
+            rules: resp.rules,
+            clients_max: resp.clients_max,
+            ledger: ledger.clone(),
+        },
+        secured,
+    })
+}
+
+/// Hands Redis clients to the driver once keys are agreed on with them, which takes too long for its
+/// thread.
+async fn hand_over(mut listener: TlsListener, handle: Handle) {
+    loop {
+        let (stream, from) = listener.accept().await;
+        let (socket, tls) = stream.into_inner();
+        match socket.into_std() {
+            Ok(socket) => handle.secured(Secured { socket, tls, from }).await,
+            Err(error) => tracing::warn!(%error, peer = %from, "can't serve a Redis connection"),
+        }
+    }
 }
 
 /// Removes the file of an earlier start, so that nobody takes its addresses for this one's.

@@ -207,5 +207,7 @@ before you write again. A connection that breaks before the answer came, over wh
 `unknown` too. What has an idempotency key may be sent again in each of these cases, to the same node \
 or, in a space with members, to any member.
 
-\"Redis\" names the word before the text, and whether the connection ends.
+\"Redis\" names the word before the text, and whether the connection ends. Of tickets the code stands \
+behind it, `WRONGPASS ticket_expired: the ticket ended ...`; a ticket that was taken, and is worth \
+nothing any more when a command comes, is refused with `NOAUTH` instead.
 ";

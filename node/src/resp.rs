@@ -26,6 +26,7 @@
 //!   change nothing. They also change nothing when what they would answer leaves 64 bits, or when
 //!   what this node's writer added to the counter since it was last set or deleted does.
 
+mod access;
 mod command;
 mod connection;
 mod counters;
@@ -43,13 +44,16 @@ mod request;
 mod server;
 mod session;
 
+pub use access::{Place, Turned};
 pub use error::{Broken, ReplyError, Why};
 pub use levels::Unmet;
 pub use pubsub::{Event, Notice};
 pub use request::Args;
 pub use session::{Flow, Session, Wait, Written};
 
+use crate::trust::Role;
 use std::fmt;
+use std::time::Duration;
 use tallymesh_core::{Asked, Handle, Replica};
 
 /// How sessions behave, the same for all of a node.
@@ -59,6 +63,8 @@ use tallymesh_core::{Asked, Handle, Replica};
 pub struct RespConfig {
     /// What `AUTH` must bring, for the user `default`. `None`: nobody has to authenticate.
     pub password: Option<String>,
+    /// Whether `AUTH` must bring a ticket, in place of a password.
+    pub tickets: bool,
     /// Whether commands are refused whose effect depends on what this node has seen.
     pub strict: bool,
     /// Whether `FLUSHDB` and `FLUSHALL` are there.
@@ -68,10 +74,18 @@ pub struct RespConfig {
     pub parameters: Vec<(String, String)>,
 }
 
+impl RespConfig {
+    /// Whether clients have to authenticate.
+    pub fn asks(&self) -> bool {
+        self.tickets || self.password.is_some()
+    }
+}
+
 impl fmt::Debug for RespConfig {
     /// Shows all but the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RespConfig")
+            .field("tickets", &self.tickets)
             .field("strict", &self.strict)
             .field("flush", &self.flush)
             .field("parameters", &self.parameters)
@@ -104,6 +118,28 @@ pub trait Host {
 
     /// Hears that a command was refused, with its stable code.
     fn refused(&mut self, _code: &'static str) {}
+
+    /// Whether this connection may try to authenticate; if not yet, how long it has to wait.
+    ///
+    /// # Errors
+    /// When too many tries failed where it comes from.
+    fn may_log_in(&mut self) -> Result<(), Duration>;
+
+    /// Hears that it tried in vain, with the stable code of the refusal.
+    fn log_in_failed(&mut self, code: &'static str);
+
+    /// Takes a ticket that this connection shows, in place of the one before; tells its role.
+    ///
+    /// # Errors
+    /// When it is worth nothing in any space. The one before holds then.
+    fn log_in(&mut self, ticket: &[u8]) -> Result<Role, Turned>;
+
+    /// Judges the ticket of this connection, by the time and the members of the present batch. Without a
+    /// ticket nobody is asked for one.
+    ///
+    /// # Errors
+    /// When it is worth nothing there, or does not speak of it.
+    fn judge(&self, place: Place) -> Result<(), Turned>;
 
     /// How many counters of a space exist, and how many of them expire: at once, without looking
     /// at them all.

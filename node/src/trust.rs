@@ -7,6 +7,7 @@
 
 mod ledger;
 mod revocation;
+mod role;
 mod signing;
 mod ticket;
 
@@ -16,4 +17,5 @@ pub use ledger::{
 };
 pub(crate) use revocation::KEY as REVOKED_KEY;
 pub use revocation::{REVOCATION_BYTES_MAX, Revocation};
-pub use ticket::{CLOCK_SKEW_MAX, Grant, Role, TICKET_BYTES_MAX, TicketError, TicketId};
+pub use role::Role;
+pub use ticket::{CLOCK_SKEW_MAX, Grant, TICKET_BYTES_MAX, TicketError, TicketId};

@@ -1,6 +1,9 @@
 // Programs that people use with Redis, against a real node: they connect, count, and complain of nothing.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
@@ -121,3 +124,49 @@ for (const RESP of [2, 3]) {
     assert.deepEqual([errors, warnings], [[], []]);
   });
 }
+
+test('tickets over TLS', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tallymesh-tls-'));
+  const [cert, key] = ['cert.pem', 'key.pem'].map((name) => join(folder, name));
+  await run('openssl', [
+    'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
+    '-subj', '/CN=localhost', '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', key, '-out', cert,
+  ]);
+  const secured = await start('--resp-tickets', '--resp-tls-cert', cert, '--resp-tls-key', key);
+  try {
+    const invite = async (role) =>
+      (await run(process.env.TALLYMESH_BIN, ['invite', '--role', role, '--node', secured.http])).stdout.trim();
+    const [reader, writer] = [await invite('reader'), await invite('writer')];
+    const { host, port } = secured;
+    const cli = async (...words) => {
+      const line = ['-h', host, '-p', String(port), '--tls', '--cacert', cert, '--no-auth-warning', ...words];
+      return (await run('redis-cli', line)).stdout.replace(/\n+$/, '');
+    };
+    assert.equal(await cli('INCR', 'tls'), 'NOAUTH Authentication required.');
+    assert.equal(await cli('-a', writer, 'INCR', 'tls'), '1');
+    assert.equal(await cli('-3', '--user', 'me', '-a', writer, 'INCR', 'tls'), '2');
+    assert.equal(await cli('-a', reader, 'GET', 'tls'), '2');
+    assert.match(await cli('-a', reader, 'INCR', 'tls'), /^NOPERM forbidden: 'incr' takes the role writer/);
+    await assert.rejects(run('redis-cli', ['-h', host, '-p', String(port), 'PING']));
+
+    const ca = readFileSync(cert);
+    const io = new Redis({ host, port, tls: { ca }, password: writer });
+    const errors = [];
+    io.on('error', (error) => errors.push(error));
+    assert.equal(await io.incr('tls'), 3);
+    await assert.rejects(io.set('tls', 5), /^ReplyError: NOPERM/);
+    await io.quit();
+
+    for (const RESP of [2, 3]) {
+      const redis = await createClient({ socket: { host, port, tls: true, ca }, password: writer, RESP })
+        .on('error', (error) => errors.push(error))
+        .connect();
+      assert.equal(await redis.incr('tls'), 2 + RESP);
+      await redis.close();
+    }
+    assert.deepEqual(errors, []);
+  } finally {
+    await secured.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});

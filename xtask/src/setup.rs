@@ -10,7 +10,7 @@ mod wrk;
 
 pub(crate) use browser::{Browser, browser};
 pub(crate) use npm::install as npm_install;
-pub(crate) use redis::{redis_py, redis_server, redis_tools};
+pub(crate) use redis::{openssl, redis_py, redis_server, redis_tools};
 pub(crate) use tools::{cargo_deny, cargo_mutants};
 pub(crate) use wasm_target::{module_build, wasm_target};
 pub(crate) use wrk::wrk;

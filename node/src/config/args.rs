@@ -84,8 +84,29 @@ pub struct UpArgs {
     #[arg(long, value_name = "ADDR:PORT", env = "TALLYMESH_RESP")]
     pub resp: Option<String>,
 
-    /// Password that Redis clients have to give; needed if --resp is reachable from other machines.
-    /// Better given by the environment or the configuration file, since others see arguments
+    /// Ask no Redis client for a ticket, also at an address that other machines reach: whoever reaches
+    /// it, and knows the password if there is one, can count
+    #[arg(long, value_name = "YES", env = "TALLYMESH_RESP_OPEN", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub resp_open: Option<bool>,
+
+    /// Ask Redis clients for tickets at a loopback address, too; or beyond it without TLS, where
+    /// something in front of the node does that
+    #[arg(long, value_name = "YES", env = "TALLYMESH_RESP_TICKETS", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
+    pub resp_tickets: Option<bool>,
+
+    /// Serve Redis clients over TLS with this certificate, a PEM file with those that signed it after
+    /// it; a changed file is read again
+    #[arg(long, value_name = "FILE", env = "TALLYMESH_RESP_TLS_CERT")]
+    #[serde(serialize_with = "path")]
+    pub resp_tls_cert: Option<PathBuf>,
+
+    /// The private key of --resp-tls-cert, a PEM file
+    #[arg(long, value_name = "FILE", env = "TALLYMESH_RESP_TLS_KEY")]
+    #[serde(serialize_with = "path")]
+    pub resp_tls_key: Option<PathBuf>,
+
+    /// Password that Redis clients have to give where they are not asked for tickets. Better given by
+    /// the environment or the configuration file, since others see arguments
     #[arg(
         long,
         value_name = "TEXT",
@@ -190,6 +211,10 @@ impl UpArgs {
             http_burst: None,
             durability: text("always"),
             resp: None,
+            resp_open: Some(false),
+            resp_tickets: Some(false),
+            resp_tls_cert: None,
+            resp_tls_key: None,
             resp_password: None,
             resp_clients: Some(10_000),
             resp_strict: Some(false),
@@ -225,6 +250,10 @@ impl UpArgs {
             http_burst: self.http_burst.or(below.http_burst),
             durability: self.durability.or(below.durability),
             resp: self.resp.or(below.resp),
+            resp_open: self.resp_open.or(below.resp_open),
+            resp_tickets: self.resp_tickets.or(below.resp_tickets),
+            resp_tls_cert: self.resp_tls_cert.or(below.resp_tls_cert),
+            resp_tls_key: self.resp_tls_key.or(below.resp_tls_key),
             resp_password: self.resp_password.or(below.resp_password),
             resp_clients: self.resp_clients.or(below.resp_clients),
             resp_strict: self.resp_strict.or(below.resp_strict),

@@ -78,7 +78,7 @@ fn a_space_named_twice_is_opened_once() {
 #[test]
 fn what_means_nothing_is_named() {
     type Spoil = fn(&mut UpArgs);
-    let table: [(&str, &str, Spoil); 23] = [
+    let table: [(&str, &str, Spoil); 27] = [
         ("log", "`=x=`", |args| args.log = Some("=x=".into())),
         ("cors-origin", "`*`", |args| {
             args.cors_origin = Some(vec!["*".into()])
@@ -102,8 +102,22 @@ fn what_means_nothing_is_named() {
             args.durability = Some("interval:".into());
         }),
         ("resp", "`6379`", |args| args.resp = Some("6379".into())),
-        ("resp", "TALLYMESH_RESP_PASSWORD", |args| {
+        ("resp", "--resp-open", |args| {
             args.resp = Some("0.0.0.0:0".into());
+        }),
+        ("resp", "--resp-open", |args| {
+            args.resp = Some("0.0.0.0:0".into());
+            args.resp_password = Some("secret".into());
+        }),
+        ("resp-password", "--resp-open", |args| {
+            args.resp_password = Some("secret".into());
+            args.resp_tickets = Some(true);
+        }),
+        ("resp-tls-cert", "--resp-tls-key", |args| {
+            args.resp_tls_cert = Some("c".into());
+        }),
+        ("resp-open", "--resp-tickets", |args| {
+            (args.resp_open, args.resp_tickets) = (Some(true), Some(true));
         }),
         ("lease", "`soon`", |args| args.lease = Some("soon".into())),
         ("lease", "1s to 30d", |args| {
@@ -180,11 +194,40 @@ fn beyond_loopback_tickets_are_asked_for_and_kept_from_the_network() {
 }
 
 #[test]
-fn an_open_address_must_be_asked_for() {
-    let mut args = args();
-    (args.http, args.http_open) = (Some("0.0.0.0:0".into()), Some(true));
-    (args.resp, args.resp_password) = (Some("0.0.0.0:0".into()), Some("secret".into()));
-    assert!(args.config().is_ok());
+fn redis_clients_beyond_loopback_are_asked_for_tickets_or_for_nothing_on_purpose() {
+    let rules = |resp: &str, change: &dyn Fn(&mut UpArgs)| {
+        let mut args = args();
+        args.resp = Some(resp.into());
+        change(&mut args);
+        let resp = args.config().map(|config| config.resp.expect("served"));
+        let rules = resp.map(|it| {
+            (
+                it.rules.tickets,
+                it.rules.password.is_some(),
+                it.tls.is_some(),
+            )
+        });
+        rules.ok()
+    };
+    let tls = |args: &mut UpArgs| {
+        (args.resp_tls_cert, args.resp_tls_key) = (Some("c".into()), Some("k".into()));
+    };
+    let tickets = |args: &mut UpArgs| args.resp_tickets = Some(true);
+    let open = |args: &mut UpArgs| args.resp_open = Some(true);
+    let password = |args: &mut UpArgs| args.resp_password = Some("secret".into());
+    let (here, all) = ("127.0.0.1:0", "0.0.0.0:0");
+    assert_eq!(rules(here, &|_| ()), Some((false, false, false)));
+    assert_eq!(rules(here, &tls), Some((false, false, true)));
+    assert_eq!(rules(here, &password), Some((false, true, false)));
+    assert_eq!(rules("[::1]:0", &tickets), Some((true, false, false)));
+    assert_eq!(rules(all, &|_| ()), None);
+    assert_eq!(rules(all, &password), None);
+    assert_eq!(rules(all, &tls), Some((true, false, true)));
+    assert_eq!(rules(all, &|it| (tls(it), password(it)).1), None);
+    assert_eq!(rules(all, &tickets), Some((true, false, false)));
+    assert_eq!(rules(all, &open), Some((false, false, false)));
+    let open_with = |it: &mut UpArgs| (open(it), tls(it), password(it)).2;
+    assert_eq!(rules(all, &open_with), Some((false, true, true)));
 }
 
 /// What is said of a file's text, a line each, without the file's name.

@@ -4,25 +4,35 @@
 //! A client that sends faster than it reads is not read from until it has taken its answers. A
 //! subscriber can't be held back like that, so one that lets its messages pile up is cut off.
 
+mod entry;
 mod host;
+mod knocks;
+mod line;
 mod output;
+mod passes;
 mod waits;
 
+pub(crate) use entry::{Secured, Serve};
+
 use host::{Books, Desk};
+use line::Line;
 use output::Output;
+use passes::Pass;
 use waits::{Teller, Told, Waiting};
 
 use super::kept::Kept;
 use super::space::OpenSpace;
+use crate::clock::WallClock;
 use crate::metrics::Metrics;
 use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE};
-use crate::resp::{Flow, Notice, RespConfig, Seen, Session};
+use crate::resp::{Flow, Notice, Place, RespConfig, Seen, Session};
 use mio::event::Event;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use slab::Slab;
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
+use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tallymesh_core::Question;
@@ -34,15 +44,12 @@ const CONNECTIONS: usize = 2;
 /// Bytes that are taken from one connection before others have their turn.
 const READ_BYTES: usize = 64 << 10;
 
-/// Connections that are accepted before those that are there have their turn.
-const ACCEPTS_MAX: usize = 64;
-
 /// How long a connection that is over may take to read its last answers.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// The connections of the Redis protocol.
 pub(super) struct Clients {
-    listener: TcpListener,
+    listener: Option<TcpListener>,
     config: Arc<RespConfig>,
     clients_max: usize,
     /// Each is taken out while it has its turn.
@@ -79,6 +86,7 @@ struct Held {
 /// What is known of a connection from its begin.
 struct Ends {
     peer: String,
+    address: IpAddr,
     local: String,
     made: Instant,
 }
@@ -97,8 +105,10 @@ impl Ends {
 
 /// One connection.
 struct Connection {
-    socket: TcpStream,
+    line: Line,
     session: Session,
+    /// The ticket that it has shown, if tickets are asked for.
+    pass: Option<Box<Pass>>,
     ends: Arc<Ends>,
     /// When it sent last.
     heard: Instant,
@@ -124,6 +134,11 @@ impl Connection {
         self.ending.is_none() && self.wait.is_none() && self.out.unsent() < OUT_BYTES_PAUSE
     }
 
+    /// Whether it is over and all of it is sent.
+    fn is_over(&self) -> bool {
+        self.ending.is_some() && self.out.unsent() == 0 && !self.line.is_unsent()
+    }
+
     /// What is known of it from outside.
     fn seen(&self) -> Seen {
         self.ends.seen(self.heard)
@@ -131,21 +146,18 @@ impl Connection {
 }
 
 impl Clients {
-    pub(super) fn start(
-        listener: std::net::TcpListener,
-        config: RespConfig,
-        clients_max: usize,
-        registry: &Registry,
-    ) -> io::Result<Clients> {
-        listener.set_nonblocking(true)?;
-        let books = Books::new(listener.local_addr()?.port());
-        let mut listener = TcpListener::from_std(listener);
-        registry.register(&mut listener, LISTENER, Interest::READABLE)?;
+    pub(super) fn start(serve: Serve, registry: &Registry) -> io::Result<Clients> {
+        let listener = serve.listener.map(|listener| {
+            listener.set_nonblocking(true)?;
+            let mut listener = TcpListener::from_std(listener);
+            registry.register(&mut listener, LISTENER, Interest::READABLE)?;
+            Ok::<_, io::Error>(listener)
+        });
         let (teller, inbox) = mpsc::channel();
         Ok(Clients {
-            listener,
-            config: Arc::new(config),
-            clients_max,
+            listener: listener.transpose()?,
+            config: Arc::new(serve.rules),
+            clients_max: serve.clients_max,
             connections: Slab::new(),
             ready: VecDeque::new(),
             held: VecDeque::new(),
@@ -155,7 +167,7 @@ impl Clients {
             teller,
             inbox,
             subscribers: 0,
-            books,
+            books: Books::new(serve.port, serve.ledger),
             buffer: vec![0; READ_BYTES],
             accepting: false,
         })
@@ -241,6 +253,7 @@ impl Clients {
                     connection.ends.clone(),
                     connection.heard,
                 ),
+                pass: connection.pass.take(),
                 books: &mut self.books,
                 metrics,
                 unix_ms,
@@ -253,6 +266,7 @@ impl Clients {
             if desk.wrote {
                 kept.touch();
             }
+            connection.pass = desk.pass;
             let commands = connection.session.commands() - before;
             self.books.commands += commands;
             metrics.resp_commands(commands);
@@ -277,7 +291,7 @@ impl Clients {
                 false => self.subscribers -= 1,
             }
         }
-        if connection.ending.is_some() && connection.out.unsent() == 0 {
+        if connection.is_over() {
             return self.close(at, metrics);
         }
         if connection.ending.is_some() || connection.wait.is_some() {
@@ -351,71 +365,6 @@ impl Clients {
         }
     }
 
-    fn accept(&mut self, registry: &Registry, metrics: &Metrics) {
-        for _ in 0..ACCEPTS_MAX {
-            let (socket, peer) = match self.listener.accept() {
-                Ok(accepted) => accepted,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accepting = false;
-                    return;
-                }
-                // A connection that broke while it waited, or too many files: others may do.
-                Err(error) => {
-                    tracing::warn!(%error, "can't accept a Redis connection");
-                    self.accepting = false;
-                    return;
-                }
-            };
-            if let Err(error) = self.welcome(socket, peer.to_string(), registry, metrics) {
-                tracing::warn!(%error, %peer, "can't serve a Redis connection");
-            }
-        }
-    }
-
-    fn welcome(
-        &mut self,
-        mut socket: TcpStream,
-        peer: String,
-        registry: &Registry,
-        metrics: &Metrics,
-    ) -> io::Result<()> {
-        if self.connections.len() >= self.clients_max {
-            // Whether it can still be told does not matter.
-            let _ = socket.write(b"-ERR max number of clients reached\r\n");
-            metrics.resp_refused();
-            return Ok(());
-        }
-        socket.set_nodelay(true)?;
-        let local = socket.local_addr()?.to_string();
-        let id = self.books.next_id();
-        let entry = self.connections.vacant_entry();
-        let token = Token(CONNECTIONS + entry.key());
-        registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
-        let now = Instant::now();
-        let ends = Ends {
-            peer,
-            local,
-            made: now,
-        };
-        entry.insert(Some(Box::new(Connection {
-            socket,
-            session: Session::new(id, self.config.clone()),
-            ends: Arc::new(ends),
-            heard: now,
-            out: Output::default(),
-            readable: false,
-            read_closed: false,
-            again: false,
-            writable: false,
-            queued: false,
-            wait: None,
-            ending: None,
-            subscribed: false,
-        })));
-        metrics.resp_clients(self.connections.len());
-        Ok(())
-    }
-
     /// How many links to other nodes there are.
     pub(super) fn links(&mut self, links: usize) {
         self.books.links = links;
@@ -426,11 +375,19 @@ impl Clients {
         self.subscribers > 0
     }
 
-    /// Tells subscribers what happened.
-    pub(super) fn notify(&mut self, notices: &[Notice], kept: &Kept) {
+    /// Tells subscribers what happened in a space, as far as their tickets speak of it. Whose ticket is
+    /// worth nothing any more in the space that it is in is told so, and that is the end.
+    pub(super) fn notify(
+        &mut self,
+        notices: &[Notice],
+        (space, spaces): (usize, &[OpenSpace]),
+        clock: &WallClock,
+        kept: &Kept,
+    ) {
         if notices.is_empty() || self.subscribers == 0 {
             return;
         }
+        let unix_ms = clock.now();
         for (at, connection) in &mut self.connections {
             let Some(connection) = connection.as_deref_mut() else {
                 continue;
@@ -439,8 +396,20 @@ impl Clients {
                 continue;
             }
             let before = connection.out.end();
-            for notice in notices {
-                connection.session.notify(notice, connection.out.filling());
+            let pass = connection.pass.as_ref();
+            match pass.map_or(Ok(()), |it| it.judge(Place::Space(space), spaces, unix_ms)) {
+                Ok(()) => {
+                    for notice in notices {
+                        connection.session.notify(notice, connection.out.filling());
+                    }
+                }
+                Err(turned) if space == connection.session.space() => {
+                    let out = connection.out.filling();
+                    connection.session.turn_out(turned, out);
+                    connection.ending = Some(Instant::now() + LINGER);
+                    self.timed.push(at);
+                }
+                Err(_) => {}
             }
             if connection.out.end() > before {
                 self.held
@@ -471,7 +440,7 @@ impl Clients {
         let was_ready = connection.is_ready();
         let sent = connection.send();
         let unsent = connection.out.unsent();
-        let over = connection.ending.is_some() && unsent == 0;
+        let over = connection.is_over();
         let slow = unsent > OUT_BYTES_MAX;
         if slow {
             let peer = &connection.ends.peer;
@@ -486,7 +455,8 @@ impl Clients {
     }
 
     fn close(&mut self, at: usize, metrics: &Metrics) {
-        if let Some(connection) = self.connections.try_remove(at).flatten() {
+        if let Some(mut connection) = self.connections.try_remove(at).flatten() {
+            connection.line.end();
             self.subscribers -= usize::from(connection.subscribed);
             self.unasked.extend(connection.unasked());
             metrics.resp_clients(self.connections.len());
@@ -564,7 +534,7 @@ impl Connection {
     /// Sends what may be sent, as far as the socket takes it.
     fn send(&mut self) -> io::Result<()> {
         if self.writable {
-            self.writable = self.out.send(&mut self.socket)?;
+            self.writable = self.out.send(&mut self.line)?;
         }
         Ok(())
     }
@@ -572,12 +542,13 @@ impl Connection {
     /// Reads up to the buffer's length; `None` at the end of the stream.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
-            match self.socket.read(buffer) {
+            match self.line.read(buffer) {
                 Ok(0) => return Ok(None),
                 Ok(count) => {
                     // Fewer than there was room for: there is no more now, and no word of the end
                     // will come again.
-                    self.readable = count == buffer.len() || self.read_closed;
+                    self.readable =
+                        count == buffer.len() || self.read_closed || self.line.is_unread();
                     return Ok(Some(count));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

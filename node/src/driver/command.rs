@@ -2,7 +2,8 @@
 
 use super::{
     AuditPage, ChangedPart, Counter, LinkRow, MemberChange, Membership, News, OwnerKey, Page,
-    Position, Query, Request, Retiree, Retirement, SpaceStatus, Transacted, Wanted, WriterRow,
+    Position, Query, Request, Retiree, Retirement, Secured, SpaceStatus, Transacted, Wanted,
+    WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
 use tallymesh_core::{Link, Once, Op, Shard};
@@ -112,6 +113,8 @@ pub(crate) enum Command {
     Links {
         reply: oneshot::Sender<Vec<LinkRow>>,
     },
+    /// A Redis client has agreed on keys.
+    Secured(Box<Secured>),
     Connect(NewLink),
     Disconnect {
         link: Link,
@@ -152,6 +155,7 @@ impl Command {
                 | Command::Trusts { .. }
                 | Command::Status { .. }
                 | Command::Links { .. }
+                | Command::Secured(_)
                 | Command::Stop
         )
     }

@@ -68,7 +68,7 @@ impl fmt::Display for Rate {
 const SWEEP_NAMES: usize = 1024;
 
 /// Holds many to one rate, each by its name. Names that do nothing take no memory in the end.
-pub(super) struct Pace<K> {
+pub(crate) struct Pace<K> {
     rate: Rate,
     /// When each has its whole burst again.
     full: HashMap<K, Instant>,
@@ -76,7 +76,7 @@ pub(super) struct Pace<K> {
 }
 
 impl<K: Eq + Hash> Pace<K> {
-    pub(super) fn new(rate: Rate) -> Pace<K> {
+    pub(crate) fn new(rate: Rate) -> Pace<K> {
         Pace {
             rate,
             full: HashMap::new(),
@@ -86,7 +86,7 @@ impl<K: Eq + Hash> Pace<K> {
 
     /// How long to wait until `name` may do so much, if it may not now. More than the burst counts as
     /// the burst: it has to wait until all of that is there.
-    pub(super) fn wait(&self, name: &K, amount: u64, now: Instant) -> Option<Duration> {
+    pub(crate) fn wait(&self, name: &K, amount: u64, now: Instant) -> Option<Duration> {
         let burst = self.rate.takes(self.rate.burst);
         let cost = self.rate.takes(amount).min(burst);
         let full = self.full.get(name)?;
@@ -95,7 +95,7 @@ impl<K: Eq + Hash> Pace<K> {
     }
 
     /// `name` does so much.
-    pub(super) fn spend(&mut self, name: K, amount: u64, now: Instant) {
+    pub(crate) fn spend(&mut self, name: K, amount: u64, now: Instant) {
         if self.full.len() >= self.sweep {
             self.full.retain(|_, full| *full > now);
             self.sweep = (self.full.len() * 2).max(SWEEP_NAMES);

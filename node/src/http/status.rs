@@ -40,6 +40,8 @@ pub(super) struct Status {
     /// The address of the Redis protocol, if it is served.
     #[schema(value_type = Option<String>)]
     resp: Option<SocketAddr>,
+    /// Whether Redis clients are served, and asked for neither a ticket nor a password.
+    resp_open: bool,
     /// What an acknowledged write survives.
     durability: String,
     demo: bool,
@@ -93,6 +95,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, 
         time: app.clock.now(),
         started: app.started,
         resp: app.resp,
+        resp_open: app.resp_open,
         durability: app.durability.to_string(),
         demo: app.demo,
         cut,

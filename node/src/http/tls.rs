@@ -1,4 +1,5 @@
-//! HTTPS: the certificate and the key, read again when the files change, and the listener.
+//! TLS for clients of HTTP and of the Redis protocol: the certificate and the key, read again when the
+//! files change, and the listener.
 
 use axum::serve::Listener;
 use rustls::ServerConfig;
@@ -149,7 +150,8 @@ pub(crate) struct TlsListener {
 }
 
 impl TlsListener {
-    /// Serves TLS at a listener that is bound.
+    /// Serves TLS at a listener that is bound. `protocols` are those that clients may choose from (ALPN);
+    /// if there are none, what they ask for does not matter.
     ///
     /// # Errors
     /// When the files can't be used.
@@ -157,6 +159,7 @@ impl TlsListener {
         listener: TcpListener,
         address: SocketAddr,
         files: TlsFiles,
+        protocols: &[&[u8]],
     ) -> Result<TlsListener, TlsError> {
         let certificate = Arc::new(Certificate::read(files.clone())?);
         let config = ServerConfig::builder_with_provider(provider())
@@ -168,7 +171,7 @@ impl TlsListener {
         let mut config = config
             .with_no_client_auth()
             .with_cert_resolver(certificate.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
         let (sender, accepted) = mpsc::channel(ACCEPTED_MAX);
         tokio::spawn(accept(
             listener,

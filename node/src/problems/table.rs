@@ -65,8 +65,9 @@ kinds! {
         .advice("`GET /v1/peers` shows those that are.");
     QUERY: Kind::http("query", 400, "The query has an unknown part, or a value that it can't have.")
         .advice("Send what `detail` names.");
-    RATE_LIMITED: Kind::http("rate_limited", 429, "Requests come from this address faster than `--http-rate` allows.")
-        .advice("Wait the seconds of the `retry-after` header; send many adds in one request.");
+    RATE_LIMITED: Kind::http("rate_limited", 429, "Requests come from this address faster than `--http-rate` allows, or tickets and passwords that let no Redis client in.")
+        .advice("Wait the seconds of the `retry-after` header, or of the text; send many adds in one request.")
+        .both();
     ROLE: Kind::http("role", 400, "A role is `reader`, `writer`, `editor` or `member`.")
         .advice("Send one of these.");
     SYNC_FRAMES: Kind::http("sync_frames", 400, "The body is no list of frames, each after its length in four bytes.")
@@ -76,25 +77,33 @@ kinds! {
     SYNC_SESSIONS_FULL: Kind::http("sync_sessions_full", 503, "As many links over POST are open as may be.")
         .advice("Try again later, or sync with another node.");
     FORBIDDEN: Kind::http("forbidden", 403, "The ticket does not allow this.")
-        .advice("Ask a member for a ticket with the role and the space that `detail` names.");
+        .advice("Ask a member for a ticket with the role and the space that `detail` names.")
+        .shown(Shown::Error("NOPERM"));
     TICKET: Kind::http("ticket", 401, "This is no ticket.")
-        .advice("Send all that `tallymesh invite` printed.");
+        .advice("Send all that `tallymesh invite` printed.")
+        .shown(Shown::Error("WRONGPASS"));
     TICKET_EARLY: Kind::http("ticket_early", 401, "The ticket was signed in the future.")
-        .advice("Set the clocks right: of this node, and of the one that signed it.");
+        .advice("Set the clocks right: of this node, and of the one that signed it.")
+        .shown(Shown::Error("WRONGPASS"));
     TICKET_EXPIRED: Kind::http("ticket_expired", 401, "The ticket has ended.")
-        .advice("Ask a member for another.");
+        .advice("Ask a member for another.")
+        .shown(Shown::Error("WRONGPASS"));
     TICKET_HOLDER: Kind::http("ticket_holder", 401, "The ticket is for one node only.")
-        .advice("Ask a member for one without `--holder`.");
+        .advice("Ask a member for one without `--holder`.")
+        .shown(Shown::Error("WRONGPASS"));
     TICKET_ISSUER: Kind::http("ticket_issuer", 401, "Who signed the ticket is no member of the space.")
-        .advice("Ask a member for another.");
+        .advice("Ask a member for another.")
+        .shown(Shown::Error("WRONGPASS"));
     TICKET_ID: Kind::http("ticket_id", 400, "This is no ticket's id.")
         .advice("An id has 32 hex digits; `tallymesh ticket` shows it.");
     TICKET_NEEDED: Kind::http("ticket_needed", 401, "This node asks for a ticket.")
         .advice("Send one in the header `authorization: Bearer TICKET`; `tallymesh invite` makes it.");
     TICKET_REVOKED: Kind::http("ticket_revoked", 401, "The ticket is revoked.")
-        .advice("Ask a member for another.");
+        .advice("Ask a member for another.")
+        .shown(Shown::Error("WRONGPASS"));
     TICKET_SIGNATURE: Kind::http("ticket_signature", 401, "Who is said to have signed the ticket has not.")
-        .advice("Ask a member for another.");
+        .advice("Ask a member for another.")
+        .shown(Shown::Error("WRONGPASS"));
     TICKETS_FULL: Kind::http("tickets_full", 507, "The node knows as many tickets, or revocations, as it can.")
         .advice("Wait until some have ended. Give out tickets that end soon, and revoke by the ticket or at the node that signed it: its end is known then.");
     TICKETS_IO: Kind::http("tickets_io", 503, "What is to be known of tickets could not be kept.")
@@ -251,7 +260,7 @@ kinds! {
     EXPIRE_OPTIONS: Kind::resp("expire_options", "Two options of the `EXPIRE` family exclude each other.")
         .advice("Use one of them.");
     NO_AUTH: Kind::resp("no_auth", "The session has to authenticate first.")
-        .advice("`AUTH` with the node's password.")
+        .advice("`AUTH` with a ticket, or with the node's password if it has one.")
         .shown(Shown::Error("NOAUTH"));
     WRONG_PASS: Kind::resp("wrong_pass", "The password is wrong.")
         .advice("Use the node's `TALLYMESH_RESP_PASSWORD`.")

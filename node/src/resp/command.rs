@@ -5,6 +5,8 @@ mod table;
 pub(super) use table::TABLE;
 
 use super::error::Why;
+use super::request::Args;
+use crate::trust::Role;
 
 /// A command, whatever its name is written like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,19 @@ pub(super) enum Kind {
     PubSub,
 }
 
+/// What a command takes where clients are asked for tickets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// Nothing: it is how one comes in, or leaves.
+    Nothing,
+    /// A ticket, whatever it allows: it shows and changes no counters.
+    Ticket,
+    /// A role in the session's space.
+    Here(Role),
+    /// A role in every space.
+    Everywhere(Role),
+}
+
 /// Which arguments are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeysAt {
@@ -121,6 +136,8 @@ pub(super) struct Spec {
     pub(super) arity: i8,
     pub(super) kind: Kind,
     pub(super) keys: KeysAt,
+    /// What it takes of a ticket, if its arguments do not change that.
+    takes_role: Needs,
     /// What it means here.
     pub(super) summary: &'static str,
 }
@@ -134,8 +151,17 @@ impl Spec {
 
     /// Whether it may be sent before the session has authenticated.
     pub(super) fn is_open(&self) -> bool {
-        use Command::{Auth, Hello, Quit, Reset};
-        matches!(self.command, Auth | Hello | Quit | Reset)
+        self.takes_role == Needs::Nothing
+    }
+
+    /// What it takes of a ticket with these arguments.
+    pub(super) fn needs(&self, args: &Args<'_>) -> Needs {
+        let sub = || find_sub(self.command, args.at(1)).map(|sub| sub.sub);
+        match self.command {
+            // It tells who else is connected, and from where.
+            Command::Client if sub() == Some(Sub::ClientList) => Needs::Everywhere(Role::Member),
+            _ => self.takes_role,
+        }
     }
 
     /// Whether a session of RESP2 that is subscribed may send it.

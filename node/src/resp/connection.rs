@@ -1,6 +1,5 @@
 //! Commands about the connection: `HELLO`, `AUTH`, `SELECT`, `CLIENT`, `RESET`, `QUIT`, `WAIT`.
 
-use super::Host;
 use super::command::{Command, Sub};
 use super::counters::{check_sub, integer};
 use super::error::ReplyError;
@@ -10,7 +9,7 @@ use super::reply::Reply;
 use super::request::{Args, number};
 use super::server::{REDIS_VERSION, command_table, config, info};
 use super::session::{Session, Wait};
-use super::{Seen, session};
+use super::{Host, Place, Seen, session};
 use std::fmt::Write;
 
 /// The one user there is.
@@ -26,15 +25,17 @@ impl Session {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         match command {
-            Command::Hello => return self.hello(args, reply),
+            Command::Hello => return self.hello(args, host, reply),
             Command::Auth => {
-                self.auth(args)?;
+                self.auth(args, host)?;
                 reply.ok();
             }
             Command::Select => {
                 let space = usize::try_from(integer(args.at(1))?).ok();
                 let open = space.filter(|space| *space < host.spaces());
-                self.space = open.ok_or(ReplyError::DbIndex)?;
+                let space = open.ok_or(ReplyError::DbIndex)?;
+                host.judge(Place::Space(space))?;
+                self.space = space;
                 reply.ok();
             }
             Command::Client => return self.client(args, host, reply),
@@ -55,7 +56,12 @@ impl Session {
         Ok(())
     }
 
-    fn hello<'a>(&mut self, args: &Args<'a>, reply: &mut Reply<'_>) -> Result<(), ReplyError<'a>> {
+    fn hello<'a>(
+        &mut self,
+        args: &Args<'a>,
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
         let mut resp3 = self.resp3;
         if args.len() > 1 {
             resp3 = match number(args.at(1)).ok_or(ReplyError::ProtoNotInteger)? {
@@ -79,7 +85,7 @@ impl Session {
             }
         }
         if let Some((user, password)) = login {
-            self.log_in(user, password)?;
+            self.log_in(user, password, host)?;
         }
         if !self.authenticated {
             return Err(ReplyError::HelloNoAuth);
@@ -107,29 +113,51 @@ impl Session {
         Ok(())
     }
 
-    fn auth<'a>(&mut self, args: &Args<'a>) -> Result<(), ReplyError<'a>> {
+    fn auth<'a>(&mut self, args: &Args<'a>, host: &mut dyn Host) -> Result<(), ReplyError<'a>> {
         match args.len() {
-            2 if self.config.password.is_none() => Err(ReplyError::NoPassword),
-            2 => self.log_in(USER, args.at(1)),
-            3 => self.log_in(args.at(1), args.at(2)),
+            2 if !self.config.asks() => Err(ReplyError::NoPassword),
+            2 => self.log_in(USER, args.at(1), host),
+            3 => self.log_in(args.at(1), args.at(2), host),
             _ => Err(ReplyError::Syntax),
         }
     }
 
-    fn log_in<'a>(&mut self, user: &[u8], password: &[u8]) -> Result<(), ReplyError<'a>> {
+    fn log_in(
+        &mut self,
+        user: &[u8],
+        secret: &[u8],
+        host: &mut dyn Host,
+    ) -> Result<(), ReplyError<'static>> {
+        host.may_log_in().map_err(|wait| ReplyError::TooManyTries {
+            wait_s: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
+        })?;
+        let tried = match self.config.tickets {
+            // It says who shows it; whatever name stands beside it says nothing.
+            true => host
+                .log_in(secret)
+                .map(Some)
+                .map_err(ReplyError::WrongTicket),
+            false => self.check_password(user, secret).map(|()| None),
+        };
+        self.role = tried.inspect_err(|error| host.log_in_failed(error.code()))?;
+        (self.authenticated, self.judged) = (true, None);
+        Ok(())
+    }
+
+    fn check_password(&self, user: &[u8], password: &[u8]) -> Result<(), ReplyError<'static>> {
         // Without a password any will do, as for Redis's user `nopass`.
         let wanted = self.config.password.as_deref();
         let right = wanted.is_none_or(|wanted| same(wanted.as_bytes(), password));
-        if user != USER || !right {
-            return Err(ReplyError::WrongPass);
+        match user == USER && right {
+            true => Ok(()),
+            false => Err(ReplyError::WrongPass),
         }
-        self.authenticated = true;
-        Ok(())
     }
 
     /// Puts it back to how it began. What it wrote stays known to `WAIT`, and its library's name.
     fn reset(&mut self) {
-        self.authenticated = self.config.password.is_none();
+        self.authenticated = !self.config.asks();
+        self.role = None;
         self.resp3 = false;
         self.space = 0;
         self.multi = None;

@@ -3,6 +3,7 @@
 //!
 //! Where Redis has the same refusal, the text is Redis's to the letter, since programs compare it.
 
+use super::access::Turned;
 use super::levels::Unmet;
 use super::limits;
 use super::request::Args;
@@ -143,6 +144,17 @@ pub enum ReplyError<'a> {
     WrongPass,
     /// A password was sent and none is configured.
     NoPassword,
+    /// The ticket that was shown is worth nothing.
+    WrongTicket(Turned),
+    /// The session's ticket is worth nothing any more, or not in this space.
+    TicketOver(Turned),
+    /// The session's ticket does not allow this.
+    NoPerm(Turned),
+    /// Too much was shown of late that lets nobody in, from where this session is.
+    TooManyTries {
+        /// How long to wait, in seconds.
+        wait_s: u64,
+    },
     /// The version of the protocol is not 2 or 3.
     NoProto,
     /// The version of the protocol is no number.
@@ -258,6 +270,10 @@ impl ReplyError<'_> {
             ReplyError::NoAuth | ReplyError::HelloNoAuth => "no_auth",
             ReplyError::WrongPass => "wrong_pass",
             ReplyError::NoPassword => "no_password",
+            ReplyError::WrongTicket(turned)
+            | ReplyError::TicketOver(turned)
+            | ReplyError::NoPerm(turned) => turned.code,
+            ReplyError::TooManyTries { .. } => "rate_limited",
             ReplyError::NoProto => "no_proto",
             ReplyError::ProtoNotInteger => "proto_not_integer",
             ReplyError::HelloOption(_) => "hello_option",
@@ -303,7 +319,12 @@ impl ReplyError<'_> {
 
     /// The word before the text, by which Redis's clients tell kinds of errors apart.
     pub fn prefix(&self) -> &'static str {
-        problems::of(self.code()).prefix()
+        match self {
+            // Of tickets Redis tells by it when they were refused, and the code why.
+            ReplyError::WrongTicket(_) => "WRONGPASS",
+            ReplyError::TicketOver(_) => "NOAUTH",
+            _ => problems::of(self.code()).prefix(),
+        }
     }
 
     /// Appends the prefix and the text.
@@ -361,6 +382,18 @@ impl ReplyError<'_> {
                   then is not kept, so GET the counter",
             ]),
             ReplyError::Unmet(unmet) => put(&[unmet.text.as_bytes()]),
+            ReplyError::WrongTicket(turned)
+            | ReplyError::TicketOver(turned)
+            | ReplyError::NoPerm(turned) => {
+                put(&[turned.code.as_bytes(), b": ", turned.text.as_bytes()]);
+            }
+            ReplyError::TooManyTries { wait_s } => show(
+                out,
+                format_args!(
+                    "rate_limited: too many tickets or passwords that let nobody in came from this \
+                     address; wait {wait_s} s, and find out which client sends them"
+                ),
+            ),
             ReplyError::LevelName(name) => put(&[
                 b"'",
                 head(name),

@@ -70,6 +70,12 @@ impl Levels {
         self.seen.is_some()
     }
 
+    /// Forgets what became of the wait of a read that is not executed after all: the next one waits for
+    /// itself.
+    pub(super) fn forget_seen(&mut self) {
+        self.seen = None;
+    }
+
     /// Notes what a command wrote.
     #[inline]
     pub(super) fn note(&mut self, written: Written) {

@@ -7,7 +7,7 @@ use super::glob;
 use super::limits::ARG_BYTES_MAX;
 use super::reply::Reply;
 use super::request::Args;
-use super::{Host, RespConfig};
+use super::{Host, Place, RespConfig};
 use std::fmt::Write;
 
 /// The Redis whose protocol is spoken: clients decide by it what they may send.
@@ -44,7 +44,9 @@ pub(super) fn info(args: &Args<'_>, host: &mut dyn Host, reply: &mut Reply<'_>) 
 fn sections(host: &mut dyn Host) -> [(&'static str, String); 7] {
     let facts = host.facts();
     let uptime_s = facts.uptime_ms / 1000;
+    let told = |space: &usize| host.judge(Place::Space(*space)).is_ok();
     let keyspace: String = (0..host.spaces())
+        .filter(told)
         .filter_map(|space| {
             let sizes = host.sizes(space);
             let line = format!(

@@ -10,7 +10,8 @@ use super::once::commit;
 use super::pubsub::{Event, Subscriptions};
 use super::reply::Reply;
 use super::request::{Args, Parsed, Request};
-use super::{Host, RespConfig};
+use super::{Host, Place, RespConfig};
+use crate::trust::Role;
 use std::hint::black_box;
 use std::sync::Arc;
 use tallymesh_core::{Level, Once, WriterId};
@@ -140,6 +141,10 @@ pub struct Session {
     pub(super) space: usize,
     pub(super) resp3: bool,
     pub(super) authenticated: bool,
+    /// What its ticket gives, where tickets are asked for.
+    pub(super) role: Option<Role>,
+    /// For what its ticket was found good last in the present piece.
+    pub(super) judged: Option<Place>,
     /// Whether anything keeps commands from being just executed.
     guarded: bool,
     pub(super) closing: bool,
@@ -168,7 +173,9 @@ impl Session {
     pub fn new(id: u64, config: Arc<RespConfig>) -> Session {
         let mut session = Session {
             id,
-            authenticated: config.password.is_none(),
+            authenticated: !config.asks(),
+            role: None,
+            judged: None,
             config,
             space: 0,
             resp3: false,
@@ -194,6 +201,16 @@ impl Session {
         session
     }
 
+    /// Whether it has authenticated, or does not have to.
+    pub fn is_known(&self) -> bool {
+        self.authenticated
+    }
+
+    /// The number of the space that it is in.
+    pub fn space(&self) -> usize {
+        self.space
+    }
+
     /// The number that it was made with.
     pub fn id(&self) -> u64 {
         self.id
@@ -208,6 +225,7 @@ impl Session {
         if self.closing {
             return Flow::Close;
         }
+        self.judged = None;
         if self.held.is_empty() {
             let used = self.run(bytes, host, out);
             self.hold(&bytes[used..], out);
@@ -420,8 +438,8 @@ impl Session {
         Err(error)
     }
 
-    /// Executes a command in a session that has not authenticated, queues commands, is subscribed, or
-    /// has to reach a level.
+    /// Executes a command in a session that has not authenticated or has a ticket, queues commands, is
+    /// subscribed, or has to reach a level.
     #[cold]
     fn admit<'a>(
         &mut self,
@@ -434,6 +452,7 @@ impl Session {
         if !self.authenticated && !spec.is_open() {
             return Err(ReplyError::NoAuth);
         }
+        self.check_ticket(spec, args, host)?;
         if !self.resp3 && self.is_subscribed() && !spec.is_for_subscribers() {
             return Err(ReplyError::Subscribed(spec.name));
         }
@@ -593,7 +612,8 @@ impl Session {
     /// Notes whether commands may be just executed.
     pub(super) fn guard_again(&mut self) {
         let subscribed = !self.resp3 && self.subscriptions.is_some();
-        let plain = self.authenticated && self.multi.is_none() && self.levels.is_local();
+        let known = self.authenticated && self.role.is_none();
+        let plain = known && self.multi.is_none() && self.levels.is_local();
         self.guarded = !plain || subscribed;
     }
 }

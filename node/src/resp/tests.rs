@@ -1,5 +1,6 @@
 //! Transcripts: what is sent, and what is answered to the byte.
 
+mod access;
 mod clients;
 mod commands;
 mod connections;

@@ -6,7 +6,8 @@
 //! the file is for its owner alone. Of those that the node signed only what they say is kept.
 
 use super::revocation::Revocation;
-use super::ticket::{CLOCK_SKEW_MAX, Grant, Role, TicketId, named, spaces_named};
+use super::role::Role;
+use super::ticket::{CLOCK_SKEW_MAX, Grant, TicketId, named, spaces_named};
 use crate::driver::OwnerKey;
 use crate::store;
 use serde::{Deserialize, Serialize};

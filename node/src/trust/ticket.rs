@@ -1,5 +1,6 @@
 //! Tickets: what a member lets the holder do, signed with its node's key.
 
+use super::role::Role;
 use super::signing::PROVIDER;
 use crate::driver::OwnerKey;
 use crate::gossip::{Address, Identity};
@@ -10,7 +11,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 use tallymesh_core::Space;
-use utoipa::ToSchema;
 
 /// Longest ticket, in bytes: 64 spaces and 16 addresses fit.
 pub const TICKET_BYTES_MAX: usize = 8 << 10;
@@ -29,54 +29,6 @@ const TYPE: &str = "tallymesh-ticket+jwt";
 
 /// Stands for all spaces in which who issued the ticket is a member.
 const EVERY_SPACE: &str = "*";
-
-/// What somebody may do in a space. Each may do what those before it may.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Reads.
-    Reader,
-    /// Adds, under its own writer.
-    Writer,
-    /// Resets, deletes and sets, too.
-    Editor,
-    /// Speaks for others, is trusted for what it says of them, and decides who else may do what.
-    Member,
-}
-
-impl Role {
-    /// All roles, the least one first.
-    pub const ALL: [Role; 4] = [Role::Reader, Role::Writer, Role::Editor, Role::Member];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Reader => "reader",
-            Role::Writer => "writer",
-            Role::Editor => "editor",
-            Role::Member => "member",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Role {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Role, String> {
-        let mut roles = Role::ALL.into_iter();
-        roles
-            .find(|role| role.name() == text)
-            .ok_or_else(|| format!("`{text}` is no role: it is reader, writer, editor or member"))
-    }
-}
 
 /// The name by which a ticket is revoked: 16 random bytes, 32 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -25,6 +25,8 @@ mod process;
 mod redis;
 mod relay;
 mod resp;
+mod resp_tickets;
+mod resp_tls;
 mod restart;
 mod retries;
 mod revoked;

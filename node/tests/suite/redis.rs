@@ -3,39 +3,121 @@
 use crate::process::{DEADLINE, Node};
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::types::OwnedFrame;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+
+/// What a connection is made of.
+enum Stream {
+    Plain(TcpStream),
+    Secured(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Secured(stream) => &stream.sock,
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.read(buffer),
+            Stream::Secured(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.write(bytes),
+            Stream::Secured(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(socket) => socket.flush(),
+            Stream::Secured(stream) => stream.flush(),
+        }
+    }
+}
 
 /// A connection to a node's Redis port.
 pub(crate) struct Redis {
-    stream: TcpStream,
+    stream: Stream,
     /// What came and was not taken yet.
     buffer: Vec<u8>,
 }
 
 impl Redis {
     pub(crate) fn connect(node: &Node) -> Redis {
-        let stream = TcpStream::connect(&node.resp).expect("connect");
-        stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
-        stream.set_nodelay(true).expect("no delay");
+        Redis::connect_to(&node.resp)
+    }
+
+    pub(crate) fn connect_to(address: &str) -> Redis {
+        Redis::over(Stream::Plain(socket(address)))
+    }
+
+    /// Connects by TLS, and trusts who has this certificate.
+    pub(crate) fn secured(node: &Node, certificate: &str) -> io::Result<Redis> {
+        Redis::secured_and_send(node, certificate, b"")
+    }
+
+    /// The same; what is sent first goes out along with the last that keys take.
+    pub(crate) fn secured_and_send(
+        node: &Node,
+        certificate: &str,
+        first: &[u8],
+    ) -> io::Result<Redis> {
+        let mut roots = RootCertStore::empty();
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM");
+        roots.add(certificate).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut tls = ClientConnection::new(Arc::new(config), name).expect("TLS");
+        tls.writer().write_all(first)?;
+        let mut stream = StreamOwned::new(tls, socket(&node.resp));
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Redis::over(Stream::Secured(Box::new(stream))))
+    }
+
+    fn over(stream: Stream) -> Redis {
         Redis {
             stream,
             buffer: Vec::new(),
         }
     }
 
-    /// Another one that sends on this connection.
+    /// Another one that sends on this connection, which is in the clear.
     pub(crate) fn split(&self) -> Redis {
-        Redis {
-            stream: self.stream.try_clone().expect("a second handle"),
-            buffer: Vec::new(),
-        }
+        let socket = self.stream.socket().try_clone();
+        Redis::over(Stream::Plain(socket.expect("a second handle")))
     }
 
     /// Sends nothing more, and still listens.
     pub(crate) fn end(&mut self) {
-        let ended = self.stream.shutdown(Shutdown::Write);
-        ended.expect("end the stream");
+        match &mut self.stream {
+            Stream::Plain(socket) => socket.shutdown(Shutdown::Write).expect("end the stream"),
+            Stream::Secured(stream) => {
+                stream.conn.send_close_notify();
+                stream.flush().expect("end the stream");
+            }
+        }
     }
 
     /// Sends bytes as they are.
@@ -87,6 +169,13 @@ impl Redis {
     pub(crate) fn text(&mut self, words: &[&str]) -> Option<String> {
         text(self.ask(words))
     }
+}
+
+fn socket(address: &str) -> TcpStream {
+    let socket = TcpStream::connect(address).expect("connect");
+    socket.set_read_timeout(Some(DEADLINE)).expect("a deadline");
+    socket.set_nodelay(true).expect("no delay");
+    socket
 }
 
 /// A reply as text; `None` for nil.

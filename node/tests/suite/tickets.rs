@@ -258,7 +258,7 @@ fn a_ticket_is_shown_by_the_command_line() {
 }
 
 /// Writes a certificate for localhost that nobody signed, and its key.
-fn certificate(folder: &Path) -> String {
+pub(crate) fn certificate(folder: &Path) -> String {
     let made = generate_simple_self_signed(["localhost".to_owned()]);
     let CertifiedKey { cert, key_pair } = made.expect("a certificate");
     fs::create_dir_all(folder).expect("a folder");

@@ -14,6 +14,12 @@ mod node {
     #[allow(dead_code, unused_imports)]
     pub(crate) mod resp;
 
+    #[allow(dead_code)]
+    pub(crate) mod trust {
+        mod role;
+        pub(crate) use role::Role;
+    }
+
     #[path = "resp/tests"]
     pub(crate) mod tests {
         #[allow(dead_code)]
@@ -22,6 +28,6 @@ mod node {
     }
 }
 
-use node::{problems, resp};
+use node::{problems, resp, trust};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::tests::hostile::client(bytes));

@@ -21,6 +21,14 @@ pub(crate) fn redis_tools(repo: &Repo) -> Result<()> {
     apt::install(repo, "redis-cli", &["redis-tools"])
 }
 
+/// Finds openssl, which makes the certificates that clients are tried with, or installs it.
+pub(crate) fn openssl(repo: &Repo) -> Result<()> {
+    match on_path(&["openssl"]) {
+        Some(_) => Ok(()),
+        None => apt::install(repo, "openssl", &["openssl"]),
+    }
+}
+
 /// Finds redis-server, or installs it, for benchmarks beside it.
 pub(crate) fn redis_server(repo: &Repo) -> Result<()> {
     match on_path(&["redis-server"]) {

@@ -232,6 +232,7 @@ fn converge(repo: &Repo) -> Result<Tally> {
 fn clients(repo: &Repo) -> Result<Tally> {
     build_native(repo)?;
     setup::redis_tools(repo)?;
+    setup::openssl(repo)?;
     setup::npm_install(repo, "tests/clients")?;
     tests(
         repo,

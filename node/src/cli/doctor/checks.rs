@@ -38,6 +38,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "held_tickets", fine: "no ticket that the node was given is at its end", judge: held_tickets },
     Check { code: "issued_tickets", fine: "no ticket that the node signed is at its end", judge: issued_tickets },
     Check { code: "open_http", fine: "HTTP is reached from this machine only, or asks for tickets", judge: open_http },
+    Check { code: "open_resp", fine: "Redis clients are on this machine only, or are asked for tickets", judge: open_resp },
     Check { code: "open_network", fine: "other machines don't reach the ports for nodes", judge: open_network },
 ];
 
@@ -498,6 +499,21 @@ fn open_http(facts: &Facts) -> Vec<Finding> {
         format!("HTTP at {address} is reached from other machines, and asks nobody for a ticket");
     let advice =
         "Leave `--http-open` out and name a certificate, or keep strangers away by a firewall.";
+    vec![finding(Severity::Warning, what, advice)]
+}
+
+fn open_resp(facts: &Facts) -> Vec<Finding> {
+    let address = facts.status["resp"].as_str().unwrap_or_default();
+    let beyond = address
+        .parse::<SocketAddr>()
+        .is_ok_and(|it| !it.ip().is_loopback());
+    if !beyond || facts.status["resp_open"] != true {
+        return Vec::new();
+    }
+    let what =
+        format!("Redis clients at {address} come from other machines, and are asked for nothing");
+    let advice =
+        "Leave `--resp-open` out and name a certificate, or keep strangers away by a firewall.";
     vec![finding(Severity::Warning, what, advice)]
 }
 

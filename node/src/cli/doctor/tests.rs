@@ -240,6 +240,14 @@ fn each_check_finds_what_it_is_for() {
         ("files", Problem, figure("process_open_fds", "1000")),
         ("open_http", Warning, set("/http", json!("0.0.0.0:4280"))),
         (
+            "open_resp",
+            Warning,
+            Box::new(|facts| {
+                facts.status["resp"] = json!("0.0.0.0:6379");
+                facts.status["resp_open"] = json!(true);
+            }),
+        ),
+        (
             "open_network",
             Warning,
             set("/listen", json!(["/ip4/10.0.0.1/udp/1/quic-v1/p2p/x"])),

@@ -1,12 +1,15 @@
 //! What sessions of the Redis protocol see of the node.
 
+use super::knocks::Knocks;
+use super::passes::Pass;
 use super::{Connection, Ends};
 use crate::driver::space::OpenSpace;
 use crate::metrics::Metrics;
-use crate::resp::{Event, Facts, Handles, Host, Seen, Sizes, Written};
+use crate::resp::{Event, Facts, Handles, Host, Place, Seen, Sizes, Turned, Written};
+use crate::trust::{Ledger, Role};
 use slab::Slab;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tallymesh_core::{Asked, Handle as Counted, Replica};
 
 /// What is counted over all connections.
@@ -20,20 +23,26 @@ pub(super) struct Books {
     pub(super) commands: u64,
     /// Links to other nodes.
     pub(super) links: usize,
+    /// Tries to come in that failed.
+    knocks: Knocks,
+    /// Which tickets are revoked.
+    ledger: Ledger,
 }
 
 impl Books {
-    pub(super) fn new(port: u16) -> Books {
+    pub(super) fn new(port: u16, ledger: Ledger) -> Books {
         let mut bytes = [0; 20];
         // It only tells one start from another.
         let _ = getrandom::fill(&mut bytes);
         Books {
             port,
+            ledger,
             run_id: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             started: Instant::now(),
             made: 0,
             commands: 0,
             links: 0,
+            knocks: Knocks::new(),
         }
     }
 
@@ -51,6 +60,8 @@ pub(super) struct Desk<'a> {
     pub(super) others: &'a Slab<Option<Box<Connection>>>,
     /// The number of this one's session, and what is known of it.
     pub(super) own: (u64, Arc<Ends>, Instant),
+    /// The ticket of this one.
+    pub(super) pass: Option<Box<Pass>>,
     pub(super) books: &'a mut Books,
     pub(super) metrics: &'a Metrics,
     pub(super) unix_ms: u64,
@@ -64,6 +75,27 @@ pub(super) struct Desk<'a> {
 impl Host for Desk<'_> {
     fn refused(&mut self, code: &'static str) {
         self.metrics.refused("redis", code);
+    }
+
+    fn may_log_in(&mut self) -> Result<(), Duration> {
+        self.books.knocks.may_try(self.own.1.address, self.now)
+    }
+
+    fn log_in_failed(&mut self, code: &'static str) {
+        let from = self.own.1.address;
+        self.books.knocks.failed(from, code, self.now);
+    }
+
+    fn log_in(&mut self, ticket: &[u8]) -> Result<Role, Turned> {
+        let pass = Pass::read(ticket, &self.books.ledger, self.spaces, self.unix_ms)?;
+        let role = pass.role();
+        self.pass = Some(Box::new(pass));
+        Ok(role)
+    }
+
+    fn judge(&self, place: Place) -> Result<(), Turned> {
+        let pass = self.pass.as_ref();
+        pass.map_or(Ok(()), |it| it.judge(place, self.spaces, self.unix_ms))
     }
 
     fn spaces(&self) -> usize {

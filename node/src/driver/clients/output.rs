@@ -40,7 +40,7 @@ impl Output {
         self.free = self.free.max(end);
     }
 
-    /// Sends what may be sent; tells whether the socket may take more.
+    /// Sends what may be sent, and what the socket itself still keeps; tells whether it may take more.
     pub(super) fn send(&mut self, socket: &mut impl Write) -> io::Result<bool> {
         loop {
             if self.sent == self.sending.len() {
@@ -51,13 +51,13 @@ impl Output {
                 if self.sending.is_empty() {
                     self.sending.shrink_to(IDLE_BYTES);
                     self.filling.shrink_to(IDLE_BYTES);
-                    return Ok(true);
+                    return flush(socket);
                 }
             }
             let free = usize::try_from(self.free.saturating_sub(self.begin)).unwrap_or(usize::MAX);
             let free = free.min(self.sending.len());
             if free <= self.sent {
-                return Ok(true);
+                return flush(socket);
             }
             match socket.write(&self.sending[self.sent..free]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -70,14 +70,25 @@ impl Output {
     }
 }
 
+/// Whether all that a socket took is on its way.
+#[inline]
+fn flush(socket: &mut impl Write) -> io::Result<bool> {
+    match socket.flush() {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A socket that takes a few bytes at a time.
+    /// A socket that takes a few bytes at a time, and may keep some of them.
     struct Slow {
         taken: Vec<u8>,
         room: usize,
+        keeps: bool,
     }
 
     impl Write for Slow {
@@ -92,7 +103,10 @@ mod tests {
         }
 
         fn flush(&mut self) -> io::Result<()> {
-            Ok(())
+            match self.keeps {
+                true => Err(ErrorKind::WouldBlock.into()),
+                false => Ok(()),
+            }
         }
     }
 
@@ -101,6 +115,7 @@ mod tests {
         let mut socket = Slow {
             taken: Vec::new(),
             room: usize::MAX,
+            keeps: false,
         };
         let mut out = Output::default();
         out.filling().extend_from_slice(b"one ");
@@ -125,5 +140,12 @@ mod tests {
             (&b"one two three"[..], 0)
         );
         assert_eq!(out.end(), 13);
+        // What it keeps is sent when it can be, with nothing behind it.
+        socket.keeps = true;
+        assert!(!out.send(&mut socket).unwrap());
+        out.filling().extend_from_slice(b"held");
+        assert!(!out.send(&mut socket).unwrap(), "of what is not free, too");
+        socket.keeps = false;
+        assert!(out.send(&mut socket).unwrap());
     }
 }

@@ -1,6 +1,8 @@
 //! A host around real replicas.
 
-use crate::resp::{Event, Facts, Handles, Host, Seen, Sizes, Written};
+use crate::resp::{Event, Facts, Handles, Host, Place, Seen, Sizes, Turned, Written};
+use crate::trust::Role;
+use std::time::Duration;
 use tallymesh_core::{Asked, Handle, Replica, Space, WriterId};
 
 /// The wall clock that tests begin at.
@@ -19,6 +21,37 @@ pub(crate) struct Node {
     /// What became of commands under keys.
     pub(crate) keyed: Vec<Asked>,
     pub(crate) asked: Vec<Written>,
+    /// The ticket of the one connection that has one.
+    pub(crate) pass: Option<Pass>,
+    /// Whether who signs tickets is still a member.
+    pub(crate) trusts: bool,
+    /// Tries to authenticate that may fail yet, and how those ended that did.
+    pub(crate) tries: usize,
+    pub(crate) failed: Vec<&'static str>,
+    /// How often a ticket was judged.
+    pub(crate) judged: std::cell::Cell<usize>,
+}
+
+/// A ticket as tests write it: `writer@1<1500000` is a writer's in the second space, which ends then;
+/// without `@` it is for every space.
+#[derive(Clone)]
+pub(crate) struct Pass {
+    spaces: Option<usize>,
+    until: u64,
+}
+
+impl Pass {
+    fn parse(text: &str) -> Option<(Role, Pass)> {
+        let (text, until) = match text.split_once('<') {
+            Some((text, until)) => (text, until.parse().ok()?),
+            None => (text, u64::MAX),
+        };
+        let (role, spaces) = match text.split_once('@') {
+            Some((role, space)) => (role, Some(space.parse().ok()?)),
+            None => (text, None),
+        };
+        Some((role.parse().ok()?, Pass { spaces, until }))
+    }
 }
 
 impl Node {
@@ -41,6 +74,11 @@ impl Node {
             made: 0,
             keyed: Vec::new(),
             asked: Vec::new(),
+            pass: None,
+            trusts: true,
+            tries: 10,
+            failed: Vec::new(),
+            judged: std::cell::Cell::new(0),
         }
     }
 
@@ -93,6 +131,55 @@ impl Host for Node {
 
     fn asked(&mut self, _: usize, asked: Asked) {
         self.keyed.push(asked);
+    }
+
+    fn may_log_in(&mut self) -> Result<(), Duration> {
+        match self.failed.len() < self.tries {
+            true => Ok(()),
+            false => Err(Duration::from_millis(1500)),
+        }
+    }
+
+    fn log_in_failed(&mut self, code: &'static str) {
+        self.failed.push(code);
+    }
+
+    fn log_in(&mut self, ticket: &[u8]) -> Result<Role, Turned> {
+        let wrong = |code, text: &str| Turned {
+            code,
+            text: text.to_owned(),
+        };
+        let text = String::from_utf8_lossy(ticket);
+        let (role, pass) = Pass::parse(&text).ok_or_else(|| wrong("ticket", "this is none"))?;
+        if pass.until <= self.now {
+            return Err(wrong("ticket_expired", "it ended"));
+        }
+        self.pass = Some(pass);
+        Ok(role)
+    }
+
+    fn judge(&self, place: Place) -> Result<(), Turned> {
+        let Some(pass) = &self.pass else {
+            return Ok(());
+        };
+        self.judged.set(self.judged.get() + 1);
+        let wrong = |code, text: &str| Turned {
+            code,
+            text: text.to_owned(),
+        };
+        if pass.until <= self.now {
+            return Err(wrong("ticket_expired", "it ended"));
+        }
+        let covered = match place {
+            Place::Nowhere => return Ok(()),
+            Place::Space(space) => pass.spaces.is_none_or(|it| it == space),
+            Place::Everywhere => pass.spaces.is_none(),
+        };
+        match (covered, self.trusts) {
+            (false, _) => Err(Turned::forbidden("it does not speak of that")),
+            (true, false) => Err(wrong("ticket_issuer", "who signed it is no member")),
+            (true, true) => Ok(()),
+        }
     }
 
     fn sizes(&self, space: usize) -> Sizes {

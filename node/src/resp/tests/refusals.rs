@@ -195,6 +195,10 @@ fn all() -> Vec<ReplyError<'static>> {
         Why::Conditional,
         Why::Publish,
     ];
+    let turned = |code| Turned {
+        code,
+        text: "it is worth nothing".to_owned(),
+    };
     let mut all = vec![
         ReplyError::UnknownSubcommand {
             command: "client",
@@ -224,6 +228,10 @@ fn all() -> Vec<ReplyError<'static>> {
         ReplyError::HelloNoAuth,
         ReplyError::WrongPass,
         ReplyError::NoPassword,
+        ReplyError::WrongTicket(turned("ticket_expired")),
+        ReplyError::TicketOver(turned("ticket_issuer")),
+        ReplyError::NoPerm(Turned::forbidden("it is too little for this")),
+        ReplyError::TooManyTries { wait_s: 3 },
         ReplyError::NoProto,
         ReplyError::ProtoNotInteger,
         ReplyError::HelloOption(name),

@@ -1,0 +1,100 @@
+//! Redis clients that try to come in and can't: how often they may try, and what is logged of it.
+//!
+//! A ticket takes its signature to be checked, on the thread that all others wait for. All tries are
+//! counted with the other refusals.
+
+use crate::gossip::{Pace, Rate};
+use crate::http::rate::client;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// How often tries from one address may fail: so often a second, after so many at once. Less, and a
+/// program with many connections and an old ticket has to wait after that was replaced; more lets
+/// strangers guess, and takes the time of others.
+const FAILS: (u64, u64) = (1, 20);
+
+/// How often one kind of failure from one address is logged. Lower fills the log, higher hides that it
+/// goes on.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Most failures that are logged in one interval, wherever they come from.
+const LOGGED_MAX: usize = 128;
+
+/// Tries that failed.
+pub(super) struct Knocks {
+    fails: Pace<IpAddr>,
+    logged: HashMap<(IpAddr, &'static str), Instant>,
+}
+
+impl Knocks {
+    pub(super) fn new() -> Knocks {
+        Knocks {
+            fails: Pace::new(Rate::new(FAILS.0, FAILS.1).expect("above 0")),
+            logged: HashMap::new(),
+        }
+    }
+
+    /// Whether who comes from there may try.
+    ///
+    /// # Errors
+    /// With how long to wait.
+    pub(super) fn may_try(&self, from: IpAddr, now: Instant) -> Result<(), Duration> {
+        let wait = self.fails.wait(&client(from), 1, now);
+        wait.map_or(Ok(()), Err)
+    }
+
+    /// A try failed, with this code.
+    pub(super) fn failed(&mut self, from: IpAddr, code: &'static str, now: Instant) {
+        let from = client(from);
+        self.fails.spend(from, 1, now);
+        if self.is_to_be_logged(from, code, now) {
+            tracing::warn!(%from, code, "a Redis client was not let in; not told again for a minute");
+        }
+    }
+
+    fn is_to_be_logged(&mut self, from: IpAddr, code: &'static str, now: Instant) -> bool {
+        let is_recent = |at: &Instant| now.duration_since(*at) < LOG_INTERVAL;
+        if self.logged.get(&(from, code)).is_some_and(is_recent) {
+            return false;
+        }
+        if self.logged.len() >= LOGGED_MAX {
+            self.logged.retain(|_, at| is_recent(at));
+        }
+        let room = self.logged.len() < LOGGED_MAX;
+        if room {
+            self.logged.insert((from, code), now);
+        }
+        room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_fails_at_a_rate_and_is_logged_seldom() {
+        let mut knocks = Knocks::new();
+        let start = Instant::now();
+        let after = |millis| start + Duration::from_millis(millis);
+        let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().expect(it));
+        for _ in 0..FAILS.1 {
+            assert_eq!(knocks.may_try(one, start), Ok(()));
+            knocks.failed(one, "ticket", start);
+        }
+        assert_eq!(knocks.may_try(one, start), Err(Duration::from_secs(1)));
+        assert_eq!(knocks.may_try(other, start), Ok(()));
+        assert_eq!(knocks.may_try(one, after(1000)), Ok(()));
+        knocks.failed(one, "ticket", after(1000));
+        assert!(knocks.may_try(one, after(1000)).is_err());
+
+        assert!(!knocks.is_to_be_logged(one, "ticket", after(59_999)));
+        assert!(knocks.is_to_be_logged(one, "ticket_expired", after(59_999)));
+        assert!(knocks.is_to_be_logged(other, "ticket", after(59_999)));
+        assert!(knocks.is_to_be_logged(one, "ticket", after(60_000)));
+        let address = |at: u32| IpAddr::from(at.to_be_bytes());
+        let told = (0..1000).filter(|at| knocks.is_to_be_logged(address(*at), "x", after(60_001)));
+        assert_eq!(told.count(), LOGGED_MAX - 3);
+    }
+}

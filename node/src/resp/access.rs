@@ -1,0 +1,124 @@
+//! Who may send what, where clients are asked for tickets: each command takes a role, as the table says.
+//!
+//! A ticket is judged anew for each piece that comes in, once for each place that its commands are
+//! about: whoever owns the connections keeps it, and knows the time and the members.
+
+use super::Host;
+use super::command::{Command, Needs, Spec, find};
+use super::error::ReplyError;
+use super::reply::Reply;
+use super::request::Args;
+use super::session::Session;
+
+/// The code of what a ticket that is good does not allow.
+const FORBIDDEN: &str = "forbidden";
+
+/// What a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// No space.
+    Nowhere,
+    /// The space of this number.
+    Space(usize),
+    /// The node as a whole, and so every space.
+    Everywhere,
+}
+
+/// Why a ticket is not enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turned {
+    /// The stable code of the refusal.
+    pub code: &'static str,
+    /// What it says.
+    pub text: String,
+}
+
+impl Turned {
+    /// What a ticket that is good does not allow.
+    pub fn forbidden(text: impl Into<String>) -> Turned {
+        Turned {
+            code: FORBIDDEN,
+            text: text.into(),
+        }
+    }
+
+    /// Whether the ticket is good all the same, elsewhere or for something else.
+    pub fn is_forbidden(&self) -> bool {
+        self.code == FORBIDDEN
+    }
+}
+
+impl Session {
+    /// Checks that the session's ticket allows a command now. What is not allowed is not made by the next
+    /// `EXEC` either.
+    pub(super) fn check_ticket<'a>(
+        &mut self,
+        spec: &'static Spec,
+        args: &Args<'a>,
+        host: &dyn Host,
+    ) -> Result<(), ReplyError<'a>> {
+        if self.role.is_none() {
+            return Ok(());
+        }
+        let checked = self.check_needs(spec, args, host).and_then(|()| {
+            let inner = find(args.at(2)).filter(|_| spec.command == Command::Once);
+            inner.map_or(Ok(()), |it| self.check_needs(it, &args.from(2), host))
+        });
+        let Err(error) = checked else {
+            return Ok(());
+        };
+        self.levels.forget_seen();
+        self.fail_multi();
+        if spec.command == Command::Exec && self.multi.take().is_some() {
+            self.watched = Vec::new();
+            self.guard_again();
+            return Err(ReplyError::ExecAbortBecause(Box::new(error)));
+        }
+        Err(error)
+    }
+
+    fn check_needs(
+        &mut self,
+        spec: &'static Spec,
+        args: &Args<'_>,
+        host: &dyn Host,
+    ) -> Result<(), ReplyError<'static>> {
+        let (place, needed) = match spec.needs(args) {
+            Needs::Nothing => return Ok(()),
+            Needs::Ticket => (Place::Nowhere, None),
+            Needs::Here(role) => (Place::Space(self.space), Some(role)),
+            Needs::Everywhere(role) => (Place::Everywhere, Some(role)),
+        };
+        if self.judged != Some(place) {
+            host.judge(place)?;
+            self.judged = Some(place);
+        }
+        match (needed, self.role) {
+            (Some(needed), Some(role)) if role < needed => {
+                let name = spec.name;
+                let text = format!(
+                    "'{name}' takes the role {needed}, and the ticket gives {role}; ask a member for \
+                     another"
+                );
+                Err(Turned::forbidden(text).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the session, as its ticket is worth nothing any more and it would be told of counters.
+    pub fn turn_out(&mut self, turned: Turned, out: &mut Vec<u8>) {
+        let resp3 = self.resp3;
+        Reply { out, resp3 }.error(&turned.into());
+        self.closing = true;
+    }
+}
+
+impl From<Turned> for ReplyError<'_> {
+    fn from(turned: Turned) -> Self {
+        match turned.is_forbidden() {
+            true => ReplyError::NoPerm(turned),
+            false => ReplyError::TicketOver(turned),
+        }
+    }
+}
