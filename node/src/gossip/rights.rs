@@ -116,7 +116,8 @@ impl Rights {
     /// Whether anything can change by time alone.
     pub(super) fn has_shown(&self) -> bool {
         let known = self.known();
-        !known.open && !(known.shown.is_empty() && known.ledger.held().is_empty())
+        let is_shown = !known.shown.is_empty() || !known.ledger.held().is_empty();
+        is_shown && !known.open
     }
 
     /// A peer has shown a ticket that is good by itself. Gives the places of its spaces that are open
