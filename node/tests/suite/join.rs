@@ -75,7 +75,7 @@ fn whoever_joins_with_a_members_ticket_is_made_a_member() {
 }
 
 #[test]
-fn a_stranger_is_told_nothing_changes_nothing_and_is_cut_off() {
+fn a_stranger_is_told_nothing_and_changes_nothing() {
     let mut one = Node::start(&[CLOSED]);
     one.add("likes", 3);
     let stranger = Node::start(&["--peer", &one.listen[0]]);

@@ -58,9 +58,10 @@ impl Network {
         }
     }
 
-    /// Looks now and then whether tickets have ended or were revoked.
+    /// Looks now and then whether tickets have ended or were revoked, and whose time to leave is over.
     pub(super) fn review(&mut self, now: Instant) {
-        if now >= self.review_next && self.rights.has_shown() {
+        let leaves = || self.peers.iter().any(|(_, peer)| peer.loses.is_some());
+        if now >= self.review_next && (self.rights.has_shown() || leaves()) {
             self.review_next = now + REVIEW_INTERVAL;
             self.rights.tidy(self.clock.now());
             self.look_at_rights(now);
