@@ -85,6 +85,16 @@ pub(super) struct ComingBack {
     fresh: Option<WriterId>,
 }
 
+impl Guests {
+    /// A chunk came of what this replica begins again from: whoever sends it is not late.
+    pub(super) fn chunk_came(&mut self, now: Millis, link: Link) {
+        let coming = self.coming_back.as_mut();
+        if let Some(it) = coming.filter(|it| it.link == link) {
+            it.since = now;
+        }
+    }
+}
+
 /// Whose changes a push carries: it alone is newer.
 pub(super) fn origin(message: &Message) -> Option<WriterId> {
     if !MEMBERS {
@@ -514,7 +524,8 @@ impl Sync {
         let link = it.link;
         self.end_partial_transfers();
         self.send(replica, link, Body::Writer(writer));
-        self.want(now, replica, link);
+        self.pulls.put_first(now, link);
+        self.pull_next(now, replica);
         true
     }
 
@@ -642,6 +653,16 @@ impl Sync {
             self.local_change(now);
         }
         Ok(collected || replica.clock() > before)
+    }
+
+    /// A peer has taken a chunk, and asks for the next one. It has not seen what is in it before it has
+    /// all of them, which may take longer than a lease.
+    pub(super) fn chunk_taken(&mut self, now: Millis, link: Link) {
+        let writer = self.writer_of(link).filter(|_| DUTIES);
+        let silent = self.guests.silent.iter_mut();
+        for it in silent.filter(|it| Some(it.0) == writer) {
+            it.1 = now;
+        }
     }
 
     /// Declares dead who is attached here, and was not heard or did not get on for a lease.

@@ -66,6 +66,14 @@ impl Pulls {
         self.rests_until = self.rests_until.min(now);
     }
 
+    /// Asks this peer before any other, and at once: an open pull may be at one who never answers.
+    pub(super) fn put_first(&mut self, now: Millis, link: Link) {
+        self.rests_until = self.rests_until.min(now);
+        self.wanted.extend(self.open.take().map(|open| open.link));
+        self.wanted.retain(|wanted| *wanted != link);
+        self.wanted.insert(0, link);
+    }
+
     pub(super) fn is_from(&self, link: Link) -> bool {
         self.open.as_ref().is_some_and(|open| open.link == link)
     }
@@ -195,6 +203,9 @@ impl Sync {
         }
         open.deadline = now + timeout;
         open.resumed = false;
+        if MEMBERS {
+            self.guests.chunk_came(now, link);
+        }
         if !delta.last {
             let bytes = delta.message.encode();
             open.staged_bytes += bytes.len() + CHUNK_OVERHEAD_BYTES;

@@ -73,7 +73,7 @@ impl Sync {
         };
         if let Some(transfer) = self.serving.iter_mut().find(begun) {
             transfer.link = link;
-            self.serve_more(replica, link, pull.id, pull.chunk);
+            self.serve_more(now, replica, link, (pull.id, pull.chunk));
         } else {
             while let Some(at) = self.serving.iter().position(mine) {
                 self.serving.remove(at);
@@ -107,7 +107,13 @@ impl Sync {
     }
 
     /// A peer asks for the next chunk, or for the last one again.
-    pub(super) fn serve_more(&mut self, replica: &Replica, link: Link, id: u32, chunk: u32) {
+    pub(super) fn serve_more(
+        &mut self,
+        now: Millis,
+        replica: &Replica,
+        link: Link,
+        (id, chunk): (u32, u32),
+    ) {
         let known = |t: &Transfer| t.link == link && t.id == id && !t.ended;
         let asked = |t: &Transfer| {
             chunk == t.chunk || t.next.is_some() && chunk.checked_sub(1) == Some(t.chunk)
@@ -122,6 +128,7 @@ impl Sync {
         {
             transfer.at = next;
             transfer.chunk = chunk;
+            self.chunk_taken(now, link);
         }
         self.send_chunk(replica, link, &mut transfer);
         self.serving.push(transfer);
