@@ -55,7 +55,7 @@ pub enum Rule {
     Signed,
     /// A hello that offers version 1 is written in version 1.
     VersionByte,
-    /// A frame's type is 1 to 12.
+    /// A frame's type is 1 to 13.
     FrameType,
     /// A flag is of few values.
     Flag,
@@ -91,7 +91,7 @@ impl fmt::Display for Rule {
             Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
             Rule::Signed => "totals are signed if one of them is negative",
             Rule::VersionByte => "a hello that offers version 1 is written in version 1",
-            Rule::FrameType => "a frame's type is 1 to 12",
+            Rule::FrameType => "a frame's type is 1 to 13",
             Rule::Flag => "a flag is of few values",
             Rule::ChunkCovered => "the last chunk's table covers all chunks",
             Rule::OnlyPushes => "only pushes are broadcast",
@@ -254,6 +254,20 @@ pub enum Error {
         /// The writer.
         writer: WriterId,
     },
+    /// A peer with limited rights speaks for a writer that it has not proved to be its owner's, or says
+    /// what only members say.
+    #[cfg(feature = "guests")]
+    NotYours {
+        /// The writer.
+        writer: WriterId,
+    },
+    /// The role of whoever asks for this does not allow it.
+    #[cfg(feature = "guests")]
+    BeyondRole,
+    /// The counter has expired, or an expiry of an earlier life is left. That has to be cancelled before
+    /// anything is added, which the role does not allow.
+    #[cfg(feature = "guests")]
+    Expired,
     /// Bytes end before what they announce.
     Truncated,
     /// Bytes go on after the end of what they announce.
@@ -345,6 +359,12 @@ impl Error {
             Error::Outdated => "outdated",
             Error::Unsure { .. } => "unsure",
             Error::Stranger { .. } => "stranger",
+            #[cfg(feature = "guests")]
+            Error::NotYours { .. } => "not_yours",
+            #[cfg(feature = "guests")]
+            Error::BeyondRole => "beyond_role",
+            #[cfg(feature = "guests")]
+            Error::Expired => "expired",
             Error::Truncated => "truncated",
             Error::TrailingBytes { .. } => "trailing_bytes",
             Error::Number => "number",
@@ -445,6 +465,19 @@ impl fmt::Display for Error {
             Error::Stranger { writer } => {
                 write!(f, "no member of the space has taken writer {writer} in")
             }
+            #[cfg(feature = "guests")]
+            Error::NotYours { writer } => write!(
+                f,
+                "writer {writer} was not proved to be the sender's own, so it must not speak for it"
+            ),
+            #[cfg(feature = "guests")]
+            Error::BeyondRole => {
+                f.write_str("the role does not allow this: writers only add, and readers only read")
+            }
+            #[cfg(feature = "guests")]
+            Error::Expired => f.write_str(
+                "the counter has expired, and this role may not delete it; add through a member",
+            ),
             Error::Truncated => f.write_str("the bytes end too early"),
             Error::TrailingBytes { bytes } => write!(f, "{bytes} bytes are left over at the end"),
             Error::Number => f.write_str("a number is not in its shortest form or out of range"),

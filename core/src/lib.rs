@@ -74,7 +74,7 @@ pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 #[cfg(feature = "members")]
-pub use sync::{Level, Question, Reach};
+pub use sync::{Level, Question, Reach, Rights, Role};
 pub use vector::VersionVector;
 #[cfg(feature = "tokens")]
 pub use wire::Token;

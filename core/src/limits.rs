@@ -61,3 +61,5 @@ pub const AUDIT_QUESTION_BYTES_MAX: usize = 1_093;
 pub const AUDIT_REFUSAL_BYTES_MAX: usize = 64;
 /// Most questions of one peer that wait until what they ask for is held.
 pub const ASKS_WAITING_MAX: usize = 64;
+/// Most writers of one owner that are proved to be its own on one link. Of more the last ones count.
+pub const OWN_WRITERS_MAX: usize = 256;

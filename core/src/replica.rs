@@ -24,6 +24,8 @@ mod members;
 mod merge;
 mod ops;
 mod restore;
+#[cfg(feature = "guests")]
+mod role;
 #[cfg(feature = "members")]
 mod snapshot;
 mod standing;
@@ -102,6 +104,8 @@ pub struct Replica {
     /// The own clock when each writer's entry grew last: own transactions up to it do not build on
     /// that growth, later ones do.
     merged_at: Vec<u64>,
+    /// What was held of each writer at the last own transaction, if something was merged since.
+    seen_at_last: Closed<Vec<u64>>,
     numbers: Numbers,
     roster: Closed<members::Roster>,
     journal: Closed<Journal>,
@@ -125,6 +129,9 @@ pub struct Replica {
     keyed: keyed::Table,
     faults: Closed<Vec<Fault>>,
     fault_count: u64,
+    /// Whether this replica only adds: see [`set_adds_only`](Replica::set_adds_only).
+    #[cfg(feature = "guests")]
+    adds_only: bool,
 }
 
 impl Replica {
@@ -140,6 +147,7 @@ impl Replica {
             writers: Vec::from([writer]),
             clocks: Vec::from([0]),
             merged_at: Vec::from([0]),
+            seen_at_last: Closed::default(),
             numbers: Numbers::new(writer, OWN),
             roster: Closed::default(),
             journal: Closed::default(),
@@ -155,9 +163,12 @@ impl Replica {
             keyed: keyed::Table::default(),
             faults: Closed::default(),
             fault_count: 0,
+            #[cfg(feature = "guests")]
+            adds_only: false,
         };
         if MEMBERS {
             *replica.roster = members::Roster::new();
+            replica.seen_at_last.push(0);
         }
         replica
     }

@@ -53,26 +53,32 @@
 
 mod forks;
 mod former;
+mod hello;
 #[cfg(feature = "members")]
 mod levels;
 mod members;
+mod own;
 mod pull;
 mod push;
+#[cfg(feature = "members")]
+mod rights;
+#[cfg(not(feature = "members"))]
+#[path = "sync/trusting.rs"]
+mod rights;
 mod serve;
 
 #[cfg(feature = "members")]
 pub use levels::{Level, Question, Reach};
+#[cfg(feature = "members")]
+pub use rights::{Rights, Role};
 
 use crate::closed::Closed;
 use crate::error::{Error, Rule};
 use crate::hash::mix;
 use crate::keys::Handle;
-use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::{Mark, Replica, Returned};
 use crate::roster::Owner;
-use crate::wire::{
-    ANSWERS, Body, Delta, Digests, Frame, Hello, LACKS_MEMORY, Pull, REMEMBERS, VERSION, Why,
-};
+use crate::wire::{Body, Delta, Digests, Frame, Pull, Why};
 use crate::writer_id::WriterId;
 use crate::{BROADCAST, DUTIES, MEMBERS, STATUS};
 use alloc::boxed::Box;
@@ -106,7 +112,7 @@ pub struct SyncConfig {
     /// Whose member this replica is to be, if the owner is one; `None` for one that never is.
     pub owner: Option<Owner>,
     /// The program's name and version in the hello, for people. One of more than
-    /// [`AGENT_BYTES_MAX`] bytes is not sent.
+    /// [`AGENT_BYTES_MAX`](crate::limits::AGENT_BYTES_MAX) bytes is not sent.
     pub agent: &'static str,
 }
 
@@ -133,6 +139,28 @@ pub enum Input<'a> {
         link: Link,
         /// Whether the peer takes part in the broadcast.
         broadcast: bool,
+    },
+    /// A link is open to a peer that may do less than a member: what it says beyond that is refused, and
+    /// no broadcast reaches it. In place of `Connected`.
+    #[cfg(feature = "members")]
+    Limited {
+        /// The link.
+        link: Link,
+        /// The public key that the peer has proved to be its own.
+        owner: Owner,
+        /// What its owner may do.
+        role: Role,
+    },
+    /// This writer is of the same owner as the replica: its present one, a former one, or one of another
+    /// program that passes on by this one what it makes. Peers that take only what is proved to be of
+    /// their peer's owner are told so. The replica's own is to be handed in before anything else, and a
+    /// fresh one before [`Input::Renew`].
+    #[cfg(feature = "guests")]
+    Own {
+        /// The writer.
+        writer: WriterId,
+        /// What it was [minted](WriterId::mint) with.
+        nonce: [u8; 16],
     },
     /// A link is closed.
     Disconnected {
@@ -254,6 +282,13 @@ struct Peer {
     /// How often in a row that brought nothing, and when it may be done again.
     futile: u8,
     heal_after: Millis,
+    /// What it may do, if that is less than a member may.
+    limits: Closed<Option<rights::Limits>>,
+    /// The writers that it has proved to be its owner's, the last one last.
+    proved: Closed<Vec<WriterId>>,
+    /// The own writers that it has taken the proof of.
+    taken: Closed<Vec<WriterId>>,
+    compared: Closed<own::Compared>,
 }
 
 #[derive(Clone)]
@@ -261,6 +296,10 @@ struct Greeting {
     session: u64,
     agent: Closed<Option<String>>,
     writer: WriterId,
+    /// That writer's clock when it was said.
+    clock: Closed<u64>,
+    /// What it takes of this replica, as its capabilities.
+    takes: Closed<u64>,
     /// Whether it keeps what is remembered of forgotten writers.
     remembers: bool,
     /// Whether it lacked some of that, and has not been told.
@@ -330,7 +369,15 @@ impl Sync {
             self.note_starts(replica);
         }
         match input {
-            Input::Connected { link, broadcast } => self.connected(now, replica, link, broadcast),
+            Input::Connected { link, broadcast } => {
+                self.connected(now, replica, link, broadcast, None);
+            }
+            #[cfg(feature = "members")]
+            Input::Limited { link, owner, role } => {
+                self.connected(now, replica, link, false, Some((owner, role)));
+            }
+            #[cfg(feature = "guests")]
+            Input::Own { writer, nonce } => self.is_own(replica, writer, nonce),
             Input::Disconnected { link } => self.disconnected(now, replica, link),
             Input::Frame { link, bytes } => {
                 let Some(peer) = self.peer_mut(link) else {
@@ -411,60 +458,12 @@ impl Sync {
         })
     }
 
-    fn connected(&mut self, now: Millis, replica: &mut Replica, link: Link, broadcast: bool) {
-        if self.peer(link).is_some() {
-            return;
-        }
-        let next_digest = self.later(now);
-        self.peers.push(Peer {
-            link,
-            broadcast,
-            greeting: None,
-            next_digest,
-            last_heard: None,
-            bytes_in: 0,
-            bytes_out: 0,
-            rests: false,
-            level: false,
-            forgotten: false,
-            asked_memory: false,
-            published: replica.told_upto(),
-            whole: Closed::default(),
-            all: false,
-            futile: 0,
-            heal_after: 0,
-        });
-        let [low, high] = [self.next_random(), self.next_random()].map(u128::from);
-        let nonce = (high << 64 | low).to_le_bytes();
-        let agent = match self.config.agent {
-            agent if agent.len() <= AGENT_BYTES_MAX => agent,
-            _ => "",
-        };
-        let hello = Hello {
-            version_min: VERSION,
-            version_max: VERSION,
-            capabilities: match self.config.owner {
-                Some(_) if DUTIES && replica.remembers_all() => REMEMBERS | ANSWERS,
-                Some(_) if DUTIES => REMEMBERS | LACKS_MEMORY | ANSWERS,
-                _ => 0,
-            },
-            session: self.session,
-            agent: agent.into(),
-            nonce,
-            proof: Vec::new(),
-            digests: Sync::digests(replica),
-            writer: replica.writer(),
-            clock: replica.clock(),
-        };
-        self.send(replica, link, Body::Hello(hello));
-    }
-
     fn disconnected(&mut self, now: Millis, replica: &Replica, link: Link) {
+        self.pulls.gone(link, !self.is_limited(link));
         let at = self.peers.iter().position(|peer| peer.link == link);
         if let Some(at) = at {
             self.peers.remove(at);
         }
-        self.pulls.gone(link);
         #[cfg(feature = "members")]
         self.levels.gone(link);
         self.pull_next(now, replica);
@@ -485,6 +484,9 @@ impl Sync {
         if greeted == matches!(frame.body, Body::Hello(_)) {
             return Err(Error::Handshake);
         }
+        if DUTIES && !self.may_say(replica, link, &frame.body)? {
+            return Ok(());
+        }
         match frame.body {
             Body::Hello(hello) => {
                 self.greet(now, replica, link, hello);
@@ -502,13 +504,18 @@ impl Sync {
                 self.contents(now, replica, link, (why, vector, &writers));
                 Ok(())
             }
-            Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } if !MEMBERS => Ok(()),
+            Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } | Body::Own { .. }
+                if !MEMBERS =>
+            {
+                Ok(())
+            }
             Body::Writer(writer) => {
                 self.set_writer(link, writer);
-                self.admit(now, replica, link, writer, 0);
+                self.admit_peer(now, replica, link);
                 self.pull_again(now, replica, link);
                 Ok(())
             }
+            Body::Own { writer, nonce } => self.proof(now, replica, link, writer, nonce),
             Body::Return {
                 writer,
                 intro,
@@ -556,41 +563,16 @@ impl Sync {
             return Err(Error::WrongSpace);
         }
         match frame.body {
-            Body::Push(message) => self.pushed(now, replica, from, true, message, bytes),
+            Body::Push(message) => {
+                if let Some(link) = from.filter(|_| DUTIES) {
+                    self.may_tell(replica, link, &message)?;
+                }
+                self.pushed(now, replica, from, true, message, bytes)
+            }
             _ => Err(Error::Malformed {
                 rule: Rule::OnlyPushes,
             }),
         }
-    }
-
-    fn greet(&mut self, now: Millis, replica: &mut Replica, link: Link, hello: Hello) {
-        let session = hello.session;
-        if let Some(peer) = self.peer_mut(link) {
-            let mut greeting = Greeting {
-                session,
-                agent: Closed::default(),
-                writer: hello.writer,
-                remembers: MEMBERS && hello.capabilities & REMEMBERS > 0,
-                lacks: MEMBERS && hello.capabilities & LACKS_MEMORY > 0,
-                #[cfg(feature = "members")]
-                answers: hello.capabilities & ANSWERS > 0,
-            };
-            if STATUS {
-                *greeting.agent = Some(hello.agent);
-            }
-            peer.greeting = Some(greeting);
-        }
-        if MEMBERS {
-            replica.note_former_told();
-        }
-        #[cfg(feature = "members")]
-        self.levels.ask_soon(now);
-        self.admit(now, replica, link, hello.writer, hello.clock);
-        self.doubt(now, replica, link);
-        if self.pulls.resume(link, session) {
-            self.want(now, replica, link);
-        }
-        self.compare(now, replica, link, &hello.digests);
     }
 
     fn tick(&mut self, now: Millis, replica: &mut Replica) {
@@ -625,6 +607,7 @@ impl Sync {
                 },
             };
             for link in &links {
+                self.prove(replica, *link);
                 self.send(replica, *link, Body::Digest(digests));
             }
         }
@@ -646,7 +629,7 @@ impl Sync {
     /// Whether a peer keeps what was made under idempotency keys: nodes do.
     fn keeps_keys(&self, link: Link) -> bool {
         let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
-        DUTIES && greeting.is_some_and(|it| it.remembers)
+        DUTIES && greeting.is_some_and(|it| it.remembers) && !self.is_limited(link)
     }
 
     /// Withdraws what was made more than once under one idempotency key, as was heard of just now.

@@ -52,6 +52,19 @@ impl VersionVector {
         self
     }
 
+    /// What is in it of these writers.
+    pub(crate) fn only(mut self, writers: &[WriterId]) -> VersionVector {
+        self.0.retain(|(writer, _)| writers.contains(writer));
+        self
+    }
+
+    /// What of it `other` holds, too.
+    #[cfg(feature = "members")]
+    pub(crate) fn within(&self, other: &VersionVector) -> VersionVector {
+        let both = self.iter().map(|it| (it.0, it.1.min(other.get(&it.0))));
+        VersionVector(both.filter(|it| it.1 > 0).collect())
+    }
+
     /// What both hold together.
     #[cfg(any(feature = "members", feature = "tokens"))]
     pub fn joined(&self, other: &VersionVector) -> VersionVector {

@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// A low-water mark that lets no shard of a writer through.
-const NOTHING: u64 = u64::MAX;
+pub(super) const NOTHING: u64 = u64::MAX;
 /// What a shard takes in an encoded message, about.
 const ROW_BYTES: usize = 5;
 /// What a slot that has more than a row takes beside it, about.
@@ -193,7 +193,7 @@ impl Replica {
         for (number, clock) in self.clocks.iter().enumerate() {
             base.push(match number as u32 {
                 OWN => own,
-                _ if self.merged_at[number] >= own => *clock,
+                _ if self.merged_at[number] >= own && *clock > 0 => *clock,
                 _ => NOTHING,
             });
             writers += usize::from(base[number] != NOTHING);
@@ -218,11 +218,11 @@ impl Replica {
     /// it. The last chunk carries the table of all
     /// writers, from `since` up to now, or from below if the chunk has older shards: `since` may have
     /// been ahead of this replica when the transfer began. The others only name the writers they have
-    /// shards of.
+    /// shards of. If `only` some writers are told of, it builds on all that is held of the others.
     pub(super) fn chunk(
         &self,
         since: &VersionVector,
-        lows: &[u64],
+        (lows, only): (&[u64], bool),
         cursor: Cursor,
         keyed: &mut KeyedWalk,
         budget: usize,
@@ -241,7 +241,10 @@ impl Replica {
             (ops, more) = keyed.step(self, &mut picked.lows, rest);
         }
         if picked.stopped == END && !more {
-            let mut base = self.lows(since);
+            let mut base = match only {
+                true => self.told_of(since, lows),
+                false => self.lows(since),
+            };
             for (base, low) in base.iter_mut().zip(lows) {
                 *base = (*low).min(*base);
             }
@@ -249,6 +252,16 @@ impl Replica {
             for by in ops.iter().filter_map(|op| op.by) {
                 let base = &mut base[by.writer as usize];
                 *base = (by.clock - 1).min(*base);
+            }
+            if only {
+                let said = base.clone();
+                let seen = self.built_on(since, lows);
+                for (base, seen) in base.iter_mut().zip(&seen) {
+                    *base = (*seen).min(*base);
+                }
+                selection.said = Some(&said);
+                let message = self.assemble(&selection, picked.handles, &base);
+                return (self.build_on(message, lows, &seen), None);
             }
             // All of them, not only what is new since this walk began.
             selection.said = Some(&base);
@@ -259,6 +272,9 @@ impl Replica {
             return (message, None);
         }
         let mut message = self.assemble(&selection, picked.handles, &picked.lows);
+        if only {
+            message = self.build_on(message, lows, &self.built_on(since, lows));
+        }
         self.put_keyed(&mut message, ops);
         (message, Some(picked.stopped))
     }
@@ -271,14 +287,20 @@ impl Replica {
     /// A version vector by local number, no higher than what is held here; nothing if it lacks what
     /// was collected here, as then only the whole state will do.
     pub(super) fn lows(&self, since: &VersionVector) -> Vec<u64> {
-        let mut lows = self.clocks.clone();
-        for (low, writer) in lows.iter_mut().zip(&self.writers) {
-            *low = since.get(writer).min(*low);
-        }
+        let mut lows = self.clocks_in(since);
         if !self.covers_floor(&lows) {
             lows.fill(0);
         }
         lows
+    }
+
+    /// A version vector by local number, no higher than what is held here.
+    pub(super) fn clocks_in(&self, since: &VersionVector) -> Vec<u64> {
+        let mut clocks = self.clocks.clone();
+        for (clock, writer) in clocks.iter_mut().zip(&self.writers) {
+            *clock = since.get(writer).min(*clock);
+        }
+        clocks
     }
 
     /// Adds keyed operations to a message, whose table names their writers.

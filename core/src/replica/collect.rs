@@ -528,6 +528,9 @@ impl Replica {
         self.writers = Vec::from([writer]);
         self.clocks = Vec::from([0]);
         self.merged_at = Vec::from([0]);
+        if MEMBERS {
+            *self.seen_at_last = Vec::from([0]);
+        }
         self.numbers = crate::numbers::Numbers::new(writer, OWN);
         *self.roster = Roster::new();
         handles
@@ -545,6 +548,7 @@ impl Replica {
         self.merged_at.push(0);
         if MEMBERS {
             self.roster.cards.push(Card::default());
+            self.seen_at_last.push(0);
             self.roster.assigned.push(self.epoch);
         }
         self.writers.len() as u32 - 1

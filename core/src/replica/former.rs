@@ -176,7 +176,7 @@ impl Replica {
     }
 
     /// Whether a writer is a former one of this replica, and what it made is kept.
-    pub(super) fn is_former(&self, writer: &WriterId) -> bool {
+    pub(crate) fn is_former(&self, writer: &WriterId) -> bool {
         let former = self.former.iter().find(|it| it.writer == *writer);
         former.is_some_and(|it| it.last() > 0)
     }

@@ -396,6 +396,10 @@ impl Replica {
                 Op::Delete => Some(None),
                 Op::Add(_) | Op::Expire(_) | Op::Persist => None,
             };
+            #[cfg(feature = "guests")]
+            if base.is_some() && self.adds_only {
+                continue;
+            }
             match base {
                 None if self.step(draft, clock, it.op, &mut again).is_err() => continue,
                 None => {}

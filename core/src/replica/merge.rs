@@ -345,6 +345,9 @@ impl Replica {
                 self.note_keys_of(number as u32, entry, lacking);
             }
             if entry.hi > self.clocks[number] {
+                if MEMBERS && self.merged_at[number] < self.clock() {
+                    self.seen_at_last[number] = self.clocks[number];
+                }
                 self.clocks[number] = entry.hi;
                 self.merged_at[number] = self.clock();
             }

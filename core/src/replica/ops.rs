@@ -50,7 +50,8 @@ impl Replica {
     ///
     /// # Errors
     /// As [`add`](Replica::add), and [`Error::ExpiryRange`] over
-    /// [`EXPIRY_MAX`](crate::limits::EXPIRY_MAX).
+    /// [`EXPIRY_MAX`](crate::limits::EXPIRY_MAX). Of one that [only adds](Replica::set_adds_only)
+    /// `Error::BeyondRole` and `Error::Expired`.
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         Ok(self.transact(&[(key, op)])?[0])
     }
@@ -105,7 +106,8 @@ impl Replica {
         Ok(told)
     }
 
-    /// Deletes the counter if it has expired; tells whether it had.
+    /// Deletes the counter if it has expired; tells whether it had. One that
+    /// [only adds](Replica::set_adds_only) deletes nothing.
     ///
     /// # Errors
     /// [`Error::UnknownHandle`], [`Error::ClockExhausted`].
@@ -115,6 +117,10 @@ impl Replica {
         let Some(page) = page else { return Ok(false) };
         let expiry = counter::sum(&page.slots(slot), &self.writers).expiry();
         if !self.is_past(expiry) {
+            return Ok(false);
+        }
+        #[cfg(feature = "guests")]
+        if self.adds_only {
             return Ok(false);
         }
         self.apply_at(handle, Op::Delete)?;
@@ -130,6 +136,8 @@ impl Replica {
         op: Op,
         did: &mut Dids,
     ) -> Result<bool, Error> {
+        #[cfg(feature = "guests")]
+        self.check_role(op, &counter::Sum::default())?;
         let handle = match self.keys.find(key) {
             Some(handle) => handle,
             None if op.creates() => self.keys.find_or_insert(key)?,
@@ -186,6 +194,8 @@ impl Replica {
         let act = self.act(clock);
         let slots = &mut draft.slots;
         let mut sum = counter::sum(slots, &self.writers);
+        #[cfg(feature = "guests")]
+        self.check_role(op, &sum)?;
         if self.is_past(sum.expiry()) {
             act.cancel(slots, None);
             draft.changed = true;

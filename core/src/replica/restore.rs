@@ -90,6 +90,9 @@ impl Replica {
         // the next push builds on all of it.
         let clock = replica.clock();
         replica.merged_at.fill(clock);
+        if MEMBERS {
+            *replica.seen_at_last = replica.clocks.clone();
+        }
         if clock > 0 && replica.numbers.len() == 1 {
             // It has seen nobody, so it had not at its first transaction either. Of any other it is
             // not known, and nothing is claimed.

@@ -6,10 +6,14 @@
 //! covers is in the parts by then, and nothing that it does not.
 
 use super::Replica;
-use super::build::Cursor;
+use super::build::{Cursor, NOTHING};
 use super::keyed::KeyedWalk;
+use crate::MEMBERS;
+use crate::closed::Closed;
 use crate::delta::Message;
+use crate::shard::OWN;
 use crate::vector::VersionVector;
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// A place in the walks over the shard map.
@@ -25,6 +29,8 @@ pub(crate) struct Walk {
     keyed: KeyedWalk,
     /// How many walks were before this one.
     number: u32,
+    /// The writers that alone are told of, if that are not all.
+    only: Closed<Option<Vec<WriterId>>>,
 }
 
 impl Walk {
@@ -38,7 +44,17 @@ impl Walk {
             begin: replica.clocks().to_vec(),
             cursor: Cursor::default(),
             number: 0,
+            only: Closed::default(),
         }
+    }
+
+    /// The first walk over what these writers alone made and is not in `since`. What it tells builds on
+    /// what they had seen of others: whoever lacks some of that takes it later.
+    pub(crate) fn over(replica: &Replica, since: &VersionVector, only: Vec<WriterId>) -> Walk {
+        let mut walk = Walk::new(replica, since, false);
+        walk.lows = replica.clocks_in(since);
+        *walk.only = Some(only);
+        walk
     }
 
     /// How many walks were before this one. Later walks may use larger parts, so that a stream of
@@ -60,8 +76,17 @@ impl Walk {
         let writers = replica.clocks().len();
         self.lows.resize(writers, 0);
         self.begin.resize(writers, 0);
+        let only = self.only.as_ref().filter(|_| MEMBERS);
+        if let Some(only) = only {
+            replica.leave_out(&mut self.lows, only);
+        }
+        let only = only.is_some();
         let keyed = &mut self.keyed;
-        let (message, cursor) = replica.chunk(since, &self.lows, self.cursor, keyed, budget);
+        let (mut message, cursor) =
+            replica.chunk(since, (&self.lows, only), self.cursor, keyed, budget);
+        if only {
+            message = message.without_keys();
+        }
         let fresh = self.cursor == Cursor::default();
         let next = match cursor {
             Some(cursor) => Some(Walk { cursor, ..self }),
@@ -73,8 +98,70 @@ impl Walk {
                 cursor: Cursor::default(),
                 keyed: self.keyed,
                 number: self.number.saturating_add(1),
+                only: self.only,
             }),
         };
         (message, next)
+    }
+}
+
+impl Replica {
+    /// Lets nothing through but what these writers made.
+    pub(super) fn leave_out(&self, lows: &mut [u64], only: &[WriterId]) {
+        for (low, writer) in lows.iter_mut().zip(&self.writers) {
+            if !only.contains(writer) {
+                *low = NOTHING;
+            }
+        }
+    }
+
+    /// What is held in `since` of the writers that `lows` lets through, and nothing of the others.
+    pub(super) fn told_of(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
+        let told = self.clocks_in(since).into_iter().zip(lows);
+        let told = told.map(|(told, low)| match *low {
+            NOTHING => NOTHING,
+            low => told.min(low),
+        });
+        told.collect()
+    }
+
+    /// What a message that tells only of the writers which `lows` lets through builds on of the others:
+    /// what the last own transaction had seen, or all that is held if there is something new of a writer
+    /// of whom that is not known. If there is nothing new at all, that is nothing.
+    pub(super) fn built_on(&self, since: &VersionVector, lows: &[u64]) -> Vec<u64> {
+        let told = self.told_of(since, lows);
+        let news = |at: &usize| told[*at] < self.clocks[*at];
+        let last = (0..told.len()).rev().find(news);
+        let seen = |at: usize| {
+            let clock = self.clocks[at];
+            let seen = match last == Some(OWN as usize) && self.merged_at[at] >= self.clock() {
+                // Who takes in a start of a member's wants to know of everybody that he knows it.
+                true if self.roster.cards[at].announce.is_some() => {
+                    self.seen_at_last[at].max(clock.min(1))
+                }
+                true => self.seen_at_last[at],
+                false => clock,
+            };
+            match seen {
+                0 => NOTHING,
+                seen => seen,
+            }
+        };
+        let of = (0..told.len()).map(|at| match last {
+            Some(_) if told[at] == NOTHING => seen(at),
+            _ => NOTHING,
+        });
+        of.collect()
+    }
+
+    /// Lets a message build on this of the writers of which it tells nothing.
+    pub(super) fn build_on(&self, mut message: Message, lows: &[u64], seen: &[u64]) -> Message {
+        for entry in &mut message.writers {
+            let at = self.numbers.get(&entry.writer).unwrap_or(OWN) as usize;
+            if lows[at] == NOTHING && seen[at] != NOTHING {
+                (entry.lo, entry.hi) = (seen[at], seen[at]);
+            }
+        }
+        message
     }
 }

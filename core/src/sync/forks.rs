@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::replica::{Contents, Evidence, Fault, Replica};
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
-use crate::{FORKS, MEMBERS};
+use crate::{DUTIES, FORKS, MEMBERS};
 use alloc::vec::Vec;
 
 /// How often the wait doubles between transfers for healing that brought nothing: the peer is slower
@@ -34,7 +34,11 @@ impl Sync {
         link: Link,
         theirs: &Digests,
     ) {
-        if theirs.vector != replica.digest() {
+        let ours = replica.digest();
+        if theirs.vector != ours {
+            if self.is_barren(link, theirs.vector, ours) {
+                return;
+            }
             return self.want(now, replica, link);
         }
         self.is_level(link);
@@ -44,7 +48,7 @@ impl Sync {
         if MEMBERS && replica.configuration().is_some() {
             return self.held_there(replica, link, &replica.vector());
         }
-        if !FORKS || theirs.contents == 0 {
+        if !FORKS || theirs.contents == 0 || self.is_held_to(link) {
             return;
         }
         let ours = replica.content_digest();
@@ -169,11 +173,15 @@ impl Sync {
         link: Link,
         whole: &[WriterId],
     ) -> VersionVector {
-        match FORKS {
+        let vector = match FORKS {
             true if self.keeps_keys(link) => replica.vector_with_keys().without(whole),
             true => replica.vector().without(whole),
             false if self.peer(link).is_some_and(|peer| peer.all) => VersionVector::default(),
             false => replica.vector(),
+        };
+        match self.peer(link).filter(|_| DUTIES && self.is_held_to(link)) {
+            Some(peer) => vector.only(&peer.proved), // which is all that it can tell
+            None => vector,
         }
     }
 
@@ -292,6 +300,7 @@ impl Sync {
         for at in 0..self.peers.len() {
             let Peer { link, all, .. } = self.peers[at];
             self.want_whole(link, old);
+            self.prove(replica, link);
             if all {
                 self.want(now, replica, link);
             }

@@ -32,7 +32,10 @@ pub(super) struct End {
 impl Sync {
     /// The links to members, who alone know what counts; all if none is known to be one.
     pub(super) fn links_to_ask(&self, replica: &Replica) -> Vec<Link> {
-        let links = || self.greeted().map(|peer| peer.link);
+        let links = || {
+            let links = self.greeted().map(|peer| peer.link);
+            links.filter(|link| !self.is_held_to(*link))
+        };
         let members = links().filter(|link| self.leads_to_member(replica, *link));
         let members: Vec<Link> = members.collect();
         match members.is_empty() {
@@ -169,6 +172,9 @@ impl Sync {
         // Each in turn: one may not be able to tell.
         let link = links[end.asked % links.len()];
         end.asked += 1;
+        if !self.speaks_for(replica, link, &writer) {
+            return;
+        }
         let body = Body::Return {
             writer,
             intro,

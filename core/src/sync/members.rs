@@ -11,7 +11,6 @@ use crate::delta::Message;
 use crate::error::Error;
 use crate::replica::{Former, Mark, Replica};
 use crate::roster::{Configuration, Owner};
-use crate::vector::VersionVector;
 use crate::wire::{Intro, Last};
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS};
@@ -46,6 +45,8 @@ pub(super) struct Guests {
     pub(super) resuming: bool,
     /// The newest start of its owner's that this process knew of, if it has looked.
     pub(super) newest: Option<u64>,
+    /// The writers of the same owner, with what they were minted with, the last one last.
+    pub(super) own: Vec<(WriterId, [u8; 16])>,
 }
 
 impl Empty for Guests {
@@ -58,6 +59,7 @@ impl Empty for Guests {
         ends: Vec::new(),
         resuming: false,
         newest: None,
+        own: Vec::new(),
     };
     const NOTHING: &'static Guests = &Guests::EMPTY;
 }
@@ -82,14 +84,14 @@ pub(super) struct ComingBack {
     published: u64,
     /// The writer id to go on under. It is told before the whole state is asked for, so that nothing
     /// is collected that is in that state and not in later ones.
-    fresh: Option<WriterId>,
+    pub(super) fresh: Option<WriterId>,
 }
 
 impl Guests {
     /// A chunk came of what this replica begins again from: whoever sends it is not late.
     pub(super) fn chunk_came(&mut self, now: Millis, link: Link) {
         let coming = self.coming_back.as_mut();
-        if let Some(it) = coming.filter(|it| it.link == link) {
+        if let Some(it) = coming.filter(|it| it.link == link && it.fresh.is_some()) {
             it.since = now;
         }
     }
@@ -112,40 +114,6 @@ impl Sync {
         }
     }
 
-    /// The writer at the other end of a link.
-    pub(super) fn writer_of(&self, link: Link) -> Option<WriterId> {
-        let greeting = self.peer(link)?.greeting.as_ref().filter(|_| MEMBERS)?;
-        Some(greeting.writer)
-    }
-
-    /// A peer holds this, and has made it durable before it said so: if it is a member, the own
-    /// transactions among it need not be made again; if it is attached here, it has seen all that.
-    pub(super) fn held_there(&self, replica: &mut Replica, link: Link, vector: &VersionVector) {
-        let Some(writer) = self.writer_of(link).filter(|_| MEMBERS) else {
-            return;
-        };
-        if replica.is_sure_member(&writer) {
-            replica.held_by_member(vector.get(&replica.writer()));
-            replica.former_held(|writer| vector.get(writer));
-        } else if replica.is_member() {
-            replica.told(&writer, vector);
-        }
-    }
-
-    /// The peer of a link writes under this writer.
-    pub(super) fn set_writer(&mut self, link: Link, writer: WriterId) {
-        if !MEMBERS {
-            return;
-        }
-        let Some(peer) = self.peer_mut(link) else {
-            return;
-        };
-        if let Some(greeting) = peer.greeting.as_mut().filter(|it| it.writer != writer) {
-            greeting.writer = writer;
-            (peer.rests, peer.forgotten) = (false, false);
-        }
-    }
-
     /// Comes back if others were told of this guest's transactions and it never heard who took it in:
     /// it may have been taken over meanwhile, and who it meets now may not remember. A start of a
     /// member's, which announces itself yet, is judged by what it began from then.
@@ -162,13 +130,6 @@ impl Sync {
     pub(super) fn is_early(&self, replica: &Replica) -> bool {
         let named = |it: &Configuration| self.config.owner.is_some_and(|owner| it.has(&owner));
         replica.configuration().is_some_and(named) && !replica.is_announced()
-    }
-
-    /// Notes that all that a peer had is held here.
-    pub(super) fn is_level(&mut self, link: Link) {
-        if MEMBERS && let Some(peer) = self.peer_mut(link) {
-            peer.level = true;
-        }
     }
 
     /// Whether this replica has caught up with all members that a link leads to, and with a majority
@@ -348,6 +309,9 @@ impl Sync {
         if it.last.is_none() && it.due <= now {
             it.due = now + ASK_AGAIN_MS;
             let link = it.link;
+            if !self.speaks_for(replica, link, &replica.writer()) {
+                return;
+            }
             let body = Body::Return {
                 writer: replica.writer(),
                 intro: replica.intro(),
@@ -523,6 +487,7 @@ impl Sync {
         it.fresh = Some(writer);
         let link = it.link;
         self.end_partial_transfers();
+        self.prove(replica, link);
         self.send(replica, link, Body::Writer(writer));
         self.pulls.put_first(now, link);
         self.pull_next(now, replica);
@@ -599,6 +564,7 @@ impl Sync {
             peer.published = 0;
             if peer.greeting.is_some() {
                 let link = peer.link;
+                self.prove(replica, link);
                 self.send(replica, link, Body::Writer(replica.writer()));
             }
         }
@@ -671,8 +637,8 @@ impl Sync {
         if lease == 0 || !replica.is_member() {
             return;
         }
-        let linked = self.greeted().filter_map(|peer| peer.greeting.as_ref());
-        let linked: Vec<WriterId> = linked.map(|it| it.writer).collect();
+        let linked = self.greeted().filter_map(|peer| self.writer_of(peer.link));
+        let linked: Vec<WriterId> = linked.collect();
         let behind = |writer: WriterId| {
             let (far, level) = replica.progress(&writer);
             (!level || !linked.contains(&writer)).then_some((writer, far))

@@ -78,14 +78,15 @@ impl Pulls {
         self.open.as_ref().is_some_and(|open| open.link == link)
     }
 
-    /// The link is closed; what was staged from it waits for its process to come back.
-    pub(super) fn gone(&mut self, link: Link) {
+    /// The link is closed; what was staged from it waits for its process to come back, if that `resumes`.
+    pub(super) fn gone(&mut self, link: Link, resumes: bool) {
         let at = self.wanted.iter().position(|wanted| *wanted == link);
         if let Some(at) = at {
             self.wanted.remove(at);
         }
         if let Some(open) = self.open.take_if(|open| open.link == link)
             && open.chunk > 0
+            && resumes
         {
             self.broken = Some(open);
         }
@@ -117,6 +118,9 @@ impl Pulls {
 impl Sync {
     /// This peer has something that is missing here.
     pub(super) fn want(&mut self, now: Millis, replica: &Replica, link: Link) {
+        if !self.may_be_asked(link) {
+            return;
+        }
         let rests = MEMBERS && self.peer(link).is_some_and(|peer| peer.rests);
         if rests && !self.wants_all(link) {
             return;
@@ -176,6 +180,7 @@ impl Sync {
                 false => self.vector_for(replica, link, &open.whole),
             };
             self.pulls.open = Some(open);
+            self.asks(link, replica);
             self.send(replica, link, Body::Pull(Pull { id, chunk, vector }));
         }
     }
@@ -283,6 +288,8 @@ impl Sync {
             self.outputs.push(Output::Merged { link, shards });
             self.announce_soon(now, link);
             self.retry_waiting(now, replica);
+        } else {
+            self.brought_nothing(link);
         }
         Ok(shards)
     }

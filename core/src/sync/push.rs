@@ -143,7 +143,10 @@ impl Sync {
             if peer.greeting.is_none() || Some(peer.link) == from {
                 continue;
             }
-            if BROADCAST && peer.broadcast {
+            if !self.hands_over(peer.link, message) {
+                continue;
+            }
+            if BROADCAST && peer.broadcast && !self.is_limited(peer.link) {
                 if !reached {
                     reached = true;
                     let bytes = bytes.to_vec();

@@ -2,6 +2,7 @@
 //! [`Walk`].
 
 use super::{Body, Delta, Link, Millis, Pull, Sync};
+use crate::DUTIES;
 use crate::limits::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX};
 use crate::replica::{Replica, Walk};
 use crate::vector::VersionVector;
@@ -82,18 +83,25 @@ impl Sync {
                 self.serving.remove(0);
             }
             let keyed = self.keeps_keys(link) && replica.configuration().is_some();
+            let walk = match self.only(link) {
+                Some(only) => Walk::over(replica, &pull.vector, only),
+                None => Walk::new(replica, &pull.vector, keyed),
+            };
             let mut transfer = Transfer {
                 session,
                 id: pull.id,
                 link,
                 since: pull.vector.clone(),
                 chunk: 0,
-                at: Walk::new(replica, &pull.vector, keyed),
+                at: walk,
                 next: None,
                 ended: false,
             };
             self.send_chunk(replica, link, &mut transfer);
             self.serving.push(transfer);
+        }
+        if DUTIES && self.is_held_to(link) {
+            return self.catch_up(now, replica, link, &pull.vector);
         }
         let own = pull.vector.get(&replica.writer());
         if own > replica.clock() {

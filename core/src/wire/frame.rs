@@ -32,6 +32,7 @@ const ENDED: u8 = 10;
 const ASK: u8 = 11;
 #[cfg(feature = "members")]
 const ANSWER: u8 = 12;
+const OWN: u8 = 13;
 
 /// The capability to keep what is remembered of forgotten writers: whole states come with it.
 pub const REMEMBERS: u64 = 1;
@@ -39,6 +40,10 @@ pub const REMEMBERS: u64 = 1;
 pub const LACKS_MEMORY: u64 = 2;
 /// The capability to say what is held durably.
 pub const ANSWERS: u64 = 4;
+/// The sender takes only what writers made that were proved to it to be its peer's own.
+pub const TAKES_OWN: u64 = 8;
+/// The sender takes nothing of what anybody made: its peer may only read.
+pub const TAKES_NOTHING: u64 = 16;
 
 /// Who a peer is and what it speaks: the first frame in each direction.
 ///
@@ -50,8 +55,8 @@ pub struct Hello {
     pub version_min: u8,
     /// The highest version of the protocol that is spoken.
     pub version_max: u8,
-    /// Optional features, a bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`]. Unknown bits are
-    /// ignored.
+    /// Optional features, a bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`], [`TAKES_OWN`],
+    /// [`TAKES_NOTHING`]. Unknown bits are ignored.
     pub capabilities: u64,
     /// A random number of this process, by which a peer is known again after a reconnect.
     pub session: u64,
@@ -135,6 +140,14 @@ pub enum Body {
     Push(Message),
     /// The sender writes under another writer from now on.
     Writer(WriterId),
+    /// This writer is the sender's owner's, whom the link has authenticated: the owner's key, the space
+    /// and this nonce give its id. Who was proved that answers with the same.
+    Own {
+        /// The writer.
+        writer: WriterId,
+        /// What it was minted with.
+        nonce: [u8; 16],
+    },
     /// In a space with members: the sender's writer, which is this, can't go on. Declare it dead, and
     /// say up to which clock it was taken over.
     Return {
@@ -277,6 +290,10 @@ impl Frame {
                 ASK => Body::Ask(read_ask(reader)?),
                 #[cfg(feature = "members")]
                 ANSWER => Body::Answer(read_answer(reader)?),
+                OWN if MEMBERS => Body::Own {
+                    writer: read_writer(reader),
+                    nonce: reader.array(),
+                },
                 _ => return Err(reader.malformed(Rule::FrameType)),
             };
             let space = Space::new(space).map_err(|error| reader.fail(error))?;
@@ -327,6 +344,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Ask(_) => ASK,
         #[cfg(feature = "members")]
         Body::Answer(_) => ANSWER,
+        Body::Own { .. } => OWN,
     });
     put_bytes(&mut out, space.as_str().as_bytes());
     match body {
@@ -351,7 +369,12 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             put_varint(&mut out, u64::from(*chunk));
         }
         Body::Push(message) => message.encode_into(&mut out),
-        Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } if !MEMBERS => {}
+        Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } | Body::Own { .. }
+            if !MEMBERS => {}
+        Body::Own { writer, nonce } => {
+            out.extend_from_slice(writer.as_bytes());
+            out.extend_from_slice(nonce);
+        }
         Body::Writer(writer) => out.extend_from_slice(writer.as_bytes()),
         Body::Return {
             writer,

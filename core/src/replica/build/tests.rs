@@ -90,8 +90,13 @@ fn chunks_have_each_column_once_and_what_is_said_of_writers_at_the_end() {
     let lows = one.lows(&since);
     let (mut cursor, mut sizes) = (Cursor::default(), Vec::new());
     loop {
-        let (message, next) =
-            one.chunk(&since, &lows, cursor, &mut KeyedWalk::new(&lows, false), 0);
+        let (message, next) = one.chunk(
+            &since,
+            (&lows, false),
+            cursor,
+            &mut KeyedWalk::new(&lows, false),
+            0,
+        );
         sizes.push(message.shard_count());
         assert_eq!(message.facts().is_empty(), next.is_some());
         assert_eq!(message.is_complete(), next.is_none());

@@ -9,6 +9,7 @@ use crate::delta::Entry;
 use crate::error::Missing;
 use crate::roster::{Announce, Fact, Says};
 use crate::sync::{Greeting, Input, SyncConfig};
+use crate::vector::VersionVector;
 use crate::wire::Frame;
 use crate::writer_id::Space;
 use alloc::vec;
@@ -79,6 +80,8 @@ impl End {
             session: u64::from(number),
             agent: Closed::default(),
             writer,
+            clock: Closed::default(),
+            takes: Closed::default(),
             remembers: false,
             lacks: false,
             answers: true,

@@ -4,7 +4,8 @@ use super::*;
 use crate::Space;
 use crate::replica::Walk;
 use crate::shard::PAGE;
-use crate::sync::{Digests, Frame, Hello, Input, REMEMBERS, SyncConfig, VERSION};
+use crate::sync::{Digests, Frame, Input, SyncConfig};
+use crate::wire::{Hello, REMEMBERS, VERSION};
 use alloc::format;
 use alloc::string::String;
 

@@ -1,0 +1,126 @@
+//! What the role allows of whoever writes here.
+//!
+//! Peers refuse what is beyond a role. So a replica of such a role must not make it: it would be told
+//! again and again, and with it all that was made after it.
+
+use super::{Op, Replica};
+use crate::counter::Sum;
+use crate::error::Error;
+#[cfg(feature = "members")]
+use crate::slot::Extra;
+#[cfg(feature = "members")]
+use crate::writer_id::WriterId;
+
+impl Replica {
+    /// Lets this replica only add, as the role of a writer asks for: whatever cancels is refused with
+    /// [`Error::BeyondRole`], and an add to a counter that has to be deleted first, as it has expired,
+    /// with [`Error::Expired`]. What was made before stays.
+    pub fn set_adds_only(&mut self, adds_only: bool) {
+        self.adds_only = adds_only;
+    }
+
+    /// Whether this replica only adds.
+    pub fn is_adds_only(&self) -> bool {
+        self.adds_only
+    }
+
+    /// The rare part of the shard that is held of a counter and a writer.
+    #[cfg(feature = "members")]
+    pub(crate) fn extra_of(&self, key: &str, writer: &WriterId) -> Option<Extra> {
+        let number = self.numbers.get(writer)?;
+        let slots = self.slots(self.keys.find(key)?);
+        let slot = slots.iter().find(|slot| slot.writer() == number)?;
+        Some(slot.extra())
+    }
+
+    /// Refuses an operation that cancels, and an add that has to cancel first what the counter comes to:
+    /// all of it, or an expiry that would end the new life.
+    pub(super) fn check_role(&self, op: Op, sum: &Sum) -> Result<(), Error> {
+        let left = !sum.exists() && sum.until.is_some();
+        match op {
+            _ if !self.adds_only => Ok(()),
+            Op::Add(_) if left || self.is_past(sum.expiry()) => Err(Error::Expired),
+            Op::Add(_) => Ok(()),
+            _ => Err(Error::BeyondRole),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Space, WriterId};
+
+    fn replica(byte: u8) -> Replica {
+        Replica::new(Space::default(), WriterId::from_bytes([byte; 16]))
+    }
+
+    #[test]
+    fn whoever_only_adds_cancels_nothing() {
+        let mut one = replica(1);
+        one.add("k", 1).unwrap();
+        one.set_adds_only(true);
+        let before = one.canonical_bytes();
+        for op in [
+            Op::Reset,
+            Op::Delete,
+            Op::Set(5),
+            Op::Expire(9),
+            Op::Persist,
+        ] {
+            for key in ["k", "new"] {
+                assert_eq!(one.apply(key, op), Err(Error::BeyondRole), "{op:?}");
+                let both = [("k", Op::Add(1)), (key, op)];
+                assert_eq!(one.transact(&both), Err(Error::BeyondRole), "{op:?}");
+                let mut transaction = one.begin().unwrap();
+                assert_eq!(transaction.apply(key, op), Err(Error::BeyondRole));
+            }
+            let handle = one.handle("k").unwrap();
+            assert_eq!(one.apply_at(handle, op), Err(Error::BeyondRole), "{op:?}");
+        }
+        assert_eq!(one.canonical_bytes(), before);
+        one.add("k", 1).unwrap();
+        one.set_adds_only(false);
+        assert_eq!(one.apply("k", Op::Delete), Ok(true));
+    }
+
+    #[test]
+    fn whoever_only_adds_deletes_nothing_that_has_expired() {
+        let (mut one, mut two) = (replica(1), replica(2));
+        two.add("k", 1).unwrap();
+        two.apply("k", Op::Expire(1_000)).unwrap();
+        one.merge(&two.snapshot()).unwrap();
+        one.set_adds_only(true);
+        one.add("k", 1).unwrap();
+        one.set_time(1_000);
+        assert_eq!(one.value("k"), None);
+        assert_eq!(one.add("k", 1).err(), Some(Error::Expired));
+        let handle = one.handle("k").unwrap();
+        assert_eq!(one.materialize_expiry(handle), Ok(false));
+        one.set_adds_only(false);
+        assert_eq!(one.materialize_expiry(handle), Ok(true));
+        one.set_adds_only(true);
+        one.add("k", 7).unwrap();
+        assert_eq!(one.value("k"), Some(7));
+    }
+
+    /// The expiry was made by somebody who had not seen the delete.
+    #[test]
+    fn whoever_only_adds_takes_no_expiry_away() {
+        let (mut one, mut two) = (replica(1), replica(2));
+        two.add("k", 1).unwrap();
+        one.merge(&two.snapshot()).unwrap();
+        two.apply("k", Op::Expire(1_000)).unwrap();
+        one.apply("k", Op::Delete).unwrap();
+        one.merge(&two.snapshot()).unwrap();
+        let mut other = one.clone();
+        one.set_adds_only(true);
+        let added = one.add("k", 7);
+        other.add("k", 7).unwrap();
+        let text = alloc::format!("{:?}", other.snapshot());
+        match text.contains("lift: Some") {
+            true => assert_eq!(added.err(), Some(Error::Expired)),
+            false => assert!(added.is_ok(), "{text}"),
+        }
+    }
+}

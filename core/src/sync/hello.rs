@@ -1,0 +1,179 @@
+//! Greeting: who is at the other end of a link, and what that holds.
+
+use super::rights::{Limits, takes_of};
+use super::{Greeting, Link, Millis, Peer, Sync};
+use crate::closed::Closed;
+use crate::limits::AGENT_BYTES_MAX;
+use crate::replica::Replica;
+use crate::vector::VersionVector;
+use crate::wire::{
+    ANSWERS, Body, Hello, LACKS_MEMORY, REMEMBERS, TAKES_NOTHING, TAKES_OWN, VERSION,
+};
+use crate::writer_id::WriterId;
+use crate::{DUTIES, MEMBERS, STATUS};
+use alloc::vec::Vec;
+
+impl Sync {
+    pub(super) fn connected(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        broadcast: bool,
+        limits: Option<Limits>,
+    ) {
+        if self.peer(link).is_some() {
+            return;
+        }
+        let next_digest = self.later(now);
+        let mut peer = Peer {
+            link,
+            broadcast,
+            greeting: None,
+            next_digest,
+            last_heard: None,
+            bytes_in: 0,
+            bytes_out: 0,
+            rests: false,
+            level: false,
+            forgotten: false,
+            asked_memory: false,
+            published: replica.told_upto(),
+            whole: Closed::default(),
+            all: false,
+            futile: 0,
+            heal_after: 0,
+            limits: Closed::default(),
+            proved: Closed::default(),
+            taken: Closed::default(),
+            compared: Closed::default(),
+        };
+        let takes = takes_of(limits.as_ref());
+        if DUTIES {
+            *peer.limits = limits;
+        }
+        self.peers.push(peer);
+        let [low, high] = [self.next_random(), self.next_random()].map(u128::from);
+        let nonce = (high << 64 | low).to_le_bytes();
+        let agent = match self.config.agent {
+            agent if agent.len() <= AGENT_BYTES_MAX => agent,
+            _ => "",
+        };
+        let hello = Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            capabilities: match self.config.owner {
+                Some(_) if DUTIES && replica.remembers_all() => REMEMBERS | ANSWERS,
+                Some(_) if DUTIES => REMEMBERS | LACKS_MEMORY | ANSWERS,
+                _ => 0,
+            } | takes,
+            session: self.session,
+            agent: agent.into(),
+            nonce,
+            proof: Vec::new(),
+            digests: Sync::digests(replica),
+            writer: replica.writer(),
+            clock: replica.clock(),
+        };
+        self.send(replica, link, Body::Hello(hello));
+    }
+
+    pub(super) fn greet(&mut self, now: Millis, replica: &mut Replica, link: Link, hello: Hello) {
+        let session = hello.session;
+        if let Some(peer) = self.peer_mut(link) {
+            // Nobody asks it, or tells it what only members need.
+            let trusted = !DUTIES || peer.limits.is_none();
+            let mut greeting = Greeting {
+                session,
+                agent: Closed::default(),
+                writer: hello.writer,
+                clock: Closed::default(),
+                takes: Closed::default(),
+                remembers: MEMBERS && trusted && hello.capabilities & REMEMBERS > 0,
+                lacks: MEMBERS && trusted && hello.capabilities & LACKS_MEMORY > 0,
+                #[cfg(feature = "members")]
+                answers: trusted && hello.capabilities & ANSWERS > 0,
+            };
+            if MEMBERS {
+                *greeting.clock = hello.clock;
+                *greeting.takes = hello.capabilities & (TAKES_OWN | TAKES_NOTHING);
+            }
+            if STATUS {
+                *greeting.agent = Some(hello.agent);
+            }
+            peer.greeting = Some(greeting);
+        }
+        if MEMBERS {
+            replica.note_former_told();
+        }
+        #[cfg(feature = "members")]
+        self.levels.ask_soon(now);
+        self.admit_peer(now, replica, link);
+        self.prove(replica, link);
+        self.doubt(now, replica, link);
+        if !self.is_limited(link) && self.pulls.resume(link, session) {
+            self.want(now, replica, link);
+        }
+        self.compare(now, replica, link, &hello.digests);
+    }
+
+    /// The writer at the other end of a link. What a peer with limited rights says of that is believed
+    /// once it is proved.
+    pub(super) fn writer_of(&self, link: Link) -> Option<WriterId> {
+        let peer = self.peer(link).filter(|_| MEMBERS)?;
+        let writer = peer.greeting.as_ref()?.writer;
+        let known = !DUTIES || peer.limits.is_none() || peer.proved.contains(&writer);
+        known.then_some(writer)
+    }
+
+    /// A peer holds this, and has made it durable before it said so: if it is a member, the own
+    /// transactions among it need not be made again; if it is attached here, it has seen all that.
+    pub(super) fn held_there(&self, replica: &mut Replica, link: Link, vector: &VersionVector) {
+        let Some(writer) = self.writer_of(link).filter(|_| MEMBERS) else {
+            return;
+        };
+        if DUTIES && self.is_held_to(link) {
+            return self.held_by_limited(replica, link, &writer, vector);
+        }
+        if replica.is_sure_member(&writer) {
+            replica.held_by_member(vector.get(&replica.writer()));
+            replica.former_held(|writer| vector.get(writer));
+        } else if replica.is_member() {
+            replica.told(&writer, vector);
+        }
+    }
+
+    /// The peer of a link writes under this writer.
+    pub(super) fn set_writer(&mut self, link: Link, writer: WriterId) {
+        if !MEMBERS {
+            return;
+        }
+        let Some(peer) = self.peer_mut(link) else {
+            return;
+        };
+        if let Some(greeting) = &mut peer.greeting {
+            *greeting.clock = 0;
+        }
+        if let Some(greeting) = peer.greeting.as_mut().filter(|it| it.writer != writer) {
+            greeting.writer = writer;
+            (peer.rests, peer.forgotten) = (false, false);
+        }
+    }
+
+    /// Takes in whoever is at the other end of a link, if that is known.
+    pub(super) fn admit_peer(&mut self, now: Millis, replica: &mut Replica, link: Link) {
+        let Some(writer) = self.writer_of(link) else {
+            return;
+        };
+        let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
+        let clock = greeting.map_or(0, |it| *it.clock);
+        self.admit(now, replica, link, writer, clock);
+    }
+
+    /// Notes that all that a peer had is held here.
+    pub(super) fn is_level(&mut self, link: Link) {
+        if MEMBERS && let Some(peer) = self.peer_mut(link) {
+            peer.level = true;
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Links to peers that take only what is this owner's own, or nothing.
+//!
+//! Such a peer says so in its hello. It is told by [`Body::Own`] which writers are of this owner, and
+//! answers with the same once it has taken the proof; frames may be lost, and overtake each other, so
+//! nothing of a writer is told before that. It is never told what others made: they, or whoever is
+//! trusted with that, tell it themselves. What is told builds on what it had seen of others, so a peer
+//! that lacks some of that takes it later. It may for ever differ in what can't be handed over: a
+//! pull that brought nothing is not repeated before either side holds something else.
+
+use super::{Body, Link, Millis, Sync};
+use crate::closed::Empty;
+use crate::delta::Message;
+use crate::error::Error;
+#[cfg(feature = "guests")]
+use crate::limits::OWN_WRITERS_MAX;
+use crate::replica::Replica;
+use crate::wire::{TAKES_NOTHING, TAKES_OWN};
+use crate::writer_id::WriterId;
+use crate::{DUTIES, MEMBERS};
+use alloc::vec::Vec;
+
+/// Digests of the vectors of a peer and of this replica.
+type Both = ([u8; 16], [u8; 16]);
+
+/// What is known of what a peer holds that takes, or is believed, only what is its, or this, owner's.
+#[derive(Clone)]
+pub(super) struct Compared {
+    /// The digest of its vector that it told last.
+    told: Option<[u8; 16]>,
+    /// That, and the own one, when it was pulled from last.
+    asked: Option<Both>,
+    /// Those by which a pull brought nothing.
+    barren: Option<Both>,
+}
+
+impl Empty for Compared {
+    const EMPTY: Compared = Compared {
+        told: None,
+        asked: None,
+        barren: None,
+    };
+    const NOTHING: &'static Compared = &Compared::EMPTY;
+}
+
+impl Sync {
+    /// Whether not all that either side holds is told, or believed, on this link.
+    pub(super) fn is_limited(&self, link: Link) -> bool {
+        self.takes(link) != 0 || self.is_held_to(link)
+    }
+
+    /// What the peer takes of this replica, as its capabilities; 0 for all.
+    fn takes(&self, link: Link) -> u64 {
+        let peer = self.peer(link).filter(|_| MEMBERS);
+        let greeting = peer.and_then(|peer| peer.greeting.as_ref());
+        greeting.map_or(0, |it| *it.takes)
+    }
+
+    /// The writers that alone the peer is told of; `None` if it is told of all.
+    pub(super) fn only(&self, link: Link) -> Option<Vec<WriterId>> {
+        if !MEMBERS {
+            return None;
+        }
+        let taken = self.peer(link).map_or(&[][..], |peer| &peer.taken);
+        match self.takes(link) {
+            0 => None,
+            takes if takes & TAKES_NOTHING > 0 => Some(Vec::new()),
+            _ => Some(taken.to_vec()),
+        }
+    }
+
+    /// Whether the peer is told what is new in a message.
+    pub(super) fn hands_over(&self, link: Link, message: &Message) -> bool {
+        let Some(only) = self.only(link) else {
+            return true;
+        };
+        let mut newer = message.writers.iter().filter(|entry| entry.hi > entry.lo);
+        newer.all(|entry| only.contains(&entry.writer))
+    }
+
+    /// A writer is of the same owner as this replica.
+    #[cfg(feature = "guests")]
+    pub(super) fn is_own(&mut self, replica: &Replica, writer: WriterId, nonce: [u8; 16]) {
+        let own = &mut self.guests.own;
+        own.retain(|it| it.0 != writer);
+        own.push((writer, nonce));
+        if own.len() > OWN_WRITERS_MAX {
+            own.remove(0);
+        }
+        let links: Vec<Link> = self.greeted().map(|peer| peer.link).collect();
+        for link in links {
+            self.prove(replica, link);
+        }
+    }
+
+    /// Tells a peer that takes only what is this owner's which writers are, as far as it has not taken
+    /// that and they matter here.
+    pub(super) fn prove(&mut self, replica: &Replica, link: Link) {
+        if !MEMBERS || self.takes(link) & (TAKES_OWN | TAKES_NOTHING) == 0 {
+            return;
+        }
+        let coming_back = self.guests.coming_back.as_ref();
+        let fresh = coming_back.and_then(|it| it.fresh);
+        let matters = |writer: &WriterId| {
+            replica.knows(writer) || replica.is_former(writer) || fresh == Some(*writer)
+        };
+        let taken = self.peer(link).map_or(&[][..], |peer| &peer.taken);
+        let own = self.guests.own.iter();
+        let open = own.filter(|it| !taken.contains(&it.0) && matters(&it.0));
+        let open: Vec<(WriterId, [u8; 16])> = open.copied().collect();
+        for (writer, nonce) in open {
+            self.send(replica, link, Body::Own { writer, nonce });
+        }
+    }
+
+    /// Whether a peer takes this replica's word for one of its writers. If it lacks the proof, it is
+    /// told.
+    pub(super) fn speaks_for(&mut self, replica: &Replica, link: Link, writer: &WriterId) -> bool {
+        let peer = self.peer(link);
+        if self.takes(link) == 0 || peer.is_some_and(|peer| peer.taken.contains(writer)) {
+            return true;
+        }
+        self.prove(replica, link);
+        false
+    }
+
+    /// A peer says that a writer is of its owner, or that it has taken that of this replica's.
+    pub(super) fn proof(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        writer: WriterId,
+        nonce: [u8; 16],
+    ) -> Result<(), Error> {
+        if !MEMBERS {
+            return Ok(());
+        }
+        let own = self.guests.own.contains(&(writer, nonce)) && self.takes(link) != 0;
+        if DUTIES && !own {
+            return self.check_proof(now, replica, link, writer, nonce);
+        }
+        if let Some(peer) = self.peer_mut(link).filter(|_| own)
+            && !peer.taken.contains(&writer)
+        {
+            peer.taken.push(writer);
+            *peer.compared = Compared::EMPTY;
+            // It finds out from the pull what it lacks.
+            self.want(now, replica, link);
+        }
+        Ok(())
+    }
+
+    /// Notes what is held on both sides of such a link as the peer is asked.
+    pub(super) fn asks(&mut self, link: Link, replica: &Replica) {
+        if MEMBERS
+            && self.is_limited(link)
+            && let Some(peer) = self.peer_mut(link)
+        {
+            let told = peer.compared.told;
+            peer.compared.asked = told.map(|told| (told, replica.digest()));
+        }
+    }
+
+    /// Notes that the peer had nothing new to tell.
+    pub(super) fn brought_nothing(&mut self, link: Link) {
+        if MEMBERS && let Some(peer) = self.peer_mut(link) {
+            peer.compared.barren = peer.compared.asked;
+        }
+    }
+
+    /// Whether the peer of such a link, which holds this, has nothing new to tell, nor to learn.
+    pub(super) fn is_barren(&mut self, link: Link, theirs: [u8; 16], ours: [u8; 16]) -> bool {
+        if !MEMBERS || !self.is_limited(link) {
+            return false;
+        }
+        let Some(peer) = self.peer_mut(link) else {
+            return false;
+        };
+        peer.compared.told = Some(theirs);
+        peer.compared.barren == Some((theirs, ours))
+    }
+}

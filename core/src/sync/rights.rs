@@ -1,0 +1,285 @@
+//! Peers that may do less than a member: what they say beyond their rights is refused, before anything
+//! is merged or passed on.
+//!
+//! Such a peer speaks for the writers that it has proved to be its owner's, and for nobody else. Their
+//! ids are hashes of the owner's key, which the link has authenticated, and a nonce that it shows. So
+//! all that it sends must be stamped by them: shards, cancels, and what is said of writers. What members
+//! alone say is refused also under its own stamp. It hears everything.
+
+use super::own::Compared;
+use super::{Body, Link, Millis, Sync};
+use crate::closed::Empty;
+use crate::delta::{KeySide, Message};
+use crate::error::Error;
+use crate::limits::OWN_WRITERS_MAX;
+use crate::replica::Replica;
+use crate::roster::{Fact, Owner, Says};
+use crate::slot::Side;
+use crate::vector::VersionVector;
+use crate::wire::{Last, TAKES_NOTHING, TAKES_OWN};
+use crate::writer_id::WriterId;
+
+/// What the owner of a program that is no member may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Hear everything, and say nothing.
+    Reader,
+    /// Add, too.
+    Writer,
+    /// Reset, set, delete, expire and persist, too.
+    Editor,
+}
+
+/// The key that a peer has proved to be its owner's, and what that owner may do.
+pub(super) type Limits = (Owner, Role);
+
+/// What is taken of a peer of such rights, as capabilities.
+pub(super) fn takes_of(limits: Option<&Limits>) -> u64 {
+    match limits {
+        Some((_, Role::Reader)) => TAKES_OWN | TAKES_NOTHING,
+        Some(_) => TAKES_OWN,
+        None => 0,
+    }
+}
+
+/// What a peer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// All that a member may: it tells what anybody made.
+    Full,
+    /// What its owner's role allows, under its owner's writers.
+    Limited {
+        /// The public key that it has proved to be its own.
+        owner: Owner,
+        /// What its owner may do.
+        role: Role,
+    },
+}
+
+impl Sync {
+    /// What the peer of a link may do; `None` if there is no such link.
+    pub fn rights(&self, link: Link) -> Option<Rights> {
+        Some(match *self.peer(link)?.limits {
+            Some((owner, role)) => Rights::Limited { owner, role },
+            None => Rights::Full,
+        })
+    }
+
+    /// Whether the peer is held to limited rights.
+    pub(super) fn is_held_to(&self, link: Link) -> bool {
+        self.peer(link).is_some_and(|peer| peer.limits.is_some())
+    }
+
+    /// Whether it is worth while to ask the peer for anything.
+    pub(super) fn may_be_asked(&self, link: Link) -> bool {
+        let Some(peer) = self.peer(link) else {
+            return true;
+        };
+        match *peer.limits {
+            Some((_, Role::Reader)) => false,
+            Some(_) => !peer.proved.is_empty(),
+            None => true,
+        }
+    }
+
+    /// A peer shows that a writer is its owner's.
+    pub(super) fn check_proof(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        writer: WriterId,
+        nonce: [u8; 16],
+    ) -> Result<(), Error> {
+        let Some(peer) = self.peer_mut(link) else {
+            return Ok(());
+        };
+        let Some((owner, _)) = *peer.limits else {
+            return Ok(()); // it is believed anyway
+        };
+        if WriterId::mint(replica.space(), &owner, &nonce) != writer {
+            return Err(Error::NotYours { writer });
+        }
+        let news = !peer.proved.contains(&writer);
+        if news {
+            peer.proved.push(writer);
+            *peer.compared = Compared::EMPTY;
+        }
+        if peer.proved.len() > OWN_WRITERS_MAX {
+            peer.proved.remove(0);
+        }
+        if news && self.writer_of(link) == Some(writer) {
+            self.admit_peer(now, replica, link);
+        }
+        self.send(replica, link, Body::Own { writer, nonce });
+        Ok(())
+    }
+
+    /// Whether a peer is listened to. What only a member, or nobody but another, may say is refused.
+    pub(super) fn may_say(
+        &self,
+        replica: &Replica,
+        link: Link,
+        body: &Body,
+    ) -> Result<bool, Error> {
+        let Some(peer) = self.peer(link) else {
+            return Ok(true);
+        };
+        let Some((limit, _)) = *peer.limits else {
+            return Ok(true);
+        };
+        match body {
+            Body::Push(message) => self.may_tell(replica, link, message)?,
+            Body::Delta(delta) => self.may_tell(replica, link, &delta.message)?,
+            Body::Return { writer, owner, .. } => {
+                let foreign = owner.is_some_and(|owner| owner != limit);
+                if foreign || !peer.proved.contains(writer) {
+                    return Err(Error::NotYours { writer: *writer });
+                }
+            }
+            Body::Ended { writer, last } if *last != Last::Hearsay => {
+                return Err(Error::NotYours { writer: *writer });
+            }
+            // Nobody takes its word for what others hold.
+            Body::Contents { .. } | Body::Answer(_) => return Ok(false),
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// Refuses a message that says more than its sender, the peer of this link, may say.
+    ///
+    /// Whatever a message has is stamped by a writer of whom it has something new. So most is checked
+    /// by looking at the table.
+    pub(super) fn may_tell(
+        &self,
+        replica: &Replica,
+        link: Link,
+        message: &Message,
+    ) -> Result<(), Error> {
+        let Some(peer) = self.peer(link) else {
+            return Ok(());
+        };
+        let Some((_, role)) = *peer.limits else {
+            return Ok(());
+        };
+        let remembers = message.gaps.is_some() || !message.returns.is_empty();
+        if role == Role::Reader {
+            let silent = message.is_empty() && message.facts().is_empty() && !remembers;
+            return match silent && message.keyed.is_empty() {
+                true => Ok(()),
+                false => Err(Error::BeyondRole),
+            };
+        }
+        for entry in &message.writers {
+            let writer = entry.writer;
+            let says = entry.hi > entry.lo;
+            // Of a writer that has made nothing there is nothing to build on, but room that it takes.
+            let unknown = entry.hi == 0 && !replica.knows(&writer);
+            if (says || unknown) && !peer.proved.contains(&writer) {
+                return Err(Error::NotYours { writer });
+            }
+        }
+        if message.complete || remembers {
+            let writer = peer.greeting.as_ref().map(|it| it.writer);
+            let writer = writer.unwrap_or(replica.writer());
+            return Err(Error::NotYours { writer });
+        }
+        if !message.keyed.is_empty() {
+            return Err(Error::BeyondRole); // they may take out what others added
+        }
+        let id = |at: u32| message.writers[at as usize].writer;
+        for fact in message.facts() {
+            if !is_of_guest(replica, message, fact) {
+                let writer = id(fact.writer);
+                return Err(Error::NotYours { writer });
+            }
+        }
+        for KeySide { key, side } in &message.sides {
+            if speaks_as_member(message, side) {
+                let writer = id(side.writer);
+                return Err(Error::NotYours { writer });
+            }
+            let key = message.keys.get(*key as usize);
+            if role == Role::Writer && !only_adds(replica, key, &id(side.writer), side) {
+                return Err(Error::BeyondRole);
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer with limited rights asks for what it lacks, and so tells what it holds: of its own writers
+    /// there may be something that is missing here.
+    pub(super) fn catch_up(
+        &mut self,
+        now: Millis,
+        replica: &Replica,
+        link: Link,
+        theirs: &VersionVector,
+    ) {
+        let proved = self.peer(link).map_or(&[][..], |peer| &peer.proved);
+        let own = theirs.clone().only(proved);
+        if !self.is_coming_back() && !replica.vector().covers(&own) {
+            self.want(now, replica, link);
+        }
+    }
+
+    /// Notes what a peer with limited rights has seen, if all that it made before is here. What it holds
+    /// of others and can't hand over does not matter: nothing that builds on that was taken of it. Of a
+    /// reader nothing is taken at all.
+    pub(super) fn held_by_limited(
+        &self,
+        replica: &mut Replica,
+        link: Link,
+        writer: &WriterId,
+        vector: &VersionVector,
+    ) {
+        let Some(peer) = self.peer(link) else {
+            return;
+        };
+        let held = replica.vector();
+        let reads = matches!(*peer.limits, Some((_, Role::Reader)));
+        let all = reads || held.covers(&vector.clone().only(&peer.proved));
+        if replica.is_member() && all {
+            replica.told(writer, &vector.within(&held));
+        }
+    }
+}
+
+/// Whether a fact is one that a guest says of its own writer: what that had seen at first, or that it
+/// leaves, with a member as its heir.
+fn is_of_guest(replica: &Replica, message: &Message, fact: &Fact) -> bool {
+    match &fact.says {
+        Says::Base(..) => true,
+        Says::Bye(bye) => {
+            let heir = &message.writers[bye.heir as usize].writer;
+            replica.incarnation(heir).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// Whether something that only members say is said of a slot, or a cancel of what nobody has seen.
+fn speaks_as_member(message: &Message, side: &Side) -> bool {
+    let hi = message.writers[side.writer as usize].hi;
+    let absorbed = side.extra.as_ref().is_some_and(|extra| extra.absorbed);
+    let cut = side.cut.as_ref().map_or(0, |cut| cut.clock);
+    let lift = side.lift.as_ref().map_or(0, |lift| lift.clock);
+    let moved = side.moved.is_some() || side.fold.is_some() || !side.withdrawals.is_empty();
+    absorbed || moved || cut > hi || lift > hi
+}
+
+/// Whether a slot says nothing but what came of adds. What an owner cancelled while it might stays in the
+/// slot's later shards, as it is held here.
+fn only_adds(replica: &Replica, key: &str, writer: &WriterId, side: &Side) -> bool {
+    let Some(extra) = side.extra.as_deref() else {
+        return side.cut.is_none() && side.lift.is_none();
+    };
+    let held = replica.extra_of(key, writer).unwrap_or_default();
+    let base = extra.base.is_none() || extra.base == held.base && extra.born == held.born;
+    let expiry = extra.expiry.is_none() || extra.expiry == held.expiry;
+    side.cut.is_none() && side.lift.is_none() && base && expiry
+}
+
+#[cfg(test)]
+mod tests;

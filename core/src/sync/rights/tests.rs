@@ -1,0 +1,300 @@
+//! What a peer of each role may tell, part by part, and by which writer it is known.
+
+use super::super::pull::tests::{End, full};
+use super::*;
+use crate::closed::Closed;
+use crate::delta::KeyedOp;
+use crate::once::Once;
+use crate::replica::Walk;
+use crate::roster::{Ack, Announce, Bye};
+use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, Stamp, Withdrawal};
+use crate::sync::{Input, Output};
+use crate::{Op, Space};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+const OWNER: Owner = [7; 32];
+const NONCE: [u8; 16] = [8; 16];
+const LINK: Link = Link(1);
+const ROLES: [Role; 3] = [Role::Reader, Role::Writer, Role::Editor];
+
+fn writer() -> WriterId {
+    WriterId::mint(&Space::default(), &OWNER, &NONCE)
+}
+
+/// A member with a link to a peer of this role, which has greeted and proved its writer.
+fn linked(role: Role) -> End {
+    let mut end = End::new();
+    end.replica.found(&[1; 32], &[0; 16], 1).unwrap();
+    let owner = OWNER;
+    let link = LINK;
+    end.input(Input::Limited { link, owner, role });
+    end.greet(LINK, 1, writer());
+    let (writer, nonce) = (writer(), NONCE);
+    end.frame(LINK, Body::Own { writer, nonce });
+    end
+}
+
+/// The peer's replica, which has seen what the member holds.
+fn peer(end: &End) -> Replica {
+    let mut peer = Replica::new(Space::default(), writer());
+    peer.merge(&full(&end.replica)).unwrap();
+    peer
+}
+
+/// What the peer has that the member lacks.
+fn told(end: &End, peer: &Replica) -> Message {
+    let since = end.replica.vector();
+    let (message, more) =
+        Walk::over(peer, &since, Vec::from([writer()])).step(peer, &since, 1 << 20);
+    assert!(more.is_none());
+    message
+}
+
+/// What comes of the message of a peer of each role that added to a counter, after this change.
+fn outcomes(change: impl Fn(&mut Message, u32)) -> [&'static str; 3] {
+    ROLES.map(|role| {
+        let end = linked(role);
+        let mut peer = peer(&end);
+        peer.add("k", 1).unwrap();
+        let mut message = told(&end, &peer);
+        let at = message.writers.iter().position(|it| it.writer == writer());
+        change(&mut message, at.unwrap() as u32);
+        match end.sync.may_tell(&end.replica, LINK, &message) {
+            Ok(()) => "ok",
+            Err(error) => error.code(),
+        }
+    })
+}
+
+const ADDS: [&str; 3] = ["beyond_role", "ok", "ok"];
+const CANCELS: [&str; 3] = ["beyond_role", "beyond_role", "ok"];
+const NOBODY: [&str; 3] = ["beyond_role", "not_yours", "not_yours"];
+
+#[test]
+fn a_peer_tells_what_its_own_writers_made() {
+    assert_eq!(outcomes(|_, _| ()), ADDS);
+    let of_the_member = outcomes(|message, own| message.writers[1 - own as usize].hi += 1);
+    assert_eq!(of_the_member, NOBODY);
+    let of_nobody = outcomes(|message, own| {
+        let other = &mut message.writers[1 - own as usize];
+        (other.writer, other.lo, other.hi) = (WriterId::from_bytes([9; 16]), 0, 0);
+    });
+    assert_eq!(of_nobody, NOBODY);
+}
+
+#[test]
+fn nobody_but_a_member_tells_of_all() {
+    assert_eq!(outcomes(|message, _| message.complete = true), NOBODY);
+    assert_eq!(outcomes(|message, _| message.gaps = Some(false)), NOBODY);
+    let remembers = outcomes(|message, own| {
+        let entry = message.writers[own as usize];
+        message.returns.push((entry.writer, 1));
+    });
+    assert_eq!(remembers, NOBODY);
+    let keyed = outcomes(|message, _| {
+        message.keyed.push(KeyedOp {
+            once: Once::new(b"k", b""),
+            by: None,
+            adds: Vec::new(),
+        });
+    });
+    assert_eq!(keyed, ["beyond_role"; 3]);
+}
+
+#[test]
+fn nobody_but_a_member_says_what_members_say() {
+    let says = |says: fn(u32) -> Says| {
+        outcomes(|message, writer| {
+            let says = says(writer);
+            message.facts.push(Fact { writer, says });
+        })
+    };
+    let announce = says(|_| {
+        Says::Announce(Box::new(Announce {
+            clock: 1,
+            owner: [1; 32],
+            nonce: [0; 16],
+            generation: 2,
+        }))
+    });
+    let ack = says(|_| {
+        Says::Ack(Box::new(Ack {
+            clock: 1,
+            want: 0,
+            seen: Vec::new(),
+        }))
+    });
+    let configuration = says(|_| Says::Configuration(1, Box::default()));
+    let gone = says(|_| Says::Gone(1, Box::new(([1; 32], 1))));
+    let floor = says(|_| Says::Floor(1));
+    for said in [announce, ack, configuration, gone, floor] {
+        assert_eq!(said, NOBODY);
+    }
+    let leaves = |heir: fn(u32) -> u32| {
+        outcomes(|message, writer| {
+            let heir = heir(writer);
+            let says = Says::Bye(Bye { clock: 1, heir });
+            message.facts.push(Fact { writer, says });
+        })
+    };
+    assert_eq!(leaves(|own| 1 - own), ADDS);
+    assert_eq!(leaves(|own| own), NOBODY, "its heir is a member");
+}
+
+/// What is told beside the row of the counter.
+fn beside(change: impl Fn(&mut Side, Stamp)) -> [&'static str; 3] {
+    outcomes(|message, writer| {
+        let mut side = Side::new(writer);
+        change(&mut side, Stamp { writer, clock: 1 });
+        message.sides.push(KeySide { key: 0, side });
+    })
+}
+
+#[test]
+fn only_editors_cancel() {
+    let extra = |side: &mut Side, extra| side.extra = Some(Box::new(extra));
+    let base = |base| Extra {
+        born: 1,
+        base: Some(base),
+        ..Extra::default()
+    };
+    let cut = beside(|side, by| {
+        let (clock, total) = (1, 5);
+        side.cut = Some(Cut { clock, total, by });
+    });
+    let lift = beside(|side, by| side.lift = Some(Box::new(Lift { clock: 1, by })));
+    let set = beside(|side, _| extra(side, base(Base::Set(5))));
+    let reset = beside(|side, _| extra(side, base(Base::Reset)));
+    let expires = beside(|side, _| {
+        let expiry = Some(Expiry { clock: 1, until: 9 });
+        let it = Extra::default();
+        extra(side, Extra { expiry, ..it });
+    });
+    for told in [cut, lift, set, reset, expires] {
+        assert_eq!(told, CANCELS);
+    }
+    let again = beside(|side, _| {
+        let (born, added) = (1, 1);
+        let it = Extra::default();
+        extra(side, Extra { born, added, ..it });
+    });
+    assert_eq!(again, ADDS, "an add begins another life");
+}
+
+#[test]
+fn nobody_but_a_member_takes_over_or_withdraws() {
+    let absorbed = beside(|side, _| {
+        side.extra = Some(Box::new(Extra {
+            absorbed: true,
+            ..Extra::default()
+        }));
+    });
+    let moved = beside(|side, to| *side.moved = Some(Box::new(Moved { to, amount: 5 })));
+    let fold = beside(|side, by| {
+        *side.fold = Some(Box::new(Fold {
+            clock: by.clock,
+            amount: 5,
+            adds: true,
+            base: None,
+            until: None,
+        }));
+    });
+    let withdrawals = beside(|side, by| {
+        side.withdrawals.push(Withdrawal {
+            clock: 1,
+            amount: 1,
+            before: 0,
+            several: false,
+            by,
+        });
+    });
+    let ahead = beside(|side, by| {
+        let (clock, total) = (2, 5);
+        side.cut = Some(Cut { clock, total, by });
+    });
+    let lifts_ahead = beside(|side, by| side.lift = Some(Box::new(Lift { clock: 2, by })));
+    for told in [absorbed, moved, fold, withdrawals, ahead, lifts_ahead] {
+        assert_eq!(told, NOBODY);
+    }
+}
+
+/// It was an editor, and is a writer now: what it had set then goes with its later adds, and nothing
+/// else.
+#[test]
+fn what_was_set_before_stays() {
+    let mut end = linked(Role::Writer);
+    let mut peer = peer(&end);
+    peer.apply("k", Op::Set(5)).unwrap();
+    let set = told(&end, &peer);
+    let refused = end.sync.may_tell(&end.replica, LINK, &set);
+    assert_eq!(refused, Err(Error::BeyondRole));
+    end.replica
+        .merge_live(&set, Some(writer()), &mut |_| ())
+        .unwrap();
+    peer.add("k", 1).unwrap();
+    let added = told(&end, &peer);
+    assert!(added.sides.iter().any(|it| it.side.extra.is_some()));
+    assert_eq!(end.sync.may_tell(&end.replica, LINK, &added), Ok(()));
+    let mut other = added;
+    let extras = other
+        .sides
+        .iter_mut()
+        .filter_map(|it| it.side.extra.as_mut());
+    extras.for_each(|extra| extra.base = Some(Base::Set(6)));
+    let refused = end.sync.may_tell(&end.replica, LINK, &other);
+    assert_eq!(refused, Err(Error::BeyondRole));
+}
+
+#[test]
+fn a_peer_is_known_by_the_writer_that_it_proved() {
+    let mut end = linked(Role::Writer);
+    let rights = Rights::Limited {
+        owner: OWNER,
+        role: Role::Writer,
+    };
+    assert_eq!(end.sync.rights(LINK), Some(rights));
+    assert_eq!(end.sync.rights(Link(2)), None);
+    assert_eq!(end.sync.writer_of(LINK), Some(writer()));
+    assert!(end.replica.knows(&writer()), "it was taken in");
+    let answers = |end: &mut End| {
+        let mut answers = 0;
+        while let Some(output) = end.sync.poll() {
+            let own = matches!(&output, Output::Send { bytes, .. } if bytes[3] == 13);
+            answers += usize::from(own);
+        }
+        answers
+    };
+    assert_eq!(answers(&mut end), 1);
+    let other = WriterId::from_bytes([3; 16]);
+    end.frame(LINK, Body::Writer(other));
+    assert_eq!(end.sync.writer_of(LINK), None);
+    assert!(!end.replica.knows(&other), "it is nobody's guest");
+    // Of too many the first is forgotten.
+    for number in 0..OWN_WRITERS_MAX {
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&(number as u64).to_le_bytes());
+        let writer = WriterId::mint(&Space::default(), &OWNER, &nonce);
+        end.frame(LINK, Body::Own { writer, nonce });
+    }
+    assert_eq!(answers(&mut end), OWN_WRITERS_MAX);
+    end.frame(LINK, Body::Writer(writer()));
+    assert_eq!(end.sync.writer_of(LINK), None);
+}
+
+/// A program that tells nothing of rights is believed.
+#[test]
+fn a_full_peer_may_say_everything() {
+    let mut end = End::new();
+    let link = end.link(1, 1, writer());
+    assert_eq!(end.sync.rights(link), Some(Rights::Full));
+    let mut other = Replica::new(Space::default(), WriterId::from_bytes([4; 16]));
+    other.add("k", 1).unwrap();
+    let mut message = full(&other);
+    message.keyed = Closed::default();
+    end.frame(link, Body::Push(message));
+    assert_eq!(end.replica.value("k"), Some(1));
+    let (writer, nonce) = (writer(), [0; 16]);
+    end.frame(link, Body::Own { writer, nonce });
+    assert_eq!(end.sync.writer_of(link), Some(writer));
+}

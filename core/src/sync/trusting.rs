@@ -1,0 +1,59 @@
+//! In place of the rights of peers, in programs that are never members: a page is at its own node, or at
+//! other pages of its user, and takes their word. Nobody's rights are limited.
+
+use super::{Body, Link, Millis, Sync};
+use crate::delta::Message;
+use crate::error::Error;
+use crate::replica::Replica;
+use crate::vector::VersionVector;
+use crate::writer_id::WriterId;
+
+/// There are none.
+#[derive(Clone)]
+pub(super) enum Limits {}
+
+pub(super) fn takes_of(_: Option<&Limits>) -> u64 {
+    0
+}
+
+impl Sync {
+    #[inline(always)]
+    pub(super) fn is_held_to(&self, _: Link) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(super) fn may_be_asked(&self, _: Link) -> bool {
+        true
+    }
+
+    pub(super) fn check_proof(
+        &mut self,
+        _: Millis,
+        _: &mut Replica,
+        _: Link,
+        _: WriterId,
+        _: [u8; 16],
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    pub(super) fn may_say(&self, _: &Replica, _: Link, _: &Body) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    pub(super) fn may_tell(&self, _: &Replica, _: Link, _: &Message) -> Result<(), Error> {
+        Ok(())
+    }
+
+    pub(super) fn catch_up(&mut self, _: Millis, _: &Replica, _: Link, _: &VersionVector) {}
+
+    pub(super) fn held_by_limited(
+        &self,
+        _: &mut Replica,
+        _: Link,
+        _: &WriterId,
+        _: &VersionVector,
+    ) {
+    }
+}
