@@ -2,64 +2,18 @@
 //! and come back, over links that lose, repeat and reorder frames. Only adds, so that the sum at the
 //! end tells whether each counted once.
 
+mod figures;
 mod keyed;
+mod limited;
+
+pub use figures::Figures;
 
 use crate::random::Random;
 use std::collections::BTreeMap;
 use tallymesh_core::{
-    Input, Link, Mark, Message, Op, Output, Owner, Replica, Returned, Space, Sync, SyncConfig,
-    WriterId,
+    Input, Link, Mark, Message, Op, Output, Owner, Replica, Returned, Role, Space, Sync,
+    SyncConfig, WriterId,
 };
-
-/// What happened in a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
-    /// Adds made.
-    pub adds: u64,
-    /// Guests that came.
-    pub guests: u64,
-    /// Guests that came back under another writer.
-    pub returns: u64,
-    /// Of them, those of whom nobody knew which adds had counted.
-    pub unknown: u64,
-    /// Members whose disk was put back to an earlier state.
-    pub restored: u64,
-    /// Processes that ended and began again.
-    pub restarts: u64,
-    /// Frames sent.
-    pub frames: u64,
-    /// Writers known to the members at the end, at most.
-    pub writers: u64,
-    /// Operations that were asked for under keys.
-    pub keyed: u64,
-    /// Retries that were known where they were asked for.
-    pub retries: u64,
-    /// Those that were not, and made it once more.
-    pub doubled: u64,
-    /// Keys of which transactions were known to members that came back, and to no others.
-    pub lost: u64,
-    /// How often a member was asked while it had heard something by a guest, without keys.
-    pub lacking: u64,
-}
-
-impl Figures {
-    /// Adds those of another run.
-    pub fn add(&mut self, other: &Figures) {
-        self.adds += other.adds;
-        self.guests += other.guests;
-        self.returns += other.returns;
-        self.restored += other.restored;
-        self.restarts += other.restarts;
-        self.unknown += other.unknown;
-        self.frames += other.frames;
-        self.writers = self.writers.max(other.writers);
-        self.keyed += other.keyed;
-        self.retries += other.retries;
-        self.doubled += other.doubled;
-        self.lacking += other.lacking;
-        self.lost += other.lost;
-    }
-}
 
 struct Peer {
     replica: Replica,
@@ -70,6 +24,11 @@ struct Peer {
     /// What it added, under which writer and clock.
     made: Vec<(WriterId, u64, i128)>,
     owner: Option<Owner>,
+    /// Under whose key its writers are minted, and of a guest with limited rights what that may do.
+    key: Owner,
+    role: Option<Role>,
+    /// All its writers and what they were minted with, where rights are limited.
+    own: Vec<(WriterId, [u8; 16])>,
     /// Whether its links are up.
     linked: bool,
     gone: bool,
@@ -97,6 +56,9 @@ struct Mesh {
     doubled: i128,
     loss: u64,
     keyed: Option<keyed::Keyed>,
+    limited: Option<Random>,
+    /// The first time that somebody with limited rights was refused for them.
+    wronged: Option<String>,
 }
 
 const LEASE_MS: u32 = 3_000;
@@ -108,7 +70,7 @@ const MEMBERS: usize = 3;
 /// # Errors
 /// Says what went wrong.
 pub fn run(seed: u64) -> Result<Figures, String> {
-    play(seed, None)
+    play(seed, None, None)
 }
 
 /// Plays one seed, in which members take keyed operations as well, are asked for them again, and are
@@ -117,10 +79,22 @@ pub fn run(seed: u64) -> Result<Figures, String> {
 /// # Errors
 /// Says what went wrong.
 pub fn run_keyed(seed: u64) -> Result<Figures, String> {
-    play(seed, Some(keyed::Keyed::new(seed)))
+    play(seed, Some(keyed::Keyed::new(seed)), None)
 }
 
-fn play(seed: u64, keyed: Option<keyed::Keyed>) -> Result<Figures, String> {
+/// Plays one seed, in which most guests have limited rights.
+///
+/// # Errors
+/// Says what went wrong.
+pub fn run_limited(seed: u64) -> Result<Figures, String> {
+    play(seed, None, Some(Random::new(seed ^ 0x4164)))
+}
+
+fn play(
+    seed: u64,
+    keyed: Option<keyed::Keyed>,
+    limited: Option<Random>,
+) -> Result<Figures, String> {
     let mut random = Random::new(seed ^ 0x3e5b);
     let loss = *random.pick(&[0, 50, 200]);
     let mut mesh = Mesh {
@@ -137,6 +111,8 @@ fn play(seed: u64, keyed: Option<keyed::Keyed>) -> Result<Figures, String> {
         doubled: 0,
         loss,
         keyed,
+        limited,
+        wronged: None,
     };
     mesh.play()
         .map_err(|error| format!("seed {seed}: {error}"))?;
@@ -147,7 +123,7 @@ impl Mesh {
     fn play(&mut self) -> Result<(), String> {
         let owners: Vec<Owner> = (1..=MEMBERS as u8).map(|at| [at; 32]).collect();
         for owner in &owners {
-            self.start(Some(*owner));
+            self.start(Some(*owner), *owner);
         }
         let nonce = self.random.bytes();
         let writer = WriterId::mint(&Space::default(), &owners[0], &nonce);
@@ -183,14 +159,15 @@ impl Mesh {
         for _ in 0..steps {
             self.event()?;
             self.keyed_event()?;
+            self.limited_event();
             self.step()?;
         }
         self.finish()
     }
 
-    fn start(&mut self, owner: Option<Owner>) -> usize {
+    fn start(&mut self, owner: Option<Owner>, key: Owner) -> usize {
         let nonce = self.random.bytes();
-        let writer = WriterId::mint(&Space::default(), &owner.unwrap_or([9; 32]), &nonce);
+        let writer = WriterId::mint(&Space::default(), &key, &nonce);
         let config = SyncConfig {
             interval_ms: 500,
             pull_timeout_ms: 400,
@@ -205,6 +182,9 @@ impl Mesh {
             log: Vec::new(),
             made: Vec::new(),
             owner,
+            key,
+            role: None,
+            own: Vec::from([(writer, nonce)]),
             linked: true,
             gone: false,
             started: self.now,
@@ -217,9 +197,9 @@ impl Mesh {
         let link = Link(self.next_link);
         self.next_link += 1;
         self.links.insert(link, [a, b]);
-        for at in [a, b] {
-            let broadcast = false;
-            self.handle(at, Input::Connected { link, broadcast });
+        for (at, other) in [(a, b), (b, a)] {
+            let input = self.connected(link, at, other);
+            self.handle(at, input);
         }
     }
 
@@ -232,8 +212,8 @@ impl Mesh {
                 Output::Send { link, bytes } => self.send(at, link, bytes),
                 Output::Renew => {
                     let nonce: [u8; 16] = self.random.bytes();
-                    let owner = self.peers[at].owner.unwrap_or([9; 32]);
-                    let writer = WriterId::mint(&Space::default(), &owner, &nonce);
+                    let writer = WriterId::mint(&Space::default(), &self.peers[at].key, &nonce);
+                    self.proves(at, writer, nonce);
                     self.figures.returns += 1;
                     let old = self.peers[at].replica.writer();
                     let clock = self.peers[at].replica.clock();
@@ -260,6 +240,9 @@ impl Mesh {
                 }
                 Output::Refused { close, error } => {
                     self.note(|| format!("{} {at} refuses, closes {close:?}: {error}", self.now));
+                    if matches!(error.code(), "not_yours" | "beyond_role") {
+                        self.wronged.get_or_insert(format!("{at} refuses: {error}"));
+                    }
                 }
                 _ => {}
             }
@@ -342,6 +325,9 @@ impl Mesh {
                 );
             }
         }
+        if let Some(wronged) = &self.wronged {
+            return Err(format!("{} {wronged}: {}", self.now, self.tell()));
+        }
         self.look_for_lost();
         for at in 0..self.peers.len() {
             if self.peers[at].gone {
@@ -397,7 +383,9 @@ impl Mesh {
     fn event(&mut self) -> Result<(), String> {
         match self.random.below(40) {
             0 if self.peers.len() < 12 => {
-                let at = self.start(None);
+                let key = self.key_of_guest();
+                let at = self.start(None, key);
+                self.limit(at);
                 self.figures.guests += 1;
                 // Some write before they meet anybody.
                 self.peers[at].linked = self.random.chance(700);
@@ -421,7 +409,7 @@ impl Mesh {
     /// Somebody adds to a counter.
     fn write(&mut self) -> Result<(), String> {
         let at = self.random.index(self.peers.len());
-        if self.peers[at].gone {
+        if self.peers[at].gone || self.peers[at].role == Some(Role::Reader) {
             return Ok(());
         }
         let by = self.random.below(1_000) as i64;
@@ -547,7 +535,7 @@ impl Mesh {
         let links = self.links.values().filter(|ends| of(ends));
         let others: Vec<usize> = links.map(|ends| ends[usize::from(ends[0] == at)]).collect();
         self.unlink(at);
-        let fresh = self.start(self.peers[at].owner);
+        let fresh = self.start(self.peers[at].owner, self.peers[at].key);
         let mut fresh = self.peers.swap_remove(fresh);
         for record in &log {
             let message = Message::decode_stored(record).expect("a record of ours decodes");
@@ -567,7 +555,9 @@ impl Mesh {
                 fresh.replica.writer()
             )
         });
-        self.peers[at] = fresh;
+        fresh.role = self.peers[at].role;
+        let own = core::mem::replace(&mut self.peers[at], fresh).own;
+        self.goes_on(at, own);
         for other in others {
             self.connect(at, other);
         }

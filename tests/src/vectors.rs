@@ -313,6 +313,14 @@ pub fn frames() -> Vec<Vector> {
             frame(Body::Writer(two().writer())),
         ),
         vector(
+            "own",
+            "This writer, which was minted with this nonce, is of the sender's owner, whose key is 07 32 times.",
+            frame(Body::Own {
+                writer: WriterId::mint(&Space::default(), &[7; 32], &[8; 16]),
+                nonce: [8; 16],
+            }),
+        ),
+        vector(
             "return",
             "The sender's writer, this one, which was taken in, can't go on: end it.",
             frame(Body::Return {
@@ -527,9 +535,9 @@ pub fn refusals() -> Vec<Vector> {
         ),
         refused(
             "unknown_type",
-            "A frame of type 13.",
+            "A frame of type 14.",
             "malformed",
-            edit(3, 13),
+            edit(3, 14),
         ),
         refused(
             "hello_other_version",

@@ -51,10 +51,15 @@ fn bytes(vectors: Vec<Vector>) -> impl Iterator<Item = Vec<u8>> {
     vectors.into_iter().map(|vector| vector.bytes)
 }
 
-/// A script that connects, greets, and says each of these frames, with time between them.
-fn script(said: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
-    let mut script = vec![80];
-    for bytes in bytes(frames()).take(1).chain(said) {
+/// A full peer connects, and one that is a reader, a writer or an editor.
+const CONNECTS: [u8; 4] = [80, 88, 89, 90];
+
+/// A script that connects by this command, greets, and says each of these frames, with time between them.
+fn script(connect: u8, said: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut script = vec![connect];
+    let named = |name| frames().into_iter().filter(move |it| it.name == name);
+    let greeting = named("hello").chain(named("own")).map(|it| it.bytes);
+    for bytes in greeting.chain(said) {
         script.push(0);
         script.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
         script.extend_from_slice(&bytes);
@@ -133,11 +138,13 @@ fn records_are_refused_or_mean_themselves() {
 #[test]
 fn a_hostile_peer_breaks_nothing() {
     let mut inputs = corpus("peer");
-    inputs.push(script(bytes(frames())));
-    inputs.extend(frames().into_iter().map(|vector| {
-        // Answers to what the victim asks: its first request has number 1.
-        script([vector.bytes.clone(), vector.bytes].into_iter())
-    }));
+    for connect in CONNECTS {
+        inputs.push(script(connect, bytes(frames())));
+        inputs.extend(frames().into_iter().map(|vector| {
+            // Answers to what the victim asks: its first request has number 1.
+            script(connect, [vector.bytes.clone(), vector.bytes].into_iter())
+        }));
+    }
     attack(peer, &inputs, seeds::count(40_000));
 }
 

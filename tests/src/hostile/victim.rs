@@ -4,10 +4,13 @@ use super::sized;
 use crate::vectors::once;
 use tallymesh_core::wire::Frame;
 use tallymesh_core::{
-    Asked, Input, Level, Link, Mark, Millis, Op, Output, Owner, Replica, Sync, Token, WriterId,
+    Asked, Input, Level, Link, Mark, Millis, Op, Output, Owner, Replica, Role, Sync, Token,
+    WriterId,
 };
 
 const PEERS: usize = 2;
+/// Whose peers with limited rights are: who minted the writer of the golden frame.
+const LIMITED: Owner = [7; 32];
 /// Inputs of a script, at most.
 const INPUTS_MAX: usize = 256;
 /// Transactions that a member makes by itself for one input, at most: a push that was waited for may
@@ -173,6 +176,18 @@ impl Victim {
         self.input(Input::Connected { link, broadcast });
     }
 
+    /// A peer connects that may do less than a member.
+    fn limit(&mut self, peer: usize, command: u8) {
+        self.next_link += 1;
+        let link = Link(self.next_link);
+        if let Some(link) = self.links[peer].replace(link) {
+            self.input(Input::Disconnected { link });
+        }
+        let role = [Role::Reader, Role::Writer, Role::Editor][usize::from(command & 7) % 3];
+        let owner = LIMITED;
+        self.input(Input::Limited { link, owner, role });
+    }
+
     fn frame(&mut self, peer: usize, bytes: &[u8]) {
         self.heard += bytes.len();
         if let Some(link) = self.links[peer] {
@@ -223,7 +238,8 @@ impl Victim {
                 self.heard += bytes.len();
                 self.input(Input::Broadcast { from, bytes });
             }
-            80..=95 => self.connect(peer, command & 1 == 1),
+            80..=87 => self.connect(peer, command & 1 == 1),
+            88..=95 => self.limit(peer, command),
             96..=103 => {
                 if let Some(link) = self.links[peer].take() {
                     self.input(Input::Disconnected { link });
