@@ -182,7 +182,7 @@ fn swarm() -> Swarm<Behaviour> {
     };
     let behaviour = Behaviour {
         ping: ping::Behaviour::default(),
-        frames: of("/tallymesh/sync/1"),
+        frames: of("/tallymesh/sync/2"),
         audits: of("/tallymesh/audit/1"),
         abouts: of("/tallymesh/about/1"),
     };
@@ -219,7 +219,9 @@ fn hello(digest: [u8; 16]) -> Vec<u8> {
     };
     let space = Space::default();
     let body = Body::Hello(hello);
-    Frame { space, body }.encode()
+    let frame = Frame { space, body }.encode();
+    // A request of one frame.
+    [&(frame.len() as u32).to_le_bytes()[..], &frame].concat()
 }
 
 async fn run(
