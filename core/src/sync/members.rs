@@ -89,7 +89,7 @@ impl Guests {
     /// A chunk came of what this replica begins again from: whoever sends it is not late.
     pub(super) fn chunk_came(&mut self, now: Millis, link: Link) {
         let coming = self.coming_back.as_mut();
-        if let Some(it) = coming.filter(|it| it.link == link) {
+        if let Some(it) = coming.filter(|it| it.link == link && it.fresh.is_some()) {
             it.since = now;
         }
     }
