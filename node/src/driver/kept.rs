@@ -172,7 +172,7 @@ impl Kept {
             None => {
                 let name = self.worker.as_ref()?.wants_snapshot()?;
                 let space = spaces.find(name.as_str())?;
-                (space, spaces[space.0].replica.begin_snapshot(), false)
+                (space, spaces.begin_snapshot(space), false)
             }
         };
         let name = spaces[space.0].name().clone();

@@ -10,6 +10,7 @@ use crate::handle::SpaceId;
 use crate::store::Record;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Index, IndexMut};
+use tallymesh_core::Snapshot;
 
 /// So many of the first spaces are in use from the start. Others are once there is something in them,
 /// here or at a peer: only then they are synced. More costs each link a greeting and a digest now and
@@ -191,6 +192,12 @@ impl Spaces {
             self.states[place].given = false;
             self.all[place].stored();
         }
+    }
+
+    /// Begins a snapshot of a space, which need not be awake for that: no turn follows in which it would
+    /// be put to sleep again.
+    pub(super) fn begin_snapshot(&mut self, space: SpaceId) -> Snapshot {
+        self.all[space.0].replica.begin_snapshot()
     }
 
     #[cold]
