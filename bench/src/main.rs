@@ -1,14 +1,16 @@
 //! Figures of the core, of the Redis protocol, of HTTP and of stores, beside the floors and peers that
-//! they are judged against, in one run.
+//! they are judged against, in one run; and what a mesh of nodes costs.
 
 mod alloc;
 mod core_bench;
 mod http_bench;
 mod measure;
+mod mesh_bench;
 mod peers;
 mod random;
 mod report;
 mod resp_bench;
+mod resp_client;
 #[cfg(feature = "stores")]
 mod store_bench;
 
@@ -25,11 +27,11 @@ struct Args {
     /// Which figures
     #[arg(value_enum, default_value_t = What::Core)]
     what: What,
-    /// The program `tallymesh`, for the Redis protocol and HTTP
+    /// The program `tallymesh`, for the Redis protocol, HTTP and the mesh
     #[arg(long, default_value = "target/release/tallymesh")]
     node: PathBuf,
     /// Only these parts: of core add, merge, size; of resp speed, memory, gossip, reopen; of http
-    /// add; of store commits, reading
+    /// add; of store commits, reading; of mesh idle, changes, converge, curve
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds of each measurement; the median counts
@@ -58,6 +60,8 @@ enum What {
     Http,
     /// The node's log, beside other stores
     Store,
+    /// What nodes send each other, and how long a change takes to all of them
+    Mesh,
 }
 
 fn main() -> Result<()> {
@@ -90,6 +94,15 @@ fn main() -> Result<()> {
                 quick: args.quick,
             };
             http_bench::run(&plan, &sections(&args))
+        }
+        What::Mesh => {
+            let only = parts(&args.only, &mesh_bench::SECTIONS)?;
+            let plan = mesh_bench::Plan {
+                node: &args.node,
+                rounds,
+                quick: args.quick,
+            };
+            mesh_bench::run(&plan, &only, &sections(&args))
         }
         #[cfg(feature = "stores")]
         What::Store => {

@@ -4,6 +4,7 @@
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Where measured sections go: to the terminal, and to a file if one is named.
 pub(crate) struct Sections {
@@ -39,8 +40,21 @@ pub(crate) fn made_by(command: &str) -> String {
     });
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let load = read("/proc/loadavg");
+    let of = [
+        "describe",
+        "--always",
+        "--abbrev=12",
+        "--exclude=*",
+        "--dirty",
+    ];
+    let commit = Command::new("git").args(of).output().ok();
+    let commit = commit.and_then(|it| String::from_utf8(it.stdout).ok());
+    let commit = commit.map(|it| it.trim().to_owned());
     format!(
-        "Measured by `{command}` on {cores} cores of {}, with a load of {} at the start.",
+        "Measured by `{command}` at commit {} on {cores} cores of {}, with a load of {} at the start.",
+        commit
+            .filter(|it| !it.is_empty())
+            .unwrap_or_else(|| "unknown".into()),
         model.unwrap_or_else(|| "an unknown processor".into()),
         load.split_whitespace().next().unwrap_or("an unknown size"),
     )

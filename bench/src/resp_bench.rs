@@ -1,7 +1,6 @@
 //! The Redis protocol of a node beside a real Redis, in one run: the same client program, the same
 //! machine, in turn, at equal durability; and what the node does beside that.
 
-mod client;
 mod gossip;
 mod load;
 mod memory;

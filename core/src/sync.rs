@@ -533,7 +533,7 @@ impl Sync {
                 Ok(())
             }
             Body::More { id, chunk } => {
-                self.serve_more(now, replica, link, (id, chunk));
+                self.asks_on(now, replica, link, (id, chunk));
                 Ok(())
             }
             #[cfg(feature = "members")]

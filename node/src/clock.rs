@@ -1,8 +1,17 @@
 //! The wall clock, by which counters expire.
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// For tests: names a file with a number, the milliseconds by which the clock is to be ahead. A test
+/// that runs a node as a process of its own can step its clock so, and not that of the machine.
+pub const TEST_CLOCK: &str = "TALLYMESH_TEST_CLOCK";
+
+/// How often that file is looked at, at most.
+const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 
 /// A wall clock. The real one may jump both ways, and so may a test's.
 #[derive(Clone)]
@@ -20,17 +29,42 @@ impl WallClock {
     pub fn now(&self) -> u64 {
         (self.now)()
     }
+
+    /// This clock, off by as many milliseconds as a file says, which may change at any time. Where
+    /// there is no number in it the clock is not off.
+    fn off_by(self, file: PathBuf) -> WallClock {
+        let looked: Mutex<Option<(Instant, i64)>> = Mutex::default();
+        WallClock::new(move || {
+            let mut looked = looked.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = looked.filter(|(at, _)| at.elapsed() < LOOKED_AT_EACH);
+            let offset = known.map_or_else(
+                || {
+                    let text = fs::read_to_string(&file).unwrap_or_default();
+                    text.trim().parse().unwrap_or(0)
+                },
+                |(_, offset)| offset,
+            );
+            if known.is_none() {
+                *looked = Some((Instant::now(), offset));
+            }
+            self.now().saturating_add_signed(offset)
+        })
+    }
 }
 
 impl Default for WallClock {
-    /// The system's clock. Before 1970 it stands at 0.
+    /// The system's clock; a test may step it, see [`TEST_CLOCK`]. Before 1970 it stands at 0.
     fn default() -> WallClock {
-        WallClock::new(|| {
+        let clock = WallClock::new(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             since.map_or(0, |since| {
                 u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
             })
-        })
+        });
+        match std::env::var_os(TEST_CLOCK) {
+            Some(file) => clock.off_by(file.into()),
+            None => clock,
+        }
     }
 }
 
@@ -39,5 +73,41 @@ impl fmt::Debug for WallClock {
         f.debug_struct("WallClock")
             .field("now", &self.now())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_steps_the_clock_both_ways_by_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("offset");
+        let clock = || WallClock::new(|| 1_000).off_by(file.clone());
+        assert_eq!(clock().now(), 1_000, "no file");
+        for (text, now) in [
+            ("250\n", 1_250),
+            ("-400", 600),
+            ("-5000", 0),
+            ("soon", 1_000),
+        ] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(clock().now(), now, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_running_clock_sees_that_the_file_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("offset");
+        let clock = WallClock::new(|| 1_000).off_by(file.clone());
+        assert_eq!(clock.now(), 1_000);
+        fs::write(&file, "7").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while clock.now() != 1_007 {
+            assert!(Instant::now() < deadline, "it never looked again");
+            std::thread::yield_now();
+        }
     }
 }

@@ -38,7 +38,7 @@ const DURATION_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Most spaces that one node opens.
-pub(crate) const SPACES_MAX: usize = 64;
+pub(crate) const SPACES_MAX: usize = 10_000;
 
 /// What a node is started with.
 #[derive(Clone, Debug)]

@@ -22,10 +22,12 @@ mod command;
 mod expiries;
 mod kept;
 mod levels;
+mod links;
 mod membership;
 mod position;
 pub(crate) mod replay;
 mod space;
+mod spaces;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -49,20 +51,22 @@ pub(crate) use turn::Turn;
 pub use position::{Position, Wanted};
 
 use crate::clock::WallClock;
-use crate::handle::{Bell, Handle, NewLink, PeerKind, SpaceId};
+use crate::handle::{Bell, Handle, SpaceId};
 use crate::metrics::Metrics;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
 use clients::Clients;
 pub(crate) use clients::{Secured, Serve};
 use kept::Kept;
+use links::{FLUSH_MS, Peer};
 use mio::{Poll, Registry, Token, Waker};
 use space::OpenSpace;
 pub(crate) use space::{TELL_PROGRESS, Tally};
+use spaces::Spaces;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Error, Link, Output, Space, frame_space};
+use tallymesh_core::{Error, Link, Output, Space, SyncConfig, frame_space};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -90,31 +94,28 @@ pub enum Order {
     Close(Link, Error),
 }
 
-/// What the driver knows of a link.
-struct Peer {
-    name: String,
-    kind: PeerKind,
-    spaces: Option<Vec<SpaceId>>,
-    outbox: mpsc::Sender<Order>,
-}
-
-impl Peer {
-    fn carries(&self, space: SpaceId) -> bool {
-        let spaces = self.spaces.as_ref();
-        spaces.is_none_or(|spaces| spaces.binary_search(&space).is_ok())
-    }
-}
+/// Each link takes a digest in this time on average, in milliseconds, however many spaces it carries, or
+/// fewer. Less finds lost pushes sooner, and takes more of a node that has thousands of spaces in use.
+const DIGEST_MS: u32 = 5;
 
 /// An answer that waits for the commit.
 type Release = Box<dyn FnOnce() + Send>;
 
 /// The owner of all replicas.
 pub(crate) struct Driver {
-    spaces: Vec<OpenSpace>,
+    spaces: Spaces,
     kept: Kept,
     clients: Option<Clients>,
     peers: HashMap<Link, Peer>,
+    /// When new peers are greeted in more spaces, in milliseconds since the start.
+    greet_next: u64,
+    /// When it is tried again to hand over frames, in milliseconds since the start.
+    flush_next: u64,
+    /// Whether a link was closed since all outputs were looked at.
+    closed: bool,
     broadcast: mpsc::Sender<Order>,
+    /// Where the network part hears of spaces that are in use.
+    used: mpsc::UnboundedSender<SpaceId>,
     rosters: watch::Sender<Rosters>,
     metrics: Metrics,
     clock: WallClock,
@@ -155,6 +156,8 @@ pub(crate) struct Start {
     pub resp: Option<Serve>,
     /// Where frames for the broadcast channel go.
     pub broadcast: mpsc::Sender<Order>,
+    /// Where spaces are told that are in use; at most once each.
+    pub used: mpsc::UnboundedSender<SpaceId>,
     pub metrics: Metrics,
     pub clock: WallClock,
 }
@@ -216,12 +219,25 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     let (sender, queue) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let rosters: Rosters = spaces.iter().map(OpenSpace::roster).collect();
     let (rosters, roster_news) = watch::channel(rosters);
+    let mut spaces = Spaces::new(spaces);
+    let interval =
+        (DIGEST_MS * spaces.in_use().count() as u32).max(SyncConfig::default().interval_ms);
+    for space in spaces.iter_mut() {
+        space.set_interval(interval)?;
+    }
+    for space in spaces.in_use() {
+        let _ = start.used.send(space); // Without a network part there is nobody to tell.
+    }
     let driver = Driver {
         spaces,
         kept: Kept::new(worker, durability),
         clients: clients.transpose()?,
         peers: HashMap::new(),
+        greet_next: u64::MAX,
+        flush_next: u64::MAX,
+        closed: false,
         broadcast: start.broadcast,
+        used: start.used,
         rosters,
         metrics: start.metrics,
         clock: start.clock,
@@ -270,9 +286,8 @@ impl Driver {
     fn work(&mut self, batch: &mut Vec<Command>) -> Result<(), StoreError> {
         self.metrics.batch(batch.len());
         let wall = self.clock.now();
-        for space in &mut self.spaces {
-            space.set_time(wall);
-        }
+        self.spaces.set_time(wall);
+        self.spaces.wake_due(self.now());
         for command in batch.drain(..) {
             self.apply(command);
         }
@@ -287,16 +302,22 @@ impl Driver {
                 since_start.unwrap_or(u64::MAX),
             );
         }
-        for space in &mut self.spaces {
+        self.spaces.for_each_awake(|space| {
             let expired = space.delete_expired(wall);
             self.metrics.expired(expired);
             if expired > 0 {
                 self.kept.touch();
             }
+        });
+        for space in self.spaces.begun() {
+            self.use_space(space);
         }
+        self.greet(self.now());
         self.tick();
         self.look_at_waits();
-        self.poll_outputs()
+        self.poll_outputs()?;
+        self.spaces.end_turn();
+        Ok(())
     }
 
     /// Makes a commit if one is due, and lets out what waited for one.
@@ -306,6 +327,7 @@ impl Driver {
         if let Some(clients) = &mut self.clients {
             clients.release(self.kept.durable(), &self.metrics);
         }
+        self.flush();
         while let Some((space, output)) = self.kept.next_output() {
             self.output(space, output);
         }
@@ -319,10 +341,11 @@ impl Driver {
     /// When the earliest of the sync machines wants to be woken, or a counter is looked at that is
     /// next to expire.
     fn next_deadline(&self) -> Option<Instant> {
-        let millis = self.spaces.iter().filter_map(OpenSpace::next_deadline);
-        let sync = millis.min().map(Duration::from_millis);
-        let expiries = self.spaces.iter().filter_map(OpenSpace::next_expiry);
-        let expiry = expiries.min().map(|at| {
+        let own = [self.greet_next, self.flush_next].into_iter();
+        let own = own.filter(|at| *at < u64::MAX);
+        let sync = self.spaces.next_deadline().into_iter().chain(own).min();
+        let sync = sync.map(Duration::from_millis);
+        let expiry = self.spaces.next_expiry().map(|at| {
             let left = at.saturating_sub(self.clock.now());
             Instant::now() + Duration::from_millis(left).min(EXPIRY_SLEEP_MAX)
         });
@@ -482,41 +505,6 @@ impl Driver {
         }));
     }
 
-    fn connect(&mut self, now: u64, new: NewLink) {
-        let peer = Peer {
-            name: new.peer,
-            kind: new.kind,
-            spaces: new.spaces,
-            outbox: new.outbox,
-        };
-        for (place, space) in self.spaces.iter_mut().enumerate() {
-            if peer.carries(SpaceId(place)) {
-                space.connected(now, new.link, new.broadcast);
-            }
-        }
-        self.peers.insert(new.link, peer);
-        self.links_changed();
-    }
-
-    fn disconnect(&mut self, now: u64, link: Link) {
-        let Some(peer) = self.peers.remove(&link) else {
-            return; // Closed from here before.
-        };
-        for (place, space) in self.spaces.iter_mut().enumerate() {
-            if peer.carries(SpaceId(place)) {
-                space.disconnected(now, link);
-            }
-        }
-        self.links_changed();
-    }
-
-    fn links_changed(&mut self) {
-        self.metrics.links(self.peers.len());
-        if let Some(clients) = &mut self.clients {
-            clients.links(self.peers.len());
-        }
-    }
-
     /// Routes a frame to the space that it names. One of a space that is not open here, or not on
     /// this link, is dropped: the peer may have spaces that this node has not.
     fn frame(&mut self, now: u64, link: Link, bytes: &[u8]) {
@@ -525,8 +513,10 @@ impl Driver {
             return; // It was closed while the frame waited in the queue.
         };
         match frame_space(bytes) {
-            Ok(name) => match self.find(name) {
+            Ok(name) => match self.spaces.find(name) {
                 Some(space) if peer.carries(space) => {
+                    self.use_space(space);
+                    self.greet_in(now, link, space);
                     self.spaces[space.0].frame(now, link, bytes);
                 }
                 _ => self.metrics.dropped_frame(),
@@ -537,30 +527,35 @@ impl Driver {
 
     fn broadcast(&mut self, now: u64, from: Option<Link>, bytes: &[u8]) {
         self.metrics.frame_in(bytes.len());
-        match frame_space(bytes).ok().and_then(|name| self.find(name)) {
-            Some(space) => self.spaces[space.0].broadcast(now, from, bytes),
+        match frame_space(bytes)
+            .ok()
+            .and_then(|name| self.spaces.find(name))
+        {
+            Some(space) => {
+                self.use_space(space);
+                self.spaces[space.0].broadcast(now, from, bytes);
+            }
             None => self.metrics.dropped_frame(),
         }
     }
 
-    fn find(&self, name: &str) -> Option<SpaceId> {
-        let mut names = self.spaces.iter().map(OpenSpace::name);
-        names.position(|space| space.as_str() == name).map(SpaceId)
-    }
-
     fn tick(&mut self) {
         let now = self.now();
-        for space in &mut self.spaces {
+        self.spaces.for_each_awake(|space| {
             if space.tick(now) {
                 self.kept.touch();
             }
             self.metrics.tended(space.take_tally());
-        }
+        });
     }
 
     /// Takes what the sync machines have to say. What is for others waits for the commit.
     fn poll_outputs(&mut self) -> Result<(), StoreError> {
-        for place in 0..self.spaces.len() {
+        let listening = self.clients.as_ref().is_some_and(Clients::are_listening);
+        self.spaces.set_listening(listening);
+        let mut at = 0;
+        while let Some(place) = self.spaces.awake(at) {
+            at += 1;
             while let Some(output) = self.spaces[place].poll() {
                 if matches!(output, Output::Renew) {
                     let now = self.now();
@@ -573,10 +568,9 @@ impl Driver {
                     other => self.output(SpaceId(place), other),
                 }
             }
-            let listening = self.clients.as_ref().is_some_and(Clients::are_listening);
-            let notices = self.spaces[place].settle(place, listening);
+            let notices = self.spaces[place].settle(place);
             if let Some(clients) = &mut self.clients {
-                let spaces = (place, &self.spaces[..]);
+                let spaces = (place, &self.spaces);
                 clients.notify(&notices, spaces, &self.clock, &self.kept);
             }
             let news = self.spaces[place].take_news();
@@ -597,6 +591,9 @@ impl Driver {
                     }
                 }));
             }
+            if std::mem::take(&mut self.closed) {
+                at = 0;
+            }
         }
         Ok(())
     }
@@ -604,12 +601,10 @@ impl Driver {
     fn output(&mut self, space: SpaceId, output: Output) {
         match output {
             Output::Send { link, bytes } => {
-                if let Some(peer) = self.peers.get(&link) {
-                    let bytes_out = bytes.len();
-                    match peer.outbox.try_send(Order::Send(link, bytes)) {
-                        Ok(()) => self.metrics.frame_out(bytes_out),
-                        Err(_) => self.metrics.dropped_frame(),
-                    }
+                if let Some(peer) = self.peers.get_mut(&link)
+                    && !peer.send(link, bytes, &self.metrics)
+                {
+                    self.flush_next = self.flush_next.min(self.now() + FLUSH_MS);
                 }
             }
             Output::Broadcast { bytes } => {
@@ -633,40 +628,5 @@ impl Driver {
                 None => tracing::warn!(code = error.code(), %error, "refused a push"),
             },
         }
-    }
-
-    /// Forgets a link and asks its transport to drop the connection.
-    fn close(&mut self, now: u64, link: Link, error: Error) {
-        if let Some(peer) = self.peers.get(&link) {
-            tracing::warn!(peer = %peer.name, code = error.code(), %error, "closing a link");
-            // If the outbox is full, the transport keeps a connection on which nobody listens,
-            // until the peer gives up.
-            let _ = peer.outbox.try_send(Order::Close(link, error));
-            self.disconnect(now, link);
-        }
-    }
-
-    fn links(&self, now: u64) -> Vec<LinkRow> {
-        let mut rows = Vec::new();
-        for space in &self.spaces {
-            for status in space.links() {
-                let Some(peer) = self.peers.get(&status.link) else {
-                    continue;
-                };
-                rows.push(LinkRow {
-                    link: status.link.0,
-                    peer: peer.name.clone(),
-                    kind: peer.kind,
-                    space: space.name().to_string(),
-                    state: LinkState::of(&status),
-                    agent: status.agent,
-                    last_heard_ms: status.last_heard.map(|at| now.saturating_sub(at)),
-                    bytes_in: status.bytes_in,
-                    bytes_out: status.bytes_out,
-                });
-            }
-        }
-        rows.sort_by(|a, b| (a.link, &a.space).cmp(&(b.link, &b.space)));
-        rows
     }
 }

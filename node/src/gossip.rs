@@ -2,8 +2,8 @@
 //!
 //! Only this module and the ones below it know libp2p's types. Fresh changes go out through
 //! gossipsub, one topic for each space. Everything else, that is hello, comparing and repairing,
-//! goes from peer to peer as frames of the sync machine: each frame is one request of the
-//! protocol `/tallymesh/sync/1` with an empty response, one in flight for each peer. So frames
+//! goes from peer to peer as frames of the sync machine: those that wait are a request of the
+//! protocol `/tallymesh/sync/2` with an empty response, one in flight for each peer. So frames
 //! keep their order, and a slow peer holds up nobody else. Audits have a protocol of their own, and so
 //! has what nodes tell about themselves. `gate` says who may connect, `rights` who may do what once it
 //! has, by `join` also with a ticket, and `limits` what peers may take.
@@ -44,7 +44,7 @@ pub use relay::RelayLimits;
 
 use crate::clock::WallClock;
 use crate::driver::Order;
-use crate::handle::Handle;
+use crate::handle::{Handle, SpaceId};
 use crate::metrics::Metrics;
 use crate::trust::Ledger;
 use figures::Figures;
@@ -242,6 +242,8 @@ pub(crate) struct Start<'a> {
     /// Where the driver puts what is to be sent, and where the network takes it.
     pub(crate) orders: mpsc::Sender<Order>,
     pub(crate) inbox: mpsc::Receiver<Order>,
+    /// The spaces that are in use, as soon as they are.
+    pub(crate) spaces_used: mpsc::UnboundedReceiver<SpaceId>,
     pub(crate) cuts: watch::Receiver<Cuts>,
     pub(crate) clock: WallClock,
     pub(crate) metrics: Metrics,

@@ -10,6 +10,7 @@ use crate::driver::{
     Query, Rosters, Secured, SpaceStatus, Turn, Wanted, WriterRow,
 };
 use crate::gossip::RESERVED;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -291,6 +292,8 @@ struct Shared {
     queue: mpsc::Sender<Command>,
     bell: LastRing,
     spaces: Arc<[Space]>,
+    /// Their places, by their names.
+    places: HashMap<Box<str>, SpaceId>,
     links: AtomicU32,
     rosters: watch::Receiver<Rosters>,
     /// For clients that may work themselves.
@@ -305,8 +308,11 @@ impl Handle {
         turn: Option<Turn>,
         rosters: watch::Receiver<Rosters>,
     ) -> Handle {
+        let places = spaces.iter().enumerate();
+        let places = places.map(|(place, name)| (name.as_str().into(), SpaceId(place)));
         let shared = Shared {
             queue,
+            places: places.collect(),
             bell: LastRing(bell),
             spaces,
             links: AtomicU32::new(0),
@@ -329,11 +335,8 @@ impl Handle {
     /// When the name breaks the rules for names, or no such space is open.
     pub fn space(&self, name: &str) -> Result<SpaceId, Refusal> {
         Space::new(name)?;
-        let place = self
-            .spaces()
-            .iter()
-            .position(|space| space.as_str() == name);
-        place.map(SpaceId).ok_or_else(|| Refusal::SpaceNotOpen {
+        let space = self.shared.places.get(name).copied();
+        space.ok_or_else(|| Refusal::SpaceNotOpen {
             space: name.to_owned(),
         })
     }

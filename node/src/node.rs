@@ -247,6 +247,7 @@ impl Node {
         let resp_address = resp.as_ref().map(|resp| resp.address);
         let resp_open = resp.as_ref().is_some_and(|resp| !resp.serve.rules.asks());
         let (resp, secured) = resp.map_or((None, None), |resp| (Some(resp.serve), resp.secured));
+        let (used, spaces_used) = mpsc::unbounded_channel();
         let driver = driver::start(driver::Start {
             spaces,
             owner: identity.public_key(),
@@ -256,6 +257,7 @@ impl Node {
             store,
             resp,
             broadcast: orders.clone(),
+            used,
             metrics: metrics.clone(),
             clock: config.clock.clone(),
         })?;
@@ -268,6 +270,7 @@ impl Node {
             handle: handle.clone(),
             orders,
             inbox,
+            spaces_used,
             cuts: cut_orders,
             clock: config.clock.clone(),
             metrics: metrics.clone(),

@@ -62,7 +62,7 @@ const FILES: [&str; 34] = [
     "core/src/wire/kept.rs",
 ];
 
-#[derive(clap::Args, Default)]
+#[derive(clap::Args)]
 pub(crate) struct Args {
     /// Change these files only, and write no report; repeat the option for several
     #[arg(long = "file", value_name = "PATH")]
@@ -103,15 +103,6 @@ pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
 /// Whether all mutants of these very sources were tried already, and none is to be complained of.
 pub(crate) fn are_tried(repo: &Repo) -> bool {
     report::holds(repo)
-}
-
-/// As [`command`] with its defaults, with what came of it.
-pub(crate) fn all(repo: &Repo) -> Result<Tally> {
-    let args = Args {
-        jobs: 2,
-        ..Args::default()
-    };
-    tried(repo, &args)
 }
 
 fn tried(repo: &Repo, args: &Args) -> Result<Tally> {

@@ -24,11 +24,11 @@ pub(crate) fn bench(repo: &Repo, args: &BenchArgs) -> Result<()> {
         bench.args(["--features", "stores"]);
     }
     bench.arg("--");
-    if of("resp") || of("http") {
+    if of("resp") || of("http") || of("mesh") {
         if of("resp") {
             setup::redis_tools(repo)?;
             setup::redis_server(repo)?;
-        } else {
+        } else if of("http") {
             setup::wrk(repo)?;
             let mut floor = repo.cargo();
             shown(floor.args([

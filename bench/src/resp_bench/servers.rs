@@ -1,8 +1,8 @@
 //! The servers, each a process of its own in a folder of its own, and what can be seen of them from
 //! outside.
 
-use super::client::Client;
 use crate::measure::{bytes_under, cpu_seconds};
+use crate::resp_client::Client;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs::{self, File};

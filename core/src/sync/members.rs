@@ -624,7 +624,7 @@ impl Sync {
     /// A peer has taken a chunk, and asks for the next one. It has not seen what is in it before it has
     /// all of them, which may take longer than a lease.
     pub(super) fn chunk_taken(&mut self, now: Millis, link: Link) {
-        let writer = self.writer_of(link).filter(|_| DUTIES);
+        let writer = self.writer_of(link);
         let silent = self.guests.silent.iter_mut();
         for it in silent.filter(|it| Some(it.0) == writer) {
             it.1 = now;

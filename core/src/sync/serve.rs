@@ -74,7 +74,7 @@ impl Sync {
         };
         if let Some(transfer) = self.serving.iter_mut().find(begun) {
             transfer.link = link;
-            self.serve_more(now, replica, link, (pull.id, pull.chunk));
+            self.asks_on(now, replica, link, (pull.id, pull.chunk));
         } else {
             while let Some(at) = self.serving.iter().position(mine) {
                 self.serving.remove(at);
@@ -114,14 +114,22 @@ impl Sync {
         }
     }
 
-    /// A peer asks for the next chunk, or for the last one again.
-    pub(super) fn serve_more(
+    /// A peer asks for the next chunk, or for the last one again: by that it may get on.
+    #[inline(always)]
+    pub(super) fn asks_on(
         &mut self,
         now: Millis,
         replica: &Replica,
         link: Link,
         (id, chunk): (u32, u32),
     ) {
+        if DUTIES && self.is_next(link, id, chunk) {
+            self.chunk_taken(now, link);
+        }
+        self.serve_more(replica, link, id, chunk);
+    }
+
+    fn serve_more(&mut self, replica: &Replica, link: Link, id: u32, chunk: u32) {
         let known = |t: &Transfer| t.link == link && t.id == id && !t.ended;
         let asked = |t: &Transfer| {
             chunk == t.chunk || t.next.is_some() && chunk.checked_sub(1) == Some(t.chunk)
@@ -136,10 +144,18 @@ impl Sync {
         {
             transfer.at = next;
             transfer.chunk = chunk;
-            self.chunk_taken(now, link);
         }
         self.send_chunk(replica, link, &mut transfer);
         self.serving.push(transfer);
+    }
+
+    /// Whether a peer has taken a chunk, as it asks for the next one.
+    fn is_next(&self, link: Link, id: u32, chunk: u32) -> bool {
+        let of = |t: &&Transfer| t.link == link && t.id == id && !t.ended;
+        self.serving
+            .iter()
+            .find(of)
+            .is_some_and(|t| chunk > t.chunk)
     }
 
     /// Ends all transfers: their peers ask again, under new numbers.

@@ -151,8 +151,8 @@ fn what_means_nothing_is_named() {
         ("announce", "`here`", |args| {
             args.network.announce = Some(vec!["here".into()]);
         }),
-        ("space", "limit of 64", |args| {
-            args.space = Some((0..65).map(|n| format!("s{n}")).collect());
+        ("space", "limit of 10000", |args| {
+            args.space = Some((0..10_001).map(|n| format!("s{n}")).collect());
         }),
     ];
     for (argument, part, spoil) in table {

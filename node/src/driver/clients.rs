@@ -21,7 +21,7 @@ use passes::Pass;
 use waits::{Teller, Told, Waiting};
 
 use super::kept::Kept;
-use super::space::OpenSpace;
+use super::spaces::Spaces;
 use crate::clock::WallClock;
 use crate::metrics::Metrics;
 use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE};
@@ -223,7 +223,7 @@ impl Clients {
     pub(super) fn work(
         &mut self,
         registry: &Registry,
-        spaces: &mut [OpenSpace],
+        spaces: &mut Spaces,
         kept: &mut Kept,
         metrics: &Metrics,
         unix_ms: u64,
@@ -328,7 +328,7 @@ impl Clients {
     /// Ends what has waited long enough.
     fn look_at_time(
         &mut self,
-        spaces: &mut [OpenSpace],
+        spaces: &mut Spaces,
         kept: &Kept,
         metrics: &Metrics,
         since_start: u64,
@@ -380,7 +380,7 @@ impl Clients {
     pub(super) fn notify(
         &mut self,
         notices: &[Notice],
-        (space, spaces): (usize, &[OpenSpace]),
+        (space, spaces): (usize, &Spaces),
         clock: &WallClock,
         kept: &Kept,
     ) {

@@ -6,7 +6,7 @@
 //! take back.
 
 use super::Release;
-use super::space::OpenSpace;
+use super::spaces::Spaces;
 use crate::handle::SpaceId;
 use crate::store::{Durability, Kind, Record, StoreError, Worker};
 use std::collections::VecDeque;
@@ -120,11 +120,7 @@ impl Kept {
     }
 
     /// Sees how far the worker is, and makes the next commit if it is due, or `at_once`.
-    pub(super) fn commit(
-        &mut self,
-        spaces: &mut [OpenSpace],
-        at_once: bool,
-    ) -> Result<(), StoreError> {
+    pub(super) fn commit(&mut self, spaces: &mut Spaces, at_once: bool) -> Result<(), StoreError> {
         self.land(spaces)?;
         if at_once {
             self.snapshot = None; // Whoever opens the store next makes another one.
@@ -135,7 +131,7 @@ impl Kept {
         if !due && (!dirty || !at_once) {
             return Ok(());
         }
-        let mut records: Vec<Record> = spaces.iter_mut().filter_map(OpenSpace::record).collect();
+        let mut records = spaces.records();
         if !at_once {
             records.extend(self.part(spaces, &records));
         }
@@ -153,7 +149,7 @@ impl Kept {
     }
 
     /// Takes note of a commit that has become durable.
-    fn land(&mut self, spaces: &mut [OpenSpace]) -> Result<(), StoreError> {
+    fn land(&mut self, spaces: &mut Spaces) -> Result<(), StoreError> {
         let (Some(number), Some(worker)) = (self.in_flight, &self.worker) else {
             return Ok(());
         };
@@ -163,24 +159,20 @@ impl Kept {
         if durable >= number {
             self.durable = self.made;
             self.in_flight = None;
-            spaces.iter_mut().for_each(OpenSpace::stored);
+            spaces.stored();
         }
         Ok(())
     }
 
     /// The next part of a snapshot, if the store wants one. It follows the records of the same
     /// commit, so it is of the moment that they lead to.
-    fn part(&mut self, spaces: &mut [OpenSpace], records: &[Record]) -> Option<Record> {
+    fn part(&mut self, spaces: &mut Spaces, records: &[Record]) -> Option<Record> {
         let (space, mut snapshot, begun) = match self.snapshot.take() {
             Some((space, snapshot)) => (space, snapshot, true),
             None => {
                 let name = self.worker.as_ref()?.wants_snapshot()?;
-                let place = spaces.iter().position(|space| *space.name() == name)?;
-                (
-                    SpaceId(place),
-                    spaces[place].replica.begin_snapshot(),
-                    false,
-                )
+                let space = spaces.find(name.as_str())?;
+                (space, spaces.begin_snapshot(space), false)
             }
         };
         let name = spaces[space.0].name().clone();

@@ -119,14 +119,14 @@ impl Driver {
     /// Ends what has waited for a level, or for what a session depends on.
     pub(super) fn look_at_waits(&mut self) {
         let now = self.now();
-        for space in &mut self.spaces {
+        self.spaces.for_each_awake(|space| {
             for ended in space.look_at_waits(now) {
                 match ended {
                     Ended::Told(release) => self.kept.answer(release),
                     Ended::Kept(release) => self.kept.answer_when_durable(release),
                 }
             }
-        }
+        });
     }
 }
 

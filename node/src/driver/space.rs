@@ -58,6 +58,7 @@ pub(super) struct OpenSpace {
     /// What they are to be told.
     news: Vec<News>,
     sync: Sync,
+    sync_config: SyncConfig,
     /// What was given to the store.
     given: Mark,
     /// What is durable there.
@@ -127,7 +128,8 @@ impl OpenSpace {
             start: u64::from_le_bytes(random()?),
             watchers: broadcast::Sender::new(CHANGES_BATCHES_MAX),
             news: Vec::new(),
-            sync: Sync::new(config, u64::from_le_bytes(random()?)),
+            sync: Sync::new(config.clone(), u64::from_le_bytes(random()?)),
+            sync_config: config,
             given: stored.clone(),
             stored,
             changed: Vec::new(),
@@ -152,6 +154,24 @@ impl OpenSpace {
     pub(super) fn set_time(&mut self, unix_ms: u64) {
         self.unix_ms = unix_ms;
         self.replica.set_time(unix_ms);
+    }
+
+    /// Tells peers what is held at this mean interval. To be called before there are links.
+    pub(super) fn set_interval(&mut self, interval_ms: u32) -> Result<(), StoreError> {
+        self.sync_config.interval_ms = interval_ms;
+        let seed = u64::from_le_bytes(random()?);
+        self.sync = Sync::new(self.sync_config.clone(), seed);
+        Ok(())
+    }
+
+    /// Whether Redis clients are to be told what happens from now on.
+    pub(super) fn set_listening(&mut self, listening: bool) {
+        self.listening = listening;
+    }
+
+    /// Whether there is nothing in it that a peer could want.
+    pub(super) fn is_blank(&self) -> bool {
+        self.replica.vector().is_empty() && self.replica.configuration().is_none()
     }
 
     fn reading(&self, counter: Counted) -> Option<Reading> {
@@ -419,11 +439,9 @@ impl OpenSpace {
     }
 
     /// Ends a batch: notes when the changed counters expire, and tells the readers of events of
-    /// each of them once. Returns what to tell subscribers, of whom there are some from now on if
-    /// they are `listening`.
-    pub(super) fn settle(&mut self, place: usize, listening: bool) -> Vec<Notice> {
+    /// each of them once. Returns what to tell subscribers.
+    pub(super) fn settle(&mut self, place: usize) -> Vec<Notice> {
         let notices = self.notices(place);
-        self.listening = listening;
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable();
         changed.dedup();

@@ -7,6 +7,7 @@
 
 use super::*;
 use crate::handle::{Demand, Refusal};
+use crate::handle::{NewLink, PeerKind};
 use crate::store::{Each, Memory, Record};
 use futures::FutureExt;
 use std::future::Future;
@@ -209,6 +210,7 @@ impl Bench {
                 ledger: crate::trust::Ledger::open(None).expect("in memory"),
             }),
             broadcast: orders,
+            used: mpsc::unbounded_channel().0,
             metrics: metrics.clone(),
             clock: WallClock::default(),
         });

@@ -221,19 +221,13 @@ fn broadcast(handle: &Handle, figures: &Figures) -> Result<Gossip, GossipError> 
         max_subscribed_topics: TOPICS_MAX,
         max_subscriptions_per_request: TOPICS_MAX,
     };
-    let mut gossipsub = Gossip::new_with_subscription_filter_and_transform(
+    Gossip::new_with_subscription_filter_and_transform(
         MessageAuthenticity::Anonymous,
         config,
         filter,
         Pushes::new(figures.clone(), handle.clone()),
     )
-    .map_err(|error| start("gossipsub", error))?;
-    for space in handle.spaces() {
-        gossipsub
-            .subscribe(&topic(space))
-            .map_err(|error| start("gossipsub", error))?;
-    }
-    Ok(gossipsub)
+    .map_err(|error| start("gossipsub", error))
 }
 
 fn start(what: &'static str, problem: impl Display) -> GossipError {

@@ -1,4 +1,7 @@
-//! How one frame travels: its bytes up to the end of the stream, answered by nothing.
+//! How frames travel: one after the other up to the end of the stream, answered by nothing.
+//!
+//! A stream takes a round trip, and some tenths of a millisecond at both ends, whatever is in it. So
+//! small frames that wait go together.
 
 use super::figures::Figures;
 use super::refusals::Reason;
@@ -11,15 +14,46 @@ use tallymesh_core::limits::FRAME_BYTES_MAX;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The protocol's name and version.
-pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/sync/1");
+pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/sync/2");
 
 /// So much of a frame is read whatever others take: small frames always get through.
 const FREE_BYTES: usize = UNIT_BYTES;
 
+/// Most bytes of a request with several frames.
+pub(super) const BATCH_BYTES_MAX: usize = FREE_BYTES - 1;
+
+/// The bytes before each frame, which say how long it is.
+pub(super) const PREFIX_BYTES: usize = 4;
+
+/// Most bytes of a request.
+const REQUEST_BYTES_MAX: usize = PREFIX_BYTES + FRAME_BYTES_MAX;
+
 /// What the memory of large frames is counted in.
 const UNIT_BYTES: usize = 64 << 10;
 
-/// A frame, and the part of the memory of large frames that it takes until it is dropped.
+/// Adds a frame to a request.
+pub(super) fn put(request: &mut Vec<u8>, frame: &[u8]) {
+    // A frame is shorter than 2^32.
+    request.extend_from_slice(&(frame.len() as u32).to_le_bytes());
+    request.extend_from_slice(frame);
+}
+
+/// The frames of a request. What can't be one is the last of them, and will not decode.
+pub(super) fn frames(mut request: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        if request.is_empty() {
+            return None;
+        }
+        let whole = request
+            .split_first_chunk()
+            .and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize));
+        let (frame, rest) = whole.unwrap_or((request, &[]));
+        request = rest;
+        Some(frame)
+    })
+}
+
+/// A request, and the part of the memory of large frames that it takes until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Framed {
     pub(super) bytes: Vec<u8>,
@@ -32,7 +66,7 @@ impl From<Vec<u8>> for Framed {
     }
 }
 
-/// Frames as requests, and an empty response that says that the frame has arrived.
+/// Frames as requests, and an empty response that says that they have arrived.
 #[derive(Clone)]
 pub(super) struct FrameCodec {
     room: Arc<Semaphore>,
@@ -49,7 +83,7 @@ impl FrameCodec {
         }
     }
 
-    /// Reads a frame, twice as much at a time as before. A frame that finds no room is given up at
+    /// Reads a request, twice as much at a time as before. One that finds no room is given up at
     /// once, and sync repairs what that leaves open: if it waited, frames that come slowly on purpose
     /// could make all others wait.
     async fn read<T>(&self, io: &mut T) -> io::Result<Framed>
@@ -65,9 +99,9 @@ impl FrameCodec {
             if framed.bytes.len() < end {
                 return Ok(framed);
             }
-            step = end.min((FRAME_BYTES_MAX + 1).saturating_sub(end));
+            step = end.min((REQUEST_BYTES_MAX + 1).saturating_sub(end));
             if step == 0 {
-                return Err(too_long(FRAME_BYTES_MAX));
+                return Err(too_long(REQUEST_BYTES_MAX));
             }
             let units = step.div_ceil(UNIT_BYTES) as u32; // at most a frame's
             match self.room.clone().try_acquire_many_owned(units) {
@@ -162,15 +196,34 @@ mod tests {
     }
 
     #[test]
+    fn a_request_has_its_frames_one_after_the_other() {
+        let mut request = Vec::new();
+        for frame in [&b"one"[..], b"", b"three"] {
+            put(&mut request, frame);
+        }
+        let read = |bytes: &[u8]| frames(bytes).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(read(&request), [&b"one"[..], b"", b"three"]);
+        assert!(read(&[]).is_empty());
+        // What is cut short, or has no length, is one frame as it is.
+        let rest = &request[PREFIX_BYTES + 3 + PREFIX_BYTES..];
+        assert_eq!(
+            read(&request[..request.len() - 1])[2],
+            &rest[..rest.len() - 1]
+        );
+        assert_eq!(read(&[1, 0, 0]), [[1, 0, 0]]);
+        assert_eq!(read(&[255; 9]), [[255; 9]]);
+    }
+
+    #[test]
     fn large_frames_share_a_memory_and_small_ones_need_none() {
         let figures = Figures::register(&mut Registry::default());
-        let codec = FrameCodec::new(FRAME_BYTES_MAX, figures);
+        let codec = FrameCodec::new(FRAME_BYTES_MAX + UNIT_BYTES, figures);
         let read = |bytes: usize| {
             let bytes = vec![7; bytes];
             let read = block_on(codec.read(&mut Cursor::new(&bytes)));
             read.inspect(|framed| assert!(framed.bytes == bytes))
         };
-        assert!(read(FRAME_BYTES_MAX + 1).is_err(), "over the limit");
+        assert!(read(REQUEST_BYTES_MAX + 1).is_err(), "over the limit");
         for bytes in [0, 1, FREE_BYTES - 1, FREE_BYTES, FREE_BYTES + 1] {
             assert!(read(bytes).is_ok(), "{bytes}");
         }

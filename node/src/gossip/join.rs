@@ -19,7 +19,10 @@ pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/join
 /// Most bytes of a question: a ticket, and the JSON around it.
 const QUESTION_BYTES_MAX: usize = TICKET_BYTES_MAX + 64;
 
-/// Most bytes of an answer, of which the most are the names of 64 spaces.
+/// Most spaces that an answer names.
+pub(super) const NAMED_MAX: usize = 64;
+
+/// Most bytes of an answer, of which the most are the names of spaces.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
 /// A ticket that is shown.
@@ -36,7 +39,7 @@ pub(super) enum Answer {
     Joined {
         /// As this.
         role: String,
-        /// In these of its spaces.
+        /// In these of its spaces, the first ones if they are many.
         spaces: Vec<String>,
     },
     /// It is not.

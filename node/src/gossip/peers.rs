@@ -1,6 +1,6 @@
 //! The peers that are connected, and the frames that wait for each.
 
-use super::codec::Framed;
+use super::codec::{self, BATCH_BYTES_MAX, Framed, PREFIX_BYTES};
 use super::rights::Right;
 use crate::handle::SpaceId;
 use crate::trust::Role;
@@ -10,7 +10,7 @@ use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 use tallymesh_core::wire::{Body, Frame};
-use tallymesh_core::{Link, Space};
+use tallymesh_core::{Link, Space, frame_space};
 
 /// Most bytes that wait for one peer. Frames beyond are dropped, and repaired by sync later.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
@@ -19,16 +19,20 @@ const QUEUE_BYTES_MAX: usize = 8 << 20;
 /// spaces. What is lost here is repaired by sync.
 const TWIN_FRAMES_MAX: usize = 64;
 
-/// Most frames of one peer that wait until it may send more. One in flight is the rule; a second
+/// Most requests of one peer that wait until it may send more. One in flight is the rule; a second
 /// process with the same key may have one too, and one may have been given up. Who sends more than
 /// that does not wait for answers.
 const HELD_FRAMES_MAX: usize = 4;
 
-/// The space and the session of a hello.
-fn greeting(frame: &[u8]) -> Option<(Space, u64)> {
+fn is_hello(frame: &[u8]) -> bool {
     const TYPE_AT: usize = 3;
     const HELLO: u8 = 1;
-    if frame.get(TYPE_AT) != Some(&HELLO) {
+    frame.get(TYPE_AT) == Some(&HELLO)
+}
+
+/// The space and the session of a hello.
+fn greeting(frame: &[u8]) -> Option<(Space, u64)> {
+    if !is_hello(frame) {
         return None;
     }
     let frame = Frame::decode(frame).ok()?;
@@ -51,6 +55,10 @@ pub(super) struct Peer {
     /// Where it says that it listens.
     pub(super) listen: Vec<Multiaddr>,
     queue: VecDeque<Vec<u8>>,
+    /// Hellos, which there may be thousands of: each second frame is one, while there are others, too.
+    hellos: VecDeque<Vec<u8>>,
+    /// Whether the last frame was one.
+    said_hello: bool,
     queued_bytes: usize,
     in_flight: Option<OutboundRequestId>,
     connections: Vec<ConnectionId>,
@@ -80,11 +88,19 @@ struct Twin {
     frames: Vec<Vec<u8>>,
 }
 
-/// A frame that waits, unacknowledged, so that its peer sends no more.
+/// Frames that wait, unacknowledged, so that their peer sends no more.
 pub(super) struct Held {
     pub(super) connection: ConnectionId,
-    pub(super) frame: Framed,
+    pub(super) request: Framed,
     pub(super) channel: ResponseChannel<()>,
+}
+
+impl Held {
+    /// How many frames and bytes it has. An empty one counts, too.
+    pub(super) fn size(&self) -> (u64, usize) {
+        let frames = codec::frames(&self.request.bytes).count() as u64;
+        (frames.max(1), self.request.bytes.len())
+    }
 }
 
 /// What becomes of a frame.
@@ -103,6 +119,8 @@ impl Peers {
             link,
             listen: Vec::new(),
             queue: VecDeque::new(),
+            hellos: VecDeque::new(),
+            said_hello: false,
             queued_bytes: 0,
             in_flight: None,
             connections: Vec::new(),
@@ -188,9 +206,9 @@ impl Peer {
         room
     }
 
-    /// The bytes of the frame that waits longest.
-    pub(super) fn next_held(&self) -> Option<usize> {
-        self.held.front().map(|held| held.frame.bytes.len())
+    /// The request that waits longest.
+    pub(super) fn next_held(&self) -> Option<&Held> {
+        self.held.front()
     }
 
     /// The frame that waits longest.
@@ -253,22 +271,57 @@ impl Peer {
             return false;
         }
         self.queued_bytes += frame.len();
+        if is_hello(&frame) {
+            self.hellos.push_back(frame);
+            return true;
+        }
+        // Nothing is said in a space before the hello.
+        let space = frame_space(&frame);
+        let same = |hello: &Vec<u8>| frame_space(hello) == space;
+        if let Some(hello) = self.hellos.iter().position(same) {
+            self.queue.extend(self.hellos.remove(hello));
+        }
         self.queue.push_back(frame);
         true
     }
 
-    /// Sends the next frame with `send`, unless one is still on its way.
-    pub(super) fn send_next(&mut self, send: impl FnOnce(Vec<u8>) -> OutboundRequestId) {
+    /// Sends the next frames with `send`, unless some are still on their way, and shows each to `count`.
+    pub(super) fn send_next(
+        &mut self,
+        mut count: impl FnMut(&[u8]),
+        send: impl FnOnce(Vec<u8>) -> OutboundRequestId,
+    ) {
         if self.in_flight.is_some() {
             return;
         }
-        if let Some(frame) = self.queue.pop_front() {
-            self.queued_bytes -= frame.len();
-            self.in_flight = Some(send(frame));
+        let mut batch = Vec::new();
+        while let Some(frame) = self.next_frame(BATCH_BYTES_MAX.saturating_sub(batch.len())) {
+            count(&frame);
+            codec::put(&mut batch, &frame);
+        }
+        if !batch.is_empty() {
+            self.in_flight = Some(send(batch));
         }
     }
 
-    /// A frame has arrived, or was given up. One of an earlier connection does not count.
+    /// Takes the next frame out of the queues, if it fits. One alone always does.
+    fn next_frame(&mut self, room: usize) -> Option<Vec<u8>> {
+        let hello = !self.said_hello && !self.hellos.is_empty() || self.queue.is_empty();
+        let queue = match hello {
+            true => &mut self.hellos,
+            false => &mut self.queue,
+        };
+        let length = PREFIX_BYTES + queue.front()?.len();
+        if length > room && room < BATCH_BYTES_MAX {
+            return None;
+        }
+        let frame = queue.pop_front()?;
+        self.said_hello = hello;
+        self.queued_bytes -= frame.len();
+        Some(frame)
+    }
+
+    /// What was sent has arrived, or was given up. That of an earlier connection does not count.
     pub(super) fn done(&mut self, request: OutboundRequestId) {
         if self.in_flight == Some(request) {
             self.in_flight = None;
@@ -283,6 +336,9 @@ mod tests {
     use crate::gossip::figures::Figures;
     use libp2p::request_response::{self, ProtocolSupport};
     use prometheus_client::registry::Registry;
+    use std::cell::Cell;
+    use tallymesh_core::WriterId;
+    use tallymesh_core::wire::{Digests, Hello};
 
     #[test]
     fn frames_keep_their_order_one_at_a_time_within_a_bound() {
@@ -302,30 +358,104 @@ mod tests {
         );
         let peer = peers.get_mut(&id).expect("just inserted");
         let mut sent = Vec::new();
+        // The first byte of each frame that is sent, and the request.
         let mut send_next = |peer: &mut Peer| {
             let before = sent.len();
-            peer.send_next(|frame| {
-                let request = frames.send_request(&id, Framed::default());
-                sent.push((frame[0], request));
-                request
-            });
-            sent.get(before).copied()
+            let counted = Cell::new(0);
+            peer.send_next(
+                |_| counted.set(counted.get() + 1),
+                |request| {
+                    let firsts: Vec<u8> = codec::frames(&request).map(|it| it[0]).collect();
+                    assert_eq!(firsts.len(), counted.get());
+                    let request = frames.send_request(&id, Framed::default());
+                    sent.push((firsts, request));
+                    request
+                },
+            );
+            sent.get(before).cloned()
         };
-        assert!(peer.push(vec![1]));
-        assert!(peer.push(vec![2; QUEUE_BYTES_MAX - 1]));
+        assert!(peer.push(vec![1; 2]));
+        assert!(peer.push(vec![2; QUEUE_BYTES_MAX - 2]));
         assert!(!peer.push(vec![3]), "the queue is full");
         let (first, one) = send_next(peer).expect("sent");
-        assert_eq!(first, 1);
-        assert_eq!(send_next(peer), None, "one is on its way");
+        assert_eq!(first, [1], "a large one goes alone");
+        assert_eq!(send_next(peer), None, "one request is on its way");
         peer.done(one);
-        assert!(peer.push(vec![4]), "there is room again");
+        for byte in [4, 5] {
+            assert!(peer.push(vec![byte]), "there is room again");
+        }
         let (second, two) = send_next(peer).expect("sent");
-        assert_eq!(second, 2);
+        assert_eq!(second, [2]);
         peer.done(one);
         assert_eq!(send_next(peer), None, "an old answer is not for this one");
         peer.done(two);
-        assert_eq!(send_next(peer).expect("sent").0, 4);
+        let (third, three) = send_next(peer).expect("sent");
+        assert_eq!(third, [4, 5], "small ones go together");
+        peer.done(three);
+        for bytes in [40_000, 25_000, BATCH_BYTES_MAX - PREFIX_BYTES] {
+            assert!(peer.push(vec![6; bytes]));
+        }
+        for together in [2, 1] {
+            let (frames, request) = send_next(peer).expect("sent");
+            assert_eq!(frames.len(), together);
+            peer.done(request);
+        }
         assert_eq!(peers.remove(&id), Some(Link(7)));
         assert_eq!(peers.id(Link(7)), None);
+    }
+
+    #[test]
+    fn hellos_come_before_anything_else_in_their_space_and_hold_up_no_other() {
+        let frame = |name: &str, body: Body| {
+            let space = Space::new(name).expect("a name");
+            Frame { space, body }.encode()
+        };
+        let digests = Digests {
+            vector: [0; 16],
+            contents: 0,
+        };
+        let hello = |name| {
+            let hello = Hello {
+                version_min: 1,
+                version_max: 1,
+                capabilities: 0,
+                session: 1,
+                agent: "".into(),
+                nonce: [0; 16],
+                proof: Vec::new(),
+                digests,
+                writer: WriterId::from_bytes([1; 16]),
+                clock: 0,
+            };
+            frame(name, Body::Hello(hello))
+        };
+        let digest = |name| frame(name, Body::Digest(digests));
+        let figures = Figures::register(&mut Registry::default());
+        let mut frames = request_response::Behaviour::with_codec(
+            FrameCodec::new(0, figures),
+            [(PROTOCOL, ProtocolSupport::Full)],
+            request_response::Config::default(),
+        );
+        let mut peers = Peers::default();
+        let id = PeerId::random();
+        peers.insert(id, Link(7), Instant::now());
+        let peer = peers.get_mut(&id).expect("just inserted");
+        let queued = [
+            hello("a"),
+            hello("b"),
+            hello("c"),
+            digest("z"),
+            digest("b"),
+            digest("z"),
+        ];
+        for frame in &queued {
+            assert!(peer.push(frame.clone()));
+        }
+        let mut sent = Vec::new();
+        let count = |frame: &[u8]| sent.push(frame.to_vec());
+        peer.send_next(count, |_| frames.send_request(&id, Framed::default()));
+        let order = [0, 3, 2, 1, 4, 5].map(|at: usize| queued[at].clone());
+        assert!(sent == order);
+        assert_eq!(peer.queued_bytes, 0);
     }
 }

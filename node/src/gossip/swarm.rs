@@ -21,7 +21,7 @@ use super::rights::Rights;
 use super::{Address, Cuts, Figures, GossipError, GossipLimits, Start};
 use crate::clock::WallClock;
 use crate::driver::{Order, Rosters};
-use crate::handle::Handle;
+use crate::handle::{Handle, SpaceId};
 use futures::StreamExt;
 use libp2p::core::transport::ListenerId;
 use libp2p::multiaddr::Protocol;
@@ -49,6 +49,7 @@ pub(super) struct Network {
     redial: Redial,
     orders: mpsc::Sender<Order>,
     inbox: mpsc::Receiver<Order>,
+    spaces_used: mpsc::UnboundedReceiver<SpaceId>,
     cuts: watch::Receiver<Cuts>,
     audits: Audits,
     abouts: Abouts,
@@ -130,6 +131,7 @@ impl Network {
             redial,
             orders: start.orders,
             inbox: start.inbox,
+            spaces_used: start.spaces_used,
             cuts: start.cuts,
             book: Some(book),
             addresses,
@@ -226,6 +228,7 @@ impl Network {
             tokio::select! {
                 event = self.swarm.select_next_some() => self.event(event).await,
                 Some(order) = self.inbox.recv() => self.order(order),
+                Some(space) = self.spaces_used.recv() => self.subscribe(space),
                 next = self.audits.next() => self.audit(next),
                 Ok(()) = self.rosters.changed() => self.members_changed(),
                 _ = ticks.tick() => self.tick().await,

@@ -1,10 +1,12 @@
 //! Nodes that ask others for tickets, and how one joins with one.
 
-use crate::members::close;
-use crate::network::refused;
+use crate::liar::Liar;
+use crate::members::{close, owner};
+use crate::network::{self, refused};
 use crate::process::{Node, eventually, up};
 use serde_json::{Value, json};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 /// The arguments of a node that asks for tickets on loopback.
 const CLOSED: &str = "--listen-tickets";
@@ -96,6 +98,54 @@ fn a_stranger_is_told_nothing_and_changes_nothing() {
     friend.start_again_with(vec![CLOSED.into(), "--peer".into(), one.listen[0].clone()]);
     eventually("they count together", || agree(&one, &friend, "likes"));
     assert_eq!(one.value("likes"), Some(8));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_is_cut_off() {
+    let (node, url) = network::start(|config| {
+        config.gossip.open = false;
+        config.gossip.limits.greeting = Duration::from_millis(100);
+    })
+    .await;
+    tokio::task::block_in_place(|| {
+        let liar = Liar::meet(&node.listen()[0].to_string(), Vec::new());
+        eventually("it is cut off", || {
+            (refused(&url, "stranger") >= 1.0 && !liar.is_connected()).then_some(())
+        });
+    });
+}
+
+/// Also where it has shown no ticket.
+#[test]
+fn a_member_that_is_taken_out_is_cut_off() {
+    let mut one = Node::start(&[CLOSED]);
+    close(&[&one]);
+    let ticket = invite(&one, &[]);
+    let mut two = Node::start(&[CLOSED, "--join", &ticket]);
+    for node in [&one, &two] {
+        eventually("both are members", || {
+            (members(node, "default") == 2).then_some(())
+        });
+    }
+    two.terminate();
+    one.terminate();
+    one.start_again();
+    let peer = one.listen[0].clone();
+    two.start_again_with(vec![CLOSED.to_owned(), "--peer".to_owned(), peer]);
+    two.add("likes", 1);
+    eventually("it is a member yet", || agree(&one, &two, "likes"));
+    // It would join again.
+    let shown = printed(&one.run(&["ticket", &ticket, "--json"], ""));
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    let revoked = shown["id"].as_str().expect("an id");
+    printed(&one.run(&["revoke", revoked], ""));
+    let remove = json!({"owner": owner(&two), "wait_ms": 20_000}).to_string();
+    let (status, answer) = one.post("/v1/spaces/default/members/remove", &remove);
+    assert_eq!(status, 200, "{answer}");
+    eventually("it is cut off", || {
+        let is_there = one.peers().iter().any(|row| row["peer"] == two.peer_id);
+        (!is_there).then_some(())
+    });
 }
 
 #[test]

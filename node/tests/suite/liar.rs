@@ -7,6 +7,8 @@ use libp2p::swarm::{NetworkBehaviour, Swarm, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, StreamProtocol, SwarmBuilder, noise, ping, tcp, yamux};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tallymesh_core::wire::{Body, Digests, Frame, Hello};
@@ -92,6 +94,7 @@ enum Order {
 pub(crate) struct Liar {
     peer: PeerId,
     orders: mpsc::UnboundedSender<Order>,
+    connected: Arc<AtomicBool>,
 }
 
 impl Liar {
@@ -105,21 +108,32 @@ impl Liar {
         let (orders, inbox) = mpsc::unbounded_channel();
         let (begun, peer) = channel();
         let address: Multiaddr = address.parse().expect("an address");
+        let connected = Arc::new(AtomicBool::new(false));
+        let is_connected = connected.clone();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = { runtime }.enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let swarm = swarm();
                 let _ = begun.send(*swarm.local_peer_id());
-                run(swarm, address, inbox, about).await;
+                run(swarm, address, inbox, (about, &is_connected)).await;
             });
         });
         let peer = peer.recv_timeout(DEADLINE).expect("it starts");
-        Liar { peer, orders }
+        Liar {
+            peer,
+            orders,
+            connected,
+        }
     }
 
     pub(crate) fn peer_id(&self) -> String {
         self.peer.to_string()
+    }
+
+    /// Whether it has a connection, as far as it knows.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
     }
 
     /// Greets in the default space, with the digest of a vector.
@@ -168,7 +182,7 @@ fn swarm() -> Swarm<Behaviour> {
     };
     let behaviour = Behaviour {
         ping: ping::Behaviour::default(),
-        frames: of("/tallymesh/sync/1"),
+        frames: of("/tallymesh/sync/2"),
         audits: of("/tallymesh/audit/1"),
         abouts: of("/tallymesh/about/1"),
     };
@@ -205,14 +219,16 @@ fn hello(digest: [u8; 16]) -> Vec<u8> {
     };
     let space = Space::default();
     let body = Body::Hello(hello);
-    Frame { space, body }.encode()
+    let frame = Frame { space, body }.encode();
+    // A request of one frame.
+    [&(frame.len() as u32).to_le_bytes()[..], &frame].concat()
 }
 
 async fn run(
     mut swarm: Swarm<Behaviour>,
     address: Multiaddr,
     mut inbox: mpsc::UnboundedReceiver<Order>,
-    about: Vec<u8>,
+    (about, connected): (Vec<u8>, &AtomicBool),
 ) {
     swarm.dial(address).expect("dial the node");
     let mut node = None;
@@ -251,8 +267,13 @@ async fn run(
             }
         };
         let SwarmEvent::Behaviour(event) = event else {
-            if let SwarmEvent::ConnectionEstablished { peer_id, .. } = event {
-                node = Some(peer_id);
+            match event {
+                SwarmEvent::ConnectionEstablished { peer_id, .. } => {
+                    node = Some(peer_id);
+                    connected.store(true, Ordering::Relaxed);
+                }
+                SwarmEvent::ConnectionClosed { .. } => connected.store(false, Ordering::Relaxed),
+                _ => {}
             }
             continue;
         };

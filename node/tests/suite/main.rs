@@ -30,5 +30,6 @@ mod resp_tls;
 mod restart;
 mod retries;
 mod revoked;
+mod spaces;
 mod sync;
 mod tickets;

@@ -39,7 +39,7 @@ fn restart(nodes: &mut [Node], at: usize) {
     nodes[at].start_again_with(arguments);
 }
 
-fn owner(node: &Node) -> String {
+pub(crate) fn owner(node: &Node) -> String {
     let status = node.get("/v1/status").1;
     status["owner"].as_str().expect("a key").to_owned()
 }

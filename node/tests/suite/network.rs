@@ -40,7 +40,7 @@ fn row(url: &str, peer: &str) -> Option<Value> {
 }
 
 /// Starts a node in this process.
-async fn start(change: impl FnOnce(&mut Config)) -> (node::Node, String) {
+pub(crate) async fn start(change: impl FnOnce(&mut Config)) -> (node::Node, String) {
     let args = UpArgs {
         data: Some("unused".into()),
         http: Some("127.0.0.1:0".into()),

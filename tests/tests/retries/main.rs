@@ -4,11 +4,17 @@
 //! `TALLYMESH_OPS=n` makes so many operations, `TALLYMESH_SEED=n` draws others. Processes have timers of
 //! their own: a seed tells what is asked for and what befalls messages, and not quite when.
 
+#[path = "../common/client.rs"]
 mod client;
+#[path = "../common/history.rs"]
 mod history;
 mod mesh;
+#[path = "../common/node.rs"]
+mod node;
 mod play;
+#[path = "../common/proxy.rs"]
 mod proxy;
+#[path = "../common/wire.rs"]
 mod wire;
 
 use play::{Figures, Plan};

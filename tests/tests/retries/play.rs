@@ -3,9 +3,10 @@
 
 use crate::client::{self, Client};
 use crate::history::History;
-use crate::mesh::{DEADLINE, Mesh, NODES};
+use crate::mesh::{Mesh, NODES};
+use crate::node::DEADLINE;
 use crate::proxy::{self, Proxy};
-use crate::wire::{Connection, Operation, Verdict, Wire};
+use crate::wire::{Connection, Level, Operation, Verdict, Wire};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -204,7 +205,8 @@ impl Run {
             let random = Random::new(self.plan.seed.wrapping_add(1 + number as u64));
             let (wire, keyed) = (self.plan.wire, self.plan.keyed);
             let addresses = self.proxy.addresses;
-            let mut client = Client::new(wire, keyed, addresses, random, self.history.clone());
+            let history = self.history.clone();
+            let mut client = Client::new(wire, keyed, Level::Local, addresses, random, history);
             let (operations, next, done) = (operations.clone(), next.clone(), done.clone());
             clients.spawn(async move {
                 while let Some(operation) = operations.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -337,7 +339,7 @@ impl Run {
             let asked = async {
                 let address = self.mesh.address(node).map_err(std::io::Error::other)?;
                 let mut connection = Connection::open(self.plan.wire, address).await?;
-                let request = self.plan.wire.request(operation, true);
+                let request = self.plan.wire.request(operation, true, Level::Local);
                 connection.ask(&request).await
             };
             let answer = asked.await.map_err(|error| error.to_string())?;

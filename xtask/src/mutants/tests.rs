@@ -35,8 +35,8 @@ const SEEDS: [(&str, u64); 9] = [
 /// Tests that take a minute and more, which is too long for each of a thousand mutants, and one that
 /// starts processes, which go by the real time.
 const LONG: [&str; 4] = ["explore", "maelstrom", "retirement", "visitors"];
-/// They run nothing of the copy's core: one compares files, the other runs nodes.
-const OTHERS: [&str; 2] = ["proofs", "retries"];
+/// They run nothing of the copy's core: one compares files, the others run nodes.
+const OTHERS: [&str; 3] = ["faults", "proofs", "retries"];
 pub(super) const MORE: u64 = 30;
 
 /// All tests, the fastest first.

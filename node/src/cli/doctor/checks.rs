@@ -3,6 +3,7 @@
 use super::facts::Facts;
 use super::{Finding, Severity};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use tallymesh_core::limits::{KEYED_MAX, WRITERS_MAX};
 
@@ -19,6 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "ready", fine: "the node answers and is ready", judge: ready },
     Check { code: "version", fine: "the node has the version of this command", judge: version },
     Check { code: "clock", fine: "the node's clock agrees with this machine's", judge: clock },
+    Check { code: "peer_clock", fine: "the clocks of its peers agree with the node's", judge: peer_clock },
     Check { code: "disk", fine: "the disk has room", judge: disk },
     Check { code: "commits_slow", fine: "commits are quick", judge: commits_slow },
     Check { code: "durability", fine: "what is acknowledged is kept", judge: durability },
@@ -138,6 +140,33 @@ fn clock(facts: &Facts) -> Vec<Finding> {
     let advice =
         "Counters expire by the clock: synchronize it (NTP). No count is wrong because of it.";
     vec![finding(severity, what, advice)]
+}
+
+fn peer_clock(facts: &Facts) -> Vec<Finding> {
+    let advice =
+        "Counters expire by the clock of whoever looks first: synchronize both machines (NTP).";
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for row in rows(&facts.peers) {
+        let about = &row["node"]["about"];
+        let offset = about["clock_offset_ms"].as_i64().unwrap_or(0);
+        let error = about["clock_error_ms"].as_u64().unwrap_or(0);
+        let peer = row["peer"].as_str().unwrap_or("?");
+        let severity = match offset.unsigned_abs().saturating_sub(error) {
+            0..2_000 => continue,
+            2_000..60_000 => Severity::Warning,
+            _ => Severity::Problem,
+        };
+        // It has a row for each space.
+        if !seen.insert(peer) {
+            continue;
+        }
+        let direction = if offset > 0 { "ahead of" } else { "behind" };
+        let far = offset.unsigned_abs() as f64 / 1000.0;
+        let what = format!("the clock of {peer} is {far:.1} s {direction} the node's");
+        found.push(finding(severity, what, advice));
+    }
+    found
 }
 
 fn disk(facts: &Facts) -> Vec<Finding> {

@@ -13,6 +13,8 @@ pub(super) struct Facts {
     pub(super) version: String,
     /// The answer of `/v1/status`.
     pub(super) status: Value,
+    /// The rows of `/v1/peers`.
+    pub(super) peers: Value,
     /// The answer of `/metrics`.
     pub(super) figures: Figures,
     /// Why it is not ready, in its own words.
@@ -39,6 +41,7 @@ impl Facts {
             figures: Figures::parse(&client.text("/metrics")?),
             ahead_ms: told.map(|told| ahead(told, before, after)),
             status,
+            peers: client.get("/v1/peers")?["peers"].take(),
             not_ready,
         })
     }

@@ -37,6 +37,11 @@ fn member(own: bool, heard: Option<u64>, behind: &str) -> Value {
     json!({ "own": own, "owner": owner, "last_heard_ms": heard, "behind": behind })
 }
 
+fn peer(offset: i64, error: u64) -> Value {
+    let about = json!({ "clock_offset_ms": offset, "clock_error_ms": error });
+    json!({ "peer": "x", "node": { "about": about } })
+}
+
 /// A node of three members at which nothing is wrong.
 fn fine() -> Facts {
     let members = [
@@ -60,6 +65,7 @@ fn fine() -> Facts {
             }],
         }),
         figures: Figures::parse(FINE),
+        peers: json!([peer(1_999, 0), peer(-70_000, 69_000), { "peer": "a page" }]),
         not_ready: None,
         ahead_ms: Some(3),
     }
@@ -170,6 +176,16 @@ fn each_check_finds_what_it_is_for() {
             "clock",
             Problem,
             Box::new(|facts| facts.ahead_ms = Some(60_000)),
+        ),
+        (
+            "peer_clock",
+            Warning,
+            Box::new(|facts| facts.peers = json!([peer(-3_000, 1_000), peer(-3_000, 1_000)])),
+        ),
+        (
+            "peer_clock",
+            Problem,
+            Box::new(|facts| facts.peers = json!([peer(0, 0), peer(60_000, 0)])),
         ),
         ("disk", Warning, figure("tallymesh_disk_free_bytes", "99e9")),
         ("disk", Problem, figure("tallymesh_disk_free_bytes", "19e9")),

@@ -3,7 +3,7 @@
 use super::knocks::Knocks;
 use super::passes::Pass;
 use super::{Connection, Ends};
-use crate::driver::space::OpenSpace;
+use crate::driver::spaces::Spaces;
 use crate::metrics::Metrics;
 use crate::resp::{Event, Facts, Handles, Host, Place, Seen, Sizes, Turned, Written};
 use crate::trust::{Ledger, Role};
@@ -55,7 +55,7 @@ impl Books {
 
 /// What one connection sees while it has its turn.
 pub(super) struct Desk<'a> {
-    pub(super) spaces: &'a mut [OpenSpace],
+    pub(super) spaces: &'a mut Spaces,
     /// All connections but this one.
     pub(super) others: &'a Slab<Option<Box<Connection>>>,
     /// The number of this one's session, and what is known of it.

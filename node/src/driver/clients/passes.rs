@@ -1,6 +1,7 @@
 //! Tickets that connections have shown, and what they are worth now.
 
 use crate::driver::space::OpenSpace;
+use crate::driver::spaces::Spaces;
 use crate::resp::{Place, Turned};
 use crate::trust::{Grant, Ledger, Role, TicketError};
 
@@ -16,7 +17,7 @@ impl Pass {
     pub(super) fn read(
         ticket: &[u8],
         ledger: &Ledger,
-        spaces: &[OpenSpace],
+        spaces: &Spaces,
         unix_ms: u64,
     ) -> Result<Pass, Turned> {
         let text = str::from_utf8(ticket).map_err(|_| TicketError::Malformed {
@@ -35,7 +36,7 @@ impl Pass {
         let ledger = ledger.clone();
         let pass = Pass { grant, ledger };
         let mut refused = None;
-        for space in spaces {
+        for space in spaces.iter() {
             match pass.judge_in(space) {
                 Ok(()) => return Ok(pass),
                 // Where it speaks of a space, that tells more.
@@ -55,12 +56,7 @@ impl Pass {
     }
 
     /// Judges it: no signature is looked at again, so it takes some tens of nanoseconds.
-    pub(super) fn judge(
-        &self,
-        place: Place,
-        spaces: &[OpenSpace],
-        unix_ms: u64,
-    ) -> Result<(), Turned> {
+    pub(super) fn judge(&self, place: Place, spaces: &Spaces, unix_ms: u64) -> Result<(), Turned> {
         self.grant.is_timely(unix_ms)?;
         match place {
             Place::Nowhere => Ok(()),

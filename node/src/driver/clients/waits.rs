@@ -2,7 +2,7 @@
 
 use super::LINGER;
 use crate::driver::Release;
-use crate::driver::space::OpenSpace;
+use crate::driver::spaces::Spaces;
 use crate::handle::{Demand, Refusal};
 use crate::resp::{Unmet, Wait, Written};
 use std::sync::mpsc::Sender;
@@ -42,7 +42,7 @@ impl Waiting {
     pub(super) fn begin(
         wait: Wait,
         writes: &[Written],
-        spaces: &mut [OpenSpace],
+        spaces: &mut Spaces,
         now: u64,
         teller: &Teller<'_>,
     ) -> Waiting {
@@ -87,7 +87,7 @@ impl Waiting {
     pub(super) fn holders(
         &mut self,
         writes: &[Written],
-        spaces: &mut [OpenSpace],
+        spaces: &mut Spaces,
         (now, millis): (Instant, u64),
         ended: bool,
     ) -> Option<usize> {
@@ -148,7 +148,7 @@ impl Teller<'_> {
     }
 }
 
-fn ask(spaces: &mut [OpenSpace], now: u64, written: &Written) -> Option<Question> {
+fn ask(spaces: &mut Spaces, now: u64, written: &Written) -> Option<Question> {
     let upto = VersionVector::of(written.writer, written.clock);
     spaces[written.space].ask_who_holds(now, upto)
 }

@@ -83,6 +83,7 @@ impl Cluster {
                 store: Box::new(Disk(Memory::default())),
                 resp: None,
                 broadcast,
+                used: mpsc::unbounded_channel().0,
                 metrics: Metrics::new(),
                 clock: WallClock::default(),
             });

@@ -26,7 +26,7 @@ impl Followed {
 
     /// Ends a batch, and keeps what the store lacks.
     fn keep(&mut self) {
-        self.space.settle(0, false);
+        self.space.settle(0);
         self.records.extend(self.space.record());
     }
 

@@ -127,8 +127,8 @@ impl Network {
                 let from = self.peers.get_mut(&peer);
                 let is_stranger = from.is_none_or(|peer| peer.is_stranger());
                 // Who asks faster than it may send frames is not answered.
-                if !is_stranger && self.wait(&peer, 0, now).is_none() {
-                    self.spend(peer, 0, now);
+                if !is_stranger && self.wait(&peer, (1, 0), now).is_none() {
+                    self.spend(peer, (1, 0), now);
                     let answer = self.abouts.own();
                     self.count(&peer, Protocol::About, Direction::Out, answer.len());
                     // It fails when the connection is gone, of which another event tells.

@@ -4,12 +4,12 @@ use super::Network;
 use crate::driver::Order;
 use crate::gossip::behaviour;
 use crate::gossip::book::Book;
-use crate::gossip::codec::Framed;
+use crate::gossip::codec::{self, Framed};
 use crate::gossip::directory::{Directory, NodeRow};
 use crate::gossip::figures::{Direction, Figures, Protocol, TOPIC};
 use crate::gossip::peers::{Fate, Held};
 use crate::gossip::refusals::Reason;
-use crate::handle::Handle;
+use crate::handle::{Handle, SpaceId};
 use libp2p::PeerId;
 use libp2p::gossipsub::{self, MessageAcceptance, PublishError};
 use libp2p::request_response::{self, OutboundRequestId};
@@ -52,7 +52,7 @@ impl Network {
             } => {
                 let held = Held {
                     connection: connection_id,
-                    frame: request,
+                    request,
                     channel,
                 };
                 self.arrived(peer, held).await;
@@ -68,24 +68,25 @@ impl Network {
                 error,
                 ..
             } => {
-                tracing::debug!(%peer, %error, "a frame did not arrive");
+                tracing::debug!(%peer, %error, "frames did not arrive");
                 self.frame_done(peer, request_id);
             }
             request_response::Event::InboundFailure { peer, error, .. } => {
-                tracing::debug!(%peer, %error, "a frame could not be read");
+                tracing::debug!(%peer, %error, "frames could not be read");
             }
             request_response::Event::ResponseSent { .. } => {}
         }
     }
 
-    /// A frame came. It waits, without an answer, if its peer has sent more than it may; a peer that
+    /// Frames came. They wait, without an answer, if their peer has sent more than it may; a peer that
     /// sends on without waiting for answers is cut off.
     async fn arrived(&mut self, id: PeerId, held: Held) {
         let now = Instant::now();
-        let frame = &held.frame.bytes;
         let (figures, directory, handle) = (&self.figures, &self.directory, &self.handle);
-        count(figures, directory, handle, &id, Direction::In, frame);
-        let wait = self.wait(&id, frame.len(), now);
+        for frame in codec::frames(&held.request.bytes) {
+            count(figures, directory, handle, &id, Direction::In, frame);
+        }
+        let wait = self.wait(&id, held.size(), now);
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.dropped) else {
             return; // It is gone, or will be.
         };
@@ -104,8 +105,12 @@ impl Network {
     /// Hands over frames that waited for long enough.
     pub(super) async fn release(&mut self, now: Instant) {
         for id in self.peers.ids() {
-            while let Some(bytes) = self.peers.get_mut(&id).and_then(|peer| peer.next_held()) {
-                if self.wait(&id, bytes, now).is_some() {
+            loop {
+                let next = self.peers.get_mut(&id).and_then(|peer| peer.next_held());
+                let Some(size) = next.map(Held::size) else {
+                    break;
+                };
+                if self.wait(&id, size, now).is_some() {
                     break;
                 }
                 let held = self.peers.get_mut(&id).and_then(|peer| peer.take_held());
@@ -116,24 +121,31 @@ impl Network {
         }
     }
 
-    /// How long until a peer may send so much, if it may not now.
-    pub(super) fn wait(&self, peer: &PeerId, bytes: usize, now: Instant) -> Option<Duration> {
-        let frames = self.frame_pace.wait(peer, 1, now);
+    /// How long until a peer may send so many frames and bytes, if it may not now.
+    pub(super) fn wait(
+        &self,
+        peer: &PeerId,
+        (frames, bytes): (u64, usize),
+        now: Instant,
+    ) -> Option<Duration> {
+        let frames = self.frame_pace.wait(peer, frames, now);
         frames.max(self.byte_pace.wait(peer, bytes as u64, now))
     }
 
-    pub(super) fn spend(&mut self, peer: PeerId, bytes: usize, now: Instant) {
-        self.frame_pace.spend(peer, 1, now);
+    pub(super) fn spend(&mut self, peer: PeerId, (frames, bytes): (u64, usize), now: Instant) {
+        self.frame_pace.spend(peer, frames, now);
         self.byte_pace.spend(peer, bytes as u64, now);
     }
 
-    /// Acknowledges a frame, and hands it over.
+    /// Acknowledges frames, and hands them over.
     async fn deliver(&mut self, id: PeerId, held: Held, now: Instant) {
-        self.spend(id, held.frame.bytes.len(), now);
+        self.spend(id, held.size(), now);
         // It fails when the connection is gone, of which another event tells.
-        let frames = &mut self.swarm.behaviour_mut().frames;
-        let _ = frames.send_response(held.channel, ());
-        self.frame(id, held.connection, held.frame.bytes).await;
+        let behaviour = &mut self.swarm.behaviour_mut().frames;
+        let _ = behaviour.send_response(held.channel, ());
+        for frame in codec::frames(&held.request.bytes) {
+            self.frame(id, held.connection, frame.to_vec()).await;
+        }
     }
 
     pub(super) async fn frame(&mut self, id: PeerId, connection: ConnectionId, frame: Vec<u8>) {
@@ -195,10 +207,10 @@ impl Network {
         let frames = &mut self.swarm.behaviour_mut().frames;
         if let Some(peer) = self.peers.get_mut(&id) {
             let (figures, directory, handle) = (&self.figures, &self.directory, &self.handle);
-            peer.send_next(|frame| {
-                count(figures, directory, handle, &id, Direction::Out, &frame);
-                frames.send_request(&id, frame.into())
-            });
+            peer.send_next(
+                |frame| count(figures, directory, handle, &id, Direction::Out, frame),
+                |request| frames.send_request(&id, request.into()),
+            );
         }
     }
 
@@ -216,9 +228,9 @@ impl Network {
         let space = frame_space(&message.data).ok();
         let topic = message.topic.as_str().strip_prefix(TOPIC);
         let fits = space == topic && space.is_some_and(|name| self.handle.space(name).is_ok());
-        let has_room = self.wait(&source, bytes, now).is_none();
+        let has_room = self.wait(&source, (1, bytes), now).is_none();
         if has_room {
-            self.spend(source, bytes, now);
+            self.spend(source, (1, bytes), now);
         }
         let acceptance = match (fits, has_room) {
             (true, true) => MessageAcceptance::Accept,
@@ -251,6 +263,16 @@ impl Network {
             }) {
                 self.send_next(id);
             }
+        }
+    }
+
+    /// Takes part in the pushes of a space.
+    pub(super) fn subscribe(&mut self, space: SpaceId) {
+        let name = &self.handle.spaces()[space.0];
+        let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
+        if let Err(error) = gossipsub.subscribe(&behaviour::topic(name)) {
+            // Digests bring what the pushes would have, later.
+            tracing::warn!(%name, %error, "no pushes of this space come here");
         }
     }
 

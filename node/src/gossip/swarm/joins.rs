@@ -3,7 +3,7 @@
 use super::Network;
 use crate::driver::MemberChange;
 use crate::gossip::figures::{Direction, Protocol};
-use crate::gossip::join::Answer;
+use crate::gossip::join::{Answer, NAMED_MAX};
 use crate::gossip::refusals::Reason;
 use crate::gossip::rights::Right;
 use crate::handle::{Handle, SpaceId};
@@ -107,10 +107,10 @@ impl Network {
             } => {
                 self.count(&peer, Protocol::Join, Direction::In, request.len());
                 // Signatures take time: who shows more than it may send frames is not answered.
-                if self.wait(&peer, request.len(), now).is_some() {
+                if self.wait(&peer, (1, request.len()), now).is_some() {
                     return;
                 }
-                self.spend(peer, request.len(), now);
+                self.spend(peer, (1, request.len()), now);
                 let answer = self.let_in(peer, &request, now);
                 let joins = &mut self.swarm.behaviour_mut().joins;
                 // It fails when the connection is gone, of which another event tells.
@@ -166,9 +166,10 @@ impl Network {
                     }
                 }
                 let names = self.handle.spaces();
+                let named = spaces.iter().take(NAMED_MAX);
                 Answer::Joined {
                     role: role.to_string(),
-                    spaces: spaces.iter().map(|it| names[it.0].to_string()).collect(),
+                    spaces: named.map(|it| names[it.0].to_string()).collect(),
                 }
             }
             Err(worthless) => {

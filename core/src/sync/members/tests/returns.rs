@@ -591,6 +591,20 @@ fn the_whole_state_is_asked_for_at_once() {
     }
 }
 
+/// Not what else comes from whoever was asked for an end, and may never give one.
+#[test]
+fn a_chunk_of_the_whole_state_alone_gives_time() {
+    for (fresh, asked) in [(None, 0), (Some(id(8)), 1)] {
+        let (mut guest, links) = returning(Last::Upto(1));
+        guest.coming_back().fresh = fresh;
+        guest.sync.guests.chunk_came(PATIENCE_MS - 1, links[0]);
+        guest.sync.guests.chunk_came(PATIENCE_MS - 1, links[1]);
+        let End { replica, sync, .. } = &mut guest;
+        sync.ask_to_end(PATIENCE_MS, replica);
+        assert_eq!(guest.coming_back().link, links[asked]);
+    }
+}
+
 /// However long it takes: neither is it given up meanwhile, nor does it ask another one.
 #[test]
 fn the_whole_state_may_take_longer_than_a_lease() {

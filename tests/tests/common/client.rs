@@ -2,7 +2,7 @@
 
 use crate::history::History;
 use crate::mesh::NODES;
-use crate::wire::{Connection, Operation, Verdict, Wire};
+use crate::wire::{Connection, Level, Operation, Verdict, Wire};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -49,6 +49,7 @@ pub(crate) struct Client {
     wire: Wire,
     /// Whether it gives operations their keys.
     keyed: bool,
+    level: Level,
     addresses: [SocketAddr; NODES],
     connections: [Option<Connection>; NODES],
     random: Random,
@@ -60,6 +61,7 @@ impl Client {
     pub(crate) fn new(
         wire: Wire,
         keyed: bool,
+        level: Level,
         addresses: [SocketAddr; NODES],
         random: Random,
         history: Arc<History>,
@@ -67,6 +69,7 @@ impl Client {
         Client {
             wire,
             keyed,
+            level,
             addresses,
             connections: Default::default(),
             random,
@@ -80,7 +83,7 @@ impl Client {
     /// # Errors
     /// An answer says what none may say, or there never is one.
     pub(crate) async fn make(&mut self, operation: &Operation) -> Result<(), String> {
-        let request = self.wire.request(operation, self.keyed);
+        let request = self.wire.request(operation, self.keyed, self.level);
         let mut node = self.random.index(NODES);
         for attempt in 0..ATTEMPTS_MAX {
             let patience = PATIENCE * (1 << attempt.min(3));
@@ -103,20 +106,24 @@ impl Client {
                 Ok(Err(_)) => self.figures.broken += 1,
                 Err(_) => self.figures.timeouts += 1,
             }
-            // What still comes on this connection would be taken for the next answer.
-            self.connections[node] = None;
             self.figures.retries += 1;
             node = (node + 1 + self.random.index(NODES - 1)) % NODES;
         }
         Err(format!("{}: no answer at all", operation.key))
     }
 
+    /// Asks on the node's connection, which is kept only if an answer came: what still comes on another
+    /// one would be taken for the next answer.
     async fn ask(&mut self, node: usize, request: &[u8]) -> io::Result<Vec<u8>> {
-        let connection = &mut self.connections[node];
-        if connection.is_none() {
-            *connection = Some(Connection::open(self.wire, self.addresses[node]).await?);
-        }
-        let connection = connection.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        connection.ask(request).await
+        let mut connection = match self.connections[node].take() {
+            Some(connection) => connection,
+            None => {
+                let address = self.addresses[node];
+                Connection::open_at(self.wire, address, self.level).await?
+            }
+        };
+        let answer = connection.ask(request).await?;
+        self.connections[node] = Some(connection);
+        Ok(answer)
     }
 }

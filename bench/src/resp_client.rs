@@ -9,12 +9,12 @@ use std::net::TcpStream;
 const PIPELINE: usize = 1_000;
 
 /// A connection to a server.
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
 impl Client {
-    pub(super) fn connect(port: u16) -> std::io::Result<Client> {
+    pub(crate) fn connect(port: u16) -> std::io::Result<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
         Ok(Client {
@@ -23,16 +23,14 @@ impl Client {
     }
 
     /// Sends a command whose answer is one line, and gives that line.
-    pub(super) fn ask(&mut self, command: &[&str]) -> Result<String> {
-        let mut text = String::new();
-        encode(&mut text, command);
-        self.stream.get_mut().write_all(text.as_bytes())?;
+    pub(crate) fn ask(&mut self, command: &[&str]) -> Result<String> {
+        self.send(command)?;
         self.line()
     }
 
     /// Adds one to each of `keys` counters, in an order without order. They are named as
     /// `redis-benchmark` names its random keys, and so take 20 bytes each.
-    pub(super) fn count_all(&mut self, keys: usize) -> Result<()> {
+    pub(crate) fn count_all(&mut self, keys: usize) -> Result<()> {
         // A power of 3 has no divisor in common with a power of 10, so each key comes once.
         const STRIDE: usize = 387_420_489;
         let mut next = 0;
@@ -60,7 +58,15 @@ impl Client {
         }
     }
 
-    fn line(&mut self) -> Result<String> {
+    /// Sends a command, and leaves its answer for later.
+    pub(crate) fn send(&mut self, command: &[&str]) -> Result<()> {
+        let mut text = String::new();
+        encode(&mut text, command);
+        Ok(self.stream.get_mut().write_all(text.as_bytes())?)
+    }
+
+    /// The next line of an answer.
+    pub(crate) fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.stream.read_line(&mut line)? == 0 {
             bail!("the server closed the connection");

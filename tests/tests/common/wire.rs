@@ -22,6 +22,18 @@ pub(crate) enum Wire {
     Resp,
 }
 
+/// How many members an operation has to reach before it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Only the node that is asked.
+    Local,
+    /// A majority.
+    Quorum,
+}
+
+/// How long a node waits for a majority, in milliseconds: less than a client does that has asked before.
+const QUORUM_WAIT_MS: u32 = 1_000;
+
 /// Who sent a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -49,15 +61,25 @@ pub(crate) enum Verdict {
 }
 
 impl Wire {
-    /// The request for an operation, with its key or without.
-    pub(crate) fn request(self, operation: &Operation, keyed: bool) -> Vec<u8> {
+    /// The request for an operation, with its key or without. A Redis client says its level once for all
+    /// of a connection: see [`Connection::open_at`].
+    pub(crate) fn request(self, operation: &Operation, keyed: bool, level: Level) -> Vec<u8> {
         let Operation { key, counter, by } = operation;
         let by = by.to_string();
         match self {
             Wire::Http => {
                 let path = format!("/v1/spaces/default/counters/{counter}/add");
-                let key = keyed.then_some(key.as_str());
-                http_request("POST", &path, key, &format!("{{\"by\":\"{by}\"}}"))
+                let mut headers = String::new();
+                if keyed {
+                    headers += &format!("idempotency-key: {key}\r\n");
+                }
+                if level == Level::Quorum {
+                    headers += &format!(
+                        "tallymesh-level: quorum\r\ntallymesh-wait-ms: {QUORUM_WAIT_MS}\r\n"
+                    );
+                }
+                let body = format!("{{\"by\":\"{by}\"}}");
+                http_request("POST", &path, &headers, &body)
             }
             Wire::Resp if keyed => command(&["ONCE", key, "INCRBY", counter, &by]),
             Wire::Resp => command(&["INCRBY", counter, &by]),
@@ -105,6 +127,9 @@ impl Wire {
             Wire::Http => http_verdict(operation, answer),
             Wire::Resp => match resp_frame(answer)? {
                 Some((OwnedFrame::Integer(_), _)) => Ok(Verdict::Made { again: None }),
+                Some((OwnedFrame::Error(error), _)) if error.starts_with("LEVELNOTREACHED") => {
+                    Ok(Verdict::Refused("level_not_reached".to_owned()))
+                }
                 answer => Err(format!("{}: {answer:?}", operation.key)),
             },
         }
@@ -131,6 +156,26 @@ impl Connection {
 
     pub(crate) async fn open(wire: Wire, address: SocketAddr) -> io::Result<Connection> {
         Connection::new(wire, TcpStream::connect(address).await?)
+    }
+
+    /// Opens a connection on which commands have to reach so many members, where that is said once for all
+    /// of them.
+    pub(crate) async fn open_at(
+        wire: Wire,
+        address: SocketAddr,
+        level: Level,
+    ) -> io::Result<Connection> {
+        let mut connection = Connection::open(wire, address).await?;
+        if (wire, level) == (Wire::Resp, Level::Quorum) {
+            let wait = QUORUM_WAIT_MS.to_string();
+            let answer = connection
+                .ask(&command(&["CLIENT", "LEVEL", "quorum", &wait]))
+                .await?;
+            if answer != b"+OK\r\n" {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        Ok(connection)
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -160,12 +205,11 @@ impl Connection {
     }
 }
 
-/// A request of HTTP, perhaps under an idempotency key.
-pub(crate) fn http_request(method: &str, path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
-    let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
+/// A request of HTTP; each further header has its end of line.
+pub(crate) fn http_request(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{key}content-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
 }
@@ -196,7 +240,10 @@ fn http_verdict(operation: &Operation, answer: &[u8]) -> Result<Verdict, String>
             let again = header(head.headers, "idempotent-replayed").is_some();
             Ok(Verdict::Made { again: Some(again) })
         }
-        503 => Ok(Verdict::Refused(json["code"].to_string())),
+        503 => {
+            let code = json["code"].as_str().unwrap_or_default();
+            Ok(Verdict::Refused(code.to_owned()))
+        }
         _ => Err(wrong()),
     }
 }

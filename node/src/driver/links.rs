@@ -1,0 +1,211 @@
+//! The links: what is carried on each, greeted in, and on its way to its transport.
+
+use super::{Driver, LinkRow, LinkState, Order};
+use crate::handle::{NewLink, PeerKind, SpaceId};
+use crate::metrics::Metrics;
+use std::collections::{BTreeSet, VecDeque};
+use tallymesh_core::{Error, Link};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+/// So many spaces are greeted in at a time. More holds up what else there is to do.
+const GREETED_AT_ONCE: usize = 256;
+
+/// How long after that the next ones are, in milliseconds.
+const GREET_MS: u64 = 5;
+
+/// Most bytes that wait for the network part to take them. What comes beyond is dropped.
+const BACKLOG_BYTES_MAX: usize = 16 << 20;
+
+/// How soon it is tried again to hand over what waits, in milliseconds.
+pub(super) const FLUSH_MS: u64 = 5;
+
+/// What the driver knows of a link.
+pub(super) struct Peer {
+    name: String,
+    kind: PeerKind,
+    spaces: Option<Vec<SpaceId>>,
+    broadcast: bool,
+    /// The spaces in which it is yet to be greeted.
+    ungreeted: BTreeSet<SpaceId>,
+    outbox: mpsc::Sender<Order>,
+    /// Frames that found it full. Only those of other nodes wait: one task takes what is for all of them,
+    /// and is never held up for long. A slow client has to live with what it took.
+    backlog: VecDeque<Vec<u8>>,
+    backlog_bytes: usize,
+}
+
+impl Peer {
+    /// Hands a frame over after those that wait; false if any waits then.
+    pub(super) fn send(&mut self, link: Link, bytes: Vec<u8>, metrics: &Metrics) -> bool {
+        if self.backlog_bytes + bytes.len() > BACKLOG_BYTES_MAX {
+            metrics.dropped_frame();
+            return false;
+        }
+        self.backlog_bytes += bytes.len();
+        self.backlog.push_back(bytes);
+        self.flush(link, metrics)
+    }
+
+    /// Hands over what waits; false if any waits still.
+    fn flush(&mut self, link: Link, metrics: &Metrics) -> bool {
+        while let Some(bytes) = self.backlog.pop_front() {
+            let length = bytes.len();
+            match self.outbox.try_send(Order::Send(link, bytes)) {
+                Ok(()) => metrics.frame_out(length),
+                Err(TrySendError::Full(Order::Send(_, bytes))) if self.kind == PeerKind::Libp2p => {
+                    self.backlog.push_front(bytes);
+                    return false;
+                }
+                Err(_) => metrics.dropped_frame(),
+            }
+            self.backlog_bytes -= length;
+        }
+        true
+    }
+
+    pub(super) fn carries(&self, space: SpaceId) -> bool {
+        let spaces = self.spaces.as_ref();
+        spaces.is_none_or(|spaces| spaces.binary_search(&space).is_ok())
+    }
+}
+
+impl Driver {
+    pub(super) fn connect(&mut self, now: u64, new: NewLink) {
+        let mut peer = Peer {
+            name: new.peer,
+            kind: new.kind,
+            spaces: new.spaces,
+            broadcast: new.broadcast,
+            ungreeted: BTreeSet::new(),
+            outbox: new.outbox,
+            backlog: VecDeque::new(),
+            backlog_bytes: 0,
+        };
+        let in_use = self.spaces.in_use();
+        peer.ungreeted = in_use.filter(|space| peer.carries(*space)).collect();
+        self.peers.insert(new.link, peer);
+        self.greet_next = self.greet_next.min(now);
+        self.links_changed();
+    }
+
+    pub(super) fn disconnect(&mut self, now: u64, link: Link) {
+        let Some(peer) = self.peers.remove(&link) else {
+            return; // Closed from here before.
+        };
+        let in_use: Vec<SpaceId> = self.spaces.in_use().collect();
+        let greeted = |space: &SpaceId| peer.carries(*space) && !peer.ungreeted.contains(space);
+        for space in in_use.into_iter().filter(greeted) {
+            self.spaces[space.0].disconnected(now, link);
+        }
+        self.links_changed();
+    }
+
+    /// Greets new peers in the next spaces that they carry.
+    pub(super) fn greet(&mut self, now: u64) {
+        if self.greet_next > now {
+            return;
+        }
+        let mut left = GREETED_AT_ONCE;
+        let mut links: Vec<Link> = self.peers.keys().copied().collect();
+        links.sort_unstable();
+        for link in links {
+            let Some(peer) = self.peers.get_mut(&link) else {
+                continue;
+            };
+            while left > 0
+                && let Some(space) = peer.ungreeted.pop_first()
+            {
+                left -= 1;
+                self.spaces[space.0].connected(now, link, peer.broadcast);
+            }
+        }
+        let all = self.peers.values().all(|peer| peer.ungreeted.is_empty());
+        self.greet_next = if all { u64::MAX } else { now + GREET_MS };
+    }
+
+    /// Greets a peer in a space in which it has, if that is yet to be done.
+    pub(super) fn greet_in(&mut self, now: u64, link: Link, space: SpaceId) {
+        if let Some(peer) = self.peers.get_mut(&link)
+            && peer.ungreeted.remove(&space)
+        {
+            self.spaces[space.0].connected(now, link, peer.broadcast);
+        }
+    }
+
+    /// A space is synced from now on, on all links that carry it.
+    pub(super) fn use_space(&mut self, space: SpaceId) {
+        if !self.spaces.use_it(space) {
+            return;
+        }
+        let now = self.now();
+        let mut links: Vec<(Link, bool)> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.carries(space))
+            .map(|(link, peer)| (*link, peer.broadcast))
+            .collect();
+        links.sort_unstable();
+        for (link, broadcast) in links {
+            self.spaces[space.0].connected(now, link, broadcast);
+        }
+        // Without a network part there is nobody to tell.
+        let _ = self.used.send(space);
+    }
+
+    fn links_changed(&mut self) {
+        self.metrics.links(self.peers.len());
+        if let Some(clients) = &mut self.clients {
+            clients.links(self.peers.len());
+        }
+    }
+
+    /// Hands over what found the queue of the network part full.
+    pub(super) fn flush(&mut self) {
+        let now = self.now();
+        if self.flush_next > now {
+            return;
+        }
+        let mut done = true;
+        for (link, peer) in &mut self.peers {
+            done &= peer.flush(*link, &self.metrics);
+        }
+        self.flush_next = if done { u64::MAX } else { now + FLUSH_MS };
+    }
+
+    /// Forgets a link and asks its transport to drop the connection.
+    pub(super) fn close(&mut self, now: u64, link: Link, error: Error) {
+        if let Some(peer) = self.peers.get(&link) {
+            tracing::warn!(peer = %peer.name, code = error.code(), %error, "closing a link");
+            // If the outbox is full, the transport keeps a connection on which nobody listens,
+            // until the peer gives up.
+            let _ = peer.outbox.try_send(Order::Close(link, error));
+            self.disconnect(now, link);
+            self.closed = true;
+        }
+    }
+
+    pub(super) fn links(&self, now: u64) -> Vec<LinkRow> {
+        let mut rows = Vec::new();
+        for space in self.spaces.iter() {
+            for status in space.links() {
+                let Some(peer) = self.peers.get(&status.link) else {
+                    continue;
+                };
+                rows.push(LinkRow {
+                    link: status.link.0,
+                    peer: peer.name.clone(),
+                    kind: peer.kind,
+                    space: space.name().to_string(),
+                    state: LinkState::of(&status),
+                    agent: status.agent,
+                    last_heard_ms: status.last_heard.map(|at| now.saturating_sub(at)),
+                    bytes_in: status.bytes_in,
+                    bytes_out: status.bytes_out,
+                });
+            }
+        }
+        rows.sort_by(|a, b| (a.link, &a.space).cmp(&(b.link, &b.space)));
+        rows
+    }
+}

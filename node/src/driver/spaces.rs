@@ -1,0 +1,236 @@
+//! All open spaces, and for which of them there is something to do: there may be thousands, most of
+//! them idle.
+//!
+//! Whoever takes a space to change it wakes it, as does its own deadline. A turn looks at those that
+//! are awake, and puts them to sleep at its end. Those that sleep can be read as they are: a space with a
+//! counter that has expired is awake.
+
+use super::space::OpenSpace;
+use crate::handle::SpaceId;
+use crate::store::Record;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::{Index, IndexMut};
+use tallymesh_core::Snapshot;
+
+/// So many of the first spaces are in use from the start. Others are once there is something in them,
+/// here or at a peer: only then they are synced. More costs each link a greeting and a digest now and
+/// then for each space, fewer costs the first write in a space a round trip.
+const IN_USE_MIN: usize = 64;
+
+/// The open spaces, by their places in the configuration.
+pub(super) struct Spaces {
+    all: Vec<OpenSpace>,
+    places: HashMap<Box<str>, SpaceId>,
+    states: Vec<State>,
+    /// Those that are awake, each once, in the order in which they woke.
+    awake: Vec<usize>,
+    /// Those that were awake since they last gave what the store lacks, each once.
+    unsaved: Vec<usize>,
+    /// Those that gave it, and have not heard yet that it is durable.
+    given: Vec<usize>,
+    /// When the sleeping ones are due, in milliseconds since the start.
+    deadlines: BTreeSet<(u64, usize)>,
+    /// When a counter of one of them expires next, in milliseconds since 1970.
+    expiries: BTreeSet<(u64, usize)>,
+    /// The wall clock of the present batch.
+    unix_ms: u64,
+    /// Whether any Redis client listens.
+    listening: bool,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    awake: bool,
+    unsaved: bool,
+    given: bool,
+    in_use: bool,
+    deadline: Option<u64>,
+    expiry: Option<u64>,
+}
+
+impl Spaces {
+    /// All of them are awake.
+    pub(super) fn new(all: Vec<OpenSpace>) -> Spaces {
+        let name = |(place, space): (usize, &OpenSpace)| {
+            let name = space.name().as_str();
+            (Box::from(name), SpaceId(place))
+        };
+        let mut spaces = Spaces {
+            places: all.iter().enumerate().map(name).collect(),
+            states: vec![State::default(); all.len()],
+            awake: Vec::new(),
+            unsaved: Vec::new(),
+            given: Vec::new(),
+            deadlines: BTreeSet::new(),
+            expiries: BTreeSet::new(),
+            unix_ms: 0,
+            listening: false,
+            all,
+        };
+        for place in 0..spaces.all.len() {
+            spaces.states[place].in_use = place < IN_USE_MIN || !spaces.all[place].is_blank();
+            spaces.wake(place);
+        }
+        spaces
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &OpenSpace> {
+        self.all.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut OpenSpace> {
+        self.all.iter_mut()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<SpaceId> {
+        self.places.get(name).copied()
+    }
+
+    /// Those that are in use, in their order.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = SpaceId> {
+        let states = self.states.iter().enumerate();
+        let in_use = states.filter(|(_, state)| state.in_use);
+        in_use.map(|(place, _)| SpaceId(place))
+    }
+
+    /// A space is in use from now on; tells whether it was not.
+    pub(super) fn use_it(&mut self, space: SpaceId) -> bool {
+        !std::mem::replace(&mut self.states[space.0].in_use, true)
+    }
+
+    /// Those that are awake and hold something, and are not in use yet.
+    pub(super) fn begun(&self) -> Vec<SpaceId> {
+        let begun = |place: &usize| !self.states[*place].in_use && !self.all[*place].is_blank();
+        let awake = self.awake.iter().copied();
+        awake.filter(begun).map(SpaceId).collect()
+    }
+
+    /// Begins a batch at this time.
+    pub(super) fn set_time(&mut self, unix_ms: u64) {
+        self.unix_ms = unix_ms;
+        for place in &self.awake {
+            self.all[*place].set_time(unix_ms);
+        }
+    }
+
+    /// Whether Redis clients listen, from now on.
+    pub(super) fn set_listening(&mut self, listening: bool) {
+        self.listening = listening;
+        for place in &self.awake {
+            self.all[*place].set_listening(listening);
+        }
+    }
+
+    /// Wakes those that are due. `now` is in milliseconds since the start.
+    pub(super) fn wake_due(&mut self, now: u64) {
+        while let Some((_, place)) = self.deadlines.first().filter(|it| it.0 <= now).copied() {
+            self.wake(place);
+        }
+        let unix_ms = self.unix_ms;
+        while let Some((_, place)) = self.expiries.first().filter(|it| it.0 <= unix_ms).copied() {
+            self.wake(place);
+        }
+    }
+
+    /// The place of one that is awake; they are numbered from 0.
+    pub(super) fn awake(&self, at: usize) -> Option<usize> {
+        self.awake.get(at).copied()
+    }
+
+    /// Those that are awake.
+    pub(super) fn for_each_awake(&mut self, mut take: impl FnMut(&mut OpenSpace)) {
+        for place in &self.awake {
+            take(&mut self.all[*place]);
+        }
+    }
+
+    /// Puts all to sleep until they are due.
+    pub(super) fn end_turn(&mut self) {
+        for place in self.awake.drain(..) {
+            let (state, space) = (&mut self.states[place], &self.all[place]);
+            state.awake = false;
+            (state.deadline, state.expiry) = (space.next_deadline(), space.next_expiry());
+            self.deadlines.extend(state.deadline.map(|at| (at, place)));
+            self.expiries.extend(state.expiry.map(|at| (at, place)));
+            if !std::mem::replace(&mut state.unsaved, true) {
+                self.unsaved.push(place);
+            }
+        }
+    }
+
+    /// When the first one of those that sleep is due, in milliseconds since the start.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|it| it.0)
+    }
+
+    /// When a counter of those that sleep expires next, in milliseconds since 1970.
+    pub(super) fn next_expiry(&self) -> Option<u64> {
+        self.expiries.first().map(|it| it.0)
+    }
+
+    /// What the store lacks of those whose turns have ended.
+    pub(super) fn records(&mut self) -> Vec<Record> {
+        let mut records = Vec::new();
+        for place in self.unsaved.drain(..) {
+            let state = &mut self.states[place];
+            state.unsaved = false;
+            if !std::mem::replace(&mut state.given, true) {
+                self.given.push(place);
+            }
+            records.extend(self.all[place].record());
+        }
+        records
+    }
+
+    /// All records are durable.
+    pub(super) fn stored(&mut self) {
+        for place in self.given.drain(..) {
+            self.states[place].given = false;
+            self.all[place].stored();
+        }
+    }
+
+    /// Begins a snapshot of a space, which need not be awake for that: no turn follows in which it would
+    /// be put to sleep again.
+    pub(super) fn begin_snapshot(&mut self, space: SpaceId) -> Snapshot {
+        self.all[space.0].replica.begin_snapshot()
+    }
+
+    #[cold]
+    fn wake(&mut self, place: usize) {
+        let (state, space) = (&mut self.states[place], &mut self.all[place]);
+        if let Some(at) = state.deadline.take() {
+            self.deadlines.remove(&(at, place));
+        }
+        if let Some(at) = state.expiry.take() {
+            self.expiries.remove(&(at, place));
+        }
+        state.awake = true;
+        self.awake.push(place);
+        space.set_time(self.unix_ms);
+        space.set_listening(self.listening);
+    }
+}
+
+impl Index<usize> for Spaces {
+    type Output = OpenSpace;
+
+    #[inline]
+    fn index(&self, place: usize) -> &OpenSpace {
+        &self.all[place]
+    }
+}
+
+impl IndexMut<usize> for Spaces {
+    #[inline]
+    fn index_mut(&mut self, place: usize) -> &mut OpenSpace {
+        if !self.states[place].awake {
+            self.wake(place);
+        }
+        &mut self.all[place]
+    }
+}

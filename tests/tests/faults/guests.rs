@@ -1,0 +1,369 @@
+//! Replicas that sync over WebSocket, as browser tabs do: guests of the members, which count at once and
+//! offline, go from node to node, and are closed without a word.
+//!
+//! A guest takes an operation for acknowledged once a majority of the members holds it.
+
+use crate::history::History;
+use crate::ledger::{self, Ledger};
+use crate::mesh::{Addresses, NODES};
+use futures::{SinkExt, StreamExt};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tallymesh_core::{
+    Input, Level, Link, Millis, Output, Question, Replica, Returned, Space, Sync, SyncConfig,
+    WriterId,
+};
+use tallymesh_tests::random::Random;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Guests that are there at a time.
+pub(crate) const GUESTS: usize = 4;
+/// Each begins an operation so often, at most, and has so many that are not acknowledged, at most.
+const EACH: Duration = Duration::from_millis(80);
+const PENDING_MAX: usize = 200;
+/// How long one stays at a node, and how long it lives, in milliseconds.
+const STAY_MS: (u64, u64) = (2_000, 12_000);
+const LIFE_MS: (u64, u64) = (8_000, 30_000);
+/// How long a node may take to open a socket or to take a frame.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often a guest looks whether there is something to do.
+const TURN: Duration = Duration::from_millis(10);
+/// How long the last operations may take to be acknowledged once all is healed.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// What guests did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) acknowledged: u64,
+    /// Operations of which nobody knew whether they count when their guest came back.
+    pub(crate) unknown: u64,
+    /// Operations that were not acknowledged when their guest was closed.
+    pub(crate) left: u64,
+    pub(crate) sockets: u64,
+    pub(crate) closed: u64,
+    /// Times that one had to come back under another writer, and transactions that it made again.
+    pub(crate) returns: u64,
+    pub(crate) made_again: u64,
+    /// The longest time until an operation was acknowledged.
+    pub(crate) longest: Duration,
+}
+
+impl Figures {
+    pub(crate) fn join(&mut self, other: Figures) {
+        self.acknowledged += other.acknowledged;
+        self.unknown += other.unknown;
+        self.left += other.left;
+        self.sockets += other.sockets;
+        self.closed += other.closed;
+        self.returns += other.returns;
+        self.made_again += other.made_again;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+/// What all guests share.
+#[derive(Clone)]
+pub(crate) struct Guests {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) history: Arc<History>,
+    pub(crate) over: watch::Receiver<bool>,
+    pub(crate) addresses: Addresses,
+}
+
+impl Guests {
+    /// Runs guests until all is over, and what they did is acknowledged.
+    pub(crate) async fn run(self, seed: u64) -> Result<Figures, String> {
+        let mut places = JoinSet::new();
+        for number in 0..GUESTS {
+            let shared = self.clone();
+            let mut random = Random::new(seed.wrapping_mul(37).wrapping_add(number as u64));
+            places.spawn(async move {
+                let mut figures = Figures::default();
+                while !*shared.over.borrow() {
+                    let guest = Guest::new(shared.clone(), Random::new(random.next_u64()));
+                    figures.join(guest.live().await?);
+                }
+                Ok::<_, String>(figures)
+            });
+        }
+        let mut figures = Figures::default();
+        while let Some(place) = places.join_next().await {
+            figures.join(place.map_err(|error| error.to_string())??);
+        }
+        Ok(figures)
+    }
+}
+
+/// An operation that is not acknowledged.
+struct Pending {
+    number: usize,
+    /// Its clock under the guest's writer.
+    clock: u64,
+    since: Instant,
+}
+
+struct Guest {
+    shared: Guests,
+    random: Random,
+    replica: Replica,
+    sync: Sync,
+    begun: Instant,
+    socket: Option<Socket>,
+    node: usize,
+    link: Link,
+    /// Ascending by clock.
+    pending: Vec<Pending>,
+    /// What was asked of the members, and how many of the pending operations it is about.
+    question: Option<(Question, usize)>,
+    figures: Figures,
+}
+
+impl Guest {
+    fn new(shared: Guests, mut random: Random) -> Guest {
+        let space = Space::default();
+        let writer = mint(&mut random);
+        Guest {
+            shared,
+            replica: Replica::new(space, writer),
+            sync: Sync::new(SyncConfig::default(), random.next_u64()),
+            random,
+            begun: Instant::now(),
+            socket: None,
+            node: 0,
+            link: Link(0),
+            pending: Vec::new(),
+            question: None,
+            figures: Figures::default(),
+        }
+    }
+
+    fn now(&self) -> Millis {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        self.sync.handle(self.now(), &mut self.replica, input);
+    }
+
+    fn draw(&mut self, (from, upto): (u64, u64)) -> Instant {
+        Instant::now() + Duration::from_millis(self.random.range(from, upto))
+    }
+
+    /// Counts until it is closed, or until all is over and what it did is acknowledged.
+    async fn live(mut self) -> Result<Figures, String> {
+        let closes = self.draw(LIFE_MS);
+        let (mut moves, mut writes) = (Instant::now(), Instant::now());
+        let mut deadline = None;
+        loop {
+            let now = Instant::now();
+            let over = *self.shared.over.borrow();
+            if over {
+                let deadline = *deadline.get_or_insert(now + DEADLINE);
+                if self.pending.is_empty() {
+                    return Ok(self.figures);
+                }
+                if now > deadline {
+                    return Err(self.waits());
+                }
+            } else if now >= closes {
+                self.figures.closed += 1;
+                self.figures.left += self.pending.len() as u64;
+                return Ok(self.figures);
+            }
+            if now >= moves {
+                self.leave();
+                self.come().await;
+                moves = self.draw(STAY_MS);
+            }
+            if !over && now >= writes && self.pending.len() < PENDING_MAX {
+                self.write()?;
+                writes = now + EACH;
+            }
+            self.input(Input::Tick);
+            self.ask();
+            self.turn().await;
+        }
+    }
+
+    /// Makes an operation on its own replica.
+    fn write(&mut self) -> Result<(), String> {
+        let (number, counter, by) = self.shared.ledger.ask();
+        let made = self.replica.add(&counter, by);
+        made.map_err(|error| error.to_string())?;
+        self.note(number, "a guest made it");
+        self.pending.push(Pending {
+            number,
+            clock: self.replica.clock(),
+            since: Instant::now(),
+        });
+        self.input(Input::Changed);
+        Ok(())
+    }
+
+    fn note(&self, number: usize, what: &'static str) {
+        let key = ledger::key(number);
+        self.shared.history.note(Some(&key), self.node, what);
+    }
+
+    /// Has the members asked whether they hold what is pending, and hears what they say.
+    fn ask(&mut self) {
+        let Some((question, about)) = self.question else {
+            if !self.pending.is_empty() && self.socket.is_some() {
+                let (now, written) = (self.now(), self.replica.written());
+                let asked = self
+                    .sync
+                    .ask_for_write(now, &self.replica, Level::Quorum, written);
+                self.question = Some((asked, self.pending.len()));
+            }
+            return;
+        };
+        let reach = self.sync.reach(&self.replica, question);
+        if !reach.is_some_and(|reach| reach.is_reached()) {
+            return;
+        }
+        self.forget_question();
+        for it in self.pending.drain(..about).collect::<Vec<_>>() {
+            self.note(it.number, "a guest hears that it is made");
+            self.shared.ledger.acknowledge(it.number);
+            self.figures.acknowledged += 1;
+            self.figures.longest = self.figures.longest.max(it.since.elapsed());
+        }
+    }
+
+    fn forget_question(&mut self) {
+        if let Some((question, _)) = self.question.take() {
+            self.sync.end_question(question);
+        }
+    }
+
+    /// Goes to any node that runs.
+    async fn come(&mut self) {
+        self.node = self.random.index(NODES);
+        let Some(address) = self.shared.addresses.of(self.node) else {
+            return;
+        };
+        if let Some(socket) = open(address).await {
+            self.socket = Some(socket);
+            self.figures.sockets += 1;
+            self.link = Link(self.link.0 + 1);
+            self.input(Input::Connected {
+                link: self.link,
+                broadcast: false,
+            });
+        }
+    }
+
+    fn leave(&mut self) {
+        if self.socket.take().is_some() {
+            self.input(Input::Disconnected { link: self.link });
+        }
+    }
+
+    /// Does what the machine says, and takes a frame if one comes soon.
+    async fn turn(&mut self) {
+        while let Some(output) = self.sync.poll() {
+            match output {
+                Output::Send { link, bytes } if link == self.link => self.send(bytes).await,
+                Output::Renew => {
+                    self.forget_question();
+                    let writer = mint(&mut self.random);
+                    self.input(Input::Renew { writer });
+                }
+                Output::Returned(returned) => self.returned(&returned),
+                Output::Refused { close: Some(_), .. } => self.leave(),
+                _ => {}
+            }
+        }
+        let Some(socket) = &mut self.socket else {
+            return tokio::time::sleep(TURN).await;
+        };
+        match timeout(TURN, socket.next()).await {
+            Ok(Some(Ok(Message::Binary(bytes)))) => self.input(Input::Frame {
+                link: self.link,
+                bytes: &bytes,
+            }),
+            Ok(Some(Ok(Message::Close(_)) | Err(_)) | None) => self.leave(),
+            Ok(Some(Ok(_))) | Err(_) => {}
+        }
+    }
+
+    async fn send(&mut self, bytes: Vec<u8>) {
+        let Some(socket) = &mut self.socket else {
+            return;
+        };
+        let sent = timeout(PATIENCE, socket.send(Message::Binary(bytes.into()))).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            self.leave();
+        }
+    }
+
+    /// It goes on under another writer: what is pending has other clocks, or nobody knows of it.
+    fn returned(&mut self, returned: &Returned) {
+        self.forget_question();
+        self.figures.returns += 1;
+        self.figures.made_again += returned.again.len() as u64;
+        let unknown = |clock: u64| {
+            let range = returned.unknown;
+            range.is_some_and(|(first, last)| (first..=last).contains(&clock))
+        };
+        for it in std::mem::take(&mut self.pending) {
+            if unknown(it.clock) {
+                self.figures.unknown += 1;
+                self.note(it.number, "a guest comes back, and can't know of it");
+                continue;
+            }
+            let again = returned.again.iter().find(|again| again.was == it.clock);
+            self.note(
+                it.number,
+                match again {
+                    Some(_) => "a guest comes back, and makes it again",
+                    None => "a guest comes back, and it counts",
+                },
+            );
+            let clock = again.and_then(|again| again.clock).unwrap_or(0);
+            self.pending.push(Pending { clock, ..it });
+        }
+        self.pending.sort_by_key(|it| it.clock);
+    }
+
+    /// What there is to say of one whose operations are not acknowledged in the end.
+    fn waits(&self) -> String {
+        let reach = self
+            .question
+            .and_then(|(question, _)| self.sync.reach(&self.replica, question));
+        let first = self.pending.first();
+        let history = first.map(|it| self.shared.history.of(&ledger::key(it.number)));
+        format!(
+            "a guest at node {}, writer {}, clock {}, waits for {} operations; socket: {}, reach: \
+             {reach:?}, home: {:?}, links: {:?}\n{}",
+            self.node,
+            self.replica.writer(),
+            self.replica.clock(),
+            self.pending.len(),
+            self.socket.is_some(),
+            self.replica.home(),
+            self.sync.links().collect::<Vec<_>>(),
+            history.unwrap_or_default(),
+        )
+    }
+}
+
+fn mint(random: &mut Random) -> WriterId {
+    WriterId::mint(&Space::default(), &random.bytes(), &random.bytes())
+}
+
+async fn open(address: SocketAddr) -> Option<Socket> {
+    let url = format!("ws://{address}/v1/spaces/default/sync");
+    match timeout(PATIENCE, connect_async(url)).await {
+        Ok(Ok((socket, _))) => Some(socket),
+        _ => None,
+    }
+}

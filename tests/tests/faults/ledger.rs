@@ -1,0 +1,156 @@
+//! Which operation counts how often: each has a number, and by it a digit of a counter.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Operations that share a counter. Each adds a power of 4, so that a counter's digits to the base of 4
+/// tell how often each of its operations counts, up to 3 times.
+const DIGITS: u64 = 30;
+/// Wrong operations that are told of.
+const TOLD_MAX: usize = 5;
+
+/// What is known of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It was asked for, and nobody said that it is made: it may count, and once at most.
+    Asked,
+    /// It was acknowledged: it counts once.
+    Acknowledged,
+}
+
+/// All operations that were asked for, by number.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    fates: Mutex<Vec<Fate>>,
+}
+
+impl Ledger {
+    fn fates(&self) -> MutexGuard<'_, Vec<Fate>> {
+        self.fates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new operation: its number, its counter, and what it adds.
+    pub(crate) fn ask(&self) -> (usize, String, i64) {
+        let mut fates = self.fates();
+        let number = fates.len();
+        fates.push(Fate::Asked);
+        let digit = number as u64 % DIGITS;
+        (number, counter(number as u64 / DIGITS), 1 << (2 * digit))
+    }
+
+    pub(crate) fn acknowledge(&self, number: usize) {
+        self.fates()[number] = Fate::Acknowledged;
+    }
+
+    /// How many were acknowledged, and how many not.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let fates = self.fates();
+        let acknowledged = fates
+            .iter()
+            .filter(|fate| **fate == Fate::Acknowledged)
+            .count();
+        (acknowledged, fates.len() - acknowledged)
+    }
+
+    /// All counters, in order.
+    pub(crate) fn counters(&self) -> Vec<String> {
+        let count = self.fates().len() as u64;
+        (0..count.div_ceil(DIGITS)).map(counter).collect()
+    }
+
+    /// What is wrong with these values of all counters.
+    pub(crate) fn judge(&self, values: &[i128]) -> Verdict {
+        let fates = self.fates();
+        let mut verdict = Verdict::default();
+        for (at, value) in values.iter().enumerate() {
+            let first = at * DIGITS as usize;
+            let those = fates.iter().skip(first).take(DIGITS as usize);
+            let mut rest = *value;
+            for (number, fate) in (first..).zip(those) {
+                let times = rest.rem_euclid(4);
+                rest = rest.div_euclid(4);
+                match (fate, times) {
+                    (_, 1) | (Fate::Asked, 0) => {}
+                    (_, 0) => verdict.lost.push(number),
+                    _ => verdict.twice.push(number),
+                }
+                verdict.unasked += usize::from(*fate == Fate::Asked && times == 1);
+            }
+            if rest != 0 {
+                verdict.odd.push((counter(at as u64), *value));
+            }
+        }
+        verdict
+    }
+}
+
+fn counter(number: u64) -> String {
+    format!("n{number}")
+}
+
+/// What is wrong at a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Operations that were acknowledged, and don't count.
+    pub(crate) lost: Vec<usize>,
+    /// Those that count more than once.
+    pub(crate) twice: Vec<usize>,
+    /// Counters that are more than all of their operations come to.
+    pub(crate) odd: Vec<(String, i128)>,
+    /// Those that count, and were never acknowledged. Nothing is wrong with them.
+    pub(crate) unasked: usize,
+}
+
+impl Verdict {
+    pub(crate) fn is_right(&self) -> bool {
+        self.lost.is_empty() && self.twice.is_empty() && self.odd.is_empty()
+    }
+
+    /// What is wrong, and of some operations what `history` knows.
+    pub(crate) fn tell(&self, history: impl Fn(&str) -> String) -> String {
+        let mut text = String::new();
+        let rows = [("lost", &self.lost), ("counted twice", &self.twice)];
+        for (what, numbers) in rows {
+            let by = BTreeMap::from_iter(numbers.iter().map(|number| (number, ())));
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{what}: {} of them, {:?}", numbers.len(), by.keys());
+            for number in numbers.iter().take(TOLD_MAX) {
+                text += &history(&key(*number));
+            }
+        }
+        let _ = writeln!(text, "odd counters: {:?}", self.odd);
+        text
+    }
+}
+
+/// An operation's idempotency key, by which the history tells of it.
+pub(crate) fn key(number: usize) -> String {
+    format!("op-{number}")
+}
+
+#[test]
+fn each_operation_counts_in_a_digit_of_its_own() {
+    let ledger = Ledger::default();
+    let asked: Vec<_> = (0..32).map(|_| ledger.ask()).collect();
+    assert_eq!(ledger.counters(), ["n0", "n1"]);
+    for (number, ..) in &asked[..31] {
+        ledger.acknowledge(*number);
+    }
+    assert_eq!(ledger.count(), (31, 1));
+    let sum = |of: &str| {
+        let those = asked.iter().filter(|it| it.1 == of);
+        those.map(|it| i128::from(it.2)).sum::<i128>()
+    };
+    let (first, second) = (sum("n0"), sum("n1"));
+    let right = ledger.judge(&[first, second]);
+    assert!(right.is_right());
+    assert_eq!(right.unasked, 1);
+    // What was not acknowledged need not count.
+    assert!(ledger.judge(&[first, second - 4]).is_right());
+    let last = i128::from(asked[29].2);
+    assert_eq!(ledger.judge(&[first - 16, second]).lost, [2]);
+    assert_eq!(ledger.judge(&[first + last, second + 4]).twice, [29, 31]);
+    assert!(!ledger.judge(&[first + 3 * last, second]).is_right());
+    assert!(!ledger.judge(&[first - 16, second + 16]).odd.is_empty());
+}

@@ -1,0 +1,410 @@
+//! Five real nodes, members of one space, and what is done to them.
+
+use crate::disk::Disk;
+use crate::links::Links;
+use crate::node::{DEADLINE, Node, POLL, SPACE, program, told};
+use serde_json::{Value, json};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::process::Command;
+use tokio::time::{sleep, timeout};
+
+pub(crate) const NODES: usize = 5;
+
+/// What nodes log: not each of the many writers that go.
+const LOG: &str = "warn,libp2p_request_response=error,tallymesh_node=info,\
+                   tallymesh_node::driver::space::members=warn";
+
+/// How long a counter lives that expires: longer than clocks are stepped, and a run takes.
+const LIFE: Duration = Duration::from_secs(24 * 3600);
+/// By how much the clock of a node may differ from what it was set to, in milliseconds.
+const CLOCK_ERROR_MS: i64 = 60_000;
+
+/// Where clients find the nodes that run. They look there whenever they connect.
+#[derive(Clone, Default)]
+pub(crate) struct Addresses(Arc<Mutex<[Option<SocketAddr>; NODES]>>);
+
+impl Addresses {
+    fn all(&self) -> MutexGuard<'_, [Option<SocketAddr>; NODES]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn of(&self, node: usize) -> Option<SocketAddr> {
+        self.all()[node]
+    }
+}
+
+/// The nodes. Dropped, they are killed.
+pub(crate) struct Mesh {
+    /// Where each keeps its data. They end before the folders that they are in.
+    disks: Vec<Disk>,
+    nodes: Vec<Node>,
+    links: Links,
+    /// The keys that each node is a member by.
+    owners: Vec<String>,
+    lease: String,
+    /// HTTP of those that run.
+    pub(crate) addresses: Addresses,
+}
+
+impl Mesh {
+    /// Starts the nodes, and makes them members of one space.
+    pub(crate) async fn start(lease: String) -> Result<Mesh, String> {
+        let mut mesh = Mesh {
+            disks: Vec::new(),
+            nodes: Vec::new(),
+            links: Links::start().await.map_err(told)?,
+            owners: vec![String::new(); NODES],
+            lease,
+            addresses: Addresses::default(),
+        };
+        for number in 0..NODES {
+            let node = Node::new(number)?;
+            mesh.disks.push(Disk::make(&node.data())?);
+            mesh.nodes.push(node);
+            mesh.run(number, &program()?).await?;
+            mesh.owners[number] = mesh.owner(number).await?;
+        }
+        let init = format!("{SPACE}/members/init");
+        mesh.nodes[0].post(&init, &json!({})).await?;
+        for node in 1..NODES {
+            mesh.change_members(0, "add", &mesh.owners[node]).await?;
+        }
+        mesh.settle().await?;
+        Ok(mesh)
+    }
+
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// How disks are filled.
+    pub(crate) fn disk_kind(&self) -> &'static str {
+        self.disks[0].kind()
+    }
+
+    /// Starts a node, for the first time or again on its folder. It is told where the ports are that lead
+    /// to all whose names are known.
+    async fn run(&mut self, node: usize, program: &Path) -> Result<(), String> {
+        let mut command = self.disks[node].command(program);
+        command
+            .args(["up", "--resp", "127.0.0.1:0"])
+            .args(["--listen", "/ip4/127.0.0.1/tcp/0"])
+            .args(["--lease", &self.lease])
+            .env("TALLYMESH_ADDRESS_BOOK", "off")
+            .env("TALLYMESH_LOG", LOG)
+            .env("TALLYMESH_TEST_CLOCK", self.clock(node));
+        let others = (0..NODES).filter(|other| *other != node);
+        let known = others.filter(|other| {
+            let other = self.nodes.get(*other);
+            other.is_some_and(|other| !other.peer_id.is_empty())
+        });
+        let peers: Vec<String> = known
+            .map(|other| {
+                let peer_id = &self.nodes[other].peer_id;
+                format!("{}/p2p/{peer_id}", self.links.address(node, other))
+            })
+            .collect();
+        if !peers.is_empty() {
+            command.arg("--peer").args(peers);
+        }
+        self.nodes[node].start(command).await?;
+        self.links.route(node, Some(self.listens(node)?));
+        self.addresses.all()[node] = Some(self.http(node)?);
+        Ok(())
+    }
+
+    /// The file by which a node's clock is stepped.
+    fn clock(&self, node: usize) -> PathBuf {
+        self.nodes[node].folder.path().join("clock")
+    }
+
+    /// The address that a node listens on, of `/ip4/127.0.0.1/tcp/PORT/p2p/ID`.
+    fn listens(&self, node: usize) -> Result<SocketAddr, String> {
+        let listen = &self.nodes[node].listen;
+        let port = listen.split('/').nth(4).and_then(|port| port.parse().ok());
+        let port: u16 = port.ok_or_else(|| format!("no port: {listen}"))?;
+        Ok(SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    pub(crate) fn http(&self, node: usize) -> Result<SocketAddr, String> {
+        self.nodes[node].http.parse().map_err(told)
+    }
+
+    pub(crate) fn resp(&self, node: usize) -> Result<SocketAddr, String> {
+        self.nodes[node].resp.parse().map_err(told)
+    }
+
+    async fn owner(&self, node: usize) -> Result<String, String> {
+        let status = self.nodes[node].get("/v1/status").await?;
+        let owner = status["owner"].as_str().ok_or("no owner")?;
+        Ok(owner.to_owned())
+    }
+
+    /// Adds or removes a member, asking again until it is decided.
+    async fn change_members(&self, at: usize, change: &str, owner: &str) -> Result<(), String> {
+        let path = format!("{SPACE}/members/{change}");
+        let body = json!({ "owner": owner, "wait_ms": 20_000 });
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            match self.nodes[at].post(&path, &body).await {
+                Ok(_) => return Ok(()),
+                Err(why) if Instant::now() > deadline => {
+                    return Err(format!("{why}\n{}", self.members_told().await));
+                }
+                Err(_) => sleep(POLL).await,
+            }
+        }
+    }
+
+    /// Waits until each node sees all of them as members, with starts that all know.
+    pub(crate) async fn settle(&self) -> Result<(), String> {
+        let deadline = Instant::now() + DEADLINE;
+        while !self.is_settled().await? {
+            if Instant::now() > deadline {
+                let told = self.members_told().await;
+                return Err(format!(
+                    "the members do not know each other:\n{told}{}",
+                    self.said()
+                ));
+            }
+            sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn is_settled(&self) -> Result<bool, String> {
+        for node in &self.nodes {
+            if !node.is_settled(NODES).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What each node says of the members and of its links, for people.
+    pub(crate) async fn members_told(&self) -> String {
+        let mut told = String::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            for path in [format!("{SPACE}/members"), "/v1/peers".to_owned()] {
+                let said = node.get(&path).await;
+                let said = said.map_or_else(|why| why, |it| it.to_string());
+                told += &format!("node {number}, {path}: {said}\n");
+            }
+        }
+        told
+    }
+
+    /// What all nodes hold, as a digest, if it is the same.
+    pub(crate) async fn digest(&self) -> Result<Option<String>, String> {
+        let mut digests = Vec::new();
+        for node in &self.nodes {
+            digests.push(node.digest().await?);
+        }
+        let same = digests.iter().all(|digest| *digest == digests[0]);
+        Ok(same.then(|| digests.swap_remove(0)))
+    }
+
+    /// What a node shows for counters; 0 for those that are absent.
+    pub(crate) async fn values(&self, node: usize, names: &[String]) -> Result<Vec<i128>, String> {
+        let mut values = Vec::new();
+        for names in names.chunks(1_000) {
+            values.extend(self.nodes[node].values(names).await?);
+        }
+        Ok(values)
+    }
+
+    /// What the nodes have said, the end of it.
+    pub(crate) fn said(&self) -> String {
+        let said = |(number, node): (usize, &Node)| format!("node {number}:\n{}\n", node.log());
+        self.nodes.iter().enumerate().map(said).collect()
+    }
+
+    /// Sends a node a signal.
+    pub(crate) async fn signal(&self, node: usize, signal: &str) -> Result<(), String> {
+        let child = self.nodes[node].child.as_ref();
+        let id = child.and_then(|child| child.id());
+        let id = id.ok_or_else(|| format!("node {node} does not run"))?;
+        let sent = Command::new("kill")
+            .args([signal, &id.to_string()])
+            .status();
+        match sent.await.map_err(told)?.success() {
+            true => Ok(()),
+            false => Err(format!("kill {signal} {id} failed")),
+        }
+    }
+
+    /// Ends a node without any warning, as `kill -9` does.
+    pub(crate) async fn kill(&mut self, node: usize) -> Result<(), String> {
+        self.gone(node);
+        self.nodes[node].kill().await.map(|_| ())
+    }
+
+    fn gone(&mut self, node: usize) {
+        self.addresses.all()[node] = None;
+        self.links.route(node, None);
+    }
+
+    /// Starts a node again that has ended, by this program or the one of before.
+    pub(crate) async fn start_again(&mut self, node: usize) -> Result<(), String> {
+        self.run(node, &program()?).await
+    }
+
+    /// Stops a node in order, and starts the next version of it.
+    pub(crate) async fn upgrade(&mut self, node: usize) -> Result<(), String> {
+        self.signal(node, "-TERM").await?;
+        let status = self.ended(node).await?;
+        if !status.success() {
+            let log = self.nodes[node].log();
+            return Err(format!("node {node} stopped with {status}:\n{log}"));
+        }
+        let next = std::env::var_os("TALLYMESH_BIN_NEXT").map(PathBuf::from);
+        self.run(node, &next.map_or_else(program, Ok)?).await?;
+        self.is_ready(node).await
+    }
+
+    /// Waits until a node has ended by itself.
+    pub(crate) async fn ended(&mut self, node: usize) -> Result<ExitStatus, String> {
+        let Some(mut child) = self.nodes[node].child.take() else {
+            return Err(format!("node {node} does not run"));
+        };
+        let ended = timeout(DEADLINE, child.wait()).await;
+        self.gone(node);
+        match ended {
+            Ok(ended) => ended.map_err(told),
+            Err(_) => Err(format!(
+                "node {node} does not end:\n{}",
+                self.nodes[node].log()
+            )),
+        }
+    }
+
+    /// Whether a node has ended by itself.
+    pub(crate) fn has_ended(&mut self, node: usize) -> Result<bool, String> {
+        match &mut self.nodes[node].child {
+            Some(child) => Ok(child.try_wait().map_err(told)?.is_some()),
+            None => Ok(true),
+        }
+    }
+
+    /// Waits until a node says that requests are welcome.
+    pub(crate) async fn is_ready(&self, node: usize) -> Result<(), String> {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            match self.nodes[node].ask("GET", "/readyz", "", "").await {
+                Ok(_) => return Ok(()),
+                Err(why) if Instant::now() > deadline => return Err(why),
+                Err(_) => sleep(POLL).await,
+            }
+        }
+    }
+
+    /// Lets a node's disk take nothing any more, or again.
+    pub(crate) async fn fill(&mut self, node: usize, full: bool) -> Result<(), String> {
+        let child = self.nodes[node].child.as_ref();
+        let id = child.and_then(|child| child.id());
+        self.disks[node].fill(id, full).await
+    }
+
+    /// Adds 1 to each of many counters at a node, together.
+    pub(crate) async fn add_all(&self, node: usize, lines: &str) -> Result<(), String> {
+        let path = format!("{SPACE}/add");
+        let headers = "tallymesh-level: local\r\n";
+        let asked = self.nodes[node].ask("POST", &path, headers, lines);
+        asked.await.map(|_| ())
+    }
+
+    /// Waits until a majority holds all that a node has made so far.
+    pub(crate) async fn is_held(&self, node: usize) -> Result<(), String> {
+        let path = format!("{SPACE}/counters/held/add");
+        let headers = "tallymesh-level: quorum\r\ntallymesh-wait-ms: 20000\r\n";
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let asked = self.nodes[node].ask("POST", &path, headers, "{\"by\":\"1\"}");
+            match asked.await {
+                Ok(_) => return Ok(()),
+                Err(why) if Instant::now() > deadline => return Err(why),
+                Err(_) => sleep(POLL).await,
+            }
+        }
+    }
+
+    /// Replaces a node whose disk is lost by one with a new name.
+    pub(crate) async fn replace(&mut self, node: usize) -> Result<(), String> {
+        let owner = self.owners[node].clone();
+        self.disks[node].lose()?;
+        self.nodes[node].peer_id = String::new();
+        self.run(node, &program()?).await?;
+        self.owners[node] = self.owner(node).await?;
+        if self.owners[node] == owner {
+            return Err(format!("node {node} has its old key"));
+        }
+        let at = (node + 1) % NODES;
+        self.change_members(at, "add", &self.owners[node]).await?;
+        self.change_members(at, "remove", &owner).await?;
+        self.settle().await
+    }
+
+    /// Steps a node's clock to so many milliseconds ahead of the machine's, and has it make a counter that
+    /// expires, which tells its time.
+    pub(crate) async fn step_clock(
+        &self,
+        node: usize,
+        offset_ms: i64,
+        counter: &str,
+    ) -> Result<(), String> {
+        fs::write(self.clock(node), offset_ms.to_string()).map_err(told)?;
+        let add = json!({ "ops": [{ "op": "add", "key": counter, "by": "1" }] });
+        let transactions = format!("{SPACE}/transactions");
+        self.nodes[node].post(&transactions, &add).await?;
+        let life_ms = i64::try_from(LIFE.as_millis()).map_err(told)?;
+        let expire = json!({ "in_ms": life_ms.to_string() });
+        let path = format!("{SPACE}/counters/{counter}/expire");
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let answer = self.nodes[node].post(&path, &expire).await?;
+            let at = answer["expires_at"].as_str().and_then(|at| at.parse().ok());
+            let at: i64 = at.ok_or_else(|| format!("no time: {answer}"))?;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(told)?;
+            let now = i64::try_from(now.as_millis()).map_err(told)?;
+            if (at - life_ms - now - offset_ms).abs() < CLOCK_ERROR_MS {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "node {node}: its clock was not stepped by {offset_ms} ms"
+                ));
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// Compares a node with all that are connected to it, as an operator does: what `tallymesh audit`
+    /// says, and whether all is well.
+    pub(crate) async fn audit(&self, node: usize) -> Result<Output, String> {
+        let mut audit = Command::new(program()?);
+        audit.args(["audit", "--json"]).env(
+            "TALLYMESH_NODE",
+            format!("http://{}", self.nodes[node].http),
+        );
+        timeout(DEADLINE, audit.output())
+            .await
+            .map_err(told)?
+            .map_err(told)
+    }
+
+    /// What a node tells of the default space.
+    pub(crate) async fn space(&self, node: usize) -> Result<Value, String> {
+        let status = self.nodes[node].get("/v1/status").await?;
+        Ok(status["spaces"][0].clone())
+    }
+
+    /// Who is connected to a node.
+    pub(crate) async fn peers(&self, node: usize) -> Result<Value, String> {
+        self.nodes[node].get("/v1/peers").await
+    }
+}
