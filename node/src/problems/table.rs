@@ -200,6 +200,12 @@ kinds! {
     OUTDATED: Kind::http("outdated", 503, "This node missed what was collected, and begins again from a member's state by itself.")
         .advice("Try again.")
         .both();
+    BEYOND_ROLE: Kind::http("beyond_role", 403, "The role of this node, or of whoever sent it, does not allow this: writers only add, and readers only read.")
+        .advice("Ask a node that may, or ask a member for a ticket with a greater role.")
+        .shown(Shown::Error("NOPERM"));
+    EXPIRED: Kind::http("expired", 409, "The counter has expired, and has to be deleted before it is added to, which this node's role does not allow.")
+        .advice("Try again once a member or an editor has deleted it, which a member's node does by itself; or add at one of these.")
+        .both();
 
     TOKEN: Kind::http("token", 400, "This is no token of a session.")
         .advice("Send what an answer gave, as it is.");
@@ -219,6 +225,8 @@ kinds! {
         .advice("Sync asks for all that is missing.");
     STRANGER: Kind::link("stranger", "No member has taken a writer in that a message brings.")
         .advice("The node that brought it has to meet a member.");
+    NOT_YOURS: Kind::link("not_yours", "The sender speaks for a writer that it has not proved to be its owner's, or says what only members say.")
+        .advice("Only members pass on what others made; others take a ticket with the role `member`, or have a fault.");
     TRUNCATED: Kind::link("truncated", "The bytes end too early.")
         .advice("The sender has a fault; report it.");
     TRAILING_BYTES: Kind::link("trailing_bytes", "Bytes are left over at the end.")
