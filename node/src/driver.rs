@@ -24,8 +24,10 @@ mod kept;
 mod levels;
 mod links;
 mod membership;
+mod nonces;
 mod position;
 pub(crate) mod replay;
+mod roles;
 mod space;
 mod spaces;
 #[cfg(test)]
@@ -54,15 +56,18 @@ use crate::clock::WallClock;
 use crate::handle::{Bell, Handle, SpaceId};
 use crate::metrics::Metrics;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
+use crate::trust::Ledger;
 use clients::Clients;
 pub(crate) use clients::{Secured, Serve};
 use kept::Kept;
 use links::{FLUSH_MS, Peer};
 use mio::{Poll, Registry, Token, Waker};
+use nonces::Nonces;
 use space::OpenSpace;
 pub(crate) use space::{TELL_PROGRESS, Tally};
 use spaces::Spaces;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -98,6 +103,9 @@ pub enum Order {
 /// fewer. Less finds lost pushes sooner, and takes more of a node that has thousands of spaces in use.
 const DIGEST_MS: u32 = 5;
 
+/// Where refusals count that are of frames.
+const SYNC: &str = "sync";
+
 /// An answer that waits for the commit.
 type Release = Box<dyn FnOnce() + Send>;
 
@@ -117,6 +125,14 @@ pub(crate) struct Driver {
     /// Where the network part hears of spaces that are in use.
     used: mpsc::UnboundedSender<SpaceId>,
     rosters: watch::Sender<Rosters>,
+    /// The public key under which writer ids are minted, and what they were minted with.
+    owner: [u8; 32],
+    nonces: Nonces,
+    /// The tickets that this node was given, when is looked next what they let it do, in milliseconds
+    /// since the start, and whether that is less than all in any space.
+    ledger: Ledger,
+    roles_due: u64,
+    limited: bool,
     metrics: Metrics,
     clock: WallClock,
     started: Instant,
@@ -152,6 +168,10 @@ pub(crate) struct Start {
     pub key_window: Duration,
     pub durability: Durability,
     pub store: Box<dyn Store>,
+    /// The folder of the store, if it has one.
+    pub folder: Option<PathBuf>,
+    /// The tickets that this node was given.
+    pub ledger: Ledger,
     /// How Redis clients are served, if they are.
     pub resp: Option<Serve>,
     /// Where frames for the broadcast channel go.
@@ -180,6 +200,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         ..
     } = start;
     let names: Arc<[Space]> = start.spaces.clone().into();
+    let mut nonces = Nonces::open(start.folder)?;
     let mut spaces = Vec::new();
     for space in start.spaces {
         let durable = durability != Durability::Memory && store.is_durable();
@@ -190,8 +211,10 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
             key_window,
             store.as_mut(),
             durable,
+            &mut nonces,
         )?);
     }
+    nonces.save()?;
     let doing = "start the driver's poll";
     let poll = Poll::new().map_err(|error| io(doing, &error))?;
     let registry = poll.registry().try_clone();
@@ -224,11 +247,12 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         (DIGEST_MS * spaces.in_use().count() as u32).max(SyncConfig::default().interval_ms);
     for space in spaces.iter_mut() {
         space.set_interval(interval)?;
+        space.prove(nonces.of(space.name()));
     }
     for space in spaces.in_use() {
         let _ = start.used.send(space); // Without a network part there is nobody to tell.
     }
-    let driver = Driver {
+    let mut driver = Driver {
         spaces,
         kept: Kept::new(worker, durability),
         clients: clients.transpose()?,
@@ -239,6 +263,11 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         broadcast: start.broadcast,
         used: start.used,
         rosters,
+        owner,
+        nonces,
+        ledger: start.ledger,
+        roles_due: 0,
+        limited: false,
         metrics: start.metrics,
         clock: start.clock,
         started: Instant::now(),
@@ -250,6 +279,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         sleeps_until: None,
         failed: None,
     };
+    driver.look_at_roles();
     let turn = Turn::new(driver, bell.clone());
     // Clients that wait for the disk share commits, and so does their work.
     let own_turns = (durability != Durability::Always).then(|| turn.clone());
@@ -288,6 +318,7 @@ impl Driver {
         let wall = self.clock.now();
         self.spaces.set_time(wall);
         self.spaces.wake_due(self.now());
+        self.look_at_roles();
         for command in batch.drain(..) {
             self.apply(command);
         }
@@ -559,7 +590,7 @@ impl Driver {
             while let Some(output) = self.spaces[place].poll() {
                 if matches!(output, Output::Renew) {
                     let now = self.now();
-                    self.spaces[place].renew(now)?;
+                    self.spaces[place].renew(now, &mut self.nonces)?;
                 }
                 match output {
                     Output::Send { .. } | Output::Broadcast { .. } => {
@@ -575,6 +606,7 @@ impl Driver {
             }
             let news = self.spaces[place].take_news();
             if news.iter().any(|news| matches!(news, News::Members(_))) {
+                self.roles_due = 0;
                 let roster = self.spaces[place].roster();
                 self.rosters.send_modify(|rosters| {
                     let mut all = rosters.to_vec();
@@ -625,7 +657,10 @@ impl Driver {
             Output::Returned(returned) => self.spaces[space.0].came_back(&returned),
             Output::Refused { close, error } => match close {
                 Some(link) => self.close(self.now(), link, error),
-                None => tracing::warn!(code = error.code(), %error, "refused a push"),
+                None => {
+                    self.metrics.refused(SYNC, error.code());
+                    tracing::warn!(code = error.code(), %error, "refused a push");
+                }
             },
         }
     }

@@ -44,12 +44,39 @@ pub enum PeerKind {
     Post,
 }
 
+/// What the peer of a link is held to in a space, where it may do less than a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The key that it has proved to be its own.
+    pub owner: OwnerKey,
+    /// What it may do.
+    pub role: tallymesh_core::Role,
+}
+
+/// A space that a link carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// The space.
+    pub space: SpaceId,
+    /// What its peer is held to there; `None` for one that may do all.
+    pub limits: Option<Limits>,
+}
+
+impl From<SpaceId> for Carried {
+    fn from(space: SpaceId) -> Carried {
+        Carried {
+            space,
+            limits: None,
+        }
+    }
+}
+
 /// A new connection, as the driver hears of it.
 pub struct NewLink {
     /// Its number, from [`Handle::next_link`].
     pub link: Link,
     /// The spaces that it carries, ascending, or all that are open.
-    pub spaces: Option<Vec<SpaceId>>,
+    pub spaces: Option<Vec<Carried>>,
     /// What is at the other end.
     pub kind: PeerKind,
     /// The name of the other end.

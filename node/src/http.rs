@@ -64,11 +64,11 @@ use crate::clock::WallClock;
 use crate::config::HttpRules;
 use crate::driver::OwnerKey;
 use crate::gossip::{Address, Auditor, Cuts, Directory, Identity};
-use crate::handle::Handle;
+use crate::handle::{Handle, SpaceId};
 use crate::metrics::Metrics;
 use crate::problems;
 use crate::store::Durability;
-use crate::trust::Ledger;
+use crate::trust::{Ledger, Role, Standing};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
@@ -138,6 +138,15 @@ impl App {
     async fn stopped(&self) {
         // An error means that the node is gone, which is a stop too.
         let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
+    }
+
+    /// What this node may do in a space.
+    fn role(&self, space: SpaceId) -> Role {
+        let standing = Standing::of(self.owner, &self.ledger);
+        let rosters = self.handle.rosters().borrow().clone();
+        let roster = rosters.get(space.0).and_then(Option::as_deref);
+        let name = self.handle.spaces()[space.0].as_str();
+        standing.role(name, roster, self.clock.now())
     }
 }
 

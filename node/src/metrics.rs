@@ -182,7 +182,7 @@ impl Metrics {
         let refusals = Family::<RefusalLabel, Counter>::default();
         registry.register(
             "refusals",
-            "Requests and commands that were refused, by the protocol and the stable code",
+            "Requests, commands and frames that were refused, by the protocol and the stable code",
             refusals.clone(),
         );
         let mut counter = |name: &str, help: &str| {
@@ -342,7 +342,7 @@ impl Metrics {
         &self.requests
     }
 
-    /// Something was refused over a protocol, `http` or `redis`.
+    /// Something was refused over a protocol, `http`, `redis` or `sync`.
     pub(crate) fn refused(&self, protocol: &'static str, code: &'static str) {
         let label = RefusalLabel { protocol, code };
         self.refusals.get_or_create(&label).inc();

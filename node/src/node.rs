@@ -10,7 +10,7 @@ use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::store::{Durability, Log, Memory, Store, StoreError};
-use crate::trust::{Grant, Ledger, LedgerError, Role, TicketError};
+use crate::trust::{Grant, Ledger, LedgerError, TicketError};
 use axum::serve::Listener;
 use serde_json::json;
 use std::fmt;
@@ -221,7 +221,7 @@ impl Node {
         let spaces = config.spaces.unwrap_or_else(|| spaces_of(&ledger));
         let metrics = Metrics::of(Watched {
             routes: http::paths(),
-            data,
+            data: data.clone(),
         });
         let tickets = Tickets {
             ledger: ledger.clone(),
@@ -255,6 +255,8 @@ impl Node {
             key_window: config.key_window,
             durability: config.durability,
             store,
+            folder: data,
+            ledger: ledger.clone(),
             resp,
             broadcast: orders.clone(),
             used,
@@ -449,14 +451,6 @@ fn hold(ledger: &Ledger, tickets: &[String], identity: &Identity) -> Result<(), 
         if grant.issuer == own {
             let problem = "this node signed the ticket itself; give it to another".to_owned();
             return wrong("ticket_issuer", problem);
-        }
-        if grant.role != Role::Member {
-            let problem = format!(
-                "a node that joins takes the role member, and the ticket gives {}; use it over HTTP, \
-                 with --ticket, or ask for another",
-                grant.role
-            );
-            return wrong("ticket_role", problem);
         }
         ledger.hold(ticket, &grant)?;
     }

@@ -54,7 +54,7 @@ pub use session::{Flow, Session, Wait, Written};
 use crate::trust::Role;
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Asked, Handle, Replica};
+use tallymesh_core::{Asked, Error, Handle, Replica};
 
 /// How sessions behave, the same for all of a node.
 ///
@@ -105,6 +105,14 @@ pub trait Host {
 
     /// The replica of a space. Its [time](Replica::set_time) is [`unix_ms`](Host::unix_ms).
     fn replica(&mut self, space: usize) -> &mut Replica;
+
+    /// The replica of a space, to write to it.
+    ///
+    /// # Errors
+    /// When the node may not write there.
+    fn writable(&mut self, space: usize) -> Result<&mut Replica, Error> {
+        Ok(self.replica(space))
+    }
 
     /// Hears that a local transaction changed a counter, once for each event.
     fn wrote(&mut self, space: usize, changed: Handle, event: Event);

@@ -55,6 +55,12 @@ pub const FORMAT_MIN: u32 = 2;
 /// believed.
 pub const COMMIT_BYTES_MAX: u64 = 1 << 30;
 
+/// The file in the data folder that has what the node's writers were minted with.
+pub(crate) const WRITERS_FILE: &str = "writers.json";
+
+/// Largest such file that is read: one with as many spaces as may be is smaller.
+pub(crate) const WRITERS_BYTES_MAX: u64 = 128 << 20;
+
 /// All bytes of a small file beside the store's own, or nothing if it is missing. It is not read if it
 /// is longer than `bytes_max`.
 pub(crate) fn read_small(folder: &Path, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {

@@ -9,6 +9,7 @@ mod ledger;
 mod revocation;
 mod role;
 mod signing;
+mod standing;
 mod ticket;
 
 pub(crate) use ledger::{FILE as LEDGER_FILE, FILE_BYTES_MAX as LEDGER_BYTES_MAX};
@@ -18,4 +19,5 @@ pub use ledger::{
 pub(crate) use revocation::KEY as REVOKED_KEY;
 pub use revocation::{REVOCATION_BYTES_MAX, Revocation};
 pub use role::Role;
+pub(crate) use standing::Standing;
 pub use ticket::{CLOCK_SKEW_MAX, Grant, TICKET_BYTES_MAX, TicketError, TicketId};

@@ -4,6 +4,7 @@
 use super::membership::{Absorption, ConfigurationRow, Membership, OwnerKey};
 use super::position::Position;
 use crate::handle::PeerKind;
+use crate::trust::Role;
 use serde::{Serialize, Serializer};
 use std::fmt::Display;
 use std::sync::Arc;
@@ -300,6 +301,9 @@ pub struct Audited {
 pub struct SpaceStatus {
     /// Its name.
     pub space: String,
+    /// What the node may do here, if its tickets let it do less than a member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// The writer id of this start of the node, as 32 hex digits.
     pub writer: String,
     /// The clock of that writer.

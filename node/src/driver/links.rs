@@ -1,7 +1,7 @@
 //! The links: what is carried on each, greeted in, and on its way to its transport.
 
-use super::{Driver, LinkRow, LinkState, Order};
-use crate::handle::{NewLink, PeerKind, SpaceId};
+use super::{Driver, LinkRow, LinkState, Order, SYNC};
+use crate::handle::{Carried, Limits, NewLink, PeerKind, SpaceId};
 use crate::metrics::Metrics;
 use std::collections::{BTreeSet, VecDeque};
 use tallymesh_core::{Error, Link};
@@ -24,7 +24,7 @@ pub(super) const FLUSH_MS: u64 = 5;
 pub(super) struct Peer {
     name: String,
     kind: PeerKind,
-    spaces: Option<Vec<SpaceId>>,
+    spaces: Option<Vec<Carried>>,
     broadcast: bool,
     /// The spaces in which it is yet to be greeted.
     ungreeted: BTreeSet<SpaceId>,
@@ -65,8 +65,18 @@ impl Peer {
     }
 
     pub(super) fn carries(&self, space: SpaceId) -> bool {
-        let spaces = self.spaces.as_ref();
-        spaces.is_none_or(|spaces| spaces.binary_search(&space).is_ok())
+        self.spaces.is_none() || self.carried(space).is_some()
+    }
+
+    fn carried(&self, space: SpaceId) -> Option<&Carried> {
+        let spaces = self.spaces.as_ref()?;
+        let found = spaces.binary_search_by_key(&space, |it| it.space);
+        found.ok().map(|at| &spaces[at])
+    }
+
+    /// What its peer may do in a space that it carries, if that is less than a member may.
+    fn limits(&self, space: SpaceId) -> Option<Limits> {
+        self.carried(space).and_then(|it| it.limits)
     }
 }
 
@@ -117,7 +127,8 @@ impl Driver {
                 && let Some(space) = peer.ungreeted.pop_first()
             {
                 left -= 1;
-                self.spaces[space.0].connected(now, link, peer.broadcast);
+                let (broadcast, limits) = (peer.broadcast, peer.limits(space));
+                self.spaces[space.0].connected(now, link, broadcast, limits);
             }
         }
         let all = self.peers.values().all(|peer| peer.ungreeted.is_empty());
@@ -129,7 +140,8 @@ impl Driver {
         if let Some(peer) = self.peers.get_mut(&link)
             && peer.ungreeted.remove(&space)
         {
-            self.spaces[space.0].connected(now, link, peer.broadcast);
+            let (broadcast, limits) = (peer.broadcast, peer.limits(space));
+            self.spaces[space.0].connected(now, link, broadcast, limits);
         }
     }
 
@@ -139,15 +151,15 @@ impl Driver {
             return;
         }
         let now = self.now();
-        let mut links: Vec<(Link, bool)> = self
+        let mut links: Vec<(Link, bool, Option<Limits>)> = self
             .peers
             .iter()
             .filter(|(_, peer)| peer.carries(space))
-            .map(|(link, peer)| (*link, peer.broadcast))
+            .map(|(link, peer)| (*link, peer.broadcast, peer.limits(space)))
             .collect();
-        links.sort_unstable();
-        for (link, broadcast) in links {
-            self.spaces[space.0].connected(now, link, broadcast);
+        links.sort_unstable_by_key(|it| it.0);
+        for (link, broadcast, limits) in links {
+            self.spaces[space.0].connected(now, link, broadcast, limits);
         }
         // Without a network part there is nobody to tell.
         let _ = self.used.send(space);
@@ -176,6 +188,7 @@ impl Driver {
     /// Forgets a link and asks its transport to drop the connection.
     pub(super) fn close(&mut self, now: u64, link: Link, error: Error) {
         if let Some(peer) = self.peers.get(&link) {
+            self.metrics.refused(SYNC, error.code());
             tracing::warn!(peer = %peer.name, code = error.code(), %error, "closing a link");
             // If the outbox is full, the transport keeps a connection on which nobody listens,
             // until the peer gives up.

@@ -9,21 +9,23 @@ pub(super) use levels::Ended;
 pub(crate) use members::Tally;
 
 use super::expiries::Expiries;
+use super::nonces::{Nonce, Nonces};
 use super::replay::Replay;
 use super::{
     AuditPage, Audited, Change, ChangedPart, Counter, FaultReport, News, Page, Position, Query,
     Reading, Renewal, SpaceStatus, Wanted,
 };
-use crate::handle::Refusal;
+use crate::handle::{Limits, Refusal};
 use crate::resp::{Event, Notice};
 use crate::store::{Kind, Record, Store, StoreError};
+use crate::trust::Role;
 use members::{Part, TEND_SOON_MS};
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::limits::AUDIT_SHARDS_MIN;
 use tallymesh_core::{
-    Handle as Counted, Input, Link, LinkStatus, Mark, Output, Replica, Shard, Space, Sync,
+    Error, Handle as Counted, Input, Link, LinkStatus, Mark, Output, Replica, Shard, Space, Sync,
     SyncConfig, WriterId,
 };
 use tokio::sync::broadcast;
@@ -77,6 +79,8 @@ pub(super) struct OpenSpace {
     /// The wall clock of the present batch, in milliseconds since 1970.
     unix_ms: u64,
     part: Part,
+    /// What this node may do here: what its tickets say, where it is no member.
+    role: Role,
     /// For how long idempotency keys are known.
     window: Window,
     /// Faults that were told of.
@@ -95,6 +99,7 @@ impl OpenSpace {
         key_window: Duration,
         store: &mut dyn Store,
         durable: bool,
+        nonces: &mut Nonces,
     ) -> Result<OpenSpace, StoreError> {
         let (writer, nonce) = mint(&space, owner)?;
         let mut replay = Replay::new(space.clone(), writer);
@@ -108,6 +113,12 @@ impl OpenSpace {
             replay.take(kept.kind, bytes)
         })?;
         let mut replica = replay.end();
+        if replica.unheld() == 0 {
+            // Else there may be more to be told of writers that the replica does not list.
+            let known: BTreeSet<WriterId> = replica.writers().map(|it| it.0).collect();
+            nonces.retain(replica.space(), owner, &|writer| known.contains(writer));
+        }
+        nonces.note(replica.space(), nonce);
         let config = SyncConfig {
             agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")),
             owner: durable.then_some(*owner),
@@ -140,6 +151,7 @@ impl OpenSpace {
             wrote: false,
             unix_ms: 0,
             part: Part::new((writer, nonce), durable),
+            role: Role::Member,
             window: Window::new(key_window),
             faults_told: 0,
             waits: Vec::new(),
@@ -162,6 +174,49 @@ impl OpenSpace {
         let seed = u64::from_le_bytes(random()?);
         self.sync = Sync::new(self.sync_config.clone(), seed);
         Ok(())
+    }
+
+    /// Has the sync machine prove the node's writers to peers that take no others. To be called before
+    /// there are links.
+    pub(super) fn prove(&mut self, nonces: &[Nonce]) {
+        for nonce in nonces {
+            let writer = WriterId::mint(self.replica.space(), &self.owner, nonce);
+            let nonce = *nonce;
+            self.handle(0, Input::Own { writer, nonce });
+        }
+    }
+
+    /// What this node may do here.
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// This node may do this here from now on.
+    pub(super) fn set_role(&mut self, role: Role) {
+        let before = std::mem::replace(&mut self.role, role);
+        tracing::info!(space = self.name().as_str(), %before, now = %role, "this node's role");
+        let only_adds = role < Role::Editor;
+        if self.replica.is_adds_only() && !only_adds {
+            // At time 0 nothing has expired, so all are listed.
+            self.replica.set_time(0);
+            for (counter, _) in self.replica.counters() {
+                self.expiries.note(counter, self.replica.expiry_at(counter));
+            }
+            self.replica.set_time(self.unix_ms);
+        }
+        self.replica.set_adds_only(only_adds);
+    }
+
+    /// The replica, to write to it: a reader's node does not.
+    ///
+    /// # Errors
+    /// [`Error::BeyondRole`].
+    #[inline]
+    pub(super) fn writable(&mut self) -> Result<&mut Replica, Error> {
+        match self.role {
+            Role::Reader => Err(Error::BeyondRole),
+            _ => Ok(&mut self.replica),
+        }
     }
 
     /// Whether Redis clients are to be told what happens from now on.
@@ -288,8 +343,27 @@ impl OpenSpace {
         audited
     }
 
-    pub(super) fn connected(&mut self, now: u64, link: Link, broadcast: bool) {
-        self.handle(now, Input::Connected { link, broadcast });
+    pub(super) fn connected(
+        &mut self,
+        now: u64,
+        link: Link,
+        broadcast: bool,
+        limits: Option<Limits>,
+    ) {
+        self.handle(
+            now,
+            match limits {
+                // Whoever takes nothing of others takes no broadcast.
+                None => {
+                    let broadcast = broadcast && self.role == Role::Member;
+                    Input::Connected { link, broadcast }
+                }
+                Some(Limits { owner, role }) => {
+                    let owner = owner.0;
+                    Input::Limited { link, owner, role }
+                }
+            },
+        );
     }
 
     pub(super) fn disconnected(&mut self, now: u64, link: Link) {
@@ -517,6 +591,7 @@ impl OpenSpace {
         let closed = self.replica.configuration().is_some();
         SpaceStatus {
             space: self.name().to_string(),
+            role: self.role.limit().map(|_| self.role),
             writer: self.replica.writer().to_string(),
             clock: self.replica.clock(),
             counters: self.replica.len(),

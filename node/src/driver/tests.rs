@@ -202,6 +202,8 @@ impl Bench {
             key_window: Duration::from_secs(60),
             durability,
             store: Box::new(gate.clone()),
+            folder: None,
+            ledger: crate::trust::Ledger::open(None).expect("in memory"),
             resp: Some(Serve {
                 listener: Some(listener),
                 port: redis.port(),

@@ -25,12 +25,13 @@ use super::redial::Chance;
 use super::revocations::{Revocations, Say, Told};
 use super::{Address, Identity};
 use crate::clock::WallClock;
+use crate::driver::OwnerKey;
 use crate::trust::{Ledger, REVOKED_MAX};
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Error, Handle, Input, Link, Op, Output, Replica, Space, Sync, SyncConfig, WriterId,
+    Error, Handle, Input, Link, Op, Output, Replica, Role, Space, Sync, SyncConfig, WriterId,
 };
 
 /// The names of the node's own spaces begin so; users can't have such.
@@ -83,7 +84,8 @@ pub(super) struct Book {
     day: u64,
     replica: Replica,
     sync: Sync,
-    links: BTreeSet<Link>,
+    /// The links, each with the key of its peer if that may only read.
+    links: BTreeMap<Link, Option<OwnerKey>>,
     /// How much later than others this node writes what somebody else revoked.
     others_wait: Duration,
     /// What this node tells, if it is not in the book already.
@@ -123,7 +125,7 @@ impl Book {
             day,
             replica,
             sync,
-            links: BTreeSet::new(),
+            links: BTreeMap::new(),
             told: BTreeSet::new(),
             write_wait: WRITE_WAIT_MIN,
             write_next: now,
@@ -148,15 +150,29 @@ impl Book {
         space.starts_with("_mesh.")
     }
 
-    pub(super) fn connected(&mut self, link: Link, now: Instant) {
-        self.links.insert(link);
+    /// A link is open. To a `reader`, whose key this is, the book is told, and nothing is taken of it.
+    pub(super) fn connected(&mut self, link: Link, reader: Option<OwnerKey>, now: Instant) {
+        self.links.insert(link, reader);
         self.settled.get_or_insert(now + SETTLE);
+        self.greet(link, reader, now);
+    }
+
+    fn greet(&mut self, link: Link, reader: Option<OwnerKey>, now: Instant) {
         let broadcast = false;
-        self.handle(now, Input::Connected { link, broadcast });
+        self.handle(
+            now,
+            match reader {
+                None => Input::Connected { link, broadcast },
+                Some(OwnerKey(owner)) => {
+                    let role = Role::Reader;
+                    Input::Limited { link, owner, role }
+                }
+            },
+        );
     }
 
     pub(super) fn disconnected(&mut self, link: Link, now: Instant) {
-        if self.links.remove(&link) {
+        if self.links.remove(&link).is_some() {
             self.handle(now, Input::Disconnected { link });
         }
         if self.links.is_empty() {
@@ -167,7 +183,7 @@ impl Book {
     /// A frame of the book came. One of another day is passed over.
     pub(super) fn frame(&mut self, link: Link, space: &str, bytes: &[u8], now: Instant) {
         let is_present = space == self.replica.space().as_str();
-        if is_present && self.links.contains(&link) && self.replica.len() <= COUNTERS_MAX {
+        if is_present && self.links.contains_key(&link) && self.replica.len() <= COUNTERS_MAX {
             self.handle(now, Input::Frame { link, bytes });
         }
     }
@@ -232,9 +248,8 @@ impl Book {
         self.write_wait = WRITE_WAIT_MIN;
         self.write_next = now;
         self.settled = (!self.links.is_empty()).then_some(now + SETTLE);
-        for link in self.links.clone() {
-            let broadcast = false;
-            self.handle(now, Input::Connected { link, broadcast });
+        for (link, reader) in self.links.clone() {
+            self.greet(link, reader, now);
         }
         Ok(())
     }

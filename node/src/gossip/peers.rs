@@ -2,7 +2,8 @@
 
 use super::codec::{self, BATCH_BYTES_MAX, Framed, PREFIX_BYTES};
 use super::rights::Right;
-use crate::handle::SpaceId;
+use crate::driver::OwnerKey;
+use crate::handle::{Carried, Limits, SpaceId};
 use crate::trust::Role;
 use libp2p::request_response::{OutboundRequestId, ResponseChannel};
 use libp2p::swarm::ConnectionId;
@@ -170,13 +171,21 @@ impl Peers {
 }
 
 impl Peer {
-    /// The spaces in which it takes part, in their order.
-    pub(super) fn spaces(&self) -> Vec<SpaceId> {
-        let full = self
-            .rights
-            .iter()
-            .filter(|right| right.role == Role::Member);
-        full.map(|right| right.space).collect()
+    /// The spaces in which it takes part, in their order, and what it is held to there; `owner` is its
+    /// key.
+    pub(super) fn spaces(&self, owner: Option<OwnerKey>) -> Vec<Carried> {
+        let carried = |right: &Right| {
+            let limits = match right.role.limit() {
+                None => None,
+                Some(role) => {
+                    let owner = owner?;
+                    Some(Limits { owner, role })
+                }
+            };
+            let space = right.space;
+            Some(Carried { space, limits })
+        };
+        self.rights.iter().filter_map(carried).collect()
     }
 
     /// Whether it takes part in a space.
@@ -184,12 +193,17 @@ impl Peer {
         let found = self
             .rights
             .binary_search_by_key(&space, |right| right.space);
-        found.is_ok_and(|at| self.rights[at].role == Role::Member)
+        found.is_ok()
     }
 
     /// Whether it takes part in no space.
     pub(super) fn is_stranger(&self) -> bool {
-        self.rights.iter().all(|right| right.role != Role::Member)
+        self.rights.is_empty()
+    }
+
+    /// Whether it is trusted as a member in any space.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.rights.iter().any(|right| right.role == Role::Member)
     }
 
     /// Whether it has greeted in this space.

@@ -13,7 +13,7 @@
 use super::revocations::Say;
 use crate::driver::{OwnerKey, Rosters};
 use crate::handle::SpaceId;
-use crate::trust::{Grant, Ledger, Role};
+use crate::trust::{Grant, Ledger, Role, Standing};
 use libp2p::PeerId;
 use libp2p::identity::{PublicKey, ed25519};
 use std::collections::{BTreeSet, HashMap};
@@ -61,6 +61,8 @@ struct Known {
     spaces: Vec<Space>,
     ledger: Ledger,
     rosters: Rosters,
+    /// What this node may do itself, by space, when that was looked at last.
+    own_roles: Vec<Role>,
     /// Whom the operator named.
     named: BTreeSet<OwnerKey>,
     shown: HashMap<PeerId, Vec<Grant>>,
@@ -73,16 +75,20 @@ impl Rights {
         spaces: &[Space],
         rosters: Rosters,
         ledger: Ledger,
+        now_ms: u64,
     ) -> Rights {
-        Rights(Arc::new(Mutex::new(Known {
+        let mut known = Known {
             open,
             own: OwnerKey(own),
             spaces: spaces.to_vec(),
             ledger,
             rosters,
+            own_roles: Vec::new(),
             named: BTreeSet::new(),
             shown: HashMap::new(),
-        })))
+        };
+        known.look_at_own(now_ms);
+        Rights(Arc::new(Mutex::new(known)))
     }
 
     /// Nothing in here can be half done, so a panic elsewhere spoils nothing.
@@ -96,8 +102,10 @@ impl Rights {
     }
 
     /// The members are these from now on.
-    pub(super) fn set_rosters(&self, rosters: Rosters) {
-        self.known().rosters = rosters;
+    pub(super) fn set_rosters(&self, rosters: Rosters, now_ms: u64) {
+        let mut known = self.known();
+        known.rosters = rosters;
+        known.look_at_own(now_ms);
     }
 
     /// What a peer may do, by space, in their order.
@@ -111,6 +119,12 @@ impl Rights {
         let rights = known.of(peer, now_ms);
         let full = rights.iter().filter(|right| right.role == Role::Member);
         full.count() == known.spaces.len()
+    }
+
+    /// Whether this node passes on in a space what others made, as only a member may.
+    pub(super) fn passes_on(&self, space: SpaceId) -> bool {
+        let known = self.known();
+        known.own_roles.get(space.0) == Some(&Role::Member)
     }
 
     /// Whether anything can change by time alone.
@@ -144,12 +158,14 @@ impl Rights {
         Ok(spaces)
     }
 
-    /// Forgets the tickets that have ended.
+    /// Forgets the tickets that have ended, and looks what those that this node was given are worth.
     pub(super) fn tidy(&self, now_ms: u64) {
-        self.known().shown.retain(|_, shown| {
+        let mut known = self.known();
+        known.shown.retain(|_, shown| {
             shown.retain(|grant| grant.is_timely(now_ms).is_ok());
             !shown.is_empty()
         });
+        known.look_at_own(now_ms);
     }
 
     /// The tickets that this node needs and may show to a peer: to whom signed it, and to members of its
@@ -242,6 +258,10 @@ impl Known {
                 roles.push(Role::Member);
             }
             let role = roles.into_iter().max()?;
+            // Of what it makes it has to prove that it is its own.
+            if role < Role::Member {
+                owner?;
+            }
             Some(Right {
                 space,
                 role,
@@ -249,6 +269,16 @@ impl Known {
             })
         })
         .collect()
+    }
+
+    /// Looks what this node's own tickets let it do.
+    fn look_at_own(&mut self, now_ms: u64) {
+        let standing = Standing::of(self.own, &self.ledger);
+        let role = |(place, space): (usize, &Space)| {
+            let roster = self.roster(SpaceId(place)).map(|it| &**it);
+            standing.role(space.as_str(), roster, now_ms)
+        };
+        self.own_roles = self.spaces.iter().enumerate().map(role).collect();
     }
 
     fn roster(&self, space: SpaceId) -> Option<&Arc<[OwnerKey]>> {

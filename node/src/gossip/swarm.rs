@@ -100,7 +100,8 @@ impl Network {
         let known = rosters.borrow_and_update().clone();
         let public_key = start.identity.public_key();
         let ledger = start.ledger.clone();
-        let rights = Rights::new(config.open, public_key, handle.spaces(), known, ledger);
+        let (spaces, wall) = (handle.spaces(), start.clock.now());
+        let rights = Rights::new(config.open, public_key, spaces, known, ledger, wall);
         let swarm = behaviour::build(
             start.identity,
             config,

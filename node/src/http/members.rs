@@ -61,7 +61,7 @@ pub(super) async fn list(
         status = 200, description = "The members as this node sees them.",
         body = Membership,
     )),
-    extensions(("x-problems" = json!(["closed", "memory_only"]))),
+    extensions(("x-problems" = json!(["beyond_role", "closed", "memory_only"]))),
 )]
 pub(super) async fn init(
     State(app): State<Arc<App>>,

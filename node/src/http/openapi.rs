@@ -34,9 +34,11 @@ const KEY: &str = "idempotency-key";
 const LEVEL: &str = "tallymesh-level";
 
 /// What any write of counters may be refused with.
-const WRITING: [&str; 15] = [
+const WRITING: [&str; 17] = [
+    "beyond_role",
     "clock_exhausted",
     "counters_full",
+    "expired",
     "idempotency_key",
     "key_length",
     "key_reused",

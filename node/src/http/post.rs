@@ -9,7 +9,7 @@
 
 use super::problem::{Asked, Problem, Route};
 use super::requests::{Frames, InSpace};
-use super::sync::{OUTBOX_FRAMES_MAX, cut_off};
+use super::sync::{OUTBOX_FRAMES_MAX, cut_off, passes_on};
 use super::{App, BULK_BYTES_MAX};
 use crate::driver::Order;
 use crate::handle::{NewLink, PeerKind, SpaceId};
@@ -140,7 +140,7 @@ impl Sessions {
         headers(("tallymesh-session" = String, description = "The name of the link.")),
     )),
     extensions(("x-problems" = json!([
-        "cut", "handshake", "malformed", "not_a_frame", "query", "sync_frames", "sync_session",
+        "beyond_role", "cut", "handshake", "malformed", "not_a_frame", "query", "sync_frames", "sync_session",
         "sync_sessions_full", "too_large", "trailing_bytes", "truncated", "version", "wrong_space",
     ]))),
 )]
@@ -152,6 +152,7 @@ pub(super) async fn exchange(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<([(HeaderName, String); 2], Vec<u8>), Problem> {
     let space = app.handle.space(&space)?;
+    passes_on(&app, space)?;
     let frames = frames(&body?)?;
     if app.cuts.borrow().all {
         return Err(cut());
@@ -232,7 +233,7 @@ async fn serve(
     let (outbox, mut inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
         link,
-        spaces: Some(vec![space]),
+        spaces: Some(vec![space.into()]),
         kind: PeerKind::Post,
         peer: format!("post-{}", link.0),
         broadcast: false,

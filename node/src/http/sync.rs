@@ -7,6 +7,7 @@ use crate::driver::Order;
 use crate::gossip::Cuts;
 use crate::handle::{NewLink, PeerKind, SpaceId};
 use crate::problems;
+use crate::trust::Role;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -43,7 +44,7 @@ const REFUSED: u16 = 4000;
     get, path = "/v1/spaces/{space}/sync", operation_id = "sync_socket", tag = "sync",
     params(InSpace),
     responses((status = 101, description = "The socket is open.")),
-    extensions(("x-problems" = json!(["cut", "websocket"]))),
+    extensions(("x-problems" = json!(["beyond_role", "cut", "websocket"]))),
 )]
 pub(super) async fn upgrade(
     State(app): State<Arc<App>>,
@@ -51,6 +52,7 @@ pub(super) async fn upgrade(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let space = app.handle.space(&space)?;
+    passes_on(&app, space)?;
     let upgrade = upgrade.map_err(|rejection| {
         let detail = format!(
             "{}; open this address as a WebSocket",
@@ -68,13 +70,26 @@ pub(super) async fn upgrade(
         .on_upgrade(move |socket| serve(app, space, socket)))
 }
 
+/// Refuses other replicas where this node is less than a member: what they write would stay here.
+pub(super) fn passes_on(app: &App, space: SpaceId) -> Result<(), Problem> {
+    let role = app.role(space);
+    if role == Role::Member {
+        return Ok(());
+    }
+    let detail = format!(
+        "this node has the role {role} in the space, and passes on nothing but what it counts itself; \
+         sync with a member's node"
+    );
+    Err(Problem::new(&problems::BEYOND_ROLE, detail))
+}
+
 /// Serves one socket until either side has enough of it.
 async fn serve(app: Arc<App>, space: SpaceId, mut socket: WebSocket) {
     let link = app.handle.next_link();
     let (outbox, inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
         link,
-        spaces: Some(vec![space]),
+        spaces: Some(vec![space.into()]),
         kind: PeerKind::WebSocket,
         peer: format!("ws-{}", link.0),
         broadcast: false,

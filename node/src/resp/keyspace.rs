@@ -83,7 +83,7 @@ impl Session {
         host.replica(space)
             .each_counter(&mut |counter| counters.push(counter));
         for part in counters.chunks(TRANSACTION_OPS_MAX) {
-            let replica = host.replica(space);
+            let replica = host.writable(space)?;
             let keys = part.iter().filter_map(|counter| replica.key(*counter));
             let ops: Vec<(String, Op)> = keys.map(|key| (key.to_owned(), Op::Delete)).collect();
             replica.transact(&ops)?;

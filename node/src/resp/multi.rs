@@ -12,7 +12,7 @@ use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
-use tallymesh_core::{Asked, Error, Handle, Once};
+use tallymesh_core::{Asked, Error, Handle, Once, Replica};
 
 /// The commands that `MULTI` has queued, their arguments one after another.
 #[derive(Default)]
@@ -55,6 +55,12 @@ impl Multi {
         args.copy_to(&mut self.bytes, &mut self.spans);
         self.commands.push((spec, self.spans.len()));
         Ok(())
+    }
+
+    /// Whether any of it writes counters.
+    fn writes(&self) -> bool {
+        let mut commands = self.commands.iter();
+        commands.any(|(spec, _)| spec.kind == Kind::Write)
     }
 
     /// Whether any of it reads counters.
@@ -216,7 +222,11 @@ impl Session {
     ) -> Result<Option<Vec<Handle>>, ReplyError<'static>> {
         let (now, strict) = (host.unix_ms(), self.config.strict);
         let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
-        let mut tx = host.replica(self.space).begin().map_err(abort)?;
+        let begun = match multi.writes() {
+            true => host.writable(self.space).and_then(Replica::begin),
+            false => host.replica(self.space).begin(),
+        };
+        let mut tx = begun.map_err(abort)?;
         let begin = reply.out.len();
         reply.array(multi.len());
         for (spec, args) in multi.commands() {

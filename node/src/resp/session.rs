@@ -512,7 +512,7 @@ impl Session {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         let space = self.space;
-        let replica = host.replica(space);
+        let replica = host.writable(space)?;
         let (counter, after) = match replica.handle(key) {
             Some(counter) => {
                 let after = sum(replica.value_at(counter), by)?;
@@ -562,7 +562,7 @@ impl Session {
     ) -> Result<(), ReplyError<'a>> {
         let (now, strict) = (host.unix_ms(), self.config.strict);
         let (mut events, mut changed) = (Vec::new(), Vec::new());
-        let mut tx = host.replica(self.space).begin()?;
+        let mut tx = host.writable(self.space)?.begin()?;
         let mut writing = Writing {
             tx: &mut tx,
             now,

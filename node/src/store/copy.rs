@@ -8,7 +8,7 @@ use super::log::IDENTITY;
 use super::places;
 use super::read::{self, FORMAT_FILE, Found, Torn};
 use super::segment;
-use super::{Kept, Progress, StoreError};
+use super::{Kept, Progress, StoreError, WRITERS_BYTES_MAX, WRITERS_FILE};
 use crate::trust::{LEDGER_BYTES_MAX, LEDGER_FILE};
 use std::collections::BTreeMap;
 use std::fs;
@@ -292,7 +292,7 @@ fn clear_part(part: &Path) -> Result<(), StoreError> {
     };
     let is_ours = |name: &String| {
         let name = name.strip_suffix(files::NEW).unwrap_or(name);
-        [FORMAT_FILE, IDENTITY, LEDGER_FILE].contains(&name)
+        [FORMAT_FILE, IDENTITY, LEDGER_FILE, WRITERS_FILE].contains(&name)
             || !segment::numbers(&[name.into()]).is_empty()
     };
     if !names.iter().all(is_ours) {
@@ -337,14 +337,20 @@ fn write(source: &Source, to: &Disk, progress: &mut dyn FnMut(Progress)) -> Resu
         files::write_small(to, IDENTITY, &identity).map_err(writing)?;
     }
     // What is known of tickets goes along: a node that is put back must not take what it had revoked.
+    // So does what proves the writers that the log tells of, which was kept before they were used.
     let folder = source.folder.as_ref();
-    let tickets = files::read_small(folder, LEDGER_FILE, LEDGER_BYTES_MAX);
-    let tickets = tickets.map_err(|problem| {
-        let file = folder.path().join(LEDGER_FILE);
-        StoreError::io(format!("read {}", file.display()), problem)
-    })?;
-    if let Some(tickets) = tickets {
-        files::write_small(to, LEDGER_FILE, &tickets).map_err(writing)?;
+    for (name, bytes_max) in [
+        (LEDGER_FILE, LEDGER_BYTES_MAX),
+        (WRITERS_FILE, WRITERS_BYTES_MAX),
+    ] {
+        let bytes = files::read_small(folder, name, bytes_max);
+        let bytes = bytes.map_err(|problem| {
+            let file = folder.path().join(name);
+            StoreError::io(format!("read {}", file.display()), problem)
+        })?;
+        if let Some(bytes) = bytes {
+            files::write_small(to, name, &bytes).map_err(writing)?;
+        }
     }
     let format = super::log::format_text();
     files::write_small(to, FORMAT_FILE, format.as_bytes()).map_err(writing)

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use tallymesh_core::Role as Limit;
 use utoipa::ToSchema;
 
 /// What somebody may do in a space. Each may do what those before it may.
@@ -32,6 +33,16 @@ impl Role {
             Role::Writer => "writer",
             Role::Editor => "editor",
             Role::Member => "member",
+        }
+    }
+
+    /// What a replica of this role is held to; a member's to nothing.
+    pub(crate) fn limit(self) -> Option<Limit> {
+        match self {
+            Role::Reader => Some(Limit::Reader),
+            Role::Writer => Some(Limit::Writer),
+            Role::Editor => Some(Limit::Editor),
+            Role::Member => None,
         }
     }
 }

@@ -75,6 +75,7 @@ struct Behaviour {
     frames: request_response::Behaviour<Raw>,
     audits: request_response::Behaviour<Raw>,
     abouts: request_response::Behaviour<Raw>,
+    joins: request_response::Behaviour<Raw>,
 }
 
 type Answered = Result<Vec<u8>, String>;
@@ -88,6 +89,12 @@ enum Order {
     Answer(Vec<u8>, Sender<()>),
     /// Ask this, so many times at once.
     Ask(Vec<u8>, usize, Sender<Answered>),
+    /// Show this ticket.
+    Show(String, Sender<Answered>),
+    /// Connect again.
+    Again(Sender<()>),
+    /// Send this frame.
+    Say(Vec<u8>, Sender<()>),
 }
 
 /// A peer that merges nothing, and so is not healed either. Dropped, it goes away.
@@ -169,6 +176,24 @@ impl Liar {
         all.map(|answer| answer.expect("an answer")).collect()
     }
 
+    /// Shows the node a ticket: the answer, or why none came.
+    pub(crate) fn show(&self, ticket: &str) -> Answered {
+        let (reply, answer) = channel();
+        self.order(Order::Show(ticket.to_owned(), reply), &answer)
+    }
+
+    /// Connects again.
+    pub(crate) fn again(&self) {
+        let (done, told) = channel();
+        self.order(Order::Again(done), &told);
+    }
+
+    /// Sends a frame.
+    pub(crate) fn say(&self, frame: Vec<u8>) {
+        let (done, told) = channel();
+        self.order(Order::Say(frame, done), &told);
+    }
+
     fn order<T>(&self, order: Order, done: &Receiver<T>) -> T {
         assert!(self.orders.send(order).is_ok(), "it runs");
         done.recv_timeout(DEADLINE).expect("it answers")
@@ -185,6 +210,7 @@ fn swarm() -> Swarm<Behaviour> {
         frames: of("/tallymesh/sync/2"),
         audits: of("/tallymesh/audit/1"),
         abouts: of("/tallymesh/about/1"),
+        joins: of("/tallymesh/join/1"),
     };
     let builder = SwarmBuilder::with_new_identity().with_tokio();
     let builder = builder.with_tcp(
@@ -219,9 +245,12 @@ fn hello(digest: [u8; 16]) -> Vec<u8> {
     };
     let space = Space::default();
     let body = Body::Hello(hello);
-    let frame = Frame { space, body }.encode();
-    // A request of one frame.
-    [&(frame.len() as u32).to_le_bytes()[..], &frame].concat()
+    request(&Frame { space, body }.encode())
+}
+
+/// A request of one frame.
+fn request(frame: &[u8]) -> Vec<u8> {
+    [&(frame.len() as u32).to_le_bytes()[..], frame].concat()
 }
 
 async fn run(
@@ -230,10 +259,11 @@ async fn run(
     mut inbox: mpsc::UnboundedReceiver<Order>,
     (about, connected): (Vec<u8>, &AtomicBool),
 ) {
-    swarm.dial(address).expect("dial the node");
+    swarm.dial(address.clone()).expect("dial the node");
     let mut node = None;
     let mut answer = Vec::new();
     let mut asked: HashMap<OutboundRequestId, Sender<Answered>> = HashMap::new();
+    let mut joining: HashMap<OutboundRequestId, Sender<Answered>> = HashMap::new();
     loop {
         let event = tokio::select! {
             event = swarm.select_next_some() => event,
@@ -253,6 +283,20 @@ async fn run(
                     }
                     (Some(Order::Answer(bytes, done)), _) => {
                         answer = bytes;
+                        let _ = done.send(());
+                    }
+                    (Some(Order::Show(ticket, reply)), Some(node)) => {
+                        let question = serde_json::json!({ "ticket": ticket }).to_string();
+                        let joins = &mut swarm.behaviour_mut().joins;
+                        joining.insert(joins.send_request(&node, question.into()), reply);
+                    }
+                    (Some(Order::Again(done)), _) => {
+                        swarm.dial(address.clone()).expect("dial the node");
+                        let _ = done.send(());
+                    }
+                    (Some(Order::Say(frame, done)), Some(node)) => {
+                        let frames = &mut swarm.behaviour_mut().frames;
+                        frames.send_request(&node, request(&frame));
                         let _ = done.send(());
                     }
                     (Some(Order::Ask(bytes, times, reply)), Some(node)) => {
@@ -291,6 +335,18 @@ async fn run(
             }) => {
                 let abouts = &mut swarm.behaviour_mut().abouts;
                 let _ = abouts.send_response(channel, about.clone());
+            }
+            BehaviourEvent::Joins(Event::Message {
+                message:
+                    Message::Response {
+                        request_id,
+                        response,
+                    },
+                ..
+            }) => {
+                if let Some(reply) = joining.remove(&request_id) {
+                    let _ = reply.send(Ok(response));
+                }
             }
             BehaviourEvent::Audits(Event::Message { message, .. }) => match message {
                 Message::Request { channel, .. } => {

@@ -30,6 +30,7 @@ mod resp_tls;
 mod restart;
 mod retries;
 mod revoked;
+mod roles;
 mod spaces;
 mod sync;
 mod tickets;

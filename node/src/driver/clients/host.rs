@@ -10,7 +10,7 @@ use crate::trust::{Ledger, Role};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Asked, Handle as Counted, Replica};
+use tallymesh_core::{Asked, Error, Handle as Counted, Replica};
 
 /// What is counted over all connections.
 pub(super) struct Books {
@@ -109,6 +109,11 @@ impl Host for Desk<'_> {
     #[inline]
     fn replica(&mut self, space: usize) -> &mut Replica {
         &mut self.spaces[space].replica
+    }
+
+    #[inline]
+    fn writable(&mut self, space: usize) -> Result<&mut Replica, Error> {
+        self.spaces[space].writable()
     }
 
     #[inline]

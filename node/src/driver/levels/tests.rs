@@ -5,6 +5,7 @@ use crate::driver::{MemberChange, Order, OwnerKey, Running, Start, start};
 use crate::handle::{Demand, Handle, NewLink, PeerKind, Refusal, SpaceId};
 use crate::metrics::Metrics;
 use crate::store::{Durability, Each, Memory, Record, Store, StoreError};
+use crate::trust::Ledger;
 use std::future::Future;
 use std::time::Duration;
 use tallymesh_core::{Level, Link, Once, Op, Space, Token};
@@ -81,6 +82,8 @@ impl Cluster {
                 key_window: Duration::from_secs(60),
                 durability,
                 store: Box::new(Disk(Memory::default())),
+                folder: None,
+                ledger: Ledger::open(None).expect("in memory"),
                 resp: None,
                 broadcast,
                 used: mpsc::unbounded_channel().0,

@@ -6,8 +6,10 @@ use crate::driver::membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
     Retirement, fate,
 };
+use crate::driver::nonces::{Nonce, Nonces};
 use crate::driver::{Comeback, News, WriterRow};
 use crate::handle::Refusal;
+use crate::store::StoreError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tallymesh_core::{Configuration, Error, Fate, Input, Listed, Owner, Returned, WriterId};
@@ -101,13 +103,15 @@ impl OpenSpace {
         }
     }
 
-    /// Goes on under a fresh writer id.
-    pub(super) fn mint(&mut self) -> Result<WriterId, crate::store::StoreError> {
+    /// A fresh writer id, and what it was minted with, which is kept before anything is told.
+    fn mint(&mut self, nonces: &mut Nonces) -> Result<(WriterId, Nonce), StoreError> {
         let minted = mint(self.replica.space(), &self.owner)?;
         let present = self.replica.writer();
         self.part.minted.retain(|it| it.0 == present);
         self.part.minted.push(minted);
-        Ok(minted.0)
+        nonces.note(self.replica.space(), minted.1);
+        nonces.save()?;
+        Ok(minted)
     }
 
     /// What the present writer id was minted with, besides the owner's key.
@@ -222,6 +226,9 @@ impl OpenSpace {
     /// Makes this node the first member.
     pub(in crate::driver) fn found(&mut self, now: u64) -> Result<Membership, Refusal> {
         self.refuse_if_not_durable()?;
+        if self.role.limit().is_some() {
+            return Err(Error::BeyondRole.into());
+        }
         let (owner, nonce) = (self.owner, self.nonce());
         self.replica.found(&owner, &nonce, self.unix_ms)?;
         self.wrote = true;
@@ -449,12 +456,17 @@ impl OpenSpace {
     }
 
     /// Goes on under a fresh writer id, as the sync machine asked.
-    pub(in crate::driver) fn renew(&mut self, now: u64) -> Result<(), crate::store::StoreError> {
+    pub(in crate::driver) fn renew(
+        &mut self,
+        now: u64,
+        nonces: &mut Nonces,
+    ) -> Result<(), StoreError> {
         let (space, was) = (self.name().to_string(), self.replica.writer().to_string());
-        let fresh = self.mint()?;
-        self.handle(now, Input::Renew { writer: fresh });
+        let (writer, nonce) = self.mint(nonces)?;
+        self.handle(now, Input::Own { writer, nonce });
+        self.handle(now, Input::Renew { writer });
         self.renewals += 1;
-        let writer = fresh.to_string();
+        let writer = writer.to_string();
         match self.replica.configuration() {
             None => tracing::error!(
                 %space,

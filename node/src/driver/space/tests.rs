@@ -17,7 +17,15 @@ struct Followed {
 impl Followed {
     fn new() -> Followed {
         let (owner, mut store) = ([7; 32], Memory::default());
-        let load = OpenSpace::load(Space::default(), &owner, 0, WINDOW, &mut store, false);
+        let load = OpenSpace::load(
+            Space::default(),
+            &owner,
+            0,
+            WINDOW,
+            &mut store,
+            false,
+            &mut Nonces::default(),
+        );
         Followed {
             space: load.expect("an empty store"),
             records: Vec::new(),
@@ -95,7 +103,15 @@ fn a_key_is_known_for_the_window_also_to_the_next_process() {
     // What is stored of keys is as good as new to the next process.
     let mut store = Memory::default();
     store.commit(&followed.records).expect("well");
-    let load = OpenSpace::load(Space::default(), &[7; 32], 0, WINDOW, &mut store, false);
+    let load = OpenSpace::load(
+        Space::default(),
+        &[7; 32],
+        0,
+        WINDOW,
+        &mut store,
+        false,
+        &mut Nonces::default(),
+    );
     let mut next = load.expect("what was kept");
     for minute in 0..60 {
         next.tick(minutes(minute));

@@ -13,7 +13,7 @@ const EXPIRIES_BATCH_MAX: usize = 4096;
 
 impl OpenSpace {
     pub(in crate::driver) fn add(&mut self, key: String, by: i64) -> Result<Counter, Refusal> {
-        let counter = self.replica.add(&key, by)?;
+        let counter = self.writable()?.add(&key, by)?;
         self.wrote(counter, Event::IncrBy);
         let now = self.reading(counter).unwrap_or_default();
         Ok(Counter { key, now })
@@ -40,7 +40,7 @@ impl OpenSpace {
                 return Err(Refusal::KeyReused);
             }
         }
-        let mut transaction = self.replica.begin()?;
+        let mut transaction = self.writable()?.begin()?;
         let mut told = Vec::with_capacity(ops.len());
         for (index, (key, op)) in ops.iter().enumerate() {
             let refusal = |error| Refusal::Op {
@@ -111,6 +111,7 @@ impl OpenSpace {
     /// Adds to any number of counters, all or none. Up to a limit they are one transaction; more
     /// are tried first, and then made as several.
     pub(in crate::driver) fn add_many(&mut self, sums: &[Sum]) -> Result<(), Refusal> {
+        self.writable()?;
         let mut adds: Vec<(Counted, &Sum)> = Vec::with_capacity(sums.len());
         let interned = sums.iter().try_for_each(|sum| {
             let counter = self.replica.intern(&sum.key);
@@ -144,7 +145,7 @@ impl OpenSpace {
 
     /// A transaction that is not made yet.
     fn draft(&mut self, adds: &[(Counted, &Sum)]) -> Result<Transaction<'_>, Refusal> {
-        let mut transaction = self.replica.begin()?;
+        let mut transaction = self.writable()?.begin()?;
         for (_, sum) in adds {
             let added = transaction.apply(&sum.key, Op::Add(sum.by));
             added.map_err(|error| at_line(sum, error))?;
@@ -160,6 +161,10 @@ impl OpenSpace {
             let Some(counter) = self.expiries.take_due(now) else {
                 break;
             };
+            if self.replica.is_adds_only() {
+                // Somebody else deletes it, of which a merge tells.
+                continue;
+            }
             match self.replica.materialize_expiry(counter) {
                 Ok(true) => {
                     self.wrote(counter, Event::Expired);

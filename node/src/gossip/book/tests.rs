@@ -89,8 +89,8 @@ impl Mesh {
         });
         for other in (0..new).filter(|other| !self.gone.contains(other)) {
             let link = |to: usize| Link(to as u32);
-            self.nodes[new].book.connected(link(other), self.now);
-            self.nodes[other].book.connected(link(new), self.now);
+            self.nodes[new].book.connected(link(other), None, self.now);
+            self.nodes[other].book.connected(link(new), None, self.now);
         }
     }
 
@@ -101,7 +101,7 @@ impl Mesh {
             node.book.disconnected(Link(gone as u32), self.now);
         }
         let links = self.nodes[gone].book.links.clone();
-        for link in links {
+        for link in links.into_keys() {
             self.nodes[gone].book.disconnected(link, self.now);
         }
     }

@@ -38,7 +38,7 @@ fn rights(open: bool) -> (Rights, Ledger) {
     let spaces = ["a", "b", "c"].map(|name| Space::new(name).expect("a name"));
     let rosters: Rosters = [roster(&[0, 1]), roster(&[2, 3]), None].into();
     let ledger = Ledger::open(None).expect("in memory");
-    let rights = Rights::new(open, owner(0).0, &spaces, rosters, ledger.clone());
+    let rights = Rights::new(open, owner(0).0, &spaces, rosters, ledger.clone(), NOW);
     (rights, ledger)
 }
 
@@ -65,7 +65,7 @@ fn members_and_those_whom_the_operator_named_have_rights_and_strangers_have_none
     rights.name(&peer(1));
     assert_eq!(roles(&rights, 1, NOW), everywhere);
     assert!(rights.is_full(&peer(1), NOW));
-    rights.set_rosters([roster(&[0, 1]), roster(&[9]), None].into());
+    rights.set_rosters([roster(&[0, 1]), roster(&[9]), None].into(), NOW);
     assert_eq!(roles(&rights, 2, NOW), []);
     assert_eq!(roles(&rights, 9, NOW), [(1, Role::Member)]);
     let (open, _) = self::rights(true);
@@ -121,7 +121,7 @@ fn a_ticket_is_for_its_holder_and_ends() {
     assert!(!rights.has_shown());
     // Whoever signed it is a member no more.
     assert!(rights.show(peer(8), bound).is_ok());
-    rights.set_rosters([roster(&[0]), None, None].into());
+    rights.set_rosters([roster(&[0]), None, None].into(), NOW);
     assert_eq!(roles(&rights, 8, NOW), []);
     assert!(!ledger.is_revoked(TicketId::new([1; 16]), "a"));
 }
@@ -159,12 +159,12 @@ fn whoever_signed_a_ticket_that_is_held_is_trusted_until_members_are_known() {
         [""; 0],
         "it has ended"
     );
-    rights.set_rosters([None, None, roster(&[1])].into());
+    rights.set_rosters([None, None, roster(&[1])].into(), NOW);
     assert_eq!(roles(&rights, 9, NOW), [], "it is no member");
     assert_eq!(roles(&rights, 1, NOW), [(2, Role::Member)]);
     assert_eq!(rights.to_show(&peer(1), NOW), ["the ticket"]);
     // A member needs none.
-    rights.set_rosters([None, None, roster(&[0, 1])].into());
+    rights.set_rosters([None, None, roster(&[0, 1])].into(), NOW);
     assert_eq!(rights.to_show(&peer(1), NOW), [""; 0]);
 }
 
@@ -184,4 +184,18 @@ fn fellows_are_the_members_of_spaces_that_this_node_is_a_member_of() {
         None,
         "it has none"
     );
+}
+
+#[test]
+fn what_others_made_is_passed_on_where_this_node_may_do_all() {
+    let (rights, ledger) = rights(false);
+    let all = |rights: &Rights| [0, 1, 2].map(|place| rights.passes_on(SpaceId(place)));
+    assert_eq!(all(&rights), [true, true, true]);
+    let of_member = grant(1, 2, Role::Writer, Some(&["a", "b"]));
+    ledger.hold("the ticket", &of_member).expect("room");
+    rights.tidy(NOW);
+    assert_eq!(all(&rights), [true, false, true], "it is a member of a");
+    let rosters: Rosters = [roster(&[0, 1]), roster(&[0, 2, 3]), None].into();
+    rights.set_rosters(rosters, NOW);
+    assert_eq!(all(&rights), [true, true, true], "and now of b");
 }

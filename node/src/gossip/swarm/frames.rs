@@ -251,11 +251,15 @@ impl Network {
         }
     }
 
-    /// Sends a push as a frame to those with whom this node would gossip, and which do not.
+    /// Sends a push as a frame to those with whom this node would gossip, and which do not: unless they
+    /// may be those that take nothing of it but what it counts itself.
     fn unicast(&mut self, space: &str, bytes: &[u8]) {
         let Ok(place) = self.handle.space(space) else {
             return;
         };
+        if !self.rights.passes_on(place) {
+            return;
+        }
         for id in self.peers.ids() {
             let peer = self.peers.get_mut(&id);
             if peer.is_some_and(|peer| {

@@ -5,8 +5,8 @@ use crate::driver::MemberChange;
 use crate::gossip::figures::{Direction, Protocol};
 use crate::gossip::join::{Answer, NAMED_MAX};
 use crate::gossip::refusals::Reason;
-use crate::gossip::rights::Right;
-use crate::handle::{Handle, SpaceId};
+use crate::gossip::rights::{Right, owner_of};
+use crate::handle::{Carried, Handle, SpaceId};
 use crate::trust::{Grant, Role};
 use libp2p::PeerId;
 use libp2p::request_response;
@@ -25,29 +25,46 @@ const ADMIT_WAIT: Duration = Duration::from_secs(60);
 
 impl Network {
     /// Gives a peer that came what it may do. Returns the spaces in which it takes part.
-    pub(super) fn give_rights(&mut self, id: &PeerId) -> Vec<SpaceId> {
+    pub(super) fn give_rights(&mut self, id: &PeerId) -> Vec<Carried> {
         let rights = self.rights.of(id, self.clock.now());
         self.peers.get_mut(id).map_or(Vec::new(), |peer| {
             peer.rights = rights;
-            peer.spaces()
+            peer.spaces(owner_of(id))
         })
     }
 
     /// Shows a peer the tickets that this node has for it.
     pub(super) fn show_tickets(&mut self, peer: &PeerId) {
         for ticket in self.rights.to_show(peer, self.clock.now()) {
-            self.count(peer, Protocol::Join, Direction::Out, ticket.len());
-            let joins = &mut self.swarm.behaviour_mut().joins;
-            joins.send_request(peer, ticket);
+            self.show_ticket(peer, ticket);
         }
+    }
+
+    fn show_ticket(&mut self, peer: &PeerId, ticket: String) {
+        self.count(peer, Protocol::Join, Direction::Out, ticket.len());
+        let joins = &mut self.swarm.behaviour_mut().joins;
+        joins.send_request(peer, ticket);
     }
 
     /// The members of some space are others now.
     pub(super) fn members_changed(&mut self) {
-        let rosters = self.rosters.borrow_and_update().clone();
-        self.rights.set_rosters(rosters);
+        let (rosters, now) = (self.rosters.borrow_and_update().clone(), self.clock.now());
+        let peers = self.peers.ids();
+        let shown: Vec<Vec<String>> = peers
+            .iter()
+            .map(|it| self.rights.to_show(it, now))
+            .collect();
+        self.rights.set_rosters(rosters, now);
         self.learn_members();
         self.look_at_rights(Instant::now());
+        // Who turns out to be a member only now is not asked for its rights again by itself.
+        for (peer, shown) in peers.iter().zip(&shown) {
+            for ticket in self.rights.to_show(peer, now) {
+                if !shown.contains(&ticket) {
+                    self.show_ticket(peer, ticket);
+                }
+            }
+        }
     }
 
     /// Keeps room for the members of this node's spaces.
@@ -147,19 +164,10 @@ impl Network {
                 return error.into();
             }
         };
-        if grant.role != Role::Member {
-            self.refusals.refused(Reason::Ticket, &peer, now);
-            let detail = format!(
-                "a node that joins takes the role member, and the ticket gives {}; use it over HTTP, \
-                 or ask for another",
-                grant.role
-            );
-            return Answer::refused("forbidden", &detail);
-        }
         let role = grant.role;
         match self.rights.show(peer, grant) {
             Ok(spaces) => {
-                for space in &spaces {
+                for space in spaces.iter().filter(|_| role == Role::Member) {
                     if let Some(owner) = self.rights.lacks_member(*space, &peer) {
                         let change = MemberChange::Add(owner);
                         tokio::spawn(admit(self.handle.clone(), *space, change));

@@ -2,6 +2,7 @@
 
 use super::Network;
 use crate::gossip::refusals::Reason;
+use crate::gossip::rights::owner_of;
 use crate::gossip::{Cuts, Peer};
 use crate::handle::{NewLink, PeerKind};
 use libp2p::swarm::ConnectionId;
@@ -34,7 +35,9 @@ impl Network {
         self.handle.connect(new).await;
         self.addresses.reached(&peer);
         if let Some(book) = &mut self.book {
-            book.connected(link, now);
+            let trusted = self.peers.get_mut(&peer).is_some_and(|it| it.is_trusted());
+            let limited = owner_of(&peer).filter(|_| !trusted);
+            book.connected(link, limited, now);
             self.send_book(now);
         }
     }

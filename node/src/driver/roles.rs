@@ -1,0 +1,32 @@
+//! What this node may do itself in each of its spaces: by its tickets, where it is no member.
+
+use super::{Driver, OwnerKey};
+use crate::trust::Standing;
+
+/// How often is looked whether that has changed, in milliseconds: tickets end, and are revoked.
+const LOOK_MS: u64 = 1_000;
+
+impl Driver {
+    /// Looks what this node may do, if that is due. It is due at once where the members changed.
+    pub(super) fn look_at_roles(&mut self) {
+        let now = self.now();
+        if now < self.roles_due {
+            return;
+        }
+        self.roles_due = now + LOOK_MS;
+        let standing = Standing::of(OwnerKey(self.owner), &self.ledger);
+        if standing.is_free() && !self.limited {
+            return;
+        }
+        self.limited = false;
+        let wall = self.clock.now();
+        for place in 0..self.spaces.len() {
+            let space = &self.spaces[place];
+            let role = standing.role(space.name().as_str(), space.roster().as_deref(), wall);
+            self.limited |= role.limit().is_some();
+            if role != space.role() {
+                self.spaces[place].set_role(role);
+            }
+        }
+    }
+}

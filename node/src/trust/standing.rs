@@ -1,0 +1,114 @@
+//! What this node may do itself in a space: all, or what the tickets say that it was given.
+
+use super::{Grant, Ledger, Role};
+use crate::driver::OwnerKey;
+
+/// The tickets that this node was given, at one moment.
+pub(crate) struct Standing {
+    own: OwnerKey,
+    held: Vec<Grant>,
+    ledger: Ledger,
+}
+
+impl Standing {
+    /// That of the node with this key.
+    pub(crate) fn of(own: OwnerKey, ledger: &Ledger) -> Standing {
+        Standing {
+            own,
+            held: ledger.held().into_iter().map(|it| it.1).collect(),
+            ledger: ledger.clone(),
+        }
+    }
+
+    /// Whether it has no tickets, and so may do all everywhere.
+    pub(crate) fn is_free(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// What the node may do in a space with this roster, which ascends; `None` if the space has no
+    /// members. One of them does what it likes, and so does a node to which no ticket speaks of the space:
+    /// what others take of it is up to them. Else the greatest role counts of the tickets that are good
+    /// there, or of all of them once none is: what is written meanwhile must not be more than others will
+    /// take.
+    pub(crate) fn role(&self, space: &str, roster: Option<&[OwnerKey]>, now_ms: u64) -> Role {
+        let is_member = |owner: &OwnerKey| roster.map(|it| it.binary_search(owner).is_ok());
+        if is_member(&self.own) == Some(true) {
+            return Role::Member;
+        }
+        let covering = || self.held.iter().filter(|grant| grant.covers(space));
+        let is_good = |grant: &&Grant| {
+            let has_say = is_member(&grant.issuer) != Some(false);
+            has_say && grant.is_timely(now_ms).is_ok() && !self.ledger.is_revoked(grant.id, space)
+        };
+        let good = covering().filter(is_good).map(|it| it.role).max();
+        let any = || covering().map(|it| it.role).max();
+        good.or_else(any).unwrap_or(Role::Member)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trust::{Revocation, Revoked, TicketId};
+    use tallymesh_core::Space;
+
+    const NOW: u64 = 1_000_000;
+    const OWN: OwnerKey = OwnerKey([9; 32]);
+    const MEMBER: OwnerKey = OwnerKey([1; 32]);
+    const FORMER: OwnerKey = OwnerKey([2; 32]);
+
+    fn grant(id: u8, issuer: OwnerKey, role: Role, expires: Option<u64>) -> Grant {
+        Grant {
+            id: TicketId::new([id; 16]),
+            issuer,
+            holder: None,
+            role,
+            spaces: Some(vec![Space::new("shop").expect("a name")]),
+            issued: 1,
+            expires,
+            nodes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_greatest_good_ticket_counts_and_of_ended_ones_the_greatest() {
+        let ledger = Ledger::open(None).expect("a ledger");
+        let of = |held: &[Grant], space, roster: Option<&[OwnerKey]>| {
+            let standing = Standing {
+                own: OWN,
+                held: held.to_vec(),
+                ledger: ledger.clone(),
+            };
+            standing.role(space, roster, NOW)
+        };
+        let role = |held: &[Grant], space| of(held, space, Some(&[MEMBER]));
+        let reader = grant(1, MEMBER, Role::Reader, None);
+        let writer = grant(2, MEMBER, Role::Writer, None);
+        let ended = grant(3, MEMBER, Role::Editor, Some(10));
+        let foreign = grant(4, FORMER, Role::Editor, None);
+        assert_eq!(role(&[], "shop"), Role::Member);
+        assert_eq!(role(std::slice::from_ref(&reader), "other"), Role::Member);
+        let all = [reader.clone(), writer.clone(), ended.clone(), foreign];
+        assert_eq!(role(&all, "shop"), Role::Writer);
+        assert_eq!(role(&[reader.clone(), ended.clone()], "shop"), Role::Reader);
+        assert_eq!(role(std::slice::from_ref(&ended), "shop"), Role::Editor);
+        let revocation = Revocation {
+            id: writer.id,
+            issuer: MEMBER,
+            spaces: None,
+            issued: 5,
+            expires: None,
+        };
+        let revoked = Revoked {
+            statement: "x".into(),
+            revocation,
+            spaces: [Space::new("shop").expect("a name")].into(),
+        };
+        ledger.revoke(vec![revoked]).expect("room");
+        assert_eq!(role(&all, "shop"), Role::Reader);
+        let own = of(&all, "shop", Some(&[MEMBER, OWN]));
+        assert_eq!(own, Role::Member, "a member needs no ticket");
+        let open = of(&all, "shop", None);
+        assert_eq!(open, Role::Editor, "without members all are believed");
+    }
+}
