@@ -50,6 +50,7 @@ mod operations;
 mod page;
 pub mod post;
 mod problem;
+mod proof;
 pub(crate) mod rate;
 mod requests;
 mod status;

@@ -56,8 +56,7 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
             let space = parts.next().unwrap_or_default();
             let rest: Vec<&str> = parts.collect();
             let role = match (rest.as_slice(), reads) {
-                (["sync"], _) => Role::Member,
-                (_, true) | (["read"], _) => Role::Reader,
+                (_, true) | (["read" | "sync"], _) => Role::Reader,
                 (["add" | "transactions"] | ["counters", _, "add"], _) => Role::Writer,
                 (["counters", ..], _) => Role::Editor,
                 _ => Role::Member,
@@ -102,6 +101,12 @@ fn challenged(problem: Problem) -> Response {
         headers.insert(header::WWW_AUTHENTICATE, challenge);
     }
     response
+}
+
+/// Looks whether the ticket of a link is good yet.
+pub(super) async fn check(app: &App, headers: &HeaderMap, space: &str) -> Result<(), Problem> {
+    caller(app, headers, Some(space), Role::Reader).await?;
+    Ok(())
 }
 
 async fn caller(

@@ -17,7 +17,7 @@
 use super::App;
 use super::asking::{KEY, LEVEL, REPLAYED, TOKEN, WAIT};
 use super::events::LAST_EVENT_ID;
-use super::post::SESSION;
+use super::post::{CHALLENGE, NODE, OWNER, SESSION, SIGNATURE};
 use super::problem::Problem;
 use crate::config::HttpRules;
 use crate::problems;
@@ -68,6 +68,8 @@ pub(super) fn cors() -> CorsLayer {
             header::CONTENT_TYPE,
             LAST_EVENT_ID,
             SESSION,
+            OWNER,
+            SIGNATURE,
             KEY,
             LEVEL,
             WAIT,
@@ -78,6 +80,8 @@ pub(super) fn cors() -> CorsLayer {
             header::RETRY_AFTER,
             header::WWW_AUTHENTICATE,
             SESSION,
+            CHALLENGE,
+            NODE,
             REPLAYED,
             TOKEN,
         ])

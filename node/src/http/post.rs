@@ -6,18 +6,24 @@
 //! link, whose name comes back in the header `tallymesh-session`; the next ones send it along. A
 //! link of which nothing is heard for a minute ends. Who misses an answer begins another link: a
 //! greeting may have been in it, which no link sends twice.
+//!
+//! With a ticket of a lesser role than member the first request brings no frames and takes a challenge,
+//! and the second one proves the owner's key, both in headers.
 
+use super::access::Caller;
 use super::problem::{Asked, Problem, Route};
+use super::proof::{Challenge, Proof, unproved};
 use super::requests::{Frames, InSpace};
 use super::sync::{OUTBOX_FRAMES_MAX, cut_off, passes_on};
 use super::{App, BULK_BYTES_MAX};
 use crate::driver::Order;
-use crate::handle::{NewLink, PeerKind, SpaceId};
+use crate::handle::{Carried, NewLink, PeerKind, SpaceId};
 use crate::problems;
+use crate::trust::Role;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +35,13 @@ use utoipa::IntoParams;
 
 /// The header that names a link.
 pub(super) const SESSION: HeaderName = HeaderName::from_static("tallymesh-session");
+
+/// The headers by which a client proves its owner's key: what it is to sign, and for which node, and
+/// what it answers.
+pub(super) const CHALLENGE: HeaderName = HeaderName::from_static("tallymesh-challenge");
+pub(super) const NODE: HeaderName = HeaderName::from_static("tallymesh-node");
+pub(super) const OWNER: HeaderName = HeaderName::from_static("tallymesh-owner");
+pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("tallymesh-signature");
 
 /// How long a link may be silent before it ends.
 pub const IDLE: Duration = Duration::from_secs(60);
@@ -62,6 +75,7 @@ pub(super) struct ExchangeQuery {
 /// One request on a link.
 struct Exchange {
     frames: Vec<Vec<u8>>,
+    proof: Option<Proof>,
     wait: Duration,
     reply: oneshot::Sender<Result<Vec<u8>, Problem>>,
 }
@@ -70,6 +84,8 @@ struct Exchange {
 #[derive(Clone)]
 struct Session {
     space: SpaceId,
+    /// What its ticket was worth when it began.
+    role: Role,
     requests: mpsc::Sender<Exchange>,
 }
 
@@ -85,9 +101,11 @@ impl Sessions {
         Sessions { open, idle }
     }
 
-    fn find(&self, name: &str, space: SpaceId) -> Option<Session> {
+    /// A link of this space, to whoever may do as much as when it began.
+    fn find(&self, name: &str, space: SpaceId, role: Role) -> Option<Session> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(name).filter(|it| it.space == space).cloned()
+        let fits = |it: &&Session| it.space == space && it.role == role;
+        open.get(name).filter(fits).cloned()
     }
 
     fn end(&self, name: &str) {
@@ -96,13 +114,23 @@ impl Sessions {
     }
 
     /// Begins a link. Its name is a secret of whoever began it.
-    fn begin(&self, app: &Arc<App>, space: SpaceId) -> Result<(String, Session), Problem> {
+    fn begin(
+        &self,
+        app: &Arc<App>,
+        space: SpaceId,
+        role: Role,
+        challenge: Option<Challenge>,
+    ) -> Result<(String, Session), Problem> {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret)
             .map_err(|error| Problem::new(&problems::INTERNAL, error.to_string()))?;
         let name = format!("{:032x}", u128::from_be_bytes(secret));
         let (requests, inbox) = mpsc::channel(1);
-        let session = Session { space, requests };
+        let session = Session {
+            space,
+            role,
+            requests,
+        };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= SESSIONS_MAX {
             let detail = format!(
@@ -113,7 +141,8 @@ impl Sessions {
             return Err(Problem::new(&problems::SYNC_SESSIONS_FULL, detail));
         }
         open.insert(name.clone(), session.clone());
-        tokio::spawn(serve(app.clone(), space, name.clone(), inbox));
+        let link = (space, challenge, name.clone());
+        tokio::spawn(serve(app.clone(), link, inbox));
         Ok((name, session))
     }
 }
@@ -122,13 +151,16 @@ impl Sessions {
 ///
 /// The body and the answer are frames of docs/protocol.md, each after its length: four bytes, the
 /// most significant first. Without the header this begins a link; its name comes back in the same
-/// header. A link ends a minute after its last request.
+/// header. A link ends a minute after its last request. With a ticket of a lesser role than member the
+/// client proves its owner's key in the second request, as docs/http.md tells.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/sync", operation_id = "sync_post", tag = "sync",
     params(
         InSpace,
         ExchangeQuery,
         ("tallymesh-session" = Option<String>, Header, description = "The link, unless it is to begin."),
+        ("tallymesh-owner" = Option<String>, Header, description = "The owner's key that is proved."),
+        ("tallymesh-signature" = Option<String>, Header, description = "The owner's signature of the challenge."),
     ),
     request_body(
         content = Frames, content_type = "application/octet-stream",
@@ -137,10 +169,14 @@ impl Sessions {
     responses((
         status = 200, description = "The frames that waited.", body = Frames,
         content_type = "application/octet-stream",
-        headers(("tallymesh-session" = String, description = "The name of the link.")),
+        headers(
+            ("tallymesh-session" = String, description = "The name of the link."),
+            ("tallymesh-challenge" = String, description = "What is to be signed."),
+            ("tallymesh-node" = String, description = "The key of the node, which is signed along."),
+        ),
     )),
     extensions(("x-problems" = json!([
-        "beyond_role", "cut", "handshake", "malformed", "not_a_frame", "query", "sync_frames", "sync_session",
+        "beyond_role", "cut", "handshake", "malformed", "not_a_frame", "not_yours", "owner_proof", "query", "sync_frames", "sync_session",
         "sync_sessions_full", "too_large", "trailing_bytes", "truncated", "version", "wrong_space",
     ]))),
 )]
@@ -148,9 +184,10 @@ pub(super) async fn exchange(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
     Asked(query): Asked<ExchangeQuery>,
+    Caller(role): Caller,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<([(HeaderName, String); 2], Vec<u8>), Problem> {
+) -> Result<(HeaderMap, Vec<u8>), Problem> {
     let space = app.handle.space(&space)?;
     passes_on(&app, space)?;
     let frames = frames(&body?)?;
@@ -158,23 +195,59 @@ pub(super) async fn exchange(
         return Err(cut());
     }
     let (name, session) = match headers.get(SESSION) {
-        None => app.sessions.begin(&app, space)?,
+        None => match role.limit() {
+            None => app.sessions.begin(&app, space, role, None)?,
+            Some(limit) if frames.is_empty() => {
+                let challenge = Challenge::draw(&app, limit)?;
+                let (name, _) = app.sessions.begin(&app, space, role, Some(challenge))?;
+                let asked = [
+                    (CHALLENGE, challenge.digits()),
+                    (NODE, app.owner.to_string()),
+                ];
+                return Ok((answer_headers(name, asked)?, Vec::new()));
+            }
+            Some(_) => return Err(unproved("the first request of a link brings no frames")),
+        },
         Some(name) => {
             let name = name.to_str().unwrap_or_default();
-            let session = app.sessions.find(name, space).ok_or_else(over)?;
+            let session = app.sessions.find(name, space, role).ok_or_else(over)?;
             (name.to_owned(), session)
         }
     };
     let (reply, answer) = oneshot::channel();
     let exchange = Exchange {
         frames,
+        proof: proof(&headers),
         wait: Duration::from_millis(query.wait_ms).min(WAIT_MAX),
         reply,
     };
     session.requests.send(exchange).await.map_err(|_| over())?;
     let answer = answer.await.map_err(|_| over())??;
-    let kind = "application/octet-stream".to_owned();
-    Ok(([(SESSION, name), (header::CONTENT_TYPE, kind)], answer))
+    Ok((answer_headers(name, [])?, answer))
+}
+
+/// The headers of an answer with frames.
+fn answer_headers<const N: usize>(
+    name: String,
+    more: [(HeaderName, String); N],
+) -> Result<HeaderMap, Problem> {
+    let kind = HeaderValue::from_static("application/octet-stream");
+    let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
+    for (header, value) in more.into_iter().chain([(SESSION, name)]) {
+        let value = HeaderValue::try_from(value);
+        let value = value.map_err(|error| Problem::new(&problems::INTERNAL, error.to_string()))?;
+        headers.insert(header, value);
+    }
+    Ok(headers)
+}
+
+/// What a request says of its owner, if it does.
+fn proof(headers: &HeaderMap) -> Option<Proof> {
+    let text = |header| Some(headers.get(header)?.to_str().ok()?.to_owned());
+    Some(Proof {
+        owner: text(OWNER)?,
+        signature: text(SIGNATURE)?,
+    })
 }
 
 fn over() -> Problem {
@@ -225,15 +298,32 @@ fn frames(mut body: &[u8]) -> Result<Vec<Vec<u8>>, Problem> {
 /// Serves one link until nothing is heard of it for too long, or the node has enough of it.
 async fn serve(
     app: Arc<App>,
-    space: SpaceId,
-    name: String,
+    (space, challenge, name): (SpaceId, Option<Challenge>, String),
     mut requests: mpsc::Receiver<Exchange>,
 ) {
+    let (mut first, mut limits) = (None, None);
+    if let Some(challenge) = challenge {
+        let Ok(Some(exchange)) = timeout(app.sessions.idle, requests.recv()).await else {
+            return app.sessions.end(&name);
+        };
+        let proof = exchange.proof.as_ref();
+        let proof = proof.ok_or_else(|| unproved("the headers with the proof are missing"));
+        match proof.and_then(|proof| challenge.check(proof)) {
+            Ok(proved) => limits = Some(proved),
+            Err(problem) => {
+                app.sessions.end(&name);
+                // Whoever asked may have gone away.
+                let _ = exchange.reply.send(Err(problem));
+                return;
+            }
+        }
+        first = Some(exchange);
+    }
     let link = app.handle.next_link();
     let (outbox, mut inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
         link,
-        spaces: Some(vec![space.into()]),
+        spaces: Some(vec![Carried { space, limits }]),
         kind: PeerKind::Post,
         peer: format!("post-{}", link.0),
         broadcast: false,
@@ -248,11 +338,19 @@ async fn serve(
         }
     };
     let exchanges = async {
-        while let Ok(Some(exchange)) = timeout(app.sessions.idle, requests.recv()).await {
+        loop {
+            let exchange = match first.take() {
+                Some(exchange) => exchange,
+                None => match timeout(app.sessions.idle, requests.recv()).await {
+                    Ok(Some(exchange)) => exchange,
+                    _ => break,
+                },
+            };
             let Exchange {
                 frames,
                 wait,
                 mut reply,
+                ..
             } = exchange;
             for frame in frames {
                 app.handle.frame(link, frame).await;

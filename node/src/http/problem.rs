@@ -80,7 +80,6 @@ impl Problem {
         self
     }
 
-    #[cfg(test)]
     pub(super) fn code(&self) -> &'static str {
         self.code
     }

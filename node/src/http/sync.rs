@@ -1,17 +1,20 @@
 //! WebSocket sync: a browser tab, or any other replica, as a peer of this node.
 
 use super::App;
+use super::access::Caller;
 use super::problem::{Problem, Route};
+use super::proof::{Challenge, Pass, Proof, unproved};
 use super::requests::InSpace;
 use crate::driver::Order;
 use crate::gossip::Cuts;
-use crate::handle::{NewLink, PeerKind, SpaceId};
+use crate::handle::{Carried, Limits, NewLink, PeerKind, SpaceId};
 use crate::problems;
 use crate::trust::Role;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,6 +34,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// A peer that does not take a frame within this time is closed.
 const SEND_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How long a client may take to prove its key.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Close codes: the node stops or was cut off (RFC 6455), a message that is not binary (same), and
 /// a peer that broke the protocol (this project's).
 const AWAY: u16 = 1001;
@@ -39,7 +45,8 @@ const REFUSED: u16 = 4000;
 
 /// Syncs over a WebSocket
 ///
-/// Each binary message is one frame of docs/protocol.md.
+/// Each binary message is one frame of docs/protocol.md. With a ticket of a lesser role than member the
+/// client proves its owner's key before, as docs/http.md tells.
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/sync", operation_id = "sync_socket", tag = "sync",
     params(InSpace),
@@ -49,6 +56,8 @@ const REFUSED: u16 = 4000;
 pub(super) async fn upgrade(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
+    caller: Caller,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let space = app.handle.space(&space)?;
@@ -64,10 +73,14 @@ pub(super) async fn upgrade(
         let detail = "this node's links are cut; heal them with POST /v1/demo/cut";
         return Err(Problem::new(&problems::CUT, detail));
     }
+    let limited = match caller.0.limit() {
+        None => None,
+        Some(limit) => Some((Challenge::draw(&app, limit)?, Pass::new(headers, space))),
+    };
     Ok(upgrade
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
-        .on_upgrade(move |socket| serve(app, space, socket)))
+        .on_upgrade(move |socket| serve(app, space, limited, socket)))
 }
 
 /// Refuses other replicas where this node is less than a member: what they write would stay here.
@@ -84,19 +97,37 @@ pub(super) fn passes_on(app: &App, space: SpaceId) -> Result<(), Problem> {
 }
 
 /// Serves one socket until either side has enough of it.
-async fn serve(app: Arc<App>, space: SpaceId, mut socket: WebSocket) {
+async fn serve(
+    app: Arc<App>,
+    space: SpaceId,
+    limited: Option<(Challenge, Pass)>,
+    mut socket: WebSocket,
+) {
+    let (limits, pass) = match limited {
+        None => (None, None),
+        Some((challenge, pass)) => match prove(&mut socket, &challenge).await {
+            Ok(limits) => (Some(limits), Some(pass)),
+            Err(problem) => {
+                app.metrics.refused("http", problem.code());
+                let frame = close(REFUSED, format!("{}: sign the challenge", problem.code()));
+                // The client may be gone already.
+                let _ = timeout(SEND_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
+                return;
+            }
+        },
+    };
     let link = app.handle.next_link();
     let (outbox, inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
         link,
-        spaces: Some(vec![space.into()]),
+        spaces: Some(vec![Carried { space, limits }]),
         kind: PeerKind::WebSocket,
         peer: format!("ws-{}", link.0),
         broadcast: false,
         outbox,
     };
     app.handle.connect(new).await;
-    let close = exchange(&app, link, &mut socket, inbox).await;
+    let close = exchange(&app, (link, pass), &mut socket, inbox).await;
     app.handle.disconnect(link).await;
     if let Some(frame) = close {
         // The peer may be gone already.
@@ -104,10 +135,29 @@ async fn serve(app: Arc<App>, space: SpaceId, mut socket: WebSocket) {
     }
 }
 
+/// Has a client prove its owner's key.
+async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<Limits, Problem> {
+    let asked = Message::Text(challenge.text().into());
+    let answer = async {
+        socket.send(asked).await.ok()?;
+        loop {
+            match socket.recv().await {
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Text(text))) => return Some(text),
+                _ => return None,
+            }
+        }
+    };
+    let answer = timeout(PROOF_TIMEOUT, answer).await.ok().flatten();
+    let answer = answer.ok_or_else(|| unproved("no text came"))?;
+    let proof: Result<Proof, _> = serde_json::from_str(&answer);
+    challenge.check(&proof.map_err(|error| unproved(&error.to_string()))?)
+}
+
 /// Passes frames both ways. Returns how to close the socket, if it is still open.
 async fn exchange(
     app: &App,
-    link: Link,
+    (link, pass): (Link, Option<Pass>),
     socket: &mut WebSocket,
     mut inbox: mpsc::Receiver<Order>,
 ) -> Option<CloseFrame> {
@@ -141,10 +191,15 @@ async fn exchange(
                 Some(Order::Broadcast(..)) => continue, // Only the gossip part gets these.
                 None => return Some(close(AWAY, "the link was closed")),
             },
-            _ = pings.tick() => match heard.elapsed() > SILENCE_MAX {
-                true => return Some(close(AWAY, "nothing was heard for too long")),
-                false => Message::Ping(Bytes::new()),
-            },
+            _ = pings.tick() => {
+                if heard.elapsed() > SILENCE_MAX {
+                    return Some(close(AWAY, "nothing was heard for too long"));
+                }
+                if let Some(pass) = &pass && let Err(problem) = pass.check(app).await {
+                    return Some(close(REFUSED, format!("{}: ask for another", problem.code())));
+                }
+                Message::Ping(Bytes::new())
+            }
             () = cut_off(&mut cuts) => {
                 return Some(close(AWAY, "the node's links were cut"));
             }

@@ -55,6 +55,8 @@ kinds! {
         .advice("Allow the origin with `--cors-origin`.");
     OWNER: Kind::http("owner", 400, "This is no owner's key.")
         .advice("A key has 64 hex digits; `tallymesh id` shows it.");
+    OWNER_PROOF: Kind::http("owner_proof", 401, "Who opens a link with a ticket of a lesser role than member has not proved its owner's key.")
+        .advice("Sign the challenge that the node sends, as docs/http.md tells.");
     PATH: Kind::http("path", 400, "The address is not UTF-8, once it is decoded.")
         .advice("Encode keys as UTF-8, and then with percent signs.");
     PEER: Kind::http("peer", 400, "This is no name of a node.")

@@ -15,6 +15,7 @@ mod figures;
 mod http;
 mod join;
 mod liar;
+mod links;
 mod members;
 mod network;
 mod once;

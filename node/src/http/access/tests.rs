@@ -43,7 +43,7 @@ fn what_nobody_knows_takes_the_most() {
     );
     assert_eq!(
         needs(&Method::GET, "/v1/spaces//sync"),
-        Needs::InSpace("", Role::Member)
+        Needs::InSpace("", Role::Reader)
     );
     assert_eq!(
         needs(&Method::GET, "/v1/spaces/%73/read"),
