@@ -48,6 +48,7 @@ mod members;
 pub mod openapi;
 mod operations;
 mod page;
+mod patience;
 pub mod post;
 mod problem;
 mod proof;
@@ -73,6 +74,7 @@ use crate::trust::{Ledger, Role, Standing};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
+use patience::Patient;
 use problem::Problem;
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
@@ -214,7 +216,7 @@ where
     let programs = move |request| inside(shared.clone(), request, routes.clone());
     let pages = guard::cors().layer(service_fn(programs.clone()));
     let (node, door) = (app.clone(), Arc::new((app, programs, pages)));
-    let clients = service_fn(move |stream: IncomingStream<'_, L>| {
+    let clients = service_fn(move |stream: IncomingStream<'_, Patient<L>>| {
         let (door, client) = (door.clone(), *stream.remote_addr());
         let client = service_fn(move |mut request: Request| {
             let door = door.clone();
@@ -245,7 +247,7 @@ where
         });
         ready(Ok::<_, Infallible>(client))
     });
-    axum::serve(listener, clients)
+    axum::serve(Patient(listener), clients)
         .with_graceful_shutdown(async move { node.stopped().await })
         .await
 }
