@@ -42,6 +42,8 @@ pub(super) enum Reason {
     Flood,
     /// Its pushes are more than it may send.
     Pushes,
+    /// A push is of another space than its topic, or of one that is not open.
+    Topic,
     /// Large frames that are under way take as much memory as they may.
     FrameMemory,
     /// It may not listen here, as at a relay.
@@ -67,6 +69,7 @@ impl Reason {
             Reason::Ticket => "ticket",
             Reason::Flood => "flood",
             Reason::Pushes => "pushes",
+            Reason::Topic => "topic",
             Reason::FrameMemory => "frame_memory",
             Reason::Reservation => "relay_reservation",
             Reason::Circuit => "relay_circuit",
@@ -90,6 +93,7 @@ impl fmt::Display for Reason {
             Reason::Ticket => "it has shown a ticket that is worth nothing here",
             Reason::Flood => "it went on sending frames while it was slowed",
             Reason::Pushes => "it pushes more than --peer-frames or --peer-bytes allows",
+            Reason::Topic => "a push does not belong to its topic",
             Reason::FrameMemory => "large frames that are under way take as much memory as they may",
             Reason::Reservation => "it may not listen at this relay: more than --relay-reservations, or too often",
             Reason::Circuit => "no circuit through this relay: more than --relay-circuits, too often, or nobody is there",

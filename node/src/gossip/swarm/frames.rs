@@ -247,7 +247,7 @@ impl Network {
             self.unicast(topic.unwrap_or_default(), &message.data);
             self.handle.broadcast(link, message.data).await;
         } else {
-            tracing::warn!(peer = %source, "a push does not belong to its topic");
+            self.refusals.refused(Reason::Topic, &source, now);
         }
     }
 
