@@ -1,12 +1,12 @@
 //! A peer over libp2p that greets, says what it is told to, and asks whatever it likes.
 
+use crate::hostile::raw::{Raw, Said};
 use crate::process::{DEADLINE, Node};
 use futures::prelude::*;
-use libp2p::request_response::{self, Codec, OutboundRequestId, ProtocolSupport};
+use libp2p::request_response::{self, OutboundRequestId, ProtocolSupport};
 use libp2p::swarm::{NetworkBehaviour, Swarm, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, StreamProtocol, SwarmBuilder, noise, ping, tcp, yamux};
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,60 +14,6 @@ use std::time::Duration;
 use tallymesh_core::wire::{Body, Digests, Frame, Hello};
 use tallymesh_core::{Space, WriterId};
 use tokio::sync::mpsc;
-
-/// Whole streams as they are.
-#[derive(Clone, Default)]
-struct Raw;
-
-impl Codec for Raw {
-    type Protocol = StreamProtocol;
-    type Request = Vec<u8>;
-    type Response = Vec<u8>;
-
-    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Vec<u8>>
-    where
-        T: AsyncRead + Unpin + Send,
-    {
-        let mut bytes = Vec::new();
-        io.read_to_end(&mut bytes).await.map(|_| bytes)
-    }
-
-    async fn read_response<T>(
-        &mut self,
-        protocol: &StreamProtocol,
-        io: &mut T,
-    ) -> io::Result<Vec<u8>>
-    where
-        T: AsyncRead + Unpin + Send,
-    {
-        self.read_request(protocol, io).await
-    }
-
-    async fn write_request<T>(
-        &mut self,
-        _: &StreamProtocol,
-        io: &mut T,
-        bytes: Vec<u8>,
-    ) -> io::Result<()>
-    where
-        T: AsyncWrite + Unpin + Send,
-    {
-        io.write_all(&bytes).await?;
-        io.close().await
-    }
-
-    async fn write_response<T>(
-        &mut self,
-        protocol: &StreamProtocol,
-        io: &mut T,
-        bytes: Vec<u8>,
-    ) -> io::Result<()>
-    where
-        T: AsyncWrite + Unpin + Send,
-    {
-        self.write_request(protocol, io, bytes).await
-    }
-}
 
 #[derive(NetworkBehaviour)]
 struct Behaviour {
@@ -271,13 +217,13 @@ async fn run(
                 match (order, node) {
                     (Some(Order::Greet(digest, done)), Some(node)) => {
                         let frames = &mut swarm.behaviour_mut().frames;
-                        frames.send_request(&node, hello(digest));
+                        frames.send_request(&node, Said::Bytes(hello(digest)));
                         let _ = done.send(());
                     }
                     (Some(Order::Flood(frames, done)), Some(node)) => {
                         for _ in 0..frames {
                             let frames = &mut swarm.behaviour_mut().frames;
-                            frames.send_request(&node, hello([0; 16]));
+                            frames.send_request(&node, Said::Bytes(hello([0; 16])));
                         }
                         let _ = done.send(());
                     }
@@ -302,7 +248,8 @@ async fn run(
                     (Some(Order::Ask(bytes, times, reply)), Some(node)) => {
                         for _ in 0..times {
                             let audits = &mut swarm.behaviour_mut().audits;
-                            asked.insert(audits.send_request(&node, bytes.clone()), reply.clone());
+                            let said = Said::Bytes(bytes.clone());
+                            asked.insert(audits.send_request(&node, said), reply.clone());
                         }
                     }
                     _ => return,

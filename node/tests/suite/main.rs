@@ -12,6 +12,7 @@ mod data;
 mod durability;
 mod events;
 mod figures;
+mod hostile;
 mod http;
 mod join;
 mod liar;

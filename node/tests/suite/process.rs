@@ -80,6 +80,11 @@ impl Node {
         self.start_again();
     }
 
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the node runs").id()
+    }
+
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
