@@ -412,7 +412,7 @@ impl fmt::Display for Error {
                 limits::TRANSACTION_OPS_MAX
             ),
             Error::ClockExhausted => {
-                f.write_str("this writer has made 2^64 - 1 transactions; start a new writer")
+                f.write_str("this writer has made some 2^64 transactions; start a new writer")
             }
             Error::UnknownHandle { handle } => {
                 write!(f, "no key goes by handle {handle} here; was it released?")

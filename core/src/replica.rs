@@ -276,7 +276,9 @@ impl Replica {
     }
 
     fn next_clock(&self) -> Result<u64, Error> {
-        self.clock().checked_add(1).ok_or(Error::ClockExhausted)
+        let next = self.clock().checked_add(1);
+        next.filter(|clock| !MEMBERS || *clock < u64::MAX)
+            .ok_or(Error::ClockExhausted)
     }
 
     /// The page, made if need be.

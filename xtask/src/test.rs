@@ -29,11 +29,15 @@ pub(crate) struct Args {
     /// How many seeds the longer tests use
     #[arg(long, default_value_t = 5_000, requires = "long")]
     seeds: u64,
+    /// Run only these parts of the longer tests, and write no report of the whole; repeat the option for
+    /// several
+    #[arg(long = "part", value_name = "NAME", requires = "long", value_parser = clap::builder::PossibleValuesParser::new(long::PARTS))]
+    parts: Vec<String>,
 }
 
 pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     if args.long {
-        return long::command(repo, args.seeds);
+        return long::command(repo, args.seeds, &args.parts);
     }
     let budget = Budget::read(repo)?;
     let skips = Skips::read(repo)?;

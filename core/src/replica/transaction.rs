@@ -114,17 +114,24 @@ impl Drop for Transaction<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delta::Message;
     use crate::shard::OWN;
     use crate::{Space, WriterId};
 
     #[test]
     fn there_is_a_last_transaction() {
         let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
-        one.clocks[OWN as usize] = u64::MAX - 1;
+        one.clocks[OWN as usize] = u64::MAX - 2;
         let mut transaction = one.begin().unwrap();
         assert_eq!(transaction.apply("k", Op::Add(1)), Ok(false));
         transaction.commit(&mut Vec::new());
-        assert_eq!((one.clock(), one.value("k")), (u64::MAX, Some(1)));
+        assert_eq!((one.clock(), one.value("k")), (u64::MAX - 1, Some(1)));
         assert_eq!(one.begin().err(), Some(Error::ClockExhausted));
+        let told = Message::decode(&one.snapshot().encode());
+        assert_eq!(told.as_ref(), Ok(&one.snapshot()));
+        // The greatest number stands for what lets nothing through, and is no clock.
+        one.clocks[OWN as usize] += 1;
+        let told = Message::decode(&one.snapshot().encode());
+        assert_eq!(told, Err(Error::Number));
     }
 }

@@ -242,7 +242,9 @@ fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
             return Err(reader.malformed(Rule::WritersAscend));
         }
         let lo = reader.varint();
-        let Some(hi) = lo.checked_add(reader.varint()) else {
+        let hi = lo.checked_add(reader.varint());
+        // The greatest number stands for what lets nothing through.
+        let Some(hi) = hi.filter(|hi| !MEMBERS || *hi < u64::MAX) else {
             return Err(reader.fail(Error::Number));
         };
         writers.push(Entry { writer, lo, hi });

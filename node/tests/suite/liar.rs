@@ -233,8 +233,9 @@ async fn run(
                     }
                     (Some(Order::Show(ticket, reply)), Some(node)) => {
                         let question = serde_json::json!({ "ticket": ticket }).to_string();
+                        let question = Said::Bytes(question.into_bytes());
                         let joins = &mut swarm.behaviour_mut().joins;
-                        joining.insert(joins.send_request(&node, question.into()), reply);
+                        joining.insert(joins.send_request(&node, question), reply);
                     }
                     (Some(Order::Again(done)), _) => {
                         swarm.dial(address.clone()).expect("dial the node");
@@ -242,7 +243,7 @@ async fn run(
                     }
                     (Some(Order::Say(frame, done)), Some(node)) => {
                         let frames = &mut swarm.behaviour_mut().frames;
-                        frames.send_request(&node, request(&frame));
+                        frames.send_request(&node, Said::Bytes(request(&frame)));
                         let _ = done.send(());
                     }
                     (Some(Order::Ask(bytes, times, reply)), Some(node)) => {

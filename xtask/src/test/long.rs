@@ -14,6 +14,9 @@ use crate::proofs::{self, ExploreArgs, SoakArgs};
 use crate::repo::Repo;
 
 const REPORT: &str = "docs/reports/long.md";
+const LIARS_REPORT: &str = "docs/reports/hostile.md";
+/// The parts, in their order.
+pub(super) const PARTS: [&str; 6] = ["native", "soak", "explore", "hostile", "retries", "faults"];
 /// Attacks for each seed.
 const ATTACKS: u64 = 200;
 /// How often a node under load is killed.
@@ -30,66 +33,39 @@ struct Part {
     figures: String,
 }
 
-/// Runs the native tests with many seeds, the random histories, the exploration, the attacks and the
-/// clients that ask again, tells whether the report on mutants is of these sources, which takes longer
-/// than all of that to make, and writes the reports, also when something failed.
-pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
+/// Runs the native tests with many seeds, the random histories, the exploration, the attacks, the
+/// clients that ask again and the peer that lies, tells whether the report on mutants is of these sources, which
+/// takes longer than all of that to make, and writes the reports, also when something failed. If only
+/// some parts are `chosen`, the report of the whole run stays as it is.
+pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> {
     let mut parts = Vec::new();
-    println!("== native tests with TALLYMESH_SEEDS={seeds} and TALLYMESH_KILLS={KILLS}");
-    let begun = Instant::now();
-    let more = [
-        ("TALLYMESH_SEEDS", seeds.to_string()),
-        ("TALLYMESH_KILLS", KILLS.to_string()),
-    ];
-    let tally = native(repo, &more)?;
-    parts.push(Part {
-        name: "native tests",
-        took: begun.elapsed(),
-        figures: tally.to_string(),
-        tally,
-    });
-    let mut part = |name: &'static str, run: &dyn Fn() -> Result<Tally>| -> Result<()> {
+    for name in PARTS {
+        if !chosen.is_empty() && chosen.iter().all(|part| part != name) {
+            continue;
+        }
         println!("== {name}");
         let begun = Instant::now();
-        let tally = run()?;
+        let tally = match name {
+            "native" => native_with(repo, seeds)?,
+            "soak" => soak(repo, seeds)?,
+            "explore" => proofs::explored(repo, &ExploreArgs { only: None })?,
+            "hostile" => hostile(repo, seeds)?,
+            "retries" => retries(repo)?,
+            _ => liars(repo)?,
+        };
         parts.push(Part {
             name,
             took: begun.elapsed(),
             figures: tally.to_string(),
             tally,
         });
-        Ok(())
-    };
-    part("soak", &|| {
-        let args = SoakArgs {
-            seeds,
-            long: seeds / 100,
-            from: 0,
-            visitors: seeds * 10,
-            only: None,
-        };
-        proofs::soaked(repo, &args)
-    })?;
-    part("explore", &|| {
-        proofs::explored(repo, &ExploreArgs { only: None })
-    })?;
-    part("hostile bytes", &|| hostile(repo, seeds))?;
-    part("retries", &|| retries(repo))?;
-    let figures = match mutants::are_tried(repo) {
-        true => "docs/reports/mutants.md is of the same sources",
-        false => {
-            "docs/reports/mutants.md is of earlier sources: `cargo xtask mutants` tries them anew"
-        }
-    };
-    parts.push(Part {
-        name: "mutants",
-        took: Duration::ZERO,
-        figures: figures.to_owned(),
-        tally: Tally::default(),
-    });
-
-    fs::create_dir_all(repo.path("docs/reports"))?;
-    fs::write(repo.path(REPORT), report(repo, seeds, &parts)?)?;
+    }
+    if chosen.is_empty() {
+        parts.push(mutants_part(repo));
+        fs::create_dir_all(repo.path("docs/reports"))?;
+        fs::write(repo.path(REPORT), report(repo, seeds, &parts)?)?;
+        println!("report: {REPORT}");
+    }
     let mut total = Tally::default();
     for part in parts {
         total.join(part.tally);
@@ -97,12 +73,46 @@ pub(super) fn command(repo: &Repo, seeds: u64) -> Result<()> {
     for failure in &total.failures {
         println!("{failure}\n");
     }
-    println!("report: {REPORT}");
     println!("{total}");
     if total.failed > 0 {
         bail!("the long test run failed");
     }
     Ok(())
+}
+
+/// Whether the report on mutants is of these sources.
+fn mutants_part(repo: &Repo) -> Part {
+    let figures = match mutants::are_tried(repo) {
+        true => "docs/reports/mutants.md is of the same sources",
+        false => {
+            "docs/reports/mutants.md is of earlier sources: `cargo xtask mutants` tries them anew"
+        }
+    };
+    Part {
+        name: "mutants",
+        took: Duration::ZERO,
+        figures: figures.to_owned(),
+        tally: Tally::default(),
+    }
+}
+
+fn native_with(repo: &Repo, seeds: u64) -> Result<Tally> {
+    let more = [
+        ("TALLYMESH_SEEDS", seeds.to_string()),
+        ("TALLYMESH_KILLS", KILLS.to_string()),
+    ];
+    native(repo, &more)
+}
+
+fn soak(repo: &Repo, seeds: u64) -> Result<Tally> {
+    let args = SoakArgs {
+        seeds,
+        long: seeds / 100,
+        from: 0,
+        visitors: seeds * 10,
+        only: None,
+    };
+    proofs::soaked(repo, &args)
 }
 
 /// Changed bytes against decoders, merge and the sync machine: many more than in a usual run.
@@ -125,6 +135,17 @@ fn retries(repo: &Repo) -> Result<Tally> {
         .env("TALLYMESH_BIN", repo.node_binary())
         .env("TALLYMESH_OPS", OPERATIONS.to_string());
     tests(repo, "retries", Runner::Rust, &mut command)
+}
+
+/// A peer that lies to real nodes at all their doors. Writes its report, if they stood it.
+fn liars(repo: &Repo) -> Result<Tally> {
+    let mut command = repo.cargo();
+    command
+        .args(["test", "--release", "--package", "tallymesh-node"])
+        .args(["--test", "suite", "hostile::", "--", "--ignored"])
+        .arg("--test-threads=1")
+        .env("TALLYMESH_HOSTILE_REPORT", repo.path(LIARS_REPORT));
+    tests(repo, "liars", Runner::Rust, &mut command)
 }
 
 fn report(repo: &Repo, seeds: u64, parts: &[Part]) -> Result<String> {
