@@ -160,8 +160,11 @@ export class Connection {
       this.#become('online');
     };
     socket.onmessage = ({ data }) => {
-      if (typeof data === 'string') fail(new TallymeshError('not_a_frame', 'the peer sent text where bytes belong'));
-      else link?.receive(new Uint8Array(data as ArrayBuffer));
+      if (typeof data === 'string') {
+        // A node that asks for a proof of lesser rights will ask again.
+        this.#failures = failures;
+        fail(new TallymeshError('not_a_frame', 'the peer sent text; a ticket needs the role member here'));
+      } else link?.receive(new Uint8Array(data as ArrayBuffer));
     };
     // An `error` event says nothing that the `close` after it does not.
     socket.onclose = ({ code, reason }) =>
