@@ -310,6 +310,13 @@ async fn run(
                     }
                 }
             },
+            BehaviourEvent::Joins(Event::OutboundFailure {
+                request_id, error, ..
+            }) => {
+                if let Some(reply) = joining.remove(&request_id) {
+                    let _ = reply.send(Err(error.to_string()));
+                }
+            }
             BehaviourEvent::Audits(Event::OutboundFailure {
                 request_id, error, ..
             }) => {
