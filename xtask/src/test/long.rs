@@ -16,7 +16,7 @@ use crate::repo::Repo;
 const REPORT: &str = "docs/reports/long.md";
 const LIARS_REPORT: &str = "docs/reports/hostile.md";
 /// The parts, in their order.
-pub(super) const PARTS: [&str; 6] = ["native", "soak", "explore", "hostile", "retries", "faults"];
+pub(super) const PARTS: [&str; 6] = ["native", "soak", "explore", "hostile", "retries", "liars"];
 /// Attacks for each seed.
 const ATTACKS: u64 = 200;
 /// How often a node under load is killed.
