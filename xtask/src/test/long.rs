@@ -34,9 +34,9 @@ struct Part {
 }
 
 /// Runs the native tests with many seeds, the random histories, the exploration, the attacks, the
-/// clients that ask again and the peer that lies, tells whether the report on mutants is of these sources, which
-/// takes longer than all of that to make, and writes the reports, also when something failed. If only
-/// some parts are `chosen`, the report of the whole run stays as it is.
+/// clients that ask again and the peer that lies, tells whether the report on mutants is of these
+/// sources, which takes longer than all of that to make, and writes the reports, also when something
+/// failed. If only some parts are `chosen`, the report of the whole run stays as it is.
 pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> {
     let mut parts = Vec::new();
     for name in PARTS {
