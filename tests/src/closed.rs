@@ -19,7 +19,7 @@ pub use reduce::reduce;
 use crate::oracle::{Call, Dot, Key, Kind, Oracle, Takeovers, View};
 use crate::random::Random;
 use crate::store::{self, Store};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{Error, Journal, Message, Owner, Replica, Space, VersionVector, WriterId};
 
@@ -68,6 +68,8 @@ struct World {
     /// The transactions under keys of which somebody else has heard the key: of others it may be lost
     /// with who made them, if a page passed them on.
     shared: BTreeSet<Dot>,
+    /// Whose starts wrote under which writers: a later start of whoever made a transaction is no other.
+    owners: BTreeMap<WriterId, Owner>,
     /// What the seeds of stores follow from, in runs that are about them.
     stores: Option<Random>,
 }
@@ -132,6 +134,7 @@ impl World {
             delivered: None,
             keyed: Vec::new(),
             shared: BTreeSet::new(),
+            owners: BTreeMap::new(),
             stores: None,
         }
     }
@@ -371,11 +374,16 @@ impl World {
         let stamp = (actor.replica.writer(), actor.replica.clock());
         self.oracle.note(&mut actor.view, stamp);
         self.check(at)?;
-        let replica = &self.actors[at].replica;
-        let is_node = self.actors[at].member.is_some();
-        let of_others = |dot: &Dot| is_node && dot.0 != replica.writer();
-        let makers = (0..self.keyed.len()).flat_map(|number| self.oracle.makers(replica, number));
-        self.shared.extend(makers.filter(of_others));
+        let Actor {
+            replica, member, ..
+        } = &self.actors[at];
+        if let Some((owner, _)) = member {
+            self.owners.insert(replica.writer(), *owner);
+            let of_others = |dot: &Dot| self.owners.get(&dot.0) != Some(owner);
+            let makers = 0..self.keyed.len();
+            let makers = makers.flat_map(|number| self.oracle.makers(replica, number));
+            self.shared.extend(makers.filter(of_others));
+        }
         self.withdraw(at)
     }
 

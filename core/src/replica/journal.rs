@@ -312,11 +312,12 @@ impl Replica {
         if journal.open > 0 {
             journal.survivors = self.survivors(OWN);
         }
-        let keyed = self.own_keyed();
-        let before = (self.writer(), self.clock());
+        let keyed = self.known_keyed();
         self.clear(writer).into_iter().for_each(&mut *changed);
         self.merge_staged(staged, last, None, changed)?;
-        self.claim_keyed(before, keyed);
+        for (before, last, made) in keyed {
+            self.claim_keyed(before, last, made);
+        }
         Ok(journal)
     }
 

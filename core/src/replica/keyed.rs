@@ -439,22 +439,29 @@ impl Replica {
         self.keyed.asked = None;
     }
 
-    /// The own keyed operations, before all that is held is dropped for another whole state.
-    pub(super) fn own_keyed(&self) -> Vec<Instance> {
-        let own = self.keyed.instances.iter().filter(|it| it.writer == OWN);
-        own.cloned().collect()
+    /// The keyed operations of each writer, and up to which of its clocks all of them are known, before all
+    /// that is held is dropped for another whole state.
+    pub(super) fn known_keyed(&self) -> Vec<(WriterId, u64, Vec<Instance>)> {
+        let of = |(writer, number): (WriterId, u32)| {
+            let made = self.keyed.instances.iter().filter(|it| it.writer == number);
+            (writer, self.held_with_keys(number), made.cloned().collect())
+        };
+        let known = self.numbers.iter().map(of);
+        known
+            .filter(|(_, _, made): &(_, _, Vec<_>)| !made.is_empty())
+            .collect()
     }
 
-    /// Tells of the keyed operations of the own writer before and up to its last clock, as far as a whole
-    /// state has what they made: whoever it comes from may have that without the keys.
-    pub(super) fn claim_keyed(&mut self, (before, last): (WriterId, u64), own: Vec<Instance>) {
+    /// Tells of the keyed operations of a writer, known up to its clock `last`, as far as a whole state has
+    /// what they made: whoever it comes from may have that without the keys.
+    pub(super) fn claim_keyed(&mut self, before: WriterId, last: u64, made: Vec<Instance>) {
         let number = self.numbers.get(&before);
         let number = number.filter(|it| self.roster.cards[*it as usize].retired.is_none());
         let (as_writer, upto) = match number {
             Some(number) => (number, self.clocks[number as usize]),
             None => (ABSORBED, self.taken_over(&before).unwrap_or(0)),
         };
-        for it in own.into_iter().filter(|it| it.clock <= upto) {
+        for it in made.into_iter().filter(|it| it.clock <= upto) {
             self.keyed.insert(Instance {
                 writer: as_writer,
                 watched: false,

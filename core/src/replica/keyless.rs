@@ -19,7 +19,7 @@ pub(super) type KeyedOps = Closed<Vec<KeyedOp>>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeyedMark {}
 
-pub(super) struct OwnKeyed;
+pub(super) struct NoKeyed;
 
 impl KeyedMark {
     pub(super) fn low(&self, _: &Replica, _: u32) -> u64 {
@@ -122,9 +122,9 @@ impl Replica {
 
     pub(super) fn doubt_keyed(&mut self) {}
 
-    pub(super) fn own_keyed(&self) -> OwnKeyed {
-        OwnKeyed
+    pub(super) fn known_keyed(&self) -> [(WriterId, u64, NoKeyed); 0] {
+        []
     }
 
-    pub(super) fn claim_keyed(&mut self, _: (WriterId, u64), _: OwnKeyed) {}
+    pub(super) fn claim_keyed(&mut self, _: WriterId, _: u64, _: NoKeyed) {}
 }

@@ -613,6 +613,25 @@ fn who_begins_again_tells_its_keys_of_what_others_have_without() {
     assert_eq!(two.makers(&once("a")), [made]);
 }
 
+/// It may be the only one left who has heard them.
+#[test]
+fn who_begins_again_tells_the_keys_that_it_has_heard_of_others() {
+    let [mut one, mut two, mut other] = space();
+    add(&mut one, "a", 5);
+    let made = dot(&one);
+    tell_by_page(&one, &mut two);
+    tell(&one, &mut other);
+    let whole = two.delta(&VersionVector::default());
+    let writer = WriterId::from_bytes([77; 16]);
+    other.begin_again(writer, &whole, &mut |_| ()).unwrap();
+    assert_eq!(other.makers(&once("a")), [made]);
+    let number = other.numbers.get(&made.0).unwrap();
+    assert_eq!(other.held_with_keys(number), made.1);
+    add(&mut two, "a", 5);
+    assert_eq!(tell(&other, &mut two).len(), 1);
+    assert_eq!(two.value("n"), Some(5));
+}
+
 /// What decides how a replica goes on tells it apart from another one.
 #[cfg(feature = "explore")]
 #[test]
