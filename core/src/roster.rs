@@ -59,11 +59,15 @@ pub(crate) struct Announce {
     pub(crate) generation: u64,
 }
 
+/// The least turn of a member's admission that has heard what the writer made first, and found that it
+/// had seen enough when it began. Those before were made as it greeted, unseen.
+pub(crate) const HEARD: u64 = 2;
+
 /// A member takes a writer in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admit {
-    /// 0 for the admission, and the next even number for each move to another home; odd once one of them
-    /// was by a writer that is forgotten by now, so that the home stays the later one.
+    /// 0 for one that greets, and the next even number, [`HEARD`] at least, once it was heard of; odd if an
+    /// admission was by a writer that is forgotten by now, so that the home stays the later one.
     pub(crate) turn: u64,
     pub(crate) by: Stamp,
 }

@@ -42,10 +42,10 @@ impl Replica {
         }
         self.withdraw(&mut |_, _| ())?;
         let quorum = self.quorum();
-        let fenced = quorum.settled;
         let ready = |(card, number): (&Card, u32)| {
             let over = match card.fence {
-                Some(_) => fenced,
+                // Whoever has acknowledged it takes nothing more of the writer but from members.
+                Some(fence) => quorum.firm && self.acknowledged(&quorum, fence.by),
                 None => card.bye.is_some(),
             };
             // What was made elsewhere under the same keys must be known here.

@@ -28,9 +28,27 @@ pub(super) struct Quorum {
     pub(super) members: Vec<u32>,
     /// What this replica has seen, and those that are attached to it.
     pub(super) own: Vec<(u32, u64)>,
-    /// Whether they acknowledged each fence of a writer that is not absorbed yet. Until then no
-    /// other acknowledgement means anything: some may know of a fence that others do not.
+    /// Whether they acknowledged each fence of a member's incarnation that is not absorbed yet, and each
+    /// incarnation whose place is not certain. Until then no other acknowledgement means anything: some
+    /// may know of a fence that others do not.
+    pub(super) firm: bool,
+    /// Whether they acknowledged the fences of guests, too. An acknowledgement leaves out whom its member
+    /// knows to be dead, and others may still take in what that one says.
     pub(super) settled: bool,
+}
+
+/// What all who count have acknowledged, who left out guests that not all of them knew to be dead. It is
+/// stable once they do: whoever was declared dead later was not left out. So guests that go all the time
+/// put off nothing for ever.
+#[derive(Clone, Debug)]
+pub(super) struct Prospect {
+    pub(super) members: Vec<u32>,
+    /// By local number: of members' writers what all acknowledged.
+    pub(super) least: Vec<u64>,
+    /// What was held at an ack of this member's own that all acknowledged.
+    pub(super) held: Option<Vec<u64>>,
+    /// The guests that were left out, perhaps.
+    pub(super) fences: Vec<u32>,
 }
 
 impl Replica {
@@ -53,6 +71,7 @@ impl Replica {
         let mut quorum = Quorum {
             members: members.collect(),
             own: self.seen(),
+            firm: false,
             settled: false,
         };
         // A member of whom no living incarnation is known may have seen, and made, anything.
@@ -67,8 +86,8 @@ impl Replica {
             quorum.members.clear();
         }
         let cards = self.roster.cards.iter().zip(0u32..);
-        let mut open = cards.filter(|(card, _)| card.retired.is_none());
-        quorum.settled = open.all(|(card, number)| {
+        let mut open = cards.filter(|(card, _)| card.retired.is_none() && card.announce.is_some());
+        quorum.firm = open.all(|(card, number)| {
             // Others may still judge that it began from too old a state.
             let announce = card.announce.as_ref().filter(|_| card.is_unsure());
             let announce = announce.map(|it| Stamp {
@@ -82,15 +101,24 @@ impl Replica {
             let buried = |fence| seen(fence) && self.is_heir_told(&quorum, number);
             card.fence.is_none_or(buried)
         });
+        quorum.settled = quorum.firm && self.left_out(&quorum).next().is_none();
         quorum
+    }
+
+    /// The guests that were declared dead, and not all who count have acknowledged it.
+    fn left_out(&self, quorum: &Quorum) -> impl Iterator<Item = u32> {
+        let cards = self.roster.cards.iter().zip(0u32..);
+        let left_out = cards.filter(|(card, _)| {
+            let open = card.retired.is_none() && card.announce.is_none();
+            let fence = card.fence.filter(|_| open);
+            fence.is_some_and(|fence| !self.acknowledged(quorum, fence.by))
+        });
+        left_out.map(|(_, number)| number)
     }
 
     /// Whether the heir of a dead member knows of all that anybody knows of it, and so of all writers
     /// that were attached to it, for whom the heir speaks now.
     pub(super) fn is_heir_told(&self, quorum: &Quorum, writer: u32) -> bool {
-        if self.roster.cards[writer as usize].announce.is_none() {
-            return true;
-        }
         let heir = self.heir_of(writer);
         let seen = |number: u32| self.seen_by(quorum, number, writer);
         let most = quorum.members.iter().map(|number| seen(*number)).max();
@@ -251,28 +279,28 @@ impl Replica {
     /// Moves the settled vector on to what all have acknowledged, and to what was held at an ack of
     /// this member's own that all have acknowledged.
     pub(super) fn settle(&mut self, quorum: &Quorum) {
-        if !quorum.settled {
+        if !quorum.firm {
+            return;
+        }
+        let left_out: Vec<u32> = self.left_out(quorum).collect();
+        let prospect = self.roster.prospect.take();
+        let prospect = prospect.filter(|it| it.members == quorum.members);
+        let mut prospect = prospect.unwrap_or_else(|| self.prospect(quorum, &left_out));
+        prospect.fences.retain(|guest| left_out.contains(guest));
+        if !prospect.fences.is_empty() {
+            self.roster.prospect = Some(prospect);
             return;
         }
         let mut settled = core::mem::take(&mut self.roster.settled);
         settled.resize(self.writers.len(), 0);
-        let dot = |clock| Stamp { writer: OWN, clock };
-        let waits = self.roster.pending.as_ref().map(|(clock, _)| dot(*clock));
-        if waits.is_some_and(|dot| self.acknowledged(quorum, dot))
-            && let Some((_, held)) = self.roster.pending.take()
-        {
-            // Of members' writers all say themselves what they have seen: also whose keyed operations
-            // they know.
-            for ((clock, held), card) in settled.iter_mut().zip(held).zip(&self.roster.cards) {
-                if card.announce.is_none() {
-                    *clock = held.max(*clock);
+        // Of members' writers all say themselves what they have seen: also whose keyed operations they
+        // know.
+        for (clocks, announced) in [(prospect.held, false), (Some(prospect.least), true)] {
+            let clocks = clocks.into_iter().flatten();
+            for ((settled, clock), card) in settled.iter_mut().zip(clocks).zip(&self.roster.cards) {
+                if card.announce.is_some() == announced {
+                    *settled = clock.max(*settled);
                 }
-            }
-        }
-        for (card, number) in self.roster.cards.iter().zip(0u32..) {
-            if card.announce.is_some() {
-                let clock = &mut settled[number as usize];
-                *clock = self.least_seen(quorum, number).max(*clock);
             }
         }
         self.roster.settled = settled;
@@ -283,6 +311,27 @@ impl Replica {
                 self.roster.cards[number].base = None;
                 self.roster.vouched.retain(|it| it.1 != number as u32);
             }
+        }
+    }
+
+    /// What all have acknowledged by now.
+    fn prospect(&mut self, quorum: &Quorum, left_out: &[u32]) -> Prospect {
+        let waits = self.roster.pending.as_ref();
+        let dot = waits.map(|(clock, _)| Stamp {
+            writer: OWN,
+            clock: *clock,
+        });
+        let is_held = dot.is_some_and(|dot| self.acknowledged(quorum, dot));
+        let held = self.roster.pending.take_if(|_| is_held);
+        let least = |number: u32| match self.roster.cards[number as usize].announce {
+            Some(_) => self.least_seen(quorum, number),
+            None => 0,
+        };
+        Prospect {
+            members: quorum.members.clone(),
+            least: (0..self.writers.len() as u32).map(least).collect(),
+            held: held.map(|(_, held)| held),
+            fences: left_out.to_vec(),
         }
     }
 
@@ -430,6 +479,13 @@ impl Replica {
         }
         if let Some(clock) = self.roster.settled.get_mut(number as usize) {
             *clock = 0;
+        }
+        if let Some(prospect) = &mut self.roster.prospect {
+            let held = prospect.held.iter_mut().flatten();
+            let of_it = prospect.least.iter_mut().zip(0u32..);
+            let of_it = of_it.chain(held.zip(0u32..));
+            of_it.filter(|it| it.1 == number).for_each(|it| *it.0 = 0);
+            prospect.fences.retain(|guest| *guest != number);
         }
         self.forget_keyed(number);
         let writer = self.writers[number as usize];

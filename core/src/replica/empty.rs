@@ -16,6 +16,7 @@ impl Empty for Roster {
         settled: Vec::new(),
         floor: Vec::new(),
         pending: None,
+        prospect: None,
         free: Vec::new(),
         assigned: Vec::new(),
         established: false,

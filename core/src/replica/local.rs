@@ -21,6 +21,7 @@ impl Replica {
             settled,
             floor,
             pending,
+            prospect,
             free: _,
             assigned: _,
             established,
@@ -53,11 +54,20 @@ impl Replica {
         let mut vouched: Vec<_> = vouched.iter().map(|(by, of)| (*by, id(*of))).collect();
         vouched.sort_unstable();
         let pending = pending.as_ref().map(|(clock, held)| (*clock, clocks(held)));
+        let prospect = prospect.as_ref().map(|it| {
+            let ids = |numbers: &[u32]| {
+                let mut ids: Vec<_> = numbers.iter().map(|number| id(*number)).collect();
+                ids.sort_unstable();
+                ids
+            };
+            let held = it.held.as_deref().map(clocks);
+            (ids(&it.members), clocks(&it.least), held, ids(&it.fences))
+        });
         let (settled, floor, own) = (clocks(settled), clocks(floor), id(OWN));
         let collected = self.collected;
         let keyed = self.keyed_text();
         format!(
-            "{own} {collected} {attached:?} {settled} {floor} {pending:?} {established} {proposal:?} \
+            "{own} {collected} {attached:?} {settled} {floor} {pending:?} {prospect:?} {established} {proposal:?} \
              {asked} {vouched:?} {waiting} {returns:?} {gaps} {keyed}"
         )
     }

@@ -4,11 +4,14 @@
 //! writer has seen, and takes over when the writer leaves or is given up.
 
 use super::Replica;
+use super::collect::Prospect;
 use super::votes::checked;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::WRITERS_MAX;
-use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, HEIRS_MAX, Owner, Says, of};
+use crate::roster::{
+    Admit, Announce, Bye, Card, Configuration, Fence, HEARD, HEIRS_MAX, Owner, Says, of,
+};
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::vector::VersionVector;
@@ -44,6 +47,7 @@ pub(super) struct Roster {
     pub(super) floor: Vec<u64>,
     /// What was held at an ack of this member's own, which others are to acknowledge.
     pub(super) pending: Option<(u64, Vec<u64>)>,
+    pub(super) prospect: Option<Prospect>,
     /// The local numbers of forgotten writers.
     pub(super) free: Vec<u32>,
     /// The epoch in which each local number was given to its writer.
@@ -113,6 +117,7 @@ impl Replica {
             return Err(Error::NotAMember);
         }
         let clock = self.next_clock()?;
+        let begins = self.clock() == 0;
         let earlier: Vec<u32> = self.incarnations(owner).collect();
         let announce = self.announcement(clock, owner, nonce, unix_ms);
         let vote = self.inherited_vote(owner, clock);
@@ -133,6 +138,11 @@ impl Replica {
             }
         }
         self.made(clock);
+        // Who took a start in as it greeted waits for it from what it had acknowledged.
+        let card = &mut self.roster.cards[OWN as usize];
+        if begins && card.intro.is_some() {
+            card.base = None;
+        }
         self.establish();
         Ok(())
     }
@@ -176,6 +186,9 @@ impl Replica {
 
     /// Notes a fact in a transaction of this replica's.
     pub(super) fn note(&mut self, writer: u32, says: Says) {
+        if matches!(says, Says::Announce(_)) {
+            self.roster.prospect = None;
+        }
         self.roster.cards[writer as usize].take(&says, &self.writers);
     }
 
@@ -265,7 +278,25 @@ impl Replica {
             return Err(Error::Gone { writer: *writer });
         }
         self.room_for_writer(writer)?;
-        self.take_in(*writer)
+        self.take_in(*writer, false)
+    }
+
+    /// Takes in a writer as [`admit`](Replica::admit) does, of a program that never is a member. Such come
+    /// and go, and many never tell what they took. So it is taken to have what it is sent, which is no
+    /// less than what is held now: if it has less, it may not go on once it is heard of. A member that
+    /// starts again should not have to face that.
+    pub(crate) fn admit_guest(&mut self, writer: &WriterId) -> Result<(), Error> {
+        self.admit(writer)?;
+        let seen = self.members_part(|number| self.clocks[number as usize]);
+        let number = self
+            .numbers
+            .get(writer)
+            .filter(|it| self.clocks[*it as usize] == 0);
+        let mut attached = self.roster.attached.iter_mut();
+        if let Some(it) = attached.find(|it| Some(it.writer) == number) {
+            it.seen = seen;
+        }
+        Ok(())
     }
 
     /// Refuses one writer too many.
@@ -277,18 +308,27 @@ impl Replica {
         }
     }
 
-    /// Makes this member the home of a writer.
-    pub(super) fn take_in(&mut self, writer: WriterId) -> Result<(), Error> {
+    /// Makes this member the home of a writer: one that greets, if it has none yet; or one that was heard
+    /// of now for the first time, and had seen enough at its first transaction. That outranks all who
+    /// took it in when it greeted them: what it took from others may be less than they think.
+    pub(super) fn take_in(&mut self, writer: WriterId, heard: bool) -> Result<(), Error> {
         let number = self.number(writer);
         let card = &self.roster.cards[number as usize];
-        if card.is_over() {
+        let leaves = card.bye.is_some() && card.fence.is_none() && card.retired.is_none();
+        if card.is_over() && !(heard && leaves) {
             return Err(Error::Gone { writer });
         }
-        if card.announce.is_some() || card.home.is_some_and(|home| home.by.writer == OWN) {
-            return Ok(());
-        }
-        let turn = card.home.map_or(0, |home| (home.turn | 1) + 1);
+        let turn = match (card.home, heard) {
+            _ if card.announce.is_some() => return Ok(()),
+            (None, false) => 0,
+            (None, true) => HEARD,
+            (Some(_), false) => return Ok(()),
+            (Some(home), true) => (home.turn | 1) + 1,
+        };
         self.state(number, |by| Says::Admit(Admit { turn, by }))?;
+        if leaves {
+            return Ok(()); // nobody waits for it any more
+        }
         let seen = self.acked();
         self.roster.attached.retain(|it| it.writer != number);
         self.roster.attached.push(Attached {
@@ -300,7 +340,7 @@ impl Replica {
 
     /// Moves the own clock to that of a transaction that was made.
     pub(super) fn made(&mut self, clock: u64) {
-        if MEMBERS && self.clock() == 0 && self.roster.cards[OWN as usize].intro.is_none() {
+        if MEMBERS && self.clock() == 0 {
             let seen = self.clocks.iter().copied().zip(0u32..);
             let seen = seen.filter(|(clock, _)| *clock > 0);
             let seen = seen.map(|(clock, number)| (number, clock)).collect();
@@ -604,12 +644,12 @@ impl Replica {
         let fences = open.filter_map(|(card, number)| Some((number, card.fence?)));
         let fences: Vec<(u32, Fence)> = fences.collect();
         let known = |it: &(u32, Fence)| self.acknowledged(&quorum, it.1.by);
-        if !fences.iter().all(known) {
+        let is_heir = |it: &&(u32, Fence)| self.roster.cards[it.0 as usize].announce.is_some();
+        if !fences.iter().filter(is_heir).all(known) {
             return Ok(());
         }
-        let orphans = fences
-            .into_iter()
-            .filter(|it| !self.counts(self.heir_of(it.0)));
+        let orphans = fences.iter().copied().filter(known);
+        let orphans = orphans.filter(|it| !self.counts(self.heir_of(it.0)));
         let orphans: Vec<(u32, Fence)> = orphans.collect();
         for (number, fence) in orphans {
             let turn = fence.turn.saturating_add(1);
@@ -626,6 +666,7 @@ impl Replica {
 
     /// Notes that an owner's incarnations up to a generation were forgotten.
     pub(super) fn take_gone(&mut self, by: Stamp, owner: Owner, generation: u64) {
+        self.roster.prospect = None;
         let gone = &mut self.roster.gone;
         match gone.binary_search_by(|entry| entry.0.cmp(&owner)) {
             Ok(at) if gone[at].1 >= generation => {}

@@ -7,7 +7,7 @@ use crate::delta::{Entry, Message};
 use crate::error::{Error, Missing};
 use crate::keys::Handle;
 use crate::limits::WRITERS_MAX;
-use crate::roster::{Card, Configuration, Fact, Owner, Says, of};
+use crate::roster::{Card, Configuration, Fact, HEARD, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::writer_id::WriterId;
@@ -69,7 +69,7 @@ impl Replica {
             return Ok(());
         }
         if let Some(writer) = newcomer {
-            self.take_in(writer)?;
+            self.take_in(writer, true)?;
         }
         if let Some(writer) = live {
             self.vouch(message, writer);
@@ -185,8 +185,9 @@ impl Replica {
             return Err(Error::Gone { writer: live });
         }
         let base = base_in(message, at);
-        // Whoever was taken in before it was heard of may have begun before it knew.
-        let early = number.is_some_and(|it| self.clocks[it as usize] == 0) && base.is_some();
+        // Who took it in may not have heard of it, nor know what it had seen.
+        let unheard = number.is_none_or(|it| self.clocks[it as usize] == 0);
+        let early = unheard && base.is_some();
         // An incarnation of a member, or one that a member took in.
         let announces = |fact: &Fact| fact.writer == at && matches!(fact.says, Says::Announce(_));
         let early = early && !message.facts().iter().any(announces);
@@ -409,6 +410,10 @@ impl Replica {
                     });
                 }
                 Some(number) if MEMBERS => {
+                    if held == 0 && entry.hi > 0 {
+                        self.check_base(message, at as u32)?;
+                        self.check_first(message, at as u32, live)?;
+                    }
                     let Card { retired, fence, .. } = self.roster.cards[number as usize];
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
                         return Err(Error::Behind); // the sender stands on what was given up
@@ -502,6 +507,27 @@ impl Replica {
             }
         }
         Ok(())
+    }
+
+    /// Refuses, for now, what a guest passes on of another one whom no member is known to have heard: what
+    /// that one had seen when it began is not told.
+    fn check_first(&self, message: &Message, at: u32, live: Option<WriterId>) -> Result<(), Error> {
+        let entry = &message.writers[at as usize];
+        let passes_on = |live: WriterId| live != entry.writer && self.is_from_guest(message, &live);
+        let heard = |fact: &Fact| match &fact.says {
+            Says::Admit(admit) => admit.turn >= HEARD,
+            says => matches!(says, Says::Announce(_)),
+        };
+        let mut facts = message.facts().iter().filter(|fact| fact.writer == at);
+        if !live.is_some_and(passes_on) || facts.any(heard) {
+            return Ok(());
+        }
+        let missing = Missing {
+            writer: entry.writer,
+            needed: entry.hi,
+            held: 0,
+        };
+        Err(Error::NotCovered(Box::new(missing)))
     }
 
     /// Refuses what a sender says who may have collected what an incarnation had not seen that was
@@ -608,8 +634,10 @@ impl Replica {
                 continue;
             }
             let card = &mut self.roster.cards[fact.writer as usize];
-            if card.take(&fact.says, &self.writers) && matches!(fact.says, Says::Retired(_)) {
-                retired.push(fact.writer);
+            match (card.take(&fact.says, &self.writers), &fact.says) {
+                (true, Says::Retired(_)) => retired.push(fact.writer),
+                (true, Says::Announce(_)) => self.roster.prospect = None,
+                _ => {}
             }
         }
         retired
@@ -644,6 +672,7 @@ impl Replica {
             }
             if self.configuration() != Some(theirs) {
                 self.roster.proposal = None; // its number is taken
+                self.roster.prospect = None;
             }
             self.roster.configuration = Some((by, theirs.clone()));
         }

@@ -173,7 +173,12 @@ impl Sync {
             let peer = self.peer_mut(link);
             return peer.into_iter().for_each(|peer| peer.forgotten = forgotten);
         }
-        match replica.admit(&writer) {
+        let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
+        let taken_in = match greeting.is_some_and(|it| it.remembers) {
+            true => replica.admit(&writer),
+            false => replica.admit_guest(&writer),
+        };
+        match taken_in {
             Ok(()) => self.local_change(now),
             Err(Error::Gone { .. }) => self.tell_ended(replica, link, writer, u64::MAX),
             // It is refused again when it writes, with the reason.

@@ -467,6 +467,7 @@ fn all_settled(replica: &mut Replica) -> (Quorum, Vec<u64>) {
     let quorum = Quorum {
         members: vec![],
         own: vec![],
+        firm: true,
         settled: true,
     };
     let all = vec![u64::MAX; replica.writers.len()];
@@ -665,4 +666,5 @@ fn whoever_begins_again_keeps_no_keys_but_those_in_use() {
     assert_eq!(one.handle("k"), None);
 }
 
+mod homes;
 mod memory;

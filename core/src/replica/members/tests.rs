@@ -155,7 +155,7 @@ fn one_writer_too_many_is_refused() {
 #[test]
 fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     let (one, other, guest) = member();
-    let taken_in = |number: u32, home: Option<Admit>| {
+    let taken_in = |number: u32, home: Option<Admit>, heard: bool| {
         let mut one = one.clone();
         card(&mut one, number).home = home;
         let (writer, before) = (one.writers[number as usize], one.clock());
@@ -165,24 +165,39 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
                 seen: vec![],
             })
             .into();
-        one.take_in(writer).unwrap();
+        one.take_in(writer, heard).unwrap();
         let attached = one.roster.attached.iter().map(|it| it.writer);
         let attached: Vec<u32> = attached.collect();
         let home = card(&mut one, number).home;
         (one.clock() - before, home.map(|home| home.turn), attached)
     };
-    assert_eq!(taken_in(other, None), (0, None, vec![guest, other]));
-    let here = admit(3, by(OWN, 1));
-    assert_eq!(taken_in(guest, here), (0, Some(3), vec![guest, other]));
-    for (turn, next) in [(0, 2), (1, 2), (2, 4)] {
-        let elsewhere = admit(turn, by(other, 1));
-        let moved = (1, Some(next), vec![other, guest]);
-        assert_eq!(taken_in(guest, elsewhere), moved);
+    for heard in [false, true] {
+        let same = (0, None, vec![guest, other]);
+        assert_eq!(taken_in(other, None, heard), same);
+        let turn = Some(if heard { 2 } else { 0 });
+        assert_eq!(taken_in(guest, None, heard), (1, turn, vec![other, guest]));
+    }
+    for (turn, next) in [(0, 2), (1, 2), (2, 4), (3, 4)] {
+        for home in [OWN, other] {
+            let home = admit(turn, by(home, 1));
+            let same = (0, Some(turn), vec![guest, other]);
+            assert_eq!(taken_in(guest, home, false), same);
+            let moved = (1, Some(next), vec![other, guest]);
+            assert_eq!(taken_in(guest, home, true), moved);
+        }
     }
     let mut one = one.clone();
     card(&mut one, guest).bye = left(3);
     let writer = one.writers[guest as usize];
-    assert_eq!(one.take_in(writer), Err(Error::Gone { writer }));
+    let gone = Err(Error::Gone { writer });
+    assert_eq!(one.take_in(writer, false), gone);
+    // That it was heard of is told, though nobody waits for it any more.
+    let attached = one.roster.attached.len();
+    assert_eq!(one.take_in(writer, true), Ok(()));
+    assert_eq!(card(&mut one, guest).home.map(|home| home.turn), Some(4));
+    assert_eq!(one.roster.attached.len(), attached);
+    card(&mut one, guest).fence = dead(by(OWN, 1));
+    assert_eq!(one.take_in(writer, true), gone);
 }
 
 /// Ranks change when what a forgotten writer stamped is stamped by its heir, and a state does not say
@@ -227,11 +242,11 @@ fn what_a_writer_had_seen_at_its_first_transaction_is_noted_then() {
     tab.add("k", 1).unwrap();
     assert_ne!(held(&tab), base);
     assert_eq!(card(&mut tab, OWN).base.as_deref(), Some(&base[..]));
-    // Whoever was taken in before has no need to tell.
+    // Whoever took it in may have seen more than it had.
     let mut tab = Replica::new(one.space().clone(), id(78));
     card(&mut tab, OWN).intro = admit(0, by(OWN, 1));
     tab.add("k", 1).unwrap();
-    assert_eq!(card(&mut tab, OWN).base, None);
+    assert_eq!(card(&mut tab, OWN).base.as_deref(), Some(&[][..]));
 }
 
 #[test]

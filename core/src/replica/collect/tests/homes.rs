@@ -1,0 +1,191 @@
+//! Guests of two members at a time.
+
+use super::*;
+use crate::Op;
+use crate::error::Missing;
+
+/// Two members and a guest whom both took in as it greeted them. The one who made the reset, and
+/// acknowledged it, is the home; the guest has the state of the other one, and does not know of that.
+fn taken_in_twice() -> [Replica; 4] {
+    let [mut one, mut two, mut tab] = space();
+    one.add("n", 5).unwrap();
+    talk(&mut one, &mut two, &mut tab);
+    let first = one.writer() > two.writer();
+    let (home, other) = if first {
+        (&mut one, &mut two)
+    } else {
+        (&mut two, &mut one)
+    };
+    home.apply("n", Op::Reset).unwrap();
+    said(home);
+    let mut guest = Replica::new(crate::Space::default(), WriterId::from_bytes([77; 16]));
+    for member in [&mut *home, &mut *other] {
+        member.admit_guest(&guest.writer()).unwrap();
+    }
+    pass(other, &mut guest);
+    assert_eq!(guest.value("n"), Some(5));
+    let (home, other) = if first { (one, two) } else { (two, one) };
+    [home, other, tab, guest]
+}
+
+/// Two members tell each other what they acknowledge, and one of them what its tab has seen.
+fn talk(one: &mut Replica, two: &mut Replica, tab: &mut Replica) {
+    for _ in 0..8 {
+        pass(one, two);
+        pass(two, one);
+        for member in [&mut *one, &mut *two] {
+            if member.attached().any(|guest| guest == tab.writer()) {
+                pass(member, tab);
+                pass(tab, member);
+            }
+            member.roster.waiting = true;
+            member.acknowledge().unwrap();
+            let kept = member.mark();
+            member.collect(&kept);
+        }
+    }
+}
+
+/// Whether what the reset cancelled was collected.
+fn is_collected(replica: &Replica) -> bool {
+    let sides = replica.snapshot().sides;
+    !sides.iter().any(|side| side.side.cut.is_some())
+}
+
+/// What somebody made who had seen less than was acknowledged is not taken in.
+#[test]
+fn whoever_began_from_less_than_its_home_believes_is_refused() {
+    let [mut home, mut other, mut tab, mut guest] = taken_in_twice();
+    talk(&mut home, &mut other, &mut tab);
+    assert!(is_collected(&home));
+    guest.apply("n", Op::Reset).unwrap();
+    for member in [&mut home, &mut other] {
+        let message = guest.delta(&member.vector());
+        let merged = member.merge_live(&message, Some(guest.writer()), &mut |_| ());
+        assert_eq!(merged, Err(Error::Behind));
+        assert_eq!(member.held(&guest.writer()), 0);
+    }
+}
+
+/// Whoever heard of a guest first waits for it, whatever others believe who took it in unseen.
+#[test]
+fn whoever_heard_of_a_guest_first_waits_for_it() {
+    let [mut home, mut other, mut tab, mut guest] = taken_in_twice();
+    guest.apply("n", Op::Reset).unwrap();
+    pass(&guest, &mut other);
+    talk(&mut home, &mut other, &mut tab);
+    let number = |replica: &Replica| replica.numbers.get(&guest.writer()).unwrap();
+    for member in [&home, &other] {
+        assert!(!is_collected(member), "the guest has not seen it");
+        let card = &member.roster.cards[number(member) as usize];
+        let home = card.home.unwrap();
+        assert_eq!(member.writers[home.by.writer as usize], other.writer());
+    }
+    pass(&other, &mut guest);
+    pass(&guest, &mut other);
+    talk(&mut home, &mut other, &mut tab);
+    assert!(is_collected(&home) && is_collected(&other));
+}
+
+/// What a guest began from is told by itself alone: nobody takes what it made first from another guest,
+/// nor does another guest, before a member has heard of it.
+#[test]
+fn what_a_guest_made_first_is_taken_by_a_member_first() {
+    let [mut home, mut other, mut tab, mut guest] = taken_in_twice();
+    guest.add("n", 1).unwrap();
+    pass(&other, &mut tab);
+    let first = guest.delta(&other.vector());
+    let stranger = Err(Error::Stranger {
+        writer: guest.writer(),
+    });
+    let taken = tab.merge_live(&first, Some(guest.writer()), &mut |_| ());
+    assert_eq!(taken, stranger);
+    let passed_on = other.merge_live(&first, Some(tab.writer()), &mut |_| ());
+    let missing = Missing {
+        writer: guest.writer(),
+        needed: 1,
+        held: 0,
+    };
+    assert_eq!(passed_on, Err(Error::NotCovered(Box::new(missing))));
+    pass(&guest, &mut other);
+    pass(&other, &mut tab);
+    let before = home.held(&guest.writer());
+    let is_homes = home.attached().any(|guest| guest == tab.writer());
+    let member = if is_homes { &mut home } else { &mut other };
+    pass(&tab, member);
+    guest.add("n", 1).unwrap();
+    pass(&guest, &mut tab);
+    pass(&tab, member);
+    assert_eq!((before, member.held(&guest.writer())), (0, 2));
+}
+
+/// Members who learn of one dead guest after another.
+#[test]
+fn guests_that_go_all_the_time_put_off_nothing() {
+    let [mut one, mut two, mut tab] = space();
+    let mut visitor = 0u8;
+    let mut visits = |one: &mut Replica| {
+        visitor += 1;
+        let mut guest = Replica::new(
+            crate::Space::default(),
+            WriterId::from_bytes([100 + visitor; 16]),
+        );
+        one.admit(&guest.writer()).unwrap();
+        pass(one, &mut guest);
+        guest.add("n", 1).unwrap();
+        pass(&guest, one);
+        guest.writer()
+    };
+    one.add("n", 5).unwrap();
+    one.apply("n", Op::Reset).unwrap();
+    let mut before = visits(&mut one);
+    for _ in 0..20 {
+        // One goes and one comes, between each two acknowledgements.
+        one.fence(&before).unwrap();
+        before = visits(&mut one);
+        pass(&one, &mut tab);
+        pass(&tab, &mut one);
+        for (from, to) in [(true, false), (false, true)] {
+            let (from, to) = match from && !to {
+                true => (&mut one, &mut two),
+                false => (&mut two, &mut one),
+            };
+            from.roster.waiting = true;
+            from.acknowledge().unwrap();
+            from.absorb().unwrap();
+            let kept = from.mark();
+            from.collect(&kept);
+            pass(from, to);
+        }
+    }
+    assert!(
+        one.horizons().any(|(_, clock)| clock > 10),
+        "{:?}",
+        one.settled()
+    );
+    let left = one.roster.cards.iter().filter(|card| card.fence.is_some());
+    assert!(left.count() < 10);
+    assert_eq!(one.value("n"), Some(21));
+}
+
+/// Visitors come all the time, and go before they have told what they took.
+#[test]
+fn visitors_that_tell_nothing_put_off_nothing() {
+    const LEASE: usize = 3;
+    let [mut one, _, mut tab] = space();
+    let visitors: Vec<WriterId> = (100..120)
+        .map(|byte| WriterId::from_bytes([byte; 16]))
+        .collect();
+    for (at, visitor) in visitors.iter().enumerate() {
+        let before = one.clock();
+        one.admit_guest(visitor).unwrap();
+        if let Some(gone) = at.checked_sub(LEASE) {
+            one.fence(&visitors[gone]).unwrap();
+        }
+        pass(&one, &mut tab);
+        pass(&tab, &mut one);
+        let made = one.clock() - before + 1;
+        let least = before.saturating_sub(made * LEASE as u64);
+        assert!(said(&mut one).of(OWN) >= least, "{visitor:?}");
+    }
+}
