@@ -34,12 +34,7 @@ use std::time::Duration;
 const SECONDS: u64 = 45;
 const LEASE: &str = "10s";
 
-/// It is not run with the others yet: `cargo test --release -p tallymesh-tests --test faults --
-/// --ignored`, with TALLYMESH_BIN naming the node's program. Members wait to be acknowledged by all
-/// visitors of others, also by those that come and go in between; so now and then a member that takes
-/// the place of a lost one is not admitted in time.
 #[test]
-#[ignore = "members can wait for visitors that come and go for longer than the test"]
 fn acknowledged_operations_count_once_whatever_befalls_nodes() {
     let plan = Plan {
         seed: number("TALLYMESH_FAULTS_SEED", 1),

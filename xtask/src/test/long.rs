@@ -14,15 +14,20 @@ use crate::proofs::{self, ExploreArgs, SoakArgs};
 use crate::repo::Repo;
 
 const REPORT: &str = "docs/reports/long.md";
+const FAULTS_REPORT: &str = "docs/reports/faults.md";
 const LIARS_REPORT: &str = "docs/reports/hostile.md";
 /// The parts, in their order.
-pub(super) const PARTS: [&str; 6] = ["native", "soak", "explore", "hostile", "retries", "liars"];
+pub(super) const PARTS: [&str; 7] = [
+    "native", "soak", "explore", "hostile", "retries", "faults", "liars",
+];
 /// Attacks for each seed.
 const ATTACKS: u64 = 200;
 /// How often a node under load is killed.
 const KILLS: u64 = 1_000;
 /// How many operations clients ask for, again and again, while nodes are killed and cut.
 const OPERATIONS: u64 = 100_000;
+/// How long everything is done to five nodes.
+const FAULTS_SECONDS: u64 = 600;
 
 /// One part of the long run.
 struct Part {
@@ -34,9 +39,9 @@ struct Part {
 }
 
 /// Runs the native tests with many seeds, the random histories, the exploration, the attacks, the
-/// clients that ask again and the peer that lies, tells whether the report on mutants is of these
-/// sources, which takes longer than all of that to make, and writes the reports, also when something
-/// failed. If only some parts are `chosen`, the report of the whole run stays as it is.
+/// clients that ask again, the faults and the peer that lies, tells whether the report on mutants is
+/// of these sources, which takes longer than all of that to make, and writes the reports, also when
+/// something failed. If only some parts are `chosen`, the report of the whole run stays as it is.
 pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> {
     let mut parts = Vec::new();
     for name in PARTS {
@@ -51,6 +56,7 @@ pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> 
             "explore" => proofs::explored(repo, &ExploreArgs { only: None })?,
             "hostile" => hostile(repo, seeds)?,
             "retries" => retries(repo)?,
+            "faults" => faults(repo)?,
             _ => liars(repo)?,
         };
         parts.push(Part {
@@ -135,6 +141,48 @@ fn retries(repo: &Repo) -> Result<Tally> {
         .env("TALLYMESH_BIN", repo.node_binary())
         .env("TALLYMESH_OPS", OPERATIONS.to_string());
     tests(repo, "retries", Runner::Rust, &mut command)
+}
+
+/// Everything that may befall nodes, done to five of them under load, for longer than in a usual run.
+/// Writes the report, if they came through.
+fn faults(repo: &Repo) -> Result<Tally> {
+    let table = repo.path("target/faults-table.md");
+    // What a run before left must not be taken for what this one found.
+    if table.exists() {
+        fs::remove_file(&table)?;
+    }
+    let mut command = repo.cargo();
+    command
+        .args(["test", "--release", "--package", "tallymesh-tests"])
+        .args(["--test", "faults"])
+        .env("TALLYMESH_BIN", repo.node_binary())
+        .env("TALLYMESH_FAULTS_SECONDS", FAULTS_SECONDS.to_string())
+        .env("TALLYMESH_FAULTS_TABLE", &table);
+    let tally = tests(repo, "faults", Runner::Rust, &mut command)?;
+    if let Ok(rows) = fs::read_to_string(&table) {
+        fs::create_dir_all(repo.path("docs/reports"))?;
+        fs::write(repo.path(FAULTS_REPORT), faults_report(repo, &rows)?)?;
+        println!("report: {FAULTS_REPORT}");
+    }
+    Ok(tally)
+}
+
+fn faults_report(repo: &Repo, rows: &str) -> Result<String> {
+    let title = "Everything that may befall five nodes";
+    let command = "cargo xtask test --long --part faults";
+    let mut text = proofs::head(repo, title, command)?;
+    writeln!(
+        text,
+        "The test is [tests/tests/faults](../../tests/tests/faults/main.rs). Five nodes, each a \
+         process with the default durability, are members of one space. What goes from one to \
+         another passes a port of the test's own, and there is no other way. Clients over HTTP and \
+         Redis clients, half of them at level quorum, ask again under idempotency keys through \
+         proxies that drop, delay and repeat; guests sync over WebSocket, and go from node to node. \
+         Each operation has a number, and a digit of a counter's own. In the end all is healed: each \
+         node must count each operation that was acknowledged exactly once, and each other one at \
+         most once.\n\n{rows}"
+    )?;
+    Ok(text)
 }
 
 /// A peer that lies to real nodes at all their doors. Writes its report, if they stood it.
