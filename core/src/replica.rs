@@ -10,6 +10,7 @@ mod collect;
 mod empty;
 mod fork;
 mod former;
+mod homes;
 mod journal;
 #[cfg(feature = "members")]
 mod keyed;

@@ -2,6 +2,7 @@
 
 use super::super::collect::tests::space;
 use super::*;
+use crate::limits::WRITERS_MAX;
 use crate::roster::{Ack, Retired};
 use alloc::vec;
 

@@ -1,0 +1,142 @@
+//! The homes of writers that are no members: who takes them in, and who speaks for them then.
+
+use super::Replica;
+use super::members::Attached;
+use crate::error::Error;
+use crate::limits::WRITERS_MAX;
+use crate::roster::{Admit, Card, HEARD, HEIRS_MAX, Says};
+use crate::shard::OWN;
+use crate::writer_id::WriterId;
+
+impl Replica {
+    /// Whether a writer may be taken in that has seen so much of others, or nothing.
+    pub(super) fn may_admit(
+        &self,
+        writer: &WriterId,
+        lonely: bool,
+        seen: &dyn Fn(&WriterId) -> u64,
+    ) -> Result<(), Error> {
+        if self.taken_over(writer).is_some() {
+            return Err(Error::Gone { writer: *writer });
+        }
+        let behind = |(number, clock): &(u32, u64)| seen(&self.writers[*number as usize]) < *clock;
+        match !lonely && self.given_up().iter().any(behind) {
+            true => Err(Error::Behind),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes in a writer that has asked for it and has made no transaction yet, so that it is waited
+    /// for from the first one on. Whatever it is sent must be of afterwards.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::Gone`] if the writer is over,
+    /// [`Error::WritersFull`].
+    pub fn admit(&mut self, writer: &WriterId) -> Result<(), Error> {
+        if !self.is_member() {
+            return Err(Error::NotAMember);
+        }
+        if self.taken_over(writer).is_some() {
+            return Err(Error::Gone { writer: *writer });
+        }
+        self.room_for_writer(writer)?;
+        self.take_in(*writer, false)
+    }
+
+    /// Takes in a writer as [`admit`](Replica::admit) does, of a program that never is a member. Such come
+    /// and go, and many never tell what they took. So it is taken to have what it is sent, which is no
+    /// less than what is held now: if it has less, it may not go on once it is heard of. A member that
+    /// starts again should not have to face that.
+    pub(crate) fn admit_guest(&mut self, writer: &WriterId) -> Result<(), Error> {
+        self.admit(writer)?;
+        let seen = self.members_part(|number| self.clocks[number as usize]);
+        let number = self
+            .numbers
+            .get(writer)
+            .filter(|it| self.clocks[*it as usize] == 0);
+        let mut attached = self.roster.attached.iter_mut();
+        if let Some(it) = attached.find(|it| Some(it.writer) == number) {
+            it.seen = seen;
+        }
+        Ok(())
+    }
+
+    /// Refuses one writer too many.
+    pub(super) fn room_for_writer(&self, writer: &WriterId) -> Result<(), Error> {
+        let writers = self.numbers.len();
+        match self.numbers.get(writer).is_none() && writers >= WRITERS_MAX {
+            true => Err(Error::WritersFull { writers }),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes this member the home of a writer: one that greets, if it has none yet; or one that was heard
+    /// of now for the first time, and had seen enough at its first transaction. That outranks all who
+    /// took it in when it greeted them: what it took from others may be less than they think.
+    pub(super) fn take_in(&mut self, writer: WriterId, heard: bool) -> Result<(), Error> {
+        let number = self.number(writer);
+        let card = &self.roster.cards[number as usize];
+        let leaves = card.bye.is_some() && card.fence.is_none() && card.retired.is_none();
+        if card.is_over() && !(heard && leaves) {
+            return Err(Error::Gone { writer });
+        }
+        let turn = match (card.home, heard) {
+            _ if card.announce.is_some() => return Ok(()),
+            (None, false) => 0,
+            (None, true) => HEARD,
+            (Some(_), false) => return Ok(()),
+            (Some(home), true) => (home.turn | 1) + 1,
+        };
+        self.state(number, |by| Says::Admit(Admit { turn, by }))?;
+        if leaves {
+            return Ok(()); // nobody waits for it any more
+        }
+        let seen = self.acked();
+        self.roster.attached.retain(|it| it.writer != number);
+        self.roster.attached.push(Attached {
+            writer: number,
+            seen,
+        });
+        Ok(())
+    }
+
+    /// Whether this replica speaks for a writer: it is its home, or took over from its home.
+    pub(super) fn is_home_of(&self, card: &Card) -> bool {
+        card.home
+            .is_some_and(|home| self.heir_of(home.by.writer) == OWN)
+    }
+
+    /// The writers that this member speaks for: those it took in, and those whose homes it took over.
+    pub fn attached(&self) -> impl Iterator<Item = WriterId> {
+        let cards = self.roster.cards.iter().zip(&self.writers);
+        let attached = cards.filter(|(card, _)| {
+            card.announce.is_none() && !card.is_over() && self.is_home_of(card)
+        });
+        attached.map(|(_, writer)| *writer)
+    }
+
+    /// Who speaks for a writer by now: itself, or whoever took over.
+    pub(super) fn heir_of(&self, writer: u32) -> u32 {
+        let mut at = writer;
+        for _ in 0..HEIRS_MAX {
+            match self.roster.cards[at as usize].successor() {
+                Some(next) => at = next,
+                None => return at,
+            }
+        }
+        at
+    }
+
+    /// The member by whom this replica's writer was taken in; `None` before that, and of a member.
+    pub fn home(&self) -> Option<WriterId> {
+        let home = self.home_number()?;
+        Some(self.writers[self.heir_of(home) as usize])
+    }
+
+    /// The member that is waited for in the name of this replica, which is none itself.
+    pub(super) fn home_number(&self) -> Option<u32> {
+        let card = &self.roster.cards[OWN as usize];
+        let home = card.home.filter(|_| card.announce.is_none())?;
+        Some(home.by.writer)
+    }
+}
