@@ -21,6 +21,7 @@ use crate::http::tls::TlsFiles;
 use crate::resp::RespConfig;
 use crate::store::Durability;
 use crate::trust::Grant;
+use args::HTTP_CLIENTS;
 use error::wrong;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -86,6 +87,8 @@ pub struct HttpRules {
     pub origins: Vec<String>,
     /// How fast one client may send requests; `None` without a limit.
     pub rate: Option<HttpRate>,
+    /// How many connections there may be at once.
+    pub clients_max: usize,
     /// How long a link over single requests may be silent before it ends. Too short, and a client
     /// that waits between its requests begins again each time; too long, and clients that went away
     /// take memory.
@@ -99,6 +102,7 @@ impl Default for HttpRules {
             tickets: false,
             origins: Vec::new(),
             rate: None,
+            clients_max: HTTP_CLIENTS as usize,
             sync_idle: crate::http::post::IDLE,
         }
     }
@@ -189,6 +193,7 @@ impl UpArgs {
                     tickets,
                     origins: origins?,
                     rate: rate?,
+                    clients_max: args.http_clients.map_or(HTTP_CLIENTS, NonZeroU32::get) as usize,
                     ..HttpRules::default()
                 },
                 durability: durability?,

@@ -215,6 +215,7 @@ where
     let shared = app.clone();
     let programs = move |request| inside(shared.clone(), request, routes.clone());
     let pages = guard::cors().layer(service_fn(programs.clone()));
+    let listener = Patient::new(listener, app.rules.clients_max, app.metrics.clone());
     let (node, door) = (app.clone(), Arc::new((app, programs, pages)));
     let clients = service_fn(move |stream: IncomingStream<'_, Patient<L>>| {
         let (door, client) = (door.clone(), *stream.remote_addr());
@@ -247,7 +248,7 @@ where
         });
         ready(Ok::<_, Infallible>(client))
     });
-    axum::serve(Patient(listener), clients)
+    axum::serve(listener, clients)
         .with_graceful_shutdown(async move { node.stopped().await })
         .await
 }

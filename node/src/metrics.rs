@@ -44,6 +44,8 @@ pub struct Metrics {
     forgotten: Counter,
     renewals: Counter,
     links: Gauge,
+    http_clients: Gauge,
+    http_full: Counter,
     resp_clients: Gauge,
     resp_commands: Counter,
     resp_refused: Counter,
@@ -51,6 +53,15 @@ pub struct Metrics {
     requests: Arc<Requests>,
     refusals: Family<RefusalLabel, Counter>,
     spaces: SpaceGauges,
+}
+
+/// A connection to HTTP.
+pub(crate) struct HttpClient(Gauge);
+
+impl Drop for HttpClient {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// What is watched beside the node's own work.
@@ -190,6 +201,10 @@ impl Metrics {
             registry.register(name, help, counter.clone());
             counter
         };
+        let http_full = counter(
+            "http_full",
+            "How often there were as many connections to HTTP as there may be",
+        );
         let adds = counter("adds", "Adds made here, one for each counter of a bulk add");
         let commits = counter("commits", "Durable commits to the store");
         let commit_bytes = counter("commit_bytes", "Bytes of records written to the store");
@@ -238,6 +253,8 @@ impl Metrics {
         );
         let links = Gauge::default();
         registry.register("links", "Connections to peers", links.clone());
+        let http_clients = Gauge::default();
+        registry.register("http_clients", "Connections to HTTP", http_clients.clone());
         let resp_clients = Gauge::default();
         registry.register(
             "resp_clients",
@@ -299,6 +316,8 @@ impl Metrics {
             forgotten,
             renewals,
             links,
+            http_clients,
+            http_full,
             resp_clients,
             resp_commands,
             resp_refused,
@@ -429,6 +448,17 @@ impl Metrics {
             let counter = self.keyed.get_or_create(&ResultLabel { result });
             counter.inc_by(count as u64);
         }
+    }
+
+    /// Counts a connection to HTTP until what it gives is dropped.
+    pub(crate) fn http_client(&self) -> HttpClient {
+        self.http_clients.inc();
+        HttpClient(self.http_clients.clone())
+    }
+
+    /// There are as many connections to HTTP as there may be.
+    pub(crate) fn http_full(&self) {
+        self.http_full.inc();
     }
 
     pub(crate) fn resp_clients(&self, clients: usize) {

@@ -17,10 +17,20 @@ export async function nodes() {
   return { addresses: ready.map(({ http }) => http), stop };
 }
 
-/** Starts a node that nobody else uses, from TALLYMESH_BIN; returns its HTTP address, and what stops it. */
+/**
+ * Starts a node that nobody else uses, from TALLYMESH_BIN; returns its HTTP address, what stops it, and what starts
+ * it again with further arguments, at another address.
+ */
 export async function oneNode() {
-  const { ready, stop } = await cluster(process.env.TALLYMESH_BIN, 1);
-  return { address: ready[0].http, stop };
+  const { ready, stop, again } = await cluster(process.env.TALLYMESH_BIN, 1);
+  const node = {
+    address: ready[0].http,
+    stop,
+    again: async (...more) => {
+      node.address = (await again(...more)).http;
+    },
+  };
+  return node;
 }
 
 async function cluster(binary, count) {
@@ -29,9 +39,16 @@ async function cluster(binary, count) {
   // Nothing that happens to this process may leave a node behind.
   const kill = () => children.forEach((child) => child.kill('SIGKILL'));
   process.on('exit', kill);
-  const stop = async () => {
+  const ended = async () => {
     kill();
     await Promise.all(children.map((child) => child.exitCode ?? child.signalCode ?? new Promise((resolve) => child.once('exit', resolve))));
+  };
+  const again = async (...more) => {
+    await ended();
+    return start(binary, folder, 0, [], children, more);
+  };
+  const stop = async () => {
+    await ended();
     rmSync(folder, { recursive: true, force: true });
   };
   try {
@@ -39,22 +56,23 @@ async function cluster(binary, count) {
     for (let index = 0; index < count; index++) {
       ready.push(await start(binary, folder, index, ready.flatMap(({ listen }) => listen), children));
     }
-    return { ready, stop };
+    return { ready, stop, again };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
-async function start(binary, folder, index, peers, children) {
+async function start(binary, folder, index, peers, children, more = []) {
   const readyFile = join(folder, `ready-${index}.json`);
+  rmSync(readyFile, { force: true });
   const logFile = join(folder, `log-${index}`);
   const log = openSync(logFile, 'w');
   const child = spawn(
     binary,
     [
       'up', '--demo', '--data', join(folder, `data-${index}`), '--http', '127.0.0.1:0', '--listen', '/ip4/127.0.0.1/tcp/0',
-      ...peers.flatMap((peer) => ['--peer', peer]), '--ready-file', readyFile,
+      ...peers.flatMap((peer) => ['--peer', peer]), '--ready-file', readyFile, ...more,
     ],
     { stdio: ['ignore', log, log] },
   );

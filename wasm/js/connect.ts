@@ -8,8 +8,25 @@ import type { Replica } from './replica.js';
  */
 export type ConnectionState = 'connecting' | 'online' | 'waiting' | 'paused' | 'closed';
 
+/** Signs bytes with an owner's key (Ed25519), the one whose public half is the replica's `ownerKey`. */
+export type Sign = (bytes: Uint8Array<ArrayBuffer>) => Promise<ArrayBuffer | Uint8Array>;
+
 /** How {@link connect} behaves. */
 export interface ConnectOptions {
+  /** What `tallymesh invite` printed, for a node that asks for tickets. */
+  readonly ticket?: string;
+  /**
+   * Signs what a node asks to be signed, which it does if the ticket's role is less than member: 80 bytes, of
+   * which the last 32 are the node's key. The replica's `ownerKey` is the public half of the key.
+   *
+   * @example
+   * ```ts
+   * const { privateKey, publicKey } = await crypto.subtle.generateKey('Ed25519', false, ['sign', 'verify']);
+   * const replica = await open({ ownerKey: new Uint8Array(await crypto.subtle.exportKey('raw', publicKey)) });
+   * connect(replica, url, { ticket, sign: (bytes) => crypto.subtle.sign('Ed25519', privateKey, bytes) });
+   * ```
+   */
+  readonly sign?: Sign;
   /** Wait before the first new attempt, in milliseconds; it doubles with each failure. Default: 250. */
   readonly retryMinMs?: number;
   /** Longest wait between attempts, in milliseconds. Default: 15000. */
@@ -17,7 +34,7 @@ export interface ConnectOptions {
   /** Start paused. Default: false. */
   readonly paused?: boolean;
   /** The WebSocket to use where there is no global one (Node before 22). */
-  readonly WebSocket?: new (url: string) => WebSocket;
+  readonly WebSocket?: new (url: string, protocols?: string[]) => WebSocket;
 }
 
 /** An attempt that takes longer is given up. */
@@ -29,7 +46,7 @@ const OPEN_MS_MAX = 10_000;
  *
  * @param url - the node's address (`http`, `https`, `ws` or `wss`), such as `"http://127.0.0.1:8080"`;
  * one with a path of its own is used as it is.
- * @throws {@link TallymeshError} `url` or `no_websocket`.
+ * @throws {@link TallymeshError} `url`, `no_websocket` or `ticket`.
  */
 export function connect(replica: Replica, url: string | URL, options: ConnectOptions = {}): Connection {
   return new Connection(replica, url, options);
@@ -42,7 +59,7 @@ export class Connection {
 
   readonly #replica: Replica;
   readonly #options: ConnectOptions;
-  readonly #make: new (url: string) => WebSocket;
+  readonly #make: new (url: string, protocols?: string[]) => WebSocket;
   readonly #listeners = new Set<(state: ConnectionState) => void>();
   readonly #wake = (): void => {
     if (this.#state === 'waiting') this.#dial();
@@ -62,6 +79,9 @@ export class Connection {
     const make = options.WebSocket ?? globalThis.WebSocket;
     if (!make) throw new TallymeshError('no_websocket', 'there is no WebSocket here; pass one as options.WebSocket');
     this.#make = make;
+    if (!/^[\w.-]+$/.test(options.ticket ?? '-')) {
+      throw new TallymeshError('ticket', `${JSON.stringify(options.ticket)} is no ticket`);
+    }
     // The browser knows first when the network is back.
     globalThis.addEventListener?.('online', this.#wake);
     if (!options.paused) this.#dial();
@@ -121,7 +141,8 @@ export class Connection {
 
   #dial(): void {
     clearTimeout(this.#timer);
-    const socket = new this.#make(this.url);
+    const { ticket, sign } = this.#options;
+    const socket = new this.#make(this.url, ticket ? ['tallymesh', `tallymesh.ticket.${ticket}`] : undefined);
     socket.binaryType = 'arraybuffer';
     let link: Link | undefined;
     const hangUp = (): void => {
@@ -132,13 +153,22 @@ export class Connection {
       socket.close();
     };
     const failures = this.#failures;
-    const fail = (error?: TallymeshError): void => {
+    const fail = (error: TallymeshError): void => {
       hangUp();
       this.#error = error;
-      this.#retry();
+      const { retryMinMs = 250, retryMaxMs = 15_000 } = this.#options;
+      const wait = Math.min(retryMaxMs, retryMinMs * 2 ** this.#failures++);
+      // Half of the wait is random, so that a node that comes back is not met by everyone at once.
+      this.#timer = setTimeout(() => this.#dial(), wait * (0.5 + Math.random() / 2));
+      this.#become('waiting');
     };
     this.#hangUp = hangUp;
-    socket.onopen = () => {
+    const refused = (error: TallymeshError): void => {
+      // What was refused will be refused again: that the link came up was no success.
+      this.#failures = failures;
+      fail(error);
+    };
+    const up = (): void => {
       clearTimeout(this.#timer);
       link = this.#replica.attach({
         send: (frame) => socket.readyState === 1 && socket.send(frame as Uint8Array<ArrayBuffer>),
@@ -148,23 +178,30 @@ export class Connection {
             this.#dial();
           } else if (reason.code === 'left') {
             this.pause();
-          } else {
-            // What was refused will be refused again: that the link came up was no success.
-            this.#failures = failures;
-            fail(reason);
-          }
+          } else refused(reason);
         },
       });
-      this.#failures = 0;
       this.#error = undefined;
       this.#become('online');
     };
+    // Who can sign waits for the node to speak: it may want a proof before any frame.
+    socket.onopen = () => sign || up();
     socket.onmessage = ({ data }) => {
       if (typeof data === 'string') {
-        // A node that asks for a proof of lesser rights will ask again.
-        this.#failures = failures;
-        fail(new TallymeshError('not_a_frame', 'the peer sent text; a ticket needs the role member here'));
-      } else link?.receive(new Uint8Array(data as ArrayBuffer));
+        const proved = (proof: string | TallymeshError): void => {
+          // Meanwhile it may have been hung up.
+          if (this.#hangUp !== hangUp) return;
+          if (typeof proof === 'string') {
+            socket.send(proof);
+            up();
+          } else refused(proof);
+        };
+        this.#replica.prove(data, sign).then(proved, proved);
+      } else {
+        if (!link) up();
+        this.#failures = 0;
+        link!.receive(new Uint8Array(data as ArrayBuffer));
+      }
     };
     // An `error` event says nothing that the `close` after it does not.
     socket.onclose = ({ code, reason }) =>
@@ -174,14 +211,6 @@ export class Connection {
       OPEN_MS_MAX,
     );
     this.#become('connecting');
-  }
-
-  #retry(): void {
-    const { retryMinMs = 250, retryMaxMs = 15_000 } = this.#options;
-    const wait = Math.min(retryMaxMs, retryMinMs * 2 ** this.#failures++);
-    // Half of the wait is random, so that a node that comes back is not met by everyone at once.
-    this.#timer = setTimeout(() => this.#dial(), wait * (0.5 + Math.random() / 2));
-    this.#become('waiting');
   }
 }
 

@@ -2,6 +2,7 @@ import { Engine, initSync } from '#bindgen';
 import type { ModuleSource } from './entry.js';
 import { coded, explain, TallymeshError } from './errors.js';
 import type { Members, Returned, Writer } from './layout.js';
+import type { Sign } from './connect.js';
 import type { Waiting } from './replica.js';
 
 /** What the second module adds to the first one. It is a file of its own, loaded when it is needed. */
@@ -20,6 +21,11 @@ export interface Guest {
   token(engine: Engine, before: string | null | undefined): string;
   /** Waits until a token is reached; `looks` has what is called whenever that may have come true. */
   reached(live: () => Engine, looks: Set<() => void>, token: string, options: Waiting): Promise<void>;
+  /**
+   * Answers the text with which a node asks for the proof of an owner's key, and holds the engine to the role
+   * that the node names.
+   */
+  prove(engine: Engine, asked: string, owner: Uint8Array, sign: Sign | undefined): Promise<string>;
   /** Sentences for the codes that only it has. */
   readonly rules: Readonly<Record<string, string>>;
 }
@@ -64,7 +70,8 @@ const guest = new Once('tallymesh-members.wasm', async (module) => {
   return guest;
 });
 
-let guestSource: Source | undefined;
+/** Each entry sets it before anything can be loaded. */
+let guestSource: Source;
 
 /** Loads the first module once. */
 export async function loadOnce(source: Source): Promise<void> {
@@ -78,10 +85,7 @@ export function setGuestSource(source: Source): void {
 
 /** Loads the second module once. */
 export function loadGuest(): Promise<Guest> {
-  return guest.load(() => {
-    if (guestSource) return guestSource();
-    throw new Error('the package was not entered by one of its entries');
-  });
+  return guest.load(guestSource);
 }
 
 async function compile(source: ModuleSource): Promise<WebAssembly.Module> {
@@ -93,28 +97,26 @@ async function compile(source: ModuleSource): Promise<WebAssembly.Module> {
   return WebAssembly.compile(await source.arrayBuffer());
 }
 
-/** An owner's public key for a replica: the one that was given, or any. */
-export function ownerKey(given: Uint8Array | undefined): Uint8Array {
+/** What an engine is made with: an owner's public key, the one that was given or any, and 24 random bytes. */
+export function origin(given: Uint8Array | undefined): Uint8Array {
   const owner = given ?? random(32);
-  if (owner instanceof Uint8Array && owner.length === 32) return owner;
+  if (owner instanceof Uint8Array && owner.length === 32) return new Uint8Array([...owner, ...random(24)]);
   throw new TallymeshError('owner_key', 'ownerKey is the owner\'s public key: a Uint8Array of 32 bytes');
 }
 
 /** Makes the engine of one replica, of the second module if `members` says so. */
-export function newEngine(space: string, owner: Uint8Array, members: boolean): { engine: Engine; by: Guest | undefined } {
+export function newEngine(space: string, origin: Uint8Array, members: boolean): { engine: Engine; by: Guest | undefined } {
   const by = members ? guest.value : undefined;
   const make = members ? by?.make : small.value?.open;
   if (!make) throw new TallymeshError('not_ready', 'the module is not loaded yet: await init() or open() first');
-  const bytes = new Uint8Array([...owner, ...random(24)]);
-  const engine = make(utf8(space), bytes);
+  const engine = make(utf8(space), origin);
   if (engine) return { engine, by };
   throw new TallymeshError('space_name', `${JSON.stringify(space)} is no space: a name is 1 to 64 of A-Z a-z 0-9 . _ -`);
 }
 
 /** Makes an engine of the second module that goes on where one of the first ends. */
-export function resumed(by: Guest, engine: Engine, space: string, owner: Uint8Array): Engine {
-  const writer = read(engine, STATUS)!.subarray(0, 16);
-  const next = by.make(utf8(space), new Uint8Array([...owner, ...writer, ...random(8)]), read(engine, DELTA)!);
+export function resumed(by: Guest, engine: Engine, space: string, origin: Uint8Array): Engine {
+  const next = by.make(utf8(space), origin, read(engine, DELTA)!);
   if (next) return next;
   throw new TallymeshError('module_load', 'tallymesh-members.wasm does not take this replica over; are both modules of one release?');
 }

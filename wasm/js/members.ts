@@ -3,6 +3,7 @@ import { Engine as MembersEngine, initSync } from '#bindgen-members';
 import type { Engine, Guest } from './engine.js';
 import { guarded } from './guarded.js';
 import { hex, type Members, type Returned, type Writer } from './layout.js';
+import { prove } from './proof.js';
 import { reached, token, type Refuse } from './tokens.js';
 
 // What `Engine.read` reads: the numbers of wasm/src/engine.rs.
@@ -22,6 +23,7 @@ export function start(module: WebAssembly.Module, refuse: Refuse): Guest {
     writers,
     leave,
     returned,
+    prove: (engine, asked, owner, sign) => prove(own(engine), asked, owner, sign, refuse),
     token: (engine, before) => token(own(engine), before, refuse),
     reached: (live, looks, text, options) => reached(() => own(live()), looks, text, options, refuse),
     rules,
@@ -98,6 +100,8 @@ const rules = {
   beyond_role: 'the role does not allow this: writers only add, and readers only read',
   expired: 'the counter has expired, and this role may not delete it; add through a member, or once it is deleted',
   stranger: 'no member has taken in a writer of these bytes; it has to connect to a member first',
+  owner_proof: 'the ticket is of a lesser role than member, and takes options.sign and the replica\'s ownerKey',
+  not_a_challenge: 'the peer sent a text that is no challenge; is it a node of Tallymesh?',
   token: 'this is no token; pass on unchanged what a node or token() gave',
   token_full: 'it would have to name more than 64 writers; ask again after a change here, which stands for all that it had seen, or begin a new session',
   token_not_reached: 'not all that the token names is seen here; look whether the replica is connected, and wait again',

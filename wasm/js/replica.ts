@@ -1,7 +1,8 @@
 import { amount } from './amount.js';
+import type { Sign } from './connect.js';
 import { Counter } from './counter.js';
 import {
-  CHANGES, COUNTERS, DELTA, errorCode, keyOf, loadGuest, newEngine, ownerKey, read, resumed, SHARDS, STATUS, takeHandles, utf8,
+  CHANGES, COUNTERS, DELTA, errorCode, keyOf, loadGuest, newEngine, origin, read, resumed, SHARDS, STATUS, takeHandles, utf8,
   type Engine, type Guest,
 } from './engine.js';
 import { coded, TallymeshError } from './errors.js';
@@ -19,8 +20,8 @@ export interface ReplicaOptions {
   /** The space whose counters it holds: 1 to 64 of `A-Z a-z 0-9 . _ -`. Default: `"default"`. */
   readonly space?: string;
   /**
-   * The owner's public key, 32 bytes, from which the writer id is derived. Default: fresh random bytes,
-   * which suit a replica that nobody has to recognise.
+   * The owner's public key (Ed25519), 32 bytes, from which the writer id is derived. Default: fresh random
+   * bytes, which suit a replica that nobody has to recognise. See {@link ConnectOptions.sign}.
    */
   readonly ownerKey?: Uint8Array;
   /**
@@ -87,7 +88,8 @@ export class Replica {
   /** The space that this replica belongs to. */
   readonly space: string;
 
-  readonly #owner: Uint8Array;
+  /** What the engine was made with. */
+  readonly #origin: Uint8Array;
   #writer: string;
   #engine: Engine | undefined;
   /** The second module, if the engine is of that one. */
@@ -120,8 +122,8 @@ export class Replica {
    */
   constructor(options: ReplicaOptions = {}) {
     this.space = options.space ?? 'default';
-    this.#owner = ownerKey(options.ownerKey);
-    const { engine, by } = newEngine(this.space, this.#owner, options.members === true);
+    this.#origin = origin(options.ownerKey);
+    const { engine, by } = newEngine(this.space, this.#origin, options.members === true);
     this.#engine = engine;
     this.#guest = by;
     this.#links = new Links(engine, {
@@ -467,6 +469,12 @@ export class Replica {
     return this.#links.attach(peer);
   }
 
+  /** @internal Answers a node that asks for the proof of the owner's key. */
+  async prove(asked: string, sign: Sign | undefined): Promise<string> {
+    await this.upgrade();
+    return this.#guest!.prove(this.#live(), asked, this.#origin, sign);
+  }
+
   /** The full shard map as JSON, with 64-bit numbers as decimal strings. */
   toJSON(): ReplicaJSON {
     const status = this.status();
@@ -495,7 +503,7 @@ export class Replica {
     const before = this.#engine;
     if (!before || this.#guest) return;
     this.#faultsBefore = this.status().faults;
-    const engine = resumed(guest, before, this.space, this.#owner);
+    const engine = resumed(guest, before, this.space, this.#origin);
     this.#engine = engine;
     this.#guest = guest;
     for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));

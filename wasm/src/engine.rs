@@ -100,6 +100,9 @@ pub struct Engine {
     /// Whether somebody stores what [`part::CHANGES`] gives.
     #[cfg(feature = "members")]
     stored: bool,
+    /// Whether the role allows no writes at all.
+    #[cfg(feature = "members")]
+    reads_only: bool,
 }
 
 #[wasm_bindgen]
@@ -110,11 +113,13 @@ impl Engine {
     /// writer id (16) and for the timers of the sync machine (8). Another length gives nothing, too.
     pub fn open(space: &[u8], bytes: &[u8]) -> Option<Engine> {
         let space = Space::new(str::from_utf8(space).ok()?).ok()?;
-        let (owner, random) = bytes.split_first_chunk::<32>()?;
-        let (nonce, seed) = random.split_first_chunk::<16>()?;
-        let seed = u64::from_le_bytes(seed.try_into().ok()?);
+        let (owner, nonce, seed) = parts(bytes)?;
         let writer = WriterId::mint(&space, owner, nonce);
-        Some(Engine::of(Replica::new(space, writer), owner, seed))
+        Some(Engine::of(
+            Replica::new(space, writer),
+            (owner, nonce),
+            seed,
+        ))
     }
 
     /// Gives the bytes of the call before, once. Numbers in them are little-endian.
@@ -201,6 +206,10 @@ impl Engine {
 
     /// Adds to a counter.
     pub fn add(&mut self, handle: u32, by: i64) -> bool {
+        #[cfg(feature = "members")]
+        if self.reads_only {
+            return self.refuse();
+        }
         let added = self.replica.add_at(Handle::from_u32(handle), by);
         self.keep(added).is_some()
     }
@@ -228,6 +237,10 @@ impl Engine {
     /// 1 if the counter existed before or, of [`op::PERSIST`], had an expiry, else 0.
     pub fn commit(&mut self) -> bool {
         let staged = core::mem::take(&mut self.staged);
+        #[cfg(feature = "members")]
+        if self.reads_only {
+            return self.refuse();
+        }
         let told = self.replica.transact(&staged);
         let Some(told) = self.keep(told) else {
             return false;
@@ -284,9 +297,7 @@ impl Engine {
             event::FRAME => Input::Frame { link, bytes },
             event::CHANGED => Input::Changed,
             #[cfg(feature = "members")]
-            event::RENEW => Input::Renew {
-                writer: self.fresh_id(bytes),
-            },
+            event::RENEW => return self.renew(now as Millis, bytes),
             _ => Input::Tick,
         };
         self.sync.handle(now as Millis, &mut self.replica, input);
@@ -341,14 +352,14 @@ impl Engine {
 }
 
 impl Engine {
-    /// An engine around a replica of this owner's.
-    fn of(replica: Replica, owner: &[u8; 32], seed: u64) -> Engine {
-        let _ = owner; // without members nobody needs another id
+    /// An engine around a replica of this owner's, whose writer was minted with this nonce.
+    fn of(replica: Replica, (owner, nonce): (&[u8; 32], &[u8; 16]), seed: u64) -> Engine {
+        let _ = (owner, nonce); // without members nobody needs another id, nor the proof of this one
         let config = SyncConfig {
             agent: concat!("tallymesh-js/", env!("CARGO_PKG_VERSION")),
             ..SyncConfig::default()
         };
-        Engine {
+        let engine = Engine {
             replica,
             sync: Sync::new(config, seed),
             staged: Vec::new(),
@@ -359,13 +370,25 @@ impl Engine {
             owner: *owner,
             #[cfg(feature = "members")]
             stored: false,
-        }
+            #[cfg(feature = "members")]
+            reads_only: false,
+        };
+        #[cfg(feature = "members")]
+        let engine = engine.proving(*nonce);
+        engine
     }
 
     /// Notes a failure for [`part::ERROR`].
     fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         result.map_err(|error| self.error = Some(error)).ok()
     }
+}
+
+/// The owner's public key, the nonce of the writer id, and what the timers are drawn from.
+fn parts(bytes: &[u8]) -> Option<(&[u8; 32], &[u8; 16], u64)> {
+    let (owner, random) = bytes.split_first_chunk::<32>()?;
+    let (nonce, seed) = random.split_first_chunk::<16>()?;
+    Some((owner, nonce, u64::from_le_bytes(seed.try_into().ok()?)))
 }
 
 /// One function for all sizes, since each costs code.

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { install } from './install.mjs';
-import { DEADLINE_MS, pair, until } from './link.mjs';
+import { pair, until } from './link.mjs';
+import { FakeSocket, nextSocket } from './socket.mjs';
 
 const { init, connect, Replica } = await install().load();
 await init();
@@ -76,40 +77,6 @@ test('spaces do not mix', async () => {
   assert.equal(b.value('k'), undefined);
 });
 
-/** A WebSocket that is driven by the test. */
-class FakeSocket {
-  static made = [];
-  readyState = 0;
-  sent = [];
-  constructor(url) {
-    this.url = url;
-    FakeSocket.made.push(this);
-  }
-  open() {
-    this.readyState = 1;
-    this.onopen?.();
-  }
-  send(frame) {
-    this.sent.push(frame);
-  }
-  lose(code = 1006, reason = '') {
-    this.readyState = 3;
-    this.onclose?.({ code, reason });
-  }
-  close() {
-    this.readyState = 3;
-  }
-}
-
-const nextSocket = async (count) => {
-  const end = performance.now() + DEADLINE_MS;
-  while (FakeSocket.made.length < count) {
-    assert.ok(performance.now() < end, 'no new attempt was made');
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-  return FakeSocket.made[count - 1];
-};
-
 test('a connection opens, is lost, waits, comes back, pauses and closes', async () => {
   FakeSocket.made = [];
   const replica = new Replica({ space: 'shop' });
@@ -129,8 +96,8 @@ test('a connection opens, is lost, waits, comes back, pauses and closes', async 
   (await nextSocket(2)).lose();
   (await nextSocket(3)).open();
   assert.equal(connection.error, undefined);
-  FakeSocket.made[2].onmessage({ data: 'text' });
-  assert.equal(connection.error.code, 'not_a_frame');
+  FakeSocket.made[2].lose(4000, 'truncated: at byte 1');
+  assert.match(connection.error.message, /truncated: at byte 1/);
   (await nextSocket(4)).open();
   connection.pause();
   assert.equal(connection.state, 'paused');
@@ -146,6 +113,19 @@ test('a connection opens, is lost, waits, comes back, pauses and closes', async 
     'online', 'waiting', 'connecting', 'waiting', 'connecting', 'online', 'waiting', 'connecting', 'online', 'paused',
     'connecting', 'online', 'closed',
   ]);
+});
+
+test('a ticket is offered as a subprotocol', () => {
+  FakeSocket.made = [];
+  const replica = new Replica();
+  connect(replica, 'http://node/', { WebSocket: FakeSocket }).close();
+  connect(replica, 'http://node/', { WebSocket: FakeSocket, ticket: 'a.b-c_d' }).close();
+  assert.deepEqual(FakeSocket.made.map(({ protocols }) => protocols), [undefined, ['tallymesh', 'tallymesh.ticket.a.b-c_d']]);
+  for (const ticket of ['', 'a b', 'a,b', 'é']) {
+    const given = JSON.stringify(ticket);
+    const named = ({ code, message }) => code === 'ticket' && message.includes(given);
+    assert.throws(() => connect(replica, 'http://node/', { WebSocket: FakeSocket, ticket }), named);
+  }
 });
 
 test('addresses that lead nowhere are refused', () => {

@@ -13,6 +13,9 @@ const LISTEN_DEFAULT: [&str; 3] = [
     "/ip4/127.0.0.1/tcp/0/ws",
 ];
 
+/// Most connections to HTTP, if nothing is said.
+pub(super) const HTTP_CLIENTS: u32 = 4096;
+
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -73,6 +76,11 @@ pub struct UpArgs {
     /// one second]
     #[arg(long, value_name = "COUNT", env = "TALLYMESH_HTTP_BURST")]
     pub http_burst: Option<NonZeroU32>,
+
+    /// Most HTTP connections at once, those of pages too; further ones wait until there is room. Each takes
+    /// up to 130 KB [default: 4096]
+    #[arg(long, value_name = "COUNT", env = "TALLYMESH_HTTP_CLIENTS")]
+    pub http_clients: Option<NonZeroU32>,
 
     /// What an acknowledged write survives: `always` a power cut; `interval:DURATION`, such as
     /// `interval:1s`, all but what came within that time before one; `memory` nothing, as nothing is
@@ -209,6 +217,7 @@ impl UpArgs {
             cors_origin: Some(Vec::new()),
             http_rate: None,
             http_burst: None,
+            http_clients: NonZeroU32::new(HTTP_CLIENTS),
             durability: text("always"),
             resp: None,
             resp_open: Some(false),
@@ -248,6 +257,7 @@ impl UpArgs {
             cors_origin: self.cors_origin.or(below.cors_origin),
             http_rate: self.http_rate.or(below.http_rate),
             http_burst: self.http_burst.or(below.http_burst),
+            http_clients: self.http_clients.or(below.http_clients),
             durability: self.durability.or(below.durability),
             resp: self.resp.or(below.resp),
             resp_open: self.resp_open.or(below.resp_open),

@@ -15,6 +15,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use std::convert::Infallible;
 
+/// What the subprotocol of a WebSocket begins with that carries a ticket.
+const TICKET_OFFER: &str = "tallymesh.ticket.";
+
 /// What a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs<'a> {
@@ -173,12 +176,27 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let text = header.and_then(|it| it.to_str().ok()).unwrap_or_default();
     match text.split_once(' ') {
         Some((scheme, ticket)) if scheme.eq_ignore_ascii_case("bearer") => Ok(ticket),
-        _ => {
-            let detail = "this node asks for a ticket; send what `tallymesh invite` printed, in the \
-                          header `authorization: Bearer TICKET`";
-            Err(Problem::new(&problems::TICKET_NEEDED, detail))
-        }
+        _ if text.is_empty() => offered(headers).ok_or_else(needed),
+        _ => Err(needed()),
     }
+}
+
+/// The ticket that a page offers as a subprotocol, since it can give a socket no other header.
+fn offered(headers: &HeaderMap) -> Option<&str> {
+    let offers = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).into_iter();
+    let names = offers
+        .filter_map(|it| it.to_str().ok())
+        .flat_map(|it| it.split(','));
+    names
+        .map(str::trim)
+        .find_map(|name| name.strip_prefix(TICKET_OFFER))
+}
+
+fn needed() -> Problem {
+    let detail = "this node asks for a ticket; send what `tallymesh invite` printed, in the header \
+                  `authorization: Bearer TICKET`; a page offers a WebSocket the subprotocol \
+                  `tallymesh.ticket.TICKET`";
+    Problem::new(&problems::TICKET_NEEDED, detail)
 }
 
 impl From<TicketError> for Problem {

@@ -1,4 +1,4 @@
-//! How long somebody may take to ask.
+//! How long somebody may take to ask, and how many may be there.
 //!
 //! Whoever says something is answered within the time that a request may take, or it has not finished:
 //! it sends its header or its body a byte at a time, or has opened a connection and says nothing. Such
@@ -6,34 +6,65 @@
 //! written to before, also while nothing happens.
 
 use super::REQUEST_TIMEOUT;
+use crate::metrics::{HttpClient, Metrics};
 use axum::serve::Listener;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How long a connection may be read from with nothing written to it. It is longer than a request may
 /// take, so that the answer to one that takes too long gets out.
 const UNANSWERED_MAX: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(5));
 
-/// A listener that closes the connections of those that never finish what they ask.
-pub(super) struct Patient<L>(pub(super) L);
+/// A listener that closes the connections of those that never finish what they ask, and takes no more
+/// of them than there is room for: who comes then waits in the system's queue.
+pub(super) struct Patient<L> {
+    listener: L,
+    room: Arc<Semaphore>,
+    metrics: Metrics,
+}
+
+impl<L> Patient<L> {
+    pub(super) fn new(listener: L, clients_max: usize, metrics: Metrics) -> Patient<L> {
+        let room = Arc::new(Semaphore::new(clients_max.min(Semaphore::MAX_PERMITS)));
+        Patient {
+            listener,
+            room,
+            metrics,
+        }
+    }
+}
 
 impl<L: Listener> Listener for Patient<L> {
     type Io = Patience<L::Io>;
     type Addr = L::Addr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        let (io, address) = self.0.accept().await;
-        (Patience::new(io, UNANSWERED_MAX), address)
+        let place = match self.room.clone().try_acquire_owned() {
+            Ok(place) => Some(place),
+            Err(_) => {
+                self.metrics.http_full();
+                // It fails only if the room is closed, which it never is.
+                self.room.clone().acquire_owned().await.ok()
+            }
+        };
+        let (io, address) = self.listener.accept().await;
+        let place = (place, self.metrics.http_client());
+        (Patience::new(io, UNANSWERED_MAX, place), address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.0.local_addr()
+        self.listener.local_addr()
     }
 }
+
+/// What a connection takes as long as it is there.
+type Place = (Option<OwnedSemaphorePermit>, HttpClient);
 
 /// A connection that is closed if it is read from for too long with nothing written to it.
 pub(super) struct Patience<T> {
@@ -43,15 +74,17 @@ pub(super) struct Patience<T> {
     due: Option<Instant>,
     /// Wakes whoever reads; made when somebody waits, and kept.
     alarm: Option<Pin<Box<Sleep>>>,
+    _place: Place,
 }
 
 impl<T> Patience<T> {
-    fn new(io: T, most: Duration) -> Patience<T> {
+    fn new(io: T, most: Duration, place: Place) -> Patience<T> {
         Patience {
             io,
             most,
             due: Some(Instant::now() + most),
             alarm: None,
+            _place: place,
         }
     }
 
@@ -125,12 +158,18 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patience<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use futures::poll;
+    use std::pin::pin;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    fn place() -> Place {
+        (None, Metrics::new().http_client())
+    }
 
     #[tokio::test]
     async fn whoever_is_answered_may_be_silent() {
         let (mut client, node) = duplex(64);
-        let mut node = Patience::new(node, UNANSWERED_MAX);
+        let mut node = Patience::new(node, UNANSWERED_MAX, place());
         assert!(node.due.is_some(), "it has said nothing yet");
         for _ in 0..2 {
             client.write_all(b"ab").await.expect("write");
@@ -147,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_never_finishes_is_cut_off() {
         let (mut client, node) = duplex(1 << 16);
-        let mut node = Patience::new(node, Duration::from_millis(50));
+        let mut node = Patience::new(node, Duration::from_millis(50), place());
         let said = async {
             while client.write_all(b"a").await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -159,5 +198,45 @@ mod tests {
             () = said => unreachable!("it goes on for ever"),
         };
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    /// Somebody always wants to come in.
+    struct Crowd(Vec<DuplexStream>);
+
+    impl Listener for Crowd {
+        type Io = DuplexStream;
+        type Addr = ();
+
+        async fn accept(&mut self) -> (DuplexStream, ()) {
+            let (client, node) = duplex(64);
+            self.0.push(client);
+            (node, ())
+        }
+
+        fn local_addr(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_finds_no_room_waits_until_somebody_goes() {
+        let metrics = Metrics::new();
+        let figure = |name: &str| {
+            let text = metrics.text(&[]);
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.map(|it| it.trim().to_owned()).expect("a figure")
+        };
+        let mut door = Patient::new(Crowd(Vec::new()), 2, metrics.clone());
+        let (first, ()) = door.accept().await;
+        let (_second, ()) = door.accept().await;
+        assert_eq!(figure("tallymesh_http_clients "), "2");
+        assert_eq!(figure("tallymesh_http_full_total "), "0");
+        let mut third = pin!(door.accept());
+        assert!(poll!(&mut third).is_pending());
+        assert_eq!(figure("tallymesh_http_full_total "), "1");
+        drop(first);
+        assert_eq!(figure("tallymesh_http_clients "), "1");
+        let (_third, ()) = third.await;
+        assert_eq!(figure("tallymesh_http_clients "), "2");
     }
 }

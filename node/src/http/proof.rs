@@ -8,6 +8,7 @@ use crate::driver::OwnerKey;
 use crate::gossip::is_signed_by;
 use crate::handle::{Limits, SpaceId};
 use crate::problems;
+use crate::trust::Role;
 use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use tallymesh_core::Role as Limit;
@@ -32,6 +33,8 @@ pub(super) struct Challenge {
 struct Asked {
     challenge: String,
     node: String,
+    /// What the client may do, which it need not try to exceed.
+    role: Role,
 }
 
 /// The answer to a challenge.
@@ -66,8 +69,9 @@ impl Challenge {
         let asked = Asked {
             challenge: self.digits(),
             node: self.node.to_string(),
+            role: Role::from(self.limit),
         };
-        // Two texts always make JSON.
+        // Texts always make JSON.
         serde_json::to_string(&asked).unwrap_or_default()
     }
 

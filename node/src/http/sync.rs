@@ -37,6 +37,10 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a client may take to prove its key.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The subprotocol that a client may offer; a page has to, beside one that carries its ticket, as browsers
+/// close a socket that takes nothing of what was offered.
+const PROTOCOL: &str = "tallymesh";
+
 /// Close codes: the node stops or was cut off (RFC 6455), a message that is not binary (same), and
 /// a peer that broke the protocol (this project's).
 const AWAY: u16 = 1001;
@@ -78,6 +82,7 @@ pub(super) async fn upgrade(
         Some(limit) => Some((Challenge::draw(&app, limit)?, Pass::new(headers, space))),
     };
     Ok(upgrade
+        .protocols([PROTOCOL])
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
         .on_upgrade(move |socket| serve(app, space, limited, socket)))

@@ -198,10 +198,10 @@ kinds! {
         .both();
     RETIRED: Kind::http("retired", 503, "This node's writer was retired; the node goes on under a new one by itself.")
         .advice("Try again.")
-        .both();
+        .shown(Shown::Error("TRYAGAIN"));
     OUTDATED: Kind::http("outdated", 503, "This node missed what was collected, and begins again from a member's state by itself.")
         .advice("Try again.")
-        .both();
+        .shown(Shown::Error("TRYAGAIN"));
     BEYOND_ROLE: Kind::http("beyond_role", 403, "The role of this node, or of whoever sent it, does not allow this: writers only add, and readers only read.")
         .advice("Ask a node that may, or ask a member for a ticket with a greater role.")
         .shown(Shown::Error("NOPERM"));

@@ -47,6 +47,16 @@ impl Role {
     }
 }
 
+impl From<Limit> for Role {
+    fn from(limit: Limit) -> Role {
+        match limit {
+            Limit::Reader => Role::Reader,
+            Limit::Writer => Role::Writer,
+            Limit::Editor => Role::Editor,
+        }
+    }
+}
+
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

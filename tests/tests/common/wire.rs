@@ -130,6 +130,9 @@ impl Wire {
                 Some((OwnedFrame::Error(error), _)) if error.starts_with("LEVELNOTREACHED") => {
                     Ok(Verdict::Refused("level_not_reached".to_owned()))
                 }
+                Some((OwnedFrame::Error(error), _)) if error.starts_with("TRYAGAIN") => {
+                    Ok(Verdict::Refused("begins_again".to_owned()))
+                }
                 answer => Err(format!("{}: {answer:?}", operation.key)),
             },
         }

@@ -8,7 +8,7 @@ use tallymesh_core::{
 };
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use super::{Engine, put};
+use super::{Engine, parts, put};
 
 /// More than any delay after which the sync machine pushes, in milliseconds.
 const PUSHED_BY_MS: Millis = 1_000;
@@ -19,17 +19,22 @@ impl Engine {
     /// Makes a replica that goes on where one of the small module ended, under its writer. `state` is
     /// all that it held, which must be an open space's. Or nothing, if something of it is refused.
     ///
-    /// `bytes` are 56: the owner's public key (32), the writer id (16), and fresh random bytes for the
-    /// timers of the sync machine (8).
+    /// `bytes` are those that the one of the small module was made with.
     pub fn resume(space: &[u8], bytes: &[u8], state: &[u8]) -> Option<Engine> {
         let space = Space::new(str::from_utf8(space).ok()?).ok()?;
-        let (owner, rest) = bytes.split_first_chunk::<32>()?;
-        let (writer, seed) = rest.split_first_chunk::<16>()?;
-        let seed = u64::from_le_bytes(seed.try_into().ok()?);
+        let (owner, nonce, seed) = parts(bytes)?;
         // It came from this very page, and may be of any size.
         let state = Message::decode_stored(state).ok()?;
-        let replica = Replica::resume(space, WriterId::from_bytes(*writer), &state).ok()?;
-        Some(Engine::of(replica, owner, seed))
+        let writer = WriterId::mint(&space, owner, nonce);
+        let replica = Replica::resume(space, writer, &state).ok()?;
+        Some(Engine::of(replica, (owner, nonce), seed))
+    }
+
+    /// Holds this replica to a role: 0 may all, 1 only adds, 2 writes nothing. The refusal of what is
+    /// beyond it is `beyond_role`.
+    pub fn limit(&mut self, role: u32) {
+        self.replica.set_adds_only(role > 0);
+        self.reads_only = role > 1;
     }
 
     /// Says goodbye to the member that takes care of this replica, which takes over what it counted,
@@ -65,11 +70,32 @@ impl Engine {
 }
 
 impl Engine {
-    /// A fresh writer id of the same owner. A nonce of another length is one of zeros, which no
-    /// caller makes.
-    pub(super) fn fresh_id(&self, nonce: &[u8]) -> WriterId {
+    /// Goes on under a fresh writer id of the same owner. A nonce of another length is one of zeros,
+    /// which no caller makes.
+    pub(super) fn renew(&mut self, now: Millis, nonce: &[u8]) {
         let nonce = nonce.try_into().unwrap_or_default();
-        WriterId::mint(self.replica.space(), &self.owner, &nonce)
+        let writer = WriterId::mint(self.replica.space(), &self.owner, &nonce);
+        self.own(now, writer, nonce);
+        let renew = Input::Renew { writer };
+        self.sync.handle(now, &mut self.replica, renew);
+    }
+
+    /// Refuses what the role does not allow.
+    #[cold]
+    pub(super) fn refuse(&mut self) -> bool {
+        self.error = Some(Error::BeyondRole);
+        false
+    }
+
+    /// It, once peers are told that its writer is this owner's, where they take no others.
+    pub(super) fn proving(mut self, nonce: [u8; 16]) -> Engine {
+        self.own(0, self.replica.writer(), nonce);
+        self
+    }
+
+    fn own(&mut self, now: Millis, writer: WriterId, nonce: [u8; 16]) {
+        let own = Input::Own { writer, nonce };
+        self.sync.handle(now, &mut self.replica, own);
     }
 
     /// Drops what nobody needs any more.
