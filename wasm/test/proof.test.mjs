@@ -89,6 +89,7 @@ test('a node that asks for nothing is greeted as it speaks', async () => {
   for (const frame of socket.sent) link.receive(frame);
   await until(() => replica.value('likes') === 3n, [replica]);
   connection.close();
+  link.close();
 });
 
 const failing = {
