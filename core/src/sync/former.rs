@@ -68,8 +68,11 @@ impl Sync {
     /// Asks for another id, to make the rest again under, once it is certain how much of them counts.
     pub(super) fn look_back(&mut self, now: Millis, replica: &mut Replica) -> Result<(), Error> {
         replica.drop_former();
+        // Who comes back begins again first. But its end may wait for what those writers acknowledge, for
+        // as long as they are not ended, too.
+        let coming_back = self.guests.coming_back.is_some();
         // A member catches up and announces itself before.
-        if self.is_early(replica) || self.guests.resuming || self.guests.coming_back.is_some() {
+        if self.is_early(replica) || self.guests.resuming || coming_back && replica.is_member() {
             return Ok(());
         }
         replica.note_intros();
@@ -89,7 +92,7 @@ impl Sync {
                 false => self.ask_for_end(now, replica, writer, intro),
             }
         }
-        let (mut certain, mut open) = (!lost.is_empty(), 0);
+        let (mut certain, mut open) = (!lost.is_empty() && !coming_back, 0);
         for (writer, intro) in lost {
             let end = self.guests.ends.iter().find(|it| it.writer == writer);
             if replica.last_of(&writer).is_some() || end.is_some_and(|it| it.last.is_some()) {

@@ -248,8 +248,7 @@ fn a_writers_node_loses_nothing_when_it_starts_again() {
         two.start_again();
         sum += 100;
         two.add("likes", 100);
-        // One that was gone for a lease is taken over, whatever it was about.
-        comes_back(&mut one, &two, &["--lease", "2s"]);
+        comes_back(&mut one, &two);
         shows(&[&one, &two], "likes", sum);
     }
     assert_eq!(refused(&one.url, "not_yours"), 0.0);
@@ -257,10 +256,9 @@ fn a_writers_node_loses_nothing_when_it_starts_again() {
 }
 
 /// A member starts again, and dials a node of whose key it knows nothing.
-fn comes_back(member: &mut Node, to: &Node, more: &[&str]) {
+fn comes_back(member: &mut Node, to: &Node) {
     let (address, _) = to.listen[0].split_once("/p2p/").expect("a name");
-    let arguments = [&[CLOSED, "--peer", address], more].concat();
-    member.start_again_with(arguments.into_iter().map(str::to_owned).collect());
+    member.start_again_with([CLOSED, "--peer", address].map(str::to_owned).to_vec());
 }
 
 #[test]

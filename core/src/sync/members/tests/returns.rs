@@ -457,6 +457,41 @@ fn a_guest_has_those_ended_that_it_left_behind() {
     assert_eq!(asked(&mut early), []);
 }
 
+/// Whoever is to tell what counts of a guest that comes back may wait for what its former writers
+/// acknowledge: they are ended meanwhile, and made again after it came back.
+#[test]
+fn a_guest_that_comes_back_has_its_former_writers_ended_meanwhile() {
+    let (mut end, links) = returning(Last::Upto(0));
+    end.coming_back().last = None;
+    let mut it = aside(None, 1);
+    it.writer = id(7);
+    end.replica.keep_former(it);
+    let End { replica, sync, now } = &mut end;
+    sync.look_back(*now, replica).unwrap();
+    assert_eq!(end.asked(), [links[0]]);
+    end.sync.former_ended(links[0], id(7), Last::Upto(1));
+    let End { replica, sync, now } = &mut end;
+    sync.look_back(*now, replica).unwrap();
+    assert!(!end.sync.guests.resuming);
+    end.sync.guests.coming_back = None;
+    let End { replica, sync, now } = &mut end;
+    sync.look_back(*now, replica).unwrap();
+    assert!(end.sync.guests.resuming);
+    // A member makes nothing any more under a writer that it leaves, and ends them by itself then.
+    let mut member = End::member();
+    let link = member.link(1, id(1));
+    member.replica.admit(&id(7)).unwrap();
+    let mut it = aside(None, 1);
+    it.writer = id(7);
+    member.replica.keep_former(it);
+    let End { replica, sync, now } = &mut member;
+    sync.come_back(*now, replica, link);
+    let clock = member.replica.clock();
+    let End { replica, sync, now } = &mut member;
+    sync.look_back(*now, replica).unwrap();
+    assert_eq!(member.replica.clock(), clock);
+}
+
 /// Another peer may remember what the first has forgotten.
 #[test]
 fn what_all_have_forgotten_is_known_of_nobody() {
