@@ -33,8 +33,6 @@ for (const [entry, platform] of [['browser', 'browser'], ['node', 'node'], ['mem
     platform,
     target: 'es2022',
     minify: true,
-    // The bindings warn of a way to call them that is not used here. Only the second file has news to warn of.
-    drop: entry === 'members' ? [] : ['console'],
     legalComments: 'none',
   });
 }

@@ -1,14 +1,17 @@
-import { Engine, initSync } from '#bindgen';
+import type { InitOutput as MembersOutput } from '#bindgen-members';
 import type { ModuleSource } from './entry.js';
 import { coded, explain, TallymeshError } from './errors.js';
 import type { Members, Returned, Writer } from './layout.js';
+import { bind, instantiate, type Engine } from './module.js';
 import type { Sign } from './connect.js';
 import type { Waiting } from './replica.js';
 
 /** What the second module adds to the first one. It is a file of its own, loaded when it is needed. */
 export interface Guest {
-  /** Makes an engine, or one that goes on with a state of another; nothing if the bytes are refused. */
-  make(space: Uint8Array, bytes: Uint8Array, state?: Uint8Array): Engine | undefined;
+  /** Makes an engine; nothing if the bytes are refused. */
+  open(space: Uint8Array, bytes: Uint8Array): Engine | undefined;
+  /** Makes one that goes on with a state of another. */
+  resume(space: Uint8Array, bytes: Uint8Array, state: Uint8Array): Engine | undefined;
   /** The members as the replica knows them; nothing while the space is open. */
   members(engine: Engine): { members: Members; home: string | undefined } | undefined;
   /** All writers that are known. */
@@ -58,14 +61,12 @@ class Once<T> {
   }
 }
 
-const small = new Once('tallymesh.wasm', (module) => {
-  initSync({ module });
-  return Engine;
-});
+const small = new Once('tallymesh.wasm', (module) => bind(instantiate(module)));
 
 const guest = new Once('tallymesh-members.wasm', async (module) => {
   const { start } = await import('./members.js');
-  const guest = start(module, (engine, context, code) => coded(code ?? errorCode(engine), context));
+  const wasm = instantiate<MembersOutput>(module);
+  const guest = start(wasm, bind(wasm), (engine, context, code) => coded(code ?? errorCode(engine), context));
   explain(guest.rules);
   return guest;
 });
@@ -107,16 +108,16 @@ export function origin(given: Uint8Array | undefined): Uint8Array {
 /** Makes the engine of one replica, of the second module if `members` says so. */
 export function newEngine(space: string, origin: Uint8Array, members: boolean): { engine: Engine; by: Guest | undefined } {
   const by = members ? guest.value : undefined;
-  const make = members ? by?.make : small.value?.open;
-  if (!make) throw new TallymeshError('not_ready', 'the module is not loaded yet: await init() or open() first');
-  const engine = make(utf8(space), origin);
+  const makes = members ? by : small.value;
+  if (!makes) throw new TallymeshError('not_ready', 'the module is not loaded yet: await init() or open() first');
+  const engine = makes.open(utf8(space), origin);
   if (engine) return { engine, by };
   throw new TallymeshError('space_name', `${JSON.stringify(space)} is no space: a name is 1 to 64 of A-Z a-z 0-9 . _ -`);
 }
 
 /** Makes an engine of the second module that goes on where one of the first ends. */
 export function resumed(by: Guest, engine: Engine, space: string, origin: Uint8Array): Engine {
-  const next = by.make(utf8(space), origin, read(engine, DELTA)!);
+  const next = by.resume(utf8(space), origin, read(engine, DELTA)!);
   if (next) return next;
   throw new TallymeshError('module_load', 'tallymesh-members.wasm does not take this replica over; are both modules of one release?');
 }

@@ -1,7 +1,8 @@
 // What the second module adds: a file of its own, which is loaded together with that module.
-import { Engine as MembersEngine, initSync } from '#bindgen-members';
+import type { Engine as Interface, InitOutput } from '#bindgen-members';
 import type { Engine, Guest } from './engine.js';
 import { guarded } from './guarded.js';
+import type { EngineClass } from './module.js';
 import { hex, type Members, type Returned, type Writer } from './layout.js';
 import { prove } from './proof.js';
 import { reached, token, type Refuse } from './tokens.js';
@@ -14,11 +15,12 @@ const OWNER_BYTES = 32;
 const WRITER_BYTES = 89;
 const FATES = ['living', 'left', 'dead', 'absorbed'] as const;
 
-/** Starts the second module. Errors are made by the first file, so that they are of one class. */
-export function start(module: WebAssembly.Module, refuse: Refuse): Guest {
-  initSync({ module });
+/** Adds the calls of the second module to those that both have. Errors are made by the first file, so that they are of one class. */
+export function start(exports: InitOutput, both: EngineClass, refuse: Refuse): Guest {
+  const engines = whole(exports, both);
   return {
-    make,
+    open: (space, bytes) => engines.open(space, bytes),
+    resume: (space, bytes, state) => engines.resume(space, bytes, state),
     members,
     writers,
     leave,
@@ -33,8 +35,37 @@ export function start(module: WebAssembly.Module, refuse: Refuse): Guest {
 // Both modules have one interface; this one has more.
 const own = (engine: Engine): MembersEngine => engine as MembersEngine;
 
-function make(space: Uint8Array, bytes: Uint8Array, state?: Uint8Array): Engine | undefined {
-  return state ? MembersEngine.resume(space, bytes, state) : MembersEngine.open(space, bytes);
+/** What the second module's engines do. */
+export type MembersEngine = Omit<Interface, typeof Symbol.dispose>;
+
+/** What wasm-bindgen gives for nothing where a `bool` is expected. */
+const NO_BOOL = 0xff_ffff;
+
+/** The class of the second module's engines. */
+function whole(wasm: InitOutput, both: EngineClass) {
+  const { pass } = both;
+  return class extends both implements MembersEngine {
+    static resume(space: Uint8Array, bytes: Uint8Array, state: Uint8Array) {
+      return this.of(wasm.engine_resume(...pass(space), ...pass(bytes), ...pass(state)));
+    }
+
+    leave(now: number): boolean {
+      return wasm.engine_leave(this.at, now) !== 0;
+    }
+
+    limit(role: number): void {
+      wasm.engine_limit(this.at, role);
+    }
+
+    token(before: Uint8Array): boolean {
+      return wasm.engine_token(this.at, ...pass(before)) !== 0;
+    }
+
+    holds(text: Uint8Array): boolean | undefined {
+      const held = wasm.engine_holds(this.at, ...pass(text));
+      return held === NO_BOOL ? undefined : held !== 0;
+    }
+  };
 }
 
 function members(engine: Engine): { members: Members; home: string | undefined } | undefined {

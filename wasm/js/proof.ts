@@ -1,6 +1,6 @@
 // The proof of an owner's key, which a node asks of whoever has a ticket of a lesser role than member; this is
 // in the second module's file, too.
-import type { Engine as MembersEngine } from '#bindgen-members';
+import type { MembersEngine } from './members.js';
 import type { Sign } from './connect.js';
 import { hex } from './layout.js';
 import type { Refuse } from './tokens.js';

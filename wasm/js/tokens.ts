@@ -1,5 +1,5 @@
 // Tokens, which the second module makes and reads: this is in its file, too.
-import type { Engine as MembersEngine } from '#bindgen-members';
+import type { MembersEngine } from './members.js';
 import type { TallymeshError } from './errors.js';
 import type { Waiting } from './replica.js';
 
