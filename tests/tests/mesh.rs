@@ -51,7 +51,7 @@ fn members_take_keyed_operations_and_each_counts_once() {
     ];
     // Few, or nothing is shown.
     assert!(total.lost <= total.doubled / 20, "{total:?}");
-    let happened = happened.iter().all(|times| *times > SEEDS / 10);
+    let happened = happened.iter().all(|times| *times > SEEDS / 20);
     assert!(happened || count < SEEDS, "{total:?}");
 }
 
