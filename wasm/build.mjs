@@ -1,7 +1,7 @@
 // Makes dist/ complete: types by the TypeScript compiler, one minified file an entry by esbuild.
-// The modules and their bindings must be in dist/ already.
+// The modules and the types of their bindings must be in dist/ already.
 import { execFileSync } from 'node:child_process';
-import { existsSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,7 +10,7 @@ import { build } from 'esbuild';
 const root = dirname(fileURLToPath(import.meta.url));
 const dist = join(root, 'dist');
 
-const needed = ['tallymesh.wasm', 'bindgen.js', 'bindgen.d.ts', 'tallymesh-members.wasm', 'bindgen-members.js', 'bindgen-members.d.ts'];
+const needed = ['tallymesh.wasm', 'bindgen.d.ts', 'tallymesh-members.wasm', 'bindgen-members.d.ts'];
 for (const made of needed) {
   if (!existsSync(join(dist, made))) {
     console.error(`dist/${made} is missing: \`cargo xtask pack\` makes it and then runs this build`);
@@ -22,14 +22,34 @@ const typescript = dirname(createRequire(import.meta.url).resolve('typescript/pa
 rmSync(join(dist, 'types'), { recursive: true, force: true });
 execFileSync(process.execPath, [join(typescript, 'bin', 'tsc'), '-p', root], { stdio: 'inherit' });
 
-for (const [entry, platform] of [['browser', 'browser'], ['node', 'node'], ['members', 'neutral']]) {
+// The same types for those who `require()`: what a declaration is of depends on the package.json above it.
+const commonjs = join(dist, 'require');
+rmSync(commonjs, { recursive: true, force: true });
+cpSync(join(dist, 'types'), commonjs, { recursive: true });
+writeFileSync(join(commonjs, 'package.json'), '{ "type": "commonjs" }\n');
+
+// Which source becomes which file, and for whom.
+const files = [
+  ['browser', 'browser.js', 'browser'],
+  ['node', 'node.js', 'node'],
+  ['workerd', 'workerd.js', 'neutral'],
+  ['inline', 'inline.js', 'neutral'],
+  ['slim', 'slim.js', 'neutral'],
+  ['require', 'node.cjs', 'node'],
+  ['inline', 'inline.cjs', 'neutral'],
+  ['slim', 'slim.cjs', 'neutral'],
+  ['members', 'members.js', 'neutral'],
+  ['inline-members', 'inline-members.js', 'neutral'],
+];
+for (const [source, file, platform] of files) {
   await build({
-    entryPoints: [join(root, 'js', `${entry}.ts`)],
-    outfile: join(dist, `${entry}.js`),
+    entryPoints: [join(root, 'js', `${source}.ts`)],
+    outfile: join(dist, file),
     bundle: true,
-    // Loaded when a space with members is met, and not before.
-    external: ['./members.js'],
-    format: 'esm',
+    // Loaded when a space with members is met, and not before; and what workerd has at hand.
+    external: ['./members.js', './inline-members.js', './tallymesh.wasm', './tallymesh-members.wasm'],
+    loader: { '.wasm': 'binary' },
+    format: file.endsWith('.cjs') ? 'cjs' : 'esm',
     platform,
     target: 'es2022',
     minify: true,

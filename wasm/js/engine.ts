@@ -2,7 +2,7 @@ import type { InitOutput as MembersOutput } from '#bindgen-members';
 import type { ModuleSource } from './entry.js';
 import { coded, explain, TallymeshError } from './errors.js';
 import type { Members, Returned, Writer } from './layout.js';
-import { bind, instantiate, type Engine } from './module.js';
+import { bind, instantiate, type Engine } from './calls.js';
 import type { Sign } from './connect.js';
 import type { Waiting } from './replica.js';
 

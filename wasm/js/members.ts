@@ -2,7 +2,7 @@
 import type { Engine as Interface, InitOutput } from '#bindgen-members';
 import type { Engine, Guest } from './engine.js';
 import { guarded } from './guarded.js';
-import type { EngineClass } from './module.js';
+import type { EngineClass } from './calls.js';
 import { hex, type Members, type Returned, type Writer } from './layout.js';
 import { prove } from './proof.js';
 import { reached, token, type Refuse } from './tokens.js';

@@ -21,6 +21,7 @@ export function install() {
   writeFileSync(join(project, 'load.js'), "export * from 'tallymesh';\n");
   return {
     project,
+    tarball,
     files: files.map(({ path }) => path),
     load: () => import(pathToFileURL(join(project, 'load.js')).href),
   };

@@ -10,7 +10,9 @@ const { project, files, load } = install();
 
 test('the tarball holds both modules, the entries and their types, and nothing else', () => {
   assert.deepEqual(files.filter((path) => path.endsWith('.wasm')), ['dist/tallymesh-members.wasm', 'dist/tallymesh.wasm']);
-  for (const path of ['dist/browser.js', 'dist/members.js', 'dist/node.js', 'dist/types/browser.d.ts']) assert.ok(files.includes(path), path);
+  const { exports } = JSON.parse(readFileSync(join(project, 'node_modules/tallymesh/package.json'), 'utf8'));
+  const named = (entry) => (typeof entry === 'string' ? [entry.slice(2)] : Object.values(entry).flatMap(named));
+  for (const path of ['dist/inline-members.js', 'dist/members.js', ...named(exports)]) assert.ok(files.includes(path), path);
   for (const path of files) assert.match(path, /^(package\.json|README\.md|dist\/)/);
 });
 

@@ -8,7 +8,7 @@ mod tools;
 mod wasm_target;
 mod wrk;
 
-pub(crate) use browser::{Browser, browser};
+pub(crate) use browser::{Browser, browser, firefox};
 pub(crate) use npm::install as npm_install;
 pub(crate) use redis::{openssl, redis_py, redis_server, redis_tools};
 pub(crate) use tools::{cargo_deny, cargo_mutants};
@@ -21,7 +21,13 @@ use crate::repo::Repo;
 use crate::run::say;
 
 /// The folders with a package.json and a lock file.
-const NPM_FOLDERS: [&str; 4] = ["wasm", "web-demo", "tests/e2e", "tests/clients"];
+const NPM_FOLDERS: [&str; 5] = [
+    "wasm",
+    "web-demo",
+    "tests/e2e",
+    "tests/clients",
+    "tests/runtimes",
+];
 
 /// Installs everything, so that the other commands find nothing left to install.
 pub(crate) fn all(repo: &Repo) -> Result<()> {
@@ -41,6 +47,7 @@ pub(crate) fn tests(repo: &Repo) -> Result<()> {
         }
     }
     browser(repo)?;
+    firefox(repo);
     redis_tools(repo)?;
     redis_py(repo)?;
     Ok(())

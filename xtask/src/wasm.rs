@@ -102,8 +102,9 @@ fn build_one(repo: &Repo, module: &Module) -> Result<String> {
         .finish();
     // Beside and not inside: all that is in dist is packed.
     let mark = repo.path(format!("wasm/node_modules/.xtask-{}", module.bindings));
-    let [script, types] = ["js", "d.ts"].map(|kind| format!("{}.{kind}", module.bindings));
-    let whole = [module.wasm, &script, &types]
+    // The package makes the calls by itself, as these types of the exports say.
+    let types = format!("{}.d.ts", module.bindings);
+    let whole = [module.wasm, &types]
         .iter()
         .all(|name| dist.join(name).is_file());
     if !(whole && stamp::is_current(&mark, &digest)) {
@@ -115,10 +116,8 @@ fn build_one(repo: &Repo, module: &Module) -> Result<String> {
         let bindings = generate_bindings(repo, module, &compiled)?;
         let input = bindings.join(format!("{}_bg.wasm", module.bindings));
         optimise(repo, &input, &dist.join(module.wasm))?;
-        for name in [&script, &types] {
-            fs::copy(bindings.join(name), dist.join(name))
-                .with_context(|| format!("no {name} among the bindings"))?;
-        }
+        fs::copy(bindings.join(&types), dist.join(&types))
+            .with_context(|| format!("no {types} among the bindings"))?;
         stamp::record(&mark, &digest)?;
     }
     Ok(digest)

@@ -1,4 +1,4 @@
-//! Chromium and its driver, for tests in a real browser.
+//! Chromium with its driver, and Firefox, for tests in real browsers.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use super::{apt, on_path};
 use crate::repo::Repo;
+use crate::run::say;
 
 /// Chromium and chromedriver on this machine.
 #[derive(Debug, Clone)]
@@ -34,8 +35,24 @@ pub(crate) fn browser(repo: &Repo) -> Result<Browser> {
     )
 }
 
+/// Finds Firefox, or installs it; nothing where it is not to be had, since its test can be skipped.
+///
+/// `FIREFOX` names it; without, the PATH is searched.
+pub(crate) fn firefox(repo: &Repo) -> Option<PathBuf> {
+    let find = || named("FIREFOX").or_else(|| on_path(&["firefox-esr", "firefox"]));
+    find().or_else(|| {
+        if let Err(error) = apt::install(repo, "Firefox", &["firefox-esr"]) {
+            say(&format!("going on without Firefox: {error:#}"));
+        }
+        find()
+    })
+}
+
+fn named(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(PathBuf::from)
+}
+
 fn find() -> Option<Browser> {
-    let named = |variable| env::var_os(variable).map(PathBuf::from);
     let chrome = named("CHROME").or_else(|| {
         on_path(&[
             "chromium",

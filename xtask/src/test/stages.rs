@@ -31,7 +31,7 @@ impl Stage {
 }
 
 /// All stages. The page comes before the native build, since the node embeds it.
-pub(super) const ALL: [Stage; 14] = [
+pub(super) const ALL: [Stage; 15] = [
     stage("setup", "what the machine lacks", set_up),
     stage(
         "check",
@@ -58,6 +58,11 @@ pub(super) const ALL: [Stage; 14] = [
         clients,
     ),
     stage("e2e", "pages in Chromium against real nodes", end_to_end),
+    stage(
+        "runtimes",
+        "the npm tarball in each runtime, bundler and browser",
+        runtimes,
+    ),
 ];
 
 /// The names of all stages.
@@ -261,4 +266,24 @@ fn end_to_end(repo: &Repo) -> Result<Tally> {
             .env("CHROME", &browser.chrome)
             .env("CHROMEDRIVER", &browser.driver),
     )
+}
+
+/// Installs what the tests of the pages have, too: they share the browser and the nodes.
+fn runtimes(repo: &Repo) -> Result<Tally> {
+    web::build(repo)?;
+    build_native(repo)?;
+    let tarball = pack::build(repo)?;
+    let browser = setup::browser(repo)?;
+    setup::npm_install(repo, "tests/e2e")?;
+    setup::npm_install(repo, "tests/runtimes")?;
+    let mut command = repo.npm("tests/runtimes");
+    command
+        .args(["test"])
+        .env("TALLYMESH_BIN", repo.node_binary())
+        .env("TALLYMESH_TARBALL", tarball.file)
+        .env("CHROME", &browser.chrome);
+    if let Some(firefox) = setup::firefox(repo) {
+        command.env("FIREFOX", firefox);
+    }
+    tests(repo, "runtimes", Runner::Node, &mut command)
 }

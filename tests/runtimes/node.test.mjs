@@ -1,0 +1,64 @@
+// Node: ES modules, and `require()` with and without its way to take those.
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { build } from 'esbuild';
+import { oneNode } from '../e2e/nodes.mjs';
+import { asked, ENTRIES, execute, judge, makeProject, write } from './project.mjs';
+
+let node;
+let project;
+
+before(async () => {
+  node = await oneNode();
+  project = makeProject();
+});
+after(() => node?.stop());
+
+/** Runs one module of the project. Node 20 has no WebSocket of its own. */
+async function start(file, text, ...flags) {
+  write(project, { [file]: text });
+  const told = JSON.stringify({ ...asked(node), ws: import.meta.resolve('ws') });
+  judge(JSON.parse(await execute(project, process.execPath, [...flags, file, told])));
+}
+
+for (const { name, imported, required } of ENTRIES) {
+  test(`Node: import '${name}'`, () => start('main.mjs', imported));
+  test(`Node: require('${name}')`, () => start('main.cjs', required));
+  test(`Node: require('${name}') where no ES module can be required`, () =>
+    start('main.cjs', required, '--no-experimental-require-module'));
+}
+
+test('Node: a program in one file', async () => {
+  write(project, {
+    'program.mjs': `import { open } from 'tallymesh/inline';
+      open().then(async (replica) => {
+        replica.add('likes', 42);
+        await replica.token(); // takes the second module
+        console.log(replica.value('likes'));
+      });\n`,
+  });
+  const outfile = join(project, 'alone/program.cjs');
+  await build({ entryPoints: [join(project, 'program.mjs')], outfile, bundle: true, platform: 'node', logLevel: 'error' });
+  assert.equal(await execute(project, process.execPath, [outfile]), '42n\n');
+});
+
+test('Node: who imports and who requires get the same package', async () => {
+  write(project, {
+    'both.mjs': `import { createRequire } from 'node:module';
+      import { Replica } from 'tallymesh';
+      console.log(createRequire(import.meta.url)('tallymesh').Replica === Replica);\n`,
+  });
+  assert.equal(await execute(project, process.execPath, ['both.mjs']), 'true\n');
+});
+
+test('Node: the slim entry says what it misses', async () => {
+  write(project, {
+    'slim.mjs': `import { init, open } from 'tallymesh/slim';
+      const say = ({ code, message }) => console.log(code, message);
+      await open().catch(say);
+      await init({ members: true }).catch(say);\n`,
+  });
+  const said = await execute(project, process.execPath, ['slim.mjs']);
+  assert.match(said, /^module_load .*hand the module in, as `module`.*\nmodule_load .*, as `membersModule`.*\n$/);
+});

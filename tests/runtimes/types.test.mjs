@@ -1,0 +1,97 @@
+// Types: a strict project compiles with each entry, under each way to resolve it, and what comes out runs.
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { before, test } from 'node:test';
+import { execute, makeProject, write } from './project.mjs';
+
+/** TypeScript of this folder, and the newest one, with which the package is built. */
+const COMPILERS = ['./package.json', '../../wasm/package.json'].map((from) => {
+  const manifest = createRequire(new URL(from, import.meta.url)).resolve('typescript/package.json');
+  return { version: createRequire(import.meta.url)(manifest).version, tsc: join(dirname(manifest), 'bin/tsc') };
+});
+
+const source = (entry) => `
+  import { Connection, connect, Counter, init, open, Replica, TallymeshError } from '${entry}';
+  import type { ConnectionState, InitOptions, Listener, ModuleSource, Operation, Shard, Status } from '${entry}';
+
+  type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+  const same = <A, B>(_: Same<A, B>): void => {};
+  same<ReturnType<Replica['value']>, bigint | undefined>(true);
+  same<Counter['value'], bigint | undefined>(true);
+  same<Status['clock'], bigint>(true);
+  same<Status['vector'], ReadonlyMap<string, bigint>>(true);
+  same<Shard['total'], bigint>(true);
+  same<Parameters<Replica['add']>[1], number | bigint | undefined>(true);
+  same<Parameters<Listener>[0], bigint | undefined>(true);
+  same<Awaited<ReturnType<typeof open>>, Replica>(true);
+  same<Connection['state'], ConnectionState>(true);
+  same<TallymeshError['code'], string>(true);
+
+  export const listen = (replica: Replica): Connection => connect(replica, 'http://127.0.0.1:4280', { paused: true });
+
+  export async function count(options: InitOptions = {}): Promise<bigint> {
+    await init(options);
+    const replica = await open({ space: 'shop' });
+    const operations: Operation[] = [{ op: 'add', key: 'likes', by: 2n }, { op: 'add', key: 'likes', by: 40 }];
+    replica.transact(operations);
+    // @ts-expect-error an amount is a number or a bigint
+    try { replica.add('likes', 'one'); } catch (error) { if (!(error instanceof TallymeshError)) throw error; }
+    // @ts-expect-error a value may be absent
+    const value: bigint = replica.value('likes');
+    return value;
+  }
+
+  export type Module = ModuleSource;
+`;
+
+/** Imports all entries; only the one that reads files is also called. */
+const main = `
+  import { count } from './tallymesh.js';
+  import { count as inline } from './inline.js';
+  import { count as slim } from './slim.js';
+  import type module from 'tallymesh/tallymesh.wasm';
+  import type members from 'tallymesh/tallymesh-members.wasm';
+
+  export const handed = (files: { module: typeof module; membersModule: typeof members }) => slim(files);
+  Promise.all([count(), inline()]).then((counts) => console.log(String(counts)));
+`;
+
+const browsers = { lib: ['es2022', 'dom'], types: [] };
+const node = { lib: ['es2022'], types: ['node'], typeRoots: [join(import.meta.dirname, 'node_modules/@types')] };
+
+/** Kinds of projects: how they find the package, and what they take their global types from. */
+const PROJECTS = {
+  'bundler': { type: 'module', compilerOptions: { module: 'esnext', moduleResolution: 'bundler', ...browsers } },
+  'node16, ES modules': { type: 'module', compilerOptions: { module: 'node16', ...node } },
+  'node16, CommonJS': { type: 'commonjs', compilerOptions: { module: 'node16', ...node } },
+  'nodenext, CommonJS': { type: 'commonjs', compilerOptions: { module: 'nodenext', ...browsers } },
+};
+
+let project;
+
+before(() => {
+  project = makeProject();
+});
+
+for (const { version, tsc } of COMPILERS) {
+  for (const [kind, { type, compilerOptions }] of Object.entries(PROJECTS)) {
+    test(`TypeScript ${version}: ${kind}`, async () => {
+      // The types of the package are checked, those of TypeScript itself not again.
+      const strict = { strict: true, skipDefaultLibCheck: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true };
+      const folder = write(join(project, 'strict'), {
+        'package.json': JSON.stringify({ type }),
+        'tsconfig.json': JSON.stringify({
+          compilerOptions: { ...strict, target: 'es2022', rootDir: '.', outDir: 'built', ...compilerOptions },
+          files: ['main.ts'],
+        }),
+        'main.ts': main,
+        'tallymesh.ts': source('tallymesh'),
+        'inline.ts': source('tallymesh/inline'),
+        'slim.ts': source('tallymesh/slim'),
+      });
+      await execute(folder, process.execPath, [tsc, '-p', '.']).catch(({ stdout }) => assert.fail(stdout));
+      assert.equal(await execute(folder, process.execPath, ['built/main.js']), '42,42\n');
+    });
+  }
+}

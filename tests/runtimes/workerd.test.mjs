@@ -1,0 +1,97 @@
+// workerd, in the way that Cloudflare's tools make a Worker: modules stay imports, which the runtime answers.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { build } from 'esbuild';
+import { Miniflare } from 'miniflare';
+import { oneNode } from '../e2e/nodes.mjs';
+import { asked, judge, makeProject, write } from './project.mjs';
+
+let node;
+let project;
+
+before(async () => {
+  node = await oneNode();
+  project = makeProject();
+});
+after(() => node?.stop());
+
+/** Bundles a worker; what it imports of .wasm files stays beside it. */
+async function bundle(code) {
+  write(project, { 'worker.js': code });
+  const modules = [];
+  const collect = {
+    name: 'modules',
+    setup: ({ onResolve, resolve }) =>
+      onResolve({ filter: /\.wasm$/ }, async ({ path, pluginData, ...from }) => {
+        if (pluginData) return undefined;
+        const found = await resolve(path, { ...from, pluginData: true });
+        const name = basename(found.path);
+        modules.push({ type: 'CompiledWasm', path: name, contents: readFileSync(found.path) });
+        return { path: `./${name}`, external: true };
+      }),
+  };
+  const { outputFiles } = await build({
+    entryPoints: [join(project, 'worker.js')],
+    conditions: ['workerd', 'worker', 'browser'],
+    bundle: true,
+    format: 'esm',
+    target: 'es2022',
+    plugins: [collect],
+    write: false,
+    logLevel: 'error',
+  });
+  return [{ type: 'ESModule', path: 'worker.js', contents: outputFiles[0].text }, ...modules];
+}
+
+/** Runs the worker, and asks it over HTTP as often as there are bodies. */
+async function serve(modules, ...bodies) {
+  const worker = new Miniflare({ modules, compatibilityDate: '2026-04-01', host: '127.0.0.1', port: 0, cf: false });
+  try {
+    const answers = [];
+    for (const body of bodies) {
+      const answer = await fetch(await worker.ready, { method: 'POST', body: JSON.stringify(body) });
+      const text = await answer.text();
+      assert.equal(answer.status, 200, text);
+      answers.push(JSON.parse(text));
+    }
+    return answers;
+  } finally {
+    await worker.dispose();
+  }
+}
+
+const worker = (imports, options = '') =>
+  `${imports}
+   import { run } from './program.js';
+   export default {
+     fetch: async (request) => Response.json(await run(tallymesh, { ...(await request.json()), ${options} })),
+   };\n`;
+
+test('workerd: a Worker finds its modules by itself', async () => {
+  const modules = await bundle(worker("import * as tallymesh from 'tallymesh';"));
+  assert.deepEqual(modules.map(({ path }) => path).sort(), ['tallymesh-members.wasm', 'tallymesh.wasm', 'worker.js']);
+  const [outcome] = await serve(modules, asked(node));
+  judge(outcome);
+});
+
+test('workerd: a Worker hands the modules in', async () => {
+  const imports = `import * as tallymesh from 'tallymesh/slim';
+    import module from 'tallymesh/tallymesh.wasm';
+    import membersModule from 'tallymesh/tallymesh-members.wasm';`;
+  const [outcome] = await serve(await bundle(worker(imports, 'module, membersModule')), asked(node));
+  judge(outcome);
+});
+
+test('workerd: a replica stays from one request to the next', async () => {
+  const modules = await bundle(`import { open } from 'tallymesh';
+    let replica;
+    const count = async () => {
+      replica ??= await open();
+      replica.add('visits');
+      return Response.json(String(replica.value('visits')));
+    };
+    export default { fetch: count };\n`);
+  assert.deepEqual(await serve(modules, {}, {}, {}), ['1', '2', '3']);
+});

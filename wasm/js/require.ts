@@ -1,0 +1,17 @@
+// What `require()` gives in Node before 20.19, which takes no ES modules.
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { entry, type Entry } from './entry.js';
+
+export * from './api.js';
+
+const made: Entry = entry(
+  () => readFile(join(__dirname, 'tallymesh.wasm')),
+  () => readFile(join(__dirname, 'tallymesh-members.wasm')),
+);
+
+/** Loads the WebAssembly module. Calls after the first wait for the same load. */
+export const init: Entry['init'] = made.init;
+
+/** Loads the module if need be and makes a replica. */
+export const open: Entry['open'] = made.open;

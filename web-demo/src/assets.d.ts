@@ -1,4 +1,0 @@
-declare module '*.wasm' {
-  const address: string;
-  export default address;
-}
