@@ -32,11 +32,11 @@ export function bind(wasm: InitOutput) {
   let view = new Uint8Array();
   // The memory is another one whenever it has grown.
   const memory = (): Uint8Array => (view.byteLength ? view : (view = new Uint8Array(wasm.memory.buffer)));
-  /** Copies bytes into the module, which frees them; they are named by where they are and how many. */
-  const pass = (bytes: Uint8Array): [number, number] => {
+  /** Copies bytes into the module, which frees them; gives where they are. */
+  const pass = (bytes: Uint8Array): number => {
     const at = wasm.__wbindgen_malloc(bytes.length, 1) >>> 0;
     memory().set(bytes, at);
-    return [at, bytes.length];
+    return at;
   };
   // For engines that are dropped without `free`.
   const dropped = new FinalizationRegistry<number>((at) => wasm.__wbg_engine_free(at, 1));
@@ -57,7 +57,7 @@ export function bind(wasm: InitOutput) {
     }
 
     static open(space: Uint8Array, bytes: Uint8Array) {
-      return this.of(wasm.engine_open(...pass(space), ...pass(bytes)));
+      return this.of(wasm.engine_open(pass(space), space.length, pass(bytes), bytes.length));
     }
 
     free(): void {
@@ -87,16 +87,16 @@ export function bind(wasm: InitOutput) {
     }
 
     find(key: Uint8Array, pin: boolean): number | undefined {
-      const found = wasm.engine_find(this.at, ...pass(key), Number(pin));
+      const found = wasm.engine_find(this.at, pass(key), key.length, Number(pin));
       return found === NO_U32 ? undefined : found;
     }
 
     input(what: number, now: number, link: number, bytes: Uint8Array): void {
-      wasm.engine_input(this.at, what, now, link, ...pass(bytes));
+      wasm.engine_input(this.at, what, now, link, pass(bytes), bytes.length);
     }
 
     merge(bytes: Uint8Array): boolean {
-      return wasm.engine_merge(this.at, ...pass(bytes)) !== 0;
+      return wasm.engine_merge(this.at, pass(bytes), bytes.length) !== 0;
     }
 
     poll(): number {
@@ -116,7 +116,7 @@ export function bind(wasm: InitOutput) {
     }
 
     stage(key: Uint8Array, what: number, number: bigint): void {
-      wasm.engine_stage(this.at, ...pass(key), what, number);
+      wasm.engine_stage(this.at, pass(key), key.length, what, number);
     }
 
     take(): Uint8Array {

@@ -46,7 +46,7 @@ function whole(wasm: InitOutput, both: EngineClass) {
   const { pass } = both;
   return class extends both implements MembersEngine {
     static resume(space: Uint8Array, bytes: Uint8Array, state: Uint8Array) {
-      return this.of(wasm.engine_resume(...pass(space), ...pass(bytes), ...pass(state)));
+      return this.of(wasm.engine_resume(pass(space), space.length, pass(bytes), bytes.length, pass(state), state.length));
     }
 
     leave(now: number): boolean {
@@ -58,11 +58,11 @@ function whole(wasm: InitOutput, both: EngineClass) {
     }
 
     token(before: Uint8Array): boolean {
-      return wasm.engine_token(this.at, ...pass(before)) !== 0;
+      return wasm.engine_token(this.at, pass(before), before.length) !== 0;
     }
 
     holds(text: Uint8Array): boolean | undefined {
-      const held = wasm.engine_holds(this.at, ...pass(text));
+      const held = wasm.engine_holds(this.at, pass(text), text.length);
       return held === NO_BOOL ? undefined : held !== 0;
     }
   };
