@@ -211,10 +211,10 @@ impl Replica {
         let want = self.roster.pending.as_ref().map_or(0, |pending| pending.0);
         let want = want.max(self.asked_for_keys());
         let mut seen = seen;
-        // It is part of what is seen here, if all that are attached have seen it.
-        if let Some(own) = seen
-            .iter_mut()
-            .find(|entry| entry.0 == OWN && entry.1 == clock - 1)
+        // It is part of what is seen here, if all that are attached have seen it. Who was not heard yet
+        // may have been sent all but this, and be about to begin from that.
+        if !self.attached().any(|guest| self.held(&guest) == 0)
+            && let Some(own) = seen.iter_mut().find(|it| it.0 == OWN && it.1 == clock - 1)
         {
             own.1 = clock;
         }

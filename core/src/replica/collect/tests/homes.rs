@@ -67,6 +67,23 @@ fn whoever_began_from_less_than_its_home_believes_is_refused() {
     }
 }
 
+/// A member that acknowledges something right after a guest was sent all it had does not take the
+/// guest to have that acknowledgement, too.
+#[test]
+fn whoever_was_sent_all_but_an_acknowledgement_goes_on() {
+    let [mut one, _, mut tab] = space();
+    let mut guest = Replica::new(crate::Space::default(), WriterId::from_bytes([77; 16]));
+    one.admit_guest(&guest.writer()).unwrap();
+    pass(&one, &mut guest);
+    pass(&one, &mut tab);
+    pass(&tab, &mut one);
+    said(&mut one);
+    guest.add("n", 1).unwrap();
+    let message = guest.delta(&one.vector());
+    let merged = one.merge_live(&message, Some(guest.writer()), &mut |_| ());
+    assert!(merged.is_ok(), "{merged:?}");
+}
+
 /// Whoever heard of a guest first waits for it, whatever others believe who took it in unseen.
 #[test]
 fn whoever_heard_of_a_guest_first_waits_for_it() {
