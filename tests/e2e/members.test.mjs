@@ -51,7 +51,7 @@ async function page(node, options = {}) {
     resume: () => tab.evaluate(() => window.connection.resume()),
     state: () => tab.evaluate(() => window.connection.state),
     offline: () => tab.evaluate(() => window.connection.close()),
-    likes: () => tab.evaluate(() => String(window.replica.value('likes'))),
+    likes: () => tab.evaluate(() => String(window.replica.get('likes'))),
     writer: () => tab.evaluate(() => window.replica.writer),
     status: () => tab.evaluate(() => {
       const { members, home, vector, clock, ...status } = window.replica.status();
@@ -129,7 +129,7 @@ test('the demo page leaves when it goes, and comes back with what was counted', 
   await tell(node, 'members', 'init');
   const context = await browser.newContext();
   const tab = await openTab(context, node);
-  const total = () => tab.evaluate(() => String(window.tallymesh.value('likes')));
+  const total = () => tab.evaluate(() => String(window.tallymesh.get('likes')));
   for (const likes of ['3', '6', '9']) {
     await tab.evaluate(() => window.tallymesh.add('likes', 3));
     await until('the page to be taken in', () => tab.evaluate(() => window.tallymesh.status().home !== undefined));

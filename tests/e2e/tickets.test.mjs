@@ -68,7 +68,7 @@ async function page(ticket, signer = 'own') {
     errors,
     add: (by) => tab.evaluate((by) => window.code((it) => it.add('likes', by)), by),
     reset: () => tab.evaluate(() => window.code((it) => it.reset('likes'))),
-    likes: () => tab.evaluate(() => String(window.replica.value('likes'))),
+    likes: () => tab.evaluate(() => String(window.replica.get('likes'))),
     problem: () => tab.evaluate(() => window.connection.error?.message),
     close: () => context.close(),
   };

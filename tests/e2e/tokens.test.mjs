@@ -36,7 +36,7 @@ async function page(node) {
     token: (before) => tab.evaluate((before) => window.replica.token(before), before),
     // The value at the moment when it is reached, or the code of the refusal.
     reached: (token, waitMs) => tab.evaluate(
-      ([token, waitMs]) => window.replica.reached(token, { waitMs }).then(() => String(window.replica.value('likes')), ({ code }) => code),
+      ([token, waitMs]) => window.replica.reached(token, { waitMs }).then(() => String(window.replica.get('likes')), ({ code }) => code),
       [token, waitMs],
     ),
     resume: () => tab.evaluate(() => window.connection.resume()),

@@ -35,7 +35,7 @@ test('Node: a program in one file', async () => {
       open().then(async (replica) => {
         replica.add('likes', 42);
         await replica.token(); // takes the second module
-        console.log(replica.value('likes'));
+        console.log(replica.get('likes'));
       });\n`,
   });
   const outfile = join(project, 'alone/program.cjs');

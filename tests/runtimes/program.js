@@ -12,7 +12,7 @@ export async function run({ connect, open, TallymeshError }, { node, key, ...opt
   here.add('likes');
   there.add('likes', 41n);
   here.merge(there.delta());
-  const likes = here.value('likes');
+  const likes = here.get('likes');
   let refused;
   try {
     here.add('');

@@ -12,33 +12,37 @@ const COMPILERS = ['./package.json', '../../wasm/package.json'].map((from) => {
 });
 
 const source = (entry) => `
-  import { Connection, connect, Counter, init, open, Replica, TallymeshError } from '${entry}';
-  import type { ConnectionState, InitOptions, Listener, ModuleSource, Operation, Shard, Status } from '${entry}';
+  import { connect, Counter, Counters, init, open, Replica, TallymeshError } from '${entry}';
+  import type { Connection, ConnectionState, InitOptions, Listener, ModuleSource, Operation, Shard, Status, Transport } from '${entry}';
 
   type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
   const same = <A, B>(_: Same<A, B>): void => {};
-  same<ReturnType<Replica['value']>, bigint | undefined>(true);
+  same<ReturnType<Replica['get']>, bigint | undefined>(true);
   same<Counter['value'], bigint | undefined>(true);
   same<Status['clock'], bigint>(true);
   same<Status['vector'], ReadonlyMap<string, bigint>>(true);
   same<Shard['total'], bigint>(true);
   same<Parameters<Replica['add']>[1], number | bigint | undefined>(true);
   same<Parameters<Listener>[0], bigint | undefined>(true);
-  same<Awaited<ReturnType<typeof open>>, Replica>(true);
+  same<Awaited<ReturnType<typeof open>>, Counters>(true);
+  same<ReturnType<Counters['status']>['peers'][number]['state'], ConnectionState>(true);
   same<Connection['state'], ConnectionState>(true);
   same<TallymeshError['code'], string>(true);
 
+  export const transport: Transport = (replica) => connect(replica, new URL('http://127.0.0.1:4280'), { paused: true });
   export const listen = (replica: Replica): Connection => connect(replica, 'http://127.0.0.1:4280', { paused: true });
 
   export async function count(options: InitOptions = {}): Promise<bigint> {
     await init(options);
-    const replica = await open({ space: 'shop' });
+    const replica = await open({ space: 'shop', transports: [] });
     const operations: Operation[] = [{ op: 'add', key: 'likes', by: 2n }, { op: 'add', key: 'likes', by: 40 }];
     replica.transact(operations);
+    replica.transact((t) => t.add('sold', 3n));
+    for await (const sold of replica.watch('sold')) if (sold === 3n) break;
     // @ts-expect-error an amount is a number or a bigint
     try { replica.add('likes', 'one'); } catch (error) { if (!(error instanceof TallymeshError)) throw error; }
     // @ts-expect-error a value may be absent
-    const value: bigint = replica.value('likes');
+    const value: bigint = replica.get('likes');
     return value;
   }
 

@@ -90,7 +90,7 @@ test('workerd: a replica stays from one request to the next', async () => {
     const count = async () => {
       replica ??= await open();
       replica.add('visits');
-      return Response.json(String(replica.value('visits')));
+      return Response.json(String(replica.get('visits')));
     };
     export default { fetch: count };\n`);
   assert.deepEqual(await serve(modules, {}, {}, {}), ['1', '2', '3']);

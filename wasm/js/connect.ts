@@ -49,12 +49,32 @@ const OPEN_MS_MAX = 10_000;
  * @throws {@link TallymeshError} `url`, `no_websocket` or `ticket`.
  */
 export function connect(replica: Replica, url: string | URL, options: ConnectOptions = {}): Connection {
-  return new Connection(replica, url, options);
+  return new WebSocketConnection(replica, url, options);
 }
 
-/** A standing connection between a replica and a node, made by {@link connect}. */
-export class Connection {
-  /** The WebSocket address. */
+/** A standing connection between a replica and a peer, such as {@link connect} makes to a node. */
+export interface Connection {
+  /** Where it leads. */
+  readonly url: string;
+  /** Where the connection stands. */
+  readonly state: ConnectionState;
+  /** Why the last link or attempt ended, if it went wrong. */
+  readonly error: TallymeshError | undefined;
+  /** Cuts the link and stays apart until {@link Connection.resume}. */
+  pause(): void;
+  /** Connects again after {@link Connection.pause}, at once. */
+  resume(): void;
+  /** Ends the connection for good. The replica stays. */
+  close(): void;
+  /**
+   * Calls `listener` at each change of {@link Connection.state}.
+   *
+   * @returns a function that ends it.
+   */
+  subscribe(listener: (state: ConnectionState) => void): () => void;
+}
+
+class WebSocketConnection implements Connection {
   readonly url: string;
 
   readonly #replica: Replica;
@@ -71,7 +91,6 @@ export class Connection {
   /** Ends the current attempt or link without a word. */
   #hangUp: () => void = () => {};
 
-  /** @internal */
   constructor(replica: Replica, url: string | URL, options: ConnectOptions) {
     this.#replica = replica;
     this.#options = options;
@@ -87,22 +106,18 @@ export class Connection {
     if (!options.paused) this.#dial();
   }
 
-  /** Where the connection stands. */
   get state(): ConnectionState {
     return this.#state;
   }
 
-  /** Why the last link or attempt ended, if it went wrong. */
   get error(): TallymeshError | undefined {
     return this.#error;
   }
 
-  /** Cuts the link and stays apart until {@link Connection.resume}. */
   pause(): void {
     if (this.#state !== 'closed') this.#stop('paused');
   }
 
-  /** Connects again after {@link Connection.pause}, at once. */
   resume(): void {
     if (this.#state === 'paused') {
       this.#failures = 0;
@@ -110,18 +125,12 @@ export class Connection {
     }
   }
 
-  /** Ends the connection for good. The replica stays. */
   close(): void {
     globalThis.removeEventListener?.('online', this.#wake);
     this.#stop('closed');
     this.#listeners.clear();
   }
 
-  /**
-   * Calls `listener` at each change of {@link Connection.state}.
-   *
-   * @returns a function that ends it.
-   */
   subscribe(listener: (state: ConnectionState) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);

@@ -1,5 +1,5 @@
 import { loadGuest, loadOnce, setGuestSource } from './engine.js';
-import { Replica, type ReplicaOptions } from './replica.js';
+import { Counters, type CountersOptions } from './counters.js';
 
 /** A `WebAssembly.Module`. Projects for Node alone may have no type for one: then there is none to hand in. */
 type CompiledModule = typeof globalThis extends { WebAssembly: { Module: { prototype: infer Module } } } ? Module : never;
@@ -27,8 +27,12 @@ export interface InitOptions {
 export interface Entry {
   /** Loads a WebAssembly module. Calls after the first wait for the same load. */
   init(options?: InitOptions): Promise<void>;
-  /** Loads the module if need be and makes a replica. */
-  open(options?: ReplicaOptions & InitOptions): Promise<Replica>;
+  /**
+   * Loads the module if need be, and opens the counters of a space.
+   *
+   * @throws {@link TallymeshError} `module_load`, `space_name`, `owner_key`, and as {@link connect} does.
+   */
+  open(options?: CountersOptions & InitOptions): Promise<Counters>;
 }
 
 type Source = () => ModuleSource | Promise<ModuleSource>;
@@ -44,7 +48,7 @@ export function entry(source: Source, membersSource: Source): Entry {
     init,
     open: async (options = {}) => {
       await init(options);
-      return new Replica(options);
+      return new Counters(options);
     },
   };
 }

@@ -24,6 +24,9 @@ export interface Told {
   closed(): void;
 }
 
+/** More than any delay after which the machine pushes. */
+const PUSHED_BY_MS = 1_000;
+
 /**
  * Drives the sync machine of one replica: feeds it frames, local changes and the time, and carries out
  * what it says. The machine decides everything; this only has the sockets and the clock.
@@ -93,6 +96,13 @@ export class Links {
   /** Tells the machine of local transactions. */
   localChange(): void {
     this.#input(CHANGED);
+    this.drain();
+  }
+
+  /** Sends what the machine would wait a moment with, as nothing comes after it. */
+  push(): void {
+    this.#input(CHANGED);
+    this.#engine.input(TICK, now() + PUSHED_BY_MS, 0, NONE);
     this.drain();
   }
 

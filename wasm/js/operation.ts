@@ -8,6 +8,55 @@ export type Operation =
   | { readonly op: 'expire'; readonly key: string; readonly at: Date }
   | { readonly op: 'reset' | 'delete' | 'persist'; readonly key: string };
 
+/** Collects the operations of one transaction, within the function that {@link Replica.transact} was given. */
+export class Transaction {
+  #operations: Operation[] | undefined = [];
+
+  /** As {@link Replica.add}. */
+  add(key: string, by: number | bigint = 1): void {
+    this.#note({ op: 'add', key, by });
+  }
+
+  /** As {@link Replica.set}. */
+  set(key: string, value: number | bigint): void {
+    this.#note({ op: 'set', key, value });
+  }
+
+  /** As {@link Replica.reset}. */
+  reset(key: string): void {
+    this.#note({ op: 'reset', key });
+  }
+
+  /** As {@link Replica.delete}. */
+  delete(key: string): void {
+    this.#note({ op: 'delete', key });
+  }
+
+  /** As {@link Replica.expire}. */
+  expire(key: string, at: Date): void {
+    this.#note({ op: 'expire', key, at });
+  }
+
+  /** As {@link Replica.persist}. */
+  persist(key: string): void {
+    this.#note({ op: 'persist', key });
+  }
+
+  /** @internal Takes what was collected by `work`; nothing is taken after it. */
+  of(work: (transaction: Transaction) => void): Operation[] {
+    const operations = this.#operations!;
+    const later: unknown = work(this);
+    this.#operations = undefined;
+    if (later instanceof Promise) throw new TallymeshError('transaction_over', 'transact takes a function that is done when it returns, and no async one');
+    return operations;
+  }
+
+  #note(operation: Operation): void {
+    if (!this.#operations) throw new TallymeshError('transaction_over', `this transaction was made; ${operation.op} comes too late for it`);
+    this.#operations.push(operation);
+  }
+}
+
 /** The names by the numbers of wasm/src/engine.rs. */
 const NAMES: readonly string[] = ['add', 'set', 'reset', 'delete', 'expire', 'persist'];
 

@@ -12,7 +12,7 @@ import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, shorten } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
 import { LINK_CLOSED, Links, now } from './links.js';
-import { acted, pack, type Operation } from './operation.js';
+import { acted, pack, Transaction, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
 
 /** How a {@link Replica} is made. */
@@ -36,6 +36,9 @@ export interface Waiting {
   /** How long to wait, in milliseconds; `Infinity` waits for as long as it takes. Default: 5000, as at a node. */
   readonly waitMs?: number;
 }
+
+/** What {@link Replica.subscribe} listens to: a counter, by its key, or all whose keys begin with a prefix. */
+export type Watched = string | { readonly prefix: string };
 
 /** Called with a counter's value (`undefined` when it is absent) and its key. */
 export type Listener = (value: bigint | undefined, key: string) => void;
@@ -81,7 +84,7 @@ const CACHED_KEYS_MAX = 16_384;
  * ```ts
  * const replica = await open();
  * replica.add('likes');
- * replica.value('likes'); // 1n
+ * replica.get('likes'); // 1n
  * ```
  */
 export class Replica {
@@ -102,7 +105,10 @@ export class Replica {
   readonly #handles = new Map<string, number>();
   /** Those of counter objects. */
   readonly #pins = new Set<Pin>();
-  readonly #listeners = new Map<string | undefined, Set<Listener>>();
+  readonly #byKey = new Map<string, Set<Listener>>();
+  readonly #byPrefix = new Map<string, Set<Listener>>();
+  /** How many listeners there are. */
+  #watching = 0;
   readonly #returnListeners = new Set<(returned: Returned) => void>();
   /** Changed counters that listeners are not told of yet; by key, since a key may lose its number. */
   readonly #dirty = new Set<string>();
@@ -131,7 +137,7 @@ export class Replica {
       returned: (bytes) => this.#returned(bytes),
       closed: () => void this.upgrade().catch((error: TallymeshError) => this.#links.giveUp(error)),
     });
-    this.#writer = this.status().writer;
+    this.#writer = this.#status().writer;
   }
 
   /**
@@ -217,20 +223,25 @@ export class Replica {
    * Makes several operations on any counters as one: every replica sees all of them or none. Each sees
    * what the ones before it did.
    *
+   * @param work - a function that names the operations, one call each, or a list of them. What the function
+   * throws is thrown, and nothing is done.
    * @returns for each operation whether the counter existed before it; for `persist`, whether there was
    * an expiry.
-   * @throws {@link TallymeshError} `operation`, `transaction_too_large` (over 10,000), and as the methods
-   * of the same names do. Nothing of the transaction is done then.
+   * @throws {@link TallymeshError} `operation`, `transaction_over` (the function is async, or calls came
+   * after it), `transaction_too_large` (over 10,000), and as the methods of the same names do. Nothing of
+   * the transaction is done then.
    *
    * @example
    * ```ts
-   * replica.transact([
-   *   { op: 'add', key: 'stock', by: -1 },
-   *   { op: 'add', key: 'sold' },
-   * ]);
+   * replica.transact((t) => {
+   *   t.add('stock', -1);
+   *   t.add('sold');
+   * });
+   * replica.transact([{ op: 'add', key: 'stock', by: -1 }, { op: 'add', key: 'sold' }]); // the same
    * ```
    */
-  transact(operations: readonly Operation[]): boolean[] {
+  transact(work: readonly Operation[] | ((transaction: Transaction) => void)): boolean[] {
+    const operations = typeof work === 'function' ? new Transaction().of(work) : work;
     this.#timed ||= operations.some(({ op }) => op === 'expire');
     const engine = this.#live();
     // All checks of this side come before the first step.
@@ -250,7 +261,7 @@ export class Replica {
   }
 
   /** The counter's exact value, or `undefined` when it does not exist. */
-  value(key: string): bigint | undefined {
+  get(key: string): bigint | undefined {
     const engine = this.#live();
     const handle = this.#handles.get(key) ?? engine.find(utf8(key), false);
     return handle === undefined ? undefined : engine.value_at(handle);
@@ -310,6 +321,10 @@ export class Replica {
 
   /** What this replica holds, in numbers. */
   status(): Status {
+    return this.#status();
+  }
+
+  #status(): Status {
     const engine = this.#live();
     engine.read(STATUS, 0);
     const status = readStatus(engine.take());
@@ -321,7 +336,7 @@ export class Replica {
   writers(): Writer[] {
     const engine = this.#live();
     if (this.#guest) return this.#guest.writers(engine);
-    return [...this.status().vector].map(([writer, clock]) => ({ writer, clock, fate: 'living' }));
+    return [...this.#status().vector].map(([writer, clock]) => ({ writer, clock, fate: 'living' }));
   }
 
   /**
@@ -398,19 +413,24 @@ export class Replica {
    * Calls `listener` after local operations and merges, with each counter that they changed; changes of
    * one turn come together, in a microtask after it. It is also called when a counter expires.
    *
-   * @param key - the counter to watch; `undefined` watches all.
+   * @param watched - the key of a counter, or `{ prefix }`: `{ prefix: '' }` is all counters.
    * @returns a function that ends it.
+   * @throws {@link TallymeshError} `key_type` or `key_unicode`.
    */
-  subscribe(key: string | undefined, listener: Listener): () => void {
-    const listeners = this.#listeners.get(key) ?? new Set();
+  subscribe(watched: Watched, listener: Listener): () => void {
+    const one = typeof watched === 'string';
+    const [name, map] = one ? [watched, this.#byKey] : [watched?.prefix, this.#byPrefix];
+    keyBytes(name);
+    const listeners = map.get(name) ?? new Set();
     // One function may be subscribed twice: each subscription is its own.
     const entry: Listener = (value, changed) => listener(value, changed);
-    this.#listeners.set(key, listeners.add(entry));
-    for (const watched of key === undefined ? this.keys() : [key]) this.#expiries.note(watched, this.expiresAt(watched));
+    map.set(name, listeners.add(entry));
+    this.#watching++;
+    for (const key of one ? [name] : this.keys(name)) this.#expiries.note(key, this.expiresAt(key));
     return () => {
-      listeners.delete(entry);
-      if (listeners.size === 0 && this.#listeners.get(key) === listeners) this.#listeners.delete(key);
-      if (this.#listeners.size === 0) this.#expiries.clear();
+      if (!listeners.delete(entry)) return;
+      if (listeners.size === 0) map.delete(name);
+      if (--this.#watching === 0) this.#expiries.clear();
     };
   }
 
@@ -477,14 +497,20 @@ export class Replica {
 
   /** The full shard map as JSON, with 64-bit numbers as decimal strings. */
   toJSON(): ReplicaJSON {
-    const status = this.status();
+    const status = this.#status();
     return toJSON(status, this.list().map(([key, value]) => [key, value, this.expiresAt(key), this.shards(key)]));
   }
 
-  /** Frees the memory of this replica. Every later call throws `freed`; freeing twice does no harm. */
+  /**
+   * Frees the memory of this replica. What it counted last is told before to listeners, and sent to those it
+   * is linked to. Every later call throws `freed`; freeing twice does no harm.
+   */
   free(): void {
+    this.#flush();
+    if (this.#engine) this.#links.push(); // a listener may have freed it
     this.#links.end();
-    this.#listeners.clear();
+    this.#byKey.clear();
+    this.#byPrefix.clear();
     this.#returnListeners.clear();
     this.#expiries.clear();
     this.#engine?.free();
@@ -494,7 +520,7 @@ export class Replica {
 
   #returned(bytes: Uint8Array): void {
     const before = this.#writer;
-    this.#writer = this.status().writer;
+    this.#writer = this.#status().writer;
     this.#guest?.returned(bytes, this.#writer, before, this.#returnListeners);
   }
 
@@ -502,7 +528,7 @@ export class Replica {
   #move(guest: Guest): void {
     const before = this.#engine;
     if (!before || this.#guest) return;
-    this.#faultsBefore = this.status().faults;
+    this.#faultsBefore = this.#status().faults;
     const engine = resumed(guest, before, this.space, this.#origin);
     this.#engine = engine;
     this.#guest = guest;
@@ -558,12 +584,12 @@ export class Replica {
   #changed(handle: number): void {
     const engine = this.#live();
     this.#timed ||= engine.expiry_at(handle) > 0;
-    const key = this.#listeners.size > 0 ? keyOf(engine, handle) : undefined;
+    const key = this.#watching > 0 ? keyOf(engine, handle) : undefined;
     if (key !== undefined) this.#touch(key);
   }
 
   #touch(key: string): void {
-    if (this.#listeners.size > 0) this.#dirty.add(key);
+    if (this.#watching > 0) this.#dirty.add(key);
     this.#schedule();
   }
 
@@ -584,12 +610,14 @@ export class Replica {
     const keys = [...this.#dirty];
     this.#dirty.clear();
     for (const key of keys) {
-      const watched = [key, undefined].flatMap((of) => this.#listeners.get(of) ?? []);
+      const watched = [...this.#byPrefix].flatMap(([prefix, listeners]) => (key.startsWith(prefix) ? [listeners] : []));
+      const own = this.#byKey.get(key);
+      if (own) watched.unshift(own);
       // A listener may free the replica.
       if (watched.length > 0 && this.#engine) this.#expiries.note(key, this.expiresAt(key));
       for (const listeners of watched) {
         for (const listener of listeners) {
-          if (this.#engine) guarded(() => listener(this.value(key), key));
+          if (this.#engine) guarded(() => listener(this.get(key), key));
         }
       }
     }

@@ -12,7 +12,7 @@ export function until(holds, replicas) {
     };
     const timer = setTimeout(() => finish(() => reject(new Error('the condition never held'))), DEADLINE_MS);
     const look = () => holds() && finish(resolve);
-    for (const replica of replicas) stops.push(replica.subscribe(undefined, look));
+    for (const replica of replicas) stops.push(replica.subscribe({ prefix: '' }, look));
     look();
   });
 }

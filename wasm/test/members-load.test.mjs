@@ -36,11 +36,11 @@ test('the second module is loaded when it is needed, and again after it failed',
   assert.equal(reason.code, 'module_load');
   assert.match(reason.message, /tallymesh-members\.wasm/);
   assert.equal(asked, 1);
-  assert.equal(replica.value('likes'), 1n);
+  assert.equal(replica.get('likes'), 1n);
   await replica.upgrade();
   assert.equal(asked, 2);
   replica.merge(bytes);
-  assert.equal(replica.value('likes'), 11n);
+  assert.equal(replica.get('likes'), 11n);
 });
 
 /** A frame of the default space. */

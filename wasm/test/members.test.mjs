@@ -30,7 +30,7 @@ test('a replica that meets members says so, and goes on in the second module wit
   await replica.upgrade();
   assert.equal(replica.writer, before.writer);
   assert.equal(replica.status().clock, before.clock + 2n);
-  assert.equal(replica.value('first'), 2n);
+  assert.equal(replica.get('first'), 2n);
   assert.ok(replica.expiresAt('price') instanceof Date);
   assert.equal(counter.value, 7n);
   replica.add('first');
@@ -69,7 +69,7 @@ test('what members took over tells of members too', async () => {
   const [small, large] = [new Replica(), await open({ members: true })];
   assert.throws(() => small.merge(absorbedState(10)), { code: 'members_unsupported' });
   large.merge(absorbedState(10));
-  assert.equal(large.value('likes'), 10n);
+  assert.equal(large.get('likes'), 10n);
 });
 
 test('a link that brings word of members is closed, and made again after the upgrade', async () => {

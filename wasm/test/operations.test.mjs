@@ -30,22 +30,22 @@ async function withClock(body) {
 test('set, reset and delete leave what they say', () => {
   const replica = new Replica();
   replica.set('k', 7);
-  assert.equal(replica.value('k'), 7n);
+  assert.equal(replica.get('k'), 7n);
   replica.add('k', 3);
-  assert.equal(replica.value('k'), 10n);
+  assert.equal(replica.get('k'), 10n);
   replica.set('k', -(2n ** 63n));
-  assert.equal(replica.value('k'), -(2n ** 63n));
+  assert.equal(replica.get('k'), -(2n ** 63n));
   replica.reset('k');
-  assert.equal(replica.value('k'), 0n);
+  assert.equal(replica.get('k'), 0n);
   assert.deepEqual(replica.keys(), ['k']);
   assert.equal(replica.delete('k'), true);
-  assert.equal(replica.value('k'), undefined);
+  assert.equal(replica.get('k'), undefined);
   assert.deepEqual(replica.keys(), []);
   assert.deepEqual(replica.shards('k'), []);
   assert.equal(replica.delete('k'), false);
   assert.equal(replica.delete('never seen'), false);
   replica.add('k', 5);
-  assert.equal(replica.value('k'), 5n);
+  assert.equal(replica.get('k'), 5n);
 });
 
 test('what does nothing is no transaction', () => {
@@ -65,11 +65,11 @@ test('a cancel covers what it saw and no more', () => {
   a.delete('k');
   b.add('k', 2);
   both(a, b);
-  for (const replica of [a, b]) assert.equal(replica.value('k'), 2n);
+  for (const replica of [a, b]) assert.equal(replica.get('k'), 2n);
   a.set('k', 100);
   b.reset('k');
   both(a, b);
-  for (const replica of [a, b]) assert.equal(replica.value('k'), 100n);
+  for (const replica of [a, b]) assert.equal(replica.get('k'), 100n);
   assert.deepEqual(a.toJSON().counters, b.toJSON().counters);
 });
 
@@ -160,10 +160,10 @@ test('an expired counter is absent, and begins anew', () =>
     assert.equal(a.toJSON().counters.k.expires_at, String(+at));
     b.merge(a.delta());
     clock.tick(MINUTE - 1);
-    for (const replica of [a, b]) assert.equal(replica.value('k'), 5n);
+    for (const replica of [a, b]) assert.equal(replica.get('k'), 5n);
     clock.tick(1);
     for (const replica of [a, b]) {
-      assert.equal(replica.value('k'), undefined);
+      assert.equal(replica.get('k'), undefined);
       assert.equal(replica.expiresAt('k'), undefined);
       assert.deepEqual(replica.list(), []);
       assert.equal(replica.status().counters, 0);
@@ -173,7 +173,7 @@ test('an expired counter is absent, and begins anew', () =>
     assert.equal(b.status().clock, 0n);
     b.add('k', 2);
     a.merge(b.delta());
-    for (const replica of [a, b]) assert.equal(replica.value('k'), 2n);
+    for (const replica of [a, b]) assert.equal(replica.get('k'), 2n);
   }));
 
 test('persist takes the expiry away, and the past is past', () =>
@@ -184,11 +184,11 @@ test('persist takes the expiry away, and the past is past', () =>
     assert.equal(replica.persist('k'), true);
     assert.equal(replica.persist('k'), false);
     clock.tick(2 * MINUTE);
-    assert.equal(replica.value('k'), 1n);
+    assert.equal(replica.get('k'), 1n);
     replica.expire('k', new Date(8.64e15));
     assert.deepEqual(replica.expiresAt('k'), new Date(8.64e15));
     replica.expire('k', new Date(-1));
-    assert.equal(replica.value('k'), undefined);
+    assert.equal(replica.get('k'), undefined);
   }));
 
 test('a subscriber hears of an expiry, however far it is', () =>
@@ -204,7 +204,7 @@ test('a subscriber hears of an expiry, however far it is', () =>
     await microtask();
     assert.deepEqual(heard.splice(0), [['k', 3n]]);
     // A subscription that comes later, and one to all counters.
-    const stopAll = b.subscribe(undefined, (value, key) => heard.push([`all ${key}`, value]));
+    const stopAll = b.subscribe({ prefix: '' }, (value, key) => heard.push([`all ${key}`, value]));
     clock.tick(2 * MINUTE);
     await microtask();
     assert.deepEqual(heard.splice(0), [['all other', undefined]]);
@@ -239,7 +239,7 @@ test('a clock that is set forward is noticed within a minute', () =>
 test('subscribers hear of cancels, and not of what did nothing', async () => {
   const [a, b] = [new Replica(), new Replica()];
   const heard = [];
-  for (const replica of [a, b]) replica.subscribe(undefined, (value, key) => heard.push([key, value]));
+  for (const replica of [a, b]) replica.subscribe({ prefix: '' }, (value, key) => heard.push([key, value]));
   a.transact([{ op: 'add', key: 'k' }, { op: 'set', key: 'l', value: 4 }, { op: 'delete', key: 'none' }]);
   await microtask();
   assert.deepEqual(heard.splice(0), [['k', 1n], ['l', 4n]]);
@@ -270,20 +270,20 @@ test('a link carries every operation', async () => {
   const [a, b] = [new Replica(), new Replica()];
   const link = pair(a, b);
   a.add('k', 10);
-  await until(() => b.value('k') === 10n, [b]);
+  await until(() => b.get('k') === 10n, [b]);
   b.set('k', 4);
-  await until(() => a.value('k') === 4n, [a]);
+  await until(() => a.get('k') === 4n, [a]);
   a.reset('k');
-  await until(() => b.value('k') === 0n, [b]);
+  await until(() => b.get('k') === 0n, [b]);
   const at = new Date(Date.now() + MINUTE);
   b.expire('k', at);
   await until(() => a.expiresAt('k')?.getTime() === at.getTime(), [a]);
   a.persist('k');
   await until(() => b.expiresAt('k') === undefined, [b]);
   const seen = [];
-  b.subscribe(undefined, () => seen.push(b.list()));
+  b.subscribe({ prefix: '' }, () => seen.push(b.list()));
   a.transact([{ op: 'delete', key: 'k' }, { op: 'add', key: 'l', by: 2 }, { op: 'set', key: 'm', value: 3 }]);
-  await until(() => b.value('k') === undefined, [b]);
+  await until(() => b.get('k') === undefined, [b]);
   // No listener ever saw a part of the transaction.
   for (const list of seen) assert.deepEqual(list, [['l', 2n], ['m', 3n]]);
   assert.deepEqual(link.errors, []);
@@ -292,7 +292,7 @@ test('a link carries every operation', async () => {
   b.add('l', 1);
   b.set('m', 30);
   const again = pair(a, b);
-  await until(() => a.value('l') === 1n && a.value('m') === 30n && b.value('l') === 1n, [a, b]);
+  await until(() => a.get('l') === 1n && a.get('m') === 30n && b.get('l') === 1n, [a, b]);
   again.cut();
   assert.deepEqual(a.toJSON().counters, b.toJSON().counters);
 });

@@ -32,13 +32,23 @@ test('init may be called any number of times', async () => {
 test('its types compile in a strict project', () => {
   writeFileSync(
     join(project, 'use.ts'),
-    `import { connect, open, TallymeshError, type Members, type Operation, type Replica, type Returned, type Shard, type Waiting, type Writer } from 'tallymesh';
+    `import { connect, open, TallymeshError, type Counters, type CountersStatus, type Members, type Operation, type Replica, type Returned, type Shard, type Transport, type Waiting, type Watched, type Writer } from 'tallymesh';
      const replica: Replica = await open({ space: 'shop' });
      replica.add('likes', 2n);
-     const value: bigint | undefined = replica.value('likes');
+     const value: bigint | undefined = replica.get('likes');
      const shards: readonly Shard[] = replica.shards('likes');
      const stop: () => void = replica.subscribe('likes', (now: bigint | undefined, key: string) => console.log(key, now));
      connect(replica, 'http://127.0.0.1:1', { paused: true }).close();
+     const transport: Transport = (to) => connect(to, 'http://127.0.0.1:1', { paused: true });
+     const counters: Counters = await open({ transports: [transport] });
+     const status: CountersStatus = counters.status();
+     const all: Watched = { prefix: '' };
+     counters.subscribe(all, (now) => console.log(now));
+     counters.transact((t) => { t.add('a'); t.set('b', 2n); });
+     for await (const now of counters.watch('a', { signal: AbortSignal.abort() })) console.log(now, status.peers[0]?.url);
+     await counters.close();
+     // @ts-expect-error a transaction takes no reads
+     counters.transact((t) => t.get('a'));
      // @ts-expect-error amounts are numbers or bigints
      replica.add('likes', 'one');
      replica.set('likes', 3n);
@@ -79,16 +89,17 @@ test('its types compile in a strict project', () => {
 test('the examples of the README run', () => {
   const readme = readFileSync(join(project, 'node_modules/tallymesh/README.md'), 'utf8');
   const examples = [...readme.matchAll(/^```js\n(.*?)^```/gms)].map(([, code]) => code);
-  assert.equal(examples.length, 3);
-  // Node 20 has no WebSocket of its own; the last example never waits for an answer.
+  assert.equal(examples.length, 4);
+  // Node 20 has no WebSocket of its own; no example waits for an answer.
   const socket = 'globalThis.WebSocket ??= class { close() {} };\n';
   const outputs = examples.map((code, index) => {
     writeFileSync(join(project, `example-${index}.js`), socket + code);
     return execFileSync(process.execPath, [`example-${index}.js`], { cwd: project, encoding: 'utf8' });
   });
-  assert.equal(outputs[0], '40n\nundefined\nlikes: 40n\n');
+  assert.equal(outputs[0], '40n\nundefined\nconnecting\nlikes: 40n\n');
   assert.equal(outputs[1], "true\ntrue\ntrue\n[ 'price', 'sold', 'stock', 'views' ]\n");
-  assert.equal(outputs[2], 'closed\n');
+  assert.equal(outputs[2], '2n\ncart:tea 2n\n');
+  assert.equal(outputs[3], 'paused\nconnecting\nclosed\n');
 });
 
 test('every code of the package is in the README', () => {

@@ -49,7 +49,7 @@ test('a challenge is signed with the owner\'s key, and frames follow', async () 
   assert.equal(await crypto.subtle.verify('Ed25519', publicKey, Buffer.from(said.signature, 'hex'), signed), true);
   assert.ok(hello instanceof Uint8Array);
   replica.reset('likes');
-  assert.equal(replica.value('likes'), 0n);
+  assert.equal(replica.get('likes'), 0n);
   connection.close();
 });
 
@@ -72,7 +72,7 @@ test('what the role does not allow is refused at once', async () => {
     if (adds) likes.add(1);
     connection.close();
   }
-  assert.equal(replica.value('likes'), 2n);
+  assert.equal(replica.get('likes'), 2n);
 });
 
 test('a node that asks for nothing is greeted as it speaks', async () => {
@@ -87,7 +87,7 @@ test('a node that asks for nothing is greeted as it speaks', async () => {
   assert.equal(connection.state, 'online');
   socket.send = (frame) => link.receive(frame);
   for (const frame of socket.sent) link.receive(frame);
-  await until(() => replica.value('likes') === 3n, [replica]);
+  await until(() => replica.get('likes') === 3n, [replica]);
   connection.close();
   link.close();
 });

@@ -12,16 +12,16 @@ test('two replicas agree over a link, and again after a cut', async () => {
   a.add('likes', 1);
   b.add('likes', 2);
   const first = pair(a, b);
-  await until(() => a.value('likes') === 3n && b.value('likes') === 3n, [a, b]);
+  await until(() => a.get('likes') === 3n && b.get('likes') === 3n, [a, b]);
   a.add('likes', 10);
-  await until(() => b.value('likes') === 13n, [b]);
+  await until(() => b.get('likes') === 13n, [b]);
   assert.deepEqual(first.errors, []);
   first.cut();
   a.add('likes', 100);
   b.add('votes', 5);
-  assert.equal(b.value('likes'), 13n);
+  assert.equal(b.get('likes'), 13n);
   const second = pair(a, b);
-  await until(() => b.value('likes') === 113n && a.value('votes') === 5n, [a, b]);
+  await until(() => b.get('likes') === 113n && a.get('votes') === 5n, [a, b]);
   second.cut();
   assert.deepEqual(a.toJSON().counters, b.toJSON().counters);
 });
@@ -40,12 +40,12 @@ test('a lost frame is made good', async () => {
   let lossy = false;
   const link = pair(a, b, () => lossy);
   a.add('k');
-  await until(() => b.value('k') === 1n, [b]);
+  await until(() => b.get('k') === 1n, [b]);
   lossy = true;
   a.add('k');
   // The push of this turn is lost; the next digest finds it out.
   setTimeout(() => (lossy = false), 100);
-  await until(() => b.value('k') === 2n, [b]);
+  await until(() => b.get('k') === 2n, [b]);
   link.cut();
 });
 
@@ -60,7 +60,7 @@ test('a link that brings garbage is closed with a code, and others go on', async
   bad.receive(new Uint8Array(9));
   bad.close();
   a.add('k');
-  await until(() => b.value('k') === 1n, [b]);
+  await until(() => b.get('k') === 1n, [b]);
   good.cut();
 });
 
@@ -74,7 +74,7 @@ test('spaces do not mix', async () => {
     queueMicrotask(() => link.close());
   });
   assert.equal(errors[0].code, 'wrong_space');
-  assert.equal(b.value('k'), undefined);
+  assert.equal(b.get('k'), undefined);
 });
 
 test('a connection opens, is lost, waits, comes back, pauses and closes', async () => {

@@ -83,7 +83,7 @@ test('a token is waited for: over a link, after a merge, or in vain', async (con
   const waiting = there.reached(first, LONG).then(() => (reached = true));
   const link = pair(here, there);
   context.after(link.cut);
-  await until(() => there.value('likes') === 5n, [there]);
+  await until(() => there.get('likes') === 5n, [there]);
   await soon();
   assert.ok(reached, 'at once');
   await waiting;
@@ -135,7 +135,7 @@ test('a token has room for 64 writers', async () => {
   assert.deepEqual(writers(token), [[here.writer, 1]]);
   there.merge(here.delta());
   await there.reached(token, NOW);
-  assert.equal(there.value('likes'), 66n);
+  assert.equal(there.get('likes'), 66n);
 });
 
 test('a replica that has no module for tokens yet goes on meanwhile, with its links', async () => {
@@ -149,6 +149,6 @@ test('a replica that has no module for tokens yet goes on meanwhile, with its li
   assert.match(first.errors[0].message, /connect it again/);
   first.cut();
   const second = pair(here, there);
-  await until(() => there.value('likes') === 2n, [there]);
+  await until(() => there.get('likes') === 2n, [there]);
   second.cut();
 });

@@ -47,7 +47,7 @@ export class Counters {
     const card = new Card(this.#replica, key, this.#choose);
     this.#cards.set(key, card);
     this.#root.append(card.element);
-    card.show(this.#replica.value(key) ?? 0n);
+    card.show(this.#replica.get(key) ?? 0n);
     return card;
   }
 }

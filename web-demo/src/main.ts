@@ -57,7 +57,7 @@ function start(replica: Replica): void {
     table.show(chosen);
   });
   whenChanged(replica, (keys) => {
-    for (const key of keys) counters.refresh(key, replica.value(key));
+    for (const key of keys) counters.refresh(key, replica.get(key));
     counters.mark(chosen);
     if (keys.has(chosen)) table.show(chosen);
     panel.showTab();
@@ -71,7 +71,7 @@ function start(replica: Replica): void {
 /** Gathers changes and shows them once a frame, however many there are. */
 function whenChanged(replica: Replica, show: (keys: ReadonlySet<string>) => void): void {
   let keys = new Set<string>();
-  replica.subscribe(undefined, (_, key) => {
+  replica.subscribe({ prefix: '' }, (_, key) => {
     if (keys.size === 0) {
       requestAnimationFrame(() => {
         const changed = keys;

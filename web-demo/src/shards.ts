@@ -47,7 +47,7 @@ export class ShardTable {
     if (rows.length === 0) rows.push(nothing());
     this.#title.textContent = key;
     this.#rows.replaceChildren(...rows);
-    this.#sum.textContent = grouped(this.#replica.value(key) ?? 0n);
+    this.#sum.textContent = grouped(this.#replica.get(key) ?? 0n);
   }
 
   #who(writer: string): HTMLTableCellElement {
