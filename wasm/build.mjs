@@ -38,6 +38,8 @@ const files = [
   ['require', 'node.cjs', 'node'],
   ['inline', 'inline.cjs', 'neutral'],
   ['slim', 'slim.cjs', 'neutral'],
+  ['transports', 'transports.js', 'neutral'],
+  ['transports', 'transports.cjs', 'neutral'],
   ['members', 'members.js', 'neutral'],
   ['inline-members', 'inline-members.js', 'neutral'],
 ];

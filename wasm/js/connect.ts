@@ -11,8 +11,18 @@ export type ConnectionState = 'connecting' | 'online' | 'waiting' | 'paused' | '
 /** Signs bytes with an owner's key (Ed25519), the one whose public half is the replica's `ownerKey`. */
 export type Sign = (bytes: Uint8Array<ArrayBuffer>) => Promise<ArrayBuffer | Uint8Array>;
 
+/** When a {@link Connection} begins, and when it tries again. */
+export interface RetryOptions {
+  /** Wait before the first new attempt, in milliseconds; it doubles with each failure. Default: 250. */
+  readonly retryMinMs?: number;
+  /** Longest wait between attempts, in milliseconds. Default: 15000. */
+  readonly retryMaxMs?: number;
+  /** Start paused. Default: false. */
+  readonly paused?: boolean;
+}
+
 /** How {@link connect} behaves. */
-export interface ConnectOptions {
+export interface ConnectOptions extends RetryOptions {
   /** What `tallymesh invite` printed, for a node that asks for tickets. */
   readonly ticket?: string;
   /**
@@ -27,12 +37,6 @@ export interface ConnectOptions {
    * ```
    */
   readonly sign?: Sign;
-  /** Wait before the first new attempt, in milliseconds; it doubles with each failure. Default: 250. */
-  readonly retryMinMs?: number;
-  /** Longest wait between attempts, in milliseconds. Default: 15000. */
-  readonly retryMaxMs?: number;
-  /** Start paused. Default: false. */
-  readonly paused?: boolean;
   /** The WebSocket to use where there is no global one (Node before 22). */
   readonly WebSocket?: new (url: string, protocols?: string[]) => WebSocket;
 }
