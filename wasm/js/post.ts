@@ -183,10 +183,9 @@ class PostConnection extends Standing {
       if (!attempt.session) throw this.problem('malformed', `${this.url} answered, and not as a node does: it named no link`);
       if (!attempt.link) {
         await this.#prove(attempt, headers);
-        if (this.#attempt === attempt && this.#up(attempt)) void this.#exchange(attempt);
-        return;
+        if (this.#attempt !== attempt || !this.#up(attempt)) return;
       }
-      for (const frame of came) attempt.link.receive(frame);
+      for (const frame of came) attempt.link?.receive(frame);
       if (this.#attempt !== attempt) return;
       if (came.length > 0) {
         this.#failures = 0;
