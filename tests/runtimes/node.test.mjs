@@ -29,6 +29,28 @@ for (const { name, imported, required } of ENTRIES) {
     start('main.cjs', required, '--no-experimental-require-module'));
 }
 
+for (const { name } of ENTRIES) {
+  const refused = `(async () => {
+      const { readFile } = await import('node:fs/promises');
+      const module = ${name.endsWith('slim')} ? await readFile('node_modules/tallymesh/dist/tallymesh.wasm') : undefined;
+      const replica = await open(module && { module });
+      try {
+        post('mailto:node')(replica);
+      } catch (error) {
+        console.log(error instanceof TallymeshError, error.code);
+      }
+    })();\n`;
+  test(`Node: errors of transports are those of ${name}`, async () => {
+    write(project, {
+      'errors.mjs': `import { open, TallymeshError } from '${name}';\nimport { post } from 'tallymesh/transports';\n${refused}`,
+      'errors.cjs': `const { open, TallymeshError } = require('${name}');\nconst { post } = require('tallymesh/transports');\n${refused}`,
+    });
+    for (const args of [['errors.mjs'], ['errors.cjs'], ['--no-experimental-require-module', 'errors.cjs']]) {
+      assert.equal(await execute(project, process.execPath, args), 'true url\n');
+    }
+  });
+}
+
 test('Node: a program in one file', async () => {
   write(project, {
     'program.mjs': `import { open } from 'tallymesh/inline';

@@ -13,6 +13,7 @@ const COMPILERS = ['./package.json', '../../wasm/package.json'].map((from) => {
 
 const source = (entry) => `
   import { connect, Counter, Counters, init, open, Replica, TallymeshError } from '${entry}';
+  import { broadcastChannel, post } from 'tallymesh/transports';
   import type { Connection, ConnectionState, InitOptions, Listener, ModuleSource, Operation, Shard, Status, Transport } from '${entry}';
 
   type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -29,6 +30,7 @@ const source = (entry) => `
   same<Connection['state'], ConnectionState>(true);
   same<TallymeshError['code'], string>(true);
 
+  export const ways: Transport[] = [broadcastChannel(), broadcastChannel('shop', { paused: true }), post('http://127.0.0.1:4280', { intervalMs: 5_000 })];
   export const transport: Transport = (replica) => connect(replica, new URL('http://127.0.0.1:4280'), { paused: true });
   export const listen = (replica: Replica): Connection => connect(replica, 'http://127.0.0.1:4280', { paused: true });
 
@@ -61,6 +63,21 @@ const main = `
   Promise.all([count(), inline()]).then((counts) => console.log(String(counts)));
 `;
 
+/** Ports of each kind of project. */
+const PORTS = {
+  browsers: 'new MessageChannel().port1, new Worker("worker.js"), new SharedWorker("worker.js").port',
+  node: 'new threads.MessageChannel().port1, new threads.Worker("worker.js"), threads.parentPort!',
+};
+const ports = (kind) => `
+  import { messagePort, type Port, type PostOptions, type RetryOptions } from 'tallymesh/transports';
+  import type { Transport } from 'tallymesh';
+  ${kind === 'node' ? "import * as threads from 'node:worker_threads';" : ''}
+  export const options: RetryOptions & PostOptions = { retryMinMs: 1, signal: new AbortController().signal, fetch };
+  export const made = (): Transport[] => ([${PORTS[kind]}] satisfies Port[]).map((port) => messagePort(port, options));
+  // @ts-expect-error a port takes messages
+  export const wrong = () => messagePort({ addEventListener() {} });
+`;
+
 const browsers = { lib: ['es2022', 'dom'], types: [] };
 const node = { lib: ['es2022'], types: ['node'], typeRoots: [join(import.meta.dirname, 'node_modules/@types')] };
 
@@ -87,9 +104,10 @@ for (const { version, tsc } of COMPILERS) {
         'package.json': JSON.stringify({ type }),
         'tsconfig.json': JSON.stringify({
           compilerOptions: { ...strict, target: 'es2022', rootDir: '.', outDir: 'built', ...compilerOptions },
-          files: ['main.ts'],
+          files: ['main.ts', 'ports.ts'],
         }),
         'main.ts': main,
+        'ports.ts': ports(compilerOptions.types.length > 0 ? 'node' : 'browsers'),
         'tallymesh.ts': source('tallymesh'),
         'inline.ts': source('tallymesh/inline'),
         'slim.ts': source('tallymesh/slim'),

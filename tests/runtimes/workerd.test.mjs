@@ -84,6 +84,24 @@ test('workerd: a Worker hands the modules in', async () => {
   judge(outcome);
 });
 
+test('workerd: a Worker syncs over requests', async () => {
+  const imports = `import * as entry from 'tallymesh';
+    import { post } from 'tallymesh/transports';
+    const refused = (replica) => {
+      try {
+        post('mailto:node')(replica);
+      } catch (error) {
+        if (error instanceof entry.TallymeshError && error.code === 'url') return;
+      }
+      throw new Error('it was not refused as it should be');
+    };
+    const connect = (replica, url) => (refused(replica), post(url, { intervalMs: 20 })(replica));
+    const tallymesh = { ...entry, connect };`;
+  const [outcome, again] = await serve(await bundle(worker(imports)), asked(node), asked(node));
+  judge(outcome);
+  judge(again);
+});
+
 test('workerd: a replica stays from one request to the next', async () => {
   const modules = await bundle(`import { open } from 'tallymesh';
     let replica;

@@ -11,11 +11,12 @@ const { post } = await loadTransports(project);
 await init();
 
 const opened = [];
-after(() => opened.forEach((it) => it.close()));
+// Replicas that are linked keep a process alive.
+after(() => opened.forEach((it) => it.free()));
 
 /** Answers requests as a node does, with a replica of its own; `meddle` may answer in its place. */
 class FakeNode {
-  replica = new Replica();
+  replica = opened[opened.push(new Replica()) - 1];
   sessions = new Map();
   requests = [];
   meddle = undefined;
