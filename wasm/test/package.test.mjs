@@ -16,6 +16,15 @@ test('the tarball holds both modules, the entries and their types, and nothing e
   for (const path of files) assert.match(path, /^(package\.json|README\.md|dist\/)/);
 });
 
+test('the transports have no copy of the package', () => {
+  for (const format of ['js', 'cjs']) {
+    const code = readFileSync(join(project, `node_modules/tallymesh/dist/transports.${format}`), 'utf8');
+    assert.doesNotMatch(code, /TallymeshError|engine_|extends Error|WebAssembly|import\b.*from|require\(/);
+  }
+  const first = readFileSync(join(project, 'node_modules/tallymesh/dist/browser.js'), 'utf8');
+  assert.doesNotMatch(first, /BroadcastChannel|postMessage|tallymesh-session/);
+});
+
 test('using it before it is loaded says what to do', async () => {
   const { Replica } = await load();
   assert.throws(() => new Replica(), { code: 'not_ready', message: /await init\(\)/ });
@@ -33,6 +42,11 @@ test('its types compile in a strict project', () => {
   writeFileSync(
     join(project, 'use.ts'),
     `import { connect, open, TallymeshError, type Counters, type CountersStatus, type Members, type Operation, type Replica, type Returned, type Shard, type Transport, type Waiting, type Watched, type Writer } from 'tallymesh';
+     import { broadcastChannel, messagePort, post, type Port, type PostOptions, type RetryOptions } from 'tallymesh/transports';
+     const retry: RetryOptions = { retryMinMs: 10, paused: true };
+     const options: PostOptions = { ...retry, ticket: 'a.b.c', intervalMs: 5_000, signal: AbortSignal.abort(), fetch };
+     const port: Port = new MessageChannel().port1;
+     export const ways: Transport[] = [broadcastChannel(), broadcastChannel('shop', retry), messagePort(port, retry), post(new URL('http://127.0.0.1:1'), options)];
      const replica: Replica = await open({ space: 'shop' });
      replica.add('likes', 2n);
      const value: bigint | undefined = replica.get('likes');
@@ -89,7 +103,7 @@ test('its types compile in a strict project', () => {
 test('the examples of the README run', () => {
   const readme = readFileSync(join(project, 'node_modules/tallymesh/README.md'), 'utf8');
   const examples = [...readme.matchAll(/^```js\n(.*?)^```/gms)].map(([, code]) => code);
-  assert.equal(examples.length, 4);
+  assert.equal(examples.length, 5);
   // Node 20 has no WebSocket of its own; no example waits for an answer.
   const socket = 'globalThis.WebSocket ??= class { close() {} };\n';
   const outputs = examples.map((code, index) => {
@@ -100,6 +114,7 @@ test('the examples of the README run', () => {
   assert.equal(outputs[1], "true\ntrue\ntrue\n[ 'price', 'sold', 'stock', 'views' ]\n");
   assert.equal(outputs[2], '2n\ncart:tea 2n\n');
   assert.equal(outputs[3], 'paused\nconnecting\nclosed\n');
+  assert.equal(outputs[4], '1n\n');
 });
 
 test('every code of the package is in the README', () => {
@@ -107,6 +122,9 @@ test('every code of the package is in the README', () => {
   const code = readFileSync(join(project, 'node_modules/tallymesh/dist/browser.js'), 'utf8');
   const thrown = [...code.matchAll(/new \w+\("([a-z_]+)",/g)].map(([, name]) => name);
   assert.ok(thrown.length > 8, `only ${thrown} were found`);
+  const transports = readFileSync(join(project, 'node_modules/tallymesh/dist/transports.js'), 'utf8');
+  const further = [...transports.matchAll(/\.problem\("([a-z_]+)",|\["([a-z_]+)",`it answered/g)].map(([, name, other]) => name ?? other);
+  assert.ok(further.length > 8 && further.includes('http_status'), `only ${further} were found`);
   // Sentences for further ones are in the second file.
-  for (const name of ['left', 'upgraded', 'token', 'token_full', 'token_not_reached', ...thrown]) assert.ok(readme.includes(`\`${name}\``), name);
+  for (const name of ['left', 'upgraded', 'token', 'token_full', 'token_not_reached', ...thrown, ...further]) assert.ok(readme.includes(`\`${name}\``), name);
 });
