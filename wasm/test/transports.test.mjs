@@ -220,6 +220,8 @@ test('a tab that speaks no Tallymesh is refused, and again after a while', async
     assert.equal(begun.yours, undefined);
     say({ tallymesh: 1, from, to: begun.from, kind: 'open', mine: at, yours: begun.mine });
     await online(1, here);
+    // What is of a link that there is not is nobody's fault.
+    say({ tallymesh: 1, from, kind: 'frame', yours: begun.mine + 100, frame: new Uint8Array([7]) });
     say({ tallymesh: 1, from, ...make(begun) });
     await poll('the link to be closed', () => said.filter(({ kind, to, yours }) => kind === 'close' && to === from && yours === at).length === 1);
     await poll('an error', () => here.connections[0].error);
