@@ -247,6 +247,8 @@ test('no more than so many peers are met', async () => {
 test('tabs in a space with members move to the second module and agree', async () => {
   const [a, b] = [await tab('default'), await tab('default')];
   await online(1, a, b);
+  const told = [];
+  a.connections[0].subscribe((state) => told.push(state));
   await a.upgrade();
   await online(1, a, b);
   a.merge(closedState(10));
@@ -254,7 +256,8 @@ test('tabs in a space with members move to the second module and agree', async (
   await until(() => b.get('likes') === 15n, [b]);
   assert.ok(b.status().members);
   await online(1, a, b);
-  assert.deepEqual([a, b].map(({ connections: [{ error }] }) => error), [undefined, undefined]);
+  // That is nothing that went wrong and is tried again after a while.
+  assert.ok(!told.includes('waiting'), told.join());
 });
 
 /** Two replicas with a port between them, of which the second comes when it is called. */
