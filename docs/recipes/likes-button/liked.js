@@ -25,5 +25,5 @@ export function rememberLiked(key, liked) {
 /** What is told of the connection, by its state. */
 export function told(state) {
   if (state === 'online') return 'Everybody sees this number.';
-  return 'Not connected. You can go on: what you like is kept in this page, and is sent once there is a connection.';
+  return 'Not connected: what you like is kept in this page, and sent later.';
 }

@@ -11,9 +11,10 @@
 // that strangers reach asks for tickets: give the page one of the role writer, which only adds (wasm/README.md,
 // "Peers"), and limit requests with `--http-rate`.
 //
-// What it does not: a visitor who is gone before the node was reached is not counted. It counts views, not
-// visitors, and stores nothing but one mark in the tab's sessionStorage. If you show no number, one request does
-// with less to download: fetch(`${NODE}/v1/spaces/default/counters/views/add`, { method: 'POST', keepalive: true }).
+// What it does not: a visitor who is gone before the node was reached is not counted, and until it was reached the
+// numbers are what the page alone knows. It counts views, not visitors, and stores nothing but one mark in the tab's
+// sessionStorage. If you show no number, one request does, with less to download:
+// fetch(`${NODE}/v1/spaces/default/counters/views/add`, { method: 'POST', keepalive: true }).
 import { open } from 'tallymesh';
 import { NODE } from '../node.js';
 
