@@ -162,7 +162,8 @@ for (const [kind, path] of [['no framework', 'likes-button/'], ['React', 'likes-
   });
 
   test(`likes-button with ${kind}: a like that went with its page is not remembered`, async () => {
-    const start = (await read(node.address, 'likes')) ?? '0';
+    await tell(node.address, 'add', 'likes');
+    const start = await read(node.address, 'likes');
     const context = await visitor();
     const page = await look(context, path);
     await page.locator('#state', { hasText: 'Everybody' }).waitFor();
