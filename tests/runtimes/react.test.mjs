@@ -57,9 +57,9 @@ for (const version of REACTS) {
     const { address, stop } = await serve(join(project, 'built'));
     try {
       for (const [name, outcome] of Object.entries(OUTCOMES)) {
-        // Components that are hidden are new in React 19.
-        const skip = name === 'hides' && version === '18';
-        await t.test(name, { skip }, async () => {
+        // React 18 hides no components.
+        if (name === 'hides' && version === '18') continue;
+        await t.test(name, async () => {
           const page = await browser.newPage();
           const complaints = [];
           page.on('pageerror', (error) => complaints.push(String(error)));
