@@ -42,14 +42,16 @@ const files = [
   ['transports', 'transports.cjs', 'neutral'],
   ['members', 'members.js', 'neutral'],
   ['inline-members', 'inline-members.js', 'neutral'],
+  ['react', 'react.js', 'neutral'],
+  ['react', 'react.cjs', 'neutral'],
 ];
 for (const [source, file, platform] of files) {
   await build({
     entryPoints: [join(root, 'js', `${source}.ts`)],
     outfile: join(dist, file),
     bundle: true,
-    // Loaded when a space with members is met, and not before; and what workerd has at hand.
-    external: ['./members.js', './inline-members.js', './tallymesh.wasm', './tallymesh-members.wasm'],
+    // Loaded when a space with members is met, and not before; what workerd has at hand; and what its users have.
+    external: ['./members.js', './inline-members.js', './tallymesh.wasm', './tallymesh-members.wasm', 'react'],
     loader: { '.wasm': 'binary' },
     format: file.endsWith('.cjs') ? 'cjs' : 'esm',
     platform,

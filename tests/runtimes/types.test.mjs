@@ -51,6 +51,36 @@ const source = (entry) => `
   export type Module = ModuleSource;
 `;
 
+/** The hooks; there are no types of React itself here, and they need none. */
+const react = `
+  import { open } from 'tallymesh';
+  import type { Counters, Replica } from 'tallymesh';
+  import { useCounter, useCounters } from 'tallymesh/react';
+  import type { UseCounterResult, UseCountersResult } from 'tallymesh/react';
+
+  type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+  const same = <A, B>(_: Same<A, B>): void => {};
+  same<UseCounterResult['value'], bigint | undefined>(true);
+  same<UseCounterResult['add'], (by?: number | bigint) => void>(true);
+  same<UseCounterResult['delete'], () => boolean>(true);
+  same<Parameters<typeof useCounter>, [counters: Replica | undefined, key: string]>(true);
+  same<UseCountersResult['counters'], Counters | undefined>(true);
+
+  export function Likes(node: string): bigint {
+    const { counters, error } = useCounters(() => open({ transports: [node] }), [node]);
+    const { value = 0n, add, set, reset, delete: remove } = useCounter(counters, 'likes');
+    const calls: (() => void)[] = [() => add(), () => add(2n), () => set(1), reset, remove, () => error?.message];
+    // @ts-expect-error an event is no amount
+    const press: (event: { target: object }) => void = add;
+    calls.push(() => press({ target: {} }));
+    // @ts-expect-error there is a key
+    useCounter(counters);
+    // @ts-expect-error results are not written to
+    useCounter(counters, 'likes').value = 1n;
+    return calls.length > 0 ? value : 0n;
+  }
+`;
+
 /** Imports all entries; only the one that reads files is also called. */
 const main = `
   import { count } from './tallymesh.js';
@@ -104,13 +134,14 @@ for (const { version, tsc } of COMPILERS) {
         'package.json': JSON.stringify({ type }),
         'tsconfig.json': JSON.stringify({
           compilerOptions: { ...strict, target: 'es2022', rootDir: '.', outDir: 'built', ...compilerOptions },
-          files: ['main.ts', 'ports.ts'],
+          files: ['main.ts', 'ports.ts', 'react.ts'],
         }),
         'main.ts': main,
         'ports.ts': ports(compilerOptions.types.length > 0 ? 'node' : 'browsers'),
         'tallymesh.ts': source('tallymesh'),
         'inline.ts': source('tallymesh/inline'),
         'slim.ts': source('tallymesh/slim'),
+        'react.ts': react,
       });
       await execute(folder, process.execPath, [tsc, '-p', '.']).catch(({ stdout }) => assert.fail(stdout));
       assert.equal(await execute(folder, process.execPath, ['built/main.js']), '42,42\n');

@@ -127,7 +127,7 @@ export function random(count: number): Uint8Array {
   return crypto.getRandomValues(new Uint8Array(count));
 }
 
-const decoder = new TextDecoder();
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 const encoder = new TextEncoder();
 
 /** A string as the engine takes it. */

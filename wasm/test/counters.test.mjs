@@ -180,3 +180,16 @@ test('a transaction is made by a function, all of it or nothing', async () => {
   assert.throws(() => late.add('sold'), { code: 'transaction_over', message: /add/ });
   assert.deepEqual([counters.get('sold'), counters.status().clock], [1n, clock]);
 });
+
+test('a key keeps a byte order mark that it begins with', async () => {
+  const counters = await open();
+  const other = await open();
+  const heard = [];
+  other.subscribe({ prefix: '' }, (value, key) => heard.push([key, value]));
+  counters.add('\uFEFFa');
+  counters.add('a', 5);
+  assert.deepEqual(counters.list(), [['a', 5n], ['\uFEFFa', 1n]]);
+  other.merge(counters.delta());
+  await microtask();
+  assert.deepEqual(heard.sort(), [['a', 5n], ['\uFEFFa', 1n]]);
+});
