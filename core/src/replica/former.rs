@@ -3,6 +3,7 @@
 
 use super::Replica;
 use super::journal::Journal;
+use crate::closed::Empty;
 use crate::hash::hash_bytes;
 use crate::roster::Owner;
 use crate::shard::OWN;
@@ -25,6 +26,9 @@ pub(crate) struct Former {
     pub(crate) stored: bool,
     /// Whether that store was an old copy: what is kept here may have been made again meanwhile.
     pub(crate) doubtful: bool,
+    /// Whether it was left before its place was certain: what some members took in others may refuse, and
+    /// whoever took it in then comes back without it.
+    pub(crate) unsure: bool,
 }
 
 /// What a message for a store says of former writers.
@@ -46,6 +50,7 @@ impl Former {
             before: 0,
             stored: false,
             doubtful: false,
+            unsure: false,
         }
     }
 
@@ -56,6 +61,17 @@ impl Former {
 }
 
 impl Replica {
+    /// What is known of the present writer, which is about to be a former one.
+    pub(crate) fn to_leave(&self, before: u64) -> Former {
+        let writer = self.writer();
+        Former {
+            intro: self.intro(),
+            before,
+            unsure: self.is_unsure(&writer),
+            ..Former::new(writer, Journal::EMPTY)
+        }
+    }
+
     /// Keeps what a former writer made until it is certain what of it counts.
     pub(crate) fn keep_former(&mut self, former: Former) {
         self.former.push(former);
@@ -181,11 +197,22 @@ impl Replica {
         former.is_some_and(|it| it.last() > 0)
     }
 
-    /// Notes that a member holds a former writer's transactions up to `clock` for good.
+    /// Notes that a member holds former writers' transactions up to `clock`: for good, if the place of
+    /// such a writer is certain.
     pub(crate) fn former_held(&mut self, clock: impl Fn(&WriterId) -> u64) {
-        for former in self.former.iter_mut() {
-            former.journal.drop_upto(clock(&former.writer));
+        for at in 0..self.former.len() {
+            let former = &self.former[at];
+            if !former.unsure && !self.is_unsure(&former.writer) {
+                let upto = clock(&former.writer);
+                self.former[at].journal.drop_upto(upto);
+            }
         }
+    }
+
+    /// Whether a writer is a member's incarnation whose place is not certain here.
+    pub(crate) fn is_unsure(&self, writer: &WriterId) -> bool {
+        let number = self.numbers.get(writer);
+        number.is_some_and(|number| self.roster.cards[number as usize].is_unsure())
     }
 
     /// Forgets what the former writers made of whom it is certain that all counts, and those of whom
@@ -257,12 +284,14 @@ impl Replica {
         self.note_intros();
         for at in 0..self.former.len() {
             let former = &self.former[at];
-            if let Some(number) = self.numbers.get(&former.writer)
-                && former.journal.needs_survivors()
-            {
+            let Some(number) = self.numbers.get(&former.writer) else {
+                continue;
+            };
+            if former.journal.needs_survivors() {
                 let survivors = self.survivors(number);
                 self.former[at].journal.survivors = survivors;
             }
+            self.former[at].unsure |= self.roster.cards[number as usize].is_unsure();
         }
     }
 

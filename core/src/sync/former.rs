@@ -222,8 +222,7 @@ impl Sync {
             upto.filter(|upto| !it.doubtful && (*upto > 0 || known))
         };
         let upto: Vec<Option<u64>> = lost.iter().map(upto).collect();
-        let (was, intro) = (replica.writer(), replica.intro());
-        let before = replica.told_as_guest();
+        let left = replica.to_leave(replica.told_as_guest());
         let mut state = replica.delta(&VersionVector::default());
         replica.tell_memory(&mut state);
         let changes = &mut self.changed;
@@ -238,11 +237,7 @@ impl Sync {
                 return self.outputs.push(Output::Refused { close: None, error });
             }
         };
-        replica.keep_former(Former {
-            intro,
-            before,
-            ..Former::new(was, journal)
-        });
+        replica.keep_former(Former { journal, ..left });
         for (it, upto) in lost.into_iter().zip(upto) {
             let told = it.journal.told;
             let returned = replica.make_again(it.journal, upto, told, &mut changed);

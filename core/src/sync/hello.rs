@@ -136,7 +136,10 @@ impl Sync {
             return self.held_by_limited(replica, link, &writer, vector);
         }
         if replica.is_sure_member(&writer) {
-            replica.held_by_member(vector.get(&replica.writer()));
+            // One that began from too old a state makes those come back, too, who took in what it made.
+            if !replica.is_unsure(&replica.writer()) {
+                replica.held_by_member(vector.get(&replica.writer()));
+            }
             replica.former_held(|writer| vector.get(writer));
         } else if replica.is_member() {
             replica.told(&writer, vector);

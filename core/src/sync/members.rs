@@ -533,9 +533,8 @@ impl Sync {
             });
             return self.ask_to_end(now, replica);
         }
-        let (was, intro) = (replica.writer(), replica.intro());
         let before = self.peer(link).map_or(0, |peer| peer.published);
-        let before = before.min(replica.told_as_guest());
+        let left = replica.to_leave(before.min(replica.told_as_guest()));
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
         let journal = match replica.begin_again_staged(writer, staged, state, &mut changed) {
@@ -547,11 +546,7 @@ impl Sync {
             _ => None,
         };
         if member {
-            replica.keep_former(Former {
-                intro,
-                before,
-                ..Former::new(was, journal)
-            });
+            replica.keep_former(Former { journal, ..left });
         } else {
             let returned = replica.make_again(journal, upto, it.published, &mut changed);
             self.outputs.push(Output::Returned(Box::new(returned)));

@@ -22,7 +22,7 @@ pub(super) fn put_kept(out: &mut Vec<u8>, kept: &[Former]) {
     for former in kept {
         out.extend_from_slice(former.writer.as_bytes());
         put_intro(out, former.intro.as_ref());
-        out.push(u8::from(former.doubtful));
+        out.push(u8::from(former.doubtful) | u8::from(former.unsure) << 1);
         let journal = &former.journal;
         put_varint(out, journal.dropped);
         put_varint(out, journal.open);
@@ -75,11 +75,10 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
     for _ in 0..reader.count(24) {
         let writer = WriterId::from_bytes(reader.array());
         let intro = read_intro(reader)?;
-        let doubtful = match reader.u8() {
-            0 => false,
-            1 => true,
-            _ => return Err(reader.malformed(Rule::Flag)),
-        };
+        let flags = reader.u8();
+        if flags > 3 {
+            return Err(reader.malformed(Rule::Flag));
+        }
         let (dropped, open) = (reader.varint(), reader.varint());
         let (told, as_guest) = (reader.varint(), reader.varint());
         let mut made: Vec<(u64, Vec<Did>)> = Vec::new();
@@ -102,7 +101,8 @@ pub(super) fn read_kept(reader: &mut Reader<'_>) -> Result<Vec<Former>, Fail> {
         };
         kept.push(Former {
             intro,
-            doubtful,
+            doubtful: flags & 1 > 0,
+            unsure: flags & 2 > 0,
             ..Former::new(writer, journal)
         });
     }

@@ -229,6 +229,48 @@ fn a_doubt_outlives_the_process() {
     }
 }
 
+/// What a member holds of one whose place is not certain is forgotten when it is certain how much counts.
+#[test]
+fn what_an_unsure_one_made_is_kept() {
+    let mut replica = with(&[(7, 3), (8, 3), (9, 3)]);
+    let (seven, eight) = (replica.number(id(7)), replica.number(id(8)));
+    for number in [seven, eight] {
+        let announce = Announce {
+            clock: 1,
+            owner: OWNER,
+            nonce: [0; 16],
+            generation: 1,
+        };
+        replica.note(number, Says::Announce(Box::new(announce)));
+        replica.roster.cards[number as usize].base = Some(Box::default());
+    }
+    let last = |replica: &Replica| {
+        let last = replica.former.iter().map(Former::last);
+        last.collect::<Vec<_>>()
+    };
+    replica.former_held(|_| 3);
+    assert_eq!(last(&replica), [3, 3, 0]);
+    replica.roster.cards[eight as usize].base = None;
+    replica.former_held(|_| 3);
+    assert_eq!(last(&replica), [3, 0, 0]);
+    // Where it began again, nothing may be known of it, nor after that in another process.
+    replica.clear(id(1));
+    replica.add("key", 1).unwrap();
+    let message = Message::decode_stored(&replica.snapshot().encode_stored()).unwrap();
+    let mut again = self::replica(2);
+    again.restore(&message).unwrap();
+    again
+        .restore(&replica.since(&mut Mark::default()).unwrap())
+        .unwrap();
+    for mut replica in [replica, again] {
+        replica.former_held(|_| 3);
+        assert_eq!(last(&replica)[0], 3);
+        replica.remember(id(7), 3);
+        replica.drop_former();
+        assert!(!replica.is_former(&id(7)));
+    }
+}
+
 #[test]
 fn the_newest_start_of_an_owner_is_another_one() {
     let mut replica = with(&[]);

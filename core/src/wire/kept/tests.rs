@@ -81,7 +81,11 @@ fn what_is_kept_comes_back() {
         doubtful: true,
         ..kept(1, Some(intro), journal)
     };
-    let all = [doubtful, kept(2, None, Journal::EMPTY), made(Vec::new())];
+    let unsure = Former {
+        unsure: true,
+        ..kept(2, None, Journal::EMPTY)
+    };
+    let all = [doubtful, unsure, made(Vec::new())];
     for kept in [&all[..], &all[1..], &[]] {
         assert_eq!(read_all(&bytes(kept), read_kept), Ok(kept.to_vec()));
     }
@@ -131,6 +135,6 @@ fn what_nothing_was_kept_as_is_refused() {
     // After the count, the writer, and that nobody is known to have taken it in.
     let mut doubt = bytes(&[made(Vec::new())]);
     assert_eq!(doubt[18], 0);
-    doubt[18] = 2;
+    doubt[18] = 4;
     assert_eq!(read_all(&doubt, read_kept), broken(Rule::Flag));
 }
