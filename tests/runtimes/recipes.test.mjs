@@ -1,0 +1,207 @@
+// The recipes of docs/recipes: the very files, served by Vite as whoever tries them has them, with a real node.
+import assert from 'node:assert/strict';
+import { cpSync, readFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { createServer } from 'vite';
+import { launch } from '../e2e/browser.mjs';
+import { oneNode, read, tell } from '../e2e/nodes.mjs';
+import { until } from '../e2e/until.mjs';
+import { gate } from './gate.mjs';
+import { makeProject } from './project.mjs';
+import { addReact } from './reacts.mjs';
+
+const recipes = fileURLToPath(new URL('../../docs/recipes', import.meta.url));
+
+let node;
+let network;
+let browser;
+let server;
+
+before(async () => {
+  node = await oneNode();
+  await tell(node.address, 'members', 'init');
+  network = await gate(node.address);
+  browser = await launch();
+  const project = addReact(makeProject(), '19');
+  cpSync(recipes, project, { recursive: true, filter: (path) => !path.includes('node_modules') });
+  server = await createServer({ root: project, configFile: false, logLevel: 'error', server: { host: '127.0.0.1', port: 0, hmr: false } });
+  await server.listen();
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+  network?.stop();
+  await node?.stop();
+});
+
+/** A visitor: a browser's profile of its own, in which nothing says that a test drives it. */
+async function visitor(options = { viewport: { width: 360, height: 640 } }) {
+  const context = await browser.newContext(options);
+  await context.addInitScript(() => Object.defineProperty(Navigator.prototype, 'webdriver', { get: () => false }));
+  return context;
+}
+
+/** Opens a page of the recipes in a new tab. */
+async function look(context, path) {
+  const page = await context.newPage();
+  page.complaints = [];
+  page.on('pageerror', (error) => page.complaints.push(String(error)));
+  await page.goto(new URL(`${path}?node=${encodeURIComponent(network.address)}`, server.resolvedUrls.local[0]).href);
+  return page;
+}
+
+const shown = (page, id) => page.locator(`#${id}`).textContent();
+const shows = (page, id, text) => until(`#${id} to show ${text}`, async () => (await shown(page, id)) === text);
+const holds = (key, value) => until(`the node to hold ${key} = ${value}`, async () => (await read(node.address, key)) === value);
+
+test('the recipes name the versions that are tested, and no others', () => {
+  const versions = ({ dependencies, devDependencies }) => ({ ...dependencies, ...devDependencies });
+  const named = versions(JSON.parse(readFileSync(`${recipes}/package.json`, 'utf8')));
+  const tested = versions(JSON.parse(readFileSync(new URL('package.json', import.meta.url), 'utf8')));
+  for (const [name, version] of Object.entries(named)) if (name !== 'tallymesh') assert.equal(version, tested[name], name);
+});
+
+test('page-views: people are counted once a tab, programs and reloads are not', async () => {
+  const first = await visitor();
+  const page = await look(first, 'page-views/');
+  await shows(page, 'all', '1');
+  assert.match(await shown(page, 'note'), /just now/);
+  await page.reload();
+  await shows(page, 'all', '1');
+  assert.match(await shown(page, 'note'), /before/);
+
+  const second = await visitor();
+  const pages = [page, await look(first, 'page-views/'), await look(second, 'page-views/')];
+  for (const tab of pages) await shows(tab, 'here', '3');
+
+  const driven = await browser.newContext();
+  const robot = await look(driven, 'page-views/');
+  await shows(robot, 'all', '3');
+  assert.match(await shown(robot, 'note'), /not counted/);
+
+  // One more visitor comes after the robot was there.
+  const third = await visitor();
+  pages.push(robot, await look(third, 'page-views/'));
+  for (const tab of pages) await shows(tab, 'all', '4');
+  await holds('views:/page-views/', '4');
+  await holds('views', '4');
+  for (const { complaints } of pages) assert.deepEqual(complaints, []);
+
+  // Pages that go are taken over at once. That of before the reload may have gone before it knew of the member: it
+  // is waited for, and the node is itself a writer.
+  for (const tab of pages) await tab.goto('about:blank');
+  const living = async () => (await tell(node.address, 'writers')).filter(({ fate }) => fate === 'living').length;
+  await until('the pages to be taken over', async () => (await living()) <= 2);
+  await holds('views', '4');
+  for (const context of [first, second, third, driven]) await context.close();
+});
+
+test('page-views: a page that nobody looks at is counted when somebody does', async () => {
+  await tell(node.address, 'add', 'views');
+  const start = BigInt(await read(node.address, 'views'));
+  const context = await visitor();
+  await context.addInitScript(() => {
+    let state = 'hidden';
+    Object.defineProperty(document, 'visibilityState', { get: () => state });
+    window.show = () => {
+      state = 'visible';
+      document.dispatchEvent(new Event('visibilitychange'));
+    };
+  });
+  const page = await look(context, 'page-views/');
+  await shows(page, 'all', String(start));
+  assert.equal(await shown(page, 'note'), '');
+  await page.evaluate(() => window.show());
+  await shows(page, 'all', String(start + 1n));
+  await page.evaluate(() => window.show());
+  assert.match(await shown(page, 'note'), /just now/);
+  await holds('views', String(start + 1n));
+
+  // The request that does in place of the package.
+  const address = `${network.address}/v1/spaces/default/counters/views/add`;
+  await page.evaluate((url) => void fetch(url, { method: 'POST', keepalive: true }), address);
+  await page.close();
+  await holds('views', String(start + 2n));
+  await context.close();
+});
+
+for (const [kind, path] of [['no framework', 'likes-button/'], ['React', 'likes-button/react.html']]) {
+  test(`likes-button with ${kind}: it counts at once, offline too, and all agree afterwards`, async () => {
+    const start = BigInt((await read(node.address, 'likes')) ?? 0);
+    const count = (more) => String(start + BigInt(more));
+    const [ann, bob] = [await visitor(), await visitor()];
+    const pages = [await look(ann, path), await look(bob, path)];
+    const pressed = (page) => page.locator('#like').getAttribute('aria-pressed');
+    for (const page of pages) await page.locator('#state', { hasText: 'Everybody' }).waitFor();
+
+    await pages[0].locator('#like').click();
+    await shows(pages[0], 'count', count(1));
+    await shows(pages[1], 'count', count(1));
+    assert.deepEqual([await pressed(pages[0]), await pressed(pages[1])], ['true', 'false']);
+
+    network.cut();
+    for (const page of pages) await page.locator('#state', { hasText: 'Not connected' }).waitFor();
+    await pages[0].locator('#like').click();
+    await shows(pages[0], 'count', count(0));
+    await pages[1].locator('#like').click();
+    await shows(pages[1], 'count', count(2));
+    assert.equal(await read(node.address, 'likes'), count(1));
+
+    network.heal();
+    for (const page of pages) await shows(page, 'count', count(1));
+    await holds('likes', count(1));
+    for (const page of pages) await page.locator('#state', { hasText: 'Everybody' }).waitFor();
+
+    // What the browsers remember.
+    for (const page of pages) await page.reload();
+    for (const page of pages) await shows(page, 'count', count(1));
+    assert.deepEqual([await pressed(pages[0]), await pressed(pages[1])], ['false', 'true']);
+    for (const { complaints } of pages) assert.deepEqual(complaints, []);
+    for (const context of [ann, bob]) await context.close();
+  });
+
+  test(`likes-button with ${kind}: a like that went with its page is not remembered`, async () => {
+    await tell(node.address, 'add', 'likes');
+    const start = await read(node.address, 'likes');
+    const context = await visitor();
+    const page = await look(context, path);
+    await page.locator('#state', { hasText: 'Everybody' }).waitFor();
+    network.cut();
+    await page.locator('#state', { hasText: 'Not connected' }).waitFor();
+    await page.locator('#like').click();
+    await page.locator('#like[aria-pressed="true"]').waitFor();
+    await page.close();
+    network.heal();
+    const again = await look(context, path);
+    await shows(again, 'count', start);
+    assert.equal(await again.locator('#like').getAttribute('aria-pressed'), 'false');
+    await context.close();
+  });
+
+  test(`likes-button with ${kind}: by keyboard, on a narrow phone`, async () => {
+    const context = await visitor();
+    const page = await look(context, path);
+    await page.locator('#like:enabled').waitFor();
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'like');
+    for (const [key, pressed] of [['Space', 'true'], ['Enter', 'false']]) {
+      await page.keyboard.press(key);
+      await page.locator(`#like[aria-pressed="${pressed}"]`).waitFor();
+    }
+    const { width, height } = await page.locator('#like').boundingBox();
+    assert.ok(width >= 44 && height >= 44, `a thumb needs 44 px, not ${width} x ${height}`);
+    await context.close();
+  });
+}
+
+test('no page is wider than a narrow phone', async () => {
+  const context = await visitor();
+  for (const path of ['', 'page-views/', 'likes-button/', 'likes-button/react.html']) {
+    const page = await look(context, path);
+    await page.locator('h1').waitFor();
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360, path);
+    await page.close();
+  }
+  await context.close();
+});
