@@ -17,8 +17,8 @@
 // milliseconds with the node in reach. A page that stays sends its view again, however often the link breaks.
 //
 // What it does not: a visitor who is gone before the node has the view is not counted, for nothing is kept in storage
-// but the mark, in the tab's sessionStorage. It counts views, not visitors. If you show no number, one request does, with less to
-// download, and the browser sends it also when the page is gone:
+// but the mark, in the tab's sessionStorage. It counts views, not visitors. If you show no number, one request does,
+// with less to download, and the browser sends it also when the page is gone:
 // fetch(`${NODE}/v1/spaces/default/counters/views/add`, { method: 'POST', keepalive: true }).
 import { open } from 'tallymesh';
 import { NODE } from '../node.js';
