@@ -530,8 +530,8 @@ pub(super) fn stored() -> Vec<Vector> {
         ),
         malformed(
             "stored_doubtful",
-            "Whether a store was an old copy is told by 2.",
-            kept(0, 2, &op(0, 2), &[]),
+            "Whether a store was an old copy, and a place never certain, is told by 4.",
+            kept(0, 4, &op(0, 2), &[]),
         ),
         malformed(
             "stored_kind",

@@ -2,6 +2,7 @@
 
 mod duties;
 mod returns;
+mod unsure;
 
 use super::*;
 use crate::closed::Closed;
