@@ -57,16 +57,11 @@ fn own_writer(node: &Node) -> String {
     node.space()["writer"].as_str().expect("an id").to_owned()
 }
 
-/// Asks for a change until it is decided, and expects that it is made.
+/// Asks for a change, and expects that it is made.
 fn change(node: &Node, path: &str, body: &Value) -> Value {
-    eventually("the change is decided", || {
-        let (status, answer) = node.post(&format!("{SPACE}/{path}"), &body.to_string());
-        if answer["code"] == "undecided" {
-            return None;
-        }
-        assert_eq!(status, 200, "{path}: {answer}");
-        Some(answer)
-    })
+    let (status, answer) = node.post(&format!("{SPACE}/{path}"), &body.to_string());
+    assert_eq!(status, 200, "{path}: {answer}");
+    answer
 }
 
 fn add_member(node: &Node, owner: &str) {

@@ -255,13 +255,9 @@ fn what_an_unsure_one_made_is_kept() {
     assert_eq!(last(&replica), [3, 0, 0]);
     // Where it began again, nothing may be known of it, nor after that in another process.
     replica.clear(id(1));
-    replica.add("key", 1).unwrap();
     let message = Message::decode_stored(&replica.snapshot().encode_stored()).unwrap();
     let mut again = self::replica(2);
     again.restore(&message).unwrap();
-    again
-        .restore(&replica.since(&mut Mark::default()).unwrap())
-        .unwrap();
     for mut replica in [replica, again] {
         replica.former_held(|_| 3);
         assert_eq!(last(&replica)[0], 3);
