@@ -8,8 +8,9 @@
 //
 // What it does not: who closes the page while it is not connected takes the like along; the browser remembers it
 // only once it was connected. A page that is closed within some milliseconds after that, before the like was sent,
-// takes it along as well, and the browser remembers it all the same. One like for each browser is a courtesy, not a rule: whoever may count may count any
-// number, so nothing should depend on it. Before the first connection the number is what this page alone knows.
+// takes it along as well, and the browser remembers it all the same. One like for each browser is a courtesy, not a
+// rule: whoever may count may count any number, so nothing should depend on it. Before the first connection the
+// number is what this page alone knows.
 import { open } from 'tallymesh';
 import { NODE } from '../node.js';
 import { isLiked, rememberLiked, told } from './liked.js';
