@@ -1,13 +1,14 @@
 //! Pushing fresh changes, and taking in those of others.
 
 use super::members::origin;
-use super::{Link, Millis, Output, Sync};
+use super::{Greeting, Link, Millis, Output, Sync};
 use crate::delta::Message;
 use crate::error::Error;
 use crate::limits::{WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::replica::{Mark, Push, Replica};
+use crate::roster::Says;
 use crate::wire::{Body, encode};
-use crate::{BROADCAST, PACED};
+use crate::{BROADCAST, MEMBERS, PACED};
 use alloc::vec::Vec;
 
 /// So many local transactions fit into a push, if their keys are of usual length.
@@ -209,7 +210,25 @@ impl Sync {
     /// Asks for what pushes have waited for long enough.
     pub(super) fn ask_for_lacking(&mut self, now: Millis, replica: &Replica) {
         if let Some((_, link)) = self.pushes.lacking.take_if(|(at, _)| *at <= now) {
+            self.end_rests();
             self.want(now, replica, link);
+        }
+    }
+
+    /// A start that has announced itself has caught up: if it was refused before, as one that began from too
+    /// old a state, it may be asked again.
+    fn end_rests(&mut self) {
+        for waiting in self.pushes.waiting.iter().filter(|_| MEMBERS) {
+            let message = &waiting.message;
+            let mut facts = message.facts().iter();
+            let announced = facts.find(|fact| matches!(fact.says, Says::Announce(_)));
+            let writer = announced.map(|fact| message.writers[fact.writer as usize].writer);
+            for peer in &mut self.peers {
+                let is_its = |it: &Greeting| Some(it.writer) == writer;
+                if peer.greeting.as_ref().is_some_and(is_its) {
+                    peer.rests = false;
+                }
+            }
         }
     }
 

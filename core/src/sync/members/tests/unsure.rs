@@ -1,6 +1,7 @@
 //! What a start made whose place among the members is not certain yet.
 
 use super::*;
+use crate::replica::Push;
 
 /// Others may refuse what a start made whose place is not certain. Who took it in comes back without it
 /// then, so that it is kept here.
@@ -32,5 +33,36 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
         sync.held_there(replica, links[0], &vector);
         assert_eq!(replica.unheld(), unheld);
         assert_eq!(replica.lost().count(), unheld);
+    }
+}
+
+/// One that began from too old a state is refused, and asked again only after a while. But once it announces
+/// itself it has caught up.
+#[test]
+fn a_start_that_was_refused_is_asked_again_when_it_announces_itself() {
+    for announces in [false, true] {
+        let mut end = End::member();
+        end.replica.force_members(&[OWNER, OTHER]).unwrap();
+        let mut start = Replica::new(Space::default(), id(9));
+        start.merge(&full(&end.replica)).unwrap();
+        start.add("key", 1).unwrap();
+        let mut mark = start.mark();
+        match announces {
+            true => start.announce(&OTHER, &[0; 16], 2).unwrap(),
+            false => drop(start.add("key", 1).unwrap()),
+        }
+        let Push::Message(push) = start.push(&mut mark) else {
+            panic!("there is something to push");
+        };
+        let link = end.link(1, id(9));
+        end.sync.peer_mut(link).unwrap().rests = true;
+        let End { replica, sync, now } = &mut end;
+        let pushed = sync.pushed(*now, replica, Some(link), true, push, &[]);
+        assert_eq!(pushed, Ok(()));
+        let due = sync.pushes.due().expect("it waits for what is missing");
+        sync.ask_for_lacking(due, replica);
+        let sent = end.sent().0.into_iter();
+        let pulls = sent.filter(|(on, body)| *on == link && matches!(body, Body::Pull(_)));
+        assert_eq!(pulls.count(), usize::from(announces));
     }
 }
