@@ -57,6 +57,8 @@ struct Mesh {
     loss: u64,
     keyed: Option<keyed::Keyed>,
     limited: Option<Random>,
+    /// Draws when a start takes over what two guests had stored, if any does.
+    tabs: Option<Random>,
     /// The first time that somebody with limited rights was refused for them.
     wronged: Option<String>,
 }
@@ -70,7 +72,17 @@ const MEMBERS: usize = 3;
 /// # Errors
 /// Says what went wrong.
 pub fn run(seed: u64) -> Result<Figures, String> {
-    play(seed, None, None)
+    play(seed, None, None, None)
+}
+
+/// Plays one seed, in which starts of guests take over what two of them had stored, as the tabs of a
+/// browser do; every other seed with limited rights.
+///
+/// # Errors
+/// Says what went wrong.
+pub fn run_tabs(seed: u64) -> Result<Figures, String> {
+    let limited = (seed % 2 == 1).then(|| Random::new(seed ^ 0x4164));
+    play(seed, None, limited, Some(Random::new(seed ^ 0x7ab5)))
 }
 
 /// Plays one seed, in which members take keyed operations as well, are asked for them again, and are
@@ -79,7 +91,7 @@ pub fn run(seed: u64) -> Result<Figures, String> {
 /// # Errors
 /// Says what went wrong.
 pub fn run_keyed(seed: u64) -> Result<Figures, String> {
-    play(seed, Some(keyed::Keyed::new(seed)), None)
+    play(seed, Some(keyed::Keyed::new(seed)), None, None)
 }
 
 /// Plays one seed, in which most guests have limited rights.
@@ -87,13 +99,14 @@ pub fn run_keyed(seed: u64) -> Result<Figures, String> {
 /// # Errors
 /// Says what went wrong.
 pub fn run_limited(seed: u64) -> Result<Figures, String> {
-    play(seed, None, Some(Random::new(seed ^ 0x4164)))
+    play(seed, None, Some(Random::new(seed ^ 0x4164)), None)
 }
 
 fn play(
     seed: u64,
     keyed: Option<keyed::Keyed>,
     limited: Option<Random>,
+    tabs: Option<Random>,
 ) -> Result<Figures, String> {
     let mut random = Random::new(seed ^ 0x3e5b);
     let loss = *random.pick(&[0, 50, 200]);
@@ -112,6 +125,7 @@ fn play(
         loss,
         keyed,
         limited,
+        tabs,
         wronged: None,
     };
     mesh.play()
@@ -160,6 +174,7 @@ impl Mesh {
             self.event()?;
             self.keyed_event()?;
             self.limited_event();
+            self.take_over();
             self.step()?;
         }
         self.finish()
@@ -505,7 +520,38 @@ impl Mesh {
         self.keep(at);
         self.figures.restarts += 1;
         let log = self.peers[at].log.clone();
-        self.begin(at, log);
+        self.begin(at, log, None);
+    }
+
+    /// Two guests of one owner end, and one start goes on with what both had stored.
+    fn take_over(&mut self) {
+        let last = self.peers.len() as u64 - 1;
+        let Some(random) = &mut self.tabs else {
+            return;
+        };
+        if last < MEMBERS as u64 + 1 || !random.chance(20) {
+            return;
+        }
+        let [at, other] = [0; 2].map(|_| random.range(MEMBERS as u64, last) as usize);
+        let (a, b) = (&self.peers[at], &self.peers[other]);
+        if at == other || a.gone || b.gone || a.key != b.key {
+            return;
+        }
+        self.figures.taken_over += 1;
+        self.unlink(other);
+        for guest in [at, other] {
+            self.keep(guest);
+        }
+        let left = &mut self.peers[other];
+        left.gone = true;
+        let (made, own) = (
+            core::mem::take(&mut left.made),
+            core::mem::take(&mut left.own),
+        );
+        self.peers[at].made.extend(made);
+        self.peers[at].own.extend(own);
+        let log = self.peers[at].log.clone();
+        self.begin(at, log, Some(other));
     }
 
     /// A member starts again from its backup. The others have all that it had.
@@ -525,11 +571,11 @@ impl Mesh {
         };
         self.figures.restored += 1;
         self.restored_at = self.now;
-        self.begin(at, vec![saved]);
+        self.begin(at, vec![saved], None);
     }
 
-    /// A peer's process ends, and another begins from what it had stored.
-    fn begin(&mut self, at: usize, log: Vec<Vec<u8>>) {
+    /// A peer's process ends, and another begins from what it had stored, and from what `other` had.
+    fn begin(&mut self, at: usize, log: Vec<Vec<u8>>, other: Option<usize>) {
         let linked = self.peers[at].linked;
         let of = |ends: &[usize; 2]| ends.contains(&at);
         let links = self.links.values().filter(|ends| of(ends));
@@ -537,15 +583,20 @@ impl Mesh {
         self.unlink(at);
         let fresh = self.start(self.peers[at].owner, self.peers[at].key);
         let mut fresh = self.peers.swap_remove(fresh);
-        for record in &log {
-            let message = Message::decode_stored(record).expect("a record of ours decodes");
-            fresh
-                .replica
-                .restore(&message)
-                .expect("all before it was kept");
+        restore(&mut fresh.replica, &log);
+        fresh.log = log;
+        if let Some(other) = other {
+            let mut left = Replica::new(Space::default(), fresh.replica.writer());
+            restore(&mut left, &self.peers[other].log);
+            if fresh.replica.take_over(&mut left, &mut |_| ()).is_err() {
+                core::mem::swap(&mut fresh.replica, &mut left);
+                let taken = fresh.replica.take_over(&mut left, &mut |_| ());
+                taken.expect("one knows the members");
+            }
+            fresh.log = vec![fresh.replica.snapshot().encode_stored()];
         }
-        fresh.replica.since(&mut fresh.mark);
-        (fresh.log, fresh.linked) = (log, linked);
+        fresh.mark = fresh.replica.mark();
+        fresh.linked = linked;
         fresh.saved = self.peers[at].saved.take();
         fresh.made = core::mem::take(&mut self.peers[at].made);
         self.note(|| {
@@ -646,5 +697,14 @@ impl Mesh {
             }
         }
         text
+    }
+}
+
+/// Takes back what a store kept.
+fn restore(replica: &mut Replica, log: &[Vec<u8>]) {
+    for record in log {
+        let message = Message::decode_stored(record).expect("a record of ours decodes");
+        let restored = replica.restore(&message);
+        restored.expect("all before it was kept");
     }
 }

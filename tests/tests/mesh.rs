@@ -2,7 +2,7 @@
 //! `TALLYMESH_SEEDS=n` runs so many.
 
 use std::sync::Mutex;
-use tallymesh_tests::mesh::{Figures, run, run_keyed, run_limited};
+use tallymesh_tests::mesh::{Figures, run, run_keyed, run_limited, run_tabs};
 use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 200;
@@ -86,5 +86,20 @@ fn guests_with_limited_rights_come_and_go_and_each_add_counts_once() {
     let total = play(count, run_limited);
     let happened =
         total.returns > 0 && total.restarts > 0 && total.limited.iter().all(|it| *it > 0);
+    assert!(happened || count < SEEDS, "{total:?}");
+}
+
+#[test]
+fn starts_take_over_what_tabs_had_stored_and_each_add_counts_once() {
+    if let Some(seed) = seeds::chosen() {
+        println!(
+            "{:?}",
+            run_tabs(seed).unwrap_or_else(|failure| panic!("{failure}"))
+        );
+        return;
+    }
+    let count = seeds::count(SEEDS);
+    let total = play(count, run_tabs);
+    let happened = total.taken_over > SEEDS / 2 && total.returns > 0 && total.restarts > 0;
     assert!(happened || count < SEEDS, "{total:?}");
 }

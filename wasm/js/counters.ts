@@ -13,7 +13,15 @@ export interface CountersOptions extends ReplicaOptions, ConnectOptions {
    * Default: none.
    */
   readonly transports?: readonly (string | URL | Transport)[];
+  /**
+   * What keeps the counters over the end of this process, such as `indexedDb()` of `tallymesh/storage` gives.
+   * It takes the second module. Default: memory only.
+   */
+  readonly storage?: Storage;
 }
+
+/** Opens counters that are kept somewhere; `Class` is that of the entry that is used. */
+export type Storage = (options: CountersOptions, Class: typeof Counters) => Promise<Counters>;
 
 /** What a connection of {@link Counters} comes to. */
 export interface PeerStatus {

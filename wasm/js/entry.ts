@@ -30,7 +30,7 @@ export interface Entry {
   /**
    * Loads the module if need be, and opens the counters of a space.
    *
-   * @throws {@link TallymeshError} `module_load`, `space_name`, `owner_key`, and as {@link connect} does.
+   * @throws {@link TallymeshError} `module_load`, `space_name`, `owner_key`, and as {@link connect} and the storage do.
    */
   open(options?: CountersOptions & InitOptions): Promise<Counters>;
 }
@@ -47,8 +47,9 @@ export function entry(source: Source, membersSource: Source): Entry {
   return {
     init,
     open: async (options = {}) => {
-      await init(options);
-      return new Counters(options);
+      const { storage } = options;
+      await init(storage ? { ...options, members: true } : options);
+      return storage ? storage(options, Counters) : new Counters(options);
     },
   };
 }

@@ -24,6 +24,12 @@ export interface Told {
   closed(): void;
 }
 
+/**
+ * Does `act`, if one is given, once all that is seen now is kept as it should be. It is also called whenever
+ * something may have changed.
+ */
+export type After = (act?: () => void) => void;
+
 /** More than any delay after which the machine pushes. */
 const PUSHED_BY_MS = 1_000;
 
@@ -34,6 +40,7 @@ const PUSHED_BY_MS = 1_000;
 export class Links {
   #engine: Engine;
   readonly #told: Told;
+  readonly #after: After;
   /** What is called whenever the replica may have got further, or was freed. */
   readonly looks = new Set<() => void>();
   readonly #peers = new Map<number, Peer>();
@@ -43,9 +50,10 @@ export class Links {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #draining = false;
 
-  constructor(engine: Engine, told: Told) {
+  constructor(engine: Engine, told: Told, after: After = (act) => act?.()) {
     this.#engine = engine;
     this.#told = told;
+    this.#after = after;
   }
 
   /** Ends all links, for this reason if one is to be told, and goes on with `engine`. */
@@ -57,7 +65,8 @@ export class Links {
     this.#parked.clear();
     // A peer may attach again at once.
     this.#engine = engine;
-    if (reason) for (const peer of peers) peer.close(reason);
+    // After what was sent before.
+    if (reason) for (const peer of peers) this.#after(() => peer.close(reason));
   }
 
   /** Ends the links that wait for the second module. */
@@ -118,6 +127,7 @@ export class Links {
     } finally {
       this.#draining = false;
     }
+    this.#after();
     this.#arm();
     this.look();
   }
@@ -136,7 +146,8 @@ export class Links {
     const subject = output % 2 ** 32;
     if (kind === SEND) {
       const frame = this.#engine.take();
-      this.#peers.get(subject)?.send(frame);
+      const peer = this.#peers.get(subject);
+      this.#after(() => peer?.send(frame));
     } else if (kind === COUNTER) {
       this.#told.changed(subject);
     } else if (kind === NEW_WRITER) {

@@ -49,6 +49,14 @@ function whole(wasm: InitOutput, both: EngineClass) {
       return this.of(wasm.engine_resume(pass(space), space.length, pass(bytes), bytes.length, pass(state), state.length));
     }
 
+    restore(record: Uint8Array, live: boolean): boolean {
+      return wasm.engine_restore(this.at, pass(record), record.length, Number(live)) !== 0;
+    }
+
+    adopt(live: boolean): boolean {
+      return wasm.engine_adopt(this.at, Number(live)) !== 0;
+    }
+
     leave(now: number): boolean {
       return wasm.engine_leave(this.at, now) !== 0;
     }

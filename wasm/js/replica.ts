@@ -11,7 +11,7 @@ import { guarded } from './guarded.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, shorten } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
-import { LINK_CLOSED, Links, now } from './links.js';
+import { LINK_CLOSED, Links, now, type After } from './links.js';
 import { acted, pack, Transaction, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
 
@@ -29,6 +29,8 @@ export interface ReplicaOptions {
    * members, and for tokens. Default: false; the replica finds out by itself.
    */
   readonly members?: boolean;
+  /** @internal Brings back what was stored, and says what is kept from then on. */
+  readonly keep?: (engine: Engine, changed: (handle: number) => void) => After;
 }
 
 /** How {@link Replica.reached} waits. */
@@ -132,11 +134,13 @@ export class Replica {
     const { engine, by } = newEngine(this.space, this.#origin, options.members === true);
     this.#engine = engine;
     this.#guest = by;
+    const changed = (handle: number): void => this.#changed(handle);
     this.#links = new Links(engine, {
-      changed: (handle) => this.#changed(handle),
+      changed,
       returned: (bytes) => this.#returned(bytes),
       closed: () => void this.upgrade().catch((error: TallymeshError) => this.#links.giveUp(error)),
-    });
+    }, options.keep?.(engine, changed));
+    this.#timed = !!options.keep;
     this.#writer = this.#status().writer;
   }
 
@@ -516,6 +520,18 @@ export class Replica {
     this.#engine?.free();
     this.#engine = undefined;
     this.#links.look();
+  }
+
+  /**
+   * Hands what was counted to all links at once, and not only after some milliseconds. Counters with a storage
+   * also wait until it is durable.
+   *
+   * @throws {@link TallymeshError} `freed`.
+   */
+  async flush(): Promise<void> {
+    this.#live();
+    this.#flush();
+    this.#links.push();
   }
 
   #returned(bytes: Uint8Array): void {

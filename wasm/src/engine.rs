@@ -47,6 +47,13 @@ pub mod part {
     /// zeros for none), owner's key (32, zeros for none), what became of it (0 living, 1 left, 2
     /// declared dead, 3 absorbed).
     pub const WRITERS: u32 = 8;
+    /// All that a store keeps of this replica, as a [record](Engine::restore) that stands for all
+    /// before it.
+    pub const SNAPSHOT: u32 = 9;
+    /// What changed since this or [`SNAPSHOT`] was last read, as such a record, if anything did.
+    pub const RECORD: u32 = 10;
+    /// How many transactions no member is known to hold (u64); 0 while the space is open.
+    pub const UNHELD: u32 = 11;
 }
 
 /// What [`Engine::stage`] stages. TypeScript names the same numbers in js/operation.ts.
@@ -103,6 +110,9 @@ pub struct Engine {
     /// Whether the role allows no writes at all.
     #[cfg(feature = "members")]
     reads_only: bool,
+    /// What a store brings back.
+    #[cfg(feature = "members")]
+    kept: members::Kept,
 }
 
 #[wasm_bindgen]
@@ -177,6 +187,10 @@ impl Engine {
             part::MEMBERS => return members::put_members(bytes, replica),
             #[cfg(feature = "members")]
             part::WRITERS => members::put_writers(bytes, replica),
+            #[cfg(feature = "members")]
+            part::SNAPSHOT | part::RECORD => return self.put_record(what == part::SNAPSHOT),
+            #[cfg(feature = "members")]
+            part::UNHELD => put(bytes, &(replica.unheld() as u64).to_le_bytes()),
             _ => put(
                 bytes,
                 self.error.as_ref().map_or("", Error::code).as_bytes(),
@@ -372,6 +386,8 @@ impl Engine {
             stored: false,
             #[cfg(feature = "members")]
             reads_only: false,
+            #[cfg(feature = "members")]
+            kept: members::Kept::default(),
         };
         #[cfg(feature = "members")]
         let engine = engine.proving(*nonce);

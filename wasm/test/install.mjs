@@ -10,7 +10,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const windows = process.platform === 'win32';
 const npm = (args, cwd) => execFileSync('npm', args, { cwd, encoding: 'utf8', shell: windows, stdio: ['ignore', 'pipe', 'ignore'] });
 
-/** Makes the project; `load()` imports the package from within it. */
+/** Makes the project; `load()` imports an entry of the package from within it. */
 export function install() {
   const project = mkdtempSync(join(tmpdir(), 'tallymesh-package-'));
   process.on('exit', () => rmSync(project, { recursive: true, force: true }));
@@ -18,11 +18,14 @@ export function install() {
   const tarball = process.env.TALLYMESH_TARBALL ?? join(project, filename);
   writeFileSync(join(project, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
   npm(['install', '--offline', '--no-package-lock', tarball], project);
-  writeFileSync(join(project, 'load.js'), "export * from 'tallymesh';\n");
   return {
     project,
     tarball,
     files: files.map(({ path }) => path),
-    load: () => import(pathToFileURL(join(project, 'load.js')).href),
+    load: (entry = 'tallymesh') => {
+      const name = `load-${entry.replaceAll('/', '-')}.js`;
+      writeFileSync(join(project, name), `export * from '${entry}';\n`);
+      return import(pathToFileURL(join(project, name)).href);
+    },
   };
 }

@@ -4,7 +4,9 @@
 use super::Replica;
 use super::journal::Journal;
 use crate::closed::Empty;
+use crate::error::Error;
 use crate::hash::hash_bytes;
+use crate::keys::Handle;
 use crate::roster::Owner;
 use crate::shard::OWN;
 use crate::slot::Stamp;
@@ -117,6 +119,7 @@ impl Replica {
         former.before = former.journal.as_guest;
         former.stored = true;
         former.doubtful |= kept.doubtful;
+        former.unsure |= kept.unsure;
     }
 
     /// What a store keeps of the own transactions after this clock, and of former writers' `former`.
@@ -277,6 +280,35 @@ impl Replica {
                 former.intro = intro.or(former.intro);
             }
         }
+    }
+
+    /// Takes over what another process of the same owner left behind, which is gone: `left` is the
+    /// replica that was [restored](Replica::restore) from its store under a writer that never wrote.
+    /// What it had made and nobody may hold is made again in time, as what was made by earlier starts of
+    /// this replica's own; in an open space, all that it held is merged. A store has to have a
+    /// [snapshot](Replica::snapshot) of what comes of it, and the other store to be gone, before anybody
+    /// is told anything. Names each counter that changed.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the space has members there and is open here: then this one is to be taken
+    /// over by that one, or to wait until it has heard of them; and as [`merge`](Replica::merge). Nothing
+    /// is taken over then.
+    pub fn take_over(
+        &mut self,
+        left: &mut Replica,
+        changed: &mut dyn FnMut(Handle),
+    ) -> Result<(), Error> {
+        if self.configuration().is_none() {
+            if left.configuration().is_some() {
+                return Err(Error::Closed);
+            }
+            self.merge_with(&left.delta(&self.vector()), changed)?;
+        }
+        left.note_former();
+        for former in left.former.iter() {
+            self.take_kept(former);
+        }
+        Ok(())
     }
 
     /// Notes of the former writers what will not be known without the present state.

@@ -15,6 +15,8 @@ pub struct Figures {
     pub restored: u64,
     /// Processes that ended and began again.
     pub restarts: u64,
+    /// Starts that took over what two guests had stored.
+    pub taken_over: u64,
     /// Frames sent.
     pub frames: u64,
     /// Writers known to the members at the end, at most.
@@ -41,6 +43,7 @@ impl Figures {
         self.returns += other.returns;
         self.restored += other.restored;
         self.restarts += other.restarts;
+        self.taken_over += other.taken_over;
         self.unknown += other.unknown;
         self.frames += other.frames;
         self.writers = self.writers.max(other.writers);

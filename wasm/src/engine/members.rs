@@ -2,9 +2,10 @@
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::mem;
 
 use tallymesh_core::{
-    Error, Fate, Input, Message, Millis, Replica, Returned, Space, Token, WriterId,
+    Error, Fate, Handle, Input, Message, Millis, Replica, Returned, Space, Token, WriterId,
 };
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -14,8 +15,63 @@ use super::{Engine, parts, put};
 const PUSHED_BY_MS: Millis = 1_000;
 const NOBODY: [u8; 16] = [0; 16];
 
+/// A record's first byte: whether it stands for all before it.
+const WHOLE: u8 = 1;
+/// Bytes of a record before its nonces: that byte, and how many nonces there are (u16).
+const RECORD_HEAD: usize = 3;
+
+/// What a store brings back, and what it is still to be told.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// What the own writers were minted with, to prove later that they were.
+    nonces: Vec<[u8; 16]>,
+    /// How many of them the store has.
+    stored: usize,
+    /// What was restored of a log that is not adopted yet.
+    left: Option<Replica>,
+    left_nonces: Vec<[u8; 16]>,
+}
+
 #[wasm_bindgen]
 impl Engine {
+    /// Takes in the next record of a log that a process left behind. False is a failure: what was
+    /// restored of that log is dropped then.
+    ///
+    /// A record is a byte (1 if it stands for all before it), how many nonces of writers follow (u16,
+    /// little-endian), those, and a stored message or nothing. `live` says whether this replica was used
+    /// already.
+    pub fn restore(&mut self, record: &[u8], live: bool) -> bool {
+        let restored = self.try_restore(record, live);
+        self.keep(restored).is_some()
+    }
+
+    /// Goes on with what was restored: `live` or not, as it was restored. Reads the numbers (u32) of the
+    /// counters that changed. False is a failure, such as `closed`: a replica that was used already has
+    /// not heard of the members that the log knows.
+    pub fn adopt(&mut self, live: bool) -> bool {
+        let Some(mut left) = self.kept.left.take() else {
+            return true;
+        };
+        let nonces = mem::take(&mut self.kept.left_nonces);
+        self.bytes.clear();
+        let changed = &mut |handle: Handle| put(&mut self.bytes, &handle.as_u32().to_le_bytes());
+        let adopted = match self.replica.take_over(&mut left, changed) {
+            Err(Error::Closed) if !live => {
+                mem::swap(&mut self.replica, &mut left);
+                self.replica.take_over(&mut left, changed)
+            }
+            adopted => adopted,
+        };
+        if self.keep(adopted).is_none() {
+            return false;
+        }
+        for nonce in nonces {
+            let writer = WriterId::mint(self.replica.space(), &self.owner, &nonce);
+            self.own(0, writer, nonce);
+        }
+        true
+    }
+
     /// Makes a replica that goes on where one of the small module ended, under its writer. `state` is
     /// all that it held, which must be an open space's. Or nothing, if something of it is refused.
     ///
@@ -94,6 +150,7 @@ impl Engine {
     }
 
     fn own(&mut self, now: Millis, writer: WriterId, nonce: [u8; 16]) {
+        self.kept.nonces.push(nonce);
         let own = Input::Own { writer, nonce };
         self.sync.handle(now, &mut self.replica, own);
     }
@@ -107,6 +164,77 @@ impl Engine {
         // A page makes no transaction of its own here, and so none that fails.
         let _ = self.sync.tend(now, &mut self.replica, &kept);
     }
+}
+
+impl Engine {
+    fn try_restore(&mut self, record: &[u8], live: bool) -> Result<(), Error> {
+        let nonces = mem::take(&mut self.kept.left_nonces);
+        let left = self.kept.left.take();
+        // What promises more than there is has a message that is none.
+        let (head, message) = parted(record).unwrap_or((&[0; RECORD_HEAD], &[0]));
+        let space = self.replica.space().clone();
+        // A log may have something of a writer that is in use, but of no other.
+        let writer = match live {
+            true => WriterId::mint(&space, &self.owner, &NOBODY),
+            false => self.replica.writer(),
+        };
+        let whole = head.first().is_some_and(|flags| flags & WHOLE > 0);
+        let left = left.filter(|_| !whole);
+        let mut left = left.unwrap_or_else(|| Replica::new(space, writer));
+        if !message.is_empty() {
+            left.restore(&Message::decode_stored(message)?)?;
+        }
+        self.kept.left = Some(left);
+        self.kept.left_nonces = nonces;
+        let fresh = head[RECORD_HEAD..].as_chunks().0;
+        self.kept.left_nonces.extend_from_slice(fresh);
+        Ok(())
+    }
+
+    pub(super) fn put_record(&mut self, snapshot: bool) -> bool {
+        self.stored = true;
+        let Engine { replica, kept, .. } = self;
+        let message = match snapshot {
+            true => {
+                if replica.unheld() == 0 {
+                    // Else there may be more to be told of writers that the replica does not list.
+                    let vector = replica.vector();
+                    kept.nonces.retain(|nonce| {
+                        let writer = WriterId::mint(replica.space(), &self.owner, nonce);
+                        writer == replica.writer() || vector.get(&writer) > 0
+                    });
+                }
+                kept.stored = 0;
+                self.mark = replica.mark();
+                Some(replica.snapshot())
+            }
+            false => replica.since(&mut self.mark),
+        };
+        let whole = snapshot || message.as_ref().is_some_and(Message::is_whole);
+        if whole {
+            kept.stored = 0;
+        }
+        let nonces = &kept.nonces[kept.stored..];
+        if message.is_none() && nonces.is_empty() {
+            return false;
+        }
+        let bytes = &mut self.bytes;
+        bytes.push(u8::from(whole));
+        put(bytes, &(nonces.len() as u16).to_le_bytes());
+        put(bytes, nonces.as_flattened());
+        kept.stored = kept.nonces.len();
+        if let Some(message) = message {
+            put(bytes, &message.encode_stored());
+        }
+        true
+    }
+}
+
+/// A record's head with its nonces, and its message.
+fn parted(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    let head = record.first_chunk::<RECORD_HEAD>()?;
+    let nonces = usize::from(u16::from_le_bytes([head[1], head[2]]));
+    record.split_at_checked(RECORD_HEAD + nonces * NOBODY.len())
 }
 
 /// The token of a text in UTF-8.
