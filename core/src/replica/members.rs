@@ -105,7 +105,8 @@ impl Replica {
     }
 
     /// Announces this writer as an incarnation of a member, and declares the owner's earlier ones
-    /// dead, with itself as their heir.
+    /// dead, with itself as their heir. Those that ended before they had announced themselves are taken
+    /// in along with it: of a writer that nobody took in, others take it that they have forgotten it.
     ///
     /// # Errors
     /// [`Error::NotAMember`].
@@ -123,9 +124,14 @@ impl Replica {
             self.note(OWN, Says::Vote(vote));
         }
         let by = Stamp { writer: OWN, clock };
-        for writer in earlier {
+        let silent = self.left_behind().into_iter().map(|it| it.0);
+        let silent: Vec<u32> = silent.filter_map(|id| self.numbers.get(&id)).collect();
+        for writer in earlier.into_iter().chain(silent) {
             let card = &self.roster.cards[writer as usize];
             if writer != OWN && !card.is_over() {
+                if card.intro.is_none() && card.announce.is_none() {
+                    self.note(writer, Says::Admit(Admit { turn: 0, by }));
+                }
                 let fence = Fence {
                     turn: 0,
                     by,
