@@ -257,6 +257,16 @@ impl Replica {
         former.map(|it| (it.writer, it.intro)).collect()
     }
 
+    /// Whether something is held of a former writer that is certain not to count: nobody had heard of it
+    /// when it was declared dead.
+    pub(crate) fn holds_buried(&self) -> bool {
+        self.former.iter().any(|it| {
+            let number = self.numbers.get(&it.writer);
+            let card = number.map(|number| &self.roster.cards[number as usize]);
+            card.is_some_and(|card| card.is_burial()) && self.held(&it.writer) > 0
+        })
+    }
+
     /// The former writers whose transactions are not all part of this replica's state.
     pub(crate) fn lost(&self) -> impl Iterator<Item = &Former> {
         self.former.iter().filter(|it| self.is_lost(it))

@@ -75,6 +75,13 @@ impl Sync {
         if self.is_early(replica) || self.guests.resuming || coming_back && replica.is_member() {
             return Ok(());
         }
+        if !replica.is_member() && !coming_back && replica.holds_buried() {
+            // It is made again under another writer. Until then no member can tell that this one gets on.
+            if let Some(link) = self.links_to_ask(replica).first() {
+                self.come_back(now, replica, *link);
+            }
+            return Ok(());
+        }
         replica.note_intros();
         let lost = replica.lost().map(|it| (it.writer, it.intro));
         let lost: Vec<(WriterId, Option<Intro>)> = lost.collect();

@@ -242,7 +242,7 @@ impl Sync {
     }
 
     /// Begins to come back, by this peer or by a better one.
-    fn come_back(&mut self, now: Millis, replica: &Replica, link: Link) {
+    pub(super) fn come_back(&mut self, now: Millis, replica: &Replica, link: Link) {
         if self.guests.coming_back.is_some() {
             return;
         }
@@ -587,7 +587,10 @@ impl Sync {
         if DUTIES {
             replica.keep_no_journal_alone();
             self.give_up_silent(now, replica);
-            self.look_back(now, replica)?;
+        }
+        // Of guests too: what a page had stored, and nobody heard of.
+        self.look_back(now, replica)?;
+        if DUTIES {
             replica.vote()?;
             replica.fence_strays()?;
             replica.absorb()?;
