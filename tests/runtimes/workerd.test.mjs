@@ -1,12 +1,10 @@
 // workerd, in the way that Cloudflare's tools make a Worker: modules stay imports, which the runtime answers.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { build } from 'esbuild';
 import { Miniflare } from 'miniflare';
 import { oneNode } from '../e2e/nodes.mjs';
-import { asked, judge, makeProject, write } from './project.mjs';
+import { asked, judge, makeProject } from './project.mjs';
+import { bundle } from './workers.mjs';
 
 let node;
 let project;
@@ -16,34 +14,6 @@ before(async () => {
   project = makeProject();
 });
 after(() => node?.stop());
-
-/** Bundles a worker; what it imports of .wasm files stays beside it. */
-async function bundle(code) {
-  write(project, { 'worker.js': code });
-  const modules = [];
-  const collect = {
-    name: 'modules',
-    setup: ({ onResolve, resolve }) =>
-      onResolve({ filter: /\.wasm$/ }, async ({ path, pluginData, ...from }) => {
-        if (pluginData) return undefined;
-        const found = await resolve(path, { ...from, pluginData: true });
-        const name = basename(found.path);
-        modules.push({ type: 'CompiledWasm', path: name, contents: readFileSync(found.path) });
-        return { path: `./${name}`, external: true };
-      }),
-  };
-  const { outputFiles } = await build({
-    entryPoints: [join(project, 'worker.js')],
-    conditions: ['workerd', 'worker', 'browser'],
-    bundle: true,
-    format: 'esm',
-    target: 'es2022',
-    plugins: [collect],
-    write: false,
-    logLevel: 'error',
-  });
-  return [{ type: 'ESModule', path: 'worker.js', contents: outputFiles[0].text }, ...modules];
-}
 
 /** Runs the worker, and asks it over HTTP as often as there are bodies. */
 async function serve(modules, ...bodies) {
@@ -70,7 +40,7 @@ const worker = (imports, options = '') =>
    };\n`;
 
 test('workerd: a Worker finds its modules by itself', async () => {
-  const modules = await bundle(worker("import * as tallymesh from 'tallymesh';"));
+  const modules = await bundle(project, worker("import * as tallymesh from 'tallymesh';"));
   assert.deepEqual(modules.map(({ path }) => path).sort(), ['tallymesh-members.wasm', 'tallymesh.wasm', 'worker.js']);
   const [outcome] = await serve(modules, asked(node));
   judge(outcome);
@@ -80,7 +50,7 @@ test('workerd: a Worker hands the modules in', async () => {
   const imports = `import * as tallymesh from 'tallymesh/slim';
     import module from 'tallymesh/tallymesh.wasm';
     import membersModule from 'tallymesh/tallymesh-members.wasm';`;
-  const [outcome] = await serve(await bundle(worker(imports, 'module, membersModule')), asked(node));
+  const [outcome] = await serve(await bundle(project, worker(imports, 'module, membersModule')), asked(node));
   judge(outcome);
 });
 
@@ -97,13 +67,13 @@ test('workerd: a Worker syncs over requests', async () => {
     };
     const connect = (replica, url) => (refused(replica), post(url, { intervalMs: 20 })(replica));
     const tallymesh = { ...entry, connect };`;
-  const [outcome, again] = await serve(await bundle(worker(imports)), asked(node), asked(node));
+  const [outcome, again] = await serve(await bundle(project, worker(imports)), asked(node), asked(node));
   judge(outcome);
   judge(again);
 });
 
 test('workerd: a replica stays from one request to the next', async () => {
-  const modules = await bundle(`import { open } from 'tallymesh';
+  const modules = await bundle(project, `import { open } from 'tallymesh';
     let replica;
     const count = async () => {
       replica ??= await open();
