@@ -30,7 +30,7 @@ const OPERATIONS: u64 = 100_000;
 /// How long everything is done to five nodes.
 const FAULTS_SECONDS: u64 = 600;
 /// How many steps replicas in all runtimes take.
-const STEPS: u64 = 6_000;
+const STEPS: u64 = 3_000;
 
 /// One part of the long run.
 struct Part {

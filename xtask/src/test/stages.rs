@@ -291,7 +291,8 @@ pub(super) fn interop_with(repo: &Repo, environment: &[(&str, String)]) -> Resul
     let ready = runtimes_ready(repo)?;
     let mut command = repo.cargo();
     command
-        .args(["test", "--release", "--package", "tallymesh-tests"])
+        .args(["test", "--release"])
+        .args(NATIVE)
         .args(["--test", "interop", "--", "--nocapture"])
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .envs(ready.iter().map(|(name, value)| (name, value)));
