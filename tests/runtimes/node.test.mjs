@@ -84,3 +84,25 @@ test('Node: the slim entry says what it misses', async () => {
   const said = await execute(project, process.execPath, ['slim.mjs']);
   assert.match(said, /^module_load .*hand the module in, as `module`.*\nmodule_load .*, as `membersModule`.*\n$/);
 });
+
+test("Node: sockets of ws that don't come about end nothing else", async () => {
+  write(project, {
+    'away.mjs': `import { once } from 'node:events';
+      import { createServer } from 'node:net';
+      import { connect, open } from 'tallymesh';
+      const { WebSocket } = await import(process.argv[2]);
+      const server = createServer().listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      const address = \`http://127.0.0.1:\${server.address().port}\`;
+      const replica = await open();
+      // Paused before there is an answer.
+      connect(replica, address, { WebSocket }).pause();
+      server.close();
+      await once(server, 'close');
+      const connection = connect(replica, address, { WebSocket });
+      await new Promise((resolve) => connection.subscribe((state) => state === 'waiting' && resolve()));
+      connection.close();
+      console.log(connection.error.code);\n`,
+  });
+  assert.equal(await execute(project, process.execPath, ['away.mjs', import.meta.resolve('ws')]), 'link_lost\n');
+});

@@ -14,7 +14,8 @@ pub fn count(default: u64) -> u64 {
     number("TALLYMESH_SEEDS").unwrap_or(default)
 }
 
-fn number(name: &str) -> Option<u64> {
+/// A number that an environment variable has, if it is there.
+pub fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     let number = text.parse();
     Some(number.unwrap_or_else(|_| panic!("{name}={text} is no number")))

@@ -216,7 +216,9 @@ class WebSocketConnection implements Connection {
         link!.receive(new Uint8Array(data as ArrayBuffer));
       }
     };
-    // An `error` event says nothing that the `close` after it does not.
+    // An `error` event says nothing that the `close` after it does not, but sockets of `ws` throw one that nobody
+    // takes, also after they were hung up.
+    socket.onerror = () => {};
     socket.onclose = ({ code, reason }) =>
       fail(new TallymeshError('link_lost', `the link to ${this.url} was lost: ${reason || `WebSocket code ${code}`}`));
     this.#timer = setTimeout(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::Tally;
-use super::stages::{native, tests};
+use super::stages::{interop_with, native, tests};
 use super::summary::Runner;
 use crate::mutants;
 use crate::proofs::{self, ExploreArgs, SoakArgs};
@@ -16,9 +16,10 @@ use crate::repo::Repo;
 const REPORT: &str = "docs/reports/long.md";
 const FAULTS_REPORT: &str = "docs/reports/faults.md";
 const LIARS_REPORT: &str = "docs/reports/hostile.md";
+const INTEROP_REPORT: &str = "docs/reports/interop.md";
 /// The parts, in their order.
-pub(super) const PARTS: [&str; 7] = [
-    "native", "soak", "explore", "hostile", "retries", "faults", "liars",
+pub(super) const PARTS: [&str; 8] = [
+    "native", "soak", "explore", "hostile", "retries", "faults", "liars", "interop",
 ];
 /// Attacks for each seed.
 const ATTACKS: u64 = 200;
@@ -28,6 +29,8 @@ const KILLS: u64 = 1_000;
 const OPERATIONS: u64 = 100_000;
 /// How long everything is done to five nodes.
 const FAULTS_SECONDS: u64 = 600;
+/// How many steps replicas in all runtimes take.
+const STEPS: u64 = 3_000;
 
 /// One part of the long run.
 struct Part {
@@ -39,7 +42,7 @@ struct Part {
 }
 
 /// Runs the native tests with many seeds, the random histories, the exploration, the attacks, the
-/// clients that ask again, the faults and the peer that lies, tells whether the report on mutants is
+/// clients that ask again, the faults, the peer that lies and the runtimes, tells whether the report on mutants is
 /// of these sources, which takes longer than all of that to make, and writes the reports, also when
 /// something failed. If only some parts are `chosen`, the report of the whole run stays as it is.
 pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> {
@@ -57,7 +60,8 @@ pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> 
             "hostile" => hostile(repo, seeds)?,
             "retries" => retries(repo)?,
             "faults" => faults(repo)?,
-            _ => liars(repo)?,
+            "liars" => liars(repo)?,
+            _ => interop(repo)?,
         };
         parts.push(Part {
             name,
@@ -194,6 +198,46 @@ fn liars(repo: &Repo) -> Result<Tally> {
         .arg("--test-threads=1")
         .env("TALLYMESH_HOSTILE_REPORT", repo.path(LIARS_REPORT));
     tests(repo, "liars", Runner::Rust, &mut command)
+}
+
+/// Replicas in all runtimes beside one oracle, for longer than in a usual run. Writes the report, if they
+/// came through.
+fn interop(repo: &Repo) -> Result<Tally> {
+    let table = repo.path("target/interop-table.md");
+    // What a run before left must not be taken for what this one found.
+    if table.exists() {
+        fs::remove_file(&table)?;
+    }
+    let environment = [
+        ("TALLYMESH_STEPS", STEPS.to_string()),
+        ("TALLYMESH_INTEROP_TABLE", table.display().to_string()),
+    ];
+    let tally = interop_with(repo, &environment)?;
+    if let Ok(rows) = fs::read_to_string(&table) {
+        fs::create_dir_all(repo.path("docs/reports"))?;
+        fs::write(repo.path(INTEROP_REPORT), interop_report(repo, &rows)?)?;
+        println!("report: {INTEROP_REPORT}");
+    }
+    Ok(tally)
+}
+
+fn interop_report(repo: &Repo, rows: &str) -> Result<String> {
+    let title = "All runtimes in one mesh, beside one oracle";
+    let command = "cargo xtask test --long --part interop";
+    let mut text = proofs::head(repo, title, command)?;
+    writeln!(
+        text,
+        "The test is [tests/tests/interop](../../tests/tests/interop/main.rs); what it asks of each \
+         runtime is in [tests/runtimes/interop](../../tests/runtimes/interop/README.md). Three native \
+         nodes gossip with each other; the others have the packed package, and sync over WebSocket, \
+         the one in workerd over single requests. Each of {STEPS} steps is a transaction or a read \
+         somewhere, a cut, a heal, or a process, page or worker that is started again. The oracle has all operations, and \
+         knows by its version vector which of them a replica sees: each state that a replica tells is \
+         compared with that, by each way to read, and so are its bytes, read by the core on this \
+         machine; who sees the same has the same bytes. A cut of a replica is one of its link, of a node \
+         one of all its links.\n\n{rows}"
+    )?;
+    Ok(text)
 }
 
 fn report(repo: &Repo, seeds: u64, parts: &[Part]) -> Result<String> {

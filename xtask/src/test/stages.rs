@@ -1,5 +1,6 @@
 //! The stages of a test run, in their order.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ impl Stage {
 }
 
 /// All stages. The page comes before the native build, since the node embeds it.
-pub(super) const ALL: [Stage; 15] = [
+pub(super) const ALL: [Stage; 16] = [
     stage("setup", "what the machine lacks", set_up),
     stage(
         "check",
@@ -62,6 +63,11 @@ pub(super) const ALL: [Stage; 15] = [
         "runtimes",
         "the npm tarball in each runtime, bundler and browser",
         runtimes,
+    ),
+    stage(
+        "interop",
+        "all runtimes and native nodes in one mesh, beside one oracle",
+        interop,
     ),
 ];
 
@@ -268,22 +274,49 @@ fn end_to_end(repo: &Repo) -> Result<Tally> {
     )
 }
 
-/// Installs what the tests of the pages have, too: they share the browser and the nodes.
 fn runtimes(repo: &Repo) -> Result<Tally> {
+    let mut command = repo.npm("tests/runtimes");
+    command.args(["test"]).envs(runtimes_ready(repo)?);
+    tests(repo, "runtimes", Runner::Node, &mut command)
+}
+
+/// One step after the other at replicas everywhere: the tests of stage `native` do not have what this
+/// needs.
+fn interop(repo: &Repo) -> Result<Tally> {
+    interop_with(repo, &[])
+}
+
+/// The same with more in its environment.
+pub(super) fn interop_with(repo: &Repo, environment: &[(&str, String)]) -> Result<Tally> {
+    let ready = runtimes_ready(repo)?;
+    let mut command = repo.cargo();
+    command
+        .args(["test", "--release"])
+        .args(NATIVE)
+        .args(["--test", "interop", "--", "--nocapture"])
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .envs(ready.iter().map(|(name, value)| (name, value)));
+    let mut tally = tests(repo, "interop", Runner::Rust, &mut command)?;
+    if ready.iter().all(|(name, _)| *name != "FIREFOX") {
+        tally.skip("Firefox in the mesh");
+    }
+    Ok(tally)
+}
+
+/// Builds and installs what tests in other runtimes need, and says where it is. They share the browser
+/// and the nodes with the tests of the pages.
+fn runtimes_ready(repo: &Repo) -> Result<Vec<(&'static str, PathBuf)>> {
     web::build(repo)?;
     build_native(repo)?;
     let tarball = pack::build(repo)?;
     let browser = setup::browser(repo)?;
     setup::npm_install(repo, "tests/e2e")?;
     setup::npm_install(repo, "tests/runtimes")?;
-    let mut command = repo.npm("tests/runtimes");
-    command
-        .args(["test"])
-        .env("TALLYMESH_BIN", repo.node_binary())
-        .env("TALLYMESH_TARBALL", tarball.file)
-        .env("CHROME", &browser.chrome);
-    if let Some(firefox) = setup::firefox(repo) {
-        command.env("FIREFOX", firefox);
-    }
-    tests(repo, "runtimes", Runner::Node, &mut command)
+    let mut places = vec![
+        ("TALLYMESH_BIN", repo.node_binary()),
+        ("TALLYMESH_TARBALL", tarball.file),
+        ("CHROME", browser.chrome),
+    ];
+    places.extend(setup::firefox(repo).map(|firefox| ("FIREFOX", firefox)));
+    Ok(places)
 }

@@ -1,0 +1,44 @@
+//! Replicas in all runtimes and native nodes in one mesh, under cuts and reloads, beside one oracle: each
+//! read is what the operations say that are seen there, and equal vectors have equal bytes.
+//!
+//! `TALLYMESH_SEED=n` plays another run, `TALLYMESH_STEPS=n` a longer one, `TALLYMESH_TRACE=1` tells each
+//! step, `TALLYMESH_INTEROP_TABLE` names a file for the figures, and `TALLYMESH_DRIVER` the command of a
+//! driver of one's own, which takes part as well. Processes have timers of their own: a seed tells what is
+//! done, and not quite what is seen by then. `tests/runtimes/interop/README.md` has the protocol of drivers.
+
+mod answer;
+mod check;
+mod driver;
+mod figures;
+mod gate;
+mod native;
+#[path = "../common/node.rs"]
+#[allow(dead_code)]
+mod node;
+mod play;
+mod pull;
+#[path = "../common/wire.rs"]
+#[allow(dead_code)]
+mod wire;
+mod world;
+
+use tallymesh_tests::seeds;
+
+const STEPS: u64 = 450;
+
+#[test]
+fn all_runtimes_agree() {
+    let seed = seeds::chosen().unwrap_or(1);
+    let steps = seeds::number("TALLYMESH_STEPS").unwrap_or(STEPS);
+    println!("TALLYMESH_SEED={seed} TALLYMESH_STEPS={steps}");
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().expect("a runtime");
+    let figures = runtime.block_on(play::play(seed, steps));
+    let figures = figures.unwrap_or_else(|why| panic!("TALLYMESH_SEED={seed}: {why}"));
+    println!("{figures}");
+    if let Some(file) = std::env::var_os("TALLYMESH_INTEROP_TABLE") {
+        std::fs::write(file, format!("{figures}\n")).expect("write the table");
+    }
+    // Else nothing was shown.
+    figures.check(steps).unwrap_or_else(|why| panic!("{why}"));
+}
