@@ -40,6 +40,8 @@ const files = [
   ['slim', 'slim.cjs', 'neutral'],
   ['transports', 'transports.js', 'neutral'],
   ['transports', 'transports.cjs', 'neutral'],
+  ['libp2p', 'libp2p.js', 'neutral'],
+  ['libp2p', 'libp2p.cjs', 'neutral'],
   ['members', 'members.js', 'neutral'],
   ['inline-members', 'inline-members.js', 'neutral'],
   ['react', 'react.js', 'neutral'],

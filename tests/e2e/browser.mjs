@@ -12,12 +12,12 @@ const FLAGS = [
   '--disable-sync',
 ];
 
-/** Starts a headless Chromium with an empty profile. `CHROME` names the program. */
-export function launch() {
+/** Starts a headless Chromium with an empty profile, and further flags. `CHROME` names the program. */
+export function launch(...more) {
   const found = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) => existsSync(path));
   const executablePath = process.env.CHROME ?? found;
   if (!executablePath) throw new Error('no Chromium was found; name its program in CHROME');
-  return chromium.launch({ executablePath, headless: true, args: FLAGS });
+  return chromium.launch({ executablePath, headless: true, args: [...FLAGS, ...more] });
 }
 
 /**
