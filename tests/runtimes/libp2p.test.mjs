@@ -1,16 +1,16 @@
 // js-libp2p of a user, in Node and in Chromium, with native nodes and with itself.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
 import { launch } from '../e2e/browser.mjs';
-import { oneNode, read } from '../e2e/nodes.mjs';
+import { oneNode, read, tell } from '../e2e/nodes.mjs';
 import { until } from '../e2e/until.mjs';
 import { makeNode, multiaddr } from './libp2p-node.mjs';
 import { html, serve } from './pages.mjs';
-import { makeProject, write } from './project.mjs';
+import { execute, makeProject, tool, write } from './project.mjs';
 
 const LISTEN = ['--listen', '/ip4/127.0.0.1/tcp/0/ws'];
 const SYNC = '/tallymesh/sync/2';
@@ -61,7 +61,8 @@ async function counting(t, peers, options = {}, gossip = gossipsubOptions) {
   const peer = await makeNode(gossip);
   t.after(() => peer.stop());
   const transport = libp2pTransport(peer, { peers, retryMinMs: 50, retryMaxMs: 500, ...options });
-  const counters = await open({ transports: [transport] });
+  const ownerKey = options.ticket && peer.peerId.publicKey.raw;
+  const counters = await open({ transports: [transport], ...(ownerKey && { ownerKey }) });
   t.after(() => counters.close());
   return { counters, peer, connection: counters.connections[0] };
 }
@@ -166,6 +167,71 @@ test('Node: a state of many frames goes through', async (t) => {
   await until('it to come', () => third.counters.list().length === keys.length);
   assert.equal(second.connection.error, undefined);
   assert.equal(third.connection.error, undefined);
+});
+
+test('Node: tickets are shown to a native node that asks for them', async (t) => {
+  const closed = await oneNode(...LISTEN, '--listen-tickets');
+  t.after(() => closed.stop());
+  const ticketOf = async (role) => (await tell(closed.address, 'invite', '--role', role))[0].ticket;
+  await tell(closed.address, 'add', 'likes', '10');
+  for (const members of [false, true]) {
+    if (members) await tell(closed.address, 'members', 'init');
+    for (const role of ['editor', 'writer']) {
+      const before = BigInt(await read(closed.address, 'likes'));
+      const { counters, connection } = await counting(t, [reached(closed)], { ticket: await ticketOf(role) });
+      await until(`the state to come to the ${role}`, () => counters.get('likes') === before);
+      counters.add('likes', 5);
+      await until(`the ${role}'s count to arrive`, async () => (await read(closed.address, 'likes')) === String(before + 5n));
+      await tell(closed.address, 'add', 'likes', '1');
+      await until('the count to come', () => counters.get('likes') === before + 6n);
+      assert.equal(connection.state, 'online');
+      if (role === 'writer') assert.throws(() => counters.reset('likes'), { code: 'beyond_role' });
+      await counters.close();
+    }
+  }
+  const reader = await counting(t, [reached(closed)], { ticket: await ticketOf('reader') });
+  await until('the state to come to the reader', () => reader.counters.get('likes') === 34n);
+  assert.throws(() => reader.counters.add('likes'), { code: 'beyond_role' });
+});
+
+test('Node: tickets that are worth nothing say so', async (t) => {
+  const closed = await oneNode(...LISTEN, '--listen-tickets');
+  t.after(() => closed.stop());
+  const [{ ticket: member }] = await tell(closed.address, 'invite', '--role', 'member');
+  await assert.rejects(counting(t, [reached(closed)], { ticket: member }), { code: 'ticket_role' });
+  await assert.rejects(counting(t, [reached(closed)], { ticket: 'not a ticket' }), { code: 'ticket' });
+  const [{ ticket }] = await tell(closed.address, 'invite', '--role', 'writer');
+  const [head, claims, signature] = ticket.split('.');
+  const forged = [head, claims, signature.split('').reverse().join('')].join('.');
+  const { connection } = await counting(t, [reached(closed)], { ticket: forged });
+  await until('the refusal', () => connection.error);
+  assert.match(connection.error.code, /^ticket/);
+  assert.notEqual(connection.state, 'online');
+
+  const peer = await makeNode(gossipsubOptions);
+  t.after(() => peer.stop());
+  const counters = await open({ transports: [libp2pTransport(peer, { peers: [reached(closed)], ticket })] });
+  t.after(() => counters.close());
+  await until('the refusal', () => counters.connections[0].error);
+  assert.equal(counters.connections[0].error.code, 'owner_key');
+});
+
+test('Node: a node that cannot be used is refused', async (t) => {
+  const signs = await makeNode({ ...gossipsubOptions, globalSignaturePolicy: 'StrictSign' });
+  t.after(() => signs.stop());
+  await assert.rejects(open({ transports: [libp2pTransport(signs)] }), { code: 'gossipsub_policy' });
+  const stopped = await makeNode(gossipsubOptions, { start: false });
+  await assert.rejects(open({ transports: [libp2pTransport(stopped)] }), { code: 'libp2p_services' });
+  const { peer, counters } = await counting(t, []);
+  const second = await open({ transports: [libp2pTransport(peer, { retryMinMs: 50, retryMaxMs: 50 })] });
+  t.after(() => second.close());
+  await until('the refusal', () => second.connections[0].error);
+  assert.equal(second.connections[0].error.code, 'space_taken');
+  const room = await open({ space: 'room', transports: [libp2pTransport(peer)] });
+  t.after(() => room.close());
+  assert.equal(room.connections[0].error, undefined);
+  await counters.close();
+  await until('the space to be free', () => second.connections[0].state === 'connecting');
 });
 
 /** Counters at a node that listens, and a peer that is connected with it and says what it likes. */
@@ -285,4 +351,28 @@ test('Chromium: two pages count by WebRTC, which met at a native node that knows
   await relay.stop();
   await add(first, 'likes', 10);
   for (const page of [first, second]) await until('both to be equal without the relay', async () => (await value(page, 'likes')) === '13');
+});
+
+test("the types fit js-libp2p's own", async () => {
+  const here = dirname(fileURLToPath(import.meta.url));
+  for (const name of ['libp2p', '@libp2p', '@multiformats']) symlinkSync(join(here, 'node_modules', name), join(project, 'node_modules', name));
+  const compilerOptions = { target: 'es2022', module: 'nodenext', lib: ['es2022', 'esnext.disposable', 'dom'], types: [], strict: true, noEmit: true };
+  write(project, {
+    'tsconfig.json': JSON.stringify({ compilerOptions: { ...compilerOptions, skipLibCheck: true }, files: ['libp2p-types.ts'] }),
+    'libp2p-types.ts': `
+      import { gossipsub } from '@libp2p/gossipsub';
+      import { identify } from '@libp2p/identify';
+      import { multiaddr } from '@multiformats/multiaddr';
+      import { createLibp2p } from 'libp2p';
+      import { open, type Counters } from 'tallymesh';
+      import { gossipsubOptions, libp2pTransport, type Libp2pOptions } from 'tallymesh/libp2p';
+      export async function begin(address: string): Promise<Counters> {
+        const node = await createLibp2p({ services: { identify: identify(), pubsub: gossipsub({ ...gossipsubOptions }) } });
+        const options: Libp2pOptions = { peers: [multiaddr(address)], retryMinMs: 10, ticket: 'a.b.c' };
+        // @ts-expect-error a node is needed
+        libp2pTransport({}, options);
+        return open({ transports: [libp2pTransport(node), libp2pTransport(node, options)] });
+      }\n`,
+  });
+  await execute(project, tool('tsc'), ['-p', 'tsconfig.json']).catch(({ stdout, message }) => assert.fail(stdout || message));
 });

@@ -68,7 +68,9 @@ export class Hub {
       // One through a relay ends some time, and is the slower one.
       const connection = open.find(({ limits }) => limits === undefined) ?? open[0];
       if (!connection) throw new Error('there is no connection');
-      await ask(connection, SYNC, request(), 0);
+      const bytes = request();
+      // What was to be sent may be of a link that is over by now.
+      if (bytes.length > 0) await ask(connection, SYNC, bytes, 0);
     };
     const sent = (this.#requests.get(id) ?? Promise.resolve()).then(send, send);
     const done = (): void => {

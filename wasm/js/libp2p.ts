@@ -92,6 +92,8 @@ interface Target {
   /** Who was there. */
   peer: string | undefined;
   failures: number;
+  /** What `failures` was when the link was begun. */
+  failuresBefore: number;
   timer: ReturnType<typeof setTimeout> | undefined;
   dialling: boolean;
 }
@@ -177,6 +179,7 @@ class Libp2pConnection extends Standing implements Participant {
     }
     this.#pubsub?.topicValidators.set(this.#topic, this.#pushed);
     this.#pubsub?.subscribe(this.#topic);
+    this.#show();
     for (const target of run.targets) void this.#dial(run, target);
     await this.#meetConnected(run);
   }
@@ -292,7 +295,9 @@ class Libp2pConnection extends Standing implements Participant {
     if (!mate.greeted) {
       mate.greeted = true;
       this.note(undefined);
-      for (const target of this.#run?.targets ?? []) if (target.peer === id) target.failures = 0;
+      for (const target of this.#run?.targets ?? []) {
+        if (target.peer === id) [target.failuresBefore, target.failures] = [target.failures, 0];
+      }
       this.#show();
     }
     return true;
@@ -370,6 +375,11 @@ class Libp2pConnection extends Standing implements Participant {
   /** Ends a link for this reason. */
   #refuse(peer: PeerName, reason: TallymeshError): void {
     this.note(reason);
+    const id = peer.toString();
+    for (const target of this.#run?.targets ?? []) {
+      // What was refused will be refused again: that the link came up was no success.
+      if (target.peer === id) target.failures = Math.max(target.failures, target.failuresBefore);
+    }
     if (this.#run) void this.#part(this.#run, peer, reason.code === 'handshake');
   }
 
@@ -442,7 +452,7 @@ class Libp2pConnection extends Standing implements Participant {
 }
 
 function target(to: unknown, named: boolean): Target {
-  return { to, named, peer: undefined, failures: 0, timer: undefined, dialling: false };
+  return { to, named, peer: undefined, failures: 0, failuresBefore: 0, timer: undefined, dialling: false };
 }
 
 function hex(bytes: Uint8Array = new Uint8Array()): string {
