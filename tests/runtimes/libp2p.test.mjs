@@ -103,9 +103,23 @@ test('Node: counts with a native node over WebSocket, both ways, by gossip', asy
 });
 
 test('Node: counts without gossipsub, over links alone', async (t) => {
-  const { counters, peer } = await counting(t, [reached(node)], {}, undefined);
+  const { counters, peer } = await counting(t, [reached(node)], {}, null);
   counters.add('alone', 7);
   await until('the count to arrive', async () => (await read(node.address, 'alone')) === '7');
+  // What is made good later would arrive, too: it is pushed, by a frame of type 6.
+  const [connection] = peer.getConnections();
+  const { newStream } = connection;
+  const types = new Set();
+  connection.newStream = async (...args) => {
+    const stream = await newStream.apply(connection, args);
+    const { send } = stream;
+    stream.send = (bytes) => types.add(bytes[4 + 3]) && send.call(stream, bytes);
+    return stream;
+  };
+  await until('a push', () => {
+    counters.add('pushed');
+    return types.has(6);
+  });
   await post(node, [{ op: 'add', key: 'alone', by: '3' }]);
   await until('the count to come', () => counters.get('alone') === 10n);
   assert.equal((await rowOf(node, peer)).node.traffic.push.messages_in, 0);
