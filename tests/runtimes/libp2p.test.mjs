@@ -231,11 +231,16 @@ test('Node: tickets that are worth nothing say so', async (t) => {
 });
 
 test('Node: a node that cannot be used is refused', async (t) => {
+  const refused = (peer, code) =>
+    assert.rejects(async () => {
+      const counters = await open({ transports: [libp2pTransport(peer)] });
+      t.after(() => counters.close());
+    }, { code });
   const signs = await makeNode({ ...gossipsubOptions, globalSignaturePolicy: 'StrictSign' });
   t.after(() => signs.stop());
-  await assert.rejects(open({ transports: [libp2pTransport(signs)] }), { code: 'gossipsub_policy' });
+  await refused(signs, 'gossipsub_policy');
   const stopped = await makeNode(gossipsubOptions, { start: false });
-  await assert.rejects(open({ transports: [libp2pTransport(stopped)] }), { code: 'libp2p_services' });
+  await refused(stopped, 'libp2p_services');
   const { peer, counters } = await counting(t, []);
   const second = await open({ transports: [libp2pTransport(peer, { retryMinMs: 50, retryMaxMs: 50 })] });
   t.after(() => second.close());
