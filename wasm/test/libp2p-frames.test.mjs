@@ -32,6 +32,9 @@ test('several frames go together while they are small, and a large one goes alon
   const full = [new Uint8Array((64 << 10) - 1 - 4 - 4 - 1), bytes(1), bytes(1)];
   assert.equal(takeRequest(full).length, (64 << 10) - 1);
   assert.equal(full.length, 1);
+  const over = [new Uint8Array((64 << 10) - 4 - 4 - 1), bytes(1)];
+  takeRequest(over);
+  assert.equal(over.length, 1);
 });
 
 test('what is cut short, or announces more than there is, is no request', () => {
