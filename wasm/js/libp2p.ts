@@ -272,7 +272,7 @@ class Libp2pConnection extends Standing implements Participant {
       this.#forget(mate);
       if (mate.greeted) this.note(this.problem('link_lost', `the link to ${id} was lost`));
     }
-    for (const target of run.targets) if (target.peer === id) this.#later(run, target);
+    for (const target of [...run.targets]) if (target.peer === id) this.#later(run, target);
     this.#show();
   }
 
@@ -392,7 +392,7 @@ class Libp2pConnection extends Standing implements Participant {
     this.#show();
     await this.#hangUp(peer);
     // If there was a connection, this was done as it went.
-    if (this.#run === run) for (const target of run.targets) if (target.peer === id) this.#later(run, target);
+    if (this.#run === run) for (const target of [...run.targets]) if (target.peer === id) this.#later(run, target);
   }
 
   #later(run: Run, target: Target): void {
