@@ -44,6 +44,8 @@ const files = [
   ['storage', 'storage.cjs', 'neutral'],
   ['file', 'file.js', 'node'],
   ['file', 'file.cjs', 'node'],
+  ['libp2p', 'libp2p.js', 'neutral'],
+  ['libp2p', 'libp2p.cjs', 'neutral'],
   ['members', 'members.js', 'neutral'],
   ['inline-members', 'inline-members.js', 'neutral'],
   ['react', 'react.js', 'neutral'],

@@ -18,22 +18,23 @@ export async function nodes() {
 }
 
 /**
- * Starts a node that nobody else uses, from TALLYMESH_BIN; returns its HTTP address, what stops it, and what starts
- * it again with further arguments, at another address.
+ * Starts a node that nobody else uses, from TALLYMESH_BIN, with further arguments; returns its HTTP address, where it
+ * listens for nodes, what stops it, and what starts it again with other such arguments, at another address.
  */
-export async function oneNode() {
-  const { ready, stop, again } = await cluster(process.env.TALLYMESH_BIN, 1);
+export async function oneNode(...first) {
+  const { ready, stop, again } = await cluster(process.env.TALLYMESH_BIN, 1, first);
   const node = {
     address: ready[0].http,
+    listen: ready[0].listen,
     stop,
     again: async (...more) => {
-      node.address = (await again(...more)).http;
+      ({ http: node.address, listen: node.listen } = await again(...more));
     },
   };
   return node;
 }
 
-async function cluster(binary, count) {
+async function cluster(binary, count, more = []) {
   const folder = mkdtempSync(join(tmpdir(), 'tallymesh-e2e-'));
   const children = [];
   // Nothing that happens to this process may leave a node behind.
@@ -54,7 +55,7 @@ async function cluster(binary, count) {
   try {
     const ready = [];
     for (let index = 0; index < count; index++) {
-      ready.push(await start(binary, folder, index, ready.flatMap(({ listen }) => listen), children));
+      ready.push(await start(binary, folder, index, ready.flatMap(({ listen }) => listen), children, more));
     }
     return { ready, stop, again };
   } catch (error) {

@@ -5,6 +5,7 @@ import { FRAME_BYTES_MAX } from './messages.js';
 import type { Link } from './peer.js';
 import type { Replica } from './replica.js';
 import { Standing } from './standing.js';
+import { roleOf } from './ticket.js';
 
 /** How {@link post} behaves. */
 export interface PostOptions extends RetryOptions, Pick<ConnectOptions, 'ticket' | 'sign'> {
@@ -275,7 +276,7 @@ class PostConnection extends Standing {
   async #prove(attempt: Attempt, headers: Headers): Promise<void> {
     const challenge = headers.get('tallymesh-challenge');
     if (!challenge) return;
-    const asked = { challenge, node: headers.get('tallymesh-node'), role: role(this.#options.ticket) };
+    const asked = { challenge, node: headers.get('tallymesh-node'), role: roleOf(this.#options.ticket) };
     const { owner, signature } = JSON.parse(await this.replica.prove(JSON.stringify(asked), this.#options.sign));
     attempt.proof = { 'tallymesh-owner': owner, 'tallymesh-signature': signature };
   }
@@ -335,15 +336,6 @@ function address(given: string | URL, space: string): string | undefined {
   if (url.pathname === '/') url.pathname = `/v1/spaces/${space}/sync`;
   url.hash = '';
   return url.href;
-}
-
-/** The role that a ticket says it gives: the node does not tell it here. */
-function role(ticket = ''): unknown {
-  try {
-    return JSON.parse(atob((ticket.split('.')[1] ?? '').replace(/-/g, '+').replace(/_/g, '/'))).role;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Frames, each after its length. */

@@ -1,5 +1,5 @@
-// What the connections of `tallymesh/transports` have in common. This entry has no copy of the package's code:
-// it knows the others' classes by their types alone.
+// What the connections of `tallymesh/transports` and `tallymesh/libp2p` have in common. These entries have no copy of
+// the package's code: they know the others' classes by their types alone.
 import type { Connection, ConnectionState, RetryOptions } from './connect.js';
 import type { TallymeshError } from './errors.js';
 import { guarded } from './guarded.js';

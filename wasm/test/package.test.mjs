@@ -21,8 +21,12 @@ test('the transports have no copy of the package', () => {
     const code = readFileSync(join(project, `node_modules/tallymesh/dist/transports.${format}`), 'utf8');
     assert.doesNotMatch(code, /TallymeshError|engine_|extends Error|WebAssembly|import\b.*from|require\(/);
   }
+  for (const format of ['js', 'cjs']) {
+    const code = readFileSync(join(project, `node_modules/tallymesh/dist/libp2p.${format}`), 'utf8');
+    assert.doesNotMatch(code, /TallymeshError|engine_|WebAssembly|import\b.*from|require\(/);
+  }
   const first = readFileSync(join(project, 'node_modules/tallymesh/dist/browser.js'), 'utf8');
-  assert.doesNotMatch(first, /BroadcastChannel|postMessage|tallymesh-session/);
+  assert.doesNotMatch(first, /gossipsub|BroadcastChannel|postMessage|tallymesh-session/);
 });
 
 test('using it before it is loaded says what to do', async () => {
@@ -123,8 +127,9 @@ test('every code of the package is in the README', () => {
   const thrown = [...code.matchAll(/new \w+\("([a-z_]+)",/g)].map(([, name]) => name);
   assert.ok(thrown.length > 8, `only ${thrown} were found`);
   const transports = readFileSync(join(project, 'node_modules/tallymesh/dist/transports.js'), 'utf8');
-  const further = [...transports.matchAll(/\.problem\("([a-z_]+)",|\["([a-z_]+)",`it answered/g)].map(([, name, other]) => name ?? other);
-  assert.ok(further.length > 8 && further.includes('http_status'), `only ${further} were found`);
+  const libp2p = readFileSync(join(project, 'node_modules/tallymesh/dist/libp2p.js'), 'utf8');
+  const further = [...(transports + libp2p).matchAll(/\.problem\("([a-z_]+)",|\["([a-z_]+)",`it answered/g)].map(([, name, other]) => name ?? other);
+  assert.ok(further.length > 8 && further.includes('http_status') && further.includes('ticket_role'), `only ${further} were found`);
   // Sentences for further ones are in the second file.
   for (const name of ['left', 'upgraded', 'token', 'token_full', 'token_not_reached', ...thrown, ...further]) assert.ok(readme.includes(`\`${name}\``), name);
 });
