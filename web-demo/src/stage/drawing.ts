@@ -119,7 +119,7 @@ export class Drawing {
       if (!drawn) return;
       const { group, number } = drawn;
       const value = shown[at];
-      const text = vertex.known ? (value === undefined ? '–' : grouped(value)) : '';
+      const text = vertex.known ? (value === undefined ? '–' : grouped(value)) : '?';
       const hue = counted[at] ? hues[next++] : undefined;
       const state = vertex.gone ? 'gone' : !counted[at] ? 'unknown' : hue === undefined ? 'agreed' : 'apart';
       group.setAttribute('data-state', state);
