@@ -30,20 +30,20 @@ async function shoot(look, viewport, colorScheme) {
   // Some counts, a cut through the middle, and counts on both sides of it.
   const count = (list) => page.evaluate((at) => at.forEach((index) => window.stage.count(window.stage.here[index])), list);
   await count([0, 1, 2, 2, 3, 4, 5, 5, 0, 1, 3, 4]);
-  await agreed(page);
+  await shows(page, '12');
   await page.click('#cut-half');
-  await count([0, 0, 2, 3, 3, 3, 1]);
-  await page.waitForFunction(() => new Set(window.stage.here.map(({ value }) => String(value))).size === 2);
+  await count([0, 0, 2, 3, 3, 3, 4, 4, 1]);
+  await shows(page, '15,18');
   await count([1]);
   await page.waitForTimeout(200);
   await page.evaluate(() => scrollTo(0, 0));
   await save('page');
   await page.locator('#stage-title').evaluate((title) => title.closest('section').scrollIntoView());
   await save('stage', page.locator('.stage'));
-  await page.waitForFunction(() => new Set(window.stage.here.map(({ value }) => String(value))).size === 2);
+  await shows(page, '16,18');
   await save('inside', page.locator('.inside'));
   await page.click('#heal');
-  await agreed(page);
+  await shows(page, '22');
   for (const story of STORIES) {
     await page.click(`[data-story="${story}"].story-tab`);
     await page.click('#story-again');
@@ -58,9 +58,10 @@ async function shoot(look, viewport, colorScheme) {
   await context.close();
 }
 
-function agreed(page) {
-  return page.waitForFunction(() => {
+/** Waits until the replicas show these numbers, and no others. */
+function shows(page, numbers) {
+  return page.waitForFunction((wanted) => {
     const values = new Set(window.stage.here.map(({ value }) => String(value)));
-    return values.size === 1 && document.querySelector('#stage-status').dataset.agree === 'true';
-  });
+    return [...values].sort().join() === wanted && document.querySelector('#stage-status').textContent !== '';
+  }, numbers);
 }
