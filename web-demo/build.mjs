@@ -27,7 +27,6 @@ const { metafile } = await build({
   assetNames: 'assets/[name]-[hash]',
   chunkNames: 'assets/[name]-[hash]',
   loader: { '.wasm': 'file', '.svg': 'file' },
-  publicPath: '/',
   bundle: true,
   splitting: true, // what is loaded on demand is a file of its own
   format: 'esm',
@@ -42,6 +41,6 @@ const made = (entry) => {
   return relative('dist', path).replaceAll('\\', '/');
 };
 const page = readFileSync(join(root, 'src/index.html'), 'utf8')
-  .replace('style.css', `/${made('src/style.css')}`)
-  .replace('main.ts', `/${made('src/main.ts')}`);
+  .replace('style.css', `./${made('src/style.css')}`)
+  .replace('main.ts', `./${made('src/main.ts')}`);
 writeFileSync(join(dist, 'index.html'), page);

@@ -102,6 +102,40 @@ test('the table shows why the sum is right, and this tab in it', async () => {
   await tab.close();
 });
 
+test('the stage shows the node and its peers, and cuts their links', async () => {
+  const tab = await openTab(context, cluster.addresses[0]);
+  const at = (kind) => tab.locator(`#stage-view .vertex.${kind}`);
+  const link = (name) => tab.locator(`#stage-view .edge[aria-label="Link of ${name}"]`);
+  const isCut = async (name) => (await link(name).getAttribute('aria-checked')) === 'false';
+  const value = (kind) => at(kind).getAttribute('data-value');
+  await tab.locator('#link[data-state="online"]').waitFor();
+  await until('two nodes behind the node', async () => (await at('far-node').count()) === 2);
+  const before = BigInt((await read(cluster.addresses[0], 'likes')) ?? 0);
+  await until('the tab to know them', async () => BigInt((await tab.evaluate(() => String(window.tallymesh.get('likes') ?? 0)))) === before);
+  await at('tab').press('Enter');
+  await until('the node to show it', async () => (await value('node')) === String(before + 1n));
+
+  await link('this tab and its node').press('Enter');
+  await tab.locator('#link[data-state="paused"]').waitFor();
+  await at('tab').press('Enter');
+  await until('the tab to count alone', async () => (await value('tab')) === String(before + 2n));
+  assert.equal(await read(cluster.addresses[0], 'likes'), String(before + 1n));
+  await link('this tab and its node').press('Enter');
+  await until('the node to hear of it', async () => (await value('node')) === String(before + 2n));
+
+  const name = (await at('far-node').first().locator('.label').textContent()).trim();
+  const peers = async () => (await (await fetch(`${cluster.addresses[0]}/v1/peers`)).json()).peers.map(({ peer }) => peer);
+  await link(`its node and ${name}`).press('Enter');
+  try {
+    await until('the link to be drawn as cut', () => isCut(`its node and ${name}`));
+    assert.ok(!(await peers()).some((peer) => peer.slice(-8) === name), 'the link is really cut');
+  } finally {
+    await link(`its node and ${name}`).press('Enter');
+  }
+  await until('the link to come back', async () => !(await isCut(`its node and ${name}`)));
+  await tab.close();
+});
+
 test('the page asks nobody but its node, and fits a narrow phone', async () => {
   const phone = await browser.newContext({ viewport: { width: 320, height: 640 } });
   const asked = [];

@@ -1,11 +1,7 @@
 // Pages that run the program: what they are made of, who serves them, and how they are asked.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { extname, join, normalize } from 'node:path';
+import { serve } from '../e2e/serve.mjs';
 import { asked, judge } from './project.mjs';
-
-const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'application/wasm' };
 
 /** A page without an icon, which browsers would ask for, that loads this script. */
 export const html = (script, head = '') =>
@@ -17,27 +13,6 @@ export const pageModule = (imports = "import * as tallymesh from 'tallymesh';", 
    import { run } from './program.js';
    const asked = JSON.parse(decodeURIComponent(location.hash.slice(1)));
    globalThis.outcome = run(tallymesh, { ...asked, ${options} });\n`;
-
-/** Serves a folder as it is; returns its address and what ends it. */
-export async function serve(folder) {
-  const server = createServer(({ url }, response) => {
-    const path = normalize(new URL(url, 'http://any').pathname);
-    try {
-      const body = readFileSync(join(folder, path.endsWith('/') ? `${path}index.html` : path));
-      response.writeHead(200, { 'content-type': TYPES[extname(path) || '.html'] ?? 'application/octet-stream' }).end(body);
-    } catch {
-      response.writeHead(404).end();
-    }
-  });
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return {
-    address: `http://127.0.0.1:${server.address().port}/`,
-    stop: () => {
-      server.closeAllConnections();
-      server.close();
-    },
-  };
-}
 
 /** Opens a page in a browser, of Playwright or of Puppeteer, and judges what came of it. */
 export async function visit(browser, address, node) {

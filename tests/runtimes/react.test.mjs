@@ -5,7 +5,8 @@ import { basename, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import esbuild from 'esbuild';
 import { launch } from '../e2e/browser.mjs';
-import { html, serve } from './pages.mjs';
+import { serve } from '../e2e/serve.mjs';
+import { html } from './pages.mjs';
 import { execute, makeProject, write } from './project.mjs';
 import { addReact, REACTS } from './reacts.mjs';
 

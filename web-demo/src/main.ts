@@ -1,15 +1,22 @@
 import { connect, open, TallymeshError, type Replica } from 'tallymesh';
 import wasm from 'tallymesh/tallymesh.wasm';
 import membersModule from 'tallymesh/tallymesh-members.wasm';
+import { broadcastChannel } from 'tallymesh/transports';
 import { Counters } from './counters.js';
+import { element } from './make.js';
 import { NetworkPanel } from './network.js';
 import { Node } from './node.js';
+import { OutsideWorld } from './outside.js';
 import { ShardTable } from './shards.js';
+import { Stage, watchedSocket } from './stage/stage.js';
+import { Player } from './stories/player.js';
 
 declare global {
   interface Window {
     /** The page's replica, for tests and for the curious. */
     tallymesh: Replica;
+    /** The stage, likewise. */
+    stage: Stage;
   }
 }
 
@@ -17,8 +24,14 @@ const COUNTERS = ['likes', 'views', 'votes'];
 
 const space = new URLSearchParams(location.search).get('space') ?? 'default';
 
+/** A page on a static host has no node behind it: it counts with its replicas and with other tabs. */
+const isStatic = document.documentElement.dataset['node'] === 'none';
+
+/** Files lie beside this script, wherever the page is put. */
+const beside = (file: unknown): URL => new URL(file as string, import.meta.url);
+
 try {
-  start(await open({ space, module: wasm, membersModule }));
+  start(await open({ space, module: beside(wasm), membersModule: beside(membersModule) }));
 } catch (error) {
   const pill = element('link');
   pill.dataset.state = 'waiting';
@@ -28,7 +41,11 @@ try {
 
 function start(replica: Replica): void {
   window.tallymesh = replica;
-  const connection = connect(replica, location.origin, { retryMaxMs: 4_000 });
+  let outside: OutsideWorld | undefined;
+  const connection = isStatic
+    ? broadcastChannel('tallymesh-page')(replica)
+    : connect(replica, location.origin, { retryMaxMs: 4_000, WebSocket: watchedSocket((out, bytes) => outside?.passed(out, bytes)) });
+  const node = isStatic ? undefined : new Node(location.origin, space);
 
   let chosen = COUNTERS[0] ?? 'likes';
   const table = new ShardTable(replica, element('why-key'), element('shards'), element('shard-sum'));
@@ -51,9 +68,13 @@ function start(replica: Replica): void {
     hidden = false;
   });
 
-  const panel = new NetworkPanel(replica, connection, new Node(location.origin, space), networkElements(), (writer) => {
-    if (table.nodeWriter === writer) return;
-    table.nodeWriter = writer;
+  const stage = (window.stage = new Stage(space, replica.writer));
+  new Player();
+  outside = new OutsideWorld(stage, replica, connection, node);
+  const panel = new NetworkPanel(replica, connection, node, networkElements(), (status, peers) => {
+    outside?.seen(status, peers);
+    if (!status.writer || table.nodeWriter === status.writer) return;
+    table.nodeWriter = status.writer;
     table.show(chosen);
   });
   whenChanged(replica, (keys) => {
@@ -106,7 +127,7 @@ function listenToForm(replica: Replica, added: (key: string) => void): void {
 function networkElements() {
   return {
     pill: element('link'),
-    mesh: document.querySelector<SVGElement>('#mesh')!,
+    mesh: element<SVGElement>('mesh'),
     tabSwitch: element<HTMLButtonElement>('cut-tab'),
     tabHint: element('tab-hint'),
     nodeRow: element('node-row'),
@@ -114,8 +135,4 @@ function networkElements() {
     nodeHint: element('node-hint'),
     peers: element('peers'),
   };
-}
-
-function element<T extends HTMLElement = HTMLElement>(id: string): T {
-  return document.getElementById(id) as T;
 }

@@ -1,6 +1,6 @@
 import type { Connection, ConnectionState, Replica } from 'tallymesh';
 import { drawMesh } from './mesh.js';
-import { Node, type PeerRow } from './node.js';
+import { Node, type NodeStatus, type PeerRow } from './node.js';
 import { short } from './writers.js';
 
 const POLL_MS = 1_500;
@@ -29,9 +29,9 @@ export interface NetworkElements {
 export class NetworkPanel {
   readonly #replica: Replica;
   readonly #connection: Connection;
-  readonly #node: Node;
+  readonly #node: Node | undefined;
   readonly #at: NetworkElements;
-  readonly #nodeWriter: (writer: string) => void;
+  readonly #seen: (status: NodeStatus, peers: readonly PeerRow[]) => void;
   /** This writer's clock when the tab was last in touch. */
   #clockThen = 0n;
   #nodeCut = false;
@@ -40,15 +40,15 @@ export class NetworkPanel {
   constructor(
     replica: Replica,
     connection: Connection,
-    node: Node,
+    node: Node | undefined,
     at: NetworkElements,
-    nodeWriter: (writer: string) => void,
+    seen: (status: NodeStatus, peers: readonly PeerRow[]) => void,
   ) {
     this.#replica = replica;
     this.#connection = connection;
     this.#node = node;
     this.#at = at;
-    this.#nodeWriter = nodeWriter;
+    this.#seen = seen;
     at.tabSwitch.addEventListener('click', () => {
       if (connection.state === 'paused') connection.resume();
       else connection.pause();
@@ -60,7 +60,7 @@ export class NetworkPanel {
       this.showTab();
     });
     this.showTab();
-    void this.#poll();
+    if (node) void this.#poll();
   }
 
   /** Shows this tab's own link, and what waits for it. */
@@ -68,12 +68,13 @@ export class NetworkPanel {
     const { state, error } = this.#connection;
     const { pill, tabSwitch, tabHint } = this.#at;
     pill.dataset.state = state;
-    pill.textContent = PILL[state];
+    pill.textContent = this.#node || (state !== 'connecting' && state !== 'waiting') ? PILL[state] : 'the only tab';
     tabSwitch.setAttribute('aria-checked', String(state !== 'paused'));
     const made = this.#replica.status().clock - this.#clockThen;
     const waiting = made === 1n ? '1 change waits' : `${made} changes wait`;
     if (state === 'online') tabHint.textContent = 'Changes go out as you make them.';
     else if (state === 'paused') tabHint.textContent = made > 0n ? `Cut. ${waiting} here; keep going.` : 'Cut. Keep counting all the same.';
+    else if (!this.#node) tabHint.textContent = 'Open this page in another tab: they find each other.';
     else tabHint.textContent = made > 0n ? `Trying to reach the node. ${waiting} here.` : 'Trying to reach the node.';
     tabHint.title = error?.message ?? '';
     this.#draw();
@@ -82,7 +83,7 @@ export class NetworkPanel {
   async #cutNode(cut: boolean): Promise<void> {
     this.#at.nodeSwitch.disabled = true;
     try {
-      await this.#node.cut(cut);
+      await this.#node?.cut(cut);
       this.#nodeCut = cut;
     } catch {
       this.#at.nodeHint.textContent = 'The node did not answer. Is it still running?';
@@ -97,12 +98,13 @@ export class NetworkPanel {
   }
 
   async #refresh(): Promise<void> {
+    if (!this.#node) return;
     try {
       const [status, peers] = await Promise.all([this.#node.status(), this.#node.peers()]);
       this.#nodeCut = status.cut;
       this.#peers = peers;
       this.#at.nodeRow.hidden = !status.demo;
-      if (status.writer) this.#nodeWriter(status.writer);
+      this.#seen(status, peers);
       this.#showNode();
     } catch {
       this.#peers = [];
@@ -128,6 +130,7 @@ export class NetworkPanel {
   }
 
   #draw(): void {
+    if (!this.#node) return;
     drawMesh(this.#at.mesh, {
       tab: this.#connection.state === 'online',
       nodeCut: this.#nodeCut,

@@ -26,6 +26,10 @@ interface PeersAnswer {
   peers: { peer: string; kind: string; space: string }[];
 }
 
+interface ReadAnswer {
+  counters: { key: string; value?: string | null }[];
+}
+
 const TIMEOUT_MS = 4_000;
 
 /** The HTTP side of the node, as far as the page needs it. */
@@ -52,12 +56,21 @@ export class Node {
       .map(({ peer, kind }) => ({ id: peer, kind: kind === 'libp2p' ? 'node' : 'tab' }));
   }
 
-  /** Cuts the node's links to other nodes, or heals them. */
-  async cut(cut: boolean): Promise<void> {
+  /** Asks what a counter is at the node; `undefined` when it is absent. */
+  async counter(key: string): Promise<bigint | undefined> {
+    const path = `/v1/spaces/${encodeURIComponent(this.#space)}/read`;
+    const body = JSON.stringify({ keys: [key] });
+    const { counters } = await this.#ask<ReadAnswer>(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+    const value = counters[0]?.value;
+    return value === undefined || value === null ? undefined : BigInt(value);
+  }
+
+  /** Cuts the node's links, or that to one peer, or heals them. */
+  async cut(cut: boolean, peer?: string): Promise<void> {
     await this.#ask('/v1/demo/cut', {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ cut }),
+      body: JSON.stringify({ cut, peer }),
     });
   }
 

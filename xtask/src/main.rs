@@ -12,6 +12,8 @@ mod proofs;
 mod repo;
 mod run;
 mod setup;
+mod shots;
+mod site;
 mod size;
 mod stamp;
 mod test;
@@ -49,6 +51,10 @@ enum Command {
     Size(size::Args),
     /// Build the web demo from the packed npm package
     Web,
+    /// Build the page for a static host, with the documents beside it, into target/site
+    Site,
+    /// Make pictures of the page, wide and on a phone, light and dark, into target/shots
+    Shots(shots::Args),
     /// Start three joined nodes on loopback and print the address of their page
     Demo(demo::Args),
     /// Run every test in stages and end with one line: N passed, N failed, N skipped
@@ -95,6 +101,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Pack => pack::command(&repo),
         Command::Size(args) => size::command(&repo, &args),
         Command::Web => web::build(&repo).map(drop),
+        Command::Site => site::build(&repo).map(drop),
+        Command::Shots(args) => shots::command(&repo, &args),
         Command::Demo(args) => demo::command(&repo, &args),
         Command::Test(args) => test::command(&repo, &args),
         Command::Check => check::command(&repo),

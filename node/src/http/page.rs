@@ -19,11 +19,13 @@ include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 /// What is shown instead of a page that was not there at build time.
 const NO_PAGE: &str = include_str!("no_page.html");
+const NO_PAGE_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
 /// Scripts and wasm from here only; connections to this machine, so that the page of one node can
 /// talk to another.
 const POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; \
-    style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+    style-src 'self'; img-src 'self' data:; \
     connect-src 'self' http://localhost:* ws://localhost:* http://127.0.0.1:* ws://127.0.0.1:*; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -56,7 +58,7 @@ fn missing(path: &str) -> Response {
     if ASSETS.is_empty() && path == "/index.html" {
         let about = [
             (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-            (header::CONTENT_SECURITY_POLICY, POLICY),
+            (header::CONTENT_SECURITY_POLICY, NO_PAGE_POLICY),
         ];
         return (about, NO_PAGE).into_response();
     }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::summary::{Runner, Tally};
 use crate::repo::Repo;
 use crate::run::{capture, say, step};
-use crate::{check, demo, pack, setup, size, wasm, web};
+use crate::{check, demo, pack, setup, site, size, wasm, web};
 
 /// One stage.
 pub(super) struct Stage {
@@ -257,7 +257,7 @@ fn clients(repo: &Repo) -> Result<Tally> {
 }
 
 fn end_to_end(repo: &Repo) -> Result<Tally> {
-    web::build(repo)?;
+    let site = site::build(repo)?;
     build_native(repo)?;
     let browser = setup::browser(repo)?;
     setup::npm_install(repo, "tests/e2e")?;
@@ -269,6 +269,7 @@ fn end_to_end(repo: &Repo) -> Result<Tally> {
         repo.npm("tests/e2e")
             .args(["test"])
             .env("TALLYMESH_BIN", repo.node_binary())
+            .env("TALLYMESH_SITE", site)
             .env("CHROME", &browser.chrome)
             .env("CHROMEDRIVER", &browser.driver),
     )

@@ -1,0 +1,36 @@
+//! `cargo xtask shots`: pictures of the page, and how quick it is.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::repo::Repo;
+use crate::run::{say, shown};
+use crate::{setup, site};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Measure how quick the page is instead, and print it as JSON
+    #[arg(long)]
+    figures: bool,
+}
+
+pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
+    let site = site::build(repo)?;
+    let browser = setup::browser(repo)?;
+    setup::npm_install(repo, "tests/e2e")?;
+    let mut command = Command::new("node");
+    command.env("CHROME", &browser.chrome);
+    if args.figures {
+        return shown(command.arg(repo.path("xtask/js/figures.mjs")).arg(&site));
+    }
+    let pictures = repo.target().join("shots");
+    shown(
+        command
+            .arg(repo.path("xtask/js/shots.mjs"))
+            .arg(&site)
+            .arg(&pictures),
+    )?;
+    say(&format!("the pictures are in {}", pictures.display()));
+    Ok(())
+}
