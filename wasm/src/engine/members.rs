@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use tallymesh_core::{
     Error, Fate, Input, Message, Millis, Replica, Returned, Space, Token, WriterId,
 };
-use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Engine, parts, put};
 
@@ -14,7 +13,6 @@ use super::{Engine, parts, put};
 const PUSHED_BY_MS: Millis = 1_000;
 const NOBODY: [u8; 16] = [0; 16];
 
-#[wasm_bindgen]
 impl Engine {
     /// Makes a replica that goes on where one of the small module ended, under its writer. `state` is
     /// all that it held, which must be an open space's. Or nothing, if something of it is refused.
