@@ -1,26 +1,22 @@
 // The calls of a compiled module. They are made as the script does that wasm-bindgen writes beside it, whose
 // release is pinned and whose types say what is exported; but that script also has what only other programs
 // use, which would be more to download.
-import type { Engine as Interface, InitOutput } from '#bindgen';
+import type { InitOutput } from '#bindgen';
 
 /** What wasm-bindgen gives for nothing where a `u32` is expected. */
 const NO_U32 = 0x1_0000_0001;
 
-/** What both modules' engines do. */
-export type Engine = Omit<Interface, typeof Symbol.dispose>;
-
 /** The class of a module's engines. */
 export type EngineClass = ReturnType<typeof bind>;
+
+/** What both modules' engines do. */
+export type Engine = InstanceType<EngineClass>;
 
 /** Starts a module and gives what it exports. */
 export function instantiate<T extends InitOutput>(module: WebAssembly.Module): T {
   const imports: Record<string, Record<string, () => void>> = {};
-  for (const { module: from, name } of WebAssembly.Module.imports(module)) {
-    // One is called when the module finds a fault in itself; the other fills a table that is not used here.
-    (imports[from] ??= {})[name] = () => {
-      if (/throw/.test(name)) throw new Error('the module failed');
-    };
-  }
+  // The only one fills a table that is not used here.
+  for (const { module: from, name } of WebAssembly.Module.imports(module)) (imports[from] ??= {})[name] = () => {};
   const { exports } = new WebAssembly.Instance(module, imports);
   const wasm = exports as unknown as T;
   wasm.__wbindgen_start();
@@ -39,9 +35,9 @@ export function bind(wasm: InitOutput) {
     return at;
   };
   // For engines that are dropped without `free`.
-  const dropped = new FinalizationRegistry<number>((at) => wasm.__wbg_engine_free(at, 1));
+  const dropped = new FinalizationRegistry<number>((at) => wasm.engine_free(at));
 
-  return class implements Engine {
+  return class Engine {
     static readonly pass = pass;
     at: number;
 
@@ -62,7 +58,7 @@ export function bind(wasm: InitOutput) {
 
     free(): void {
       dropped.unregister(this);
-      wasm.__wbg_engine_free(this.at, 0);
+      wasm.engine_free(this.at);
       this.at = 0;
     }
 
@@ -87,7 +83,7 @@ export function bind(wasm: InitOutput) {
     }
 
     find(key: Uint8Array, pin: boolean): number | undefined {
-      const found = wasm.engine_find(this.at, pass(key), key.length, Number(pin));
+      const found = wasm.engine_find(this.at, pass(key), key.length, +pin);
       return found === NO_U32 ? undefined : found;
     }
 

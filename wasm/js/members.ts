@@ -1,5 +1,5 @@
 // What the second module adds: a file of its own, which is loaded together with that module.
-import type { Engine as Interface, InitOutput } from '#bindgen-members';
+import type { InitOutput } from '#bindgen-members';
 import type { Engine, Guest } from './engine.js';
 import { guarded } from './guarded.js';
 import type { EngineClass } from './calls.js';
@@ -36,7 +36,7 @@ export function start(exports: InitOutput, both: EngineClass, refuse: Refuse): G
 const own = (engine: Engine): MembersEngine => engine as MembersEngine;
 
 /** What the second module's engines do. */
-export type MembersEngine = Omit<Interface, typeof Symbol.dispose>;
+export type MembersEngine = InstanceType<ReturnType<typeof whole>>;
 
 /** What wasm-bindgen gives for nothing where a `bool` is expected. */
 const NO_BOOL = 0xff_ffff;
@@ -44,7 +44,7 @@ const NO_BOOL = 0xff_ffff;
 /** The class of the second module's engines. */
 function whole(wasm: InitOutput, both: EngineClass) {
   const { pass } = both;
-  return class extends both implements MembersEngine {
+  return class extends both {
     static resume(space: Uint8Array, bytes: Uint8Array, state: Uint8Array) {
       return this.of(wasm.engine_resume(pass(space), space.length, pass(bytes), bytes.length, pass(state), state.length));
     }

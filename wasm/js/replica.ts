@@ -76,7 +76,7 @@ interface Pin {
 }
 
 /** How many keys keep their number at hand; the one that was taken up longest ago goes first. */
-const CACHED_KEYS_MAX = 16_384;
+const CACHED_KEYS_MAX = 131_072;
 
 /**
  * One copy of a space: it counts with no network at all, and adds up with every other replica of the

@@ -7,7 +7,6 @@ use tallymesh_core::{
     Error, Handle, Input, Link, Mark, Message, Millis, Op, Output, Replica, Space, Sync,
     SyncConfig, VersionVector, WriterId,
 };
-use wasm_bindgen::prelude::wasm_bindgen;
 
 #[cfg(feature = "members")]
 mod members;
@@ -89,7 +88,6 @@ pub mod event {
 }
 
 /// A replica of one space beside the sync machine that keeps it in step with its peers.
-#[wasm_bindgen]
 pub struct Engine {
     replica: Replica,
     sync: Sync,
@@ -115,7 +113,6 @@ pub struct Engine {
     kept: members::Kept,
 }
 
-#[wasm_bindgen]
 impl Engine {
     /// Makes an empty replica of `space` under a fresh writer id, or nothing if the name is refused.
     ///

@@ -14,6 +14,9 @@
 extern crate alloc;
 
 mod engine;
+pub mod exports;
+#[cfg(all(target_family = "wasm", not(feature = "std")))]
+mod memory;
 
 pub use engine::{Engine, event, op, part};
 
@@ -22,7 +25,7 @@ mod bare {
     //! What std would bring, without its weight.
 
     #[global_allocator]
-    static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
+    static ALLOCATOR: crate::memory::Allocator = crate::memory::Allocator::new();
 
     /// Stops the module. The message is dropped: carrying it costs several kilobytes of formatting
     /// code, and the JavaScript stack of the trap already names the call.

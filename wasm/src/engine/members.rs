@@ -7,7 +7,6 @@ use core::mem;
 use tallymesh_core::{
     Error, Fate, Handle, Input, Message, Millis, Replica, Returned, Space, Token, WriterId,
 };
-use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Engine, parts, put};
 
@@ -32,7 +31,6 @@ pub(super) struct Kept {
     left_nonces: Vec<[u8; 16]>,
 }
 
-#[wasm_bindgen]
 impl Engine {
     /// Takes in the next record of a log that a process left behind. False is a failure: what was
     /// restored of that log is dropped then.
