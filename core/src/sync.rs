@@ -106,6 +106,10 @@ pub struct SyncConfig {
     pub interval_ms: u32,
     /// How long an answer may take before somebody else is asked, in milliseconds.
     pub pull_timeout_ms: u32,
+    /// How long what came of an answer that broke off is kept for its process to come back and go on,
+    /// in milliseconds; then it is let go, and the next pull begins anew. Up to
+    /// [`STAGE_BYTES_MAX`](crate::limits::STAGE_BYTES_MAX) bytes stay in memory for it.
+    pub resume_ms: u32,
     /// How long a member waits for a writer that it took in and that no link leads to, in
     /// milliseconds; then it takes over, and the writer has to come back. 0 waits for ever.
     pub lease_ms: u32,
@@ -122,6 +126,7 @@ impl Default for SyncConfig {
             push_delay_ms: 5,
             interval_ms: 5_000,
             pull_timeout_ms: 10_000,
+            resume_ms: 120_000,
             lease_ms: 600_000,
             owner: None,
             agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")),
@@ -459,7 +464,9 @@ impl Sync {
     }
 
     fn disconnected(&mut self, now: Millis, replica: &Replica, link: Link) {
-        self.pulls.gone(link, !self.is_limited(link));
+        let until = now + Millis::from(self.config.resume_ms);
+        let resumes = !self.is_limited(link);
+        self.pulls.gone(link, resumes.then_some(until));
         let at = self.peers.iter().position(|peer| peer.link == link);
         if let Some(at) = at {
             self.peers.remove(at);
@@ -612,7 +619,8 @@ impl Sync {
             }
         }
         self.ask_to_end(now, replica);
-        self.pulls.time_out(now);
+        self.pulls
+            .time_out(now, Millis::from(self.config.resume_ms));
         self.pull_next(now, replica);
     }
 

@@ -255,12 +255,14 @@ impl Sync {
         if !FORKS {
             return;
         }
+        self.leave_doubled(now, replica);
         let forked = replica.take_forked();
         if forked.is_empty() {
             return;
         }
         if forked.contains(&replica.writer()) {
             self.ask_for_id(replica);
+            self.leave_doubled(now, replica);
         }
         self.tell_forked(now, &forked);
     }
@@ -276,6 +278,11 @@ impl Sync {
 
     fn ask_for_id(&mut self, replica: &Replica) {
         if !FORKS {
+            return;
+        }
+        if MEMBERS && replica.configuration().is_some() {
+            // Members end the one writer before its owner goes on under another.
+            self.guests.doubled = true;
             return;
         }
         let writer = replica.writer();

@@ -64,6 +64,26 @@ impl Sync {
         writer.is_some_and(|writer| replica.is_counted_member(&writer))
     }
 
+    /// Comes back under another writer if somebody else writes under the own one, once a link leads to a
+    /// member: what a member holds may be nowhere else than at members.
+    pub(super) fn leave_doubled(&mut self, now: Millis, replica: &Replica) {
+        if !MEMBERS || !self.guests.doubled {
+            return;
+        }
+        if self.guests.coming_back.is_some() {
+            self.guests.doubled = false;
+            return;
+        }
+        let links = self.links_to_ask(replica);
+        let member = links
+            .iter()
+            .find(|link| self.leads_to_member(replica, **link));
+        if let Some(link) = member.copied() {
+            self.guests.doubled = false;
+            self.come_back(now, replica, link);
+        }
+    }
+
     /// Sees to the former writers whose transactions are not all held here: they are to be ended.
     /// Asks for another id, to make the rest again under, once it is certain how much of them counts.
     pub(super) fn look_back(&mut self, now: Millis, replica: &mut Replica) -> Result<(), Error> {

@@ -39,6 +39,8 @@ pub(super) struct Guests {
     /// How often in a row it ended transfers.
     ended: u32,
     pub(super) coming_back: Option<ComingBack>,
+    /// Whether somebody else writes under the own writer, and it is to come back for that.
+    pub(super) doubled: bool,
     /// Whose ends this guest, or this member, asked others for: its former writers.
     pub(super) ends: Vec<End>,
     /// Whether a writer id was asked for, to make again under what they made.
@@ -56,6 +58,7 @@ impl Empty for Guests {
         put_off: 0,
         ended: 0,
         coming_back: None,
+        doubled: false,
         ends: Vec::new(),
         resuming: false,
         newest: None,

@@ -24,7 +24,7 @@ const REST_MAX: Millis = 30_000;
 #[derive(Clone, Default)]
 pub(super) struct Pulls {
     open: Option<Open>,
-    /// A transfer that broke: it goes on if the same process comes back.
+    /// A transfer that broke: it goes on if the same process comes back before its deadline.
     broken: Option<Open>,
     /// Whom to ask next, the first one first.
     wanted: Vec<Link>,
@@ -53,11 +53,27 @@ struct Open {
 
 impl Pulls {
     pub(super) fn deadline(&self) -> Option<Millis> {
-        match &self.open {
+        let next = match &self.open {
             Some(open) => Some(open.deadline),
             None if self.wanted.is_empty() => None,
             None => Some(self.rests_until),
-        }
+        };
+        let broken = self.broken.as_ref().filter(|broken| self.is_idle(broken));
+        let broken = broken.map(|broken| broken.deadline);
+        [next, broken].into_iter().flatten().min()
+    }
+
+    /// Whether nobody is about to be asked for the rest of a transfer that broke.
+    fn is_idle(&self, broken: &Open) -> bool {
+        !self.wanted.contains(&broken.link)
+    }
+
+    /// Keeps what was staged of a transfer until a time, for its process to come back.
+    fn breaks(&mut self, open: Open, until: Millis) {
+        self.broken = Some(Open {
+            deadline: until,
+            ..open
+        });
     }
 
     /// Goes on pulling at once: somebody waits for it.
@@ -78,17 +94,18 @@ impl Pulls {
         self.open.as_ref().is_some_and(|open| open.link == link)
     }
 
-    /// The link is closed; what was staged from it waits for its process to come back, if that `resumes`.
-    pub(super) fn gone(&mut self, link: Link, resumes: bool) {
+    /// The link is closed; what was staged from it waits for its process to come back up to this time,
+    /// if that resumes at all.
+    pub(super) fn gone(&mut self, link: Link, resumes_until: Option<Millis>) {
         let at = self.wanted.iter().position(|wanted| *wanted == link);
         if let Some(at) = at {
             self.wanted.remove(at);
         }
         if let Some(open) = self.open.take_if(|open| open.link == link)
             && open.chunk > 0
-            && resumes
+            && let Some(until) = resumes_until
         {
-            self.broken = Some(open);
+            self.breaks(open, until);
         }
     }
 
@@ -103,13 +120,19 @@ impl Pulls {
         }
     }
 
-    pub(super) fn time_out(&mut self, now: Millis) {
+    /// Lays aside a pull that got no answer, and lets go what was staged of one that broke, if nobody
+    /// came back to go on with it within `resume`.
+    pub(super) fn time_out(&mut self, now: Millis, resume: Millis) {
+        let late = |broken: &Open| broken.deadline <= now && self.is_idle(broken);
+        if self.broken.as_ref().is_some_and(late) {
+            self.broken = None;
+        }
         if let Some(late) = self.open.take_if(|open| open.deadline <= now) {
             // Somebody else first; then the late one again, from where it was.
             self.wanted.push(late.link);
             // One that was taken up without an answer is forgotten there, and begins anew.
             if late.chunk > 0 && !late.resumed {
-                self.broken = Some(late);
+                self.breaks(late, now + resume);
             }
         }
     }

@@ -142,6 +142,52 @@ fn pushes_build_on_what_was_merged_before() {
     }
 }
 
+/// Whoever holds a transaction need not hold all that a push of it builds on: that names what was merged
+/// after it, too. So nothing that another push builds on implies what it named itself.
+#[test]
+fn what_a_push_builds_on_is_named_also_if_another_one_named_it() {
+    let greeted = |replica| {
+        let mut peer = Peer::new(replica);
+        peer.connect();
+        let (link, bytes) = (Link(1), &Peer::new(observer()).hello()[..]);
+        peer.handle(0, Input::Frame { link, bytes });
+        peer
+    };
+    for number in [2, 9] {
+        let mut cause = replica(number);
+        cause.add("cause", 1).unwrap();
+        let mut early = greeted(replica(5));
+        early.replica.add("early", 1).unwrap();
+        let mut reader = replica(7);
+        reader.merge(&full(&early.replica)).unwrap();
+        // After its transaction, and before that is pushed.
+        early.replica.merge(&full(&cause)).unwrap();
+        let pushes = early.pushes(1);
+        assert_eq!(pushes.len(), 1);
+        let lacks = |writer| {
+            Err(Error::NotCovered(Box::new(Missing {
+                writer,
+                needed: 1,
+                held: 0,
+            })))
+        };
+        assert_eq!(observer().merge(&pushes[0]), lacks(cause.writer()));
+        let mut sender = greeted(replica(6));
+        sender.replica.merge(&full(&cause)).unwrap();
+        sender.replica.merge(&pushes[0]).unwrap();
+        sender.replica.add("effect", 1).unwrap();
+        let pushes = sender.pushes(20);
+        assert_eq!(pushes.len(), 1);
+        let mut newcomer = observer();
+        newcomer.merge(&full(&cause)).unwrap();
+        let early = early.replica.writer();
+        assert_eq!(newcomer.merge(&pushes[0]), lacks(early));
+        assert_eq!(reader.merge(&pushes[0]), lacks(cause.writer()));
+        reader.merge(&full(&cause)).unwrap();
+        reader.merge(&pushes[0]).unwrap();
+    }
+}
+
 /// A replica with its sync machine, and a link to one other.
 struct Peer {
     replica: Replica,

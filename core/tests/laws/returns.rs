@@ -2,7 +2,7 @@
 //! once; what nobody can know is told.
 
 use std::collections::VecDeque;
-use tallymesh_core::wire::Frame;
+use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{
     Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Returned, Space, Sync,
     SyncConfig, VersionVector, WriterId,
@@ -381,6 +381,63 @@ fn a_guest_comes_back_that_was_made_a_member_meanwhile() {
     assert_eq!(pair.values(), [Some(12); 2]);
     assert!(pair.peers[GUEST].replica.is_member());
     assert_eq!(pair.peers[GUEST].returned[0].unknown, None);
+}
+
+/// Somebody pushes what the writer never made. All that it made counts once, under another writer.
+#[test]
+fn who_hears_of_own_clocks_that_it_never_came_to_goes_on_under_another_writer() {
+    for (member, linked) in [(false, true), (false, false), (true, true), (true, false)] {
+        let mut pair = Pair::new();
+        pair.connect();
+        if member {
+            let founder = &mut pair.peers[MEMBER].replica;
+            founder.propose_members(&OWNERS).unwrap();
+        }
+        pair.wait(1_000);
+        pair.add(5);
+        pair.wait(3_000);
+        if !linked {
+            pair.cut();
+            pair.add(7);
+        }
+        let guest = &pair.peers[GUEST].replica;
+        let (writer, since) = (guest.writer(), guest.vector());
+        assert_eq!(guest.is_member(), member);
+        let mut twin = guest.clone();
+        for _ in 0..50 {
+            twin.add("forged", 1).unwrap();
+        }
+        let space = Space::default();
+        let body = Body::Push(twin.delta(&since));
+        let bytes = &Frame { space, body }.encode();
+        for _ in 0..2 {
+            let from = linked.then_some(Link(pair.link));
+            pair.handle(GUEST, Input::Broadcast { from, bytes });
+        }
+        if linked {
+            pair.add(7);
+        } else {
+            // Alone it goes on, and comes back once it meets a member.
+            pair.wait(500);
+            assert_eq!(pair.peers[GUEST].replica.writer(), writer);
+            pair.connect();
+        }
+        pair.wait(10_000);
+        let guest = &pair.peers[GUEST].replica;
+        assert_ne!(guest.writer(), writer, "member {member}, linked {linked}");
+        assert_eq!(guest.is_member(), member);
+        pair.add(1);
+        pair.wait(3_000);
+        assert_eq!(
+            pair.values(),
+            [Some(13); 2],
+            "member {member}, linked {linked}"
+        );
+        assert_eq!(pair.peers[GUEST].replica.value("forged"), None);
+        let again = pair.peers[GUEST].replica.writer();
+        pair.wait(10_000);
+        assert_eq!(pair.peers[GUEST].replica.writer(), again);
+    }
 }
 
 /// What was counted before there were members counts, also where it meets the news of them halfway.

@@ -11,6 +11,7 @@ use alloc::string::String;
 
 pub(in crate::sync) const PUSH_DELAY_MS: Millis = 5;
 pub(in crate::sync) const TIMEOUT_MS: Millis = 1_000;
+const RESUME_MS: Millis = 60_000;
 /// So long that no digest is due in a test that does not wait for it.
 pub(in crate::sync) const INTERVAL_MS: Millis = 1_000_000;
 
@@ -39,6 +40,7 @@ impl End {
             push_delay_ms: PUSH_DELAY_MS as u32,
             interval_ms: INTERVAL_MS as u32,
             pull_timeout_ms: TIMEOUT_MS as u32,
+            resume_ms: RESUME_MS as u32,
             ..SyncConfig::default()
         };
         End {
@@ -253,6 +255,55 @@ fn a_transfer_goes_on_where_its_link_broke_with_the_same_process() {
     assert_eq!(end.replica.len(), 0);
     end.last(four, 1, 1, &last);
     assert_eq!(end.replica.len(), PAGE + 1);
+}
+
+#[test]
+fn what_was_staged_waits_for_its_process_for_a_bounded_time() {
+    let [first, last] = two_chunks(7);
+    for (waited, goes_on) in [(RESUME_MS - 1, true), (RESUME_MS, false)] {
+        let mut end = End::new();
+        let [one] = links(&mut end);
+        end.differs(one);
+        assert_eq!(end.asked(), [(one, 1, 0)]);
+        assert_eq!(end.chunk(one, 1, 0, &first), Some(1));
+        end.cut(one);
+        // Without any link the machine is due for it all the same.
+        assert_eq!(end.sync.next_deadline(), Some(end.now + RESUME_MS));
+        end.wait(waited);
+        assert_eq!(end.sync.pulls.broken.is_some(), goes_on);
+        assert_eq!(end.sync.next_deadline().is_some(), goes_on);
+        let two = end.link(2, 1, id(1));
+        if goes_on {
+            assert_eq!(end.asked(), [(two, 1, 1)]);
+            end.last(two, 1, 1, &last);
+            assert_eq!(end.replica.len(), PAGE + 1);
+        } else {
+            end.differs(two);
+            assert_eq!(end.asked(), [(two, 2, 0)]);
+        }
+    }
+}
+
+#[test]
+fn what_was_staged_stays_while_its_peer_waits_to_be_asked() {
+    let mut end = End::new();
+    let [one, two] = links(&mut end);
+    let state = full(&replica(7));
+    end.differs(one);
+    end.outputs();
+    assert_eq!(end.chunk(one, 1, 0, &state), Some(1));
+    end.differs(two);
+    end.wait(TIMEOUT_MS);
+    assert_eq!(end.asked(), [(two, 2, 0)]);
+    // The other one's answer takes long.
+    let mut chunk = 0;
+    for _ in 0..=RESUME_MS / (TIMEOUT_MS - 1) {
+        end.wait(TIMEOUT_MS - 1);
+        assert_eq!(end.chunk(two, 2, chunk, &state), Some(chunk + 1));
+        chunk += 1;
+    }
+    end.last(two, 2, chunk, &state);
+    assert_eq!(end.asked(), [(one, 1, 1)]);
 }
 
 #[test]

@@ -479,8 +479,8 @@ impl OpenSpace {
                 %space,
                 %was,
                 %writer,
-                "this node's writer was retired while it was away, so it begins again from a \
-                 member's state, and makes again what was not taken over"
+                "this node's writer was retired while it was away, or somebody else writes under it, so it \
+                 begins again from a member's state, and makes again what was not taken over"
             ),
         }
         self.tell_renewal(was, writer);
