@@ -5,14 +5,15 @@
 mod figures;
 mod keyed;
 mod limited;
+mod stores;
 
 pub use figures::Figures;
 
 use crate::random::Random;
 use std::collections::BTreeMap;
 use tallymesh_core::{
-    Input, Link, Mark, Message, Op, Output, Owner, Replica, Returned, Role, Space, Sync,
-    SyncConfig, WriterId,
+    Input, Link, Mark, Op, Output, Owner, Replica, Returned, Role, Space, Sync, SyncConfig,
+    WriterId,
 };
 
 struct Peer {
@@ -523,37 +524,6 @@ impl Mesh {
         self.begin(at, log, None);
     }
 
-    /// Two guests of one owner end, and one start goes on with what both had stored.
-    fn take_over(&mut self) {
-        let last = self.peers.len() as u64 - 1;
-        let Some(random) = &mut self.tabs else {
-            return;
-        };
-        if last < MEMBERS as u64 + 1 || !random.chance(20) {
-            return;
-        }
-        let [at, other] = [0; 2].map(|_| random.range(MEMBERS as u64, last) as usize);
-        let (a, b) = (&self.peers[at], &self.peers[other]);
-        if at == other || a.gone || b.gone || a.key != b.key {
-            return;
-        }
-        self.figures.taken_over += 1;
-        self.unlink(other);
-        for guest in [at, other] {
-            self.keep(guest);
-        }
-        let left = &mut self.peers[other];
-        left.gone = true;
-        let (made, own) = (
-            core::mem::take(&mut left.made),
-            core::mem::take(&mut left.own),
-        );
-        self.peers[at].made.extend(made);
-        self.peers[at].own.extend(own);
-        let log = self.peers[at].log.clone();
-        self.begin(at, log, Some(other));
-    }
-
     /// A member starts again from its backup. The others have all that it had.
     fn restore(&mut self) {
         let at = self.random.index(MEMBERS);
@@ -583,11 +553,11 @@ impl Mesh {
         self.unlink(at);
         let fresh = self.start(self.peers[at].owner, self.peers[at].key);
         let mut fresh = self.peers.swap_remove(fresh);
-        restore(&mut fresh.replica, &log);
+        stores::restore(&mut fresh.replica, &log);
         fresh.log = log;
         if let Some(other) = other {
             let mut left = Replica::new(Space::default(), fresh.replica.writer());
-            restore(&mut left, &self.peers[other].log);
+            stores::restore(&mut left, &self.peers[other].log);
             if fresh.replica.take_over(&mut left, &mut |_| ()).is_err() {
                 core::mem::swap(&mut fresh.replica, &mut left);
                 let taken = fresh.replica.take_over(&mut left, &mut |_| ());
@@ -697,14 +667,5 @@ impl Mesh {
             }
         }
         text
-    }
-}
-
-/// Takes back what a store kept.
-fn restore(replica: &mut Replica, log: &[Vec<u8>]) {
-    for record in log {
-        let message = Message::decode_stored(record).expect("a record of ours decodes");
-        let restored = replica.restore(&message);
-        restored.expect("all before it was kept");
     }
 }

@@ -1,8 +1,8 @@
 //! What JavaScript calls: a function for each method of an [`Engine`], which is a number there, of where
 //! it is.
 //!
-//! wasm-bindgen would make a class of the engine, and count its borrows at each call: a kilobyte more to
-//! download for what cannot happen here, as nothing is called back and there are no threads.
+//! wasm-bindgen would make a class of the engine, and count its borrows at each call: more to download
+//! for what cannot happen here, as nothing is called back and there are no threads.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

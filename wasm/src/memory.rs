@@ -1,8 +1,7 @@
 //! The memory of the module: lists of free blocks by size.
 //!
 //! Sizes are rounded up to powers of two, so a block fits every request of its class, and nothing has
-//! to be searched, split or joined. That is a sixth of the code of a general allocator, and faster; the
-//! price is that a block serves its own class only: memory is the sum of what each class needed at most.
+//! to be searched, split or joined. That is less code than a general allocator; the price is that a block serves its own class only: memory is the sum of what each class needed at most.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32::memory_grow;
