@@ -46,7 +46,7 @@ pub mod part {
     /// zeros for none), owner's key (32, zeros for none), what became of it (0 living, 1 left, 2
     /// declared dead, 3 absorbed).
     pub const WRITERS: u32 = 8;
-    /// All that a store keeps of this replica, as a [record](Engine::restore) that stands for all
+    /// All that a store keeps of this replica, as a record (see `Engine::restore`) that stands for all
     /// before it.
     pub const SNAPSHOT: u32 = 9;
     /// What changed since this or [`SNAPSHOT`] was last read, as such a record, if anything did.

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { install } from './install.mjs';
 import { pair, until } from './link.mjs';
 import { closedState } from './member.mjs';
+import { FakeSocket } from './socket.mjs';
 import { gate, PlayedStore } from './store.mjs';
 
 const project = install();
@@ -170,7 +171,9 @@ test('a storage that fails holds back what peers would be told, and is tried aga
   assert.equal(counters.status().storage.state, 'failing');
   assert.equal(counters.get('k'), 1n, 'it counts all the same');
   assert.equal(sent.length, 0);
+  const mended = new Promise((resolve) => counters.onStorage(resolve));
   full = false;
+  await mended; // by itself
   await counters.flush();
   assert.equal(counters.status().storage.state, 'durable');
   assert.ok(sent.length > 0);
@@ -255,10 +258,26 @@ test('where there is no storage, counters are in memory, and say so', async (t) 
   await counters.close();
 });
 
-test('the key of the store is the owner, unless the options name one', async () => {
+test('the key of the store is the owner\'s, and signs, unless the options name one', async () => {
   const store = new PlayedStore();
-  const publicKey = crypto.getRandomValues(new Uint8Array(32));
-  store.ownerKey = { publicKey };
+  const key = (fill) => ({ publicKey: new Uint8Array(32).fill(fill), sign: async () => new Uint8Array(64).fill(fill) });
+  store.ownerKey = key(1);
+  const own = key(2);
+  for (const [options, fill] of [[{}, '01'], [{ ownerKey: own.publicKey, sign: own.sign }, '02']]) {
+    FakeSocket.made = [];
+    const counters = await open({ storage: stored(store), transports: ['http://node/'], WebSocket: FakeSocket, ticket: 't', ...options });
+    const [socket] = FakeSocket.made;
+    socket.open();
+    const online = new Promise((resolve) => counters.connections[0].subscribe(resolve));
+    socket.onmessage({ data: JSON.stringify({ challenge: '0c'.repeat(32), node: '0d'.repeat(32), role: 'editor' }) });
+    assert.equal(await online, 'online');
+    assert.deepEqual(JSON.parse(socket.sent[0]), { owner: fill.repeat(32), signature: fill.repeat(64) });
+    await counters.close();
+  }
+});
+
+test('what no member is known to hold is told, over starts', async () => {
+  const store = new PlayedStore();
   const a = await open({ storage: stored(store) });
   a.merge(closedState(3));
   assert.equal(a.get('likes'), 3n);
