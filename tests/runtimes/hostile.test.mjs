@@ -8,7 +8,8 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { WebSocketServer } from 'ws';
 import { launch } from '../e2e/browser.mjs';
-import { html, serve } from './pages.mjs';
+import { serve } from '../e2e/serve.mjs';
+import { html } from './pages.mjs';
 import { execute, makeProject, write } from './project.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));

@@ -7,9 +7,10 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
 import { launch } from '../e2e/browser.mjs';
 import { oneNode, read, tell } from '../e2e/nodes.mjs';
+import { serve } from '../e2e/serve.mjs';
 import { until } from '../e2e/until.mjs';
 import { makeNode, multiaddr } from './libp2p-node.mjs';
-import { html, serve } from './pages.mjs';
+import { html } from './pages.mjs';
 import { execute, makeProject, tool, write } from './project.mjs';
 
 const LISTEN = ['--listen', '/ip4/127.0.0.1/tcp/0/ws'];

@@ -6,8 +6,9 @@ import { after, before, test } from 'node:test';
 import { Miniflare } from 'miniflare';
 import { launch } from '../e2e/browser.mjs';
 import { oneNode, read, tell } from '../e2e/nodes.mjs';
+import { serve } from '../e2e/serve.mjs';
 import { until } from '../e2e/until.mjs';
-import { html, serve } from './pages.mjs';
+import { html } from './pages.mjs';
 import { execute, makeProject, tool, write } from './project.mjs';
 import { bundle } from './workers.mjs';
 
