@@ -313,9 +313,44 @@ test('cart: a browser has one cart, and what it puts in is dropped in a week', a
   await context.close();
 });
 
+test('field-tally: what is counted with no network is kept over the end of the page, and counts once', async () => {
+  // A node of its own: until a lease is over, visitors of the other tests who went without a word hold up what
+  // members have to agree on, and so what this one had told nobody.
+  const base = await oneNode();
+  await tell(base.address, 'members', 'init');
+  const network = await gate(base.address);
+  const person = await visitor();
+  let page = await look(person, 'field-tally/', network);
+  const more = (id) => page.locator(`#${id} button`).click();
+  const seen = (id, value) => until(`${id} to be ${value}`, async () => (await page.locator(`#${id}`).getAttribute('data-value')) === value);
+  await more('heron');
+  await holds('seen:heron', '1', base);
+  await page.locator('#state', { hasText: 'the node has all of it' }).waitFor();
+  network.cut();
+  await more('heron');
+  await more('kite');
+  await page.locator('#state', { hasText: 'All is kept on this device; the node does not have all of it yet' }).waitFor();
+  await page.close();
+  page = await look(person, 'field-tally/', network);
+  await seen('heron', '2');
+  await more('kite');
+  await page.locator('#state', { hasText: 'All is kept' }).waitFor();
+  await page.reload();
+  await seen('kite', '2');
+  network.heal();
+  await holds('seen:heron', '2', base);
+  // What no member had met takes some rounds of questions, of 2.5 to 7.5 s each.
+  await holds('seen:kite', '2', base).catch(() => holds('seen:kite', '2', base));
+  await page.locator('#state', { hasText: 'the node has all of it' }).waitFor();
+  assert.deepEqual(page.complaints, []);
+  await person.close();
+  network.stop();
+  await base.stop();
+});
+
 test('no page is wider than a narrow phone', async () => {
   const context = await visitor();
-  for (const path of ['', 'page-views/', 'likes-button/', 'likes-button/react.html', 'cart/']) {
+  for (const path of ['', 'page-views/', 'likes-button/', 'likes-button/react.html', 'cart/', 'field-tally/']) {
     const page = await look(context, path);
     await page.locator('h1').waitFor();
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360, path);
