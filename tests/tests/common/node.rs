@@ -84,11 +84,13 @@ impl Node {
         Ok(())
     }
 
-    /// What it has said, the end of it.
+    /// What it has said, the end of it: from where it panicked, if it did.
     pub(crate) fn log(&self) -> String {
         let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(30)..].join("\n")
+        let last = lines.len().saturating_sub(30);
+        let panicked = lines.iter().rposition(|line| line.contains("panicked at"));
+        lines[panicked.unwrap_or(last).min(last)..].join("\n")
     }
 
     /// Ends it without any warning, as `kill -9` does. Tells whether it ran.
