@@ -116,8 +116,8 @@ pub struct Engine {
 impl Engine {
     /// Makes an empty replica of `space` under a fresh writer id, or nothing if the name is refused.
     ///
-    /// `bytes` are 56: the owner's public key (32), then fresh random bytes for the nonce of the
-    /// writer id (16) and for the timers of the sync machine (8). Another length gives nothing, too.
+    /// `bytes` are [56](ORIGIN_BYTES): the owner's public key (32), then fresh random bytes for the nonce
+    /// of the writer id (16) and for the timers of the sync machine (8). Another length gives nothing, too.
     pub fn open(space: &[u8], bytes: &[u8]) -> Option<Engine> {
         let space = Space::new(str::from_utf8(space).ok()?).ok()?;
         let (owner, nonce, seed) = parts(bytes)?;
@@ -297,7 +297,7 @@ impl Engine {
     // ---- sync: times are milliseconds of a monotonic clock ----
 
     /// Tells the sync machine of an [`event`]; `link` and `bytes` where the event has them.
-    pub fn input(&mut self, what: u32, now: f64, link: u32, bytes: &[u8]) {
+    pub fn input(&mut self, bytes: &[u8], what: u32, now: f64, link: u32) {
         let link = Link(link);
         let input = match what {
             event::CONNECTED => Input::Connected {
@@ -396,6 +396,9 @@ impl Engine {
         result.map_err(|error| self.error = Some(error)).ok()
     }
 }
+
+/// How many bytes an engine is made with.
+pub(crate) const ORIGIN_BYTES: usize = 56;
 
 /// The owner's public key, the nonce of the writer id, and what the timers are drawn from.
 fn parts(bytes: &[u8]) -> Option<(&[u8; 32], &[u8; 16], u64)> {

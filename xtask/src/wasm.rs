@@ -18,7 +18,7 @@ const PROFILE: &str = "wasm";
 
 /// wasm-opt's flags. The features are named one by one: with all of them on, it writes
 /// modules that V8 rejects.
-const WASM_OPT: [&str; 20] = [
+const WASM_OPT: [&str; 18] = [
     // Control flow made anew: a percent less to download.
     "-Oz",
     "--flatten",
@@ -39,8 +39,6 @@ const WASM_OPT: [&str; 20] = [
     "--enable-nontrapping-float-to-int",
     "--enable-sign-ext",
     "--enable-mutable-globals",
-    "--enable-reference-types",
-    "--enable-multivalue",
     "--strip-debug",
     "--strip-producers",
     "--strip-target-features",

@@ -33,6 +33,7 @@ const RECIPE: &str = "1";
 /// worse.
 const MODULE_FLAGS: &str = "--cfg=sha2_backend_soft=\"compact\" -Zunstable-options \
     -Cpanic=immediate-abort -Zlocation-detail=none \
+    -Ctarget-feature=-reference-types \
     -Zinline-mir=yes -Zinline-mir-threshold=100 -Cllvm-args=-inline-threshold=30";
 const RUSTUP_LIMIT: Duration = Duration::from_secs(5 * 60);
 
