@@ -3,7 +3,7 @@
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
 use crate::closed::Closed;
 use crate::delta::Message;
-use crate::error::{Error, Limited};
+use crate::error::{Error, Limited, detail};
 use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
@@ -241,9 +241,9 @@ impl Sync {
                 let size = open.staged_bytes;
                 self.pulls.open = None;
                 return Err(Error::TooLarge {
-                    what: Limited::Transfer,
-                    size,
-                    max: STAGE_BYTES_MAX,
+                    what: detail(Limited::Transfer),
+                    size: detail(size),
+                    max: detail(STAGE_BYTES_MAX),
                 });
             }
             open.staged.push(bytes);

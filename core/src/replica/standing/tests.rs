@@ -8,6 +8,7 @@ use crate::closed::Empty;
 use crate::replica::{Former, Journal};
 use crate::roster::{Ack, Admit, Announce, Bye, Fence, Retired};
 use crate::writer_id::Space;
+use alloc::boxed::Box;
 use alloc::vec;
 
 fn id(byte: u32) -> WriterId {
@@ -293,12 +294,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
     };
     let missing = |writer, held, needed| {
         let writer = id(writer);
-        let missing = Missing {
-            writer,
-            needed,
-            held,
-        };
-        (Err(Error::NotCovered(Box::new(missing))), 2)
+        (Err(Error::not_covered(writer, needed, held)), 2)
     };
     let named = |one, two| whole(&[(1, 0, one), (2, 0, two)], &[]);
     assert_eq!(reader.writers().count(), 2);
