@@ -3,6 +3,7 @@ import type { ModuleSource } from './entry.js';
 import { coded, explain, TallymeshError } from './errors.js';
 import type { Members, Returned, Writer } from './layout.js';
 import { bind, instantiate, type Engine } from './calls.js';
+import { DELTA, ERROR, KEY } from './numbers.js';
 import type { Sign } from './connect.js';
 import type { Waiting } from './replica.js';
 
@@ -134,22 +135,6 @@ const encoder = new TextEncoder();
 export function utf8(text: string): Uint8Array {
   return encoder.encode(text);
 }
-
-// What `Engine.read` reads, and what `Engine.input` tells: the numbers of wasm/src/engine.rs.
-const ERROR = 0;
-const KEY = 1;
-export const COUNTERS = 2;
-export const SHARDS = 3;
-export const STATUS = 4;
-export const DELTA = 5;
-export const CHANGES = 6;
-
-export const CONNECTED = 0;
-export const DISCONNECTED = 1;
-export const FRAME = 2;
-export const CHANGED = 3;
-export const TICK = 4;
-export const RENEW = 5;
 
 /** The bytes of an input that has none. */
 export const NONE: Uint8Array = new Uint8Array();

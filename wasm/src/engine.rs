@@ -22,7 +22,7 @@ mod kind {
     pub(super) const RETURNED: u32 = 5;
 }
 
-/// What [`Engine::read`] reads. TypeScript names the same numbers in js/engine.ts.
+/// What [`Engine::read`] reads. TypeScript names the same numbers in js/numbers.ts.
 pub mod part {
     /// The stable code of the last failure.
     pub const ERROR: u32 = 0;
@@ -71,7 +71,7 @@ pub mod op {
     pub const PERSIST: u32 = 5;
 }
 
-/// What [`Engine::input`] tells the sync machine. TypeScript names the same numbers in js/engine.ts.
+/// What [`Engine::input`] tells the sync machine. TypeScript names the same numbers in js/numbers.ts.
 pub mod event {
     /// A link came up; its number was never used before.
     pub const CONNECTED: u32 = 0;
@@ -116,8 +116,8 @@ pub struct Engine {
 impl Engine {
     /// Makes an empty replica of `space` under a fresh writer id, or nothing if the name is refused.
     ///
-    /// `bytes` are [56](ORIGIN_BYTES): the owner's public key (32), then fresh random bytes for the nonce
-    /// of the writer id (16) and for the timers of the sync machine (8). Another length gives nothing, too.
+    /// `bytes` are 56: the owner's public key (32), then fresh random bytes for the nonce of the
+    /// writer id (16) and for the timers of the sync machine (8). Another length gives nothing, too.
     pub fn open(space: &[u8], bytes: &[u8]) -> Option<Engine> {
         let space = Space::new(str::from_utf8(space).ok()?).ok()?;
         let (owner, nonce, seed) = parts(bytes)?;

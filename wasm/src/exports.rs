@@ -128,7 +128,7 @@ exports! {
     engine_token = token[before]() -> bool;
 }
 
-/// [`Engine::find`]; [`NO_HANDLE`] is nothing.
+/// [`Engine::find`]; `u32::MAX` is nothing.
 #[wasm_bindgen]
 pub fn engine_find(engine: At, pin: bool) -> u32 {
     at(engine).find(&crossing().bytes, pin).unwrap_or(NO_HANDLE)
