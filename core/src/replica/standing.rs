@@ -89,14 +89,17 @@ impl Replica {
         if !MEMBERS || !new || !self.is_replaced_by(message)? {
             return Ok(false);
         }
-        // It must not take anything back: whom it does not name, its sender has forgotten.
+        // It must not take anything back: whom it does not name, its sender has forgotten. Or it never
+        // took them in, if this replica has not heard of members before: they come to terms with members
+        // themselves. To wait for that would be to stay apart for as long as they stay away.
+        let open = self.configuration().is_none();
         for (writer, held) in self.writers().filter(|it| !self.is_former(&it.0)) {
-            let told = message
-                .hi(&writer)
-                .unwrap_or(match self.is_gone_from(message, &writer) {
+            let told = message.hi(&writer).unwrap_or_else(|| {
+                match open || self.is_gone_from(message, &writer) {
                     true => held,
                     false => 0,
-                });
+                }
+            });
             if told < held {
                 return Err(Error::not_covered(writer, held, told));
             }

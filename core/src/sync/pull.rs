@@ -294,7 +294,8 @@ impl Sync {
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
             Ok(merged) => merged,
             Err(error) => {
-                let rests = !matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
+                let more = matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
+                let rests = !more || last.is_whole();
                 self.not_merged(now, replica, Some(link), last, live, error)?;
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
                     // The same would come again at once.
