@@ -1,5 +1,6 @@
 import type { Connection, Replica } from 'tallymesh';
 import { broadcastChannel } from 'tallymesh/transports';
+import { isConsole } from './make.js';
 import type { Node, NodeStatus, PeerRow } from './node.js';
 import type { Edge, Vertex } from './stage/mesh.js';
 import { STAGE_KEY, type Stage } from './stage/stage.js';
@@ -147,7 +148,7 @@ export class OutsideWorld {
     this.#linked();
     const look = async (): Promise<void> => {
       try {
-        if (!document.hidden) {
+        if (!document.hidden && !isConsole()) {
           const value = await node.counter(STAGE_KEY);
           if (value !== vertex.value) this.#stage.refresh();
           vertex.value = value;

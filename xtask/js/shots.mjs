@@ -1,12 +1,17 @@
-// Makes pictures of the static site: the stage and each story, wide and on a phone, light and dark.
-// `node shots.mjs SITE OUT`; CHROME names the browser.
+// Makes pictures, wide and on a phone, light and dark: of the static site the stage and each story, and of three nodes
+// that are counted at the console. `node shots.mjs SITE OUT`; CHROME names the browser, TALLYMESH_BIN the node.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { launch } from '../../tests/e2e/browser.mjs';
+import { nodes } from '../../tests/e2e/nodes.mjs';
 import { serve } from '../../tests/e2e/serve.mjs';
 
 const [site, out] = process.argv.slice(2);
 const STORIES = ['partition', 'retry', 'delete', 'killed'];
+/** How long is counted before the console is pictured: its curves show a minute. */
+const CONSOLE_MS = 62_000;
+/** After so long each row was written anew. */
+const SETTLED_MS = 1_500;
 const LOOKS = { wide: { width: 1180, height: 1010 }, phone: { width: 390, height: 844 } };
 
 mkdirSync(out, { recursive: true });
@@ -16,6 +21,7 @@ try {
   for (const [look, viewport] of Object.entries(LOOKS)) {
     for (const colorScheme of ['light', 'dark']) await shoot(look, viewport, colorScheme);
   }
+  await shootConsole();
 } finally {
   await browser.close();
   stop();
@@ -48,13 +54,15 @@ async function shoot(look, viewport, colorScheme) {
     await page.click(`[data-story="${story}"].story-tab`);
     await page.click('#story-again');
     while (await page.locator('#story-next').isEnabled()) await page.click('#story-next');
+    // Colours take a moment to change.
+    await page.waitForTimeout(400);
     await save(`story-${story}`, page.locator('#story'));
   }
   await page.locator('#replicas').fill('50');
   await count([3, 14, 25, 36, 47]);
   await page.waitForTimeout(700);
   await save('stage-50', page.locator('.stage'));
-  await save('counters', page.locator('main'));
+  await save('counters', page.locator('#demo'));
   await context.close();
 }
 
@@ -64,4 +72,53 @@ function shows(page, numbers) {
     const values = new Set(window.stage.here.map(({ value }) => String(value)));
     return [...values].sort().join() === wanted && document.querySelector('#stage-status').textContent !== '';
   }, numbers);
+}
+
+/** The console of one of three nodes at which is counted, after it was looked at for a while. */
+async function shootConsole() {
+  const cluster = await nodes();
+  const add = (address, lines) =>
+    fetch(`${address}/v1/spaces/default/add`, { method: 'POST', body: lines.map((line) => line.join('\t')).join('\n') });
+  const pages = Array.from({ length: 4_000 }, (_, at) => [`articles:${String(at).padStart(4, '0')}:views`, 1 + ((at * 7_919) % 90_000)]);
+  await add(cluster.addresses[0], [['api:requests', 18_204_551], ['api:errors', 212], ['articles:likes', 48_120], ['cart:open', 61], ['queue:waiting', 340], ...pages]);
+  let round = 0;
+  const counting = setInterval(() => {
+    round++;
+    const waiting = Math.round(12 * Math.sin(round / 9));
+    void add(cluster.addresses[0], [['api:requests', 20 + ((round * 13) % 29)], ['queue:waiting', waiting]]).catch(() => {});
+    void add(cluster.addresses[1], [['articles:likes', (round % 5) + 1], [`articles:${String((round * 37) % 40).padStart(4, '0')}:views`, 3]]).catch(() => {});
+    if (round % 7 === 0) void add(cluster.addresses[2], [['api:errors', 1], ['cart:open', round % 14 === 0 ? 2 : -2]]).catch(() => {});
+  }, 200);
+  try {
+    const page = await browser.newPage({ viewport: LOOKS.wide });
+    await page.goto(`${cluster.addresses[0]}/#console`);
+    await page.locator('#ledger-status[data-state="live"]').waitFor();
+    await page.locator('#grid-body [data-key="api:requests"]').click();
+    await page.hover('#ledger-title');
+    await page.waitForTimeout(CONSOLE_MS);
+    for (const [look, viewport] of Object.entries(LOOKS)) {
+      await page.setViewportSize(viewport);
+      for (const colorScheme of ['light', 'dark']) {
+        await page.emulateMedia({ colorScheme });
+        const save = (name, fullPage = false) => page.screenshot({ path: join(out, `${name}-${look}-${colorScheme}.png`), fullPage });
+        await page.evaluate(() => scrollTo(0, 0));
+        await page.waitForTimeout(SETTLED_MS);
+        await save('console');
+        await save('console-whole', true);
+        if (look === 'phone') {
+          await page.locator('#grid-body [data-key="api:requests"]').click();
+          await page.waitForTimeout(SETTLED_MS);
+          await page.locator('#detail').screenshot({ path: join(out, `console-counter-${look}-${colorScheme}.png`) });
+        }
+        await page.click('#detail-delete');
+        await save('console-question');
+        await page.click('#question-cancel');
+        if (look === 'phone') await page.click('#detail-back');
+      }
+    }
+    await page.close();
+  } finally {
+    clearInterval(counting);
+    await cluster.stop();
+  }
 }
