@@ -288,7 +288,7 @@ test('where tickets are asked for it asks for one, and does what that allows', {
   try {
     await tell(closed.address, 'members', 'init');
     await tell(closed.address, 'add', 'behind', '7');
-    const [{ ticket: reader }] = await tell(closed.address, 'invite', '--role', 'reader');
+    const [{ ticket: reader }] = await tell(closed.address, 'invite', '--role', 'reader', '--every-space');
     const [{ ticket: editor }] = await tell(closed.address, 'invite', '--role', 'editor');
     await closed.again('--http-tickets');
     const context = await browser.newContext({ viewport: { width: 1280, height: 1000 } });
@@ -318,6 +318,8 @@ test('where tickets are asked for it asks for one, and does what that allows', {
     await other.click('#detail-add');
     await shows(other, '8');
     await shows(page, '8');
+    // What is about the node as a whole takes a ticket for all of its spaces, which this one is not.
+    await other.locator('#console-notice', { hasText: 'forbidden: ' }).waitFor();
     await context.close();
   } finally {
     await closed.stop();
