@@ -91,8 +91,6 @@ async function consoleOfMany() {
         await met(() => status.dataset.state === 'live' && status.textContent.startsWith(count)),
       ];
     }, COUNTERS.toLocaleString('en'));
-    // The page's own replica takes the same counters over as well.
-    await page.waitForFunction((count) => window.tallymesh.status().counters >= count, COUNTERS, { polling: 250 });
     await page.waitForTimeout(2_000);
     const begun = await page.evaluate(() => performance.now());
     const frames = await page.evaluate(async () => {

@@ -79,15 +79,19 @@ async function shootConsole() {
   const cluster = await nodes();
   const add = (address, lines) =>
     fetch(`${address}/v1/spaces/default/add`, { method: 'POST', body: lines.map((line) => line.join('\t')).join('\n') });
-  const pages = Array.from({ length: 4_000 }, (_, at) => [`articles:${String(at).padStart(4, '0')}:views`, 1 + ((at * 7_919) % 90_000)]);
-  await add(cluster.addresses[0], [['api:requests', 18_204_551], ['api:errors', 212], ['articles:likes', 48_120], ['cart:open', 61], ['queue:waiting', 340], ...pages]);
+  const pages = Array.from({ length: 4_000 }, (_, at) => [`views:article-${String(at).padStart(4, '0')}`, 1 + ((at * 7_919) % 90_000)]);
+  const start = [['api:errors', 212], ['api:requests', 18_204_551], ['cart:open', 61], ['downloads', 90_211], ['jobs:done', 431_977], ['jobs:waiting', 340]];
+  await add(cluster.addresses[0], [...start, ['likes', 48_120], ['mail:sent', 7_040], ['search:queries', 1_288_034], ['signups', 9_312], ...pages]);
   let round = 0;
+  const wave = (height, length) => Math.round(height * (1 + Math.sin(round / length)));
   const counting = setInterval(() => {
     round++;
-    const waiting = Math.round(12 * Math.sin(round / 9));
-    void add(cluster.addresses[0], [['api:requests', 20 + ((round * 13) % 29)], ['queue:waiting', waiting]]).catch(() => {});
-    void add(cluster.addresses[1], [['articles:likes', (round % 5) + 1], [`articles:${String((round * 37) % 40).padStart(4, '0')}:views`, 3]]).catch(() => {});
-    if (round % 7 === 0) void add(cluster.addresses[2], [['api:errors', 1], ['cart:open', round % 14 === 0 ? 2 : -2]]).catch(() => {});
+    const more = [
+      [['api:requests', 20 + wave(9, 20)], ['jobs:waiting', wave(6, 9) - 6], ['jobs:done', wave(2, 30)], ['search:queries', (round * 7) % 11]],
+      [['likes', (round % 5) + 1], ['api:requests', wave(4, 13)], [`views:article-${String((round * 37) % 40).padStart(4, '0')}`, 3]],
+      [...(round % 23 < 4 ? [['api:errors', 1]] : []), ...(round % 9 === 0 ? [['cart:open', round % 27 === 0 ? 4 : -1], ['signups', 1]] : []), ['downloads', wave(1, 40)]],
+    ];
+    for (const [at, lines] of more.entries()) void add(cluster.addresses[at], lines).catch(() => {});
   }, 200);
   try {
     const page = await browser.newPage({ viewport: LOOKS.wide });
@@ -101,6 +105,9 @@ async function shootConsole() {
       for (const colorScheme of ['light', 'dark']) {
         await page.emulateMedia({ colorScheme });
         const save = (name, fullPage = false) => page.screenshot({ path: join(out, `${name}-${look}-${colorScheme}.png`), fullPage });
+        const back = page.locator('#detail-back');
+        if (await back.isVisible()) await back.click();
+        await page.mouse.move(0, 0);
         await page.evaluate(() => scrollTo(0, 0));
         await page.waitForTimeout(SETTLED_MS);
         await save('console');
@@ -113,7 +120,6 @@ async function shootConsole() {
         await page.click('#detail-delete');
         await save('console-question');
         await page.click('#question-cancel');
-        if (look === 'phone') await page.click('#detail-back');
       }
     }
     await page.close();

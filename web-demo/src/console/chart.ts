@@ -47,13 +47,13 @@ export class Chart {
       {
         width: this.#root.clientWidth,
         height: HEIGHT_PX,
-        padding: [10, 10, 0, 0],
+        padding: [10, 26, 0, 0],
         legend: { show: false },
         cursor: { y: false, points: { size: 8, fill: accent }, drag: { x: false, y: false } },
         scales: { y: { range: (_, low, high) => around(low, high) } },
         axes: [
           { ...axis, size: 30, grid: { show: false }, space: 90, values: (_, ticks) => ticks.map((at) => timeOfDay(at * 1_000)) },
-          { ...axis, size: 58, space: 40, values: (_, ticks) => ticks.map((at) => (at % 1 === 0 ? brief(at) : '')) },
+          { ...axis, size: (_, texts) => 16 + 7 * Math.max(4, ...(texts ?? []).map(({ length }) => length)), space: 40, values: (_, ticks) => numbers(ticks) },
         ],
         series: [{}, { stroke: accent, width: 2, fill: wash, paths: uPlot.paths.stepped!({ align: 1 }), points: { show: false } }],
         hooks: { setCursor: [(plot) => this.#point(plot)] },
@@ -85,6 +85,13 @@ export class Chart {
     if (!this.#plot) this.#again();
     else if (this.#plot.width !== clientWidth) this.#plot.setSize({ width: clientWidth, height: HEIGHT_PX });
   }
+}
+
+/** Whole numbers at ticks: in full where they would look alike in brief. */
+function numbers(ticks: readonly number[]): string[] {
+  const short = ticks.map((at) => (at % 1 === 0 ? brief(at) : ''));
+  const alike = new Set(short.filter(Boolean)).size < short.filter(Boolean).length;
+  return alike ? ticks.map((at) => (at % 1 === 0 ? whole(at) : '')) : short;
 }
 
 /** A range with some room above and below: at least one step, and of large numbers enough to tell ticks apart as they are drawn. */

@@ -173,7 +173,10 @@ export class Grid {
     row.classList.toggle('active', index === this.#active);
     row.setAttribute('aria-selected', String(known !== undefined && text === this.#chosen));
     const number = known?.value === undefined ? (known ? 'deleted' : '') : grouped(known.value);
-    if (value.textContent !== number) value.textContent = number;
+    if (value.textContent !== number) {
+      value.textContent = number;
+      value.title = number;
+    }
     value.dataset['value'] = known ? String(known.value ?? 'absent') : '';
     const speed = known ? perSecond(known.rate) : '';
     if (rate.textContent !== speed) rate.textContent = speed;

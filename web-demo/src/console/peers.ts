@@ -1,12 +1,13 @@
 import { make } from '../make.js';
 import { short } from '../writers.js';
 import { bytes, span } from './words.js';
-import type { MemberRow, PeerRow } from './watch.js';
+import type { Flow, MemberRow, PeerRow } from './watch.js';
 
 const STATES = { greeting: 'greeting', pulling: 'catching up', ready: 'up to date' };
 const KINDS = { libp2p: 'node', websocket: 'page', post: 'worker' };
 /** Rows beyond these are only counted: a node may serve a thousand pages. */
 const ROWS_MAX = 50;
+const COLUMNS = 7;
 
 /** Who the node talks with, and how far behind they are. */
 export class Peers {
@@ -24,10 +25,10 @@ export class Peers {
   show(peers: readonly PeerRow[], members: readonly MemberRow[] | undefined, at: number): void {
     const order = [...peers].sort((a, b) => Number(a.kind !== 'libp2p') - Number(b.kind !== 'libp2p') || a.link - b.link);
     const rows = order.slice(0, ROWS_MAX).map((peer) => this.#row(peer, at));
-    if (peers.length > ROWS_MAX) rows.push(alone(`and ${peers.length - ROWS_MAX} more`, 6));
-    if (peers.length === 0) rows.push(alone('Nobody is connected.', 6));
+    if (peers.length > ROWS_MAX) rows.push(alone(`and ${peers.length - ROWS_MAX} more`, COLUMNS));
+    if (peers.length === 0) rows.push(alone('Nobody is connected.', COLUMNS));
     this.#rows.replaceChildren(...rows);
-    this.#before = new Map(peers.map(({ link, bytes_in, bytes_out }) => [link, { at, down: bytes_in, up: bytes_out }]));
+    this.#before = new Map(peers.map((peer) => [peer.link, { at, ...carried(peer) }]));
     this.#members.hidden = !members;
     this.#memberRows.replaceChildren(...(members ?? []).map(member));
   }
@@ -49,16 +50,24 @@ export class Peers {
       cell(ago(peer.last_heard_ms)),
       cell(about?.rtt_us === undefined ? '–' : span(about.rtt_us / 1e6)),
       cell(offset === undefined ? '–' : offset === 0 ? 'even' : `${span(Math.abs(offset) / 1_000)} ${offset > 0 ? 'ahead' : 'behind'}`),
-      cell(this.#traffic(peer, at)),
+      ...this.#traffic(peer, at).map(cell),
     );
   }
 
-  #traffic({ link, bytes_in, bytes_out }: PeerRow, at: number): string {
-    const before = this.#before.get(link);
-    if (!before || at <= before.at) return '–';
+  #traffic(peer: PeerRow, at: number): [string, string] {
+    const before = this.#before.get(peer.link);
+    if (!before || at <= before.at) return ['–', '–'];
+    const { down, up } = carried(peer);
     const speed = (now: number, then: number): string => `${bytes((Math.max(now - then, 0) * 1_000) / (at - before.at))}/s`;
-    return `${speed(bytes_in, before.down)} in, ${speed(bytes_out, before.up)} out`;
+    return [speed(down, before.down), speed(up, before.up)];
   }
+}
+
+/** Bytes that came from a peer and went there: of a node over all protocols, in all spaces, as pushes come over no link of one. */
+function carried({ node, bytes_in, bytes_out }: PeerRow): { down: number; up: number } {
+  const flows = Object.values(node?.traffic ?? { link: { bytes_in, bytes_out } });
+  const all = (read: (flow: Flow) => number | undefined): number => flows.reduce((sum, flow) => sum + (read(flow) ?? 0), 0);
+  return { down: all((flow) => flow.bytes_in), up: all((flow) => flow.bytes_out) };
 }
 
 function member({ owner, behind, own, unsure, last_heard_ms }: MemberRow): HTMLElement {

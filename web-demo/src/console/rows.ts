@@ -34,8 +34,10 @@ export interface View {
 }
 
 /** A sparkline shows so many buckets of so many milliseconds: the last minute. */
-export const BUCKETS = 30;
-export const BUCKET_MS = 2_000;
+const BUCKETS = 30;
+const BUCKET_MS = 2_000;
+/** With the one that is not full yet. */
+const KEPT = BUCKETS + 1;
 /** Over so many buckets a rate is the mean. */
 const RATE_BUCKETS = 5;
 /** So many points of a history are kept; then the older ones are thinned out. */
@@ -129,27 +131,25 @@ export class Rows {
     return this.#order;
   }
 
-  /** What a row changed by in each of the last buckets, oldest first, up to now; `undefined` if it did not. */
-  static spark(row: Row, now: number): number[] | undefined {
-    const { ring, bucket } = row;
+  /**
+   * What a row did of late: what it changes by, a second, and what it changed by in each of the last full buckets, oldest
+   * first; `undefined` if it did not change.
+   */
+  static lately({ ring, bucket }: Row, now: number): { rate: number; spark: number[] | undefined } {
     const last = Math.floor(now / BUCKET_MS);
-    if (!ring || last - bucket >= BUCKETS) return undefined;
-    return Array.from({ length: BUCKETS }, (_, index) => {
-      const at = last - BUCKETS + 1 + index;
-      return at > bucket || at <= bucket - BUCKETS ? 0 : ring[at % BUCKETS]!;
+    if (!ring || last - bucket >= KEPT) return { rate: 0, spark: undefined };
+    const kept = Array.from({ length: KEPT }, (_, index) => {
+      const at = last - KEPT + 1 + index;
+      return at > bucket || at <= bucket - KEPT ? 0 : ring[at % KEPT]!;
     });
-  }
-
-  /** What a row changes by, a second. */
-  static rate(spark: readonly number[] | undefined, now: number): number {
-    if (!spark) return 0;
     const span = (RATE_BUCKETS - 1) * BUCKET_MS + (now % BUCKET_MS);
-    return (spark.slice(-RATE_BUCKETS).reduce((sum, by) => sum + by, 0) * 1_000) / span;
+    const rate = (kept.slice(-RATE_BUCKETS).reduce((sum, by) => sum + by, 0) * 1_000) / span;
+    return { rate, spark: kept.slice(0, BUCKETS) };
   }
 
   /** Lets go of what is older than a sparkline shows. */
   sweep(now: number): void {
-    const oldest = Math.floor(now / BUCKET_MS) - BUCKETS;
+    const oldest = Math.floor(now / BUCKET_MS) - KEPT;
     for (const row of this.#all.values()) if (row.ring && row.bucket < oldest) row.ring = undefined;
   }
 
@@ -182,11 +182,11 @@ export class Rows {
 
   #count(row: Row, by: number, at: number): void {
     const bucket = Math.floor(at / BUCKET_MS);
-    row.ring ??= new Float64Array(BUCKETS);
-    if (bucket - row.bucket >= BUCKETS) row.ring.fill(0);
-    else for (let passed = row.bucket + 1; passed <= bucket; passed++) row.ring[passed % BUCKETS] = 0;
+    row.ring ??= new Float64Array(KEPT);
+    if (bucket - row.bucket >= KEPT) row.ring.fill(0);
+    else for (let passed = row.bucket + 1; passed <= bucket; passed++) row.ring[passed % KEPT] = 0;
     row.bucket = Math.max(bucket, row.bucket);
-    row.ring[bucket % BUCKETS]! += by;
+    row.ring[bucket % KEPT]! += by;
   }
 
   #note(row: Row, at: number, before: bigint | null | undefined): void {

@@ -23,51 +23,43 @@ export interface Seen {
 
 const took = (seconds: number | undefined): string => (seconds === undefined ? '–' : seconds === Infinity ? 'over 2 s' : `≤ ${span(seconds)}`);
 
+/** A time within which 99 of 100 were done. */
+function slowest(name: string, rates: string): (seen: Seen) => { text: string; more: string; point: number } {
+  return ({ before, now }) => {
+    const time = quantile(before, now, name, 0.99);
+    return { text: took(time), more: `99% of ${brief(rate(before, now, rates))} a second`, point: time === undefined || time === Infinity ? 0 : time };
+  };
+}
+
 const FIGURES: readonly Figure[] = [
   {
     name: 'Counters',
-    read: ({ space }) => ({
-      text: whole(space?.counters ?? 0),
-      more: `${brief(space?.shards ?? 0)} shards of ${space?.writers ?? 0} writers`,
-      point: undefined,
-    }),
+    read: ({ space }) => ({ text: whole(space?.counters ?? 0), more: `${brief(space?.shards ?? 0)} shards, ${space?.writers ?? 0} writers`, point: undefined }),
   },
   {
-    name: 'Operations a second',
+    name: 'Operations here',
     read({ before, now }) {
-      const adds = rate(before, now, 'tallymesh_adds_total');
-      const others = rate(before, now, 'tallymesh_operations_total');
-      return { text: brief(adds + others), more: `${brief(sum(now, 'tallymesh_adds_total') + sum(now, 'tallymesh_operations_total'))} since the start`, point: adds + others };
+      const made = rate(before, now, 'tallymesh_adds_total') + rate(before, now, 'tallymesh_operations_total');
+      const all = sum(now, 'tallymesh_adds_total') + sum(now, 'tallymesh_operations_total');
+      return { text: `${brief(made)}/s`, more: `${brief(all)} since the start`, point: made };
     },
   },
   {
-    name: 'Merged from others a second',
+    name: 'Taken from others',
     read({ before, now }) {
       const merged = rate(before, now, 'tallymesh_shards_merged_total');
-      return { text: brief(merged), more: `${brief(sum(now, 'tallymesh_shards_merged_total'))} shards since the start`, point: merged };
+      return { text: `${brief(merged)}/s`, more: `${brief(sum(now, 'tallymesh_shards_merged_total'))} shards in all`, point: merged };
     },
   },
   {
     name: 'Sync traffic',
     read({ before, now }) {
       const [down, up] = [rate(before, now, 'tallymesh_frame_bytes_in_total'), rate(before, now, 'tallymesh_frame_bytes_out_total')];
-      return { text: `${bytes(down + up)}/s`, more: `${bytes(down)}/s in, ${bytes(up)}/s out`, point: down + up };
+      return { text: `${bytes(down + up)}/s`, more: `${bytes(down)} in, ${bytes(up)} out`, point: down + up };
     },
   },
-  {
-    name: 'Commits, 99 of 100',
-    read({ before, now }) {
-      const slow = quantile(before, now, 'tallymesh_commit_seconds', 0.99);
-      return { text: took(slow), more: `${brief(rate(before, now, 'tallymesh_commits_total'))} durable commits a second`, point: slow === undefined || slow === Infinity ? 0 : slow };
-    },
-  },
-  {
-    name: 'Requests, 99 of 100',
-    read({ before, now }) {
-      const slow = quantile(before, now, 'tallymesh_http_request_duration_seconds', 0.99);
-      return { text: took(slow), more: `${brief(rate(before, now, 'tallymesh_http_requests_total'))} over HTTP a second`, point: slow === undefined || slow === Infinity ? 0 : slow };
-    },
-  },
+  { name: 'Durable commits', read: slowest('tallymesh_commit_seconds', 'tallymesh_commits_total') },
+  { name: 'HTTP requests', read: slowest('tallymesh_http_request_duration_seconds', 'tallymesh_http_requests_total') },
   {
     name: 'Links',
     read: ({ nodes, pages }) => ({ text: whole(nodes + pages), more: `${nodes === 1 ? '1 node' : `${nodes} nodes`}, ${pages === 1 ? '1 page' : `${pages} pages`}`, point: undefined }),
@@ -76,8 +68,7 @@ const FIGURES: readonly Figure[] = [
     name: 'Memory',
     read({ now }) {
       const memory = sum(now, 'process_resident_memory_bytes');
-      const disk = sum(now, 'tallymesh_data_bytes');
-      const free = sum(now, 'tallymesh_disk_free_bytes');
+      const [disk, free] = [sum(now, 'tallymesh_data_bytes'), sum(now, 'tallymesh_disk_free_bytes')];
       return { text: memory > 0 ? bytes(memory) : '–', more: free > 0 ? `${bytes(disk)} on disk, ${bytes(free)} free` : 'nothing on disk', point: memory };
     },
   },

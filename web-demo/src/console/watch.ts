@@ -32,6 +32,12 @@ export interface NodeStatus {
   readonly spaces: readonly SpaceStatus[];
 }
 
+/** What one protocol carried. */
+export interface Flow {
+  readonly bytes_in?: number;
+  readonly bytes_out?: number;
+}
+
 /** A link of the node in one space. */
 export interface PeerRow {
   readonly link: number;
@@ -43,7 +49,7 @@ export interface PeerRow {
   readonly last_heard_ms: number | null;
   readonly bytes_in: number;
   readonly bytes_out: number;
-  readonly node?: { readonly about?: { readonly version?: string; readonly clock_offset_ms?: number; readonly rtt_us?: number } };
+  readonly node?: { readonly traffic?: Readonly<Record<string, Flow>>; readonly about?: { readonly version?: string; readonly clock_offset_ms?: number; readonly rtt_us?: number } };
 }
 
 /** One look at the node. */

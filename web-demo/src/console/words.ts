@@ -26,7 +26,7 @@ const BYTES = ['B', 'KB', 'MB', 'GB', 'TB'];
 /** Bytes, with the unit that suits them. */
 export function bytes(count: number): string {
   const power = count < 1 ? 0 : Math.min(Math.floor(Math.log10(count) / 3), BYTES.length - 1);
-  return `${few.format(count / 1_000 ** power)} ${BYTES[power]}`;
+  return `${few.format(power === 0 ? Math.round(count) : count / 1_000 ** power)} ${BYTES[power]}`;
 }
 
 /** A span of time, in the unit that suits it. */

@@ -37,8 +37,7 @@ function show(): void {
 }
 
 function shown(row: Row, now: number): Shown {
-  const spark = Rows.spark(row, now);
-  return { key: row.key, value: row.value, rate: Rows.rate(spark, now), spark };
+  return { key: row.key, value: row.value, ...Rows.lately(row, now) };
 }
 
 function choice(now: number): Chosen | undefined {
