@@ -265,7 +265,28 @@ test('it is used by keys alone, and tells who reads by ear where they are', { sk
   await close();
 });
 
-test('peers, figures and faults are those of the node, in each of its spaces', { skip }, async () => {
+test('each space of the node can be looked at, and changed', { skip }, async () => {
+  const spaces = await oneNode('--space', 'default', '--space', 'other');
+  try {
+    await fill(spaces.address, [['here', 1]]);
+    assert.equal((await fetch(`${spaces.address}/v1/spaces/other/add`, { method: 'POST', body: 'there\t5' })).status, 200);
+    const { page, close } = await opened(spaces.address);
+    await until('the one here', async () => (await rows(page)).join() === 'here 1');
+    await page.selectOption('#space', 'other');
+    await until('the one there', async () => (await rows(page)).join() === 'there 5');
+    await page.click('#detail-add');
+    await shows(page, '6');
+    const held = async (space) => (await (await fetch(`${spaces.address}/v1/spaces/${space}/counters`)).json()).counters.map(({ key, value }) => `${key} ${value}`).join();
+    assert.equal(await held('other'), 'there 6');
+    assert.equal(await held('default'), 'here 1');
+    assert.deepEqual(page.complaints, []);
+    await close();
+  } finally {
+    await spaces.stop();
+  }
+});
+
+test('peers, figures and faults are those of the node', { skip }, async () => {
   const cluster = await nodes();
   try {
     const { page, close } = await opened(cluster.addresses[0]);
