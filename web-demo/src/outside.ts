@@ -59,6 +59,7 @@ export class OutsideWorld {
     for (const { id } of nodes) {
       if (this.#far.has(id)) continue;
       const vertex: Vertex = { id: `far-${id}`, name: short(id.slice(-8)), kind: 'far-node', value: undefined, known: false };
+      void this.#lookFar(id, vertex);
       this.#far.set(id, this.#stage.show(vertex, this.#nodeEdge.b, (cut) => void this.#node?.cut(cut, id).catch(() => {})));
     }
     for (const [id, edge] of this.#far) edge.cut = status.cut || !nodes.some((row) => row.id === id);
@@ -161,6 +162,23 @@ export class OutsideWorld {
     void look();
   }
 
+  /** Has the node ask another what that shows, again and again; what is cut off can't be asked. */
+  async #lookFar(id: string, vertex: Vertex): Promise<void> {
+    while (!this.#left && this.#node) {
+      const before = vertex.known ? vertex.value : null;
+      try {
+        if (!document.hidden && !isConsole()) {
+          vertex.value = await this.#node.counterAt(id, STAGE_KEY);
+          vertex.known = true;
+        }
+      } catch {
+        vertex.known = false;
+      }
+      if (before !== (vertex.known ? vertex.value : null)) this.#stage.refresh();
+      await pause();
+    }
+  }
+
   /** A space with members is real work, which the stage keeps out of. */
   #leave(): void {
     this.#left = true;
@@ -173,4 +191,8 @@ export class OutsideWorld {
     this.#far.clear();
     this.#stage.leave();
   }
+}
+
+function pause(): Promise<void> {
+  return new Promise((go) => setTimeout(go, NODE_LOOK_MS));
 }
