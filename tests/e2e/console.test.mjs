@@ -272,6 +272,9 @@ test('each space of the node can be looked at, and changed', { skip }, async () 
     assert.equal((await fetch(`${spaces.address}/v1/spaces/other/add`, { method: 'POST', body: 'there\t5' })).status, 200);
     const { page, close } = await opened(spaces.address);
     await until('the one here', async () => (await rows(page)).join() === 'here 1');
+    await tell(spaces.address, 'members', 'init');
+    await page.locator('#fault-events li', { hasText: 'The space has one member now' }).waitFor();
+    await page.locator('#member-rows tr', { hasText: 'this node' }).waitFor();
     await page.selectOption('#space', 'other');
     await until('the one there', async () => (await rows(page)).join() === 'there 5');
     await page.click('#detail-add');

@@ -68,8 +68,10 @@ function sentence(name: string, data: Data): string | undefined {
       return `This node goes on under writer ${writer}, as somebody else wrote under ${short(String(data['was']))}.`;
     case 'returned':
       return `This node came back as writer ${writer} after it had been retired, and made ${String(data['again'])} transactions again.`;
-    case 'members':
-      return `The space has ${(data['members'] as readonly unknown[] | undefined)?.length ?? 0} members by configuration ${String(data['number'])}.`;
+    case 'members': {
+      const { length = 0 } = (data['members'] as readonly unknown[] | undefined) ?? [];
+      return `The space has ${length === 1 ? 'one member' : `${length} members`} now, by configuration ${String(data['number'])}.`;
+    }
     case 'retired':
       return `Writer ${writer} is gone, and its counts were taken over.`;
     default:
