@@ -37,6 +37,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[cfg(feature = "budgets")]
+mod account;
 mod closed;
 mod counter;
 mod delta;
@@ -60,7 +62,11 @@ mod vector;
 pub mod wire;
 mod writer_id;
 
+#[cfg(feature = "budgets")]
+pub use account::Kind;
 pub use delta::Message;
+#[cfg(feature = "budgets")]
+pub use error::Short;
 pub use error::{Error, Limited, Missing, Rule};
 pub use keys::Handle;
 pub use once::Once;
@@ -70,6 +76,8 @@ pub use replica::{
 };
 #[cfg(feature = "members")]
 pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
+#[cfg(feature = "budgets")]
+pub use replica::{Budget, Flow, Holder, Holding};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};

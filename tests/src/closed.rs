@@ -5,6 +5,7 @@
 //! events is reached that a network could make. After every step every read at the replica that
 //! changed is compared with the [oracle](crate::oracle).
 
+mod budgets;
 mod deliveries;
 mod end;
 mod figures;
@@ -12,6 +13,7 @@ mod log;
 mod reduce;
 mod returns;
 
+pub use budgets::Figures as BudgetFigures;
 pub use deliveries::{Delivery, deliveries};
 pub use figures::Figures;
 pub use reduce::reduce;
@@ -72,6 +74,8 @@ struct World {
     owners: BTreeMap<WriterId, Owner>,
     /// What the seeds of stores follow from, in runs that are about them.
     stores: Option<Random>,
+    /// All that was done to budgets, in runs that are about them.
+    ledger: Option<budgets::Books>,
 }
 
 /// Plays one seed.
@@ -108,6 +112,23 @@ pub fn run_stores(seed: u64, trace: bool) -> Result<store::Figures, String> {
     Ok(figures)
 }
 
+/// Plays one seed with budgets beside the counters.
+///
+/// # Errors
+/// Says what went wrong, and the seed.
+pub fn run_budgets(seed: u64, trace: bool) -> Result<budgets::Figures, String> {
+    let mut world = World::new(seed, trace);
+    let mut random = Random::new(seed ^ 0xb0d6_e700);
+    if random.chance(200) {
+        world.stores = Some(random.clone());
+    }
+    world.ledger = Some(budgets::Books::new(random));
+    let failed = |failure| format!("TALLYMESH_SEED={seed}: {failure}");
+    guarded(|| world.play()).map_err(failed)?;
+    let books = world.ledger.take().unwrap_or_else(|| unreachable!());
+    Ok(books.figures)
+}
+
 /// Plays; a panic of the core is a failure.
 fn guarded(play: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|panic| {
@@ -136,6 +157,7 @@ impl World {
             shared: BTreeSet::new(),
             owners: BTreeMap::new(),
             stores: None,
+            ledger: None,
         }
     }
 
@@ -358,8 +380,11 @@ impl World {
             self.figures.withdrawn += withdrawn.len() as u64;
             let name = |handle| replica.key(handle).unwrap_or_default().to_owned();
             let withdrawn = withdrawn.iter().map(|&(handle, dot)| (name(handle), dot));
-            let withdrawn: Vec<(String, Dot)> = withdrawn.collect();
+            let mut withdrawn: Vec<(String, Dot)> = withdrawn.collect();
             let stamp = (replica.writer(), replica.clock());
+            if let Some(books) = &mut self.ledger {
+                books.withdraw(&mut withdrawn, stamp)?;
+            }
             let done = self.oracle.withdraw(view, stamp, &withdrawn);
             done.map_err(|error| format!("replica {at}: {error}"))?;
             self.note(|| format!("{at} withdraws {withdrawn:?}"));
@@ -404,7 +429,12 @@ impl World {
         if actor.replica.fault_count() > 0 {
             return Err(named(format!("a fault: {:?}", actor.replica.faults()[0])));
         }
-        Ok(())
+        match &self.ledger {
+            Some(books) => books
+                .check(&actor.view, &actor.replica, &self.taken)
+                .map_err(named),
+            None => Ok(()),
+        }
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -442,6 +472,9 @@ impl World {
         let Some(at) = self.pick(|actor| !actor.left && actor.aside.is_none()) else {
             return Ok(());
         };
+        if self.ledger.is_some() && self.random.chance(700) {
+            return self.flow(at);
+        }
         let count = match self.random.chance(700) {
             true => 1,
             false => self.random.range(2, 3),

@@ -32,6 +32,12 @@ impl Takeovers {
         self.0.entry(writer).or_default().push(Taken { by, upto });
     }
 
+    /// Up to which of its clocks somebody took a writer over.
+    pub fn ends(&self, writer: &WriterId) -> impl Iterator<Item = u64> {
+        let taken = self.0.get(writer).into_iter().flatten();
+        taken.map(|it| it.upto)
+    }
+
     /// Whether somebody took a writer over.
     pub fn has(&self, writer: &WriterId) -> bool {
         self.0.contains_key(writer)
