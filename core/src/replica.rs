@@ -136,6 +136,9 @@ pub struct Replica {
     keyed: keyed::Table,
     #[cfg(feature = "budgets")]
     pending: budgets::Pending,
+    /// Whether this writer follows one of a member's, and is to be announced as its next start.
+    #[cfg(feature = "budgets")]
+    is_next_start: bool,
     faults: Closed<Vec<Fault>>,
     fault_count: u64,
     /// Whether this replica only adds: see [`set_adds_only`](Replica::set_adds_only).
@@ -172,6 +175,8 @@ impl Replica {
             keyed: keyed::Table::default(),
             #[cfg(feature = "budgets")]
             pending: budgets::Pending::default(),
+            #[cfg(feature = "budgets")]
+            is_next_start: false,
             faults: Closed::default(),
             fault_count: 0,
             #[cfg(feature = "guests")]

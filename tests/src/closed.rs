@@ -36,6 +36,8 @@ struct Actor {
     left: bool,
     /// Whether it was told that it can't go on and has to come back.
     stale: bool,
+    /// Whether it can't go on, told or not: it holds what does not count.
+    doomed: bool,
     /// What a member that began again has to make again, and must wait for.
     aside: Option<Journal>,
     /// A state that it had once, as a backup has it.
@@ -226,6 +228,7 @@ impl World {
             alive: true,
             left: false,
             stale: false,
+            doomed: false,
             aside: None,
             saved: None,
             store: self
@@ -332,18 +335,21 @@ impl World {
             Err(Error::Gone { .. } | Error::Behind) => {
                 self.figures.refusals += 1;
                 let knows = self.actors[from].replica.writer() == writer;
+                self.actors[from].doomed |= knows;
                 let tells = knows && self.random.chance(500);
                 self.gives_up(from, tells);
                 Ok(())
             }
             Err(Error::Outdated) => {
                 self.figures.refusals += 1;
+                self.actors[to].doomed = true;
                 let tells = self.random.chance(300);
                 self.gives_up(to, tells);
                 Ok(())
             }
             Err(Error::Retired) => {
                 self.figures.refusals += 1;
+                self.actors[to].doomed = true;
                 let tells = self.random.chance(500);
                 self.gives_up(to, tells);
                 Ok(())
@@ -429,7 +435,7 @@ impl World {
         if actor.replica.fault_count() > 0 {
             return Err(named(format!("a fault: {:?}", actor.replica.faults()[0])));
         }
-        match &self.ledger {
+        match self.ledger.as_ref().filter(|_| !actor.doomed) {
             Some(books) => books
                 .check(&actor.view, &actor.replica, &self.taken)
                 .map_err(named),

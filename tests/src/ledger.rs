@@ -135,6 +135,18 @@ impl Ledger {
     }
 }
 
+impl Made {
+    /// Whether it changes nothing of what is there already.
+    pub fn is_void(&self) -> bool {
+        let mut sums = [Sums::default(); NAMES.len()];
+        for (name, flow) in &self.flows {
+            sums[*name].add(*flow);
+        }
+        let void = |it: &Sums| (it.value, it.floor, it.cap) == (0, 0, 0);
+        sums.iter().all(void)
+    }
+}
+
 impl Sums {
     fn add(&mut self, flow: Flow) {
         self.exists = true;

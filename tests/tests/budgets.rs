@@ -1,7 +1,9 @@
-//! Budgets in closed spaces: a fixed share of the seeds. `TALLYMESH_SEED=n` replays one of them with a
-//! trace, `TALLYMESH_SEEDS=n` runs so many.
+//! Budgets in closed spaces: all orders of a few events, and a fixed share of the seeds of random
+//! histories. `TALLYMESH_SEED=n` replays one of them with a trace, `TALLYMESH_SEEDS=n` runs so many.
 
 use tallymesh_tests::closed::{BudgetFigures, run_budgets};
+use tallymesh_tests::explore::Report;
+use tallymesh_tests::retirement::{budgets, explore};
 use tallymesh_tests::seeds;
 
 const SEEDS: u64 = 5_000;
@@ -26,5 +28,17 @@ fn no_view_shows_a_budget_out_of_its_bounds_and_no_right_is_lost() {
             happened.iter().all(|times| *times > SEEDS / 10),
             "{total:?}"
         );
+    }
+}
+
+/// Every order of events of a few operations at two and three members.
+#[test]
+fn no_order_of_events_breaks_a_budget() {
+    println!("{}", Report::HEAD);
+    for config in budgets() {
+        let explored = explore(&config);
+        let (report, more) = explored.unwrap_or_else(|failure| panic!("{failure}"));
+        println!("{report}\n{more:?}");
+        assert!(report.complete, "{report}");
     }
 }

@@ -382,13 +382,14 @@ impl Transaction<'_> {
         {
             return Err(Error::UnknownWriter { writer });
         }
-        let (account, is_new) = self.account_for(name, flow)?;
+        let account = self.account_for(name, flow)?;
         let own = self.replica.writer();
         let mut steps = flow.steps(own, account.capped, by);
         for (part, _) in steps.iter().filter(|step| step.1 < 0) {
             self.check_held(&account, *part, amount)?;
         }
-        if is_new && steps.iter().all(|step| step.0 != Part::Value) {
+        // It makes the budget even if another one did that, and is withdrawn.
+        if flow.makes().is_some() && steps.iter().all(|step| step.0 != Part::Value) {
             steps.push((Part::Value, 0));
         }
         for (part, by) in steps {
@@ -397,8 +398,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The budget that an operation is on, and whether it is to be made.
-    fn account_for<'a>(&self, name: &'a str, flow: Flow) -> Result<(Account<'a>, bool), Error> {
+    /// The budget that an operation is on, or is to make.
+    fn account_for<'a>(&self, name: &'a str, flow: Flow) -> Result<Account<'a>, Error> {
         let account = |capped| Account {
             capped,
             part: Part::Value,
@@ -406,12 +407,12 @@ impl Transaction<'_> {
         };
         let exists = |capped| self.value(&account(capped).key()).is_some();
         if exists(true) {
-            return Ok((account(true), false));
+            return Ok(account(true));
         }
         if exists(false) {
             return match flow.needs_cap() {
                 true => Err(Error::WrongKind { kind: Kind::Budget }),
-                false => Ok((account(false), false)),
+                false => Ok(account(false)),
             };
         }
         if self.value(name).is_some() {
@@ -419,7 +420,7 @@ impl Transaction<'_> {
             return Err(Error::WrongKind { kind });
         }
         let kind = flow.makes().ok_or(Error::NoBudget)?;
-        Ok((account(kind == Kind::CappedBudget), true))
+        Ok(account(kind == Kind::CappedBudget))
     }
 
     /// Refuses to take more of a part than is held here.

@@ -155,7 +155,8 @@ pub struct Again {
     pub clock: Option<u64>,
     /// Its operations, those too that expired counters had brought about.
     pub ops: Vec<AgainOp>,
-    /// Whether it spends of a budget what is not held here: then nothing of it counts.
+    /// Whether it spends of a budget what is not held here, or the writer is no member's any more, who
+    /// alone may do anything to budgets: then nothing of it counts.
     pub refused: bool,
 }
 
@@ -315,10 +316,17 @@ impl Replica {
             journal.survivors = self.survivors(OWN);
         }
         let keyed = self.known_keyed();
+        #[cfg(feature = "budgets")]
+        let owner = self.owner_of(OWN).filter(|_| self.is_member());
         self.clear(writer).into_iter().for_each(&mut *changed);
         self.merge_staged(staged, last, None, changed)?;
         for (before, last, made) in keyed {
             self.claim_keyed(before, last, made);
+        }
+        #[cfg(feature = "budgets")]
+        {
+            let members = self.configuration();
+            self.is_next_start = owner.is_some_and(|it| members.is_some_and(|all| all.has(&it)));
         }
         Ok(journal)
     }

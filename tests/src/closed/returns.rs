@@ -124,7 +124,8 @@ impl World {
         // What it holds of budgets goes along, or is taken over as that of others is.
         let along = self.ledger.is_some() && self.random.chance(500);
         let none = self.begin_again_with(at, at, Some(owner), along)?;
-        if !none.is_empty() && !along {
+        // It may have been left something of budgets meanwhile.
+        if !none.is_empty() && self.ledger.is_none() {
             return Err(format!("{at} wrote while it waited: {none:?}"));
         }
         match aside {
@@ -166,6 +167,7 @@ impl World {
         let journal = journal.map_err(|error| format!("{at} begins again: {error}"))?;
         actor.view = view;
         actor.stale = false;
+        actor.doomed = false;
         actor.left = false;
         actor.member = owner.map(|owner| (owner, nonce));
         self.figures.returns += 1;

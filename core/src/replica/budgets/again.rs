@@ -2,7 +2,8 @@
 //!
 //! What others did not take over of it never counted, and so it still counts for nothing that rights
 //! were moved: what the former writer held was left to whoever absorbed it. What was minted is minted
-//! again, and what was spent is spent if there is enough for it: never against the floor.
+//! again, and what was spent is spent if there is enough for it: never against the floor. Who comes back
+//! as a guest makes nothing of it again.
 
 use crate::Op;
 use crate::account::{Account, Part};
@@ -13,8 +14,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 impl Replica {
-    /// The operations of a former writer's transaction as this one is to make them; `None` if too little
-    /// is held here for it.
+    /// The operations of a former writer's transaction as this one is to make them; `None` if this one
+    /// can't: too little is held here for it, or it is no member's.
     pub(in crate::replica) fn flows_again(&self, did: Vec<Did>) -> Option<Vec<Did>> {
         let is_account = |it: &Did| Account::parse(&it.key).is_some();
         if !did.iter().any(is_account) {
@@ -34,6 +35,20 @@ impl Replica {
             let part = account.part.held_by(self.writer());
             *sums.entry(account.key_of(part)).or_default() += i128::from(by);
         }
+        // Nobody else holds anything, and nothing is taken of it.
+        let may_hold = self.is_member() || self.is_next_start;
+        if !may_hold && sums.values().any(|by| *by != 0) {
+            return None;
+        }
+        // Whatever made the budget may not count.
+        let changed: Vec<String> = sums
+            .iter()
+            .filter(|it| *it.1 != 0)
+            .map(|it| it.0.clone())
+            .collect();
+        for account in changed.iter().filter_map(|key| Account::parse(key)) {
+            sums.entry(account.key_of(Part::Value)).or_default();
+        }
         for (key, by) in sums {
             let account = Account::parse(&key)?;
             let held = account.part.holder().is_some();
@@ -42,8 +57,7 @@ impl Replica {
                 return None;
             }
             let by = i64::try_from(by).ok()?;
-            let creates = account.part == Part::Value;
-            if by != 0 || creates && self.value(&key).is_none() {
+            if by != 0 || account.part == Part::Value && may_hold {
                 again.push(Did {
                     key: key.into(),
                     op: Op::Add(by),

@@ -137,6 +137,9 @@ fn what_can_not_be_spent_again_is_handed_back() {
     let (one, mut two, journal) = given_up();
     assert_eq!(rights(&one, "gift"), (9, 0, 0));
     let upto = one.last_of(&journal.writer().unwrap());
+    // Others have taken it out of the members, and so it would be handed back all.
+    assert!(!two.is_next_start);
+    two.is_next_start = true;
     let returned = two.make_again(journal, upto, 0, &mut |_| ());
     let again: Vec<_> = returned
         .again
@@ -183,4 +186,37 @@ fn what_was_inherited_is_not_inherited_again() {
         (10, (0, 0, 10))
     );
     check_sums(&one);
+}
+
+/// What made the budget was lost with who made it.
+#[test]
+fn what_was_done_to_a_budget_that_never_counted_makes_it_again() {
+    let [mut one, mut two] = members();
+    one.force_members(&[[1; 32]]).unwrap();
+    one.fence_strays().unwrap();
+    one.absorb().unwrap();
+    two.flow("debt", Flow::Mint(1)).unwrap();
+    two.flow("debt", Flow::LowerFloor(5)).unwrap();
+    two.flow("debt", Flow::Spend(6)).unwrap();
+    let state = two.delta(&VersionVector::default());
+    // It is a member's there.
+    let mut fresh = two.clone();
+    let mut journal = two
+        .begin_again(WriterId::from_bytes([88; 16]), &state, &mut |_| ())
+        .unwrap();
+    journal.made.remove(0);
+    let whole = one.delta(&VersionVector::default());
+    fresh
+        .begin_again(WriterId::from_bytes([89; 16]), &whole, &mut |_| ())
+        .unwrap();
+    let refused = fresh
+        .clone()
+        .make_again(journal.clone(), Some(0), 0, &mut |_| ());
+    assert!(refused.again.iter().all(|it| it.refused));
+    fresh.is_next_start = true;
+    let returned = fresh.make_again(journal, Some(0), 0, &mut |_| ());
+    let refused: Vec<bool> = returned.again.iter().map(|it| it.refused).collect();
+    assert_eq!(refused, [false, true]);
+    let debt = fresh.budget("debt").unwrap();
+    assert_eq!((debt.value, debt.floor, debt.rights.here), (0, -5, 5));
 }
