@@ -676,8 +676,10 @@ impl World {
         self.settle(at)?;
         let replica = &mut self.actors[at].replica;
         let before: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
+        // What the absorbed held of budgets is taken over after that.
+        let clock = replica.clock() + 1;
         let count = replica.absorb().map_err(|error| error.to_string())?;
-        self.taken.note(replica, &before);
+        self.taken.note(replica, &before, clock);
         self.note(|| format!("{at} absorbs {count}"));
         self.figures.absorbed += count as u64;
         self.settle(at)?;

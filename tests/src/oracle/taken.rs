@@ -19,9 +19,9 @@ struct Taken {
 pub struct Takeovers(BTreeMap<WriterId, Vec<Taken>>);
 
 impl Takeovers {
-    /// Notes the writers that a replica has absorbed in its last transaction, or else before.
-    pub fn note(&mut self, replica: &Replica, before: &[WriterId]) {
-        let by = (replica.writer(), replica.clock());
+    /// Notes the writers that a replica has absorbed since, in its transaction of this clock.
+    pub fn note(&mut self, replica: &Replica, before: &[WriterId], clock: u64) {
+        let by = (replica.writer(), clock);
         for (writer, upto) in replica.retired().filter(|it| !before.contains(&it.0)) {
             self.add(writer, by, upto);
         }
