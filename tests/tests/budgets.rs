@@ -13,6 +13,7 @@ fn no_view_shows_a_budget_out_of_its_bounds_and_no_right_is_lost() {
     let Some((seeds, total)) = seeds::play(SEEDS, run_budgets, BudgetFigures::add) else {
         return;
     };
+    // The rarest, a transaction on budgets that somebody makes again, in one run of fifty.
     if seeds >= SEEDS {
         let happened = [
             total.made,
@@ -25,7 +26,7 @@ fn no_view_shows_a_budget_out_of_its_bounds_and_no_right_is_lost() {
             total.ended,
         ];
         assert!(
-            happened.iter().all(|times| *times > SEEDS / 10),
+            happened.iter().all(|times| *times > SEEDS / 100),
             "{total:?}"
         );
     }

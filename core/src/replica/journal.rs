@@ -425,7 +425,13 @@ impl Replica {
                 continue;
             }
             match base {
-                None if self.step(draft, clock, it.op, &mut again).is_err() => continue,
+                None if self.step(draft, clock, it.op, &mut again).is_err() => {
+                    #[cfg(feature = "budgets")]
+                    if crate::account::is_reserved(&it.key) {
+                        return None; // all parts of it or none
+                    }
+                    continue;
+                }
                 None => {}
                 Some(base) => {
                     let seen = it.saw.len();

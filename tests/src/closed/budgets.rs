@@ -161,7 +161,7 @@ impl World {
         let members: Vec<WriterId> = self
             .actors
             .iter()
-            .filter(|it| it.member.is_some())
+            .filter(|it| it.member.is_some() && it.alive)
             .map(|it| it.replica.writer())
             .collect();
         let Some(books) = &mut self.ledger else {
@@ -285,10 +285,10 @@ fn flows(random: &mut Random, members: &[WriterId]) -> Vec<(Name, Flow)> {
     match random.below(20) {
         0..4 => vec![(name, Flow::Mint(amount + 8))],
         4..10 => vec![(name, Flow::Spend(amount))],
-        10..13 => vec![(name, Flow::Grant { to, amount })],
-        13 => vec![(last, Flow::GrantRoom { to, amount })],
+        10..14 => vec![(name, Flow::Grant { to, amount })],
+        14 => vec![(last, Flow::GrantRoom { to, amount })],
         // Between accounts.
-        14..17 => {
+        15..17 => {
             let other = random.index(NAMES.len());
             vec![(name, Flow::Spend(amount)), (other, Flow::Mint(amount))]
         }

@@ -40,15 +40,6 @@ impl Replica {
         if !may_hold && sums.values().any(|by| *by != 0) {
             return None;
         }
-        // Whatever made the budget may not count.
-        let changed: Vec<String> = sums
-            .iter()
-            .filter(|it| *it.1 != 0)
-            .map(|it| it.0.clone())
-            .collect();
-        for account in changed.iter().filter_map(|key| Account::parse(key)) {
-            sums.entry(account.key_of(Part::Value)).or_default();
-        }
         for (key, by) in sums {
             let account = Account::parse(&key)?;
             let held = account.part.holder().is_some();
