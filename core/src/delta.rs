@@ -160,6 +160,12 @@ impl Message {
         columns[at].get(key % PAGE as u32)
     }
 
+    /// Whether some of its keys, which ascend, are no plain counters'.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn has_reserved_keys(&self) -> bool {
+        self.keys.len() > 0 && crate::account::is_reserved(self.keys.get(0))
+    }
+
     /// How many shards it carries.
     pub fn shard_count(&self) -> usize {
         self.pages.iter().flatten().map(|c| c.rows.len()).sum()

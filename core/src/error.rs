@@ -70,6 +70,8 @@ pub enum Rule {
     Withdrawals,
     /// Keyed operations ascend by writer and clock, and what they added by key.
     KeyedAscend,
+    /// A space without members has no budgets.
+    OpenBudget,
 }
 
 impl fmt::Display for Rule {
@@ -101,6 +103,7 @@ impl fmt::Display for Rule {
             }
             Rule::Withdrawals => "withdrawals ascend by clock, each after the add before it",
             Rule::KeyedAscend => "keyed operations ascend by writer and clock",
+            Rule::OpenBudget => "a space without members has no keys that begin with U+0000",
         })
     }
 }
@@ -134,6 +137,9 @@ pub enum Limited {
     /// The code of a refusal in bytes.
     #[cfg(feature = "members")]
     Refusal,
+    /// A budget's name in bytes.
+    #[cfg(feature = "budgets")]
+    BudgetName,
 }
 
 impl fmt::Display for Limited {
@@ -155,6 +161,8 @@ impl fmt::Display for Limited {
             Limited::AuditedCounters => "the counters of a page of an audit",
             #[cfg(feature = "members")]
             Limited::Refusal => "the code of a refusal in bytes",
+            #[cfg(feature = "budgets")]
+            Limited::BudgetName => "a budget's name in bytes",
         })
     }
 }
@@ -181,6 +189,32 @@ pub(crate) fn detail<T>(value: T) -> Detail<T> {
 #[inline(always)]
 pub(crate) fn detail<T>(_: T) -> Detail<T> {
     Detail(core::marker::PhantomData)
+}
+
+/// How much of a budget is missing here.
+#[cfg(feature = "budgets")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// What was asked for.
+    pub asked: u64,
+    /// What was there to be had.
+    pub held: crate::Holding,
+}
+
+#[cfg(feature = "budgets")]
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let crate::Holding {
+            here,
+            pending,
+            elsewhere,
+        } = self.held;
+        write!(f, "{here} are held here")?;
+        if pending != 0 {
+            write!(f, ", {pending} more once all members know of them")?;
+        }
+        write!(f, ", {elsewhere} elsewhere as far as is known here")
+    }
 }
 
 /// Why an operation, a message or a frame was refused. Nothing was changed.
@@ -293,6 +327,30 @@ pub enum Error {
     /// anything is added, which the role does not allow.
     #[cfg(feature = "guests")]
     Expired,
+    /// A key begins as keys of budgets do.
+    #[cfg(feature = "budgets")]
+    ReservedKey,
+    /// Something of another kind goes by this name.
+    #[cfg(feature = "budgets")]
+    WrongKind {
+        /// What goes by it.
+        kind: crate::Kind,
+    },
+    /// No budget of this name is known here.
+    #[cfg(feature = "budgets")]
+    NoBudget,
+    /// An amount is over 2^63 - 1.
+    #[cfg(feature = "budgets")]
+    AmountRange {
+        /// The amount.
+        amount: u64,
+    },
+    /// This writer does not hold so many rights.
+    #[cfg(feature = "budgets")]
+    RightsShort(Box<Short>),
+    /// This writer does not hold so much room under the cap.
+    #[cfg(feature = "budgets")]
+    RoomShort(Box<Short>),
     /// Bytes end before what they announce.
     Truncated,
     /// Bytes go on after the end of what they announce.
@@ -401,6 +459,18 @@ impl Error {
             Error::BeyondRole => "beyond_role",
             #[cfg(feature = "guests")]
             Error::Expired => "expired",
+            #[cfg(feature = "budgets")]
+            Error::ReservedKey => "key_reserved",
+            #[cfg(feature = "budgets")]
+            Error::WrongKind { .. } => "wrong_kind",
+            #[cfg(feature = "budgets")]
+            Error::NoBudget => "no_budget",
+            #[cfg(feature = "budgets")]
+            Error::AmountRange { .. } => "amount_range",
+            #[cfg(feature = "budgets")]
+            Error::RightsShort(_) => "rights_short",
+            #[cfg(feature = "budgets")]
+            Error::RoomShort(_) => "room_short",
             Error::Truncated => "truncated",
             Error::TrailingBytes { .. } => "trailing_bytes",
             Error::Number => "number",
@@ -521,6 +591,30 @@ impl fmt::Display for Error {
             #[cfg(feature = "guests")]
             Error::Expired => f.write_str(
                 "the counter has expired, and this role may not delete it; add through a member",
+            ),
+            #[cfg(feature = "budgets")]
+            Error::ReservedKey => f.write_str("a key must not begin with U+0000"),
+            #[cfg(feature = "budgets")]
+            Error::WrongKind { kind } => {
+                write!(f, "{kind} goes by this name, which does not take this operation")
+            }
+            #[cfg(feature = "budgets")]
+            Error::NoBudget => f.write_str("no budget of this name is known here; mint it first"),
+            #[cfg(feature = "budgets")]
+            Error::AmountRange { amount } => {
+                write!(f, "an amount is at most {}, not {amount}", i64::MAX)
+            }
+            #[cfg(feature = "budgets")]
+            Error::RightsShort(ref short) => write!(
+                f,
+                "{} are asked for, and {short}",
+                short.asked
+            ),
+            #[cfg(feature = "budgets")]
+            Error::RoomShort(ref short) => write!(
+                f,
+                "room for {} is asked for under the cap, and {short}",
+                short.asked
             ),
             Error::Truncated => f.write_str("the bytes end too early"),
             Error::TrailingBytes { bytes } => write!(f, "{bytes} bytes are left over at the end"),

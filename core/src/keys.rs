@@ -1,7 +1,13 @@
 //! The key table: string keys to dense local handles and back.
 
+#[cfg(feature = "budgets")]
+use crate::account::{Account, is_reserved};
 use crate::error::{Error, detail};
 use crate::limits::KEY_BYTES_MAX;
+#[cfg(feature = "budgets")]
+use crate::writer_id::WriterId;
+#[cfg(feature = "budgets")]
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -18,6 +24,12 @@ type Table = hashbrown::HashTable<u32>;
 type Seed = foldhash::fast::FixedState;
 #[cfg(target_family = "wasm")]
 type Seed = u64;
+
+/// The writer that holds what is kept under a key.
+#[cfg(feature = "budgets")]
+fn holder(key: &str) -> Option<WriterId> {
+    Account::parse(key)?.part.holder()
+}
 
 #[cfg(not(target_family = "wasm"))]
 fn seed(random: u64) -> Seed {
@@ -68,6 +80,9 @@ pub(crate) struct Keys {
     garbage_bytes: usize,
     free: Vec<u32>,
     seed: Seed,
+    /// The keys that are no plain counters', by the writer that holds what is kept there.
+    #[cfg(feature = "budgets")]
+    reserved: BTreeMap<Option<WriterId>, BTreeSet<u32>>,
 }
 
 impl Keys {
@@ -80,6 +95,8 @@ impl Keys {
             garbage_bytes: 0,
             free: Vec::new(),
             seed: seed(random),
+            #[cfg(feature = "budgets")]
+            reserved: BTreeMap::new(),
         }
     }
 
@@ -172,6 +189,10 @@ impl Keys {
                 (self.spans.len() - 1) as u32
             }
         };
+        #[cfg(feature = "budgets")]
+        if is_reserved(key) {
+            self.reserved.entry(holder(key)).or_default().insert(handle);
+        }
         let Keys {
             table,
             spans,
@@ -239,6 +260,16 @@ impl Keys {
         let Some(key) = self.get(handle) else { return };
         let hash = Keys::hash(&self.seed, key);
         let bytes = key.len();
+        #[cfg(feature = "budgets")]
+        if is_reserved(key) {
+            let holder = holder(key);
+            if let Some(handles) = self.reserved.get_mut(&holder) {
+                handles.remove(&handle.0);
+                if handles.is_empty() {
+                    self.reserved.remove(&holder);
+                }
+            }
+        }
         if let Ok(entry) = self.table.find_entry(hash, |&other| other == handle.0) {
             entry.remove();
         }
@@ -248,6 +279,33 @@ impl Keys {
         if self.garbage_bytes > 4096 && self.garbage_bytes > self.text.len() / 2 {
             self.compact();
         }
+    }
+
+    /// Whether all keys are plain counters'.
+    #[cfg(feature = "budgets")]
+    #[inline]
+    pub(crate) fn are_plain(&self) -> bool {
+        self.reserved.is_empty()
+    }
+
+    /// The keys that are no plain counters'.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn reserved(&self) -> impl Iterator<Item = (Handle, &str)> {
+        let handles = self.reserved.values().flatten();
+        handles.filter_map(|handle| Some((Handle(*handle), self.get(Handle(*handle))?)))
+    }
+
+    /// The writers for whom something is kept that they hold.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn holders(&self) -> impl Iterator<Item = WriterId> {
+        self.reserved.keys().filter_map(|holder| *holder)
+    }
+
+    /// The keys of what this writer holds.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn held_by(&self, writer: WriterId) -> impl Iterator<Item = Handle> {
+        let handles = self.reserved.get(&Some(writer)).into_iter().flatten();
+        handles.map(|handle| Handle(*handle))
     }
 
     /// Heap bytes as allocated; the hash table's are 4 a bucket and 1 for its control byte.

@@ -41,6 +41,8 @@ extern crate std;
 /// is less code, and the allocator of a page finds the room for it in place mostly.
 pub(crate) const ROOMY: bool = cfg!(feature = "guests");
 
+#[cfg(feature = "budgets")]
+mod account;
 mod closed;
 mod counter;
 mod delta;
@@ -75,7 +77,11 @@ pub(crate) fn list<T>(count: usize) -> Vec<T> {
     }
 }
 
+#[cfg(feature = "budgets")]
+pub use account::Kind;
 pub use delta::Message;
+#[cfg(feature = "budgets")]
+pub use error::Short;
 pub use error::{Detail, Error, Limited, Missing, Rule};
 pub use keys::Handle;
 pub use once::Once;
@@ -85,6 +91,8 @@ pub use replica::{
 };
 #[cfg(feature = "members")]
 pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
+#[cfg(feature = "budgets")]
+pub use replica::{Budget, Flow, Holder, Holding};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};

@@ -4,6 +4,8 @@
 
 /// Longest counter key, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 512;
+/// Longest name of a budget, in bytes of UTF-8: its keys have a writer's id beside it.
+pub const BUDGET_NAME_BYTES_MAX: usize = 477;
 /// Longest name of a space, in bytes.
 pub const SPACE_BYTES_MAX: usize = 64;
 /// Most members of a space.

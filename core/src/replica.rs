@@ -3,6 +3,8 @@
 mod absorb;
 #[cfg(feature = "members")]
 mod adds;
+#[cfg(feature = "budgets")]
+mod budgets;
 mod build;
 #[cfg(feature = "members")]
 mod changes;
@@ -36,6 +38,8 @@ mod version;
 mod votes;
 mod walk;
 
+#[cfg(feature = "budgets")]
+pub use budgets::{Budget, Flow, Holder, Holding};
 pub use build::Mark;
 pub(crate) use build::Push;
 #[cfg(feature = "members")]
@@ -57,6 +61,8 @@ pub use transaction::Transaction;
 pub(crate) use walk::Walk;
 
 use crate::MEMBERS;
+#[cfg(feature = "budgets")]
+use crate::account::is_reserved;
 use crate::closed::Closed;
 use crate::counter;
 use crate::error::{Error, detail};
@@ -128,6 +134,11 @@ pub struct Replica {
     forked: Closed<Vec<WriterId>>,
     #[cfg(feature = "members")]
     keyed: keyed::Table,
+    #[cfg(feature = "budgets")]
+    pending: budgets::Pending,
+    /// Whether this writer follows one of a member's, and is to be announced as its next start.
+    #[cfg(feature = "budgets")]
+    is_next_start: bool,
     faults: Closed<Vec<Fault>>,
     fault_count: u64,
     /// Whether this replica only adds: see [`set_adds_only`](Replica::set_adds_only).
@@ -162,6 +173,10 @@ impl Replica {
             forked: Closed::default(),
             #[cfg(feature = "members")]
             keyed: keyed::Table::default(),
+            #[cfg(feature = "budgets")]
+            pending: budgets::Pending::default(),
+            #[cfg(feature = "budgets")]
+            is_next_start: false,
             faults: Closed::default(),
             fault_count: 0,
             #[cfg(feature = "guests")]
@@ -248,6 +263,8 @@ impl Replica {
     #[cold]
     fn add_new(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
         self.next_clock()?;
+        #[cfg(feature = "budgets")]
+        self.check_plain(key)?;
         let handle = self.keys.find_or_insert(key)?;
         self.add_first(handle, by)?;
         Ok(handle)
@@ -261,6 +278,8 @@ impl Replica {
                 handle: detail(handle.0),
             });
         }
+        #[cfg(feature = "budgets")]
+        self.check_plain_at(handle)?;
         let clock = self.next_clock()?;
         let (page_at, slot) = place(handle);
         let keeps = self.keeps_journal();
@@ -412,9 +431,20 @@ impl Replica {
     pub fn each_counter(&self, take: &mut dyn FnMut(Handle)) {
         for (at, page) in self.pages.iter().enumerate() {
             for slot in bits(self.existing(page)) {
-                take(Handle((at * PAGE) as u32 + slot));
+                let handle = Handle((at * PAGE) as u32 + slot);
+                #[cfg(feature = "budgets")]
+                if self.is_reserved(handle) {
+                    continue;
+                }
+                take(handle);
             }
         }
+    }
+
+    /// Whether a handle is of a part of a budget, and not of a counter.
+    #[cfg(feature = "budgets")]
+    fn is_reserved(&self, handle: Handle) -> bool {
+        !self.keys.are_plain() && self.keys.get(handle).is_some_and(is_reserved)
     }
 
     /// Each counter that exists, in no stated order.
@@ -422,6 +452,10 @@ impl Replica {
         self.pages.iter().enumerate().flat_map(move |(at, page)| {
             bits(self.existing(page)).filter_map(move |slot| {
                 let handle = Handle(at as u32 * PAGE as u32 + slot);
+                #[cfg(feature = "budgets")]
+                if self.is_reserved(handle) {
+                    return None;
+                }
                 Some((handle, self.keys.get(handle)?))
             })
         })
@@ -432,6 +466,10 @@ impl Replica {
         let mut count = 0;
         for page in &self.pages {
             count += self.existing(page).count_ones() as usize;
+        }
+        #[cfg(feature = "budgets")]
+        for (handle, _) in self.keys.reserved() {
+            count -= usize::from(self.value_at(handle).is_some());
         }
         count
     }

@@ -5,6 +5,7 @@
 //! events is reached that a network could make. After every step every read at the replica that
 //! changed is compared with the [oracle](crate::oracle).
 
+mod budgets;
 mod deliveries;
 mod end;
 mod figures;
@@ -12,6 +13,7 @@ mod log;
 mod reduce;
 mod returns;
 
+pub use budgets::Figures as BudgetFigures;
 pub use deliveries::{Delivery, deliveries};
 pub use figures::Figures;
 pub use reduce::reduce;
@@ -34,6 +36,8 @@ struct Actor {
     left: bool,
     /// Whether it was told that it can't go on and has to come back.
     stale: bool,
+    /// Whether it can't go on, told or not: it holds what does not count.
+    doomed: bool,
     /// What a member that began again has to make again, and must wait for.
     aside: Option<Journal>,
     /// A state that it had once, as a backup has it.
@@ -72,6 +76,8 @@ struct World {
     owners: BTreeMap<WriterId, Owner>,
     /// What the seeds of stores follow from, in runs that are about them.
     stores: Option<Random>,
+    /// All that was done to budgets, in runs that are about them.
+    ledger: Option<budgets::Books>,
 }
 
 /// Plays one seed.
@@ -108,6 +114,23 @@ pub fn run_stores(seed: u64, trace: bool) -> Result<store::Figures, String> {
     Ok(figures)
 }
 
+/// Plays one seed with budgets beside the counters.
+///
+/// # Errors
+/// Says what went wrong, and the seed.
+pub fn run_budgets(seed: u64, trace: bool) -> Result<budgets::Figures, String> {
+    let mut world = World::new(seed, trace);
+    let mut random = Random::new(seed ^ 0xb0d6_e700);
+    if random.chance(200) {
+        world.stores = Some(random.clone());
+    }
+    world.ledger = Some(budgets::Books::new(random));
+    let failed = |failure| format!("TALLYMESH_SEED={seed}: {failure}");
+    guarded(|| world.play()).map_err(failed)?;
+    let books = world.ledger.take().unwrap_or_else(|| unreachable!());
+    Ok(books.figures)
+}
+
 /// Plays; a panic of the core is a failure.
 fn guarded(play: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(play)).unwrap_or_else(|panic| {
@@ -136,6 +159,7 @@ impl World {
             shared: BTreeSet::new(),
             owners: BTreeMap::new(),
             stores: None,
+            ledger: None,
         }
     }
 
@@ -204,6 +228,7 @@ impl World {
             alive: true,
             left: false,
             stale: false,
+            doomed: false,
             aside: None,
             saved: None,
             store: self
@@ -310,18 +335,21 @@ impl World {
             Err(Error::Gone { .. } | Error::Behind) => {
                 self.figures.refusals += 1;
                 let knows = self.actors[from].replica.writer() == writer;
+                self.actors[from].doomed |= knows;
                 let tells = knows && self.random.chance(500);
                 self.gives_up(from, tells);
                 Ok(())
             }
             Err(Error::Outdated) => {
                 self.figures.refusals += 1;
+                self.actors[to].doomed = true;
                 let tells = self.random.chance(300);
                 self.gives_up(to, tells);
                 Ok(())
             }
             Err(Error::Retired) => {
                 self.figures.refusals += 1;
+                self.actors[to].doomed = true;
                 let tells = self.random.chance(500);
                 self.gives_up(to, tells);
                 Ok(())
@@ -358,8 +386,11 @@ impl World {
             self.figures.withdrawn += withdrawn.len() as u64;
             let name = |handle| replica.key(handle).unwrap_or_default().to_owned();
             let withdrawn = withdrawn.iter().map(|&(handle, dot)| (name(handle), dot));
-            let withdrawn: Vec<(String, Dot)> = withdrawn.collect();
+            let mut withdrawn: Vec<(String, Dot)> = withdrawn.collect();
             let stamp = (replica.writer(), replica.clock());
+            if let Some(books) = &mut self.ledger {
+                books.withdraw(&mut withdrawn, stamp)?;
+            }
             let done = self.oracle.withdraw(view, stamp, &withdrawn);
             done.map_err(|error| format!("replica {at}: {error}"))?;
             self.note(|| format!("{at} withdraws {withdrawn:?}"));
@@ -404,7 +435,12 @@ impl World {
         if actor.replica.fault_count() > 0 {
             return Err(named(format!("a fault: {:?}", actor.replica.faults()[0])));
         }
-        Ok(())
+        match self.ledger.as_ref().filter(|_| !actor.doomed) {
+            Some(books) => books
+                .check(&actor.view, &actor.replica, &self.taken)
+                .map_err(named),
+            None => Ok(()),
+        }
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -442,6 +478,9 @@ impl World {
         let Some(at) = self.pick(|actor| !actor.left && actor.aside.is_none()) else {
             return Ok(());
         };
+        if self.ledger.is_some() && self.random.chance(700) {
+            return self.flow(at);
+        }
         let count = match self.random.chance(700) {
             true => 1,
             false => self.random.range(2, 3),
@@ -637,8 +676,10 @@ impl World {
         self.settle(at)?;
         let replica = &mut self.actors[at].replica;
         let before: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
+        // What the absorbed held of budgets is taken over after that.
+        let clock = replica.clock() + 1;
         let count = replica.absorb().map_err(|error| error.to_string())?;
-        self.taken.note(replica, &before);
+        self.taken.note(replica, &before, clock);
         self.note(|| format!("{at} absorbs {count}"));
         self.figures.absorbed += count as u64;
         self.settle(at)?;

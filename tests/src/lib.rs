@@ -9,6 +9,7 @@ pub mod clones;
 pub mod closed;
 pub mod explore;
 pub mod hostile;
+pub mod ledger;
 pub mod levels;
 pub mod maelstrom;
 pub mod meaning;

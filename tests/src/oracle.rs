@@ -31,7 +31,7 @@ mod taken;
 mod tests;
 
 pub use again::Dot;
-pub use once::OnceId;
+pub use once::{OnceId, once};
 pub use plan::{Call, Plan, Refusal};
 pub use seen::{OpId, Seen};
 pub use taken::Takeovers;

@@ -23,7 +23,7 @@ mod order;
 mod seen;
 mod world;
 
-pub use configs::{Config, full, share};
+pub use configs::{Config, budgets, full, share};
 
 use crate::explore::Report;
 use crate::search::{Bounds, Failure, MessageId, Model, NodeId, State, search};
@@ -37,6 +37,8 @@ use world::{Counts, World};
 enum Local {
     /// Makes a transaction of the config's alphabet.
     Transact(u8),
+    /// Makes one of the config's operations on a budget.
+    Flow(u8),
     Acknowledge,
     /// Declares stray incarnations dead, and takes over whom it may.
     Absorb,
@@ -227,7 +229,11 @@ impl Model for Space<'_> {
             let (member, left) = (node.replica.is_member(), node.counts.farewells > 0);
             let mut local = |step| actions.push(Action::Local { at, step });
             if fewer(counts.ops, self.config.ops) && !left {
-                (0..self.config.alphabet.len() as u8).for_each(|op| local(Local::Transact(op)));
+                match self.config.flows.len() as u8 {
+                    0 => (0..self.config.alphabet.len() as u8)
+                        .for_each(|op| local(Local::Transact(op))),
+                    flows => (0..flows).for_each(|flow| local(Local::Flow(flow))),
+                }
             }
             let passes = usize::from(node.counts.passes) < self.config.times.len();
             if passes && fewer(counts.passes, self.config.passes) {

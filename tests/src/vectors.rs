@@ -2,6 +2,7 @@
 //! `vectors/`, which docs/protocol.md refers to by name.
 
 mod audits;
+mod budgets;
 mod keyed;
 mod refused;
 mod tokens;
@@ -224,6 +225,7 @@ pub fn messages() -> Vec<Vector> {
         ),
     ];
     all.extend(keyed::messages());
+    all.extend(budgets::messages());
     all
 }
 
@@ -623,5 +625,6 @@ pub fn refusals() -> Vec<Vector> {
     all.extend(refused::flags());
     all.extend(refused::withdrawn());
     all.extend(refused::stored());
+    all.extend(budgets::refusals());
     all
 }

@@ -41,6 +41,13 @@ impl Replica {
             return Ok(0);
         }
         self.withdraw(&mut |_, _| ())?;
+        let taken = self.absorb_ready()?;
+        #[cfg(feature = "budgets")]
+        self.inherit()?;
+        Ok(taken)
+    }
+
+    fn absorb_ready(&mut self) -> Result<usize, Error> {
         let quorum = self.quorum();
         let ready = |(card, number): (&Card, u32)| {
             let over = match card.fence {

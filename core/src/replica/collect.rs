@@ -267,6 +267,10 @@ impl Replica {
         self.roster.waiting |= numbers
             .into_iter()
             .any(|n| self.waits_for_keyed(&quorum, n));
+        #[cfg(feature = "budgets")]
+        {
+            self.roster.waiting |= !self.has_none_pending();
+        }
         self.collected |= changed;
         if changed {
             self.void_walks();
@@ -392,7 +396,10 @@ impl Replica {
                 .cards
                 .iter()
                 .any(|card| card.successor() == Some(number));
-            if is_kept && !named && !left[at] && self.is_stable(quorum, to) {
+            let free = is_kept && !named && !left[at] && self.is_stable(quorum, to);
+            #[cfg(feature = "budgets")]
+            let free = free && !self.has_accounts(number);
+            if free {
                 self.forget_writer(number, to, upto);
                 changed = true;
             } else {
@@ -568,7 +575,12 @@ impl Replica {
         if MEMBERS {
             self.note_former();
         }
-        let handles: Vec<Handle> = self.counters().map(|(handle, _)| handle).collect();
+        let handles = self.counters().map(|(handle, _)| handle);
+        #[cfg(feature = "budgets")]
+        let handles = handles.chain(self.keys.reserved().map(|(handle, _)| handle));
+        let handles: Vec<Handle> = handles.collect();
+        #[cfg(feature = "budgets")]
+        self.pending.clear();
         let pages = core::mem::take(&mut self.pages);
         self.touched.resize(0);
         *self.sums = Empty::EMPTY;

@@ -31,7 +31,7 @@ pub struct Fault {
     pub evidence: Evidence,
 }
 
-/// What shows that a writer has two histories.
+/// What shows that a writer has two histories, or made what it must not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Two shards of this clock differ.
@@ -59,6 +59,14 @@ pub enum Evidence {
     Ahead {
         /// The clock that the replica had come to.
         own: u64,
+    },
+    /// More was taken from what the writer held of a budget than was ever there.
+    #[cfg(feature = "budgets")]
+    Overdrawn {
+        /// The budget's name.
+        name: Box<str>,
+        /// What is held: less than nothing.
+        held: i128,
     },
 }
 

@@ -155,6 +155,9 @@ pub struct Again {
     pub clock: Option<u64>,
     /// Its operations, those too that expired counters had brought about.
     pub ops: Vec<AgainOp>,
+    /// Whether it spends of a budget what is not held here, or the writer is no member's any more, who
+    /// alone may do anything to budgets: then nothing of it counts.
+    pub refused: bool,
 }
 
 /// An operation that was made again.
@@ -315,10 +318,17 @@ impl Replica {
             journal.survivors = self.survivors(OWN);
         }
         let keyed = self.known_keyed();
+        #[cfg(feature = "budgets")]
+        let owner = self.owner_of(OWN).filter(|_| self.is_member());
         self.clear(writer).into_iter().for_each(&mut *changed);
         self.merge_staged(staged, last, None, changed)?;
         for (before, last, made) in keyed {
             self.claim_keyed(before, last, made);
+        }
+        #[cfg(feature = "budgets")]
+        {
+            let members = self.configuration();
+            self.is_next_start = owner.is_some_and(|it| members.is_some_and(|all| all.has(&it)));
         }
         Ok(journal)
     }
@@ -342,8 +352,14 @@ impl Replica {
             let ops = self.transact_again(journal.survivors, None, changed);
             let clock = Some(self.clock()).filter(|clock| *clock > before);
             let was = journal.open;
+            let again = Again {
+                was,
+                clock,
+                refused: ops.is_none(),
+                ops: ops.unwrap_or_default(),
+            };
             return Returned {
-                again: Vec::from([Again { was, clock, ops }]),
+                again: Vec::from([again]),
                 unknown: None,
             };
         }
@@ -361,11 +377,16 @@ impl Replica {
             let once = keyed.ok().map(|at| journal.keyed[at].1);
             let before = self.clock();
             let ops = match once.is_some_and(|once| self.is_made(&once)) {
-                true => Vec::new(), // somebody else took it
+                true => Some(Vec::new()), // somebody else took it
                 false => self.transact_again(did, once, changed),
             };
             let clock = Some(self.clock()).filter(|clock| *clock > before);
-            Again { was, clock, ops }
+            Again {
+                was,
+                clock,
+                refused: ops.is_none(),
+                ops: ops.unwrap_or_default(),
+            }
         });
         Returned {
             again: again.collect(),
@@ -374,15 +395,17 @@ impl Replica {
     }
 
     /// Makes a transaction again, under its idempotency key if it had one. What can't be done is left
-    /// out.
+    /// out; but of one that takes more of a budget than is held here nothing is made, and that is `None`.
     fn transact_again(
         &mut self,
         did: Vec<Did>,
         once: Option<Once>,
         changed: &mut dyn FnMut(Handle),
-    ) -> Vec<AgainOp> {
+    ) -> Option<Vec<AgainOp>> {
+        #[cfg(feature = "budgets")]
+        let did = self.flows_again(did)?;
         let Ok(clock) = self.next_clock() else {
-            return Vec::new();
+            return Some(Vec::new());
         };
         let mut drafts = Vec::new();
         let (mut ops, mut again) = (Vec::new(), Dids::default());
@@ -404,7 +427,13 @@ impl Replica {
                 continue;
             }
             match base {
-                None if self.step(draft, clock, it.op, &mut again).is_err() => continue,
+                None if self.step(draft, clock, it.op, &mut again).is_err() => {
+                    #[cfg(feature = "budgets")]
+                    if crate::account::is_reserved(&it.key) {
+                        return None; // all parts of it or none
+                    }
+                    continue;
+                }
                 None => {}
                 Some(base) => {
                     let seen = it.saw.len();
@@ -438,7 +467,7 @@ impl Replica {
             self.made(clock);
         }
         self.keep(clock, again);
-        ops
+        Some(ops)
     }
 
     /// Cuts what a cancel had seen of others, as far as it is still told apart: not what was absorbed

@@ -273,6 +273,8 @@ impl Replica {
                 max: KEYED_BYTES_MAX,
             });
         }
+        #[cfg(feature = "budgets")]
+        self.note_pending(clock, drafts);
         self.keyed.insert(Instance {
             once,
             writer: OWN,

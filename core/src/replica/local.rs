@@ -66,6 +66,12 @@ impl Replica {
         let (settled, floor, own) = (clocks(settled), clocks(floor), id(OWN));
         let collected = self.collected;
         let keyed = self.keyed_text();
+        #[cfg(feature = "budgets")]
+        let keyed = {
+            let key = |handle| self.keys.get(handle);
+            let pending = self.pending.iter().map(|it| (key(*it.0), it.1));
+            format!("{keyed} {:?}", pending.collect::<Vec<_>>())
+        };
         format!(
             "{own} {collected} {attached:?} {settled} {floor} {pending:?} {prospect:?} {established} {proposal:?} \
              {asked} {vouched:?} {waiting} {returns:?} {gaps} {keyed}"

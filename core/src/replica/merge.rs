@@ -174,6 +174,8 @@ impl Replica {
             let id = |at: &usize| last.writers[*at].writer;
             ids = forgotten.iter().map(id).collect();
         }
+        #[cfg(feature = "budgets")]
+        let mut accounts = Vec::new();
         for bytes in staged {
             let chunk = Message::decode(bytes)?;
             let mut gone_here = Forgotten::default();
@@ -184,9 +186,16 @@ impl Replica {
             }
             self.install(&chunk, &gone_here, &mut found)?;
             self.take_keyed(&chunk, &gone_here);
+            #[cfg(feature = "budgets")]
+            self.note_accounts(&chunk, &mut accounts);
         }
         self.install(last, &forgotten, &mut found)?;
         let shards = self.conclude(last, &forgotten, found);
+        #[cfg(feature = "budgets")]
+        {
+            self.note_accounts(last, &mut accounts);
+            self.report_overdrawn(accounts);
+        }
         self.greet(last, live, newcomer)?;
         if MEMBERS && self.configuration().is_some() {
             self.take_memory(last, open || replaced);

@@ -35,6 +35,7 @@ impl Op {
 }
 
 /// A counter of a transaction that is being made.
+#[cfg_attr(feature = "budgets", derive(Clone))]
 pub(super) struct Draft {
     pub(super) handle: Handle,
     pub(super) slots: Vec<Slot>,
@@ -66,6 +67,8 @@ impl Replica {
                 handle: detail(handle.0),
             });
         }
+        #[cfg(feature = "budgets")]
+        self.check_plain_at(handle)?;
         let clock = self.next_clock()?;
         let mut draft = self.draft(handle);
         let mut did = Dids::default();
@@ -142,6 +145,8 @@ impl Replica {
     ) -> Result<bool, Error> {
         #[cfg(feature = "guests")]
         self.check_role(op, &counter::Sum::default())?;
+        #[cfg(feature = "budgets")]
+        self.check_plain(key)?;
         let handle = match self.keys.find(key) {
             Some(handle) => handle,
             None if op.creates() => self.keys.find_or_insert(key)?,

@@ -17,9 +17,9 @@ pub struct Transaction<'a> {
     pub(super) clock: u64,
     /// Ascending by handle.
     pub(super) drafts: Vec<Draft>,
-    did: Dids,
+    pub(super) did: Dids,
     /// How many operations were made.
-    ops: usize,
+    pub(super) ops: usize,
 }
 
 impl Replica {

@@ -249,6 +249,9 @@ impl Sync {
             upto.filter(|upto| !it.doubtful && (*upto > 0 || known))
         };
         let upto: Vec<Option<u64>> = lost.iter().map(upto).collect();
+        // What it holds of budgets goes along; if the clock is at its end, it is taken over later.
+        #[cfg(feature = "budgets")]
+        let _ = replica.hand_over(writer);
         let left = replica.to_leave(replica.told_as_guest());
         let mut state = replica.delta(&VersionVector::default());
         replica.tell_memory(&mut state);

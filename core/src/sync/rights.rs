@@ -180,7 +180,12 @@ impl Sync {
                 return Err(Error::NotYours { writer });
             }
         }
-        if message.complete || remembers {
+        #[cfg(feature = "budgets")]
+        let holds = message.has_reserved_keys();
+        #[cfg(not(feature = "budgets"))]
+        let holds = false;
+        // Only members hold anything of budgets.
+        if message.complete || remembers || holds {
             let writer = peer.greeting.as_ref().map(|it| it.writer);
             let writer = writer.unwrap_or(replica.writer());
             return Err(Error::NotYours { writer });

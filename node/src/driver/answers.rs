@@ -113,17 +113,18 @@ struct ReadingIfAny {
 pub struct FaultReport {
     /// What the evidence is: `totals`, two shards of this clock that differ; `late`, something of
     /// this clock that came although everything up to it was held; `contents`, two digests of all up
-    /// to this clock; `ahead`, this clock of the node's own writer, which had not come to it.
+    /// to this clock; `ahead`, this clock of the node's own writer, which had not come to it;
+    /// `overdrawn`, more was taken from what the writer held of a budget than was ever there.
     pub kind: &'static str,
     /// The writer, as 32 hex digits.
     pub writer: String,
     /// The clock.
     #[serde(serialize_with = "decimal")]
     pub clock: u64,
-    /// The counter where it showed, if it was one.
+    /// The counter or budget where it showed, if it was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The total, the digest or the clock that was held here.
+    /// The total, the digest, the clock or the rights that were held here.
     #[serde(
         serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
@@ -149,6 +150,9 @@ impl FaultReport {
                 ("contents", None, ours, theirs)
             }
             Evidence::Ahead { own } => ("ahead", None, Some(i128::from(*own)), None),
+            Evidence::Overdrawn { name, held } => {
+                ("overdrawn", Some(name.to_string()), Some(*held), None)
+            }
         };
         FaultReport {
             kind,
@@ -183,6 +187,8 @@ pub struct Comeback {
     /// Resets, deletes and sets that cancel less now than they had seen: the rest is part of what
     /// others have taken over.
     pub weaker: usize,
+    /// Transactions that spent of a budget what is not held here now. They do not count.
+    pub refused: usize,
 }
 
 /// What the readers of events are told.

@@ -162,6 +162,24 @@ kinds! {
     KEY_LENGTH: Kind::http("key_length", 400, "A key has 1 to 512 bytes.")
         .advice("Use a shorter key.")
         .both();
+    KEY_RESERVED: Kind::http("key_reserved", 400, "A key must not begin with U+0000.")
+        .advice("Use another key.")
+        .both();
+    WRONG_KIND: Kind::http("wrong_kind", 409, "Something of another kind, such as a budget, goes by this name, and does not take this operation.")
+        .advice("Use another key, or an operation of that kind.")
+        .both();
+    NO_BUDGET: Kind::http("no_budget", 404, "No budget of this name is known at this node.")
+        .advice("Mint it first, or wait until this node has heard of it.")
+        .both();
+    AMOUNT_RANGE: Kind::http("amount_range", 400, "An amount is at most 2^63 - 1.")
+        .advice("Send a smaller amount.")
+        .both();
+    RIGHTS_SHORT: Kind::http("rights_short", 409, "This node does not hold as many rights of the budget; the text says how many it holds, and how many others do as far as it knows.")
+        .advice("Ask a node that holds more, or let one grant rights to this one.")
+        .both();
+    ROOM_SHORT: Kind::http("room_short", 409, "This node does not hold as much room under the cap of the budget; the text says how much it holds, and how much others do as far as it knows.")
+        .advice("Ask a node that holds more, or let one grant room to this one.")
+        .both();
     SPACE_NAME: Kind::http("space_name", 400, "A space's name has 1 to 64 of the characters A-Z a-z 0-9 . _ -.")
         .advice("Use another name.");
     OVERFLOW: Kind::http("overflow", 409, "What this writer adds to the counter would leave 64 bits.")

@@ -82,6 +82,7 @@ impl World {
             let done = self.oracle.check_once(&self.actors[at].view, &known);
             done.map_err(|error| format!("replica {at}: {error}: {}", self.describe()))?;
         }
+        self.check_rights()?;
         self.check_size()
     }
 
@@ -182,7 +183,11 @@ impl World {
                     return Err(format!("{at} still knows {writer}: {}", self.describe()));
                 }
             }
-            if replica.shard_count() > living.len() * self.oracle.keys().len() {
+            let keys = match &self.ledger {
+                Some(books) => books.check_end(replica, &living, self.oracle.keys().len())?,
+                None => self.oracle.keys().len(),
+            };
+            if replica.shard_count() > living.len() * keys {
                 let count = replica.shard_count();
                 return Err(format!("{at} has {count} shards: {}", self.describe()));
             }
@@ -190,7 +195,7 @@ impl World {
         Ok(())
     }
 
-    fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let mut text = String::new();
         for at in self.alive() {
             let replica = &self.actors[at].replica;

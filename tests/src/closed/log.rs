@@ -38,6 +38,14 @@ impl Log {
         if again.configuration() != replica.configuration() {
             return Err("the configuration was not kept".into());
         }
+        let mut names = Vec::new();
+        replica.each_budget(&mut |name| names.push(name.to_owned()));
+        for name in names {
+            let (was, is) = (replica.holders_of(&name), again.holders_of(&name));
+            if was != is {
+                return Err(format!("{name}: held as {was:?} was kept as {is:?}"));
+            }
+        }
         let keys = replica.counters().map(|(_, key)| key);
         for key in keys.chain(again.counters().map(|(_, key)| key)) {
             let (was, is) = (replica.value(key), again.value(key));

@@ -121,8 +121,11 @@ impl World {
         };
         self.note(|| format!("{at} goes on, {upto} was taken over"));
         let aside = self.actors[at].aside.take();
-        let none = self.begin_again(at, at, Some(owner))?;
-        if !none.is_empty() {
+        // What it holds of budgets goes along, or is taken over as that of others is.
+        let along = self.ledger.is_some() && self.random.chance(500);
+        let none = self.begin_again_with(at, at, Some(owner), along)?;
+        // It may have been left something of budgets meanwhile.
+        if !none.is_empty() && self.ledger.is_none() {
             return Err(format!("{at} wrote while it waited: {none:?}"));
         }
         match aside {
@@ -138,17 +141,33 @@ impl World {
         from: usize,
         owner: Option<Owner>,
     ) -> Result<Journal, String> {
-        let state = self.actors[from].replica.delta(&VersionVector::default());
-        let state = Message::decode(&state.encode()).map_err(|error| error.to_string())?;
-        let view = self.actors[from].view.clone();
+        self.begin_again_with(at, from, owner, false)
+    }
+
+    fn begin_again_with(
+        &mut self,
+        at: usize,
+        from: usize,
+        owner: Option<Owner>,
+        along: bool,
+    ) -> Result<Journal, String> {
         let nonce = self.random.bytes();
         let key = owner.unwrap_or([99; 32]);
         let writer = WriterId::mint(&Space::default(), &key, &nonce);
+        if along {
+            let done = self.actors[at].replica.hand_over(writer);
+            done.map_err(|error| error.to_string())?;
+            self.settle(at)?;
+        }
+        let state = self.actors[from].replica.delta(&VersionVector::default());
+        let state = Message::decode(&state.encode()).map_err(|error| error.to_string())?;
+        let view = self.actors[from].view.clone();
         let actor = &mut self.actors[at];
         let journal = actor.replica.begin_again(writer, &state, &mut |_| ());
         let journal = journal.map_err(|error| format!("{at} begins again: {error}"))?;
         actor.view = view;
         actor.stale = false;
+        actor.doomed = false;
         actor.left = false;
         actor.member = owner.map(|owner| (owner, nonce));
         self.figures.returns += 1;
@@ -183,6 +202,13 @@ impl World {
         for again in &returned.again {
             let keeps = |dot: Dot, cancels: &[Dot]| taken.keeps(dot, cancels);
             let writers = (old, replica.writer());
+            if let Some(books) = &mut self.ledger
+                && books.reissue(view, writers, again)?
+            {
+                let clock = again.clock.unwrap_or(0);
+                self.oracle.note(view, (replica.writer(), clock));
+                continue;
+            }
             let done = self.oracle.reissue(view, writers, now, again, &keeps);
             done.map_err(|error| format!("replica {at}: {error}"))?;
         }

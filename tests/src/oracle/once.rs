@@ -7,7 +7,7 @@ use tallymesh_core::{Asked, Once, Replica, WriterId};
 pub type OnceId = usize;
 
 /// The key of this number.
-pub(super) fn once(number: OnceId) -> Once {
+pub fn once(number: OnceId) -> Once {
     Once::new(&number.to_le_bytes(), b"the same")
 }
 

@@ -19,9 +19,9 @@ struct Taken {
 pub struct Takeovers(BTreeMap<WriterId, Vec<Taken>>);
 
 impl Takeovers {
-    /// Notes the writers that a replica has absorbed in its last transaction, or else before.
-    pub fn note(&mut self, replica: &Replica, before: &[WriterId]) {
-        let by = (replica.writer(), replica.clock());
+    /// Notes the writers that a replica has absorbed since, in its transaction of this clock.
+    pub fn note(&mut self, replica: &Replica, before: &[WriterId], clock: u64) {
+        let by = (replica.writer(), clock);
         for (writer, upto) in replica.retired().filter(|it| !before.contains(&it.0)) {
             self.add(writer, by, upto);
         }
@@ -30,6 +30,12 @@ impl Takeovers {
     /// Notes that a writer was absorbed by this transaction of its heir's, up to this clock.
     pub fn add(&mut self, writer: WriterId, by: Dot, upto: u64) {
         self.0.entry(writer).or_default().push(Taken { by, upto });
+    }
+
+    /// Up to which of its clocks somebody took a writer over.
+    pub fn ends(&self, writer: &WriterId) -> impl Iterator<Item = u64> {
+        let taken = self.0.get(writer).into_iter().flatten();
+        taken.map(|it| it.upto)
     }
 
     /// Whether somebody took a writer over.

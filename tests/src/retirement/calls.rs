@@ -3,8 +3,9 @@
 use super::Local;
 use super::configs::Config;
 use super::world::{CutId, Did, Node, Remade, Step, World, guarded};
+use crate::ledger::NAMES;
 use crate::search::NodeId;
-use tallymesh_core::{Error, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Error, Flow, Mark, Message, Owner, Replica, Space, VersionVector, WriterId};
 
 impl World<'_> {
     /// What changes no counter.
@@ -44,6 +45,46 @@ impl World<'_> {
             let stamp = (replica.writer(), replica.clock());
             cut = self.made(stamp, cut, Step::Local(step, counts.passes), did);
         }
+        self.adopt(replica, at, counts, cut)
+    }
+
+    /// An operation on the budget; one that is refused changes nothing.
+    pub(super) fn flow(&mut self, node: NodeId, number: u8) -> Result<NodeId, String> {
+        let from = self.node(node);
+        let (at, mut counts, cut) = (from.at, from.counts, from.cut);
+        let mut replica = from.replica.clone();
+        let before = replica.clock();
+        let next = (at + 1) % self.config.members as u8;
+        let flow = match self.config.flows[usize::from(number)] {
+            Flow::Grant { amount, .. } => Flow::Grant {
+                to: writer(self.config, next, 0),
+                amount,
+            },
+            flow => flow,
+        };
+        match guarded(|| replica.flow(NAMES[0], flow))? {
+            Ok(()) => {}
+            Err(
+                Error::RightsShort(_)
+                | Error::NoBudget
+                | Error::NotAMember
+                | Error::UnknownWriter { .. },
+            ) => {
+                return match replica.clock() == before {
+                    true => Ok(node),
+                    false => Err(format!("{flow:?} was refused, and made")),
+                };
+            }
+            Err(error) => return Err(format!("{flow:?}: {error}")),
+        }
+        counts.ops += 1;
+        let did = Did {
+            flow: Some(flow),
+            ..Did::default()
+        };
+        let stamp = (replica.writer(), replica.clock());
+        let step = Step::Local(Local::Flow(number), counts.passes);
+        let cut = self.made(stamp, cut, step, did);
         self.adopt(replica, at, counts, cut)
     }
 
@@ -168,7 +209,11 @@ fn tend(replica: &mut Replica, step: Local, config: &Config) -> Result<(), Error
             replica.force_members(&owners)
         }
         Local::Announce(at) => replica.announce(&owner(at), &nonce(at, 0), 1),
-        Local::Transact(_) | Local::Materialize(_) | Local::Restart(_) | Local::Pass => Ok(()),
+        Local::Flow(_)
+        | Local::Transact(_)
+        | Local::Materialize(_)
+        | Local::Restart(_)
+        | Local::Pass => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::explore::Act;
 use crate::oracle::{Key, Kind, OnceId};
 use crate::search::{MESSAGES_MAX, REPLICAS_MAX};
+use tallymesh_core::{Flow, WriterId};
 
 /// A small space with members, and bounds on what may happen in it.
 #[derive(Clone, Debug)]
@@ -17,6 +18,9 @@ pub struct Config {
     pub keys: usize,
     /// The transactions to choose from.
     pub alphabet: Vec<Vec<(Key, Act)>>,
+    /// Operations on a budget, each by how much, that are made in place of transactions if there are any.
+    /// Grants are for the next one's first start.
+    pub flows: Vec<Flow>,
     /// How many of them, the last ones, are asked for under an idempotency key, each always the same.
     pub keyed: usize,
     /// How many transactions are made, at most.
@@ -87,6 +91,8 @@ impl Config {
             _ => "transfer".into(),
         };
         let acts: Vec<String> = self.alphabet.iter().map(named).collect();
+        let flows: Vec<String> = self.flows.iter().map(named_flow).collect();
+        let acts = if flows.is_empty() { acts } else { flows };
         let acts = (self.ops > 0).then(|| format!("{} of {}", self.ops, acts.join(", ")));
         let keyed = (self.keyed > 0).then(|| format!("the last {} keyed", self.keyed));
         let sent = if self.wholes {
@@ -163,6 +169,16 @@ impl Config {
     }
 }
 
+fn named_flow(flow: &Flow) -> String {
+    match flow {
+        Flow::Grant { amount, .. } => format!("grant {amount}"),
+        Flow::GrantRoom { amount, .. } => format!("grant room {amount}"),
+        other => format!("{other:?}").to_lowercase().replace(['(', ')'], " "),
+    }
+    .trim()
+    .into()
+}
+
 /// So many of something, for a name; `None` of nothing.
 fn many(count: usize, one: &str, more: &str) -> Option<String> {
     match count {
@@ -184,6 +200,7 @@ fn base(members: usize, tabs: usize) -> Config {
         strangers: 0,
         keys: 1,
         alphabet: singles(&[Act::Add, Act::Delete]),
+        flows: Vec::new(),
         keyed: 0,
         ops: 2,
         snapshots: 3,
@@ -560,6 +577,42 @@ fn keyed() -> Vec<Config> {
     ]
 }
 
+/// Budgets, at members that move rights, start again, and are declared dead. The first of the flows is
+/// made at the start by the first member.
+pub fn budgets() -> Vec<Config> {
+    let to = WriterId::from_bytes([0; 16]);
+    let grant = |amount| Flow::Grant { to, amount };
+    let config = |members, acks, flows: &[Flow]| Config {
+        flows: flows.to_vec(),
+        ops: 2,
+        snapshots: 2,
+        settle_each: 20,
+        ..collecting(members, 0, acks)
+    };
+    let some = [Flow::Mint(2), Flow::Spend(2), grant(2)];
+    vec![
+        Config {
+            ops: 3,
+            gc: false,
+            ..config(3, 0, &some)
+        },
+        Config {
+            restarts: 1,
+            ..config(2, 2, &some)
+        },
+        Config {
+            restarts: 1,
+            backups: true,
+            ops: 3,
+            ..config(2, 1, &some)
+        },
+        Config {
+            fences: 1,
+            ..config(3, 1, &some)
+        },
+    ]
+}
+
 /// Everything that is explored.
 pub fn full() -> Vec<Config> {
     let all = [
@@ -572,6 +625,7 @@ pub fn full() -> Vec<Config> {
         expiries(),
         heirs(),
         keyed(),
+        budgets(),
     ];
     all.concat()
 }

@@ -1,6 +1,7 @@
 //! The start of a configuration, and how everything is put in order from a state.
 
 use super::{Local, Space, calls};
+use crate::ledger::NAMES;
 use crate::search::{NodeId, State};
 use std::collections::BTreeSet;
 use tallymesh_core::WriterId;
@@ -27,6 +28,9 @@ impl Space<'_> {
             }
         }
         // Those whom nobody has taken in have the state, and nobody knows of them.
+        if !self.config.flows.is_empty() {
+            self.does(&mut nodes, 0, Local::Flow(0))?;
+        }
         let strangers = nodes.split_off(members + tabs);
         self.in_order(&mut nodes)?;
         nodes.extend(strangers);
@@ -156,6 +160,7 @@ impl Space<'_> {
             let (oracle, view) = self.world.oracle(self.world.node(*node).cut)?;
             oracle.check_once(&view, &|_| true)?;
         }
+        self.check_rights(nodes)?;
         self.check_size(nodes)
     }
 
@@ -296,11 +301,35 @@ impl Space<'_> {
                     return Err(format!("{writer} is still known: {}", self.tell(nodes)));
                 }
             }
-            if node.replica.shard_count() > living.len() * self.config.keys {
+            let holders = node.replica.holders_of(NAMES[0]);
+            if holders.iter().any(|it| !living.contains(&it.writer)) {
+                return Err(format!("{holders:?} hold something: {}", self.tell(nodes)));
+            }
+            let keys = self.config.keys + usize::from(!holders.is_empty()) + holders.len();
+            if node.replica.shard_count() > living.len() * keys {
                 return Err(format!("too many shards: {}", self.tell(nodes)));
             }
         }
         Ok(())
+    }
+
+    /// All rights can be used by somebody.
+    fn check_rights(&self, nodes: &Nodes) -> Result<(), String> {
+        let replicas = nodes.iter().flatten();
+        let replicas = replicas.map(|node| &self.world.node(*node).replica);
+        let budgets = replicas.filter_map(|replica| replica.budget(NAMES[0]));
+        let (mut here, mut all) = (0, None);
+        for budget in budgets {
+            here += budget.rights.here;
+            all = Some(budget.value - budget.floor);
+        }
+        match all.is_none_or(|all| all == here) {
+            true => Ok(()),
+            false => Err(format!(
+                "{here} rights of {all:?} can be used: {}",
+                self.tell(nodes)
+            )),
+        }
     }
 
     fn tell(&self, nodes: &Nodes) -> String {

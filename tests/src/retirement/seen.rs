@@ -1,9 +1,10 @@
 //! What the transactions of a cut come to, by the oracle.
 
 use super::world::{CutId, Remade, Txn, TxnId, World};
+use crate::ledger::{Ledger, Made};
 use crate::oracle::{Dot, Oracle, Takeovers, View};
 use std::collections::BTreeMap;
-use tallymesh_core::{Configuration, WriterId};
+use tallymesh_core::{Configuration, Replica, WriterId};
 
 impl World<'_> {
     /// The oracle of those who see a cut, and their view.
@@ -66,6 +67,22 @@ impl World<'_> {
             }
         }
         Ok((oracle, taken))
+    }
+
+    /// Compares the budget of those who see a cut with what was done to it.
+    pub(super) fn check_budget(&self, cut: CutId, replica: &Replica) -> Result<(), String> {
+        let mut ledger = Ledger::default();
+        for id in &self.cuts[cut as usize] {
+            let Txn {
+                writer, clock, did, ..
+            } = &self.txns[*id as usize];
+            if let Some(flow) = did.flow {
+                let flows = vec![(0, flow)];
+                let made = Made { flows, once: None };
+                ledger.add((*writer, *clock), made);
+            }
+        }
+        ledger.check(&self.clocks(cut), replica)
     }
 
     /// Of each number only one configuration may take effect.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tallymesh_core::{
-    Again, Configuration, Error, Message, Replica, Space, VersionVector, WriterId,
+    Again, Configuration, Error, Flow, Message, Replica, Space, VersionVector, WriterId,
 };
 
 /// The number of a transaction. A later one never precedes what it saw.
@@ -67,6 +67,8 @@ pub(super) struct Txn {
 pub(super) struct Did {
     /// Empty if it changes no counter.
     pub(super) issued: Vec<(Key, Kind)>,
+    /// What it did to the budget.
+    pub(super) flow: Option<Flow>,
     /// Whom it absorbed, and up to which clock.
     pub(super) retires: Vec<(WriterId, u64)>,
     /// The configuration that it decided on.
@@ -194,6 +196,7 @@ impl<'a> World<'a> {
         let after = match step {
             Local::Transact(_) | Local::Materialize(_) => self.write(node, step),
             Local::Restart(from) => self.restart(node, from),
+            Local::Flow(number) => self.flow(node, number),
             _ => self.tend(node, step),
         }?;
         self.performed.insert((node, step), after);
@@ -441,6 +444,7 @@ impl<'a> World<'a> {
         let (oracle, view) = self.oracle(cut)?;
         let now = self.now(&counts);
         guarded(|| oracle.check(&view, &replica, now))??;
+        self.check_budget(cut, &replica)?;
         self.check_decided(cut)?;
         let held: BTreeMap<WriterId, u64> = replica.writers().collect();
         let txns = &self.cuts[cut as usize];
@@ -485,6 +489,7 @@ impl<'a> World<'a> {
                 let ops = ops.iter().map(|(key, op)| format!("{op:?} on key {key}"));
                 ops.collect::<Vec<_>>().join(", ")
             }
+            Local::Flow(number) => format!("{:?}", self.config.flows[usize::from(number)]),
             Local::Restart(from) if from == node => "starts again".into(),
             Local::Restart(from) => {
                 let clock = self.nodes[from as usize].replica.clock();

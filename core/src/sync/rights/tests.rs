@@ -142,6 +142,26 @@ fn nobody_but_a_member_says_what_members_say() {
     assert_eq!(leaves(|own| own), NOBODY, "its heir is a member");
 }
 
+/// Whoever is no member has no rights, whatever it says that it was given, nor room.
+#[cfg(feature = "budgets")]
+#[test]
+fn nobody_but_a_member_says_anything_of_budgets() {
+    let own = writer();
+    let keys = [
+        "\0bvgift".into(),
+        alloc::format!("\0br{own}gift"),
+        alloc::format!("\0cq{own}gift"),
+        alloc::string::String::from("\0?"),
+    ];
+    for key in keys {
+        let said = outcomes(|message, _| {
+            message.keys = Default::default();
+            message.keys.push(&key);
+        });
+        assert_eq!(said, NOBODY, "{key:?}");
+    }
+}
+
 /// What is told beside the row of the counter.
 fn beside(change: impl Fn(&mut Side, Stamp)) -> [&'static str; 3] {
     outcomes(|message, writer| {

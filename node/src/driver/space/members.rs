@@ -435,21 +435,25 @@ impl OpenSpace {
         let ops = returned.again.iter().flat_map(|again| &again.ops);
         let news = Comeback {
             writer: self.replica.writer().to_string(),
-            again: returned.again.len(),
+            again: returned.again.iter().filter(|it| !it.refused).count(),
             unknown: returned.unknown,
             weaker: ops.filter(|op| op.left > 0).count(),
+            refused: returned.again.iter().filter(|it| it.refused).count(),
         };
         let (space, again, weaker) = (self.name().as_str(), news.again, news.weaker);
+        let refused = news.refused;
         let unknown = news.unknown.map(|it| format!("{} to {}", it.0, it.1));
-        match (&unknown, weaker) {
+        match (&unknown, weaker + refused) {
             (None, 0) => tracing::info!(space, again, "came back, and nothing is lost"),
             _ => tracing::warn!(
                 space,
                 again,
                 weaker,
+                refused,
                 unknown,
                 "came back; of some transactions it is not known whether they count, or they cancel \
-                 less than they had seen: compare the counters with your records"
+                 less than they had seen, or spend what is not held here any more: compare the counters \
+                 with your records"
             ),
         }
         self.news.push(News::Returned(Arc::new(news)));

@@ -1,0 +1,229 @@
+//! Keys of what is no plain counter: the kind of a thing is part of its key.
+//!
+//! A key that begins with U+0000 can't be written to by name, so whatever a program's users send, only
+//! the operations of a kind touch its keys. What is kept under them are plain counters: they merge, are
+//! told, stored, absorbed and collected like any other, also by programs that know nothing of kinds.
+//!
+//! A budget `name` is kept as several counters: the value, the floor and the cap, and of each writer
+//! that holds some the rights and the room. The writer comes before the name, so that the keys of one
+//! writer share their beginning.
+
+use crate::error::{Error, Limited};
+use crate::limits::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX};
+use crate::writer_id::WriterId;
+use alloc::format;
+use alloc::string::String;
+
+/// What keys of kinds begin with.
+pub(crate) const RESERVED: char = '\0';
+/// The digits of a writer's id.
+const WRITER_CHARS: usize = 32;
+
+const _: () = assert!(BUDGET_NAME_BYTES_MAX + WRITER_CHARS + 3 == KEY_BYTES_MAX);
+
+/// What goes by a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A plain counter.
+    Counter,
+    /// A budget without a cap.
+    Budget,
+    /// A budget with a cap.
+    CappedBudget,
+}
+
+impl core::fmt::Display for Kind {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Kind::Counter => "a counter",
+            Kind::Budget => "a budget without a cap",
+            Kind::CappedBudget => "a budget with a cap",
+        })
+    }
+}
+
+/// A part of a budget, each of which is a counter of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// What was minted less what was spent.
+    Value,
+    /// What the value never goes under.
+    Floor,
+    /// What the value never goes over.
+    Cap,
+    /// What this writer may spend.
+    Rights(WriterId),
+    /// What this writer may mint, under a cap.
+    Room(WriterId),
+}
+
+impl Part {
+    /// Whose it is, if it is something that a writer holds.
+    pub(crate) fn holder(self) -> Option<WriterId> {
+        match self {
+            Part::Rights(writer) | Part::Room(writer) => Some(writer),
+            Part::Value | Part::Floor | Part::Cap => None,
+        }
+    }
+
+    /// The same of another writer.
+    pub(crate) fn held_by(self, writer: WriterId) -> Part {
+        match self {
+            Part::Rights(_) => Part::Rights(writer),
+            Part::Room(_) => Part::Room(writer),
+            part => part,
+        }
+    }
+}
+
+/// A key of a budget, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Account<'a> {
+    pub(crate) capped: bool,
+    pub(crate) part: Part,
+    pub(crate) name: &'a str,
+}
+
+impl Account<'_> {
+    /// Takes a key apart; `None` if it is none of a budget. Keys of kinds that are not known are kept and
+    /// told on as they are.
+    pub(crate) fn parse(key: &str) -> Option<Account<'_>> {
+        let mut rest = key.strip_prefix(RESERVED)?.chars();
+        let capped = match rest.next()? {
+            'b' => false,
+            'c' => true,
+            _ => return None,
+        };
+        let (part, rest) = (rest.next()?, rest.as_str());
+        let (part, name) = match part {
+            'v' => (Part::Value, rest),
+            'f' => (Part::Floor, rest),
+            'l' if capped => (Part::Cap, rest),
+            'r' => {
+                let (writer, name) = held(rest)?;
+                (Part::Rights(writer), name)
+            }
+            'q' if capped => {
+                let (writer, name) = held(rest)?;
+                (Part::Room(writer), name)
+            }
+            _ => return None,
+        };
+        let account = Account { capped, part, name };
+        check_name(name).is_ok().then_some(account)
+    }
+
+    /// The key.
+    pub(crate) fn key(&self) -> String {
+        let kind = if self.capped { 'c' } else { 'b' };
+        let name = self.name;
+        match self.part {
+            Part::Value => format!("{RESERVED}{kind}v{name}"),
+            Part::Floor => format!("{RESERVED}{kind}f{name}"),
+            Part::Cap => format!("{RESERVED}{kind}l{name}"),
+            Part::Rights(writer) => format!("{RESERVED}{kind}r{writer}{name}"),
+            Part::Room(writer) => format!("{RESERVED}{kind}q{writer}{name}"),
+        }
+    }
+
+    /// The key of another part.
+    pub(crate) fn key_of(&self, part: Part) -> String {
+        Account { part, ..*self }.key()
+    }
+}
+
+fn held(rest: &str) -> Option<(WriterId, &str)> {
+    let (writer, name) = rest.split_at_checked(WRITER_CHARS)?;
+    Some((WriterId::parse(writer)?, name))
+}
+
+/// Whether a key is one of a kind, and not a plain counter's.
+pub(crate) fn is_reserved(key: &str) -> bool {
+    key.starts_with(RESERVED)
+}
+
+/// Refuses what can be no name of a budget.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    match name.len() {
+        0 => Err(Error::KeyLength { bytes: 0 }),
+        _ if is_reserved(name) => Err(Error::ReservedKey),
+        ..=BUDGET_NAME_BYTES_MAX => Ok(()),
+        size => Err(Error::TooLarge {
+            what: Limited::BudgetName,
+            size,
+            max: BUDGET_NAME_BYTES_MAX,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn writer(byte: u8) -> WriterId {
+        WriterId::from_bytes([byte; 16])
+    }
+
+    #[test]
+    fn a_key_is_taken_apart_into_what_it_was_made_of() {
+        let long = "x".repeat(BUDGET_NAME_BYTES_MAX);
+        let mut keys = Vec::new();
+        for name in ["gift", "ü\0b", "r", long.as_str()] {
+            for capped in [false, true] {
+                let parts = [
+                    Part::Value,
+                    Part::Floor,
+                    Part::Cap,
+                    Part::Rights(writer(0xab)),
+                    Part::Room(writer(7)),
+                ];
+                for part in parts {
+                    let account = Account { capped, part, name };
+                    let key = account.key();
+                    assert!(is_reserved(&key) && key.len() <= KEY_BYTES_MAX);
+                    let room = matches!(part, Part::Cap | Part::Room(_));
+                    let expected = (capped || !room).then_some(account);
+                    assert_eq!(Account::parse(&key), expected, "{key:?}");
+                    keys.push(key);
+                }
+            }
+        }
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
+
+    #[test]
+    fn what_is_no_key_of_a_budget_is_none() {
+        let upper = "AB".repeat(16);
+        let keys = [
+            "gift".into(),
+            "\0".into(),
+            "\0b".into(),
+            "\0bv".into(),
+            "\0tvgift".into(),
+            "\0bxgift".into(),
+            "\0bv\0gift".into(),
+            "\0br0123".into(),
+            format!("\0br{upper}gift"),
+            format!("\0br{}", writer(1)),
+            format!("\0br{}ü", "a".repeat(31)),
+            format!("\0bv{}", "x".repeat(BUDGET_NAME_BYTES_MAX + 1)),
+        ];
+        for key in keys {
+            assert_eq!(Account::parse(&key), None, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_has_a_length_and_does_not_begin_as_keys_of_kinds_do() {
+        assert_eq!(check_name(""), Err(Error::KeyLength { bytes: 0 }));
+        assert_eq!(check_name("\0b"), Err(Error::ReservedKey));
+        let long = "x".repeat(BUDGET_NAME_BYTES_MAX + 1);
+        let size = long.len();
+        let refused = check_name(&long);
+        assert!(matches!(refused, Err(Error::TooLarge { size: it, .. }) if it == size));
+    }
+}

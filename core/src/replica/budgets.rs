@@ -1,0 +1,469 @@
+//! Budgets: what many spend from at once, and that never goes under its floor.
+//!
+//! Each unit that is not spent is a right that some writer holds. The rights of a writer are a plain
+//! counter of their own, to which anybody may add and from which one writer alone takes: the one who
+//! holds them, or, once that one is over, who absorbed it, and so has seen all that it took
+//! (`budgets/inherit.rs`). Whoever takes has therefore seen all that was taken before, and enough that
+//! came in; the others only add. So no causal cut shows less than nothing in it.
+//!
+//! All parts of an operation are made in one transaction. In each view the rights add up to the value
+//! less the floor, and the room, which is rights to mint under a cap, to the cap less the value.
+//!
+//! The idea of rights that are held and moved is that of the bounded counter: Balegas et al.,
+//! "Extending Eventually Consistent Cloud Databases for Enforcing Numeric Invariants", 2015.
+
+mod again;
+mod inherit;
+mod overdrawn;
+mod pending;
+
+pub(super) use pending::Pending;
+
+use super::ops::Draft;
+use super::{Replica, Transaction, place};
+use crate::Op;
+use crate::account::{Account, Kind, Part, check_name, is_reserved};
+use crate::error::{Error, Short};
+use crate::keys::Handle;
+use crate::limits::TRANSACTION_OPS_MAX;
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// An operation on a budget. Amounts are at most 2^63 - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Pays in, or gives back: as many rights as that are here then. Makes a budget without a cap if
+    /// there is none of the name. Under a cap it takes room that is held here.
+    Mint(u64),
+    /// Spends rights that are held here.
+    Spend(u64),
+    /// Moves rights that are held here to another member.
+    Grant {
+        /// The member's present writer.
+        to: WriterId,
+        /// How many.
+        amount: u64,
+    },
+    /// Moves room that is held here to another member.
+    GrantRoom {
+        /// The member's present writer.
+        to: WriterId,
+        /// How much.
+        amount: u64,
+    },
+    /// Lets the value go lower: as many more rights are here then. Makes a budget without a cap if there
+    /// is none of the name.
+    LowerFloor(u64),
+    /// Keeps so much more from being spent, for which rights are taken that are held here.
+    RaiseFloor(u64),
+    /// Lets the value go higher: so much more room is here then. Makes a budget with a cap if there is none
+    /// of the name.
+    RaiseCap(u64),
+    /// Lets the value go less high, for which room is taken that is held here.
+    LowerCap(u64),
+}
+
+impl Flow {
+    fn amount(self) -> u64 {
+        match self {
+            Flow::Mint(amount)
+            | Flow::Spend(amount)
+            | Flow::Grant { amount, .. }
+            | Flow::GrantRoom { amount, .. }
+            | Flow::LowerFloor(amount)
+            | Flow::RaiseFloor(amount)
+            | Flow::RaiseCap(amount)
+            | Flow::LowerCap(amount) => amount,
+        }
+    }
+
+    /// Whether only a budget with a cap takes it.
+    fn needs_cap(self) -> bool {
+        matches!(
+            self,
+            Flow::RaiseCap(_) | Flow::LowerCap(_) | Flow::GrantRoom { .. }
+        )
+    }
+
+    /// The kind of budget that it makes.
+    fn makes(self) -> Option<Kind> {
+        match self {
+            Flow::Mint(_) | Flow::LowerFloor(_) => Some(Kind::Budget),
+            Flow::RaiseCap(_) => Some(Kind::CappedBudget),
+            _ => None,
+        }
+    }
+
+    /// To whom it moves something.
+    fn to(self) -> Option<WriterId> {
+        match self {
+            Flow::Grant { to, .. } | Flow::GrantRoom { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+
+    /// What it adds to which part, if `own` makes it.
+    fn steps(self, own: WriterId, capped: bool, by: i64) -> Vec<(Part, i64)> {
+        let (rights, room) = (Part::Rights(own), Part::Room(own));
+        let mut steps = Vec::from(match self {
+            Flow::Mint(_) => [(Part::Value, by), (rights, by)],
+            Flow::Spend(_) => [(Part::Value, -by), (rights, -by)],
+            Flow::Grant { to, .. } => [(rights, -by), (Part::Rights(to), by)],
+            Flow::GrantRoom { to, .. } => [(room, -by), (Part::Room(to), by)],
+            Flow::LowerFloor(_) => [(Part::Floor, -by), (rights, by)],
+            Flow::RaiseFloor(_) => [(Part::Floor, by), (rights, -by)],
+            Flow::RaiseCap(_) => [(Part::Cap, by), (room, by)],
+            Flow::LowerCap(_) => [(Part::Cap, -by), (room, -by)],
+        });
+        match self {
+            Flow::Mint(_) if capped => steps.push((room, -by)),
+            Flow::Spend(_) if capped => steps.push((room, by)),
+            _ => {}
+        }
+        steps.retain(|step| step.1 != 0);
+        steps
+    }
+}
+
+/// What of a budget is held where, as far as is known here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// What this replica may use now.
+    pub here: i128,
+    /// What it may use once all members have acknowledged it: it was made under idempotency keys, and
+    /// may have been made elsewhere too.
+    pub pending: i128,
+    /// What others hold.
+    pub elsewhere: i128,
+}
+
+/// What a budget comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// What was minted less what was spent.
+    pub value: i128,
+    /// What the value never goes under.
+    pub floor: i128,
+    /// What the value never goes over.
+    pub cap: Option<i128>,
+    /// What can be spent.
+    pub rights: Holding,
+    /// What can be minted, under a cap.
+    pub room: Option<Holding>,
+}
+
+/// What one writer holds of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The writer. If it was absorbed, its heir may use what it held.
+    pub writer: WriterId,
+    /// What can be spent.
+    pub rights: i128,
+    /// What can be minted, under a cap.
+    pub room: i128,
+}
+
+/// Refuses a key that only operations of its kind write to.
+fn check_typed(key: &str) -> Result<(), Error> {
+    match is_reserved(key) {
+        true => Err(Error::ReservedKey),
+        false => Ok(()),
+    }
+}
+
+impl Replica {
+    /// Makes one operation on a budget, as a transaction of its own.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, and as [`Transaction::flow`]. Nothing is changed
+    /// then.
+    pub fn flow(&mut self, name: &str, flow: Flow) -> Result<(), Error> {
+        let mut transaction = self.begin()?;
+        transaction.flow(name, flow)?;
+        transaction.commit(&mut Vec::new());
+        Ok(())
+    }
+
+    /// What a budget comes to here, `None` if there is none of this name.
+    pub fn budget(&self, name: &str) -> Option<Budget> {
+        let account = self.account(name)?;
+        let value = |part| self.value(&account.key_of(part)).unwrap_or(0);
+        let (of_value, floor) = (value(Part::Value), value(Part::Floor));
+        let own = self.writer();
+        let holding = |part, all: i128| {
+            let held = value(part);
+            let pending = self.pending_of(&account.key_of(part));
+            Holding {
+                here: held - pending,
+                pending,
+                elsewhere: all - held,
+            }
+        };
+        let cap = account.capped.then(|| value(Part::Cap));
+        Some(Budget {
+            value: of_value,
+            floor,
+            cap,
+            rights: holding(Part::Rights(own), of_value - floor),
+            room: cap.map(|cap| holding(Part::Room(own), cap - of_value)),
+        })
+    }
+
+    /// What goes by a name here. If there are things of several kinds, the budget with a cap comes before
+    /// the one without, and both before a counter.
+    pub fn kind_of(&self, name: &str) -> Option<Kind> {
+        match self.account(name) {
+            Some(Account { capped: true, .. }) => Some(Kind::CappedBudget),
+            Some(_) => Some(Kind::Budget),
+            None if is_reserved(name) => None,
+            None => self.value(name).map(|_| Kind::Counter),
+        }
+    }
+
+    /// The budget that a counter is part of, by its handle: whoever is told what changed finds out so.
+    pub fn budget_at(&self, handle: Handle) -> Option<&str> {
+        Some(Account::parse(self.keys.get(handle)?)?.name)
+    }
+
+    /// Calls `take` with the name of each budget, in no stated order. One of which there are both kinds
+    /// is named twice.
+    pub fn each_budget(&self, take: &mut dyn FnMut(&str)) {
+        for (handle, key) in self.keys.reserved() {
+            let value = Account::parse(key).filter(|it| it.part == Part::Value);
+            if let Some(account) = value.filter(|_| self.value_at(handle).is_some()) {
+                take(account.name);
+            }
+        }
+    }
+
+    /// Who holds what of a budget, ascending by writer. Looks at all budgets' keys.
+    pub fn holders_of(&self, name: &str) -> Vec<Holder> {
+        let mut holders: BTreeMap<WriterId, Holder> = BTreeMap::new();
+        let Some(Account { capped, .. }) = self.account(name) else {
+            return Vec::new();
+        };
+        for (handle, key) in self.keys.reserved() {
+            let account = Account::parse(key).filter(|it| (it.capped, it.name) == (capped, name));
+            let Some(account) = account else { continue };
+            let (Some(writer), Some(held)) = (account.part.holder(), self.value_at(handle)) else {
+                continue;
+            };
+            let holder = holders.entry(writer).or_insert(Holder {
+                writer,
+                rights: 0,
+                room: 0,
+            });
+            match account.part {
+                Part::Room(_) => holder.room = held,
+                _ => holder.rights = held,
+            }
+        }
+        holders.into_values().collect()
+    }
+
+    /// The keys of the budget that goes by a name, the one with a cap first.
+    fn account<'a>(&self, name: &'a str) -> Option<Account<'a>> {
+        if self.keys.are_plain() || check_name(name).is_err() {
+            return None;
+        }
+        let account = |capped| Account {
+            capped,
+            part: Part::Value,
+            name,
+        };
+        let mut both = [true, false].into_iter().map(account);
+        both.find(|it| self.value(&it.key()).is_some())
+    }
+
+    /// Refuses a plain operation on what is no plain counter.
+    pub(super) fn check_plain(&self, key: &str) -> Result<(), Error> {
+        check_typed(key)?;
+        if self.keys.are_plain() || self.value(key).is_some() {
+            return Ok(());
+        }
+        match self.kind_of(key) {
+            None | Some(Kind::Counter) => Ok(()),
+            Some(kind) => Err(Error::WrongKind { kind }),
+        }
+    }
+
+    /// As [`check_plain`](Replica::check_plain), of a key that goes by a handle.
+    pub(super) fn check_plain_at(&self, handle: Handle) -> Result<(), Error> {
+        if self.keys.are_plain() {
+            return self.keys.get(handle).map_or(Ok(()), check_typed);
+        }
+        let (page_at, slot) = place(handle);
+        let page = self.pages.get(page_at);
+        let is_row = page.is_some_and(|page| page.own.has(slot) && !page.is_odd(slot));
+        match self.keys.get(handle) {
+            Some(key) if is_row => check_typed(key),
+            Some(key) => self.check_plain(key),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Drafts as they were, `None` where there was none.
+type Saved = Vec<(Handle, Option<Draft>)>;
+
+impl Transaction<'_> {
+    /// Makes an operation on a budget, on what the operations before it did.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::WrongKind`], [`Error::NoBudget`],
+    /// [`Error::RightsShort`] and [`Error::RoomShort`] if too little is held here,
+    /// [`Error::AmountRange`], [`Error::UnknownWriter`] if it moves something to one that is no other
+    /// member's present writer; of a name as [`Replica::add`] of a key, and [`Error::TooLarge`] over
+    /// [`BUDGET_NAME_BYTES_MAX`](crate::limits::BUDGET_NAME_BYTES_MAX); [`Error::Overflow`] and
+    /// [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
+    pub fn flow(&mut self, name: &str, flow: Flow) -> Result<(), Error> {
+        self.all_or_nothing(|it, saved| it.make_flow(name, flow, saved))
+    }
+
+    /// Spends an amount of one budget and pays it into others, to each its share.
+    ///
+    /// # Errors
+    /// As [`flow`](Transaction::flow), and [`Error::AmountRange`] if the shares together are over its
+    /// limit. The transaction stays as it was then, and may go on.
+    pub fn transfer(&mut self, from: &str, to: &[(&str, u64)]) -> Result<(), Error> {
+        let shares = to.iter().map(|share| share.1);
+        let amount = shares.fold(0, u64::saturating_add);
+        self.all_or_nothing(|it, saved| {
+            it.make_flow(from, Flow::Spend(amount), saved)?;
+            to.iter()
+                .try_for_each(|(name, share)| it.make_flow(name, Flow::Mint(*share), saved))
+        })
+    }
+
+    /// Makes something that notes which drafts it is about to change, and if it is refused puts these
+    /// back.
+    fn all_or_nothing(
+        &mut self,
+        make: impl FnOnce(&mut Self, &mut Saved) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (ops, did) = (self.ops, self.did.len());
+        let mut saved = Saved::new();
+        let done = make(self, &mut saved);
+        if done.is_ok() {
+            return done;
+        }
+        for (handle, draft) in saved.into_iter().rev() {
+            let Ok(at) = self.drafts.binary_search_by_key(&handle, |it| it.handle) else {
+                continue;
+            };
+            match draft {
+                Some(draft) => self.drafts[at] = draft,
+                None => {
+                    self.drafts.remove(at);
+                    self.replica.forget_unused(handle);
+                }
+            }
+        }
+        self.did.truncate(did);
+        self.ops = ops;
+        done
+    }
+
+    fn make_flow(&mut self, name: &str, flow: Flow, saved: &mut Saved) -> Result<(), Error> {
+        check_name(name)?;
+        self.ops += 1;
+        if self.ops > TRANSACTION_OPS_MAX {
+            return Err(Error::TransactionTooLarge { ops: self.ops });
+        }
+        if !self.replica.is_member() {
+            return Err(Error::NotAMember);
+        }
+        let amount = flow.amount();
+        let by = i64::try_from(amount).map_err(|_| Error::AmountRange { amount })?;
+        if let Some(writer) = flow.to()
+            && (writer == self.replica.writer() || !self.replica.is_counted_member(&writer))
+        {
+            return Err(Error::UnknownWriter { writer });
+        }
+        let account = self.account_for(name, flow)?;
+        let own = self.replica.writer();
+        let mut steps = flow.steps(own, account.capped, by);
+        for (part, _) in steps.iter().filter(|step| step.1 < 0) {
+            self.check_held(&account, *part, amount)?;
+        }
+        // It makes the budget even if another one did that, and is withdrawn.
+        if flow.makes().is_some() && steps.iter().all(|step| step.0 != Part::Value) {
+            steps.push((Part::Value, 0));
+        }
+        for (part, by) in steps {
+            self.add_to(&account.key_of(part), by, saved)?;
+        }
+        Ok(())
+    }
+
+    /// The budget that an operation is on, or is to make.
+    fn account_for<'a>(&self, name: &'a str, flow: Flow) -> Result<Account<'a>, Error> {
+        let account = |capped| Account {
+            capped,
+            part: Part::Value,
+            name,
+        };
+        let exists = |capped| self.value(&account(capped).key()).is_some();
+        if exists(true) {
+            return Ok(account(true));
+        }
+        if exists(false) {
+            return match flow.needs_cap() {
+                true => Err(Error::WrongKind { kind: Kind::Budget }),
+                false => Ok(account(false)),
+            };
+        }
+        if self.value(name).is_some() {
+            let kind = Kind::Counter;
+            return Err(Error::WrongKind { kind });
+        }
+        let kind = flow.makes().ok_or(Error::NoBudget)?;
+        Ok(account(kind == Kind::CappedBudget))
+    }
+
+    /// Refuses to take more of a part than is held here.
+    fn check_held(&self, account: &Account<'_>, part: Part, asked: u64) -> Result<(), Error> {
+        let value = |part| self.value(&account.key_of(part)).unwrap_or(0);
+        let all = match part {
+            Part::Rights(_) => value(Part::Value) - value(Part::Floor),
+            Part::Room(_) => value(Part::Cap) - value(Part::Value),
+            Part::Value | Part::Floor | Part::Cap => return Ok(()),
+        };
+        let own = value(part);
+        if own >= i128::from(asked) && self.replica.has_none_pending() {
+            return Ok(());
+        }
+        let pending = self.replica.pending_of(&account.key_of(part));
+        let here = own - pending;
+        if here >= i128::from(asked) {
+            return Ok(());
+        }
+        let elsewhere = all - own;
+        let held = Holding {
+            here,
+            pending,
+            elsewhere,
+        };
+        let short = Box::new(Short { asked, held });
+        Err(match part {
+            Part::Room(_) => Error::RoomShort(short),
+            _ => Error::RightsShort(short),
+        })
+    }
+
+    fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<(), Error> {
+        let replica = &mut *self.replica;
+        let handle = replica.keys.find_or_insert(key)?;
+        let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);
+        saved.push((handle, known.ok().map(|at| self.drafts[at].clone())));
+        let at = replica.draft_of(&mut self.drafts, handle);
+        let draft = &mut self.drafts[at];
+        let done = replica.step(draft, self.clock, Op::Add(by), &mut self.did);
+        done.map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Accounts that have less than nothing, which no correct writer leaves: two processes spent under one
+//! writer id, or a member spent what it never had.
+
+use crate::account::{Account, is_reserved};
+use crate::delta::Message;
+use crate::keys::Handle;
+use crate::replica::{Evidence, Fault, Replica};
+use alloc::vec::Vec;
+
+impl Replica {
+    /// Adds the accounts that a message has something of, and that are known here.
+    pub(in crate::replica) fn note_accounts(&self, message: &Message, accounts: &mut Vec<Handle>) {
+        let reserved = message.keys.iter().take_while(|key| is_reserved(key));
+        accounts.extend(reserved.filter_map(|key| self.keys.find(key)));
+    }
+
+    /// Reports those of the accounts that have less than nothing.
+    pub(in crate::replica) fn report_overdrawn(&mut self, accounts: Vec<Handle>) {
+        for handle in accounts {
+            let Some(held) = self.value_at(handle).filter(|held| *held < 0) else {
+                continue;
+            };
+            let account = self.keys.get(handle).and_then(Account::parse);
+            let whose = account.and_then(|it| Some((it.part.holder()?, it.name)));
+            let Some((writer, name)) = whose else {
+                continue;
+            };
+            let (name, clock) = (name.into(), self.held(&writer));
+            self.note_fault(|| Fault {
+                writer,
+                clock,
+                evidence: Evidence::Overdrawn { name, held },
+            });
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What was paid in under idempotency keys and may still turn out to have been paid in twice.
+//!
+//! If two members made an operation under one key, one of the two is withdrawn once somebody has heard
+//! of both. What that one had paid in is gone then. So it can be spent only once everybody who counts
+//! has acknowledged it: whoever had made another has withdrawn one of the two before that.
+
+use crate::account::Account;
+use crate::counter;
+use crate::keys::Handle;
+use crate::replica::Replica;
+use crate::replica::ops::Draft;
+use crate::shard::OWN;
+use crate::slot::Stamp;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// What came in under keys, by the account: the own transaction's clock, and how much.
+pub(in crate::replica) type Pending = BTreeMap<Handle, Vec<(u64, i128)>>;
+
+impl Replica {
+    /// Notes what a transaction under a key, which is not visible yet, brings to the own accounts.
+    pub(in crate::replica) fn note_pending(&mut self, clock: u64, drafts: &[Draft]) {
+        if self.keys.are_plain() {
+            return;
+        }
+        for draft in drafts.iter().filter(|draft| draft.changed) {
+            let account = self.keys.get(draft.handle).and_then(Account::parse);
+            if account.and_then(|it| it.part.holder()) != Some(self.writer()) {
+                continue;
+            }
+            let after = counter::sum(&draft.slots, &self.writers).value();
+            let before = self.value_at(draft.handle);
+            let amount = after.unwrap_or(0) - before.unwrap_or(0);
+            if amount > 0 {
+                let pending = self.pending.entry(draft.handle).or_default();
+                pending.push((clock, amount));
+            }
+        }
+    }
+
+    /// Whether nothing can be pending.
+    pub(in crate::replica) fn has_none_pending(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// How much of an account can't be used yet.
+    pub(super) fn pending_of(&self, key: &str) -> i128 {
+        let handle = self.keys.find(key);
+        let Some(pending) = handle.and_then(|handle| self.pending.get(&handle)) else {
+            return 0;
+        };
+        let quorum = self.quorum();
+        let open = |clock| {
+            let writer = OWN;
+            !self.is_stable(&quorum, Stamp { writer, clock })
+        };
+        let pending = pending.iter().filter(|it| open(it.0));
+        pending.map(|it| it.1).sum()
+    }
+
+    /// Forgets what is pending no longer.
+    pub(super) fn settle_pending(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let quorum = self.quorum();
+        let mut pending = core::mem::take(&mut self.pending);
+        pending.retain(|_, of_one| {
+            of_one.retain(|(clock, _)| {
+                let (writer, clock) = (OWN, *clock);
+                !self.is_stable(&quorum, Stamp { writer, clock })
+            });
+            !of_one.is_empty()
+        });
+        self.pending = pending;
+    }
+}

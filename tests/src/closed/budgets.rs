@@ -1,0 +1,302 @@
+//! Budgets in random histories of a closed space.
+
+use super::World;
+use crate::ledger::{Ledger, Made, NAMES, Name};
+use crate::oracle::{Dot, OnceId, Takeovers, View, once};
+use crate::random::Random;
+use tallymesh_core::{Again, Asked, Error, Flow, Kind, Replica, WriterId};
+
+/// The budget with a cap.
+const CAPPED: Name = NAMES.len() - 1;
+/// Numbers of idempotency keys of budgets begin here: others have those below.
+const ONCE_FIRST: OnceId = 1 << 32;
+
+/// What a run with budgets came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Transactions on budgets.
+    pub made: u64,
+    /// Those that were refused since too little was held.
+    pub short: u64,
+    /// Rights or room moved to other members.
+    pub grants: u64,
+    /// Transactions under keys.
+    pub keyed: u64,
+    /// Of these, those that were withdrawn.
+    pub withdrawn: u64,
+    /// Those that replicas that came back made again.
+    pub again: u64,
+    /// And those that they could not.
+    pub refused: u64,
+    /// Runs that ended with all rights where they can be used.
+    pub ended: u64,
+}
+
+impl Figures {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Figures) {
+        self.made += other.made;
+        self.short += other.short;
+        self.grants += other.grants;
+        self.keyed += other.keyed;
+        self.withdrawn += other.withdrawn;
+        self.again += other.again;
+        self.refused += other.refused;
+        self.ended += other.ended;
+    }
+}
+
+/// All that was done to budgets.
+pub(super) struct Books {
+    ledger: Ledger,
+    random: Random,
+    /// What each idempotency key asks for.
+    keys: Vec<Vec<(Name, Flow)>>,
+    pub(super) figures: Figures,
+}
+
+impl Books {
+    pub(super) fn new(random: Random) -> Books {
+        Books {
+            ledger: Ledger::default(),
+            random,
+            keys: Vec::new(),
+            figures: Figures::default(),
+        }
+    }
+
+    pub(super) fn check(
+        &self,
+        view: &View,
+        replica: &Replica,
+        taken: &Takeovers,
+    ) -> Result<(), String> {
+        self.ledger.check(view.vector(), replica)?;
+        self.ledger.check_all(taken)
+    }
+
+    /// Takes out of what was withdrawn what is of budgets.
+    pub(super) fn withdraw(
+        &mut self,
+        withdrawn: &mut Vec<(String, Dot)>,
+        by: Dot,
+    ) -> Result<(), String> {
+        let mut dots: Vec<Dot> = Vec::new();
+        withdrawn.retain(|(key, dot)| {
+            let is_counter = !key.starts_with('\0');
+            if !is_counter && !dots.contains(dot) {
+                dots.push(*dot);
+            }
+            is_counter
+        });
+        for dot in dots {
+            self.ledger.withdraw(dot, by)?;
+            self.figures.withdrawn += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes in what was made again of a transaction; false if it was none on budgets.
+    pub(super) fn reissue(
+        &mut self,
+        view: &View,
+        (was, writer): (WriterId, WriterId),
+        again: &Again,
+    ) -> Result<bool, String> {
+        let Some(made) = self.ledger.get(&(was, again.was)).cloned() else {
+            return Ok(false);
+        };
+        if view
+            .vector()
+            .get(&was)
+            .is_some_and(|held| *held >= again.was)
+        {
+            return Err(format!(
+                "{was}@{} was taken over, and is made again",
+                again.was
+            ));
+        }
+        self.figures.refused += u64::from(again.refused);
+        match again.clock {
+            Some(_) if again.refused => Err(format!("refused and made again: {again:?}")),
+            Some(clock) => {
+                self.figures.again += 1;
+                self.ledger.add((writer, clock), made);
+                Ok(true)
+            }
+            // It only moved rights, or somebody else made it, if it was not refused.
+            None => match again.refused || made.is_void() || made.once.is_some() {
+                true => Ok(true),
+                false => Err(format!("{made:?} was not made again: {again:?}")),
+            },
+        }
+    }
+
+    /// How many keys there may be in the end; nobody who is gone holds anything.
+    pub(super) fn check_end(
+        &self,
+        replica: &Replica,
+        living: &[WriterId],
+        counters: usize,
+    ) -> Result<usize, String> {
+        let mut keys = counters;
+        for name in NAMES {
+            let holders = replica.holders_of(name);
+            if let Some(gone) = holders.iter().find(|it| !living.contains(&it.writer)) {
+                return Err(format!("{name}: {gone:?} is gone"));
+            }
+            keys += 3 + 2 * holders.len();
+        }
+        Ok(keys)
+    }
+}
+
+fn is_move(flow: Flow) -> bool {
+    matches!(flow, Flow::Grant { .. } | Flow::GrantRoom { .. })
+}
+
+impl World {
+    /// A replica makes a transaction on budgets.
+    pub(super) fn flow(&mut self, at: usize) -> Result<(), String> {
+        let members: Vec<WriterId> = self
+            .actors
+            .iter()
+            .filter(|it| it.member.is_some() && it.alive)
+            .map(|it| it.replica.writer())
+            .collect();
+        let Some(books) = &mut self.ledger else {
+            return Ok(());
+        };
+        let random = &mut books.random;
+        let mut flows = flows(random, &members);
+        let mut number = None;
+        if random.chance(300) && flows.iter().all(|flow| !is_move(flow.1)) {
+            // One of the last keys, or a new one.
+            let it = books.keys.len().saturating_sub(random.index(4));
+            match books.keys.get(it) {
+                Some(same) => flows.clone_from(same),
+                None => books.keys.push(flows.clone()),
+            }
+            number = Some(ONCE_FIRST + it);
+        }
+        let super::Actor { replica, view, .. } = &mut self.actors[at];
+        // What is minted where nobody has heard of the cap is another thing of the same name.
+        let has_cap = replica.kind_of(NAMES[CAPPED]) == Some(Kind::CappedBudget);
+        let makes = matches!(flows[0], (CAPPED, Flow::RaiseCap(_)));
+        if !has_cap && !makes && flows.iter().any(|flow| flow.0 == CAPPED) {
+            return Ok(());
+        }
+        if let Some(number) = number
+            && replica.asked(&once(number)) != Asked::New
+        {
+            return Ok(());
+        }
+        let before = replica.clock();
+        let done = make(replica, &flows, number);
+        let dot = (replica.writer(), replica.clock());
+        match &done {
+            Ok(()) => {
+                if replica.clock() > before {
+                    books.figures.made += 1;
+                    books.figures.keyed += u64::from(number.is_some());
+                    books.figures.grants += u64::from(flows.iter().any(|it| is_move(it.1)));
+                    let made = Made {
+                        flows: flows.clone(),
+                        once: number,
+                    };
+                    books.ledger.add(dot, made);
+                    self.oracle.note(view, dot);
+                }
+            }
+            Err(Error::RightsShort(_) | Error::RoomShort(_)) => books.figures.short += 1,
+            Err(Error::NoBudget | Error::NotAMember | Error::UnknownWriter { .. }) => {}
+            Err(error) => return Err(format!("replica {at}: {flows:?}: {error}")),
+        }
+        if done.is_err() && replica.clock() > before {
+            return Err(format!("replica {at} made what it refused: {flows:?}"));
+        }
+        self.note(|| format!("{at} makes {flows:?} once {number:?}: {done:?}"));
+        self.check(at)
+    }
+
+    /// Everything that can be spent can be spent somewhere.
+    pub(super) fn check_rights(&mut self) -> Result<(), String> {
+        if self.ledger.is_none() {
+            return Ok(());
+        }
+        for (number, name) in NAMES.iter().enumerate() {
+            let (mut rights, mut room, mut all) = (0, 0, None);
+            for actor in self
+                .actors
+                .iter()
+                .filter(|it| it.alive && it.replica.is_member())
+            {
+                let Some(budget) = actor.replica.budget(name) else {
+                    continue;
+                };
+                let held = budget.room.unwrap_or_default();
+                if budget.rights.pending != 0 || held.pending != 0 {
+                    return Err(format!("{name} waits for something: {budget:?}"));
+                }
+                rights += budget.rights.here;
+                room += held.here;
+                let free = budget.cap.map_or(0, |cap| cap - budget.value);
+                all = Some((budget.value - budget.floor, free));
+            }
+            if all.is_some_and(|all| all != (rights, room)) {
+                let text = self.describe();
+                return Err(format!(
+                    "{name} ({number}): {rights} and room for {room} can be used of {all:?}: {text}"
+                ));
+            }
+        }
+        if let Some(books) = &mut self.ledger {
+            books.figures.ended += 1;
+        }
+        Ok(())
+    }
+}
+
+fn make(
+    replica: &mut Replica,
+    flows: &[(Name, Flow)],
+    number: Option<OnceId>,
+) -> Result<(), Error> {
+    let mut transaction = replica.begin()?;
+    for (name, flow) in flows {
+        transaction.flow(NAMES[*name], *flow)?;
+    }
+    match number {
+        Some(number) => transaction.commit_once(once(number), &mut Vec::new()),
+        None => {
+            transaction.commit(&mut Vec::new());
+            Ok(())
+        }
+    }
+}
+
+fn flows(random: &mut Random, members: &[WriterId]) -> Vec<(Name, Flow)> {
+    let amount = random.below(12);
+    let (last, name) = (CAPPED, random.index(NAMES.len()));
+    let to = match members.len() {
+        0 => WriterId::from_bytes([0; 16]),
+        count => members[random.index(count)],
+    };
+    match random.below(20) {
+        0..4 => vec![(name, Flow::Mint(amount + 8))],
+        4..10 => vec![(name, Flow::Spend(amount))],
+        10..14 => vec![(name, Flow::Grant { to, amount })],
+        14 => vec![(last, Flow::GrantRoom { to, amount })],
+        // Between accounts.
+        15..17 => {
+            let other = random.index(NAMES.len());
+            vec![(name, Flow::Spend(amount)), (other, Flow::Mint(amount))]
+        }
+        17 => vec![(last, Flow::RaiseCap(amount + 20))],
+        18 => vec![(name.min(last - 1), Flow::LowerFloor(amount))],
+        _ => match random.chance(500) {
+            true => vec![(name, Flow::RaiseFloor(amount))],
+            false => vec![(last, Flow::LowerCap(amount))],
+        },
+    }
+}

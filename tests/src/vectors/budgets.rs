@@ -1,0 +1,54 @@
+//! Vectors of budgets, which are counters under keys of their own.
+
+use super::keyed::members;
+use super::{Vector, full, refused, vector, with};
+use tallymesh_core::{Flow, Replica};
+
+fn flow(replica: &mut Replica, name: &str, flow: Flow) {
+    replica
+        .flow(name, flow)
+        .expect("a vector's operation has what it takes");
+}
+
+/// Messages that must decode, and encode to the same bytes.
+pub(super) fn messages() -> Vec<Vector> {
+    let [mut one, two] = members();
+    let known = two.vector();
+    flow(&mut one, "gift", Flow::Mint(10));
+    flow(&mut one, "gift", Flow::Spend(3));
+    let (to, amount) = (two.writer(), 2);
+    flow(&mut one, "gift", Flow::Grant { to, amount });
+    let budget = one.delta(&known);
+    let known = one.vector();
+    flow(&mut one, "seats", Flow::RaiseCap(20));
+    flow(&mut one, "seats", Flow::Mint(5));
+    flow(&mut one, "seats", Flow::LowerFloor(1));
+    let capped = one.delta(&known);
+    vec![
+        vector(
+            "budget",
+            "Of two members 11.. minted 10 of the budget `gift`, spent 3, and granted 2 to 22..: what 22.. lacks of that.",
+            budget.encode(),
+        ),
+        vector(
+            "budget_capped",
+            "What came after that: 11.. made the budget `seats` with a cap of 20, minted 5, and lowered the floor by 1.",
+            capped.encode(),
+        ),
+    ]
+}
+
+/// A message that must be refused.
+pub(super) fn refusals() -> Vec<Vector> {
+    // The key `aav`, of which the first two letters become those of a budget's value.
+    let mut bytes = full(&with(0x11, &[("aavx", 5)])).encode();
+    let at = bytes.windows(4).position(|part| part == b"aavx");
+    let at = at.expect("the key is there");
+    bytes[at..at + 2].copy_from_slice(b"\0b");
+    vec![refused(
+        "message_open_budget",
+        "A message of a space without members with a key of a budget.",
+        "malformed",
+        bytes,
+    )]
+}
