@@ -38,8 +38,11 @@ export interface ConnectOptions extends RetryOptions {
    */
   readonly sign?: Sign;
   /** The WebSocket to use where there is no global one (Node before 22). */
-  readonly WebSocket?: new (url: string, protocols?: string[]) => WebSocket;
+  readonly WebSocket?: WebSocketClass;
 }
+
+/** A class of WebSockets, such as the global one or that of the package `ws`. */
+export type WebSocketClass = new (url: string, protocols?: string[]) => WebSocket;
 
 /** An attempt that takes longer is given up. */
 const OPEN_MS_MAX = 10_000;

@@ -91,6 +91,7 @@ export class Counters extends Replica {
    * The counter's value now, and again whenever it has changed; values that came and went meanwhile are
    * passed over. It ends when the counters are closed.
    *
+   * @param options - a signal that ends it.
    * @throws the reason of `signal`, once that is aborted.
    *
    * @example

@@ -37,10 +37,17 @@ export interface ReplicaOptions {
 export interface Waiting {
   /** How long to wait, in milliseconds; `Infinity` waits for as long as it takes. Default: 5000, as at a node. */
   readonly waitMs?: number;
+  /** Ends the wait: it rejects with the signal's reason. Default: none. */
+  readonly signal?: AbortSignal;
 }
 
 /** What {@link Replica.subscribe} listens to: a counter, by its key, or all whose keys begin with a prefix. */
-export type Watched = string | { readonly prefix: string };
+export type Watched =
+  | string
+  | {
+      /** What the keys begin with; `''` is all counters. */
+      readonly prefix: string;
+    };
 
 /** Called with a counter's value (`undefined` when it is absent) and its key. */
 export type Listener = (value: bigint | undefined, key: string) => void;
@@ -67,12 +74,6 @@ export interface Status {
   readonly members: Members | undefined;
   /** The writer of the member that takes care of this replica, once one does. */
   readonly home: string | undefined;
-}
-
-/** A number of a key that is kept, whichever module the replica is in. */
-interface Pin {
-  readonly key: string;
-  handle: number;
 }
 
 /** How many keys keep their number at hand; the one that was taken up longest ago goes first. */
@@ -105,8 +106,8 @@ export class Replica {
   readonly #links: Links;
   /** Keys that cross no more: each is pinned once. */
   readonly #handles = new Map<string, number>();
-  /** Those of counter objects. */
-  readonly #pins = new Set<Pin>();
+  /** Counter objects, which keep their keys' numbers. */
+  readonly #counters = new Set<Counter>();
   readonly #byKey = new Map<string, Set<Listener>>();
   readonly #byPrefix = new Map<string, Set<Listener>>();
   /** How many listeners there are. */
@@ -161,10 +162,10 @@ export class Replica {
    */
   add(key: string, by: number | bigint = 1): void {
     const handle = this.#handles.get(key);
-    if (handle !== undefined) this.#add(handle, by, key);
+    if (handle !== undefined) this.addAt(handle, by, key);
     else {
       if (typeof by !== 'number' || (by | 0) !== by) by = amount(by);
-      this.#add(this.#take(key), by, key);
+      this.addAt(this.#take(key), by, key);
     }
   }
 
@@ -285,16 +286,29 @@ export class Replica {
    * @throws {@link TallymeshError} `key_length` or `freed`.
    */
   counter(key: string): Counter {
-    const pin = { key, handle: this.#intern(key) };
-    this.#pins.add(pin);
-    return new Counter(this, key, {
-      add: (by) => this.#add(pin.handle, by, key),
-      value: () => this.#live().value_at(pin.handle),
-      release: () => {
-        this.#pins.delete(pin);
-        this.#engine?.release(pin.handle);
-      },
-    });
+    const counter = new Counter(this, key, this.#intern(key));
+    this.#counters.add(counter);
+    return counter;
+  }
+
+  /** @internal Adds by a key's number. */
+  addAt(handle: number, by: number | bigint, key: string): void {
+    const engine = this.#live();
+    const added =
+      typeof by === 'number' && (by | 0) === by ? engine.add_small(handle, by) : engine.add(handle, amount(by));
+    if (!added) throw coded(errorCode(engine), `cannot add ${by} to ${JSON.stringify(shorten(key))}`);
+    this.#localChange = true;
+    this.#touch(key);
+  }
+
+  /** @internal Reads by a key's number. */
+  valueAt(handle: number): bigint | undefined {
+    return this.#live().value_at(handle);
+  }
+
+  /** @internal Lets go of a counter object. */
+  release(counter: Counter): void {
+    if (this.#counters.delete(counter)) this.#engine?.release(counter.handle!);
   }
 
   /** The keys of all counters that exist and begin with `prefix`, sorted. */
@@ -405,7 +419,8 @@ export class Replica {
    * module, as {@link Replica.upgrade} does.
    *
    * @param token - as an answer of a node gave it, or {@link Replica.token} of another replica.
-   * @throws {@link TallymeshError} `token_not_reached`, `token`, `module_load` or `freed`.
+   * @throws {@link TallymeshError} `token_not_reached`, `token`, `module_load` or `freed`; and the reason of
+   * `signal`, once that is aborted.
    */
   async reached(token: string, options: Waiting = {}): Promise<void> {
     await this.upgrade();
@@ -549,7 +564,7 @@ export class Replica {
     this.#engine = engine;
     this.#guest = guest;
     for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));
-    for (const pin of this.#pins) pin.handle = this.#intern(pin.key);
+    for (const counter of this.#counters) counter.handle = this.#intern(counter.key);
     this.#links.end(coded('upgraded', LINK_CLOSED), engine);
     before.free();
   }
@@ -581,15 +596,6 @@ export class Replica {
     }
     this.#handles.set(key, handle);
     return handle;
-  }
-
-  #add(handle: number, by: number | bigint, key: string): void {
-    const engine = this.#live();
-    const added =
-      typeof by === 'number' && (by | 0) === by ? engine.add_small(handle, by) : engine.add(handle, amount(by));
-    if (!added) throw coded(errorCode(engine), `cannot add ${by} to ${JSON.stringify(shorten(key))}`);
-    this.#localChange = true;
-    this.#touch(key);
   }
 
   #one(operation: Operation): boolean {

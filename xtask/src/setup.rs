@@ -21,8 +21,10 @@ use crate::repo::Repo;
 use crate::run::say;
 
 /// The folders with a package.json and a lock file.
-const NPM_FOLDERS: [&str; 5] = [
+const NPM_FOLDERS: [&str; 7] = [
     "wasm",
+    "wasm/reference",
+    "bench/js",
     "web-demo",
     "tests/e2e",
     "tests/clients",
