@@ -10,7 +10,7 @@ use wasm_bindgen_cli_support::Bindgen;
 
 use crate::repo::Repo;
 use crate::run::{say, shown, step};
-use crate::setup;
+use crate::setup::{self, SMALL_STD};
 use crate::stamp::{self, Stamp};
 
 /// The cargo profile for what browsers download.
@@ -52,6 +52,8 @@ struct Module {
     wasm: &'static str,
     bindings: &'static str,
     features: &'static [&'static str],
+    /// Those of `core` and `alloc`.
+    std_features: &'static str,
     /// Where cargo builds it.
     target: &'static str,
 }
@@ -62,12 +64,14 @@ const MODULES: [Module; 2] = [
         wasm: "tallymesh.wasm",
         bindings: "bindgen",
         features: &[],
+        std_features: SMALL_STD,
         target: "wasm-module",
     },
     Module {
         wasm: "tallymesh-members.wasm",
         bindings: "bindgen-members",
         features: &["--features", "members"],
+        std_features: "", // it writes whole states to storages
         target: "wasm-module-members",
     },
 ];
@@ -108,7 +112,7 @@ pub(crate) fn named(repo: &Repo) -> Result<PathBuf> {
 }
 
 fn build_one(repo: &Repo, module: &Module) -> Result<String> {
-    let (mut cargo, target) = setup::module_build(repo, module.target)?;
+    let (mut cargo, target) = setup::module_build(repo, module.target, module.std_features)?;
     shown(
         cargo
             .args([
