@@ -2,6 +2,7 @@
 // open, and for how long its main thread is held up. CHROME names the browser and TALLYMESH_BIN the node; the
 // package's built files are in ../../wasm/dist.
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { loadavg } from 'node:os';
 import { launch } from '../../tests/e2e/browser.mjs';
 import { oneNode } from '../../tests/e2e/nodes.mjs';
@@ -36,15 +37,13 @@ async function tabIn(context) {
   return page;
 }
 
-const host = 'http://127.0.0.1:1';
-
-async function served(context) {
-  await context.route(`${host}/**`, (route) => {
-    const { pathname } = new URL(route.request().url());
-    const file = pathname.startsWith('/dist/') ? `../../wasm${pathname}` : pathname === '/' ? 'tab.html' : 'tab.js';
-    return route.fulfill({ contentType: TYPES[file.split('.').at(-1)], body: readFileSync(new URL(file, import.meta.url)) });
-  });
-}
+/** Serves the page and the package, as a static host would. */
+const server = createServer(({ url }, response) => {
+  const file = url.startsWith('/dist/') ? `../../wasm${url}` : url === '/' ? 'tab.html' : 'tab.js';
+  response.writeHead(200, { 'content-type': TYPES[file.split('.').at(-1)] }).end(readFileSync(new URL(file, import.meta.url)));
+});
+await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+const host = `http://127.0.0.1:${server.address().port}`;
 
 /** Adds 1 to all counters at the node. */
 async function countAll(address) {
@@ -85,7 +84,6 @@ let marked = 0;
 
 async function round(browser, address, writers) {
   const context = await browser.newContext();
-  await served(context);
   try {
     const all = (step) => `${step}, ${writers === 1 ? 'a writer' : `${writers} writers`} each`;
     let page = await tabIn(context);
@@ -134,6 +132,8 @@ for (const writers of WRITERS) {
   }
 }
 
+server.closeAllConnections();
+server.close();
 say('| a tab with 100,000 counters | took, ms | longest hold-up, ms | long tasks | the longest, ms |');
 say('|---|---:|---:|---:|---:|');
 for (const [step, rounds] of found) {

@@ -11,7 +11,7 @@ import { guarded } from './guarded.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, shorten } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
-import { LINK_CLOSED, Links, now, type After } from './links.js';
+import { LINK_CLOSED, Links, now, turnEnd, type After } from './links.js';
 import { acted, pack, Transaction, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
 
@@ -161,12 +161,7 @@ export class Replica {
    * `overflow` or `freed`; nothing is changed then.
    */
   add(key: string, by: number | bigint = 1): void {
-    const handle = this.#handles.get(key);
-    if (handle !== undefined) this.addAt(handle, by, key);
-    else {
-      if (typeof by !== 'number' || (by | 0) !== by) by = amount(by);
-      this.addAt(this.#take(key), by, key);
-    }
+    this.addAt(this.#handles.get(key) ?? this.#take(key, by), by, key);
   }
 
   /**
@@ -318,14 +313,19 @@ export class Replica {
 
   /** All counters that exist and whose key begins with `prefix`, with their values, sorted by key. */
   list(prefix = ''): [key: string, value: bigint][] {
-    const engine = this.#live();
     const found: [string, bigint][] = [];
-    engine.read(COUNTERS, 0);
-    for (const handle of takeHandles(engine)) {
+    this.#each((engine, handle) => {
       const key = keyOf(engine, handle);
       if (key?.startsWith(prefix)) found.push([key, engine.value_at(handle) ?? 0n]);
-    }
+    });
     return found.sort(([a], [b]) => (a < b ? -1 : 1));
+  }
+
+  /** Calls `act` with the number of each counter that exists. */
+  #each(act: (engine: Engine, handle: number) => void): void {
+    const engine = this.#live();
+    engine.read(COUNTERS, 0);
+    for (const handle of takeHandles(engine)) act(engine, handle);
   }
 
   /** What each writer says of a counter, sorted by writer. The totals add up to its value. */
@@ -389,7 +389,7 @@ export class Replica {
   leave(): boolean {
     const engine = this.#live();
     if (this.#guest?.leave(engine, now()) !== true) return false;
-    this.#links.drain();
+    this.#links.drain(Infinity);
     this.#links.end(coded('left', LINK_CLOSED));
     return true;
   }
@@ -438,14 +438,22 @@ export class Replica {
    */
   subscribe(watched: Watched, listener: Listener): () => void {
     const one = typeof watched === 'string';
-    const [name, map] = one ? [watched, this.#byKey] : [watched?.prefix, this.#byPrefix];
+    const name = one ? watched : watched?.prefix;
+    const map = one ? this.#byKey : this.#byPrefix;
     keyBytes(name);
     const listeners = map.get(name) ?? new Set();
     // One function may be subscribed twice: each subscription is its own.
     const entry: Listener = (value, changed) => listener(value, changed);
     map.set(name, listeners.add(entry));
     this.#watching++;
-    for (const key of one ? [name] : this.keys(name)) this.#expiries.note(key, this.expiresAt(key));
+    if (one) this.#expiries.note(name, this.expiresAt(name));
+    else {
+      this.#each((engine, handle) => {
+        const at = engine.expiry_at(handle);
+        // One that nobody listens to does no harm.
+        if (at > 0) this.#expiries.note(keyOf(engine, handle)!, at);
+      });
+    }
     return () => {
       if (!listeners.delete(entry)) return;
       if (listeners.size === 0) map.delete(name);
@@ -525,7 +533,7 @@ export class Replica {
    * is linked to. Every later call throws `freed`; freeing twice does no harm.
    */
   free(): void {
-    this.#flush();
+    this.#flush(Infinity);
     if (this.#engine) this.#links.push(); // a listener may have freed it
     this.#links.end();
     this.#byKey.clear();
@@ -585,7 +593,9 @@ export class Replica {
     return handle;
   }
 
-  #take(key: string): number {
+  /** Pins a key, unless the amount that is to be added will be refused. */
+  #take(key: string, by: number | bigint): number {
+    amount(by);
     const handle = this.#intern(key);
     if (this.#handles.size >= CACHED_KEYS_MAX) {
       for (const [oldest, pinned] of this.#handles) {
@@ -604,14 +614,13 @@ export class Replica {
 
   /** A merge changed a counter. */
   #changed(handle: number): void {
-    const engine = this.#live();
+    const engine = this.#engine!;
     this.#timed ||= engine.expiry_at(handle) > 0;
-    const key = this.#watching > 0 ? keyOf(engine, handle) : undefined;
-    if (key !== undefined) this.#touch(key);
+    if (this.#watching > 0) this.#touch(keyOf(engine, handle));
   }
 
-  #touch(key: string): void {
-    if (this.#watching > 0) this.#dirty.add(key);
+  #touch(key: string | undefined): void {
+    if (key && this.#watching > 0) this.#dirty.add(key);
     this.#schedule();
   }
 
@@ -621,26 +630,29 @@ export class Replica {
     queueMicrotask(() => this.#flush());
   }
 
-  #flush(): void {
+  /** Tells what changed; whoever is to be told of much is told in parts, so that nothing else waits for long. */
+  #flush(end = turnEnd()): void {
     this.#scheduled = false;
-    const engine = this.#engine;
-    if (!engine) return;
+    if (!this.#engine) return;
     if (this.#localChange) {
       this.#localChange = false;
       this.#links.localChange();
     }
-    const keys = [...this.#dirty];
-    this.#dirty.clear();
-    for (const key of keys) {
-      const watched = [...this.#byPrefix].flatMap(([prefix, listeners]) => (key.startsWith(prefix) ? [listeners] : []));
-      const own = this.#byKey.get(key);
-      if (own) watched.unshift(own);
+    for (const key of [...this.#dirty]) {
+      if (now() > end) {
+        setTimeout(() => this.#flush());
+        break;
+      }
+      this.#dirty.delete(key);
       // A listener may free the replica.
-      if (watched.length > 0 && this.#engine) this.#expiries.note(key, this.expiresAt(key));
-      for (const listeners of watched) {
-        for (const listener of listeners) {
-          if (this.#engine) guarded(() => listener(this.get(key), key));
-        }
+      const tell = (listener: Listener): void => {
+        if (this.#engine) guarded(() => listener(this.get(key), key));
+      };
+      const prefixes = [...this.#byPrefix];
+      if (this.#engine) this.#expiries.note(key, this.expiresAt(key));
+      this.#byKey.get(key)?.forEach(tell);
+      for (const [prefix, listeners] of prefixes) {
+        if (key.startsWith(prefix)) listeners.forEach(tell);
       }
     }
   }

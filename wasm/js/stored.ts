@@ -190,6 +190,8 @@ async function begin(Class: typeof Counters, options: CountersOptions, kind: str
   };
   const counters = new Stored({ ...options, members: true, keep });
   try {
+    // What was read took its time, and so does what is written: others may have a turn between them.
+    await new Promise((resolve) => setTimeout(resolve));
     // Whatever goes to peers waits for this, too.
     await keeper!.flush();
   } catch (error) {
