@@ -56,6 +56,7 @@ pub use snapshot::{Part, Restoring, Snapshot};
 pub use transaction::Transaction;
 pub(crate) use walk::Walk;
 
+use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::counter;
 use crate::error::Error;
@@ -65,7 +66,6 @@ use crate::shard::{OWN, PAGE, Page, Row, Shard, bits};
 use crate::sort::sort_by;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
-use crate::{MEMBERS, PARTS};
 use alloc::vec::Vec;
 use touched::Touched;
 
@@ -293,7 +293,7 @@ impl Replica {
 
     /// Makes walks over the state in parts void.
     fn void_walks(&mut self) {
-        if PARTS {
+        if MEMBERS {
             *self.voided = self.voided.wrapping_add(1);
         }
     }

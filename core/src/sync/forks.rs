@@ -301,8 +301,6 @@ impl Sync {
         if !replica.renew(writer) {
             return;
         }
-        // They count pages' columns by local numbers, which have changed.
-        self.end_transfers();
         self.tell_forked(now, &[old]);
         for at in 0..self.peers.len() {
             let Peer { link, all, .. } = self.peers[at];

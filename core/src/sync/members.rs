@@ -560,7 +560,6 @@ impl Sync {
 
     /// The replica goes on under another writer id, from another state.
     pub(super) fn goes_by(&mut self, now: Millis, replica: &Replica) {
-        self.end_transfers();
         self.pushes.restart();
         for at in 0..self.peers.len() {
             let peer = &mut self.peers[at];
@@ -599,7 +598,7 @@ impl Sync {
             replica.absorb()?;
             replica.acknowledge()?;
         }
-        let busy = self.is_serving();
+        let busy = self.is_serving(replica);
         let patience = PATIENCE << self.guests.ended;
         let waits = busy && self.guests.put_off < patience;
         self.guests.put_off = match waits {
