@@ -430,7 +430,8 @@ export class Replica {
 
   /**
    * Calls `listener` after local operations and merges, with each counter that they changed; changes of
-   * one turn come together, in a microtask after it. It is also called when a counter expires.
+   * one turn come together, in a microtask after it, and what takes longer than 10 ms goes on in further
+   * turns. It is also called when a counter expires.
    *
    * @param watched - the key of a counter, or `{ prefix }`: `{ prefix: '' }` is all counters.
    * @returns a function that ends it.
