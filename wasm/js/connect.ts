@@ -67,6 +67,8 @@ export interface Connection {
   readonly state: ConnectionState;
   /** Why the last link or attempt ended, if it went wrong. */
   readonly error: TallymeshError | undefined;
+  /** When a peer was last heard, in milliseconds since 1970; peers say something every few seconds. */
+  readonly heardAt?: number | undefined;
   /** Cuts the link and stays apart until {@link Connection.resume}. */
   pause(): void;
   /** Connects again after {@link Connection.pause}, at once. */
@@ -83,6 +85,7 @@ export interface Connection {
 
 class WebSocketConnection implements Connection {
   readonly url: string;
+  heardAt: number | undefined;
 
   readonly #replica: Replica;
   readonly #options: ConnectOptions;
@@ -215,6 +218,7 @@ class WebSocketConnection implements Connection {
         this.#replica.prove(data, sign).then(proved, proved);
       } else {
         if (!link) up();
+        this.heardAt = Date.now();
         this.#failures = 0;
         link!.receive(new Uint8Array(data as ArrayBuffer));
       }

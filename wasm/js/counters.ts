@@ -31,6 +31,8 @@ export interface PeerStatus {
   readonly state: ConnectionState;
   /** Why the last link or attempt ended, if it went wrong. */
   readonly error: TallymeshError | undefined;
+  /** When a peer was last heard there, in milliseconds since 1970: what it counted since may be missing here. */
+  readonly heardAt: number | undefined;
 }
 
 /** What {@link Counters} hold, in numbers. */
@@ -83,8 +85,7 @@ export class Counters extends Replica {
 
   /** What is held here, in numbers, and how the connections stand. */
   override status(): CountersStatus {
-    const peers = this.connections.map(({ url, state, error }) => ({ url, state, error }));
-    return { ...super.status(), peers };
+    return { ...super.status(), peers: this.connections.map(({ url, state, error, heardAt }) => ({ url, state, error, heardAt })) };
   }
 
   /**

@@ -74,6 +74,11 @@ export interface Status {
   readonly members: Members | undefined;
   /** The writer of the member that takes care of this replica, once one does. */
   readonly home: string | undefined;
+  /**
+   * How many transactions no member is known to hold, of those that this replica made since it knows of members;
+   * `undefined` while it takes the space for open, where nobody answers for them.
+   */
+  readonly pending: number | undefined;
 }
 
 /** How many keys keep their number at hand; the one that was taken up longest ago goes first. */
@@ -346,8 +351,9 @@ export class Replica {
     const engine = this.#live();
     engine.read(STATUS, 0);
     const status = readStatus(engine.take());
-    const { members, home } = this.#guest?.members(engine) ?? {};
-    return { space: this.space, ...status, faults: status.faults + this.#faultsBefore, links: this.#links.size, members, home };
+    // In an open space there is nothing of these.
+    const closed = this.#guest?.members(engine) as Pick<Status, 'members' | 'home' | 'pending'>;
+    return { space: this.space, ...status, faults: status.faults + this.#faultsBefore, links: this.#links.size, ...closed };
   }
 
   /** The writers that are known here, sorted, and what became of them. */
