@@ -387,7 +387,7 @@ export class Replica {
    * Says goodbye to the member that takes care of this replica, which then takes over what was counted
    * here: at once, and not only when this replica was not heard of for ten minutes. To be called before
    * a page goes. All links end with `left`, which pauses a {@link Connection}. Whatever is counted after it
-   * waits here; once a link is made again, the replica comes back, under another `writer`.
+   * waits here; once a link is made again, the replica comes back, under another {@link Replica.writer}.
    *
    * @returns false, with nothing done, where there is nobody to say it to: the space is open, or no member
    * was met yet.

@@ -3,7 +3,9 @@
 
 /** @param {import('typedoc').Application} app */
 export function load(app) {
-  app.converter.addUnknownSymbolResolver((reference, from) => {
+  app.converter.addUnknownSymbolResolver((reference, from, link) => {
+    // It is asked for types, too, and has none.
+    if (!link) return undefined;
     const path = reference.symbolReference?.path?.map(({ path }) => path) ?? [];
     const target = from.project.getChildByName(['tallymesh', ...path]);
     return path.length > 0 && target ? { target } : undefined;
