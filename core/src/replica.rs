@@ -59,7 +59,7 @@ pub(crate) use walk::Walk;
 use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::counter;
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::keys::{Handle, Keys};
 use crate::numbers::Numbers;
 use crate::shard::{OWN, PAGE, Page, Row, Shard, bits};
@@ -257,7 +257,9 @@ impl Replica {
     #[cold]
     fn add_first(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
         if self.keys.get(handle).is_none() {
-            return Err(Error::UnknownHandle { handle: handle.0 });
+            return Err(Error::UnknownHandle {
+                handle: detail(handle.0),
+            });
         }
         let clock = self.next_clock()?;
         let (page_at, slot) = place(handle);
@@ -268,7 +270,10 @@ impl Replica {
         }
         if let Some(&Row { total, .. }) = page.own.get(slot) {
             let total = i128::from(total);
-            return Err(Error::Overflow { total, by });
+            return Err(Error::Overflow {
+                total: detail(total),
+                by: detail(by),
+            });
         }
         page.own.insert(slot, Row { clock, total: by });
         self.touch(page_at, 1 << slot);
@@ -517,7 +522,7 @@ impl Replica {
 
     /// The version vector: what is held and visible here.
     pub fn vector(&self) -> VersionVector {
-        let mut entries = Vec::with_capacity(self.numbers.len());
+        let mut entries = crate::list(self.numbers.len());
         for (writer, number) in self.numbers.iter() {
             let clock = self.clocks[number as usize];
             if clock > 0 {

@@ -207,6 +207,7 @@ impl Sync {
             // It will be told what is here, and tell more.
             Error::NotCovered(_) | Error::Unsure { .. } => Ok(()),
             // It goes by another writer by now, and the frame that said so was lost.
+            #[cfg(feature = "guests")]
             Error::Stranger { writer: stranger } => {
                 let live = live.filter(|live| *live != stranger && replica.is_member());
                 if let Some(writer) = live.filter(|live| !replica.is_counted_member(live)) {
