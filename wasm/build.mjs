@@ -51,8 +51,10 @@ const files = [
   ['react', 'react.js', 'neutral'],
   ['react', 'react.cjs', 'neutral'],
 ];
+/** What each source comes to in each file: `cargo xtask size` shows it. */
+const parts = {};
 for (const [source, file, platform] of files) {
-  await build({
+  const { metafile } = await build({
     entryPoints: [join(root, 'js', `${source}.ts`)],
     outfile: join(dist, file),
     bundle: true,
@@ -64,5 +66,9 @@ for (const [source, file, platform] of files) {
     target: 'es2022',
     minify: true,
     legalComments: 'none',
+    metafile: true,
   });
+  const [{ inputs }] = Object.values(metafile.outputs);
+  parts[file] = Object.fromEntries(Object.entries(inputs).map(([name, { bytesInOutput }]) => [name, bytesInOutput]));
 }
+writeFileSync(join(dist, 'parts.json'), JSON.stringify(parts));

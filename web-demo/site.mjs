@@ -1,5 +1,6 @@
-// Lays the page of dist/ out for a static host, with the documents beside it: `node site.mjs OUT`. Nothing in it asks
-// another host, and all links are relative.
+// Lays the page of dist/ out for a static host, with the documents and the package's reference beside it:
+// `node site.mjs OUT REFERENCE`. Nothing in it asks another host, and all links are relative.
+import { createHash } from 'node:crypto';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, posix, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,13 +9,13 @@ import { Marked } from 'marked';
 
 const root = dirname(fileURLToPath(import.meta.url));
 const repo = dirname(root);
-const out = process.argv[2];
-if (!out) throw new Error('say where the site is to be: node site.mjs OUT');
+const [out, reference] = process.argv.slice(2);
+if (!reference) throw new Error('say where the site is to be, and where the reference is: node site.mjs OUT REFERENCE');
 
 /** As the node's header has it; what only a header can say is left out. */
-const POLICY =
-  "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'";
-const policy = `<meta http-equiv="content-security-policy" content="${POLICY}">`;
+const policyOf = (scripts, styles = '') =>
+  `<meta http-equiv="content-security-policy" content="default-src 'none'; script-src 'self' ${scripts}; style-src 'self'${styles}; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'">`;
+const policy = policyOf("'wasm-unsafe-eval'");
 
 rmSync(out, { recursive: true, force: true });
 cpSync(join(root, 'dist'), out, { recursive: true });
@@ -29,9 +30,12 @@ await build({ absWorkingDir: root, entryPoints: { docs: 'src/docs.css' }, outdir
 const found = readdirSync(join(repo, 'docs'), { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile() && !relative(repo, entry.parentPath).includes('node_modules'))
   .map((entry) => posix.join(relative(repo, entry.parentPath), entry.name));
-const documents = [...found.filter((name) => name.endsWith('.md')), 'README.md', 'ARCHITECTURE.md', 'CHANGELOG.md'].sort();
+const documents = [...found.filter((name) => name.endsWith('.md')), 'README.md', 'wasm/README.md', 'ARCHITECTURE.md', 'CHANGELOG.md'].sort();
 /** Where a file of the repository is in the site. */
 const places = new Map(documents.map((name) => [name, name.startsWith('docs/') ? name.replace(/\.md$/, '.html') : `docs/${name.replace(/\.md$/, '.html').toLowerCase()}`]));
+// Its text is the front page of the reference.
+const API = 'docs/api.md';
+places.set(API, 'docs/api/index.html');
 for (const name of found.filter((name) => /\.(png|svg)$/.test(name))) {
   mkdirSync(dirname(join(out, name)), { recursive: true });
   cpSync(join(repo, name), join(out, name));
@@ -42,11 +46,33 @@ const titles = new Map();
 for (const name of documents) {
   const { html, title } = rendered(name);
   titles.set(name, title);
-  write(places.get(name), title, html);
+  if (name !== API) write(places.get(name), title, html);
 }
+referenceLaid();
 const entries = documents.map((name) => `<li><a href="${posix.relative('docs', places.get(name))}">${escaped(titles.get(name))}</a></li>`);
 write('docs/index.html', 'Documents', `<h1>Documents</h1>\n<ul>\n${entries.join('\n')}\n</ul>`);
 console.log(`${documents.length} documents and the page are in ${out}`);
+
+/** Puts the reference beside the documents, under a policy that knows the script and the styles that TypeDoc writes into pages. */
+function referenceLaid() {
+  const folder = join(out, posix.dirname(places.get(API)));
+  cpSync(reference, folder, { recursive: true });
+  // Copies of the documents that its front page names; they are here already.
+  rmSync(join(folder, 'media'), { recursive: true, force: true });
+  const linked = new Map(documents.map((name) => [posix.basename(name), places.get(name)]));
+  linked.set('README.md', places.get('wasm/README.md'));
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    if (!entry.name.endsWith('.html')) continue;
+    const file = join(entry.parentPath, entry.name);
+    const html = readFileSync(file, 'utf8');
+    const hashes = [...html.matchAll(/<script>(.*?)<\/script>/gs)].map(([, script]) => `'sha256-${createHash('sha256').update(script).digest('base64')}'`);
+    const laid = html
+      .replace('<meta charset="utf-8"/>', `<meta charset="utf-8"/>${policyOf([...new Set(hashes)].join(' '), " 'unsafe-inline'")}<link rel="icon" href="data:,"/>`)
+      .replace(/href="media\/([^"]+)"/g, (_, name) => `href="${posix.relative('docs/api', linked.get(name))}"`);
+    if (!laid.includes('content-security-policy')) throw new Error(`${file} has no place for the policy`);
+    writeFileSync(file, laid);
+  }
+}
 
 /** A document's HTML and its first heading. */
 function rendered(name) {
@@ -78,7 +104,8 @@ function rendered(name) {
       return to && !/^[a-z]+:/.test(to) ? `<img src="${escaped(to)}" alt="${escaped(text)}">` : escaped(text);
     },
     html({ text }) {
-      return escaped(text);
+      // Comments say where measured figures stand.
+      return text.startsWith('<!--') ? '' : escaped(text);
     },
   };
   const html = new Marked({ renderer }).parse(readFileSync(join(repo, name), 'utf8'));

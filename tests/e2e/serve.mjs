@@ -9,6 +9,7 @@ const TYPES = {
   '.wasm': 'application/wasm',
   '.css': 'text/css',
   '.png': 'image/png',
+  '.svg': 'image/svg+xml',
 };
 
 /** Serves a folder as it is; returns its address and what ends it. */

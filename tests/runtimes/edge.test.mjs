@@ -34,16 +34,16 @@ after(async () => {
 });
 
 /** Starts the worker on what it stored before; `stop` evicts it. */
-async function start() {
+async function start(more = {}, folder = 'objects') {
   const worker = new Miniflare({
     modules,
     compatibilityDate: '2026-04-01',
     host: '127.0.0.1',
     port: 0,
     cf: false,
-    bindings: { NODE: network.address },
+    bindings: { NODE: network.address, ...more },
     durableObjects: { TALLY: 'Tally' },
-    durableObjectsPersist: join(project, 'objects'),
+    durableObjectsPersist: join(project, folder),
   });
   const address = await worker.ready;
   const ask = async (path, method = 'GET') => {
@@ -85,5 +85,24 @@ test('workerd: an edge worker counts, keeps, and syncs with a node and with page
   } finally {
     await page?.close();
     await worker.stop();
+  }
+});
+
+test('workerd: an alarm tells the node what was counted while it was away, with no request that wakes the object', async () => {
+  const soon = { LOOK_MS: '500' };
+  network.cut();
+  const before = await start(soon, 'alarmed');
+  try {
+    assert.deepEqual(await before.ask('/alarmed', 'POST'), [200, '1']);
+  } finally {
+    await before.stop();
+  }
+  assert.equal(await read(node.address, 'alarmed'), undefined, 'the node has not heard of it');
+  network.heal();
+  const after = await start(soon, 'alarmed');
+  try {
+    await until('the node to count 1', async () => (await read(node.address, 'alarmed')) === '1');
+  } finally {
+    await after.stop();
   }
 });

@@ -1,7 +1,7 @@
 // What every entry exports; an entry adds only how the module is obtained.
-export { connect, type Connection, type ConnectionState, type ConnectOptions, type Sign } from './connect.js';
+export { connect, type Connection, type ConnectionState, type ConnectOptions, type Sign, type WebSocketClass } from './connect.js';
 export { Counter } from './counter.js';
-export { Counters, type CountersOptions, type CountersStatus, type Storage, type Transport, type Watching } from './counters.js';
+export { Counters, type CountersOptions, type CountersStatus, type PeerStatus, type Storage, type Transport, type Watching } from './counters.js';
 export { TallymeshError } from './errors.js';
 export type { CounterJSON, ReplicaJSON } from './json.js';
 export type { Members, Returned, Shard, Writer } from './layout.js';

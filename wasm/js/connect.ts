@@ -38,8 +38,11 @@ export interface ConnectOptions extends RetryOptions {
    */
   readonly sign?: Sign;
   /** The WebSocket to use where there is no global one (Node before 22). */
-  readonly WebSocket?: new (url: string, protocols?: string[]) => WebSocket;
+  readonly WebSocket?: WebSocketClass;
 }
+
+/** A class of WebSockets, such as the global one or that of the package `ws`. */
+export type WebSocketClass = new (url: string, protocols?: string[]) => WebSocket;
 
 /** An attempt that takes longer is given up. */
 const OPEN_MS_MAX = 10_000;
@@ -64,6 +67,8 @@ export interface Connection {
   readonly state: ConnectionState;
   /** Why the last link or attempt ended, if it went wrong. */
   readonly error: TallymeshError | undefined;
+  /** When a peer was last heard, in milliseconds since 1970; peers say something every few seconds. */
+  readonly heardAt?: number | undefined;
   /** Cuts the link and stays apart until {@link Connection.resume}. */
   pause(): void;
   /** Connects again after {@link Connection.pause}, at once. */
@@ -80,6 +85,7 @@ export interface Connection {
 
 class WebSocketConnection implements Connection {
   readonly url: string;
+  heardAt: number | undefined;
 
   readonly #replica: Replica;
   readonly #options: ConnectOptions;
@@ -212,6 +218,7 @@ class WebSocketConnection implements Connection {
         this.#replica.prove(data, sign).then(proved, proved);
       } else {
         if (!link) up();
+        this.heardAt = Date.now();
         this.#failures = 0;
         link!.receive(new Uint8Array(data as ArrayBuffer));
       }

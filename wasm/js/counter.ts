@@ -2,30 +2,24 @@ import { TallymeshError } from './errors.js';
 import { shorten } from './key.js';
 import type { Replica } from './replica.js';
 
-/** What a {@link Counter} does by its number and not by its key. */
-export interface CounterPort {
-  add(by: number | bigint): void;
-  value(): bigint | undefined;
-  release(): void;
-}
-
 /** A counter under a fixed key, made by {@link Replica.counter}. It need not exist. */
 export class Counter {
   /** The counter's key. */
   readonly key: string;
+  /** @internal The key's number; another one in the second module, and none once it is let go. */
+  handle: number | undefined;
   readonly #replica: Replica;
-  #port: CounterPort | undefined;
 
   /** @internal */
-  constructor(replica: Replica, key: string, port: CounterPort) {
+  constructor(replica: Replica, key: string, handle: number) {
     this.#replica = replica;
     this.key = key;
-    this.#port = port;
+    this.handle = handle;
   }
 
   /** Adds to the counter, as {@link Replica.add} does. Default: 1. */
   add(by: number | bigint = 1): void {
-    this.#live().add(by);
+    this.#replica.addAt(this.#live(), by, this.key);
   }
 
   /** Replaces the counter's value, as {@link Replica.set} does. */
@@ -55,7 +49,7 @@ export class Counter {
 
   /** The counter's exact value, or `undefined` when it does not exist. */
   get value(): bigint | undefined {
-    return this.#live().value();
+    return this.#replica.valueAt(this.#live());
   }
 
   /** When the counter expires, or `undefined` when it does not. */
@@ -65,8 +59,8 @@ export class Counter {
 
   /** Lets go of the key. The counter itself stays; only this object cannot be used any more. */
   free(): void {
-    this.#port?.release();
-    this.#port = undefined;
+    this.#replica.release(this);
+    this.handle = undefined;
   }
 
   #open(): Replica {
@@ -74,8 +68,8 @@ export class Counter {
     return this.#replica;
   }
 
-  #live(): CounterPort {
-    if (this.#port) return this.#port;
+  #live(): number {
+    if (this.handle !== undefined) return this.handle;
     throw new TallymeshError('freed', `this counter object of ${JSON.stringify(shorten(this.key))} was freed`);
   }
 }

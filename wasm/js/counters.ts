@@ -31,6 +31,8 @@ export interface PeerStatus {
   readonly state: ConnectionState;
   /** Why the last link or attempt ended, if it went wrong. */
   readonly error: TallymeshError | undefined;
+  /** When a peer was last heard there, in milliseconds since 1970: what it counted since may be missing here. */
+  readonly heardAt: number | undefined;
 }
 
 /** What {@link Counters} hold, in numbers. */
@@ -83,14 +85,14 @@ export class Counters extends Replica {
 
   /** What is held here, in numbers, and how the connections stand. */
   override status(): CountersStatus {
-    const peers = this.connections.map(({ url, state, error }) => ({ url, state, error }));
-    return { ...super.status(), peers };
+    return { ...super.status(), peers: this.connections.map(({ url, state, error, heardAt }) => ({ url, state, error, heardAt })) };
   }
 
   /**
    * The counter's value now, and again whenever it has changed; values that came and went meanwhile are
    * passed over. It ends when the counters are closed.
    *
+   * @param options - a signal that ends it.
    * @throws the reason of `signal`, once that is aborted.
    *
    * @example

@@ -5,11 +5,17 @@ import type { Log, Opened, Remains, Store } from './store.js';
 
 /** What {@link durableObject} needs of a Durable Object's `ctx.storage`. */
 export interface DurableObjectStorage {
+  /** Reads one value. */
   get<T>(key: string): Promise<T | undefined>;
+  /** Reads the values of keys that begin alike, in order. */
   list<T>(options: { prefix: string; limit?: number; startAfter?: string }): Promise<Map<string, T>>;
+  /** Writes values. */
   put(entries: Record<string, unknown>): Promise<void>;
+  /** Deletes keys. */
   delete(keys: string[]): Promise<number>;
+  /** Makes all changes or none. */
   transaction<T>(change: (storage: DurableObjectStorage) => Promise<T>): Promise<T>;
+  /** Waits until all is on the disk. */
   sync(): Promise<void>;
 }
 
@@ -25,6 +31,7 @@ export interface DurableObjectOptions {
  * still writes.
  *
  * @param storage - `ctx.storage`.
+ * @param options - what its keys begin with.
  *
  * @example
  * ```ts

@@ -14,7 +14,7 @@ export interface Guest {
   /** Makes one that goes on with a state of another. */
   resume(origin: Uint8Array, space: Uint8Array, state: Uint8Array): Engine | undefined;
   /** The members as the replica knows them; nothing while the space is open. */
-  members(engine: Engine): { members: Members; home: string | undefined } | undefined;
+  members(engine: Engine): { members: Members; home: string | undefined; pending: number } | undefined;
   /** All writers that are known. */
   writers(engine: Engine): Writer[];
   /** Says goodbye; false if there is nobody to say it to. */

@@ -16,7 +16,7 @@ export class Expiries {
   }
 
   /** Notes when a counter expires, if it does. */
-  note(key: string, at: Date | undefined): void {
+  note(key: string, at: Date | number | undefined): void {
     if (!at) this.#times.delete(key);
     else {
       this.#times.set(key, +at);

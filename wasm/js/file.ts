@@ -1,4 +1,8 @@
-// The entry `tallymesh/file`: keeps counters in a folder, for Node, Deno and Bun.
+/**
+ * Keeps counters in a folder, for Node, Deno and Bun.
+ *
+ * @module tallymesh/file
+ */
 import { createHash } from 'node:crypto';
 import { link, mkdir, open, readdir, readFile, rename, unlink, type FileHandle } from 'node:fs/promises';
 import { connect, createServer, type Server } from 'node:net';

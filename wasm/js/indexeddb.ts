@@ -17,6 +17,7 @@ export interface IndexedDbOptions {
  * A page that came over plain `http` (but from this machine) has no Web Locks, and so cannot know which tabs are alive.
  * Its counters are kept in memory only, which `status().storage` and a warning in the console say.
  *
+ * @param options - the name of the database.
  * @throws {@link TallymeshError} `storage_failed`, by `open()`: where the database cannot be opened or written.
  *
  * @example

@@ -22,7 +22,15 @@ export interface CounterJSON {
   /** When it expires, in milliseconds since 1970, if it does. */
   expires_at?: string;
   /** Writer id -> what it says. */
-  shards: Record<string, { clock: string; total: string }>;
+  shards: Record<
+    string,
+    {
+      /** The writer's clock when it last changed this. */
+      clock: string;
+      /** What survives of all that the writer did. */
+      total: string;
+    }
+  >;
 }
 
 /** Makes the JSON shape, the same as every other surface of Tallymesh shows. */

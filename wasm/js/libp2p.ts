@@ -1,4 +1,9 @@
-// The entry `tallymesh/libp2p`: a way to peers by a node of js-libp2p that the user has. It has a copy of neither.
+/**
+ * A way to peers by a node of js-libp2p that the user has. It has a copy of neither, and goes with each of the entries
+ * that open counters.
+ *
+ * @module tallymesh/libp2p
+ */
 import type { ConnectOptions, RetryOptions } from './connect.js';
 import type { Transport } from './counters.js';
 import type { TallymeshError } from './errors.js';
@@ -34,10 +39,14 @@ export interface Libp2pOptions extends RetryOptions, Pick<ConnectOptions, 'ticke
  * ```
  */
 export const gossipsubOptions = {
+  /** Messages are not signed. */
   globalSignaturePolicy: 'StrictNoSign' as const,
+  /** Names a message by its content. */
   msgIdFn: async ({ data }: { data: Uint8Array }): Promise<Uint8Array> =>
     new Uint8Array(await crypto.subtle.digest('SHA-256', data as Uint8Array<ArrayBuffer>)).subarray(0, 20),
+  /** Nobody may be there yet. */
   allowPublishToZeroTopicPeers: true,
+  /** A push that was heard already need not be made again. */
   ignoreDuplicatePublishError: true,
 };
 

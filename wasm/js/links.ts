@@ -108,23 +108,24 @@ export class Links {
   push(): void {
     this.#input(CHANGED);
     this.#engine.input(TICK, now() + PUSHED_BY_MS, 0, NONE);
-    this.drain();
+    this.drain(Infinity);
   }
 
   /**
-   * Carries out what the machine wants until it wants nothing. A peer in the same process may answer
-   * from within `send`; its frame is then fed in and its consequences wait for the loop that runs.
+   * Carries out what the machine wants, until it wants nothing or the time is over. A peer in the same process may
+   * answer from within `send`; its frame is then fed in and its consequences wait for the loop that runs.
    */
-  drain(): void {
+  drain(end = turnEnd()): void {
     if (this.#draining) return;
     this.#draining = true;
+    let output;
     try {
-      for (let output = this.#engine.poll(); output !== 0; output = this.#engine.poll()) this.#carryOut(output);
+      while (now() <= end && (output = this.#engine.poll())) this.#carryOut(output);
     } finally {
       this.#draining = false;
     }
     this.#after();
-    this.#arm();
+    this.#arm(output);
     this.look();
   }
 
@@ -163,16 +164,20 @@ export class Links {
     }
   }
 
-  #arm(): void {
+  /** Goes on at once if something is left to be carried out. */
+  #arm(left: number | undefined): void {
     clearTimeout(this.#timer);
     if (this.#peers.size === 0) return;
-    const wait = Math.min(this.#engine.deadline() - now(), TIMER_MS_MAX);
+    const wait = left ? 0 : Math.min(this.#engine.deadline() - now(), TIMER_MS_MAX);
     this.#timer = setTimeout(() => {
       this.#input(TICK);
       this.drain();
     }, Math.max(wait, 0));
   }
 }
+
+/** When a turn has done enough, so that nothing else waits for long: what is left comes in the next ones. */
+export const turnEnd = (): number => now() + 10;
 
 /** The time, as the machine is told it. */
 export function now(): number {

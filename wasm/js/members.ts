@@ -3,13 +3,14 @@ import type { InitOutput } from '#bindgen-members';
 import type { Engine, Guest } from './engine.js';
 import { guarded } from './guarded.js';
 import type { EngineClass } from './calls.js';
-import { hex, type Members, type Returned, type Writer } from './layout.js';
+import { hex, type Returned, type Writer } from './layout.js';
 import { prove } from './proof.js';
 import { reached, token, type Refuse } from './tokens.js';
 
 // What `Engine.read` reads: the numbers of wasm/src/engine.rs.
 const MEMBERS = 7;
 const WRITERS = 8;
+const UNHELD = 11;
 
 const OWNER_BYTES = 32;
 const WRITER_BYTES = 89;
@@ -84,14 +85,16 @@ function whole(wasm: InitOutput, both: EngineClass) {
   };
 }
 
-function members(engine: Engine): { members: Members; home: string | undefined } | undefined {
+function members(engine: Engine): ReturnType<Guest['members']> {
   if (!engine.read(MEMBERS, 0)) return undefined;
   const bytes = engine.take();
   const view = new DataView(bytes.buffer);
   const owners: string[] = [];
   for (let at = 32; at < bytes.length; at += OWNER_BYTES) owners.push(hex(bytes.subarray(at, at + OWNER_BYTES)));
   const members = { era: view.getBigUint64(0, true), number: view.getBigUint64(8, true), owners };
-  return { members, home: id(bytes.subarray(16, 32)) };
+  engine.read(UNHELD, 0);
+  const pending = Number(new DataView(engine.take().buffer).getBigUint64(0, true));
+  return { members, home: id(bytes.subarray(16, 32)), pending };
 }
 
 function writers(engine: Engine): Writer[] {

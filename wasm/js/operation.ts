@@ -1,12 +1,39 @@
 import { amount } from './amount.js';
 import { TallymeshError } from './errors.js';
+import type { Replica } from './replica.js';
 
 /** One step of {@link Replica.transact}: the method of that name, with what it takes. */
 export type Operation =
-  | { readonly op: 'add'; readonly key: string; readonly by?: number | bigint }
-  | { readonly op: 'set'; readonly key: string; readonly value: number | bigint }
-  | { readonly op: 'expire'; readonly key: string; readonly at: Date }
-  | { readonly op: 'reset' | 'delete' | 'persist'; readonly key: string };
+  | {
+      /** {@link Replica.add} */
+      readonly op: 'add';
+      /** The counter's key. */
+      readonly key: string;
+      /** How much to add. Default: 1. */
+      readonly by?: number | bigint;
+    }
+  | {
+      /** {@link Replica.set} */
+      readonly op: 'set';
+      /** The counter's key. */
+      readonly key: string;
+      /** What takes the place of the counter's value. */
+      readonly value: number | bigint;
+    }
+  | {
+      /** {@link Replica.expire} */
+      readonly op: 'expire';
+      /** The counter's key. */
+      readonly key: string;
+      /** When it expires. */
+      readonly at: Date;
+    }
+  | {
+      /** {@link Replica.reset}, {@link Replica.delete} or {@link Replica.persist} */
+      readonly op: 'reset' | 'delete' | 'persist';
+      /** The counter's key. */
+      readonly key: string;
+    };
 
 /** Collects the operations of one transaction, within the function that {@link Replica.transact} was given. */
 export class Transaction {

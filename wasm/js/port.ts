@@ -8,12 +8,17 @@ import { freshName, Room, type Other } from './room.js';
  * `node:worker_threads`.
  */
 export interface Port {
+  /** Sends a message to the other end. */
   postMessage(message: unknown): void;
+  /** Listens, as browsers have it. */
   addEventListener?(type: string, listener: (event: any) => void): void;
+  /** Listens no more. */
   removeEventListener?(type: string, listener: (event: any) => void): void;
   /** As `node:worker_threads` has it for workers. */
   on?(type: string, listener: (data: any) => void): unknown;
+  /** Listens no more, as `node:worker_threads` has it. */
   off?(type: string, listener: (data: any) => void): unknown;
+  /** Lets messages come in, where they wait for that. */
   start?(): void;
 }
 

@@ -1,3 +1,8 @@
+/**
+ * Hooks for React 18 and later. They go with each of the entries that open counters.
+ *
+ * @module tallymesh/react
+ */
 // Frameworks that render on servers take this file for one of the client's.
 'use client';
 

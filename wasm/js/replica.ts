@@ -10,7 +10,7 @@ import { guarded } from './guarded.js';
 import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, shorten } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
-import { LINK_CLOSED, Links, now, type After } from './links.js';
+import { LINK_CLOSED, Links, now, turnEnd, type After } from './links.js';
 import { CHANGES, COUNTERS, DELTA, SHARDS, STATUS } from './numbers.js';
 import { acted, pack, Transaction, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
@@ -37,10 +37,17 @@ export interface ReplicaOptions {
 export interface Waiting {
   /** How long to wait, in milliseconds; `Infinity` waits for as long as it takes. Default: 5000, as at a node. */
   readonly waitMs?: number;
+  /** Ends the wait: it rejects with the signal's reason. Default: none. */
+  readonly signal?: AbortSignal;
 }
 
 /** What {@link Replica.subscribe} listens to: a counter, by its key, or all whose keys begin with a prefix. */
-export type Watched = string | { readonly prefix: string };
+export type Watched =
+  | string
+  | {
+      /** What the keys begin with; `''` is all counters. */
+      readonly prefix: string;
+    };
 
 /** Called with a counter's value (`undefined` when it is absent) and its key. */
 export type Listener = (value: bigint | undefined, key: string) => void;
@@ -67,12 +74,11 @@ export interface Status {
   readonly members: Members | undefined;
   /** The writer of the member that takes care of this replica, once one does. */
   readonly home: string | undefined;
-}
-
-/** A number of a key that is kept, whichever module the replica is in. */
-interface Pin {
-  readonly key: string;
-  handle: number;
+  /**
+   * How many transactions no member is known to hold, of those that this replica made since it knows of members;
+   * `undefined` while it takes the space for open, where nobody answers for them.
+   */
+  readonly pending: number | undefined;
 }
 
 /** How many keys keep their number at hand; the one that was taken up longest ago goes first. */
@@ -105,8 +111,8 @@ export class Replica {
   readonly #links: Links;
   /** Keys that cross no more: each is pinned once. */
   readonly #handles = new Map<string, number>();
-  /** Those of counter objects. */
-  readonly #pins = new Set<Pin>();
+  /** Counter objects, which keep their keys' numbers. */
+  readonly #counters = new Set<Counter>();
   readonly #byKey = new Map<string, Set<Listener>>();
   readonly #byPrefix = new Map<string, Set<Listener>>();
   /** How many listeners there are. */
@@ -160,12 +166,7 @@ export class Replica {
    * `overflow` or `freed`; nothing is changed then.
    */
   add(key: string, by: number | bigint = 1): void {
-    const handle = this.#handles.get(key);
-    if (handle !== undefined) this.#add(handle, by, key);
-    else {
-      if (typeof by !== 'number' || (by | 0) !== by) by = amount(by);
-      this.#add(this.#take(key), by, key);
-    }
+    this.addAt(this.#handles.get(key) ?? this.#take(key, by), by, key);
   }
 
   /**
@@ -285,16 +286,29 @@ export class Replica {
    * @throws {@link TallymeshError} `key_length` or `freed`.
    */
   counter(key: string): Counter {
-    const pin = { key, handle: this.#intern(key) };
-    this.#pins.add(pin);
-    return new Counter(this, key, {
-      add: (by) => this.#add(pin.handle, by, key),
-      value: () => this.#live().value_at(pin.handle),
-      release: () => {
-        this.#pins.delete(pin);
-        this.#engine?.release(pin.handle);
-      },
-    });
+    const counter = new Counter(this, key, this.#intern(key));
+    this.#counters.add(counter);
+    return counter;
+  }
+
+  /** @internal Adds by a key's number. */
+  addAt(handle: number, by: number | bigint, key: string): void {
+    const engine = this.#live();
+    const added =
+      typeof by === 'number' && (by | 0) === by ? engine.add_small(handle, by) : engine.add(handle, amount(by));
+    if (!added) throw coded(errorCode(engine), `cannot add ${by} to ${JSON.stringify(shorten(key))}`);
+    this.#localChange = true;
+    this.#touch(key);
+  }
+
+  /** @internal Reads by a key's number. */
+  valueAt(handle: number): bigint | undefined {
+    return this.#live().value_at(handle);
+  }
+
+  /** @internal Lets go of a counter object. */
+  release(counter: Counter): void {
+    if (this.#counters.delete(counter)) this.#engine?.release(counter.handle!);
   }
 
   /** The keys of all counters that exist and begin with `prefix`, sorted. */
@@ -304,14 +318,19 @@ export class Replica {
 
   /** All counters that exist and whose key begins with `prefix`, with their values, sorted by key. */
   list(prefix = ''): [key: string, value: bigint][] {
-    const engine = this.#live();
     const found: [string, bigint][] = [];
-    engine.read(COUNTERS, 0);
-    for (const handle of takeHandles(engine)) {
+    this.#each((engine, handle) => {
       const key = keyOf(engine, handle);
       if (key?.startsWith(prefix)) found.push([key, engine.value_at(handle) ?? 0n]);
-    }
+    });
     return found.sort(([a], [b]) => (a < b ? -1 : 1));
+  }
+
+  /** Calls `act` with the number of each counter that exists. */
+  #each(act: (engine: Engine, handle: number) => void): void {
+    const engine = this.#live();
+    engine.read(COUNTERS, 0);
+    for (const handle of takeHandles(engine)) act(engine, handle);
   }
 
   /** What each writer says of a counter, sorted by writer. The totals add up to its value. */
@@ -332,8 +351,9 @@ export class Replica {
     const engine = this.#live();
     engine.read(STATUS, 0);
     const status = readStatus(engine.take());
-    const { members, home } = this.#guest?.members(engine) ?? {};
-    return { space: this.space, ...status, faults: status.faults + this.#faultsBefore, links: this.#links.size, members, home };
+    // In an open space there is nothing of these.
+    const closed = this.#guest?.members(engine) as Pick<Status, 'members' | 'home' | 'pending'>;
+    return { space: this.space, ...status, faults: status.faults + this.#faultsBefore, links: this.#links.size, ...closed };
   }
 
   /** The writers that are known here, sorted, and what became of them. */
@@ -375,7 +395,7 @@ export class Replica {
   leave(): boolean {
     const engine = this.#live();
     if (this.#guest?.leave(engine, now()) !== true) return false;
-    this.#links.drain();
+    this.#links.drain(Infinity);
     this.#links.end(coded('left', LINK_CLOSED));
     return true;
   }
@@ -405,7 +425,8 @@ export class Replica {
    * module, as {@link Replica.upgrade} does.
    *
    * @param token - as an answer of a node gave it, or {@link Replica.token} of another replica.
-   * @throws {@link TallymeshError} `token_not_reached`, `token`, `module_load` or `freed`.
+   * @throws {@link TallymeshError} `token_not_reached`, `token`, `module_load` or `freed`; and the reason of
+   * `signal`, once that is aborted.
    */
   async reached(token: string, options: Waiting = {}): Promise<void> {
     await this.upgrade();
@@ -415,7 +436,8 @@ export class Replica {
 
   /**
    * Calls `listener` after local operations and merges, with each counter that they changed; changes of
-   * one turn come together, in a microtask after it. It is also called when a counter expires.
+   * one turn come together, in a microtask after it, and what takes longer than 10 ms goes on in further
+   * turns. It is also called when a counter expires.
    *
    * @param watched - the key of a counter, or `{ prefix }`: `{ prefix: '' }` is all counters.
    * @returns a function that ends it.
@@ -423,14 +445,22 @@ export class Replica {
    */
   subscribe(watched: Watched, listener: Listener): () => void {
     const one = typeof watched === 'string';
-    const [name, map] = one ? [watched, this.#byKey] : [watched?.prefix, this.#byPrefix];
+    const name = one ? watched : watched?.prefix;
+    const map = one ? this.#byKey : this.#byPrefix;
     keyBytes(name);
     const listeners = map.get(name) ?? new Set();
     // One function may be subscribed twice: each subscription is its own.
     const entry: Listener = (value, changed) => listener(value, changed);
     map.set(name, listeners.add(entry));
     this.#watching++;
-    for (const key of one ? [name] : this.keys(name)) this.#expiries.note(key, this.expiresAt(key));
+    if (one) this.#expiries.note(name, this.expiresAt(name));
+    else {
+      this.#each((engine, handle) => {
+        const at = engine.expiry_at(handle);
+        // One that nobody listens to does no harm.
+        if (at > 0) this.#expiries.note(keyOf(engine, handle)!, at);
+      });
+    }
     return () => {
       if (!listeners.delete(entry)) return;
       if (listeners.size === 0) map.delete(name);
@@ -510,7 +540,7 @@ export class Replica {
    * is linked to. Every later call throws `freed`; freeing twice does no harm.
    */
   free(): void {
-    this.#flush();
+    this.#flush(Infinity);
     if (this.#engine) this.#links.push(); // a listener may have freed it
     this.#links.end();
     this.#byKey.clear();
@@ -549,7 +579,7 @@ export class Replica {
     this.#engine = engine;
     this.#guest = guest;
     for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));
-    for (const pin of this.#pins) pin.handle = this.#intern(pin.key);
+    for (const counter of this.#counters) counter.handle = this.#intern(counter.key);
     this.#links.end(coded('upgraded', LINK_CLOSED), engine);
     before.free();
   }
@@ -570,7 +600,9 @@ export class Replica {
     return handle;
   }
 
-  #take(key: string): number {
+  /** Pins a key, unless the amount that is to be added will be refused. */
+  #take(key: string, by: number | bigint): number {
+    amount(by);
     const handle = this.#intern(key);
     if (this.#handles.size >= CACHED_KEYS_MAX) {
       for (const [oldest, pinned] of this.#handles) {
@@ -583,29 +615,19 @@ export class Replica {
     return handle;
   }
 
-  #add(handle: number, by: number | bigint, key: string): void {
-    const engine = this.#live();
-    const added =
-      typeof by === 'number' && (by | 0) === by ? engine.add_small(handle, by) : engine.add(handle, amount(by));
-    if (!added) throw coded(errorCode(engine), `cannot add ${by} to ${JSON.stringify(shorten(key))}`);
-    this.#localChange = true;
-    this.#touch(key);
-  }
-
   #one(operation: Operation): boolean {
     return this.transact([operation])[0] === true;
   }
 
   /** A merge changed a counter. */
   #changed(handle: number): void {
-    const engine = this.#live();
+    const engine = this.#engine!;
     this.#timed ||= engine.expiry_at(handle) > 0;
-    const key = this.#watching > 0 ? keyOf(engine, handle) : undefined;
-    if (key !== undefined) this.#touch(key);
+    if (this.#watching > 0) this.#touch(keyOf(engine, handle));
   }
 
-  #touch(key: string): void {
-    if (this.#watching > 0) this.#dirty.add(key);
+  #touch(key: string | undefined): void {
+    if (key && this.#watching > 0) this.#dirty.add(key);
     this.#schedule();
   }
 
@@ -615,26 +637,29 @@ export class Replica {
     queueMicrotask(() => this.#flush());
   }
 
-  #flush(): void {
+  /** Tells what changed; whoever is to be told of much is told in parts, so that nothing else waits for long. */
+  #flush(end = turnEnd()): void {
     this.#scheduled = false;
-    const engine = this.#engine;
-    if (!engine) return;
+    if (!this.#engine) return;
     if (this.#localChange) {
       this.#localChange = false;
       this.#links.localChange();
     }
-    const keys = [...this.#dirty];
-    this.#dirty.clear();
-    for (const key of keys) {
-      const watched = [...this.#byPrefix].flatMap(([prefix, listeners]) => (key.startsWith(prefix) ? [listeners] : []));
-      const own = this.#byKey.get(key);
-      if (own) watched.unshift(own);
+    for (const key of [...this.#dirty]) {
+      if (now() > end) {
+        setTimeout(() => this.#flush());
+        break;
+      }
+      this.#dirty.delete(key);
       // A listener may free the replica.
-      if (watched.length > 0 && this.#engine) this.#expiries.note(key, this.expiresAt(key));
-      for (const listeners of watched) {
-        for (const listener of listeners) {
-          if (this.#engine) guarded(() => listener(this.get(key), key));
-        }
+      const tell = (listener: Listener): void => {
+        if (this.#engine) guarded(() => listener(this.get(key), key));
+      };
+      const prefixes = [...this.#byPrefix];
+      if (this.#engine) this.#expiries.note(key, this.expiresAt(key));
+      this.#byKey.get(key)?.forEach(tell);
+      for (const [prefix, listeners] of prefixes) {
+        if (key.startsWith(prefix)) listeners.forEach(tell);
       }
     }
   }

@@ -24,6 +24,7 @@ function errorsOf(replica: Replica): ErrorClass {
 /** A connection that stands until it is closed, whatever becomes of its links. */
 export abstract class Standing implements Connection {
   readonly url: string;
+  heardAt: number | undefined;
   protected readonly replica: Replica;
   readonly #errors: ErrorClass;
   readonly #retry: RetryOptions;
@@ -128,7 +129,14 @@ export abstract class Standing implements Connection {
       else refused(reason);
     };
     try {
-      return this.replica.attach({ send, close });
+      const link = this.replica.attach({ send, close });
+      return {
+        receive: (frame) => {
+          this.heardAt = Date.now();
+          link.receive(frame);
+        },
+        close: () => link.close(),
+      };
     } catch (error) {
       // The replica was freed: nothing is left to be connected.
       this.note(error as TallymeshError);

@@ -1,5 +1,9 @@
-// The entry `tallymesh/storage`: what keeps counters over the end of a page or process. It has a copy of nothing, and
-// works with the counters of every other entry.
+/**
+ * What keeps counters over the end of a page or Worker, and how to bring a storage of one's own. It has a copy of
+ * nothing, and goes with each of the entries that open counters.
+ *
+ * @module tallymesh/storage
+ */
 export { durableObject, type DurableObjectOptions, type DurableObjectStorage } from './durable-object.js';
 export { indexedDb, type IndexedDbOptions } from './indexeddb.js';
 export { stored, type StorageStatus, type StoredCounters, type StoredStatus } from './stored.js';

@@ -38,13 +38,17 @@ export interface Log {
 /** What {@link Store.open} gives: an empty log, or why there is none here (then counters are kept in memory only). */
 export type Opened =
   | {
+      /** The log of this process. */
       readonly log: Log;
       /** What processes left behind that are gone. Nobody else may be given it as long as this log is open. */
       readonly left: readonly Remains[];
       /** The key of all that open this store. Default: a fresh one each time. */
       readonly ownerKey?: OwnerKey;
     }
-  | { readonly none: string };
+  | {
+      /** Why there is no log, as a sentence. */
+      readonly none: string;
+    };
 
 /**
  * A place that keeps counters: what one's own storage implements. Give it as `open({ storage: stored(store) })`.

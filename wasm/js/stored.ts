@@ -1,6 +1,6 @@
 // Counters that are kept in a storage. Like the other entries beside the main one, this has no copy of the package's
 // code: it is given the class that it extends, and knows the rest by types alone.
-import type { Counters, CountersOptions, CountersStatus, Storage } from './counters.js';
+import type { Counters, CountersOptions, CountersStatus, Storage, Watching } from './counters.js';
 import type { TallymeshError } from './errors.js';
 import { guarded } from './guarded.js';
 import { Keeper, restore, type Failed } from './keeper.js';
@@ -36,9 +36,9 @@ export interface StoredCounters extends Counters {
    * Waits until all that was counted is durable, and hands it to all links then.
    *
    * @throws {@link TallymeshError} `storage_failed`, when a write goes wrong meanwhile: it is tried again all the same;
-   * `freed`.
+   * `freed`; and the reason of `signal`, once that is aborted, which ends the wait alone.
    */
-  flush(): Promise<void>;
+  flush(options?: Watching): Promise<void>;
   /**
    * As {@link Counters.close}, once all is durable; then the storage is let go, for the next who opens it.
    *
@@ -98,6 +98,18 @@ export function stored(store: Store): Storage {
   };
 }
 
+/** What `work` comes to, unless the signal is aborted before. */
+async function abortable(work: Promise<void> | undefined, signal: AbortSignal | undefined): Promise<void> {
+  let abort = (): void => {};
+  const aborted = new Promise<never>((_, reject) => (abort = () => reject(signal!.reason)));
+  signal?.addEventListener('abort', abort);
+  try {
+    await Promise.race([work, aborted]);
+  } finally {
+    signal?.removeEventListener('abort', abort);
+  }
+}
+
 interface Places {
   readonly log: Log;
   readonly left: readonly Remains[];
@@ -121,9 +133,10 @@ async function begin(Class: typeof Counters, options: CountersOptions, kind: str
       return { ...super.status(), storage: this.#storage };
     }
 
-    override async flush(): Promise<void> {
+    override async flush({ signal }: Watching = {}): Promise<void> {
+      signal?.throwIfAborted();
       await super.flush();
-      await keeper?.flush();
+      await abortable(keeper?.flush(), signal);
     }
 
     override close(): Promise<void> {
@@ -177,6 +190,8 @@ async function begin(Class: typeof Counters, options: CountersOptions, kind: str
   };
   const counters = new Stored({ ...options, members: true, keep });
   try {
+    // What was read took its time, and so does what is written: others may have a turn between them.
+    await new Promise((resolve) => setTimeout(resolve));
     // Whatever goes to peers waits for this, too.
     await keeper!.flush();
   } catch (error) {

@@ -29,7 +29,7 @@ export function reached(
   live: () => MembersEngine,
   looks: Set<() => void>,
   text: string,
-  { waitMs = WAIT_MS }: Waiting,
+  { waitMs = WAIT_MS, signal }: Waiting,
   refuse: Refuse,
 ): Promise<void> {
   const bytes = encoder.encode(text);
@@ -40,12 +40,15 @@ export function reached(
     return held;
   };
   return new Promise((resolve, reject) => {
+    const aborted = (): void => look();
     const end = (): void => {
       clearTimeout(timer);
       looks.delete(look);
+      signal?.removeEventListener('abort', aborted);
     };
     const look = (late = false): void => {
       try {
+        signal?.throwIfAborted();
         if (!holds()) {
           if (!late) return;
           throw refuse(live(), `waited ${waitMs} ms in vain`, 'token_not_reached');
@@ -58,6 +61,7 @@ export function reached(
     };
     const timer = setTimeout(look, Math.min(waitMs, TIMER_MS_MAX), true);
     looks.add(look);
+    signal?.addEventListener('abort', aborted);
     look();
   });
 }

@@ -1,5 +1,9 @@
-// The entry `tallymesh/transports`: ways to peers beside connect(). It has a copy of nothing, and works with the
-// replicas of every other entry.
+/**
+ * Ways to peers beside a node's address: other tabs, workers, and requests. It has a copy of nothing, and goes with each
+ * of the entries that open counters.
+ *
+ * @module tallymesh/transports
+ */
 export { broadcastChannel } from './broadcast.js';
 export { messagePort, type Port } from './port.js';
 export { post, type PostOptions } from './post.js';

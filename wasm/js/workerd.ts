@@ -12,5 +12,5 @@ const made: Entry = entry(
 /** Loads the WebAssembly module. Calls after the first wait for the same load. */
 export const init: Entry['init'] = made.init;
 
-/** Loads the module if need be and makes a replica. */
+/** Loads the module if need be and opens the counters of a space. */
 export const open: Entry['open'] = made.open;

@@ -42,6 +42,11 @@ test('counters are kept in sync with each peer that is named, and tell how it st
   await until(() => other.get('likes') === 3n, [other]);
   assert.deepEqual(FakeSocket.made.map(({ url }) => url), ['ws://node/v1/spaces/default/sync', 'ws://another/its/own']);
   assert.ok(FakeSocket.made.every(({ protocols }) => protocols[1] === 'tallymesh.ticket.a.b'));
+  FakeSocket.made[0].open();
+  assert.equal(counters.status().peers[0].heardAt, undefined, 'nothing was said yet');
+  const before = Date.now();
+  FakeSocket.made[0].onmessage({ data: FakeSocket.made[0].sent[0].slice().buffer });
+  assert.ok(counters.status().peers[0].heardAt >= before);
   FakeSocket.made[0].lose();
   const { peers, counters: count } = counters.status();
   assert.equal(count, 1);

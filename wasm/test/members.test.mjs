@@ -38,17 +38,21 @@ test('a replica that meets members says so, and goes on in the second module wit
   counter.add();
   assert.deepEqual(replica.list(), [['first', 3n], ['likes', 8n], ['price', 7n], ['views', 3n]]);
   assert.equal(replica.status().members, undefined);
+  assert.equal(replica.status().pending, undefined, 'nobody answers for it');
 
   replica.merge(closedState(10));
   assert.equal(counter.value, 18n);
   assert.deepEqual(replica.status().members, { era: 0n, number: 1n, owners: [OWNER] });
   assert.equal(replica.status().home, undefined);
+  assert.equal(replica.status().pending, 0, 'of what was before there are no records');
   const writers = replica.writers();
   assert.deepEqual(writers.map(({ fate }) => fate), ['living', 'living']);
   assert.equal(writers.find(({ owner }) => owner === OWNER).writer, 'c0'.repeat(16));
   assert.equal(replica.leave(), false, 'no member has taken it in');
   counter.free();
   await until(() => seen.at(-1) === 18n, [replica]);
+  replica.add('likes');
+  assert.equal(replica.status().pending, 1, 'no member has heard of it');
   replica.free();
   assert.throws(() => replica.upgrade(), { code: 'freed' });
 });

@@ -70,6 +70,26 @@ test('nothing leaves before it is durable', async () => {
   await other.close();
 });
 
+test('a wait for the storage ends when its signal is aborted; the write goes on', async () => {
+  const store = new PlayedStore();
+  const counters = await open({ storage: stored(store) });
+  const { opened, open: go } = gate();
+  store.before = () => opened;
+  counters.add('likes');
+  const given = new AbortController();
+  const why = new Error('the user went on');
+  const waiting = assert.rejects(counters.flush({ signal: given.signal }), why);
+  await turn();
+  given.abort(why);
+  await waiting;
+  await assert.rejects(counters.flush({ signal: given.signal }), why);
+  const rest = counters.flush({ signal: new AbortController().signal });
+  go();
+  await rest;
+  assert.equal(counters.status().storage.state, 'durable');
+  await counters.close();
+});
+
 test('whatever a peer was told is found again, wherever the process was killed', async () => {
   // Of each frame that leaves: what was durable then.
   const store = new PlayedStore();

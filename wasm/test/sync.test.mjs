@@ -138,3 +138,60 @@ test('addresses that lead nowhere are refused', () => {
   assert.equal(own.state, 'paused');
   own.close();
 });
+
+/** Takes a while, as a page does that draws. */
+const draw = () => {
+  const end = performance.now() + 1;
+  while (performance.now() < end);
+};
+
+/** Counts the turns that others have until it is stopped. */
+function turns() {
+  const counted = { count: 0, stop: () => clearImmediate(next) };
+  let next = setImmediate(function turn() {
+    counted.count++;
+    next = setImmediate(turn).unref();
+  });
+  return counted;
+}
+
+test('who is told of much leaves others their turns, and is told each once', async () => {
+  const [a, b] = [new Replica(), new Replica()];
+  const names = Array.from({ length: 200 }, (_, at) => `counter ${at}`);
+  for (const name of names) a.add(name);
+  const told = [];
+  const others = turns();
+  const all = new Promise((resolve) => {
+    b.subscribe({ prefix: '' }, (value, key) => {
+      draw();
+      told.push([key, value]);
+      if (told.length === names.length) resolve();
+    });
+  });
+  b.merge(a.delta());
+  await all;
+  others.stop();
+  assert.ok(others.count >= 3, `${others.count} turns of others in ${told.length} ms`);
+  assert.deepEqual(told.sort(), names.map((name) => [name, 1n]).sort());
+
+  // What is told last is told whole, however much it is.
+  told.length = 0;
+  for (const name of names) b.add(name);
+  b.free();
+  assert.equal(told.length, names.length);
+});
+
+test('a large transfer is followed by what was counted meanwhile, also in a goodbye', async (context) => {
+  const [a, b] = [new Replica(), new Replica()];
+  const names = Array.from({ length: 30_000 }, (_, at) => `counter ${at}`);
+  a.transact((t) => t.add('mark'));
+  for (const name of names) a.add(name);
+  b.subscribe({ prefix: '' }, () => {});
+  const link = pair(a, b);
+  context.after(link.cut);
+  await until(() => b.get('mark') === 1n, [b]);
+  b.add('late');
+  b.free(); // thousands of counters are not told of yet
+  await until(() => a.get('late') === 1n, [a]);
+  assert.deepEqual(link.errors, []);
+});

@@ -120,6 +120,20 @@ test('what is waited for ends when the replica is freed', async () => {
   await never;
 });
 
+test('a wait for a token ends when its signal is aborted', async () => {
+  const replica = new Replica();
+  const given = new AbortController();
+  const why = new Error('the user went on');
+  const waiting = assert.rejects(replica.reached(text('one'), { ...LONG, signal: given.signal }), why);
+  await replica.upgrade();
+  given.abort(why);
+  await waiting;
+  await assert.rejects(replica.reached(NOTHING, { signal: given.signal }), why);
+  const kept = new AbortController();
+  await replica.reached(NOTHING, { signal: kept.signal });
+  kept.abort();
+});
+
 test('a token has room for 64 writers', async () => {
   const [here, there] = [new Replica(), new Replica()];
   for (let writer = 0; writer < 65; writer++) {

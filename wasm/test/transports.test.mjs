@@ -47,6 +47,8 @@ test('three tabs agree, each linked with each other one', async () => {
   tabs.forEach((it, at) => it.add('likes', 10 ** at));
   await until(() => tabs.every((it) => it.get('likes') === 111n), tabs);
   assert.deepEqual(states(...tabs), ['online', 'online', 'online']);
+  const heard = tabs.map((it) => Date.now() - it.status().peers[0].heardAt);
+  assert.ok(heard.every((agoMs) => agoMs >= 0 && agoMs < 60_000), `heard ${heard} ms ago`);
   assert.equal(tabs[0].connections[0].url, 'broadcast:tallymesh:three');
   await tabs[0].close();
   await online(1, tabs[1], tabs[2]);

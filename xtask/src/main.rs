@@ -2,6 +2,8 @@
 //!
 //! This file only maps arguments to commands; each command is a file of its own.
 
+mod bench_js;
+mod blocks;
 mod check;
 mod demo;
 mod fuzz;
@@ -9,6 +11,7 @@ mod mutants;
 mod pack;
 mod pass_on;
 mod proofs;
+mod reference;
 mod repo;
 mod run;
 mod setup;
@@ -47,11 +50,11 @@ enum Command {
     Wasm,
     /// Make the npm tarball, target/npm/tallymesh-VERSION.tgz
     Pack,
-    /// Weigh what a page downloads to count and sync, against the limit in xtask/size.toml
+    /// Weigh what a page downloads, by entry and by part, against its limit and beside others
     Size(size::Args),
     /// Build the web demo from the packed npm package
     Web,
-    /// Build the page for a static host, with the documents beside it, into target/site
+    /// Build the page for a static host, with the documents and the package's API reference, into target/site
     Site,
     /// Make pictures of the page, wide and on a phone, light and dark, into target/shots
     Shots(shots::Args),

@@ -48,7 +48,7 @@ pub(crate) fn build(repo: &Repo) -> Result<Tarball> {
         .text(&module)
         .tree(
             &repo.path("wasm"),
-            &["node_modules", "dist", "src", "tests", "test"],
+            &["node_modules", "dist", "src", "tests", "test", "reference"],
         )?
         .finish();
     let mark = folder.join(".xtask-stamp");

@@ -1,11 +1,10 @@
 //! `cargo xtask bench`: a program of another package, run with the right profile.
 
 use std::ffi::OsString;
-use std::process::Command;
 
 use anyhow::Result;
 
-use crate::pack;
+use crate::bench_js;
 use crate::repo::Repo;
 use crate::run::shown;
 use crate::setup;
@@ -20,7 +19,7 @@ pub(crate) struct BenchArgs {
 pub(crate) fn bench(repo: &Repo, args: &BenchArgs) -> Result<()> {
     let of = |name: &str| args.args.first().is_some_and(|what| what == name);
     if of("js") {
-        return bench_js(repo, &args.args[1..]);
+        return bench_js::command(repo, &args.args[1..]);
     }
     let mut bench = repo.cargo();
     bench.args(["run", "--release", "--package", "tallymesh-bench"]);
@@ -57,15 +56,4 @@ pub(crate) fn bench(repo: &Repo, args: &BenchArgs) -> Result<()> {
         return shown(&mut bench);
     }
     shown(bench.args(&args.args))
-}
-
-/// The package in Node, beside what else counts in JavaScript.
-fn bench_js(repo: &Repo, args: &[OsString]) -> Result<()> {
-    pack::build(repo)?;
-    setup::npm_install(repo, "bench/js")?;
-    let mut node = Command::new("node");
-    node.arg("--expose-gc")
-        .arg(repo.path("bench/js/bench.mjs"))
-        .args(args);
-    shown(&mut node)
 }

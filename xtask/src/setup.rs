@@ -12,7 +12,7 @@ pub(crate) use browser::{Browser, browser, firefox};
 pub(crate) use npm::install as npm_install;
 pub(crate) use redis::{openssl, redis_py, redis_server, redis_tools};
 pub(crate) use tools::{cargo_deny, cargo_mutants};
-pub(crate) use wasm_target::{module_build, wasm_target};
+pub(crate) use wasm_target::{SMALL_STD, module_build, wasm_target};
 pub(crate) use wrk::wrk;
 
 use anyhow::Result;
@@ -21,8 +21,10 @@ use crate::repo::Repo;
 use crate::run::say;
 
 /// The folders with a package.json and a lock file.
-const NPM_FOLDERS: [&str; 5] = [
+const NPM_FOLDERS: [&str; 7] = [
     "wasm",
+    "wasm/reference",
+    "bench/js",
     "web-demo",
     "tests/e2e",
     "tests/clients",
@@ -40,7 +42,7 @@ pub(crate) fn all(repo: &Repo) -> Result<()> {
 /// Installs what the staged test run needs beyond its checks.
 pub(crate) fn tests(repo: &Repo) -> Result<()> {
     wasm_target(repo)?;
-    module_build(repo, "wasm-module")?;
+    module_build(repo, "wasm-module", SMALL_STD)?;
     for folder in NPM_FOLDERS {
         if repo.path(folder).join("package-lock.json").exists() {
             npm_install(repo, folder)?;

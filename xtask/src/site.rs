@@ -1,9 +1,10 @@
-//! `cargo xtask site`: the page for any static host, with the documents beside it.
+//! `cargo xtask site`: the page for any static host, with the documents and the package's reference beside it.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
+use crate::reference;
 use crate::repo::Repo;
 use crate::run::{say, step};
 use crate::web;
@@ -11,12 +12,16 @@ use crate::web;
 /// Lays the site out in target/site; returns that folder.
 pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
     web::build(repo)?;
+    let reference = reference::build(repo)?;
     let site = repo.target().join("site");
     say(&format!("laying out the site in {}", site.display()));
     step(
         repo,
         "npm run site in web-demo",
-        repo.npm("web-demo").args(["run", "site", "--"]).arg(&site),
+        repo.npm("web-demo")
+            .args(["run", "site", "--"])
+            .arg(&site)
+            .arg(&reference),
     )?;
     Ok(site)
 }

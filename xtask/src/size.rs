@@ -1,6 +1,10 @@
-//! `cargo xtask size`: what a page downloads to count and to sync over WebSocket.
+//! `cargo xtask size`: what a page downloads to count and to sync over WebSocket, by entry and by part,
+//! beside what else counts in JavaScript.
 
-use std::collections::BTreeSet;
+mod entries;
+mod parts;
+mod peers;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,18 +14,36 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
+use crate::blocks;
 use crate::pack;
 use crate::repo::{self, Repo};
 
-#[derive(clap::Args, Default)]
+use entries::Load;
+use parts::Part;
+
+#[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print one JSON object instead of a table
+    /// Print one JSON object instead of tables
     #[arg(long)]
     json: bool,
+    /// Weigh the entries only, against the limit: no peers, and no parts
+    #[arg(long)]
+    quick: bool,
+    /// Put the tables into their places in this file, such as docs/reports/javascript.md
+    #[arg(long, value_name = "FILE", conflicts_with = "quick")]
+    report: Option<PathBuf>,
 }
 
-/// What is loaded once a replica meets a space with members or is asked for a token, and not counted.
-const ON_DEMAND: [&str; 2] = ["members.js", "tallymesh-members.wasm"];
+impl Args {
+    /// What a test run does: only what can break the limit.
+    pub(crate) fn limit_only() -> Args {
+        Args {
+            json: false,
+            quick: true,
+            report: None,
+        }
+    }
+}
 
 /// xtask/size.toml.
 #[derive(Deserialize)]
@@ -30,7 +52,7 @@ struct Limit {
     brotli_bytes_max: usize,
 }
 
-#[derive(Debug, Default, Clone, Copy, Serialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 struct Weight {
     raw: usize,
     gzip: usize,
@@ -39,127 +61,151 @@ struct Weight {
 
 #[derive(Serialize)]
 struct Report {
-    files: Vec<(String, Weight)>,
-    total: Weight,
-    /// What a page downloads on top once it meets a space with members, or is asked for a token.
-    on_demand: Vec<(String, Weight)>,
+    entries: Vec<Load>,
+    peers: Vec<Load>,
+    parts: Vec<Part>,
     brotli_bytes_max: usize,
 }
 
 pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
-    let report = weigh(repo)?;
+    pack::build(repo)?;
+    let limit: Limit =
+        toml::from_str(&repo::read(&repo.path("xtask/size.toml"))?).context("xtask/size.toml")?;
+    let entries = entries::weigh(repo)?;
+    let (peers, parts) = match args.quick {
+        true => (Vec::new(), Vec::new()),
+        false => (peers::weigh(repo)?, parts::weigh(repo, &entries[0])?),
+    };
+    let report = Report {
+        entries,
+        peers,
+        parts,
+        brotli_bytes_max: limit.brotli_bytes_max,
+    };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print(&report);
+        let text = tables(&report);
+        println!("{text}");
+        if let Some(file) = &args.report {
+            let made_by = blocks::made_by("cargo xtask size", false);
+            blocks::put(file, "size", &format!("{made_by}\n\n{text}"))?;
+        }
     }
-    if report.total.brotli > report.brotli_bytes_max {
+    let first = report.entries[0].weight.brotli;
+    if first > report.brotli_bytes_max {
         bail!(
-            "the download is {} bytes with brotli, {} over the limit of {} in xtask/size.toml",
-            report.total.brotli,
-            report.total.brotli - report.brotli_bytes_max,
+            "the download is {first} bytes with brotli, {} over the limit of {} in xtask/size.toml",
+            first - report.brotli_bytes_max,
             report.brotli_bytes_max
         );
     }
     Ok(())
 }
 
-fn weigh(repo: &Repo) -> Result<Report> {
-    pack::build(repo)?;
-    let limit: Limit =
-        toml::from_str(&repo::read(&repo.path("xtask/size.toml"))?).context("xtask/size.toml")?;
-    let dist = repo.path("wasm/dist");
-    let mut report = Report {
-        files: Vec::new(),
-        total: Weight::default(),
-        on_demand: Vec::new(),
-        brotli_bytes_max: limit.brotli_bytes_max,
-    };
-    let named = |file: &Path| -> Result<(String, Weight)> {
-        let name = file.strip_prefix(&dist).unwrap_or(file);
-        Ok((
-            name.to_string_lossy().into_owned(),
-            weight_of(&fs::read(file)?)?,
-        ))
-    };
-    for file in downloads(repo, &dist)? {
-        let (name, weight) = named(&file)?;
-        if ON_DEMAND.contains(&name.as_str()) {
-            continue;
+/// All tables, as Markdown that reads well in a terminal, too.
+fn tables(report: &Report) -> String {
+    let mut text = loads("what a page loads", &report.entries);
+    text += &format!(
+        "\nThe limit of the first line is {} bytes.\n",
+        grouped(report.brotli_bytes_max)
+    );
+    if !report.peers.is_empty() {
+        text += &format!(
+            "\n{}",
+            loads("beside it, as esbuild bundles it", &report.peers)
+        );
+    }
+    if !report.parts.is_empty() {
+        text += &format!("\n{}", parts::table_of(&report.parts));
+    }
+    text
+}
+
+fn loads(title: &str, loads: &[Load]) -> String {
+    let mut rows = vec![[title, "files", "raw", "gzip", "brotli"].map(str::to_owned)];
+    for Load {
+        name,
+        files,
+        weight,
+    } in loads
+    {
+        let [raw, gzip, brotli] = [weight.raw, weight.gzip, weight.brotli].map(grouped);
+        rows.push([name.clone(), files.join(", "), raw, gzip, brotli]);
+    }
+    table(&rows, 2)
+}
+
+/// A table in Markdown with columns of one width; those after the first `left` stand to the right.
+fn table<const N: usize>(rows: &[[String; N]], left: usize) -> String {
+    let widths: [usize; N] = std::array::from_fn(|at| {
+        let width = |row: &[String; N]| row[at].chars().count();
+        rows.iter().map(width).max().unwrap_or_default().max(4)
+    });
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+            text += &match at < left {
+                true => format!("| {cell:<width$} "),
+                false => format!("| {cell:>width$} "),
+            };
         }
-        report.total.raw += weight.raw;
-        report.total.gzip += weight.gzip;
-        report.total.brotli += weight.brotli;
-        report.files.push((name, weight));
-    }
-    for name in ON_DEMAND {
-        report.on_demand.push(named(&dist.join(name))?);
-    }
-    Ok(report)
-}
-
-/// The browser entry of the package with what it imports, and the module.
-fn downloads(repo: &Repo, dist: &Path) -> Result<BTreeSet<PathBuf>> {
-    let package: serde_json::Value =
-        serde_json::from_str(&repo::read(&repo.path("wasm/package.json"))?)?;
-    let entry = package["exports"]["."]["default"]
-        .as_str()
-        .context("wasm/package.json names no default entry in exports[\".\"]")?;
-    let mut found = BTreeSet::from([dist.join("tallymesh.wasm")]);
-    let mut open = vec![repo.path("wasm").join(entry)];
-    while let Some(file) = open.pop() {
-        let file =
-            fs::canonicalize(&file).with_context(|| format!("cannot find {}", file.display()))?;
-        if found.insert(file.clone()) {
-            let folder = file.parent().unwrap_or(dist).to_path_buf();
-            open.extend(relative_imports(&repo::read(&file)?).map(|name| folder.join(name)));
+        text += "|\n";
+        if number == 0 {
+            for (at, width) in widths.iter().enumerate() {
+                let line = "-".repeat(width + 1);
+                text += &match at < left {
+                    true => format!("|{line}-"),
+                    false => format!("|{line}:"),
+                };
+            }
+            text += "|\n";
         }
     }
-    Ok(found)
+    text
 }
 
-/// The relative modules that a script names in `from "./x"`, `import "./x"` or `import("./x")`.
-fn relative_imports(script: &str) -> impl Iterator<Item = &str> {
-    script
-        .split(['"', '\''])
-        .zip(script.split(['"', '\'']).skip(1))
-        .filter(|(before, name)| {
-            let before = before.trim_end().trim_end_matches('(').trim_end();
-            name.starts_with('.') && (before.ends_with("from") || before.ends_with("import"))
-        })
-        .map(|(_, name)| name)
+/// A number with a comma before each three digits.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
-fn weight_of(bytes: &[u8]) -> Result<Weight> {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-    gzip.write_all(bytes)?;
-    let mut brotli = Vec::new();
+/// What files weigh together, each compressed for itself, as a server sends them.
+fn weight_of(files: &[PathBuf]) -> Result<Weight> {
+    let mut sum = Weight::default();
+    for file in files {
+        let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(&bytes)?;
+        sum.raw += bytes.len();
+        sum.gzip += gzip.finish()?.len();
+        sum.brotli += brotli_of(&bytes)?;
+    }
+    Ok(sum)
+}
+
+fn brotli_of(bytes: &[u8]) -> Result<usize> {
+    let mut packed = Vec::new();
     let parameters = brotli::enc::BrotliEncoderParams {
         quality: 11,
         lgwin: 22,
         ..Default::default()
     };
-    brotli::BrotliCompress(&mut &bytes[..], &mut brotli, &parameters)?;
-    Ok(Weight {
-        raw: bytes.len(),
-        gzip: gzip.finish()?.len(),
-        brotli: brotli.len(),
-    })
+    brotli::BrotliCompress(&mut &bytes[..], &mut packed, &parameters)?;
+    Ok(packed.len())
 }
 
-fn print(report: &Report) {
-    println!("{:<24} {:>9} {:>9} {:>9}", "bytes", "raw", "gzip", "brotli");
-    let total = ("together".to_owned(), report.total);
-    let line = |(name, weight): &(String, Weight)| {
-        println!(
-            "{name:<24} {:>9} {:>9} {:>9}",
-            weight.raw, weight.gzip, weight.brotli
-        );
-    };
-    report.files.iter().chain([&total]).for_each(line);
-    println!("{:<24} {:>29}", "limit", report.brotli_bytes_max);
-    println!("on demand, in spaces with members and for tokens:");
-    report.on_demand.iter().for_each(line);
+fn name_of(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -167,10 +213,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_relative_modules_are_followed() {
-        let script = r#"import{a}from"./a.js";import './b.js';const c=await import("./c.js");
-            import d from "node:fs"; const e = "./not-imported.js";"#;
-        let found: Vec<&str> = relative_imports(script).collect();
-        assert_eq!(found, ["./a.js", "./b.js", "./c.js"]);
+    fn numbers_are_grouped() {
+        let shown = [0, 999, 1_000, 35_750, 1_234_567].map(grouped);
+        assert_eq!(shown, ["0", "999", "1,000", "35,750", "1,234,567"]);
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [["what", "bytes"], ["a", "1"], ["a longer one", "35,750"]];
+        let shown = table(&rows.map(|row| row.map(str::to_owned)), 1);
+        assert_eq!(
+            shown,
+            "| what         |  bytes |\n\
+             |--------------|-------:|\n\
+             | a            |      1 |\n\
+             | a longer one | 35,750 |\n"
+        );
     }
 }

@@ -10,7 +10,7 @@ use wasm_bindgen_cli_support::Bindgen;
 
 use crate::repo::Repo;
 use crate::run::{say, shown, step};
-use crate::setup;
+use crate::setup::{self, SMALL_STD};
 use crate::stamp::{self, Stamp};
 
 /// The cargo profile for what browsers download.
@@ -56,6 +56,8 @@ struct Module {
     wasm: &'static str,
     bindings: &'static str,
     features: &'static [&'static str],
+    /// Those of `core` and `alloc`.
+    std_features: &'static str,
     /// Where cargo builds it.
     target: &'static str,
 }
@@ -66,12 +68,14 @@ const MODULES: [Module; 2] = [
         wasm: "tallymesh.wasm",
         bindings: "bindgen",
         features: &[],
+        std_features: SMALL_STD,
         target: "wasm-module",
     },
     Module {
         wasm: "tallymesh-members.wasm",
         bindings: "bindgen-members",
         features: &["--features", "members"],
+        std_features: "", // it writes whole states to storages
         target: "wasm-module-members",
     },
 ];
@@ -85,8 +89,34 @@ pub(crate) fn build(repo: &Repo) -> Result<String> {
     Ok(digests.collect::<Result<Vec<_>>>()?.concat())
 }
 
+/// The first module with the names of its functions, for looking into it; it is the one that ships else.
+pub(crate) fn named(repo: &Repo) -> Result<PathBuf> {
+    let [module, _] = &MODULES;
+    let folder = repo.target().join(module.target);
+    let input = folder
+        .join("bindings")
+        .join(format!("{}_bg.wasm", module.bindings));
+    let output = folder.join("named.wasm");
+    let flags = WASM_OPT.map(|flag| match flag {
+        "--strip-debug" => "--debuginfo",
+        other => other,
+    });
+    let digest = Stamp::new("named module")
+        .text(&flags.join(" "))
+        .file(&repo.path("wasm/package-lock.json"))?
+        .file(&input)?
+        .finish();
+    let mark = folder.join(".xtask-named");
+    if !(output.is_file() && stamp::is_current(&mark, &digest)) {
+        say("optimising the module once more, with the names of its functions");
+        optimise(repo, &flags, &input, &output)?;
+        stamp::record(&mark, &digest)?;
+    }
+    Ok(output)
+}
+
 fn build_one(repo: &Repo, module: &Module) -> Result<String> {
-    let (mut cargo, target) = setup::module_build(repo, module.target)?;
+    let (mut cargo, target) = setup::module_build(repo, module.target, module.std_features)?;
     shown(
         cargo
             .args([
@@ -122,7 +152,7 @@ fn build_one(repo: &Repo, module: &Module) -> Result<String> {
         fs::create_dir_all(&dist)?;
         let bindings = generate_bindings(repo, module, &compiled)?;
         let input = bindings.join(format!("{}_bg.wasm", module.bindings));
-        optimise(repo, &input, &dist.join(module.wasm))?;
+        optimise(repo, &WASM_OPT, &input, &dist.join(module.wasm))?;
         fs::copy(bindings.join(&types), dist.join(&types))
             .with_context(|| format!("no {types} among the bindings"))?;
         stamp::record(&mark, &digest)?;
@@ -150,11 +180,11 @@ fn generate_bindings(repo: &Repo, module: &Module, compiled: &Path) -> Result<Pa
     Ok(folder)
 }
 
-fn optimise(repo: &Repo, input: &Path, output: &Path) -> Result<()> {
+fn optimise(repo: &Repo, flags: &[&str], input: &Path, output: &Path) -> Result<()> {
     let mut wasm_opt = Command::new("node");
     wasm_opt
         .arg(repo.path("wasm/node_modules/binaryen/bin/wasm-opt"))
-        .args(WASM_OPT)
+        .args(flags)
         .arg(input)
         .arg("-o")
         .arg(output);

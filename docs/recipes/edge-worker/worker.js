@@ -2,7 +2,8 @@
 // answers HTTP, syncs with pages over WebSocket, and with a node by requests.
 //
 // Try it: a node (`tallymesh up`), and in a Workers project of your own this file as the worker, with
-// `"durable_objects": { "bindings": [{ "name": "TALLY", "class_name": "Tally" }] }` and NODE as a variable. Then
+// `"durable_objects": { "bindings": [{ "name": "TALLY", "class_name": "Tally" }] }` and NODE as a variable (LOOK_MS, too,
+// if it is to look at the node at other times). Then
 //   curl -X POST https://WORKER/likes        adds one, and prints the number: at the edge, whether or not the node answers
 //   curl https://WORKER/likes                prints it
 //   open({ transports: ['https://WORKER/sync'] })   in a page, syncs with the worker as with a node
@@ -20,12 +21,13 @@ import { open } from 'tallymesh';
 import { durableObject } from 'tallymesh/storage';
 import { post } from 'tallymesh/transports';
 
-/** How long after the last change the object wakes to hear what the node has. */
+/** How long after a change the object wakes, so that the node hears of it. */
 const LOOK_MS = 30_000;
 
 export class Tally {
   constructor(ctx, env) {
     this.ctx = ctx;
+    this.lookMs = Number(env.LOOK_MS ?? LOOK_MS);
     // Requests wait until what was stored is read.
     ctx.blockConcurrencyWhile(async () => {
       const transports = env.NODE ? [post(env.NODE, { intervalMs: 1_000 })] : [];
@@ -52,7 +54,7 @@ export class Tally {
   /** Waits until all is durable, and has the object wake, so that the node hears of it also if it is evicted meanwhile. */
   async kept() {
     await this.counters.flush();
-    if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
+    if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(Date.now() + this.lookMs);
   }
 
   /** The replica syncs with the node as long as the object is awake, and the alarm keeps it so for a while. */
@@ -61,7 +63,7 @@ export class Tally {
     if (!node) return;
     const { storage } = this.counters.status();
     // Again, while there is something that no member of the space is known to hold, or the node is away.
-    if (node.state !== 'online' || storage.unacknowledged > 0) await this.ctx.storage.setAlarm(Date.now() + LOOK_MS);
+    if (node.state !== 'online' || storage.unacknowledged > 0) await this.ctx.storage.setAlarm(Date.now() + this.lookMs);
     await new Promise((resolve) => setTimeout(resolve, 2_000));
   }
 

@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::summary::{Runner, Tally};
 use crate::repo::Repo;
 use crate::run::{capture, say, step};
-use crate::{check, demo, pack, setup, site, size, wasm, web};
+use crate::{check, demo, pack, reference, setup, site, size, wasm, web};
 
 /// One stage.
 pub(super) struct Stage {
@@ -40,7 +40,11 @@ pub(super) const ALL: [Stage; 16] = [
         check::run,
     ),
     stage("tools", "the tests of xtask itself", tools),
-    stage("package", "the npm tarball and its tests", package),
+    stage(
+        "package",
+        "the npm tarball, its tests and its reference",
+        package,
+    ),
     stage("web", "the page, from the tarball", page),
     stage("native", "unit, integration and doc tests", native_tests),
     stage("wasm-core", "core's laws in wasm under Node", wasm_core),
@@ -137,14 +141,28 @@ fn tools(repo: &Repo) -> Result<Tally> {
 
 fn package(repo: &Repo) -> Result<Tally> {
     let tarball = pack::build(repo)?;
-    tests(
+    let mut tally = described(repo);
+    tally.join(tests(
         repo,
         "package tests",
         Runner::Node,
         repo.npm("wasm")
             .args(["test"])
             .env("TALLYMESH_TARBALL", tarball.file),
-    )
+    )?);
+    Ok(tally)
+}
+
+/// Whether all that the package exports is described.
+fn described(repo: &Repo) -> Tally {
+    match reference::build(repo) {
+        Ok(_) => Tally::pass(),
+        Err(error) => {
+            let mut tally = Tally::default();
+            tally.fail(format!("the API reference: {error:#}"));
+            tally
+        }
+    }
 }
 
 fn page(repo: &Repo) -> Result<Tally> {
@@ -229,7 +247,7 @@ fn no_std(repo: &Repo) -> Result<Tally> {
 }
 
 fn weigh(repo: &Repo) -> Result<Tally> {
-    size::command(repo, &size::Args::default())?;
+    size::command(repo, &size::Args::limit_only())?;
     Ok(Tally::pass())
 }
 

@@ -1,0 +1,40 @@
+//! The API reference of the npm package: TypeDoc's pages of the comments in wasm/js.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::pack;
+use crate::repo::Repo;
+use crate::run::{say, step};
+use crate::setup;
+use crate::stamp::{self, Stamp};
+
+/// Brings target/reference up to date; returns that folder.
+///
+/// # Errors
+/// When an export of the package, or something of it, has no description or names what is not there.
+pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
+    // Types of the bindings are among the sources.
+    let tarball = pack::build(repo)?;
+    let folder = repo.path("wasm/reference");
+    setup::npm_install(repo, "wasm/reference")?;
+    // It lies under the checkout even when cargo builds elsewhere, as typedoc.json names it.
+    let pages = repo.path("target/reference");
+    let digest = Stamp::new("reference")
+        .text(&tarball.digest)
+        .tree(&folder, &["node_modules"])?
+        .file(&repo.path("docs/api.md"))?
+        .finish();
+    let mark = folder.join("node_modules/.xtask-reference");
+    if !(pages.join("index.html").is_file() && stamp::is_current(&mark, &digest)) {
+        say("making the API reference of the package");
+        step(
+            repo,
+            "npm run build in wasm/reference",
+            repo.npm("wasm/reference").args(["run", "build"]),
+        )?;
+        stamp::record(&mark, &digest)?;
+    }
+    Ok(pages)
+}
