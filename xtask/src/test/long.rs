@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 
@@ -38,6 +38,8 @@ const STEPS: u64 = 3_000;
 /// something failed. If only some parts are `chosen`, the rows of the others stay as they are.
 pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> {
     let mut total = Tally::default();
+    // Before there are reports that are not committed.
+    let of = proofs::commit_and_day(repo);
     for name in PARTS {
         if !chosen.is_empty() && chosen.iter().all(|part| part != name) {
             continue;
@@ -54,7 +56,8 @@ pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> 
             "liars" => liars(repo)?,
             _ => interop(repo)?,
         };
-        note(repo, seeds, name, begun.elapsed(), &tally)?;
+        let took = begun.elapsed().as_secs();
+        note(repo, &of, (name, seeds, took), &tally)?;
         total.join(tally);
     }
     println!("report: {REPORT}");
@@ -208,15 +211,18 @@ fn interop_report(repo: &Repo, rows: &str) -> Result<String> {
 }
 
 /// Writes the row of a part into the report: what it came to, and of which commit that is.
-fn note(repo: &Repo, seeds: u64, name: &str, took: Duration, tally: &Tally) -> Result<()> {
+fn note(
+    repo: &Repo,
+    (commit, day): &(String, String),
+    (name, seeds, seconds): (&str, u64, u64),
+    tally: &Tally,
+) -> Result<()> {
     let path = repo.path(REPORT);
     let before = fs::read_to_string(&path).unwrap_or_default();
-    let (commit, day) = proofs::commit_and_day(repo);
     let result = match tally.failed {
         0 => "passed",
         _ => "FAILED",
     };
-    let seconds = took.as_secs();
     let figures = tally.to_string().replace('|', "/");
     let row = format!("| {name} | {commit} | {day} | {seeds} | {seconds} | {result} | {figures} |");
     fs::create_dir_all(repo.path("docs/reports"))?;
