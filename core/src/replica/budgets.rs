@@ -292,7 +292,7 @@ impl Replica {
     /// As [`check_plain`](Replica::check_plain), of a key that goes by a handle.
     pub(super) fn check_plain_at(&self, handle: Handle) -> Result<(), Error> {
         if self.keys.are_plain() {
-            return self.keys.get(handle).map_or(Ok(()), check_typed);
+            return Ok(());
         }
         let (page_at, slot) = place(handle);
         let page = self.pages.get(page_at);
