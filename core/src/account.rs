@@ -147,7 +147,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     match name.len() {
         0 => Err(Error::KeyLength { bytes: 0 }),
         _ if is_reserved(name) => Err(Error::ReservedKey),
-        ..=BUDGET_NAME_BYTES_MAX => Ok(()),
+        1..=BUDGET_NAME_BYTES_MAX => Ok(()),
         size => Err(Error::TooLarge {
             what: Limited::BudgetName,
             size,

@@ -169,7 +169,7 @@ impl Mesh {
         let before: Vec<WriterId> = replica.retired().map(|it| it.0).collect();
         let done = change(replica).unwrap_or_else(|error| panic!("replica {at}: {error}"));
         self.oracle.note(view, (replica.writer(), replica.clock()));
-        self.taken.note(replica, &before);
+        self.taken.note(replica, &before, replica.clock());
         self.check_all();
         done
     }
