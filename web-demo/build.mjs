@@ -3,7 +3,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join, posix, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
@@ -18,10 +18,8 @@ if (!existsSync(join(root, 'node_modules/tallymesh/package.json'))) {
 const typescript = dirname(createRequire(import.meta.url).resolve('typescript/package.json'));
 execFileSync(process.execPath, [join(typescript, 'bin/tsc'), '-p', root], { stdio: 'inherit' });
 
-rmSync(dist, { recursive: true, force: true });
-const { metafile } = await build({
+const options = {
   absWorkingDir: root,
-  entryPoints: { page: 'src/main.ts', style: 'src/style.css' },
   outdir: dist,
   entryNames: 'assets/[name]-[hash]',
   assetNames: 'assets/[name]-[hash]',
@@ -34,13 +32,20 @@ const { metafile } = await build({
   minify: true,
   legalComments: 'none',
   metafile: true,
-});
-
-const made = (entry) => {
+};
+/** The file that was made of an entry. */
+const made = ({ metafile }, entry) => {
   const [path] = Object.entries(metafile.outputs).find(([, output]) => output.entryPoint === entry);
   return relative('dist', path).replaceAll('\\', '/');
 };
+
+rmSync(dist, { recursive: true, force: true });
+// A worker is no import: the page has to know what its file is called. Both lie in one folder.
+const worker = made(await build({ ...options, entryPoints: { worker: 'src/console/worker.ts' } }), 'src/console/worker.ts');
+const define = { WORKER_FILE: JSON.stringify(`./${posix.basename(worker)}`) };
+const built = await build({ ...options, define, entryPoints: { page: 'src/main.ts', style: 'src/style.css' } });
+
 const page = readFileSync(join(root, 'src/index.html'), 'utf8')
-  .replace('style.css', `./${made('src/style.css')}`)
-  .replace('main.ts', `./${made('src/main.ts')}`);
+  .replace('style.css', `./${made(built, 'src/style.css')}`)
+  .replace('main.ts', `./${made(built, 'src/main.ts')}`);
 writeFileSync(join(dist, 'index.html'), page);

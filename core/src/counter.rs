@@ -70,7 +70,7 @@ pub(crate) fn find(slots: &[Slot], writer: u32) -> Result<usize, usize> {
 
 /// What each slot comes to, its children included.
 pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
-    let mut sums = Vec::with_capacity(slots.len());
+    let mut sums = crate::list(slots.len());
     for slot in slots {
         sums.push(alone(slot, ids));
     }

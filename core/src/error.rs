@@ -1,6 +1,7 @@
 //! What can go wrong, with a stable code for each.
 
 use crate::MEMBERS;
+#[cfg(feature = "guests")]
 use crate::limits;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -158,6 +159,30 @@ impl fmt::Display for Limited {
     }
 }
 
+/// What an error says beside its code. The module that a page loads first shows codes only: there it is
+/// nothing, so that nothing is put together, moved or dropped for it.
+#[cfg(feature = "guests")]
+pub type Detail<T> = T;
+
+/// What an error says beside its code: nothing in this program, which shows codes only.
+#[cfg(not(feature = "guests"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail<T>(core::marker::PhantomData<T>);
+
+/// Makes the detail of an error.
+#[cfg(feature = "guests")]
+#[inline(always)]
+pub(crate) fn detail<T>(value: T) -> Detail<T> {
+    value
+}
+
+/// Makes the detail of an error, of which nothing is left.
+#[cfg(not(feature = "guests"))]
+#[inline(always)]
+pub(crate) fn detail<T>(_: T) -> Detail<T> {
+    Detail(core::marker::PhantomData)
+}
+
 /// Why an operation, a message or a frame was refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -165,55 +190,55 @@ pub enum Error {
     /// A key is empty or too long.
     KeyLength {
         /// Its length in bytes.
-        bytes: usize,
+        bytes: Detail<usize>,
     },
     /// A space's name is empty, too long, or has a character that names may not have.
     SpaceName {
         /// Its length in bytes.
-        bytes: usize,
+        bytes: Detail<usize>,
     },
     /// The sum would leave the range of a 64-bit integer.
     Overflow {
         /// What survives of this writer's own adds.
-        total: i128,
+        total: Detail<i128>,
         /// What was to be added.
-        by: i64,
+        by: Detail<i64>,
     },
     /// An expiry is later than any date.
     ExpiryRange {
         /// The time, in milliseconds since 1970.
-        at: u64,
+        at: Detail<u64>,
     },
     /// A transaction has too many operations.
     TransactionTooLarge {
         /// How many it has.
-        ops: usize,
+        ops: Detail<usize>,
     },
     /// The writer's clock has reached the end of its range.
     ClockExhausted,
     /// No key goes by this number here.
     UnknownHandle {
         /// The number.
-        handle: u32,
+        handle: Detail<u32>,
     },
     /// The space cannot hold one more counter.
     CountersFull {
         /// How many it holds.
-        counters: usize,
+        counters: Detail<usize>,
     },
     /// The space cannot hold one more writer.
     WritersFull {
         /// How many there would be.
-        writers: usize,
+        writers: Detail<usize>,
     },
     /// A message needs something that is not held here yet.
-    NotCovered(Box<Missing>),
+    NotCovered(Detail<Box<Missing>>),
     /// A message knows transactions of this replica's own writer that it never made.
     OwnClockAhead {
         /// The clock that was heard of.
-        heard: u64,
+        heard: Detail<u64>,
         /// This replica's own clock.
-        own: u64,
+        own: Detail<u64>,
     },
     /// The space has members already.
     Closed,
@@ -224,19 +249,19 @@ pub enum Error {
     /// There would be too many members.
     MembersFull {
         /// How many there would be.
-        members: usize,
+        members: Detail<usize>,
     },
     /// No writer of this id is known here.
     UnknownWriter {
         /// The id.
-        writer: WriterId,
+        writer: Detail<WriterId>,
     },
     /// This replica's writer was declared dead or absorbed.
     Retired,
     /// The sender's writer left, was declared dead or absorbed.
     Gone {
         /// The writer.
-        writer: WriterId,
+        writer: Detail<WriterId>,
     },
     /// A writer has seen less than was acknowledged in its name.
     Behind,
@@ -247,19 +272,19 @@ pub enum Error {
     /// missing: a complete message is needed.
     Unsure {
         /// The incarnation's writer.
-        writer: WriterId,
+        writer: Detail<WriterId>,
     },
     /// A message brings a writer that no member has taken in.
     Stranger {
         /// The writer.
-        writer: WriterId,
+        writer: Detail<WriterId>,
     },
     /// A peer with limited rights speaks for a writer that it has not proved to be its owner's, or says
     /// what only members say.
     #[cfg(feature = "guests")]
     NotYours {
         /// The writer.
-        writer: WriterId,
+        writer: Detail<WriterId>,
     },
     /// The role of whoever asks for this does not allow it.
     #[cfg(feature = "guests")]
@@ -273,32 +298,32 @@ pub enum Error {
     /// Bytes go on after the end of what they announce.
     TrailingBytes {
         /// How many are left over.
-        bytes: usize,
+        bytes: Detail<usize>,
     },
     /// A number is written in more bytes than it needs, or does not fit its field.
     Number,
     /// The bytes say what this format never writes.
     Malformed {
         /// Which rule is broken.
-        rule: Rule,
+        rule: Detail<Rule>,
     },
     /// A size is over its limit.
     TooLarge {
         /// What is too large.
-        what: Limited,
+        what: Detail<Limited>,
         /// Its size.
-        size: usize,
+        size: Detail<usize>,
         /// The limit.
-        max: usize,
+        max: Detail<usize>,
     },
     /// The bytes are no frame of this protocol.
     NotAFrame,
     /// The peer speaks versions of the protocol that this program does not.
     Version {
         /// The lowest version that the peer speaks.
-        min: u8,
+        min: Detail<u8>,
         /// The highest version that the peer speaks.
-        max: u8,
+        max: Detail<u8>,
     },
     /// A frame of another space came on this link.
     WrongSpace,
@@ -308,17 +333,28 @@ pub enum Error {
     #[cfg(feature = "tokens")]
     Token {
         /// Its length in bytes.
-        chars: usize,
+        chars: Detail<usize>,
     },
     /// A session depends on more writers than a token can name.
     #[cfg(feature = "tokens")]
     TokenFull {
         /// How many they are.
-        writers: usize,
+        writers: Detail<usize>,
     },
 }
 
 impl Error {
+    /// A message builds on the clock `needed` of a writer of which `held` is held here.
+    #[inline(always)]
+    pub(crate) fn not_covered(writer: WriterId, needed: u64, held: u64) -> Error {
+        let missing = Missing {
+            writer,
+            needed,
+            held,
+        };
+        Error::NotCovered(detail(Box::new(missing)))
+    }
+
     /// The stable code of this error, the same on each surface.
     pub const fn code(&self) -> &'static str {
         match self {
@@ -382,6 +418,14 @@ impl Error {
     }
 }
 
+#[cfg(not(feature = "guests"))]
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+#[cfg(feature = "guests")]
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

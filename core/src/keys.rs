@@ -1,6 +1,6 @@
 //! The key table: string keys to dense local handles and back.
 
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::limits::KEY_BYTES_MAX;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -142,7 +142,9 @@ impl Keys {
     pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
         match key.len() {
             1..=KEY_BYTES_MAX => Ok(()),
-            bytes => Err(Error::KeyLength { bytes }),
+            bytes => Err(Error::KeyLength {
+                bytes: detail(bytes),
+            }),
         }
     }
 
@@ -193,7 +195,7 @@ impl Keys {
         let bytes = self.text.len() as u64 + key_bytes as u64;
         if bytes > u64::from(u32::MAX) || self.spans.len() as u64 >= u64::from(u32::MAX) {
             return Err(Error::CountersFull {
-                counters: self.table.len(),
+                counters: detail(self.table.len()),
             });
         }
         Ok(())
@@ -226,7 +228,9 @@ impl Keys {
                 }
                 Ok(span.pins == 0)
             }
-            _ => Err(Error::UnknownHandle { handle: handle.0 }),
+            _ => Err(Error::UnknownHandle {
+                handle: detail(handle.0),
+            }),
         }
     }
 

@@ -37,6 +37,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+/// Whether lists get room for all that they are to have before it is put in. Where not, they grow: that
+/// is less code, and the allocator of a page finds the room for it in place mostly.
+pub(crate) const ROOMY: bool = cfg!(feature = "guests");
+
 mod closed;
 mod counter;
 mod delta;
@@ -60,8 +64,19 @@ mod vector;
 pub mod wire;
 mod writer_id;
 
+use alloc::vec::Vec;
+
+/// An empty list that so many are to be put into.
+#[inline(always)]
+pub(crate) fn list<T>(count: usize) -> Vec<T> {
+    match ROOMY {
+        true => Vec::with_capacity(count),
+        false => Vec::new(),
+    }
+}
+
 pub use delta::Message;
-pub use error::{Error, Limited, Missing, Rule};
+pub use error::{Detail, Error, Limited, Missing, Rule};
 pub use keys::Handle;
 pub use once::Once;
 pub use replica::{

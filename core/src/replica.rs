@@ -56,16 +56,16 @@ pub use snapshot::{Part, Restoring, Snapshot};
 pub use transaction::Transaction;
 pub(crate) use walk::Walk;
 
+use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::counter;
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::keys::{Handle, Keys};
 use crate::numbers::Numbers;
 use crate::shard::{OWN, PAGE, Page, Row, Shard, bits};
 use crate::sort::sort_by;
 use crate::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
-use crate::{MEMBERS, PARTS};
 use alloc::vec::Vec;
 use touched::Touched;
 
@@ -257,7 +257,9 @@ impl Replica {
     #[cold]
     fn add_first(&mut self, handle: Handle, by: i64) -> Result<(), Error> {
         if self.keys.get(handle).is_none() {
-            return Err(Error::UnknownHandle { handle: handle.0 });
+            return Err(Error::UnknownHandle {
+                handle: detail(handle.0),
+            });
         }
         let clock = self.next_clock()?;
         let (page_at, slot) = place(handle);
@@ -268,7 +270,10 @@ impl Replica {
         }
         if let Some(&Row { total, .. }) = page.own.get(slot) {
             let total = i128::from(total);
-            return Err(Error::Overflow { total, by });
+            return Err(Error::Overflow {
+                total: detail(total),
+                by: detail(by),
+            });
         }
         page.own.insert(slot, Row { clock, total: by });
         self.touch(page_at, 1 << slot);
@@ -293,7 +298,7 @@ impl Replica {
 
     /// Makes walks over the state in parts void.
     fn void_walks(&mut self) {
-        if PARTS {
+        if MEMBERS {
             *self.voided = self.voided.wrapping_add(1);
         }
     }
@@ -517,7 +522,7 @@ impl Replica {
 
     /// The version vector: what is held and visible here.
     pub fn vector(&self) -> VersionVector {
-        let mut entries = Vec::with_capacity(self.numbers.len());
+        let mut entries = crate::list(self.numbers.len());
         for (writer, number) in self.numbers.iter() {
             let clock = self.clocks[number as usize];
             if clock > 0 {

@@ -73,7 +73,7 @@ pub use levels::{Level, Question, Reach};
 pub use rights::{Rights, Role};
 
 use crate::closed::Closed;
-use crate::error::{Error, Rule};
+use crate::error::{Error, Rule, detail};
 use crate::hash::mix;
 use crate::keys::Handle;
 use crate::replica::{Mark, Replica, Returned};
@@ -577,7 +577,7 @@ impl Sync {
                 self.pushed(now, replica, from, true, message, bytes)
             }
             _ => Err(Error::Malformed {
-                rule: Rule::OnlyPushes,
+                rule: detail(Rule::OnlyPushes),
             }),
         }
     }

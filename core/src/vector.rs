@@ -88,7 +88,7 @@ impl VersionVector {
     /// A digest by which two vectors are compared without sending them: SHA-256 over ids and
     /// little-endian clocks, cut to 16 bytes.
     pub fn digest(&self) -> [u8; 16] {
-        let mut bytes = Vec::with_capacity(24 * self.len() + 72);
+        let mut bytes = crate::list(24 * self.len() + 72);
         for (writer, clock) in &self.0 {
             bytes.extend_from_slice(writer.as_bytes());
             bytes.extend_from_slice(&clock.to_le_bytes());

@@ -1,6 +1,6 @@
 //! Names: the space that counters live in, and the writers that own shards.
 
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::hash::sha256_half;
 use crate::limits::SPACE_BYTES_MAX;
 use alloc::boxed::Box;
@@ -18,7 +18,9 @@ impl Space {
     pub fn new(name: &str) -> Result<Space, Error> {
         let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         if name.is_empty() || name.len() > SPACE_BYTES_MAX || !name.bytes().all(fits) {
-            return Err(Error::SpaceName { bytes: name.len() });
+            return Err(Error::SpaceName {
+                bytes: detail(name.len()),
+            });
         }
         Ok(Space(name.into()))
     }

@@ -114,6 +114,8 @@ test('the stage shows the node and its peers, and cuts their links', async () =>
   await until('the tab to know them', async () => BigInt((await tab.evaluate(() => String(window.tallymesh.get('likes') ?? 0)))) === before);
   await at('tab').press('Enter');
   await until('the node to show it', async () => (await value('node')) === String(before + 1n));
+  const far = () => at('far-node').evaluateAll((all) => all.map((node) => node.dataset.value));
+  await until('the nodes behind it to show it', async () => (await far()).join() === `${before + 1n},${before + 1n}`);
 
   await link('this tab and its node').press('Enter');
   await tab.locator('#link[data-state="paused"]').waitFor();
@@ -129,6 +131,7 @@ test('the stage shows the node and its peers, and cuts their links', async () =>
   try {
     await until('the link to be drawn as cut', () => isCut(`its node and ${name}`));
     assert.ok(!(await peers()).some((peer) => peer.slice(-8) === name), 'the link is really cut');
+    await until('the number behind the cut to be unknown', async () => (await far()).sort().join() === `,${before + 2n}`);
   } finally {
     await link(`its node and ${name}`).press('Enter');
   }

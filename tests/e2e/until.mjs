@@ -1,13 +1,13 @@
 const DEADLINE_MS = 30_000;
 const LOOK_MS = 20;
 
-/** Waits until `look` gives something true, and returns it; fails after half a minute. */
-export async function until(what, look) {
-  const end = performance.now() + DEADLINE_MS;
+/** Waits until `look` gives something true, and returns it; fails after half a minute, if nothing else is said. */
+export async function until(what, look, deadlineMs = DEADLINE_MS) {
+  const end = performance.now() + deadlineMs;
   for (;;) {
     const seen = await look();
     if (seen) return seen;
-    if (performance.now() > end) throw new Error(`waited ${DEADLINE_MS} ms in vain for ${what}`);
+    if (performance.now() > end) throw new Error(`waited ${deadlineMs} ms in vain for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   }
 }

@@ -3,8 +3,8 @@
 // use, which would be more to download.
 import type { InitOutput } from '#bindgen';
 
-/** What wasm-bindgen gives for nothing where a `u32` is expected. */
-const NO_U32 = 0x1_0000_0001;
+/** What `engine_find` gives for nothing, as a number with a sign. */
+const NO_HANDLE = -1;
 
 /** The class of a module's engines. */
 export type EngineClass = ReturnType<typeof bind>;
@@ -14,13 +14,7 @@ export type Engine = InstanceType<EngineClass>;
 
 /** Starts a module and gives what it exports. */
 export function instantiate<T extends InitOutput>(module: WebAssembly.Module): T {
-  const imports: Record<string, Record<string, () => void>> = {};
-  // The only one fills a table that is not used here.
-  for (const { module: from, name } of WebAssembly.Module.imports(module)) (imports[from] ??= {})[name] = () => {};
-  const { exports } = new WebAssembly.Instance(module, imports);
-  const wasm = exports as unknown as T;
-  wasm.__wbindgen_start();
-  return wasm;
+  return new WebAssembly.Instance(module).exports as unknown as T;
 }
 
 /** Makes the class of the engines of a module that was started. */
@@ -28,11 +22,10 @@ export function bind(wasm: InitOutput) {
   let view = new Uint8Array();
   // The memory is another one whenever it has grown.
   const memory = (): Uint8Array => (view.byteLength ? view : (view = new Uint8Array(wasm.memory.buffer)));
-  /** Copies bytes into the module, which frees them; gives where they are. */
-  const pass = (bytes: Uint8Array): number => {
-    const at = wasm.__wbindgen_malloc(bytes.length, 1) >>> 0;
+  /** Hands bytes to the next call. */
+  const pass = (bytes: Uint8Array): void => {
+    const at = wasm.room(bytes.length) >>> 0;
     memory().set(bytes, at);
-    return at;
   };
   // For engines that are dropped without `free`.
   const dropped = new FinalizationRegistry<number>((at) => wasm.engine_free(at));
@@ -43,8 +36,8 @@ export function bind(wasm: InitOutput) {
 
     /** An engine of the module's, by where it is. */
     constructor(at: number) {
-      this.at = at >>> 0;
-      dropped.register(this, this.at, this);
+      this.at = at;
+      dropped.register(this, at, this);
     }
 
     /** The engine at a place, if there is one. */
@@ -52,8 +45,10 @@ export function bind(wasm: InitOutput) {
       return at ? new this(at) : undefined;
     }
 
-    static open(space: Uint8Array, bytes: Uint8Array) {
-      return this.of(wasm.engine_open(pass(space), space.length, pass(bytes), bytes.length));
+    /** Makes an engine of 56 bytes and the name of a space. */
+    static open(bytes: Uint8Array) {
+      pass(bytes);
+      return this.of(wasm.engine_open());
     }
 
     free(): void {
@@ -62,16 +57,16 @@ export function bind(wasm: InitOutput) {
       this.at = 0;
     }
 
-    add(handle: number, by: bigint): boolean {
-      return wasm.engine_add(this.at, handle, by) !== 0;
+    add(handle: number, by: bigint): number {
+      return wasm.engine_add(this.at, handle, by);
     }
 
-    add_small(handle: number, by: number): boolean {
-      return wasm.engine_add_small(this.at, handle, by) !== 0;
+    add_small(handle: number, by: number): number {
+      return wasm.engine_add_small(this.at, handle, by);
     }
 
-    commit(): boolean {
-      return wasm.engine_commit(this.at) !== 0;
+    commit(): number {
+      return wasm.engine_commit(this.at);
     }
 
     deadline(): number {
@@ -83,28 +78,31 @@ export function bind(wasm: InitOutput) {
     }
 
     find(key: Uint8Array, pin: boolean): number | undefined {
-      const found = wasm.engine_find(this.at, pass(key), key.length, +pin);
-      return found === NO_U32 ? undefined : found;
+      pass(key);
+      const found = wasm.engine_find(this.at, +pin);
+      return found === NO_HANDLE ? undefined : found;
     }
 
     input(what: number, now: number, link: number, bytes: Uint8Array): void {
-      wasm.engine_input(this.at, what, now, link, pass(bytes), bytes.length);
+      pass(bytes);
+      wasm.engine_input(this.at, what, now, link);
     }
 
-    merge(bytes: Uint8Array): boolean {
-      return wasm.engine_merge(this.at, pass(bytes), bytes.length) !== 0;
+    merge(bytes: Uint8Array): number {
+      pass(bytes);
+      return wasm.engine_merge(this.at);
     }
 
     poll(): number {
       return wasm.engine_poll(this.at);
     }
 
-    read(what: number, handle: number): boolean {
-      return wasm.engine_read(this.at, what, handle) !== 0;
+    read(what: number, handle: number): number {
+      return wasm.engine_read(this.at, what, handle);
     }
 
-    release(handle: number): boolean {
-      return wasm.engine_release(this.at, handle) !== 0;
+    release(handle: number): number {
+      return wasm.engine_release(this.at, handle);
     }
 
     set_time(unix_ms: number): void {
@@ -112,19 +110,18 @@ export function bind(wasm: InitOutput) {
     }
 
     stage(key: Uint8Array, what: number, number: bigint): void {
-      wasm.engine_stage(this.at, pass(key), key.length, what, number);
+      pass(key);
+      wasm.engine_stage(this.at, what, number);
     }
 
-    take(): Uint8Array {
-      const [at, length] = wasm.engine_take(this.at);
-      const bytes = memory().slice(at >>> 0, (at >>> 0) + length);
-      wasm.__wbindgen_free(at, length, 1);
-      return bytes;
+    take(): Uint8Array<ArrayBuffer> {
+      const length = wasm.engine_take(this.at);
+      const at = wasm.taken() >>> 0;
+      return memory().slice(at, at + length) as Uint8Array<ArrayBuffer>;
     }
 
     value_at(handle: number): bigint | undefined {
-      const [some, low, high] = wasm.engine_value_at(this.at, handle);
-      return some ? BigInt.asUintN(64, low) | (high << 64n) : undefined;
+      if (wasm.engine_value_at(this.at, handle)) return BigInt.asUintN(64, wasm.half(0)) | (wasm.half(1) << 64n);
     }
   };
 }

@@ -3,15 +3,16 @@ import type { ModuleSource } from './entry.js';
 import { coded, explain, TallymeshError } from './errors.js';
 import type { Members, Returned, Writer } from './layout.js';
 import { bind, instantiate, type Engine } from './calls.js';
+import { DELTA, ERROR, KEY } from './numbers.js';
 import type { Sign } from './connect.js';
 import type { Waiting } from './replica.js';
 
 /** What the second module adds to the first one. It is a file of its own, loaded when it is needed. */
 export interface Guest {
-  /** Makes an engine; nothing if the bytes are refused. */
-  open(space: Uint8Array, bytes: Uint8Array): Engine | undefined;
+  /** Makes an engine of what its origin is and a space's name; nothing if they are refused. */
+  open(bytes: Uint8Array): Engine | undefined;
   /** Makes one that goes on with a state of another. */
-  resume(space: Uint8Array, bytes: Uint8Array, state: Uint8Array): Engine | undefined;
+  resume(origin: Uint8Array, space: Uint8Array, state: Uint8Array): Engine | undefined;
   /** The members as the replica knows them; nothing while the space is open. */
   members(engine: Engine): { members: Members; home: string | undefined } | undefined;
   /** All writers that are known. */
@@ -110,14 +111,14 @@ export function newEngine(space: string, origin: Uint8Array, members: boolean): 
   const by = members ? guest.value : undefined;
   const makes = members ? by : small.value;
   if (!makes) throw new TallymeshError('not_ready', 'the module is not loaded yet: await init() or open() first');
-  const engine = makes.open(utf8(space), origin);
+  const engine = makes.open(new Uint8Array([...origin, ...utf8(space)]));
   if (engine) return { engine, by };
   throw new TallymeshError('space_name', `${JSON.stringify(space)} is no space: a name is 1 to 64 of A-Z a-z 0-9 . _ -`);
 }
 
 /** Makes an engine of the second module that goes on where one of the first ends. */
 export function resumed(by: Guest, engine: Engine, space: string, origin: Uint8Array): Engine {
-  const next = by.resume(utf8(space), origin, read(engine, DELTA)!);
+  const next = by.resume(origin, utf8(space), read(engine, DELTA)!);
   if (next) return next;
   throw new TallymeshError('module_load', 'tallymesh-members.wasm does not take this replica over; are both modules of one release?');
 }
@@ -134,22 +135,6 @@ const encoder = new TextEncoder();
 export function utf8(text: string): Uint8Array {
   return encoder.encode(text);
 }
-
-// What `Engine.read` reads, and what `Engine.input` tells: the numbers of wasm/src/engine.rs.
-const ERROR = 0;
-const KEY = 1;
-export const COUNTERS = 2;
-export const SHARDS = 3;
-export const STATUS = 4;
-export const DELTA = 5;
-export const CHANGES = 6;
-
-export const CONNECTED = 0;
-export const DISCONNECTED = 1;
-export const FRAME = 2;
-export const CHANGED = 3;
-export const TICK = 4;
-export const RENEW = 5;
 
 /** The bytes of an input that has none. */
 export const NONE: Uint8Array = new Uint8Array();

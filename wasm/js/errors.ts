@@ -16,16 +16,16 @@ export class TallymeshError extends Error {
 
 const RULES: Record<string, string> = {
   key_length: 'a key has 1 to 512 bytes of UTF-8',
-  overflow: 'what this replica added to the counter would leave the range of a 64-bit integer',
+  overflow: 'what this replica added would leave the range of a 64-bit integer',
   transaction_too_large: 'a transaction has at most 10000 operations',
-  clock_exhausted: 'this writer has no transactions left; open a new replica',
-  unknown_handle: 'this counter handle was freed; ask the replica for a new one',
+  clock_exhausted: 'this replica has no transactions left; open a new one',
+  unknown_handle: 'this counter object was freed; make a new one',
   counters_full: 'the space cannot hold one more counter',
   writers_full: 'the space cannot hold one more writer',
-  not_covered: 'the message builds on changes that this replica has not seen; merge those first',
-  own_clock_ahead: 'another process writes under the id of this replica; open a new replica',
-  version: 'the peer speaks another version of the protocol; upgrade the older side',
-  members_unsupported: 'the space has members, and the module for them is not loaded: await upgrade(), then do it again',
+  not_covered: 'the message builds on changes that were not seen here; merge those first',
+  own_clock_ahead: 'another process writes under the id of this replica; open a new one',
+  version: 'the peer speaks another version; upgrade the older side',
+  members_unsupported: 'the space has members; await upgrade(), then do it again',
   wrong_space: 'the peer sent a frame of another space',
 };
 

@@ -1,3 +1,8 @@
+// First of all, so that esbuild puts each where it is used.
+const SHARD_BYTES = 40;
+const STATUS_BYTES = 48;
+const ENTRY_BYTES = 24;
+
 /** What one writer says of one counter. */
 export interface Shard {
   /** The writer's id, 32 hex digits. */
@@ -54,10 +59,6 @@ export function hex(bytes: Uint8Array): string {
   for (const byte of bytes) text += byte.toString(16).padStart(2, '0');
   return text;
 }
-
-const SHARD_BYTES = 40;
-const STATUS_BYTES = 48;
-const ENTRY_BYTES = 24;
 
 /** Reads packed shards: writer, clock, total. */
 export function readShards(bytes: Uint8Array): Shard[] {

@@ -1,13 +1,9 @@
-import { CHANGED, CONNECTED, DISCONNECTED, errorCode, FRAME, NONE, random, RENEW, TICK, type Engine } from './engine.js';
+import { errorCode, NONE, random, type Engine } from './engine.js';
 import { coded, type TallymeshError } from './errors.js';
+import {
+  CHANGED, CLOSE, CONNECTED, COUNTER, DISCONNECTED, FRAME, NEW_WRITER, RENEW, RETURNED, SEND, TICK,
+} from './numbers.js';
 import type { Link, Peer } from './peer.js';
-
-// What `Engine.poll` answers.
-const SEND = 1;
-const COUNTER = 2;
-const CLOSE = 3;
-const NEW_WRITER = 4;
-const RETURNED = 5;
 
 /** What an error says first that ends a link. */
 export const LINK_CLOSED = 'the link was closed';

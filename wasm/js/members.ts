@@ -19,8 +19,8 @@ const FATES = ['living', 'left', 'dead', 'absorbed'] as const;
 export function start(exports: InitOutput, both: EngineClass, refuse: Refuse): Guest {
   const engines = whole(exports, both);
   return {
-    open: (space, bytes) => engines.open(space, bytes),
-    resume: (space, bytes, state) => engines.resume(space, bytes, state),
+    open: (bytes) => engines.open(bytes),
+    resume: (bytes, space, state) => engines.resume(bytes, space, state),
     members,
     writers,
     leave,
@@ -38,19 +38,26 @@ const own = (engine: Engine): MembersEngine => engine as MembersEngine;
 /** What the second module's engines do. */
 export type MembersEngine = InstanceType<ReturnType<typeof whole>>;
 
-/** What wasm-bindgen gives for nothing where a `bool` is expected. */
-const NO_BOOL = 0xff_ffff;
+/** What `engine_holds` gives for no, for yes, and for nothing. */
+const HELD = [false, true, undefined];
 
 /** The class of the second module's engines. */
 function whole(wasm: InitOutput, both: EngineClass) {
   const { pass } = both;
   return class extends both {
-    static resume(space: Uint8Array, bytes: Uint8Array, state: Uint8Array) {
-      return this.of(wasm.engine_resume(pass(space), space.length, pass(bytes), bytes.length, pass(state), state.length));
+    /** Makes an engine of 56 bytes, the name of a space, and a state of another one. */
+    static resume(bytes: Uint8Array, space: Uint8Array, state: Uint8Array) {
+      const all = new Uint8Array(bytes.length + space.length + state.length);
+      all.set(bytes);
+      all.set(space, bytes.length);
+      all.set(state, bytes.length + space.length);
+      pass(all);
+      return this.of(wasm.engine_resume(space.length));
     }
 
     restore(record: Uint8Array, live: boolean): boolean {
-      return wasm.engine_restore(this.at, pass(record), record.length, Number(live)) !== 0;
+      pass(record);
+      return wasm.engine_restore(this.at, Number(live)) !== 0;
     }
 
     adopt(live: boolean): boolean {
@@ -66,12 +73,13 @@ function whole(wasm: InitOutput, both: EngineClass) {
     }
 
     token(before: Uint8Array): boolean {
-      return wasm.engine_token(this.at, pass(before), before.length) !== 0;
+      pass(before);
+      return wasm.engine_token(this.at) !== 0;
     }
 
     holds(text: Uint8Array): boolean | undefined {
-      const held = wasm.engine_holds(this.at, pass(text), text.length);
-      return held === NO_BOOL ? undefined : held !== 0;
+      pass(text);
+      return HELD[wasm.engine_holds(this.at)];
     }
   };
 }

@@ -2,8 +2,7 @@ import { amount } from './amount.js';
 import type { Sign } from './connect.js';
 import { Counter } from './counter.js';
 import {
-  CHANGES, COUNTERS, DELTA, errorCode, keyOf, loadGuest, newEngine, origin, read, resumed, SHARDS, STATUS, takeHandles, utf8,
-  type Engine, type Guest,
+  errorCode, keyOf, loadGuest, newEngine, origin, read, resumed, takeHandles, utf8, type Engine, type Guest,
 } from './engine.js';
 import { coded, TallymeshError } from './errors.js';
 import { Expiries } from './expiries.js';
@@ -12,6 +11,7 @@ import { toJSON, type ReplicaJSON } from './json.js';
 import { keyBytes, shorten } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
 import { LINK_CLOSED, Links, now, type After } from './links.js';
+import { CHANGES, COUNTERS, DELTA, SHARDS, STATUS } from './numbers.js';
 import { acted, pack, Transaction, type Operation } from './operation.js';
 import type { Link, Peer } from './peer.js';
 

@@ -22,7 +22,7 @@ mod kind {
     pub(super) const RETURNED: u32 = 5;
 }
 
-/// What [`Engine::read`] reads. TypeScript names the same numbers in js/engine.ts.
+/// What [`Engine::read`] reads. TypeScript names the same numbers in js/numbers.ts.
 pub mod part {
     /// The stable code of the last failure.
     pub const ERROR: u32 = 0;
@@ -71,7 +71,7 @@ pub mod op {
     pub const PERSIST: u32 = 5;
 }
 
-/// What [`Engine::input`] tells the sync machine. TypeScript names the same numbers in js/engine.ts.
+/// What [`Engine::input`] tells the sync machine. TypeScript names the same numbers in js/numbers.ts.
 pub mod event {
     /// A link came up; its number was never used before.
     pub const CONNECTED: u32 = 0;
@@ -297,7 +297,7 @@ impl Engine {
     // ---- sync: times are milliseconds of a monotonic clock ----
 
     /// Tells the sync machine of an [`event`]; `link` and `bytes` where the event has them.
-    pub fn input(&mut self, what: u32, now: f64, link: u32, bytes: &[u8]) {
+    pub fn input(&mut self, bytes: &[u8], what: u32, now: f64, link: u32) {
         let link = Link(link);
         let input = match what {
             event::CONNECTED => Input::Connected {
@@ -396,6 +396,9 @@ impl Engine {
         result.map_err(|error| self.error = Some(error)).ok()
     }
 }
+
+/// How many bytes an engine is made with.
+pub(crate) const ORIGIN_BYTES: usize = 56;
 
 /// The owner's public key, the nonce of the writer id, and what the timers are drawn from.
 fn parts(bytes: &[u8]) -> Option<(&[u8; 32], &[u8; 16], u64)> {

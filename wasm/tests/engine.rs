@@ -186,7 +186,7 @@ fn settle(engines: &mut [Engine; 2], now: f64) -> usize {
                 match kind {
                     SEND => {
                         let bytes = engines[from].take();
-                        engines[1 - from].input(event::FRAME, now, 1, &bytes);
+                        engines[1 - from].input(&bytes, event::FRAME, now, 1);
                         idle = false;
                     }
                     CHANGED => changed += 1,
@@ -207,31 +207,31 @@ fn two_engines_sync_over_a_link() {
         let key = engine.find(b"likes", true).unwrap();
         assert!(engine.add_small(key, 10 + index as i32));
         assert_eq!(engine.deadline(), f64::INFINITY);
-        engine.input(event::CONNECTED, 0.0, 1, &[]);
+        engine.input(&[], event::CONNECTED, 0.0, 1);
     }
     assert_eq!(settle(&mut engines, 1.0), 2);
     let key = engines[0].find(b"likes", false).unwrap();
     assert!(engines[0].add_small(key, 100));
-    engines[0].input(event::CHANGED, 10.0, 0, &[]);
+    engines[0].input(&[], event::CHANGED, 10.0, 0);
     let mut now = 10.0;
     // The push is due within milliseconds; the bound is far below the interval of the digests.
     while value(&mut engines[1], "likes") != Some(121) {
         now = engines[0].deadline().max(now);
         assert!(now < 1_000.0, "nothing was pushed");
-        engines[0].input(event::TICK, now, 0, &[]);
+        engines[0].input(&[], event::TICK, now, 0);
         settle(&mut engines, now);
     }
     for engine in &mut engines {
         assert_eq!(value(engine, "likes"), Some(121));
-        engine.input(event::DISCONNECTED, now, 1, &[]);
+        engine.input(&[], event::DISCONNECTED, now, 1);
     }
 }
 
 #[wasm_bindgen_test]
 fn garbage_closes_its_link() {
     let mut engine = engine(1);
-    engine.input(event::CONNECTED, 0.0, 9, &[]);
-    engine.input(event::FRAME, 1.0, 9, b"GET / HTTP/1.1");
+    engine.input(&[], event::CONNECTED, 0.0, 9);
+    engine.input(b"GET / HTTP/1.1", event::FRAME, 1.0, 9);
     let mut closed = false;
     while let Some((kind, subject)) = poll(&mut engine) {
         if kind == CLOSE {

@@ -25,9 +25,9 @@ export class Counters {
   }
 
   /** Shows that a counter has changed. */
-  refresh(key: string, value: bigint | undefined): void {
+  refresh(key: string): void {
     const card = this.#cards.get(key) ?? (this.#cards.size < CARDS_MAX ? this.#make(key) : undefined);
-    card?.show(value ?? 0n);
+    card?.show(this.#replica.get(key) ?? 0n);
   }
 
   /** Marks the counter whose shards are shown. */

@@ -1,9 +1,10 @@
-import { connect, open, TallymeshError, type Replica } from 'tallymesh';
+import { connect, open, TallymeshError, type Connection, type Replica } from 'tallymesh';
 import wasm from 'tallymesh/tallymesh.wasm';
 import membersModule from 'tallymesh/tallymesh-members.wasm';
 import { broadcastChannel } from 'tallymesh/transports';
+import type { Console } from './console/console.js';
 import { Counters } from './counters.js';
-import { element } from './make.js';
+import { element, isConsole } from './make.js';
 import { NetworkPanel } from './network.js';
 import { Node } from './node.js';
 import { OutsideWorld } from './outside.js';
@@ -44,7 +45,7 @@ function start(replica: Replica): void {
   let outside: OutsideWorld | undefined;
   const connection = isStatic
     ? broadcastChannel('tallymesh-page')(replica)
-    : connect(replica, location.origin, { retryMaxMs: 4_000, WebSocket: watchedSocket((out, bytes) => outside?.passed(out, bytes)) });
+    : connect(replica, location.origin, { paused: isConsole(), retryMaxMs: 4_000, WebSocket: watchedSocket((out, bytes) => outside?.passed(out, bytes)) });
   const node = isStatic ? undefined : new Node(location.origin, space);
 
   let chosen = COUNTERS[0] ?? 'likes';
@@ -78,15 +79,41 @@ function start(replica: Replica): void {
     table.show(chosen);
   });
   whenChanged(replica, (keys) => {
-    for (const key of keys) counters.refresh(key, replica.get(key));
+    for (const key of keys) counters.refresh(key);
     counters.mark(chosen);
     if (keys.has(chosen)) table.show(chosen);
     panel.showTab();
   });
+  switchViews(replica, connection);
   listenToForm(replica, (key) => {
     counters.pin(key);
     choose(key);
   });
+}
+
+/**
+ * Shows the view that the address names: the demonstration or the console, which is loaded when it is first looked at. The
+ * console asks the node; so whoever opens only that is no replica of the node's counters, and takes none of them over.
+ */
+function switchViews(replica: Replica, connection: Connection): void {
+  let opened: Promise<Console> | undefined;
+  let apart = !isStatic && isConsole();
+  const show = async (): Promise<void> => {
+    const wanted = isConsole();
+    if (apart && !wanted) {
+      apart = false;
+      connection.resume();
+    }
+    element(wanted ? 'to-console' : 'to-demo').setAttribute('aria-current', 'page');
+    element(wanted ? 'to-demo' : 'to-console').removeAttribute('aria-current');
+    if (wanted) opened ??= import('./console/console.js').then(({ Console }) => new Console(replica, isStatic ? undefined : location.origin));
+    (await opened)?.wake(isConsole());
+  };
+  addEventListener('hashchange', () => {
+    scrollTo(0, 0);
+    void show();
+  });
+  void show();
 }
 
 /** Gathers changes and shows them once a frame, however many there are. */
@@ -133,6 +160,7 @@ function networkElements() {
     nodeRow: element('node-row'),
     nodeSwitch: element<HTMLButtonElement>('cut-node'),
     nodeHint: element('node-hint'),
+    atWork: element('at-work'),
     peers: element('peers'),
   };
 }

@@ -10,3 +10,8 @@ export function make<Name extends keyof HTMLElementTagNameMap>(name: Name, kind:
 export function element<T extends Element = HTMLElement>(id: string): T {
   return document.getElementById(id) as unknown as T;
 }
+
+/** Whether the console is looked at, and not the demonstration; the style sheet goes by the same. */
+export function isConsole(): boolean {
+  return location.hash === '#console';
+}

@@ -1,4 +1,5 @@
 import type { Connection, ConnectionState, Replica } from 'tallymesh';
+import { isConsole } from './make.js';
 import { drawMesh } from './mesh.js';
 import { Node, type NodeStatus, type PeerRow } from './node.js';
 import { short } from './writers.js';
@@ -22,6 +23,8 @@ export interface NetworkElements {
   nodeRow: HTMLElement;
   nodeSwitch: HTMLButtonElement;
   nodeHint: HTMLElement;
+  /** What is said in place of the node's switch where nobody may cut. */
+  atWork: HTMLElement;
   peers: HTMLElement;
 }
 
@@ -93,7 +96,8 @@ export class NetworkPanel {
   }
 
   async #poll(): Promise<void> {
-    await this.#refresh();
+    // Who looks at the console sees nothing of it.
+    if (!isConsole()) await this.#refresh();
     setTimeout(() => void this.#poll(), POLL_MS);
   }
 
@@ -104,6 +108,7 @@ export class NetworkPanel {
       this.#nodeCut = status.cut;
       this.#peers = peers;
       this.#at.nodeRow.hidden = !status.demo;
+      this.#at.atWork.hidden = status.demo;
       this.#seen(status, peers);
       this.#showNode();
     } catch {

@@ -30,6 +30,10 @@ interface ReadAnswer {
   counters: { key: string; value?: string | null }[];
 }
 
+interface AuditAnswer {
+  counters: { key: string; shards: { total: string }[] }[];
+}
+
 const TIMEOUT_MS = 4_000;
 
 /** The HTTP side of the node, as far as the page needs it. */
@@ -63,6 +67,15 @@ export class Node {
     const { counters } = await this.#ask<ReadAnswer>(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
     const value = counters[0]?.value;
     return value === undefined || value === null ? undefined : BigInt(value);
+  }
+
+  /** Asks what a counter is at a node that this one is connected to; `undefined` when it is absent there. */
+  async counterAt(peer: string, key: string): Promise<bigint | undefined> {
+    const query = new URLSearchParams({ prefix: key, peer });
+    const { counters } = await this.#ask<AuditAnswer>(`/v1/spaces/${encodeURIComponent(this.#space)}/audit?${query}`);
+    // By key, so one with just this key is the first.
+    const [first] = counters;
+    return first?.key === key ? first.shards.reduce((sum, { total }) => sum + BigInt(total), 0n) : undefined;
   }
 
   /** Cuts the node's links, or that to one peer, or heals them. */

@@ -29,6 +29,12 @@ export class RollingNumber {
     else this.#roll(value);
   }
 
+  /** Shows a value of something else: there is nothing between the two. */
+  jump(value: bigint): void {
+    this.#target = undefined;
+    this.show(value);
+  }
+
   #roll(target: bigint): void {
     const from = this.#shown;
     const way = Number(target - from);

@@ -1,5 +1,6 @@
 import type { Connection, Replica } from 'tallymesh';
 import { broadcastChannel } from 'tallymesh/transports';
+import { isConsole } from './make.js';
 import type { Node, NodeStatus, PeerRow } from './node.js';
 import type { Edge, Vertex } from './stage/mesh.js';
 import { STAGE_KEY, type Stage } from './stage/stage.js';
@@ -58,6 +59,7 @@ export class OutsideWorld {
     for (const { id } of nodes) {
       if (this.#far.has(id)) continue;
       const vertex: Vertex = { id: `far-${id}`, name: short(id.slice(-8)), kind: 'far-node', value: undefined, known: false };
+      void this.#lookFar(id, vertex);
       this.#far.set(id, this.#stage.show(vertex, this.#nodeEdge.b, (cut) => void this.#node?.cut(cut, id).catch(() => {})));
     }
     for (const [id, edge] of this.#far) edge.cut = status.cut || !nodes.some((row) => row.id === id);
@@ -147,7 +149,7 @@ export class OutsideWorld {
     this.#linked();
     const look = async (): Promise<void> => {
       try {
-        if (!document.hidden) {
+        if (!document.hidden && !isConsole()) {
           const value = await node.counter(STAGE_KEY);
           if (value !== vertex.value) this.#stage.refresh();
           vertex.value = value;
@@ -158,6 +160,23 @@ export class OutsideWorld {
       if (!this.#left) setTimeout(() => void look(), NODE_LOOK_MS);
     };
     void look();
+  }
+
+  /** Has the node ask another what that shows, again and again; what is cut off can't be asked. */
+  async #lookFar(id: string, vertex: Vertex): Promise<void> {
+    while (!this.#left && this.#node) {
+      const before = vertex.known ? vertex.value : null;
+      try {
+        if (!document.hidden && !isConsole()) {
+          vertex.value = await this.#node.counterAt(id, STAGE_KEY);
+          vertex.known = true;
+        }
+      } catch {
+        vertex.known = false;
+      }
+      if (before !== (vertex.known ? vertex.value : null)) this.#stage.refresh();
+      await pause();
+    }
   }
 
   /** A space with members is real work, which the stage keeps out of. */
@@ -172,4 +191,8 @@ export class OutsideWorld {
     this.#far.clear();
     this.#stage.leave();
   }
+}
+
+function pause(): Promise<void> {
+  return new Promise((go) => setTimeout(go, NODE_LOOK_MS));
 }

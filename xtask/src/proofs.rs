@@ -181,31 +181,54 @@ fn write(repo: &Repo, path: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// What git says of these sources.
+fn git(repo: &Repo, arguments: &[&str]) -> String {
+    let mut git = Command::new("git");
+    ask(git.current_dir(repo.path("")).args(arguments)).unwrap_or_default()
+}
+
+/// The short name of the commit that is checked out, and the day.
+pub(crate) fn commit_and_day(repo: &Repo) -> (String, String) {
+    let dirty = match git(repo, &["status", "--porcelain"]).is_empty() {
+        true => "",
+        false => " and changes",
+    };
+    let commit = git(repo, &["rev-parse", "--short", "HEAD"]);
+    (format!("{commit}{dirty}"), today())
+}
+
+fn today() -> String {
+    ask(Command::new("date").args(["-u", "+%Y-%m-%d"])).unwrap_or_default()
+}
+
 /// The head of a report: what was run, of which commit, when, and on what.
 pub(crate) fn head(repo: &Repo, title: &str, command: &str) -> Result<String> {
-    let git = |arguments: &[&str]| {
-        let mut git = Command::new("git");
-        ask(git.current_dir(repo.path("")).args(arguments)).unwrap_or_default()
-    };
-    let dirty = match git(&["status", "--porcelain"]).is_empty() {
+    let dirty = match git(repo, &["status", "--porcelain"]).is_empty() {
         true => "",
         false => ", with changes that were not committed",
     };
+    let mut text = String::new();
+    writeln!(text, "# {title}\n\nWritten by `{command}`.\n")?;
+    writeln!(
+        text,
+        "- commit: {}{dirty}",
+        git(repo, &["rev-parse", "HEAD"])
+    )?;
+    writeln!(text, "- date: {}", today())?;
+    writeln!(text, "- machine: {}\n", machine(repo))?;
+    Ok(text)
+}
+
+/// What this machine is, as reports tell it.
+pub(crate) fn machine(repo: &Repo) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let compiler = ask(Command::new("rustc")
         .current_dir(repo.path(""))
         .arg("--version"));
-    let date = ask(Command::new("date").args(["-u", "+%Y-%m-%d"])).unwrap_or_default();
-    let mut text = String::new();
-    writeln!(text, "# {title}\n\nWritten by `{command}`.\n")?;
-    writeln!(text, "- commit: {}{dirty}", git(&["rev-parse", "HEAD"]))?;
-    writeln!(text, "- date: {date}")?;
-    writeln!(
-        text,
-        "- machine: {cores} cores, {} {}, {}\n",
+    format!(
+        "{cores} cores, {} {}, {}",
         std::env::consts::OS,
         std::env::consts::ARCH,
         compiler.unwrap_or_default()
-    )?;
-    Ok(text)
+    )
 }

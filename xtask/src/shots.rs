@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::repo::Repo;
 use crate::run::{say, shown};
-use crate::{setup, site};
+use crate::{demo, setup, site};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -17,10 +17,14 @@ pub(crate) struct Args {
 
 pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     let site = site::build(repo)?;
+    // The console is that of a node.
+    demo::build(repo)?;
     let browser = setup::browser(repo)?;
     setup::npm_install(repo, "tests/e2e")?;
     let mut command = Command::new("node");
-    command.env("CHROME", &browser.chrome);
+    command
+        .env("CHROME", &browser.chrome)
+        .env("TALLYMESH_BIN", repo.node_binary());
     if args.figures {
         return shown(command.arg(repo.path("xtask/js/figures.mjs")).arg(&site));
     }

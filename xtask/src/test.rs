@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// How many seeds the longer tests use
     #[arg(long, default_value_t = 5_000, requires = "long")]
     seeds: u64,
-    /// Run only these parts of the longer tests, and write no report of the whole; repeat the option for
+    /// Run only these parts of the longer tests, and write only their rows of the report; repeat the option for
     /// several
     #[arg(long = "part", value_name = "NAME", requires = "long", value_parser = clap::builder::PossibleValuesParser::new(long::PARTS))]
     parts: Vec<String>,

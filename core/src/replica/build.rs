@@ -134,8 +134,8 @@ impl Replica {
             true => self.roster.remembered.saturating_sub(mark.remembered),
             false => 0,
         };
-        let mut lows = Vec::with_capacity(self.clocks.len());
-        let mut base = Vec::with_capacity(self.clocks.len());
+        let mut lows = crate::list(self.clocks.len());
+        let mut base = crate::list(self.clocks.len());
         let told = (self.journal.told, self.former_clocks());
         let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
         for (number, clock) in self.clocks.iter().enumerate() {
@@ -188,7 +188,7 @@ impl Replica {
             epoch: mark.epoch,
             ..self.all(&lows)
         };
-        let mut base = Vec::with_capacity(self.clocks.len());
+        let mut base = crate::list(self.clocks.len());
         let mut writers = 0;
         for (number, clock) in self.clocks.iter().enumerate() {
             base.push(match number as u32 {

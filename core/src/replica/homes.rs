@@ -2,7 +2,7 @@
 
 use super::Replica;
 use super::members::Attached;
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::limits::WRITERS_MAX;
 use crate::roster::{Admit, Card, HEARD, HEIRS_MAX, Says};
 use crate::shard::OWN;
@@ -17,7 +17,9 @@ impl Replica {
         seen: &dyn Fn(&WriterId) -> u64,
     ) -> Result<(), Error> {
         if self.taken_over(writer).is_some() {
-            return Err(Error::Gone { writer: *writer });
+            return Err(Error::Gone {
+                writer: detail(*writer),
+            });
         }
         let behind = |(number, clock): &(u32, u64)| seen(&self.writers[*number as usize]) < *clock;
         match !lonely && self.given_up().iter().any(behind) {
@@ -37,7 +39,9 @@ impl Replica {
             return Err(Error::NotAMember);
         }
         if self.taken_over(writer).is_some() {
-            return Err(Error::Gone { writer: *writer });
+            return Err(Error::Gone {
+                writer: detail(*writer),
+            });
         }
         self.room_for_writer(writer)?;
         self.take_in(*writer, false)
@@ -65,7 +69,9 @@ impl Replica {
     pub(super) fn room_for_writer(&self, writer: &WriterId) -> Result<(), Error> {
         let writers = self.numbers.len();
         match self.numbers.get(writer).is_none() && writers >= WRITERS_MAX {
-            true => Err(Error::WritersFull { writers }),
+            true => Err(Error::WritersFull {
+                writers: detail(writers),
+            }),
             false => Ok(()),
         }
     }
@@ -78,7 +84,9 @@ impl Replica {
         let card = &self.roster.cards[number as usize];
         let leaves = card.bye.is_some() && card.fence.is_none() && card.retired.is_none();
         if card.is_over() && !(heard && leaves) {
-            return Err(Error::Gone { writer });
+            return Err(Error::Gone {
+                writer: detail(writer),
+            });
         }
         let turn = match (card.home, heard) {
             _ if card.announce.is_some() => return Ok(()),

@@ -11,7 +11,7 @@ use super::Replica;
 use crate::closed::{Closed, Empty};
 use crate::counter::{self, Act};
 use crate::delta::Message;
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::keys::Handle;
 use crate::once::Once;
 use crate::roster::Configuration;
@@ -300,7 +300,9 @@ impl Replica {
             return Err(Error::Outdated);
         }
         if let Some(writer) = last.stranger() {
-            return Err(Error::Stranger { writer });
+            return Err(Error::Stranger {
+                writer: detail(writer),
+            });
         }
         let mut fresh = Replica::new(self.space.clone(), writer);
         fresh.merge_staged(staged, last, None, &mut |_| ())?;

@@ -7,7 +7,7 @@ use super::Replica;
 use super::collect::Prospect;
 use super::votes::checked;
 use crate::delta::Message;
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
@@ -426,7 +426,9 @@ impl Replica {
             return Err(Error::NotAMember);
         }
         if *writer == self.writer() {
-            return Err(Error::UnknownWriter { writer: *writer });
+            return Err(Error::UnknownWriter {
+                writer: detail(*writer),
+            });
         }
         if self.taken_over(writer).is_some() {
             return Ok(());

@@ -6,7 +6,7 @@ use super::{Replica, place};
 use crate::closed::Closed;
 use crate::counter;
 use crate::delta::{Entry, KeySide, Message};
-use crate::error::{Error, Rule};
+use crate::error::{Error, Rule, detail};
 use crate::keys::Handle;
 use crate::shard::{Column, Joined, PAGE, Row, bits};
 use crate::slot::{Slot, Stamp, Withdrawal};
@@ -159,7 +159,7 @@ impl Replica {
             key_bytes += chunk.keys.bytes();
             if !chunk.writers.iter().all(covered) {
                 let rule = Rule::ChunkCovered;
-                return Err(Error::Malformed { rule });
+                return Err(Error::Malformed { rule: detail(rule) });
             }
         }
         self.keys.room_for(key_bytes)?;
@@ -223,7 +223,7 @@ impl Replica {
         found: &mut Found<'_>,
     ) -> Result<(), Error> {
         let closed = self.configuration().is_some();
-        let mut writers = Vec::with_capacity(message.writers.len());
+        let mut writers = crate::list(message.writers.len());
         for (at, entry) in message.writers.iter().enumerate() {
             if MEMBERS && forgotten.contains(&at) {
                 writers.push(Known {
@@ -405,7 +405,7 @@ impl Replica {
         writers: &[Known],
         found: &mut Found<'_>,
     ) {
-        let mut lanes = Vec::with_capacity(columns.len());
+        let mut lanes = crate::list(columns.len());
         for column in columns {
             let known = writers[column.writer as usize];
             if known.number != FORGOTTEN {

@@ -3,7 +3,7 @@
 use super::journal::Dids;
 use super::{Replica, place};
 use crate::counter::{self, Act};
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::keys::Handle;
 use crate::limits::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
 use crate::slot::{Base, NEVER, Slot};
@@ -62,7 +62,9 @@ impl Replica {
     /// As [`apply`](Replica::apply), and [`Error::UnknownHandle`].
     pub fn apply_at(&mut self, handle: Handle, op: Op) -> Result<bool, Error> {
         if self.keys.get(handle).is_none() {
-            return Err(Error::UnknownHandle { handle: handle.0 });
+            return Err(Error::UnknownHandle {
+                handle: detail(handle.0),
+            });
         }
         let clock = self.next_clock()?;
         let mut draft = self.draft(handle);
@@ -82,11 +84,13 @@ impl Replica {
     /// is done then.
     pub fn transact<K: AsRef<str>>(&mut self, ops: &[(K, Op)]) -> Result<Vec<bool>, Error> {
         if ops.len() > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge { ops: ops.len() });
+            return Err(Error::TransactionTooLarge {
+                ops: detail(ops.len()),
+            });
         }
         let clock = self.next_clock()?;
         let mut drafts: Vec<Draft> = Vec::new();
-        let mut told = Vec::with_capacity(ops.len());
+        let mut told = crate::list(ops.len());
         let mut did = Dids::default();
         for (key, op) in ops {
             match self.step_key(&mut drafts, clock, key.as_ref(), *op, &mut did) {
@@ -206,9 +210,10 @@ impl Replica {
         }
         let exists = sum.exists();
         match op {
-            Op::Add(by) => act
-                .add(slots, by)
-                .map_err(|total| Error::Overflow { total, by })?,
+            Op::Add(by) => act.add(slots, by).map_err(|total| Error::Overflow {
+                total: detail(total),
+                by: detail(by),
+            })?,
             Op::Reset => act.cancel(slots, Some(Base::Reset)),
             Op::Set(value) => act.cancel(slots, Some(Base::Set(value))),
             _ if !exists => return Ok(false),
@@ -246,7 +251,7 @@ impl Replica {
 
 fn check(op: Op) -> Result<(), Error> {
     match op {
-        Op::Expire(at) if at > EXPIRY_MAX => Err(Error::ExpiryRange { at }),
+        Op::Expire(at) if at > EXPIRY_MAX => Err(Error::ExpiryRange { at: detail(at) }),
         _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use super::merge::Found;
 use super::standing::Forgotten;
 use crate::MEMBERS;
 use crate::delta::{Entry, Message};
-use crate::error::{Error, Missing};
+use crate::error::{Error, detail};
 use crate::limits::WRITERS_MAX;
 use crate::shard::OWN;
 use crate::writer_id::{Space, WriterId};
@@ -31,12 +31,7 @@ impl Replica {
         for entry in &message.writers {
             let held = self.clock_of(entry);
             if entry.lo > held {
-                let missing = Missing {
-                    writer: entry.writer,
-                    needed: entry.lo,
-                    held,
-                };
-                return Err(Error::NotCovered(Box::new(missing)));
+                return Err(Error::not_covered(entry.writer, entry.lo, held));
             }
         }
         self.room_for_stored(message)
@@ -47,7 +42,9 @@ impl Replica {
         let new = |entry: &&Entry| self.numbers.get(&entry.writer).is_none();
         let writers = self.numbers.len() + message.writers.iter().filter(new).count();
         if writers > WRITERS_MAX {
-            return Err(Error::WritersFull { writers });
+            return Err(Error::WritersFull {
+                writers: detail(writers),
+            });
         }
         self.keys.room_for(message.keys.bytes())
     }

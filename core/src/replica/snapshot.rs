@@ -21,8 +21,6 @@ const ROOM_MAX: usize = 1 << 24;
 pub struct Snapshot {
     /// `None` once it is finished or void.
     walk: Option<Walk>,
-    /// How often walks had become void when it began.
-    voided: u64,
 }
 
 /// A part of a [`Snapshot`].
@@ -43,7 +41,6 @@ impl Replica {
     pub fn begin_snapshot(&self) -> Snapshot {
         Snapshot {
             walk: Some(Walk::new(self, &VersionVector::default(), true)),
-            voided: *self.voided,
         }
     }
 
@@ -60,7 +57,7 @@ impl Replica {
     /// after the last part.
     pub fn step_snapshot(&self, snapshot: &mut Snapshot, bytes_target: usize) -> Part {
         let walk = snapshot.walk.take();
-        let Some(walk) = walk.filter(|_| snapshot.voided == *self.voided) else {
+        let Some(walk) = walk.filter(|walk| !walk.is_void(self)) else {
             return Part::Void;
         };
         let larger = 1 << walk.number().min(DOUBLINGS_MAX);

@@ -4,14 +4,13 @@ use super::Replica;
 use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::delta::{Entry, Message};
-use crate::error::{Error, Missing};
+use crate::error::{Error, detail};
 use crate::keys::Handle;
 use crate::limits::WRITERS_MAX;
 use crate::roster::{Card, Configuration, Fact, HEARD, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::writer_id::WriterId;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Longest chain of admissions that is followed.
@@ -90,21 +89,19 @@ impl Replica {
         if !MEMBERS || !new || !self.is_replaced_by(message)? {
             return Ok(false);
         }
-        // It must not take anything back: whom it does not name, its sender has forgotten.
+        // It must not take anything back: whom it does not name, its sender has forgotten. Or it never
+        // took them in, if this replica has not heard of members before: they come to terms with members
+        // themselves. To wait for that would be to stay apart for as long as they stay away.
+        let open = self.configuration().is_none();
         for (writer, held) in self.writers().filter(|it| !self.is_former(&it.0)) {
-            let told = message
-                .hi(&writer)
-                .unwrap_or(match self.is_gone_from(message, &writer) {
+            let told = message.hi(&writer).unwrap_or_else(|| {
+                match open || self.is_gone_from(message, &writer) {
                     true => held,
                     false => 0,
-                });
+                }
+            });
             if told < held {
-                let missing = Missing {
-                    writer,
-                    needed: held,
-                    held: told,
-                };
-                return Err(Error::NotCovered(Box::new(missing)));
+                return Err(Error::not_covered(writer, held, told));
             }
         }
         self.clear(self.writer()).into_iter().for_each(changed);
@@ -167,7 +164,9 @@ impl Replica {
             return Ok(None);
         };
         if !self.takes_from(&live) {
-            return Err(Error::Gone { writer: live });
+            return Err(Error::Gone {
+                writer: detail(live),
+            });
         }
         let entry = |writer: &WriterId| {
             let at = message.writers.binary_search_by_key(writer, |e| e.writer);
@@ -182,7 +181,9 @@ impl Replica {
         let number = self.numbers.get(&live);
         let known = number.is_some() || message.facts().iter().any(introduced);
         if self.standing(message, at as usize, Some(live), 0) == Standing::Forgotten {
-            return Err(Error::Gone { writer: live });
+            return Err(Error::Gone {
+                writer: detail(live),
+            });
         }
         let base = base_in(message, at);
         // Who took it in may not have heard of it, nor know what it had seen.
@@ -199,7 +200,9 @@ impl Replica {
             entry.map_or(0, |(at, _)| of(base.unwrap_or_default(), at))
         };
         if !self.is_member() {
-            return Err(Error::Stranger { writer: live });
+            return Err(Error::Stranger {
+                writer: detail(live),
+            });
         }
         self.may_admit(&live, base.is_some_and(<[_]>::is_empty), &seen)?;
         self.next_clock()?;
@@ -369,7 +372,9 @@ impl Replica {
             // The sender keeps no journal yet: first it has to learn that there are members. Until
             // then it does not say either what would tell a newcomer from one that was forgotten.
             let writer = live.unwrap_or(message.writers[0].writer);
-            return Err(Error::Stranger { writer });
+            return Err(Error::Stranger {
+                writer: detail(writer),
+            });
         }
         let from_unknown = MEMBERS && live.is_some_and(|live| self.is_unknown(message, &live));
         if MEMBERS && self.roster.cards[OWN as usize].bye.is_some() {
@@ -390,23 +395,20 @@ impl Replica {
                 }
                 Standing::Stranger => {
                     let writer = entry.writer;
-                    return Err(Error::Stranger { writer });
+                    return Err(Error::Stranger {
+                        writer: detail(writer),
+                    });
                 }
             }
             let held = self.clock_of(entry);
             if entry.lo > held {
-                let missing = Missing {
-                    writer: entry.writer,
-                    needed: entry.lo,
-                    held,
-                };
-                return Err(Error::NotCovered(Box::new(missing)));
+                return Err(Error::not_covered(entry.writer, entry.lo, held));
             }
             match self.numbers.get(&entry.writer) {
                 Some(OWN) if entry.hi > held => {
                     return Err(Error::OwnClockAhead {
-                        heard: entry.hi,
-                        own: held,
+                        heard: detail(entry.hi),
+                        own: detail(held),
                     });
                 }
                 Some(number) if MEMBERS => {
@@ -473,7 +475,9 @@ impl Replica {
         }
         let writers = self.numbers.len() + strangers;
         if writers > WRITERS_MAX {
-            return Err(Error::WritersFull { writers });
+            return Err(Error::WritersFull {
+                writers: detail(writers),
+            });
         }
         self.keys.room_for(message.keys.bytes())
     }
@@ -500,7 +504,9 @@ impl Replica {
             }
             if !message.is_complete() {
                 let writer = message.writers[at as usize].writer;
-                return Err(Error::Unsure { writer });
+                return Err(Error::Unsure {
+                    writer: detail(writer),
+                });
             }
             if !self.is_gone_from(message, &self.writers[writer as usize]) {
                 return Err(Error::Behind);
@@ -522,12 +528,7 @@ impl Replica {
         if !live.is_some_and(passes_on) || facts.any(heard) {
             return Ok(());
         }
-        let missing = Missing {
-            writer: entry.writer,
-            needed: entry.hi,
-            held: 0,
-        };
-        Err(Error::NotCovered(Box::new(missing)))
+        Err(Error::not_covered(entry.writer, entry.hi, 0))
     }
 
     /// Refuses what a sender says who may have collected what an incarnation had not seen that was
@@ -541,7 +542,9 @@ impl Replica {
                 continue;
             }
             if message.is_closed() && !message.is_complete() {
-                return Err(Error::Unsure { writer: *writer });
+                return Err(Error::Unsure {
+                    writer: detail(*writer),
+                });
             }
             if !self.has_seen_floor(message, card.base.as_deref().unwrap_or_default()) {
                 return Err(Error::Outdated);

@@ -5,7 +5,7 @@ use super::Replica;
 use super::journal::Dids;
 use super::ops::{Draft, Op};
 use crate::counter::{self, Sum};
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::keys::Handle;
 use crate::limits::TRANSACTION_OPS_MAX;
 use alloc::vec::Vec;
@@ -50,7 +50,7 @@ impl Transaction<'_> {
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         let ops = self.ops + 1;
         if ops > TRANSACTION_OPS_MAX {
-            return Err(Error::TransactionTooLarge { ops });
+            return Err(Error::TransactionTooLarge { ops: detail(ops) });
         }
         let (replica, drafts) = (&mut *self.replica, &mut self.drafts);
         let told = replica.step_key(drafts, self.clock, key, op, &mut self.did)?;

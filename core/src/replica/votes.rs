@@ -8,7 +8,7 @@
 //! ballot is decided. So two configurations of one number can never both take effect.
 
 use super::Replica;
-use crate::error::Error;
+use crate::error::{Error, detail};
 use crate::limits::MEMBERS_MAX;
 use crate::roster::{Ballot, Card, Configuration, Owner, Says, Vote};
 use crate::shard::OWN;
@@ -199,7 +199,7 @@ pub(super) fn checked(members: &[Owner]) -> Result<Vec<Owner>, Error> {
     members.dedup();
     match members.is_empty() || members.len() > MEMBERS_MAX {
         true => Err(Error::MembersFull {
-            members: members.len(),
+            members: detail(members.len()),
         }),
         false => Ok(members),
     }

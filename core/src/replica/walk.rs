@@ -18,7 +18,8 @@ use alloc::vec::Vec;
 
 /// A place in the walks over the shard map.
 ///
-/// It counts on local numbers, and on clocks that only grow: see `Replica::voided`.
+/// It counts on local numbers, and on clocks that only grow: see `Replica::voided`. Once these do not
+/// hold any more it is [void](Walk::is_void), and must not be gone on with.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk {
     /// This walk tells what is newer than this, by the writers' local numbers.
@@ -31,6 +32,8 @@ pub(crate) struct Walk {
     number: u32,
     /// The writers that alone are told of, if that are not all.
     only: Closed<Option<Vec<WriterId>>>,
+    /// How often walks had become void when the first one began.
+    voided: Closed<u64>,
 }
 
 impl Walk {
@@ -45,7 +48,13 @@ impl Walk {
             cursor: Cursor::default(),
             number: 0,
             only: Closed::default(),
+            voided: replica.voided.clone(),
         }
+    }
+
+    /// Whether something happened since the first walk began that the parts made so far can't tell.
+    pub(crate) fn is_void(&self, replica: &Replica) -> bool {
+        *self.voided != *replica.voided
     }
 
     /// The first walk over what these writers alone made and is not in `since`. What it tells builds on
@@ -99,6 +108,7 @@ impl Walk {
                 keyed: self.keyed,
                 number: self.number.saturating_add(1),
                 only: self.only,
+                voided: self.voided,
             }),
         };
         (message, next)

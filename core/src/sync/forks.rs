@@ -301,8 +301,6 @@ impl Sync {
         if !replica.renew(writer) {
             return;
         }
-        // They count pages' columns by local numbers, which have changed.
-        self.end_transfers();
         self.tell_forked(now, &[old]);
         for at in 0..self.peers.len() {
             let Peer { link, all, .. } = self.peers[at];
@@ -322,11 +320,12 @@ impl Sync {
         close: bool,
         error: Error,
     ) {
-        if let Error::OwnClockAhead { heard, .. } = error
-            && FORKS
-        {
+        // Where no forks are looked for, it says no more than its code.
+        #[cfg(feature = "members")]
+        if let Error::OwnClockAhead { heard, .. } = error {
             return self.doubled(replica, link, heard);
         }
+        let _ = &replica;
         let close = link.filter(|_| close);
         self.outputs.push(Output::Refused { close, error });
     }

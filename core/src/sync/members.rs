@@ -207,6 +207,7 @@ impl Sync {
             // It will be told what is here, and tell more.
             Error::NotCovered(_) | Error::Unsure { .. } => Ok(()),
             // It goes by another writer by now, and the frame that said so was lost.
+            #[cfg(feature = "guests")]
             Error::Stranger { writer: stranger } => {
                 let live = live.filter(|live| *live != stranger && replica.is_member());
                 if let Some(writer) = live.filter(|live| !replica.is_counted_member(live)) {
@@ -560,7 +561,6 @@ impl Sync {
 
     /// The replica goes on under another writer id, from another state.
     pub(super) fn goes_by(&mut self, now: Millis, replica: &Replica) {
-        self.end_transfers();
         self.pushes.restart();
         for at in 0..self.peers.len() {
             let peer = &mut self.peers[at];
@@ -599,7 +599,7 @@ impl Sync {
             replica.absorb()?;
             replica.acknowledge()?;
         }
-        let busy = self.is_serving();
+        let busy = self.is_serving(replica);
         let patience = PATIENCE << self.guests.ended;
         let waits = busy && self.guests.put_off < patience;
         self.guests.put_off = match waits {

@@ -3,7 +3,7 @@
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
 use crate::closed::Closed;
 use crate::delta::Message;
-use crate::error::{Error, Limited};
+use crate::error::{Error, Limited, detail};
 use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
@@ -241,9 +241,9 @@ impl Sync {
                 let size = open.staged_bytes;
                 self.pulls.open = None;
                 return Err(Error::TooLarge {
-                    what: Limited::Transfer,
-                    size,
-                    max: STAGE_BYTES_MAX,
+                    what: detail(Limited::Transfer),
+                    size: detail(size),
+                    max: detail(STAGE_BYTES_MAX),
                 });
             }
             open.staged.push(bytes);
@@ -294,7 +294,8 @@ impl Sync {
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
             Ok(merged) => merged,
             Err(error) => {
-                let rests = !matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
+                let more = matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
+                let rests = !more || last.is_whole();
                 self.not_merged(now, replica, Some(link), last, live, error)?;
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
                     // The same would come again at once.

@@ -29,10 +29,18 @@ pub(super) struct Transfer {
     ended: bool,
 }
 
+impl Transfer {
+    /// Whether it was ended, or what it told so far is no part of what is held by now. Its peer asks
+    /// anew when no chunk comes.
+    fn is_over(&self, replica: &Replica) -> bool {
+        self.ended || self.at.is_void(replica)
+    }
+}
+
 impl Sync {
     /// Whether a transfer in several chunks is under way to a peer that is there. One that was ended
     /// is not: its peer may never ask again.
-    pub(super) fn is_serving(&self) -> bool {
+    pub(super) fn is_serving(&self, replica: &Replica) -> bool {
         let there = |session| {
             self.greeted().any(|peer| {
                 peer.greeting
@@ -42,7 +50,7 @@ impl Sync {
         };
         self.serving
             .iter()
-            .any(|it| !it.ended && it.next.is_some() && there(it.session))
+            .any(|it| !it.is_over(replica) && it.next.is_some() && there(it.session))
     }
 
     /// Ends the transfers of less than everything.
@@ -123,14 +131,14 @@ impl Sync {
         link: Link,
         (id, chunk): (u32, u32),
     ) {
-        if DUTIES && self.is_next(link, id, chunk) {
+        if DUTIES && self.is_next(replica, link, id, chunk) {
             self.chunk_taken(now, link);
         }
         self.serve_more(replica, link, id, chunk);
     }
 
     fn serve_more(&mut self, replica: &Replica, link: Link, id: u32, chunk: u32) {
-        let known = |t: &Transfer| t.link == link && t.id == id && !t.ended;
+        let known = |t: &Transfer| t.link == link && t.id == id && !t.is_over(replica);
         let asked = |t: &Transfer| {
             chunk == t.chunk || t.next.is_some() && chunk.checked_sub(1) == Some(t.chunk)
         };
@@ -150,8 +158,8 @@ impl Sync {
     }
 
     /// Whether a peer has taken a chunk, as it asks for the next one.
-    fn is_next(&self, link: Link, id: u32, chunk: u32) -> bool {
-        let of = |t: &&Transfer| t.link == link && t.id == id && !t.ended;
+    fn is_next(&self, replica: &Replica, link: Link, id: u32, chunk: u32) -> bool {
+        let of = |t: &&Transfer| t.link == link && t.id == id && !t.is_over(replica);
         self.serving
             .iter()
             .find(of)

@@ -1,6 +1,6 @@
 //! Reading and writing of numbers and byte strings.
 
-use crate::error::{Error, Limited, Rule};
+use crate::error::{Error, Limited, Rule, detail};
 use crate::slot::WIDE_MAX;
 use alloc::vec::Vec;
 
@@ -16,6 +16,13 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 /// Appends a length and the bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
+    put(out, bytes);
+}
+
+/// Appends bytes. In WebAssembly this is one function, since each place that has it costs code.
+#[cfg_attr(target_family = "wasm", inline(never))]
+#[cfg_attr(not(target_family = "wasm"), inline)]
+pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
@@ -67,7 +74,9 @@ pub(crate) fn read_all<'a, T>(
     match (reader.error, value) {
         (Some(error), _) => Err(error),
         (None, Ok(value)) if bytes == 0 => Ok(value),
-        (None, _) => Err(Error::TrailingBytes { bytes }),
+        (None, _) => Err(Error::TrailingBytes {
+            bytes: detail(bytes),
+        }),
     }
 }
 
@@ -85,7 +94,7 @@ impl<'a> Reader<'a> {
     #[cold]
     #[inline(never)]
     pub(crate) fn malformed(&mut self, rule: Rule) -> Fail {
-        self.fail(Error::Malformed { rule })
+        self.fail(Error::Malformed { rule: detail(rule) })
     }
 
     /// Notes that the bytes end too early.
@@ -206,7 +215,11 @@ impl<'a> Reader<'a> {
     pub(crate) fn bytes(&mut self, what: Limited, max: usize) -> &'a [u8] {
         let size = usize::try_from(self.varint()).unwrap_or(usize::MAX);
         if size > max {
-            self.fail(Error::TooLarge { what, size, max });
+            self.fail(Error::TooLarge {
+                what: detail(what),
+                size: detail(size),
+                max: detail(max),
+            });
             return &[];
         }
         self.take(size)

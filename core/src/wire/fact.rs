@@ -4,7 +4,7 @@ use super::bytes::{Fail, Reader, put_varint};
 use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
 use crate::delta::{Entry, Message};
-use crate::error::{Error, Rule};
+use crate::error::{Error, Rule, detail};
 use crate::limits::MEMBERS_MAX;
 use crate::roster::{
     Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Owner, Retired, Says, Vote,
@@ -313,7 +313,9 @@ fn read_index(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<u32, Fail> {
 fn read_owners(reader: &mut Reader<'_>) -> Result<Vec<Owner>, Fail> {
     let count = reader.count(32);
     if count > MEMBERS_MAX {
-        return Err(reader.fail(Error::MembersFull { members: count }));
+        return Err(reader.fail(Error::MembersFull {
+            members: detail(count),
+        }));
     }
     let mut owners: Vec<Owner> = Vec::with_capacity(count);
     for _ in 0..count {

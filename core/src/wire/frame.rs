@@ -3,10 +3,10 @@
 use super::VERSION;
 #[cfg(feature = "members")]
 use super::ask::{Answer, Ask, put_answer, put_ask, read_answer, read_ask};
-use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
+use super::bytes::{Fail, Reader, put, put_bytes, put_varint, read_all};
 use super::message::{put_vector, read_memory, read_told, read_vector};
 use crate::delta::Message;
-use crate::error::{Error, Limited, Rule};
+use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
 use crate::replica::Contents;
 use crate::roster::Owner;
@@ -238,8 +238,8 @@ impl Frame {
             let (version, kind, space) = read_head(reader)?;
             if version != VERSION && kind != HELLO {
                 return Err(reader.fail(Error::Version {
-                    min: version,
-                    max: version,
+                    min: detail(version),
+                    max: detail(version),
                 }));
             }
             let body = match kind {
@@ -305,9 +305,9 @@ impl Frame {
 pub(super) fn put_intro(out: &mut Vec<u8>, intro: Option<&Intro>) {
     out.push(u8::from(intro.is_some()));
     if let Some(intro) = intro {
-        out.extend_from_slice(intro.by.as_bytes());
+        put(out, intro.by.as_bytes());
         put_varint(out, intro.clock);
-        out.extend_from_slice(&intro.owner);
+        put(out, &intro.owner);
         put_varint(out, intro.generation);
     }
 }
@@ -326,10 +326,8 @@ pub(super) fn read_intro(reader: &mut Reader<'_>) -> Result<Option<Intro>, Fail>
 }
 
 pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64);
-    out.extend_from_slice(&MAGIC);
-    out.push(VERSION);
-    out.push(match body {
+    let mut out = crate::list(64);
+    let kind = match body {
         Body::Hello(_) => HELLO,
         Body::Digest(_) => DIGEST,
         Body::Pull(_) => PULL,
@@ -345,7 +343,9 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         #[cfg(feature = "members")]
         Body::Answer(_) => ANSWER,
         Body::Own { .. } => OWN,
-    });
+    };
+    let [first, second] = MAGIC;
+    put(&mut out, &[first, second, VERSION, kind]);
     put_bytes(&mut out, space.as_str().as_bytes());
     match body {
         Body::Hello(hello) => put_hello(&mut out, hello),
@@ -358,7 +358,7 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Delta(delta) => {
             put_varint(&mut out, u64::from(delta.id));
             put_varint(&mut out, u64::from(delta.chunk));
-            out.push(u8::from(delta.last));
+            put(&mut out, &[u8::from(delta.last)]);
             delta.message.encode_into(&mut out);
             if MEMBERS && delta.message.tells_memory() {
                 delta.message.put_memory(&mut out);
@@ -372,22 +372,22 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Writer(_) | Body::Return { .. } | Body::Ended { .. } | Body::Own { .. }
             if !MEMBERS => {}
         Body::Own { writer, nonce } => {
-            out.extend_from_slice(writer.as_bytes());
-            out.extend_from_slice(nonce);
+            put(&mut out, writer.as_bytes());
+            put(&mut out, nonce);
         }
-        Body::Writer(writer) => out.extend_from_slice(writer.as_bytes()),
+        Body::Writer(writer) => put(&mut out, writer.as_bytes()),
         Body::Return {
             writer,
             intro,
             owner,
         } => {
-            out.extend_from_slice(writer.as_bytes());
+            put(&mut out, writer.as_bytes());
             put_intro(&mut out, intro.as_ref());
             out.push(u8::from(owner.is_some()));
-            out.extend_from_slice(owner.as_ref().map_or(&[], |owner| &owner[..]));
+            put(&mut out, owner.as_ref().map_or(&[], |owner| &owner[..]));
         }
         Body::Ended { writer, last } => {
-            out.extend_from_slice(writer.as_bytes());
+            put(&mut out, writer.as_bytes());
             match last {
                 Last::Unsure(clock) => {
                     out.push(0);
@@ -414,12 +414,12 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
             writers,
         } => {
             out.push(*why as u8);
-            out.extend_from_slice(vector);
+            put(&mut out, vector);
             let clocks = writers.iter().map(|it| (it.writer, it.clock));
             put_vector(&mut out, &VersionVector::from_sorted(clocks.collect()));
             for it in writers {
                 for digest in [it.shards, it.cancels] {
-                    out.extend_from_slice(&digest.to_le_bytes());
+                    put(&mut out, &digest.to_le_bytes());
                 }
             }
         }
@@ -444,9 +444,9 @@ fn read_head<'a>(reader: &mut Reader<'a>) -> Result<(u8, u8, &'a str), Fail> {
     if reader.len() > FRAME_BYTES_MAX {
         let size = reader.len();
         return Err(reader.fail(Error::TooLarge {
-            what: Limited::Frame,
-            size,
-            max: FRAME_BYTES_MAX,
+            what: detail(Limited::Frame),
+            size: detail(size),
+            max: detail(FRAME_BYTES_MAX),
         }));
     }
     if reader.take(MAGIC.len().min(reader.len())) != MAGIC {
@@ -459,15 +459,14 @@ fn read_head<'a>(reader: &mut Reader<'a>) -> Result<(u8, u8, &'a str), Fail> {
 }
 
 fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
-    out.push(hello.version_min);
-    out.push(hello.version_max);
+    put(out, &[hello.version_min, hello.version_max]);
     put_varint(out, hello.capabilities);
-    out.extend_from_slice(&hello.session.to_le_bytes());
+    put(out, &hello.session.to_le_bytes());
     put_bytes(out, hello.agent.as_bytes());
-    out.extend_from_slice(&hello.nonce);
+    put(out, &hello.nonce);
     put_bytes(out, &hello.proof);
     put_digests(out, &hello.digests);
-    out.extend_from_slice(hello.writer.as_bytes());
+    put(out, hello.writer.as_bytes());
     put_varint(out, hello.clock);
 }
 
@@ -476,8 +475,8 @@ fn read_writer(reader: &mut Reader<'_>) -> WriterId {
 }
 
 fn put_digests(out: &mut Vec<u8>, digests: &Digests) {
-    out.extend_from_slice(&digests.vector);
-    out.extend_from_slice(&digests.contents.to_le_bytes());
+    put(out, &digests.vector);
+    put(out, &digests.contents.to_le_bytes());
 }
 
 fn read_digests(reader: &mut Reader<'_>) -> Digests {
@@ -534,8 +533,8 @@ fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, Fail> {
     if version_min > VERSION || version_max < VERSION {
         // Whatever follows is another version's.
         return Err(reader.fail(Error::Version {
-            min: version_min,
-            max: version_max,
+            min: detail(version_min),
+            max: detail(version_max),
         }));
     }
     Ok(Hello {
@@ -571,7 +570,9 @@ fn read_delta(reader: &mut Reader<'_>) -> Result<Delta, Fail> {
         let bytes = reader.len();
         read_memory(reader, &mut message)?;
         if !message.tells_memory() {
-            return Err(reader.fail(Error::TrailingBytes { bytes }));
+            return Err(reader.fail(Error::TrailingBytes {
+                bytes: detail(bytes),
+            }));
         }
     }
     Ok(Delta {

@@ -1,13 +1,13 @@
 //! The encoding of messages: one table of writers, the keys front-coded, the shards in columns.
 
-use super::bytes::{Fail, Reader, put_varint, read_all, unzigzag, zigzag};
+use super::bytes::{Fail, Reader, put, put_varint, read_all, unzigzag, zigzag};
 use super::fact::{put_facts, read_facts};
 use super::kept::{put_kept, read_kept};
 use super::keyed::put_keyed;
 use super::side::{put_sides, read_sides};
 use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message, SortedKeys};
-use crate::error::{Error, Limited, Rule};
+use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_MAX};
 use crate::shard::{Column, PAGE, Row};
 use crate::vector::VersionVector;
@@ -65,7 +65,7 @@ impl Message {
         });
         put_varint(out, self.returns.len() as u64);
         for (writer, upto) in self.returns.iter() {
-            out.extend_from_slice(writer.as_bytes());
+            put(out, writer.as_bytes());
             put_varint(out, *upto);
         }
     }
@@ -73,7 +73,7 @@ impl Message {
     pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
         put_varint(out, self.writers.len() as u64);
         for entry in &self.writers {
-            out.extend_from_slice(entry.writer.as_bytes());
+            put(out, entry.writer.as_bytes());
             put_varint(out, entry.lo);
             put_varint(out, entry.hi - entry.lo);
         }
@@ -83,7 +83,7 @@ impl Message {
             let shared = shared_prefix(before, key);
             put_varint(out, shared as u64);
             put_varint(out, (key.len() - shared) as u64);
-            out.extend_from_slice(&key.as_bytes()[shared..]);
+            put(out, &key.as_bytes()[shared..]);
             before = key;
         }
         for (at, columns) in self.pages.iter().enumerate() {
@@ -111,9 +111,9 @@ impl Message {
     pub fn decode(bytes: &[u8]) -> Result<Message, Error> {
         if bytes.len() > FRAME_BYTES_MAX {
             return Err(Error::TooLarge {
-                what: Limited::Message,
-                size: bytes.len(),
-                max: FRAME_BYTES_MAX,
+                what: detail(Limited::Message),
+                size: detail(bytes.len()),
+                max: detail(FRAME_BYTES_MAX),
             });
         }
         read_all(bytes, read_told)
@@ -131,7 +131,9 @@ impl Message {
                 read_memory(reader, &mut message)?;
                 *message.kept = read_kept(reader)?;
                 if !message.tells_memory() && message.kept.is_empty() {
-                    return Err(reader.fail(Error::TrailingBytes { bytes }));
+                    return Err(reader.fail(Error::TrailingBytes {
+                        bytes: detail(bytes),
+                    }));
                 }
             }
             Ok(message)
@@ -169,7 +171,7 @@ fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Result<Message
     let mut message = Message {
         writers,
         keys,
-        pages: Vec::with_capacity(pages.min(reader.len())),
+        pages: crate::list(pages.min(reader.len())),
         sides: Vec::new(),
         closed: false,
         complete: false,
@@ -182,7 +184,7 @@ fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Result<Message
         keyed: Closed::default(),
     };
     // Which keys of each page have nothing yet.
-    let mut unused: Vec<u64> = Vec::with_capacity(pages.min(reader.len()));
+    let mut unused: Vec<u64> = crate::list(pages.min(reader.len()));
     for page in 0..pages {
         let keys = all(message.keys.page(page).len());
         let (columns, used) = read_page(reader, &message.writers, keys)?;
@@ -215,7 +217,7 @@ fn put_column(out: &mut Vec<u8>, column: &Column, base: u64, all: u64) {
     };
     put_varint(out, present << 1 | u64::from(signed));
     if present == PRESENT_BITMAP {
-        out.extend_from_slice(&column.present.to_le_bytes());
+        put(out, &column.present.to_le_bytes());
     }
     for row in &column.rows {
         put_varint(out, row.clock - base);
@@ -233,9 +235,11 @@ fn put_column(out: &mut Vec<u8>, column: &Column, base: u64, all: u64) {
 fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
     let count = reader.count(18);
     if count > WRITERS_MAX {
-        return Err(reader.fail(Error::WritersFull { writers: count }));
+        return Err(reader.fail(Error::WritersFull {
+            writers: detail(count),
+        }));
     }
-    let mut writers: Vec<Entry> = Vec::with_capacity(count);
+    let mut writers: Vec<Entry> = crate::list(count);
     for _ in 0..count {
         let writer = WriterId::from_bytes(reader.array());
         if writers.last().is_some_and(|last| last.writer >= writer) {
@@ -263,7 +267,9 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
         let max = KEY_BYTES_MAX as u64;
         if shared > max || rest > max || shared + rest > max || shared + rest == 0 {
             let bytes = shared.saturating_add(rest) as usize;
-            return Err(reader.fail(Error::KeyLength { bytes }));
+            return Err(reader.fail(Error::KeyLength {
+                bytes: detail(bytes),
+            }));
         }
         let shared = shared as usize;
         let rest = reader.take(rest as usize);
@@ -280,9 +286,9 @@ fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fa
         key.extend_from_slice(rest);
         if keys.bytes() + key.len() > bytes_max {
             return Err(reader.fail(Error::TooLarge {
-                what: Limited::MessageKeys,
-                size: keys.bytes() + key.len(),
-                max: bytes_max,
+                what: detail(Limited::MessageKeys),
+                size: detail(keys.bytes() + key.len()),
+                max: detail(bytes_max),
             }));
         }
         match core::str::from_utf8(&key) {
@@ -300,7 +306,7 @@ fn read_page(
     keys: u64,
 ) -> Result<(Vec<Column>, u64), Fail> {
     let count = reader.count(4);
-    let mut columns = Vec::with_capacity(count);
+    let mut columns = crate::list(count);
     let mut next = 0;
     let mut used = 0;
     for _ in 0..count {
@@ -394,7 +400,7 @@ impl crate::Replica {
 pub(super) fn put_vector(out: &mut Vec<u8>, vector: &VersionVector) {
     put_varint(out, vector.len() as u64);
     for (writer, clock) in vector.iter() {
-        out.extend_from_slice(writer.as_bytes());
+        put(out, writer.as_bytes());
         put_varint(out, clock);
     }
 }
@@ -403,9 +409,11 @@ pub(super) fn put_vector(out: &mut Vec<u8>, vector: &VersionVector) {
 pub(super) fn read_vector(reader: &mut Reader<'_>) -> Result<VersionVector, Fail> {
     let count = reader.count(17);
     if count > WRITERS_MAX {
-        return Err(reader.fail(Error::WritersFull { writers: count }));
+        return Err(reader.fail(Error::WritersFull {
+            writers: detail(count),
+        }));
     }
-    let mut entries: Vec<(WriterId, u64)> = Vec::with_capacity(count);
+    let mut entries: Vec<(WriterId, u64)> = crate::list(count);
     for _ in 0..count {
         let writer = WriterId::from_bytes(reader.array());
         let clock = reader.varint();

@@ -47,7 +47,7 @@ export class Drawing {
   #size = { width: 0, height: 0 };
   readonly #drawnEdges = new Map<string, { group: SVGElement; edge: Edge; hit: SVGElement; line: SVGElement }>();
   readonly #drawnVertices = new Map<string, { group: SVGElement; number: SVGElement }>();
-  #ink = { accent: '', warn: '', soft: '' };
+  #ink = { accent: '', warn: '', soft: '', paper: '' };
   #dirty = false;
   /** A vertex that is marked, as the one that is looked into. */
   marked: string | undefined;
@@ -208,7 +208,14 @@ export class Drawing {
       context.lineWidth = 2;
       context.stroke();
     } else context.fill();
-    if (label && !small) context.fillText(gone ? 'lost' : `${message.bytes} B`, x, y - radius - 5);
+    if (!label || small) return;
+    const text = gone ? 'lost' : `${message.bytes} B`;
+    // It may pass over a name.
+    context.strokeStyle = this.#ink.paper;
+    context.lineWidth = 4;
+    context.lineJoin = 'round';
+    context.strokeText(text, x, y - radius - 5);
+    context.fillText(text, x, y - radius - 5);
   }
 
   /** From rim to rim, so that no message hides a number. */
@@ -335,7 +342,7 @@ export class Drawing {
   #readInk(): void {
     const style = getComputedStyle(document.documentElement);
     const read = (name: string): string => style.getPropertyValue(name).trim();
-    this.#ink = { accent: read('--accent'), warn: read('--warn'), soft: read('--soft') };
+    this.#ink = { accent: read('--accent'), warn: read('--warn'), soft: read('--soft'), paper: read('--paper') };
   }
 }
 

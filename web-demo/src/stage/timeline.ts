@@ -65,7 +65,7 @@ export class Timeline {
     const value = held.get(message.to.id)?.value;
     const shows = value === undefined ? 'nothing' : grouped(value);
     const place = this.#at === undefined ? 'Last message' : `Message ${this.#at + 1} of ${length}`;
-    this.#text.textContent = `${place}: ${message.from.name} to ${message.to.name}, ${message.what} of ${message.bytes} bytes. ${message.to.name} then shows ${shows}.`;
+    this.#text.textContent = `${place}: ${message.from.name} to ${message.to.name}, ${message.what} of ${message.bytes} bytes. Then ${message.to.name} shows ${shows}.`;
     this.#range.setAttribute('aria-valuetext', this.#text.textContent);
   }
 }

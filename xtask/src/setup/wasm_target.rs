@@ -28,11 +28,13 @@ const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "r
 const RECIPE: &str = "1";
 
 /// Flags of the module that is downloaded. The first one repeats .cargo/config.toml, whose flags
-/// the variable replaces. The last three inline more than "z" does, which leaves less to call and 4
+/// the variable replaces. Nothing of JavaScript's is referred to, and without reference types wasm-bindgen
+/// adds no table for it. The last three inline more than "z" does, which leaves less to call and 4
 /// percent less to download; thresholds of 75 and 150 for the first, 15 and 50 for the second were
 /// worse.
 const MODULE_FLAGS: &str = "--cfg=sha2_backend_soft=\"compact\" -Zunstable-options \
     -Cpanic=immediate-abort -Zlocation-detail=none \
+    -Ctarget-feature=-reference-types \
     -Zinline-mir=yes -Zinline-mir-threshold=100 -Cllvm-args=-inline-threshold=30";
 const RUSTUP_LIMIT: Duration = Duration::from_secs(5 * 60);
 

@@ -32,21 +32,12 @@ const FAULTS_SECONDS: u64 = 600;
 /// How many steps replicas in all runtimes take.
 const STEPS: u64 = 3_000;
 
-/// One part of the long run.
-struct Part {
-    name: &'static str,
-    took: Duration,
-    tally: Tally,
-    /// What it counted.
-    figures: String,
-}
-
 /// Runs the native tests with many seeds, the random histories, the exploration, the attacks, the
 /// clients that ask again, the faults, the peer that lies and the runtimes, tells whether the report on mutants is
 /// of these sources, which takes longer than all of that to make, and writes the reports, also when
-/// something failed. If only some parts are `chosen`, the report of the whole run stays as it is.
+/// something failed. If only some parts are `chosen`, the rows of the others stay as they are.
 pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> {
-    let mut parts = Vec::new();
+    let mut total = Tally::default();
     for name in PARTS {
         if !chosen.is_empty() && chosen.iter().all(|part| part != name) {
             continue;
@@ -63,22 +54,14 @@ pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> 
             "liars" => liars(repo)?,
             _ => interop(repo)?,
         };
-        parts.push(Part {
-            name,
-            took: begun.elapsed(),
-            figures: tally.to_string(),
-            tally,
-        });
+        note(repo, seeds, name, begun.elapsed(), &tally)?;
+        total.join(tally);
     }
-    if chosen.is_empty() {
-        parts.push(mutants_part(repo));
-        fs::create_dir_all(repo.path("docs/reports"))?;
-        fs::write(repo.path(REPORT), report(repo, seeds, &parts)?)?;
-        println!("report: {REPORT}");
-    }
-    let mut total = Tally::default();
-    for part in parts {
-        total.join(part.tally);
+    println!("report: {REPORT}");
+    if !mutants::are_tried(repo) {
+        println!(
+            "docs/reports/mutants.md is of earlier sources: `cargo xtask mutants` tries them anew"
+        );
     }
     for failure in &total.failures {
         println!("{failure}\n");
@@ -88,22 +71,6 @@ pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> 
         bail!("the long test run failed");
     }
     Ok(())
-}
-
-/// Whether the report on mutants is of these sources.
-fn mutants_part(repo: &Repo) -> Part {
-    let figures = match mutants::are_tried(repo) {
-        true => "docs/reports/mutants.md is of the same sources",
-        false => {
-            "docs/reports/mutants.md is of earlier sources: `cargo xtask mutants` tries them anew"
-        }
-    };
-    Part {
-        name: "mutants",
-        took: Duration::ZERO,
-        figures: figures.to_owned(),
-        tally: Tally::default(),
-    }
 }
 
 fn native_with(repo: &Repo, seeds: u64) -> Result<Tally> {
@@ -240,24 +207,47 @@ fn interop_report(repo: &Repo, rows: &str) -> Result<String> {
     Ok(text)
 }
 
-fn report(repo: &Repo, seeds: u64, parts: &[Part]) -> Result<String> {
-    let command = format!("cargo xtask test --long --seeds {seeds}");
-    let mut text = proofs::head(repo, "The last long test run", &command)?;
-    writeln!(text, "| part | seconds | result | figures |")?;
-    writeln!(text, "|---|---:|---|---|")?;
-    for part in parts {
-        let result = match &part.tally {
-            tally if tally.failed > 0 => "FAILED",
-            _ if part.took.is_zero() => "not run",
-            _ => "passed",
+/// Writes the row of a part into the report: what it came to, and of which commit that is.
+fn note(repo: &Repo, seeds: u64, name: &str, took: Duration, tally: &Tally) -> Result<()> {
+    let path = repo.path(REPORT);
+    let before = fs::read_to_string(&path).unwrap_or_default();
+    let (commit, day) = proofs::commit_and_day(repo);
+    let result = match tally.failed {
+        0 => "passed",
+        _ => "FAILED",
+    };
+    let seconds = took.as_secs();
+    let figures = tally.to_string().replace('|', "/");
+    let row = format!("| {name} | {commit} | {day} | {seeds} | {seconds} | {result} | {figures} |");
+    fs::create_dir_all(repo.path("docs/reports"))?;
+    fs::write(path, report(repo, &before, name, row)?)?;
+    Ok(())
+}
+
+/// The report with this row in the place of the part's earlier one.
+fn report(repo: &Repo, before: &str, name: &str, row: String) -> Result<String> {
+    let mut text = String::new();
+    writeln!(
+        text,
+        "# The longer tests\n\nWritten by `cargo xtask test --long`, or by `--long --part NAME` row by \
+         row; each row says of which commit it is. The machine of the last one: {}.\n",
+        proofs::machine(repo)
+    )?;
+    writeln!(
+        text,
+        "| part | commit | date | seeds | seconds | result | figures |"
+    )?;
+    writeln!(text, "|---|---|---|---:|---:|---|---|")?;
+    for part in PARTS {
+        let is_of = |line: &&str| line.starts_with(&format!("| {part} |"));
+        let kept = || before.lines().find(is_of).map(str::to_owned);
+        let row = match part == name {
+            true => Some(row.clone()),
+            false => kept(),
         };
-        writeln!(
-            text,
-            "| {} | {:.0} | {result} | {} |",
-            part.name,
-            part.took.as_secs_f32(),
-            part.figures.replace('|', "/")
-        )?;
+        if let Some(row) = row {
+            writeln!(text, "{row}")?;
+        }
     }
     Ok(text)
 }

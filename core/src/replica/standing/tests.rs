@@ -8,6 +8,7 @@ use crate::closed::Empty;
 use crate::replica::{Former, Journal};
 use crate::roster::{Ack, Admit, Announce, Bye, Fence, Retired};
 use crate::writer_id::Space;
+use alloc::boxed::Box;
 use alloc::vec;
 
 fn id(byte: u32) -> WriterId {
@@ -293,12 +294,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
     };
     let missing = |writer, held, needed| {
         let writer = id(writer);
-        let missing = Missing {
-            writer,
-            needed,
-            held,
-        };
-        (Err(Error::NotCovered(Box::new(missing))), 2)
+        (Err(Error::not_covered(writer, needed, held)), 2)
     };
     let named = |one, two| whole(&[(1, 0, one), (2, 0, two)], &[]);
     assert_eq!(reader.writers().count(), 2);
@@ -313,6 +309,16 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
         missing(1, 0, 10)
     );
     assert_eq!(make_way(&told(&[(1, 0, 10)], &[]), true), (Ok(false), 2));
+    // One that had not heard of members may hold what they never took in.
+    let mut new = reader.clone();
+    new.roster.configuration = None;
+    let make_way_new = |state: &Message| {
+        let mut new = new.clone();
+        let made = new.make_way(state, true, &mut |_| ());
+        (made, new.writers().count())
+    };
+    assert_eq!(make_way_new(&whole(&[(2, 0, 10)], &[])), (Ok(true), 0));
+    assert_eq!(make_way_new(&named(10, 9)), missing(2, 9, 10));
     // What a former writer made, and is kept, is not lost by that.
     for (open, made) in [(0, missing(2, 9, 10)), (10, (Ok(true), 0))] {
         let mut journal = Journal::EMPTY;

@@ -46,11 +46,7 @@ fn a_message_must_not_leave_gaps_or_go_beyond_what_counts() {
     let replica = member();
     let missing = |writer, needed, held| {
         let writer = id(writer);
-        Err(Error::NotCovered(Box::new(Missing {
-            writer,
-            needed,
-            held,
-        })))
+        Err(Error::not_covered(writer, needed, held))
     };
     judged(&replica, 1, &[(1, 10, 12)], &[], Ok(()));
     judged(&replica, 1, &[(1, 11, 12)], &[], missing(1, 11, 10));

@@ -174,7 +174,7 @@ fn collection_waits_for_transfers_but_not_for_ever() {
     let link = end.link(1, end.replica.writer());
     let name = |at: usize| alloc::format!("{at:0>500}");
     let mut keys = 0;
-    while !end.sync.is_serving() {
+    while !end.sync.is_serving(&end.replica) {
         for at in keys..keys + 500 {
             end.replica.add(&name(at), 1).unwrap();
         }
@@ -186,10 +186,13 @@ fn collection_waits_for_transfers_but_not_for_ever() {
     // A peer whose transfer was ended asks again, and has twice as much time, up to a bound.
     for ended in 0..DOUBLINGS_MAX + 2 {
         for turn in 1..=PATIENCE << ended.min(DOUBLINGS_MAX) {
-            assert!(!end.tend() && end.sync.is_serving(), "{ended}: {turn}");
+            assert!(
+                !end.tend() && end.sync.is_serving(&end.replica),
+                "{ended}: {turn}"
+            );
         }
         assert!(end.tend());
-        assert!(!end.sync.is_serving());
+        assert!(!end.sync.is_serving(&end.replica));
         end.replica
             .apply(&name(ended as usize + 1), crate::Op::Delete)
             .unwrap();
@@ -203,9 +206,69 @@ fn collection_waits_for_transfers_but_not_for_ever() {
     asks(&mut end, link, 1);
     end.replica.apply(&name(99), crate::Op::Delete).unwrap();
     for turn in 1..=PATIENCE {
-        assert!(!end.tend() && end.sync.is_serving(), "{turn}");
+        assert!(!end.tend() && end.sync.is_serving(&end.replica), "{turn}");
     }
     assert!(end.tend());
+}
+
+/// Where a link broke nobody is waited for, and what was collected meanwhile is behind the walk; and
+/// the number of a writer that is forgotten is another one's by then.
+#[test]
+fn no_transfer_goes_on_across_a_collection() {
+    let mut end = End::member();
+    let mut guest = Replica::new(Space::default(), id(1));
+    end.replica.admit(&id(1)).unwrap();
+    guest.merge(&full(&end.replica)).unwrap();
+    for _ in 0..5 {
+        guest.add("guest", 1).unwrap();
+    }
+    end.replica
+        .merge_live(&full(&guest), Some(id(1)), &mut |_| ())
+        .unwrap();
+    let since = VersionVector::of(id(1), guest.clock());
+    let pull = |end: &mut End, link, (id, chunk)| {
+        let vector = since.clone();
+        let pull = crate::wire::Pull { id, chunk, vector };
+        let End { replica, sync, now } = end;
+        sync.serve(*now, replica, link, &pull);
+        let sent = end.sent().0.into_iter();
+        let deltas = sent.filter_map(|(_, body)| match body {
+            Body::Delta(delta) => Some((delta.chunk, delta.last)),
+            _ => None,
+        });
+        deltas.collect::<Vec<(u32, bool)>>()
+    };
+    let name = |at: usize| alloc::format!("{at:0>500}");
+    for at in 0..20_000 {
+        end.replica.add(&name(at), 1).unwrap();
+    }
+    let link = end.link(1, id(9));
+    assert_eq!(pull(&mut end, link, (1, 0)), [(0, false)]);
+    // The link breaks, and what is going on here is not void by that.
+    let again = |end: &mut End, link, number| {
+        end.cut(link);
+        let link = end.link(number, id(9));
+        let greeting = end.sync.peer_mut(link).unwrap().greeting.as_mut();
+        greeting.unwrap().session = 1;
+        link
+    };
+    let link = again(&mut end, link, 2);
+    assert_eq!(pull(&mut end, link, (1, 1)), [(1, false)]);
+    end.cut(link);
+    end.forget_all(id(1));
+    end.replica.admit(&id(2)).unwrap();
+    let mut other = Replica::new(Space::default(), id(2));
+    other.merge(&full(&end.replica)).unwrap();
+    other.add(&name(10_000), 1).unwrap();
+    end.replica
+        .merge_live(&full(&other), Some(id(2)), &mut |_| ())
+        .unwrap();
+    // What is cancelled of the new one is told of it, whose clock is below the forgotten one's.
+    end.replica.apply(&name(10_000), crate::Op::Delete).unwrap();
+    let link = again(&mut end, link, 3);
+    assert!(!end.sync.is_serving(&end.replica));
+    assert_eq!(pull(&mut end, link, (1, 2)), []);
+    assert_eq!(pull(&mut end, link, (2, 0)), [(0, false)]);
 }
 
 /// A peer asks for all that is here.
