@@ -282,6 +282,7 @@ impl Replica {
             adds,
             watched: true,
             withdrawn: false,
+            sole: false,
         });
         if self.keeps_journal() {
             self.journal.keyed.push((clock, once));
@@ -326,6 +327,7 @@ impl Replica {
                 adds: encode_adds(adds),
                 watched,
                 withdrawn: false,
+                sole: false,
             });
             self.keyed.told.extend(place);
         }
@@ -402,7 +404,9 @@ impl Replica {
     }
 
     /// Keeps the keyed operations of a writer that is forgotten, but for those of which there is
-    /// another: of these one counts, and it need not be the one that is told of for good.
+    /// another: of these one counts, and it need not be the one that is told of for good. Of the others
+    /// it is certain that they count, if no keys are missing here: whoever absorbed the writer waited until
+    /// all had acknowledged them, and would have heard of another one by that.
     pub(super) fn forget_keyed(&mut self, writer: u32) {
         self.keyed.lacking.remove(&writer);
         self.keyed.reborn.remove(&writer);
@@ -424,6 +428,8 @@ impl Replica {
                 self.keyed.instances[at].writer = UNSURE;
                 self.keyed.uncount(writer);
                 self.keyed.count(UNSURE, 0);
+            } else if of == writer {
+                self.keyed.instances[at].sole = self.keyed.lacking.is_empty();
             }
         }
         self.keyed.renumber(writer, ABSORBED);

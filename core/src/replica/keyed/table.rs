@@ -28,6 +28,10 @@ pub(in crate::replica) struct Instance {
     /// Whether it has been withdrawn, as far as that is to be done at all. All have seen that by and
     /// by, and may collect it; which add of a later life of the slot is which is not told then.
     pub(super) withdrawn: bool,
+    /// Of one whose writer is forgotten: whether it was the only one of its key then, and no keys were
+    /// missing here. Then it counts, whatever else is heard of: that was made by somebody who had not seen
+    /// this one, though all who count had.
+    pub(super) sole: bool,
 }
 
 /// The keyed operations that are remembered.

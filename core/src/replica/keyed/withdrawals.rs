@@ -1,10 +1,11 @@
 //! Withdrawals: what was made more than once under a key is taken out but once.
 
-use super::table::{Instance, UNSURE};
+use super::table::{ABSORBED, Instance, UNSURE};
 use crate::counter;
 use crate::delta::KeyedAdd;
 use crate::error::Error;
 use crate::keys::Handle;
+use crate::once::Once;
 use crate::replica::Replica;
 use crate::shard::OWN;
 use crate::slot::{Slot, Stamp, Withdrawal};
@@ -63,13 +64,21 @@ impl Replica {
     }
 
     /// The operations that were made under a key, but for the one that counts: the least by writer
-    /// and clock, which never change.
+    /// and clock, which never change; or one of a writer that is forgotten, which counts for certain.
     fn duplicates(&self, key: &[u8; 16]) -> Vec<u64> {
-        self.duplicates_of(key, &|_| true)
+        let of_key = self.keyed.of(key).map(|place| self.keyed.at(place));
+        let sole = of_key.filter(|it| it.sole && it.writer == ABSORBED);
+        let sole: Vec<Once> = sole.map(|it| it.once).collect();
+        self.duplicates_of(key, &|_| true, &sole)
     }
 
-    /// The same, of those that are meant.
-    fn duplicates_of(&self, key: &[u8; 16], meant: &dyn Fn(u64) -> bool) -> Vec<u64> {
+    /// The same, of those that are meant; all of the requests in `sole`.
+    fn duplicates_of(
+        &self,
+        key: &[u8; 16],
+        meant: &dyn Fn(u64) -> bool,
+        sole: &[Once],
+    ) -> Vec<u64> {
         let known = |place: &u64| self.keyed.at(*place).writer < UNSURE && meant(*place);
         let mut places: Vec<u64> = self.keyed.of(key).filter(known).collect();
         let rank = |place: &u64| {
@@ -77,12 +86,13 @@ impl Replica {
             (it.once, self.writers[it.writer as usize], it.clock)
         };
         places.sort_unstable_by_key(rank);
-        let again = |pair: &&[u64]| {
-            let [first, later] = [pair[0], pair[1]].map(|place| self.keyed.at(place));
-            first.once == later.once && !later.withdrawn
-        };
-        let pairs = places.windows(2).filter(again);
-        pairs.map(|pair| pair[1]).collect()
+        let mut before = None;
+        places.retain(|place| {
+            let it = self.keyed.at(*place);
+            let again = before.replace(it.once) == Some(it.once) || sole.contains(&it.once);
+            again && !it.withdrawn
+        });
+        places
     }
 
     /// Notes of the transactions under keys that were told together that all but one of them are
@@ -91,7 +101,7 @@ impl Replica {
         let told = core::mem::take(&mut self.keyed.told);
         for at in 0..self.keyed.due.len() {
             let key = self.keyed.due[at];
-            for place in self.duplicates_of(&key, &|place| told.contains(&place)) {
+            for place in self.duplicates_of(&key, &|place| told.contains(&place), &[]) {
                 self.keyed.at_mut(place).withdrawn = true;
             }
         }

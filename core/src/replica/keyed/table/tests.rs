@@ -12,6 +12,7 @@ fn made(key: u8, writer: u32, clock: u64) -> Instance {
         adds: Box::default(),
         watched: true,
         withdrawn: false,
+        sole: false,
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::super::tests::*;
 use super::*;
-use crate::Mark;
 use crate::shard::Row;
 use crate::slot::Extra;
+use crate::{Asked, Mark};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 
@@ -172,4 +173,56 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
         one.keyed.instances.back().unwrap().watched
     };
     assert_eq!([1, 0].map(&mut watched), [true, false]);
+}
+
+/// A start that has nothing of its own begins from what a page tells it, without keys, and is asked for
+/// what all others have seen, take for the heir's, and tell of no writer any more.
+#[test]
+fn what_counts_for_certain_is_not_made_again_by_who_began_without_keys() {
+    let [mut one, mut two, page] = space();
+    add(&mut one, "a", 5);
+    let before = one.writer();
+    let mut one = start_again(&one, &two);
+    for gone in [before, page.writer()] {
+        one.fence(&gone).unwrap();
+    }
+    tend(&mut one, &mut two, &|from, to| drop(tell(from, to)));
+    assert_eq!(one.held(&before), 0);
+    assert_eq!(one.asked(&once("a")), Asked::Before(None));
+    let (owner, nonce) = ([2; 32], [30; 16]);
+    let writer = WriterId::mint(one.space(), &owner, &nonce);
+    let mut again = Replica::new(one.space().clone(), writer);
+    tell_by_page(&one, &mut again);
+    again.announce(&owner, &nonce, 3).unwrap();
+    add(&mut again, "a", 5);
+    assert_eq!(again.value("n"), Some(10));
+    assert_eq!(tell(&again, &mut one), [("n".into(), dot(&again))]);
+    assert_eq!(one.value("n"), Some(5));
+}
+
+/// Of those whose keys are missing, one may have made it too, and counted.
+#[test]
+fn nothing_counts_for_certain_where_keys_are_missing() {
+    for lacks in [false, true] {
+        let [mut one, two] = members();
+        add(&mut one, "a", 5);
+        let number = one.numbers.get(&two.writer()).unwrap();
+        let key = once("a").key;
+        one.keyed.renumber(OWN, number);
+        if lacks {
+            one.keyed.lacking.insert(OWN, 0);
+        }
+        one.forget_keyed(number);
+        let later = one.keyed.insert(Instance {
+            once: once("a"),
+            writer: OWN,
+            clock: one.clock(),
+            adds: Box::default(),
+            watched: true,
+            withdrawn: false,
+            sole: false,
+        });
+        let withdrawn: Vec<u64> = later.into_iter().filter(|_| !lacks).collect();
+        assert_eq!(one.duplicates(&key), withdrawn);
+    }
 }
