@@ -9,13 +9,12 @@
 //! writer share their beginning.
 
 use crate::error::{Error, Limited};
+use crate::keys::RESERVED;
 use crate::limits::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX};
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;
 
-/// What keys of kinds begin with.
-pub(crate) const RESERVED: char = '\0';
 /// The digits of a writer's id.
 const WRITER_CHARS: usize = 32;
 

@@ -161,9 +161,8 @@ impl Message {
     }
 
     /// Whether some of its keys, which ascend, are no plain counters'.
-    #[cfg(feature = "budgets")]
     pub(crate) fn has_reserved_keys(&self) -> bool {
-        self.keys.len() > 0 && crate::account::is_reserved(self.keys.get(0))
+        self.keys.len() > 0 && self.keys.get(0).starts_with(crate::keys::RESERVED)
     }
 
     /// How many shards it carries.

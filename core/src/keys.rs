@@ -11,6 +11,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+/// What keys of kinds begin with.
+pub(crate) const RESERVED: char = '\0';
+
 #[cfg(target_family = "wasm")]
 use crate::table::Table;
 #[cfg(not(target_family = "wasm"))]

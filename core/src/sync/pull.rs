@@ -294,8 +294,7 @@ impl Sync {
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
             Ok(merged) => merged,
             Err(error) => {
-                let more = matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
-                let rests = !more || last.is_whole();
+                let rests = !matches!(error, Error::NotCovered(_) | Error::Unsure { .. });
                 self.not_merged(now, replica, Some(link), last, live, error)?;
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
                     // The same would come again at once.

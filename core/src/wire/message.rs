@@ -157,7 +157,6 @@ pub(super) fn read_memory(reader: &mut Reader<'_>, message: &mut Message) -> Res
 /// Reads a message that a peer tells. Of an open space it has no keyed operations: only stores do.
 pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
     let message = read_message(reader, MESSAGE_KEY_BYTES_MAX)?;
-    #[cfg(feature = "budgets")]
     if !message.closed && message.has_reserved_keys() {
         return Err(reader.malformed(Rule::OpenBudget));
     }
