@@ -138,6 +138,22 @@ impl Message {
         stranger.map(|(entry, _)| entry.writer)
     }
 
+    /// Whether it says of a writer that it is a member's, by the members that it tells of.
+    pub(crate) fn tells_member(&self, writer: &WriterId) -> bool {
+        let says = |of: &Fact| self.writers[of.writer as usize].writer == *writer;
+        let mut facts = self.facts().iter();
+        let members = facts.find_map(|fact| match &fact.says {
+            Says::Configuration(_, members) => Some(members),
+            _ => None,
+        });
+        self.facts().iter().any(|fact| match &fact.says {
+            Says::Announce(it) => {
+                says(fact) && members.is_some_and(|members| members.has(&it.owner))
+            }
+            _ => false,
+        })
+    }
+
     /// Whether it is all that its sender, in a space with members, held: it can take the place of
     /// everything that was stored before.
     pub fn is_whole(&self) -> bool {

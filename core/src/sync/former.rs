@@ -59,6 +59,28 @@ impl Sync {
                 .any(|peer| self.leads_to_member(replica, peer.link))
     }
 
+    /// By whom to come back after this message: by whoever sent it, unless that is a guest, and the message
+    /// says that another link leads to a member. Guests end nobody, so one would be waited for in vain.
+    pub(super) fn link_to_come_back_by(
+        &self,
+        replica: &Replica,
+        message: &Message,
+        link: Link,
+    ) -> Link {
+        let tells = |link: Link| {
+            let writer = self.writer_of(link);
+            writer.is_some_and(|writer| message.tells_member(&writer))
+        };
+        let leads = |link: &Link| self.leads_to_member(replica, *link) || tells(*link);
+        match leads(&link) {
+            true => link,
+            false => {
+                let mut links = self.greeted().map(|peer| peer.link);
+                links.find(leads).unwrap_or(link)
+            }
+        }
+    }
+
     fn leads_to_member(&self, replica: &Replica, link: Link) -> bool {
         let writer = self.writer_of(link);
         writer.is_some_and(|writer| replica.is_counted_member(&writer))

@@ -227,6 +227,7 @@ impl Sync {
             }
             Error::Outdated | Error::Retired => {
                 if !replica.is_member() || self.is_answered_by_member(replica, message, link) {
+                    let link = self.link_to_come_back_by(replica, message, link);
                     self.come_back(now, replica, link);
                 }
                 Ok(())

@@ -1,4 +1,4 @@
-//! What a start made whose place among the members is not certain yet.
+//! What was made by one whose place among the members is not certain yet.
 
 use super::*;
 use crate::replica::Push;
@@ -64,5 +64,25 @@ fn a_start_that_was_refused_is_asked_again_when_it_announces_itself() {
         let sent = end.sent().0.into_iter();
         let pulls = sent.filter(|(on, body)| *on == link && matches!(body, Body::Pull(_)));
         assert_eq!(pulls.count(), usize::from(announces));
+    }
+}
+
+/// A guest that tells of the members first ends nobody: whoever counted before it heard of them, and has to
+/// come back for that, asks a member whom that names.
+#[test]
+fn who_hears_of_members_from_a_guest_comes_back_by_a_member() {
+    let member = End::member().replica;
+    let mut guest = Replica::new(Space::default(), id(9));
+    guest.merge(&full(&member)).unwrap();
+    for (peers, asked) in [([9, 100], 1), ([100, 9], 0), ([9, 8], 0)] {
+        let mut end = End::of(Replica::new(Space::default(), id(200)));
+        end.replica.add("key", 1).unwrap();
+        let links = [0, 1].map(|at| end.link(at + 1, id(peers[at as usize])));
+        let End { replica, sync, now } = &mut end;
+        let live = Some(id(peers[0]));
+        let error = Error::Outdated;
+        sync.not_merged(*now, replica, Some(links[0]), &full(&guest), live, error)
+            .unwrap();
+        assert_eq!(end.coming_back().link, links[asked], "{peers:?}");
     }
 }
