@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import { launch } from './browser.mjs';
+import { launch, servePackage } from './browser.mjs';
 import { nodes, oneNode, read, tell } from './nodes.mjs';
 import { serve } from './serve.mjs';
 import { site } from './site.mjs';
@@ -314,6 +314,42 @@ test('peers, figures and faults are those of the node', { skip }, async () => {
     await close();
   } finally {
     await cluster.stop();
+  }
+});
+
+test('a writer id in two hands is told of as a fault', { skip }, async () => {
+  const [one, other] = await Promise.all([oneNode(), oneNode()]);
+  const clones = await browser.newContext();
+  try {
+    await servePackage(clones);
+    for (const [{ address }, by] of [[one, 5], [other, 7]]) {
+      const tab = await clones.newPage();
+      await tab.goto(`${address}/v1/spaces/default/counters`);
+      await tab.evaluate(async ([node, by]) => {
+        // As in two copies of one machine that go on from one image.
+        crypto.getRandomValues = (bytes) => bytes.fill(7);
+        const { connect, open } = await import('/package/browser.js');
+        const replica = await open();
+        replica.add('forked', by);
+        connect(replica, node);
+      }, [address, by]);
+      await until('the node to hear of it', async () => (await read(address, 'forked')) === String(by));
+    }
+    await clones.close();
+    const { page, close } = await opened(one.address);
+    assert.match(await page.textContent('#fault-verdict'), /^No fault/);
+    await other.again('--peer', one.listen[0]);
+    await until('the fault to be counted', async () => /^(One fault|\d+ faults): a writer id was used by two/.test(await page.textContent('#fault-verdict')));
+    assert.equal(await page.getAttribute('#fault-verdict', 'data-good'), 'false');
+    const told = page.locator('#fault-events li[data-bad="true"]');
+    await until('the event', async () => (await told.allTextContents()).some((text) => /two processes wrote as [0-9a-f]+, seen at clock 1 of forked\.$/.test(text)));
+    await find(page, 'forked');
+    await choose(page, 'forked');
+    await until('all to show one number', async () => new Set([await shown(page), await read(one.address, 'forked'), await read(other.address, 'forked')]).size === 1);
+    assert.deepEqual(page.complaints, []);
+    await close();
+  } finally {
+    await Promise.all([one.stop(), other.stop()]);
   }
 });
 
