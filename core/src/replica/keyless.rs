@@ -67,10 +67,6 @@ impl Replica {
         false
     }
 
-    pub(super) fn lacks_keys_of(&self, _: u32) -> bool {
-        false
-    }
-
     pub(super) fn held_with_keys(&self, writer: u32) -> u64 {
         self.clocks[writer as usize]
     }
