@@ -8,7 +8,7 @@ import { coded, TallymeshError } from './errors.js';
 import { Expiries } from './expiries.js';
 import { guarded } from './guarded.js';
 import { toJSON, type ReplicaJSON } from './json.js';
-import { keyBytes, shorten } from './key.js';
+import { keyBytes, RESERVED, shorten } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
 import { LINK_CLOSED, Links, now, turnEnd, type After } from './links.js';
 import { CHANGES, COUNTERS, DELTA, SHARDS, STATUS } from './numbers.js';
@@ -60,7 +60,7 @@ export interface Status {
   readonly writer: string;
   /** How many transactions this writer has made. */
   readonly clock: bigint;
-  /** How many counters exist. */
+  /** How many counters exist, parts of budgets among them. */
   readonly counters: number;
   /** How many shards they are made of. */
   readonly shards: number;
@@ -162,7 +162,7 @@ export class Replica {
    * Adds to a counter, and creates it if need be (also with 0).
    *
    * @param by - a whole number or a bigint of 64 bits; negative to subtract. Default: 1.
-   * @throws {@link TallymeshError} `key_length`, `amount_not_integer`, `amount_unsafe`, `amount_range`,
+   * @throws {@link TallymeshError} `key_length`, `key_reserved`, `amount_not_integer`, `amount_unsafe`, `amount_range`,
    * `overflow` or `freed`; nothing is changed then.
    */
   add(key: string, by: number | bigint = 1): void {
@@ -283,7 +283,7 @@ export class Replica {
   /**
    * A counter under a fixed key, for code that uses it again and again. It need not exist yet.
    *
-   * @throws {@link TallymeshError} `key_length` or `freed`.
+   * @throws {@link TallymeshError} `key_length`, `key_reserved` or `freed`.
    */
   counter(key: string): Counter {
     const counter = new Counter(this, key, this.#intern(key));
@@ -441,7 +441,7 @@ export class Replica {
    *
    * @param watched - the key of a counter, or `{ prefix }`: `{ prefix: '' }` is all counters.
    * @returns a function that ends it.
-   * @throws {@link TallymeshError} `key_type` or `key_unicode`.
+   * @throws {@link TallymeshError} `key_type`, `key_unicode` or `key_reserved`.
    */
   subscribe(watched: Watched, listener: Listener): () => void {
     const one = typeof watched === 'string';
@@ -627,7 +627,7 @@ export class Replica {
   }
 
   #touch(key: string | undefined): void {
-    if (key && this.#watching > 0) this.#dirty.add(key);
+    if (key && key[0] !== RESERVED && this.#watching > 0) this.#dirty.add(key);
     this.#schedule();
   }
 

@@ -146,9 +146,13 @@ impl Engine {
                 Some(key) => put(bytes, key.as_bytes()),
                 None => return false,
             },
-            part::COUNTERS => {
-                replica.each_counter(&mut |handle| put(bytes, &handle.as_u32().to_le_bytes()))
-            }
+            part::COUNTERS => replica.each_counter(&mut |handle| {
+                #[cfg(feature = "members")]
+                if !replica.key(handle).is_some_and(members::is_plain) {
+                    return;
+                }
+                put(bytes, &handle.as_u32().to_le_bytes());
+            }),
             part::SHARDS => replica.each_shard(handle, &mut |shard| {
                 put(bytes, shard.writer.as_bytes());
                 put(bytes, &shard.clock.to_le_bytes());
@@ -203,6 +207,10 @@ impl Engine {
     pub fn find(&mut self, key: &[u8], pin: bool) -> Option<u32> {
         let key = str::from_utf8(key).ok()?;
         if !pin {
+            #[cfg(feature = "members")]
+            if !members::is_plain(key) {
+                return None;
+            }
             return self.replica.handle(key).map(Handle::as_u32);
         }
         let handle = self.replica.intern(key);

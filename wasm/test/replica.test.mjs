@@ -84,6 +84,8 @@ const refusedKeys = [
   ['the empty key', '', 'key_length'],
   ['a key of 513 bytes', 'é'.repeat(256) + 'x', 'key_length'],
   ['half of a surrogate pair', 'a\ud800', 'key_unicode'],
+  ['a key that begins with U+0000', '\0bvgift', 'key_reserved'],
+  ['U+0000 alone', '\0', 'key_reserved'],
   ['a number as key', 7, 'key_type'],
   ['no key', undefined, 'key_type'],
 ];
@@ -98,7 +100,7 @@ for (const [name, key, code] of refusedKeys) {
 
 test('keys of every plane and of the greatest length work', () => {
   const replica = new Replica();
-  for (const key of ['𝔘nicode 🧮', 'é'.repeat(256), '__proto__', '\0']) {
+  for (const key of ['𝔘nicode 🧮', 'é'.repeat(256), '__proto__', 'a\0']) {
     replica.add(key);
     assert.equal(replica.get(key), 1n);
     assert.equal(replica.toJSON().counters[key].value, '1');

@@ -31,6 +31,12 @@ pub(super) struct Kept {
     left_nonces: Vec<[u8; 16]>,
 }
 
+/// Whether a key is a plain counter's, and no part of a budget: of those there are none in spaces
+/// without members, and TypeScript refuses to write to them.
+pub(super) fn is_plain(key: &str) -> bool {
+    !key.starts_with('\0')
+}
+
 impl Engine {
     /// Takes in the next record of a log that a process left behind. False is a failure: what was
     /// restored of that log is dropped then.
