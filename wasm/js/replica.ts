@@ -2,7 +2,7 @@ import { amount } from './amount.js';
 import type { Sign } from './connect.js';
 import { Counter } from './counter.js';
 import {
-  errorCode, keyOf, loadGuest, newEngine, origin, read, resumed, takeHandles, utf8, type Engine, type Guest,
+  errorCode, keyOf, loadGuest, named, newEngine, origin, read, resumed, takeHandles, utf8, type Engine, type Guest,
 } from './engine.js';
 import { coded, TallymeshError } from './errors.js';
 import { Expiries } from './expiries.js';
@@ -19,6 +19,12 @@ import type { Link, Peer } from './peer.js';
 export interface ReplicaOptions {
   /** The space whose counters it holds: 1 to 64 of `A-Z a-z 0-9 . _ -`. Default: `"default"`. */
   readonly space?: string;
+  /**
+   * What this replica is called for people: peers are told it, and nodes show it in `/v1/peers` and in their console,
+   * such as `tallymesh-js/0.1.0 till 3`. Up to 40 bytes of UTF-8 without control characters. It identifies nothing:
+   * several replicas may have one name. Default: none.
+   */
+  readonly name?: string;
   /**
    * The owner's public key (Ed25519), 32 bytes, from which the writer id is derived. Default: fresh random
    * bytes, which suit a replica that nobody has to recognise. See {@link ConnectOptions.sign}.
@@ -76,7 +82,8 @@ export interface Status {
   readonly home: string | undefined;
   /**
    * How many transactions no member is known to hold, of those that this replica made since it knows of members;
-   * `undefined` while it takes the space for open, where nobody answers for them.
+   * `undefined` while it takes the space for open: whoever holds them there may be gone the next moment with all it
+   * held, so a 0 would promise nothing.
    */
   readonly pending: number | undefined;
 }
@@ -101,6 +108,8 @@ export class Replica {
 
   /** What the engine was made with. */
   readonly #origin: Uint8Array;
+  /** The name for people and the space, as an engine takes them. */
+  readonly #named: string;
   #writer: string;
   #engine: Engine | undefined;
   /** The second module, if the engine is of that one. */
@@ -132,12 +141,13 @@ export class Replica {
   /**
    * Makes an empty replica. The module must be loaded: await `init()` before, or use `open()`.
    *
-   * @throws {@link TallymeshError} `not_ready`, `space_name` or `owner_key`.
+   * @throws {@link TallymeshError} `not_ready`, `space_name`, `replica_name` or `owner_key`.
    */
   constructor(options: ReplicaOptions = {}) {
     this.space = options.space ?? 'default';
     this.#origin = origin(options.ownerKey);
-    const { engine, by } = newEngine(this.space, this.#origin, options.members === true);
+    this.#named = named(this.space, options.name);
+    const { engine, by } = newEngine(this.space, this.#named, this.#origin, options.members === true);
     this.#engine = engine;
     this.#guest = by;
     const changed = (handle: number): void => this.#changed(handle);
@@ -575,7 +585,7 @@ export class Replica {
     const before = this.#engine;
     if (!before || this.#guest) return;
     this.#faultsBefore = this.#status().faults;
-    const engine = resumed(guest, before, this.space, this.#origin);
+    const engine = resumed(guest, before, this.#named, this.#origin);
     this.#engine = engine;
     this.#guest = guest;
     for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));

@@ -229,3 +229,39 @@ test('a freed replica says so', async () => {
   }
   counter.free();
 });
+
+test('peers are told the name of a replica, also after it moved to the second module', async () => {
+  const name = 'é'.repeat(20);
+  const replica = new Replica({ name });
+  const hello = () => {
+    const frames = [];
+    replica.attach({ send: (frame) => frames.push(Buffer.from(frame)), close: () => {} }).close();
+    return frames[0];
+  };
+  assert.ok(hello().includes(` ${name}`));
+  await replica.upgrade();
+  assert.ok(hello().includes(` ${name}`));
+  assert.equal(replica.space, 'default');
+  assert.equal(replica.status().space, 'default');
+  replica.free();
+});
+
+const refusedNames = [
+  ['a name of 41 bytes', 'é'.repeat(20) + 'x'],
+  ['a name with a line break', 'a\nb'],
+  ['a name with an escape', '\u001b[31m'],
+  ['a number as name', 7],
+  ['null as name', null],
+];
+for (const [what, name] of refusedNames) {
+  test(`${what} is refused`, () => {
+    assert.throws(() => new Replica({ name }), { name: 'TallymeshError', code: 'replica_name' });
+  });
+}
+
+test('a name does not hide that a space is none', () => {
+  for (const space of ['a b', 'a\nb', '\n', '']) {
+    assert.throws(() => new Replica({ space, name: 'till 3' }), { code: 'space_name' });
+    assert.throws(() => new Replica({ space }), { code: 'space_name' });
+  }
+});
