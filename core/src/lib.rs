@@ -78,12 +78,12 @@ pub(crate) fn list<T>(count: usize) -> Vec<T> {
 }
 
 #[cfg(feature = "budgets")]
-pub use account::Kind;
+pub use account::{Kind, budget_name};
 pub use delta::Message;
 #[cfg(feature = "budgets")]
 pub use error::Short;
 pub use error::{Detail, Error, Limited, Missing, Rule};
-pub use keys::Handle;
+pub use keys::{Handle, RESERVED};
 pub use once::Once;
 pub use replica::{
     Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged, Op,

@@ -58,6 +58,11 @@ impl Transaction<'_> {
         Ok(told)
     }
 
+    /// The replica, without what this transaction does.
+    pub fn replica(&self) -> &Replica {
+        self.replica
+    }
+
     /// The counter's value after the operations so far, as [`Replica::value`].
     pub fn value(&self, key: &str) -> Option<i128> {
         match self.drafted(key) {

@@ -1,10 +1,10 @@
 //! Requests that say how far they have to reach, and what is answered to them.
 
 use super::space::Ended;
-use super::{Counter, Driver, OwnerKey, Transacted};
+use super::{Counter, Driver, Operation, OwnerKey, Transacted};
 use crate::handle::{Demand, Refusal, SpaceId};
 use serde::Serialize;
-use tallymesh_core::{Once, Op, Token};
+use tallymesh_core::{Once, Token};
 use tokio::sync::oneshot;
 
 /// Where an answer goes.
@@ -13,7 +13,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 /// A request. See the methods of [`Handle`](crate::handle::Handle) for what each does.
 pub(crate) enum Request {
     Write {
-        ops: Vec<(String, Op)>,
+        ops: Vec<Operation>,
         once: Option<Once>,
         demand: Demand,
         reply: Reply<Written<Transacted>>,
@@ -89,7 +89,7 @@ impl Driver {
                 let checked = space.check(&demand);
                 let done = checked.and_then(|()| space.transact(&ops, once));
                 if done.as_ref().is_ok_and(|it| !it.again) {
-                    self.metrics.operations(ops.iter().map(|(_, op)| *op));
+                    self.metrics.operations(&ops);
                 }
                 space.reach(now, done, once, &demand, reply)
             }

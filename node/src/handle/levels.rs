@@ -1,10 +1,12 @@
 //! Requests that say how far they have to reach: levels, and tokens of sessions.
 
 use super::{Handle, Refusal, SpaceId};
-use crate::driver::{Command, Completeness, OwnerKey, ReadBack, Request, Transacted, Written};
+use crate::driver::{
+    Command, Completeness, Operation, OwnerKey, ReadBack, Request, Transacted, Written,
+};
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Level, Once, Op, Token};
+use tallymesh_core::{Level, Once, Token};
 use tokio::sync::oneshot;
 
 /// How far a request has to reach before it is answered.
@@ -115,7 +117,7 @@ impl Handle {
     pub async fn write(
         &self,
         space: SpaceId,
-        ops: Vec<(String, Op)>,
+        ops: Vec<Operation>,
         once: Option<Once>,
         demand: Demand,
     ) -> Result<Written<Transacted>, Refusal> {

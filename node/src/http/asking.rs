@@ -14,7 +14,7 @@
 
 use super::App;
 use super::problem::Problem;
-use crate::driver::{Done, Transacted};
+use crate::driver::{Done, Operation, Transacted};
 use crate::handle::{Centre, Demand, Refusal, SpaceId};
 use crate::problems;
 use crate::resp::limits::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
@@ -23,7 +23,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use std::time::Duration;
-use tallymesh_core::{Level, Once, Op, Token};
+use tallymesh_core::{Level, Once, Token};
 
 pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(super) const LEVEL: HeaderName = HeaderName::from_static("tallymesh-level");
@@ -70,7 +70,7 @@ impl Asking {
         app: &App,
         space: SpaceId,
         body: &[u8],
-        ops: Vec<(String, Op)>,
+        ops: Vec<Operation>,
     ) -> Result<Answered<Vec<Done>>, Problem> {
         if self.conditional {
             return Err(Refusal::NeedsCentre(Centre::CompareAndSet).into());
@@ -94,10 +94,10 @@ impl Asking {
         app: &App,
         space: SpaceId,
         body: &[u8],
-        (key, op): (String, Op),
+        operation: Operation,
     ) -> Result<Answered<Done>, Problem> {
         let only = |problem: Problem| problem.without_op();
-        let done = self.transact(app, space, body, vec![(key, op)]).await;
+        let done = self.transact(app, space, body, vec![operation]).await;
         let done = done.map_err(only)?;
         // There is an answer for each operation; without one nothing is known.
         let answer = done.answer.into_iter().next().ok_or(Refusal::Stopped)?;

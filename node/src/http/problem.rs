@@ -1,5 +1,6 @@
 //! Errors over HTTP: `application/problem+json` (RFC 9457) with stable codes.
 
+use crate::driver::HoldingRow;
 use crate::handle::Refusal;
 use crate::problems::{self, Applied, Kind};
 use axum::Json;
@@ -39,6 +40,10 @@ pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     op: Option<usize>,
+    /// Of `rights_short` and `room_short`: what of the budget is held where, as far as this node knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    held: Option<HoldingRow>,
 }
 
 impl Problem {
@@ -55,6 +60,7 @@ impl Problem {
             applied: None,
             line: None,
             op: None,
+            held: None,
         }
     }
 
@@ -142,8 +148,15 @@ impl From<Refusal> for Problem {
             Refusal::Line { line, key, error } => {
                 Problem::new(kind, format!("counter `{key}`: {error}")).line(line)
             }
-            Refusal::Op { index, key, error } => {
-                Problem::new(kind, format!("counter `{key}`: {error}")).op(index)
+            Refusal::Op {
+                index,
+                on,
+                key,
+                error,
+            } => {
+                let held = error.held().map(HoldingRow::from);
+                let problem = Problem::new(kind, format!("{on} `{key}`: {error}"));
+                Problem { held, ..problem }.op(index)
             }
             other => Problem::new(kind, other.to_string()),
         }

@@ -168,7 +168,7 @@ impl Cluster {
         wait: Duration,
     ) -> Result<Option<Token>, Refusal> {
         let demand = Demand { level, token, wait };
-        let ops = vec![(key.to_owned(), Op::Add(1))];
+        let ops = vec![(key.to_owned(), Op::Add(1)).into()];
         let written = self.wait(self.nodes[at].write(SPACE, ops, None, demand))?;
         assert_eq!(written.done.done.len(), 1);
         Ok(written.token)
@@ -280,7 +280,7 @@ fn a_retry_elsewhere_reaches_the_level_of_what_was_made_before() {
     // 0 and 1 are linked, 2 is alone.
     let once = Once::new(b"a", b"");
     let write = |at: usize, level: Level, wait: Duration| {
-        let ops = vec![("n".to_owned(), Op::Add(1))];
+        let ops = vec![("n".to_owned(), Op::Add(1)).into()];
         let token = None;
         let demand = Demand { level, token, wait };
         let written = cluster.nodes[at].write(SPACE, ops, Some(once), demand);
