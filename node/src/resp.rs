@@ -21,12 +21,15 @@
 //!   them.
 //! - `ONCE key` before a command that writes, or before `EXEC`, makes it count once, however often and
 //!   at whichever member it is sent.
+//! - `BUDGET.…` are for budgets. What else reads counters does not see these, and what else writes them
+//!   is refused.
 //! - A value is wider than Redis's: what all writers added up may leave 64 bits. `GET` then answers
 //!   all its digits; `INCR` and `DECR` answer as Redis does to text that is no 64-bit integer, and
 //!   change nothing. They also change nothing when what they would answer leaves 64 bits, or when
 //!   what this node's writer added to the counter since it was last set or deleted does.
 
 mod access;
+mod budgets;
 mod command;
 mod connection;
 mod counters;
