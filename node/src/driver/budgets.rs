@@ -447,3 +447,50 @@ impl OpenSpace {
         rows
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_adds_and_spends_may_not_pay_in_nor_move_rights() {
+        let flow = |flow| Operation::Flow {
+            key: "a".to_owned(),
+            flow,
+        };
+        let grant = Operation::Grant {
+            key: "a".to_owned(),
+            to: Recipient::Member(OwnerKey([1; 32])),
+            what: Granted::Rights,
+            amount: 1,
+        };
+        let transfer = Operation::Transfer {
+            from: "a".to_owned(),
+            to: Vec::new(),
+        };
+        for (operation, expected) in [
+            (("a".to_owned(), Op::Add(1)).into(), true),
+            (("a".to_owned(), Op::Delete).into(), false),
+            (flow(Flow::Spend(1)), true),
+            (flow(Flow::Mint(1)), false),
+            (flow(Flow::LowerFloor(1)), false),
+            (flow(Flow::RaiseCap(1)), false),
+            (transfer, true),
+            (grant, false),
+        ] {
+            assert_eq!(operation.is_for_writers(), expected, "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn a_recipient_is_a_key_or_a_writer() {
+        let (key, writer) = ("ab".repeat(32), "cd".repeat(16));
+        for text in [&key, &writer] {
+            let recipient = Recipient::parse(text).expect(text);
+            assert_eq!(recipient.to_string(), *text);
+        }
+        for wrong in ["", "me", &key[1..], &writer[1..], &"zz".repeat(16)] {
+            assert_eq!(Recipient::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Budgets over HTTP and on the command line, on real nodes.
 
+use crate::events::Stream;
 use crate::members::{close, nodes, owner};
 use crate::once::post;
 use crate::process::{Node, eventually};
@@ -214,7 +215,7 @@ fn all_operations_are_there_and_say_what_is_wrong_with_them() {
 fn counters_and_budgets_are_listed_apart() {
     let node = alone();
     node.add("likes", 1);
-    for name in ["c", "a", "b/1", "b/2"] {
+    for name in ["c", "a", "b-1", "b-2"] {
         mint(&node, name, 5);
     }
     let listed = node.get(&format!("{SPACE}/counters")).1;
@@ -243,13 +244,13 @@ fn counters_and_budgets_are_listed_apart() {
         );
         (json!(names), page["next"].clone())
     };
-    assert_eq!(names(""), (json!(["a", "b/1", "b/2", "c"]), json!(null)));
-    assert_eq!(names("?limit=2"), (json!(["a", "b/1"]), json!("b/1")));
+    assert_eq!(names(""), (json!(["a", "b-1", "b-2", "c"]), json!(null)));
+    assert_eq!(names("?limit=2"), (json!(["a", "b-1"]), json!("b-1")));
     assert_eq!(
-        names("?limit=2&after=b/1"),
-        (json!(["b/2", "c"]), json!(null))
+        names("?limit=2&after=b-1"),
+        (json!(["b-2", "c"]), json!(null))
     );
-    assert_eq!(names("?prefix=b/&limit=1"), (json!(["b/1"]), json!("b/1")));
+    assert_eq!(names("?prefix=b-&limit=1"), (json!(["b-1"]), json!("b-1")));
     assert_eq!(
         node.get(&format!("{SPACE}/budgets?limit=0")).1["code"],
         "query"
@@ -447,4 +448,50 @@ fn budgets_of_connected_nodes_are_compared() {
         (&line["counters"], &line["differences"]),
         (&json!(2), &json!(0))
     );
+}
+
+/// The next thing of this budget or counter that a reader is told, and as what.
+fn told_of(stream: &mut Stream, key: &str) -> (Option<String>, Value) {
+    loop {
+        let told = stream.next();
+        match told.data {
+            Some(data) if data["key"] == key => return (told.name, data["value"].clone()),
+            // Nobody is told of what budgets are kept as.
+            Some(data) => assert!(!data["key"].to_string().contains("u0000"), "{data}"),
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn readers_of_events_are_told_of_budgets() {
+    let nodes = nodes(2);
+    let [one, two] = &nodes[..] else {
+        unreachable!()
+    };
+    close(&[one, two]);
+    let named = |value: &str| (Some("budget".to_owned()), json!(value));
+    let (mut here, mut there) = (
+        Stream::open(one, "", None),
+        Stream::open(two, "?key=gift", None),
+    );
+    let others = Stream::open(one, "?prefix=other", None);
+    mint(one, "gift", 10);
+    assert_eq!(told_of(&mut here, "gift"), named("10"));
+    assert_eq!(told_of(&mut there, "gift"), named("10"));
+    let id = here.id.clone().expect("an id");
+    drop(here);
+    assert_eq!(spend(one, "gift", 4).0, 200);
+    assert_eq!(told_of(&mut there, "gift"), named("6"));
+    one.add("likes", 1);
+    let mut back = Stream::open(one, "", Some(&id));
+    assert_eq!(told_of(&mut back, "gift"), named("6"));
+    // Who is told all anew is told of counters, and of budgets.
+    let mut anew = Stream::open(one, "", Some("no id"));
+    assert_eq!(anew.next().name.as_deref(), Some("skipped"));
+    assert_eq!(told_of(&mut anew, "likes"), (None, json!("1")));
+    assert_eq!(told_of(&mut anew, "gift"), named("6"));
+    let mut others = others;
+    mint(one, "other", 1);
+    assert_eq!(told_of(&mut others, "other"), named("1"));
 }
