@@ -350,6 +350,7 @@ impl Driver {
             self.use_space(space);
         }
         self.greet(self.now());
+        self.look_at_writes();
         self.tick();
         self.look_at_waits();
         self.poll_outputs()?;

@@ -1,6 +1,6 @@
 //! `tallymesh budget`: what is spent from anywhere and never goes under its floor.
 
-use super::asking::{LevelArgs, WriteArgs};
+use super::asking::{BudgetWriteArgs, LevelArgs};
 use super::audit;
 use super::client::{Client, encoded};
 use super::failure::Failure;
@@ -67,7 +67,7 @@ struct AmountArgs {
     amount: u64,
 
     #[command(flatten)]
-    asking: WriteArgs,
+    asking: BudgetWriteArgs,
 }
 
 #[derive(Args, Debug)]
@@ -89,7 +89,7 @@ struct GrantArgs {
     room: bool,
 
     #[command(flatten)]
-    asking: WriteArgs,
+    asking: BudgetWriteArgs,
 }
 
 #[derive(Args, Debug)]
@@ -108,7 +108,7 @@ struct LimitArgs {
     lower: Option<u64>,
 
     #[command(flatten)]
-    asking: WriteArgs,
+    asking: BudgetWriteArgs,
 }
 
 #[derive(Args, Debug)]
@@ -125,7 +125,7 @@ struct TransferArgs {
     to: Vec<String>,
 
     #[command(flatten)]
-    asking: WriteArgs,
+    asking: BudgetWriteArgs,
 }
 
 #[derive(Args, Debug)]
@@ -197,7 +197,7 @@ pub(super) fn run(
 fn make(
     client: &Client,
     output: &mut Output,
-    asking: &WriteArgs,
+    asking: &BudgetWriteArgs,
     operation: &Value,
     field: &str,
 ) -> Result<(), Failure> {
@@ -206,7 +206,7 @@ fn make(
     output.line(budget, || text(&budget[field]))
 }
 
-fn made(client: &Client, asking: &WriteArgs, operation: &Value) -> Result<Value, Failure> {
+fn made(client: &Client, asking: &BudgetWriteArgs, operation: &Value) -> Result<Value, Failure> {
     let client = client.asking(asking.headers());
     let answer = client.post_json_in_space("transactions", &json!({ "ops": [operation] }));
     // There is one operation, and so its place says nothing.

@@ -1,6 +1,6 @@
 //! `tallymesh txn`: several operations, all or none.
 
-use super::asking::WriteArgs;
+use super::asking::BudgetWriteArgs;
 use super::budget::{quantity, transfer_op};
 use super::client::Client;
 use super::failure::Failure;
@@ -39,7 +39,7 @@ pub struct TxnArgs {
     operations: Vec<String>,
 
     #[command(flatten)]
-    asking: WriteArgs,
+    asking: BudgetWriteArgs,
 }
 
 pub(super) fn run(client: &Client, output: &mut Output, args: TxnArgs) -> Result<(), Failure> {

@@ -2,11 +2,13 @@
 
 mod levels;
 mod members;
+mod rights;
 mod window;
 mod writes;
 
 pub(super) use levels::Ended;
 pub(crate) use members::Tally;
+pub(super) use rights::Write;
 
 use super::expiries::Expiries;
 use super::nonces::{Nonce, Nonces};
@@ -87,6 +89,8 @@ pub(super) struct OpenSpace {
     faults_told: u64,
     /// Requests that wait for a level, or for what a session depends on.
     waits: Vec<levels::Wait>,
+    /// Writes that wait for rights, the longest waiting first.
+    shorts: Vec<rights::Short>,
 }
 
 impl OpenSpace {
@@ -155,6 +159,7 @@ impl OpenSpace {
             window: Window::new(key_window),
             faults_told: 0,
             waits: Vec::new(),
+            shorts: Vec::new(),
         })
     }
 
@@ -436,7 +441,12 @@ impl OpenSpace {
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {
-        let own = [self.tend_due(), self.waits_due(), self.keys_due()];
+        let own = [
+            self.tend_due(),
+            self.waits_due(),
+            self.shorts_due(),
+            self.keys_due(),
+        ];
         let deadlines = own.into_iter().chain([self.sync.next_deadline()]);
         deadlines.flatten().min()
     }

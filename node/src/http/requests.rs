@@ -87,6 +87,15 @@ pub(super) struct AskingWrite {
         required = false
     )]
     wait: String,
+    /// How many milliseconds are waited until this node holds the rights of a budget that are spent, or
+    /// the room that is taken, at most 20000; 0 if it is left out. Both waits together take at most 25000.
+    #[param(
+        rename = "tallymesh-rights-wait-ms",
+        example = "0",
+        pattern = "^[0-9]+$",
+        required = false
+    )]
+    rights_wait: String,
     /// What the session depends on, as the last answer gave it; empty to begin one.
     #[param(rename = "tallymesh-token", required = false)]
     token: String,

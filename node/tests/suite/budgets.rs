@@ -6,6 +6,8 @@ use crate::once::post;
 use crate::process::{Node, eventually};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const SPACE: &str = "/v1/spaces/default";
 
@@ -494,4 +496,48 @@ fn readers_of_events_are_told_of_budgets() {
     let mut others = others;
     mint(one, "other", 1);
     assert_eq!(told_of(&mut others, "other"), named("1"));
+}
+
+#[test]
+fn a_spend_may_wait_for_rights() {
+    let nodes = nodes(2);
+    let [one, two] = &nodes[..] else { unreachable!() };
+    close(&[one, two]);
+    mint(one, "gift", 100);
+    shows(two, "gift", 100);
+    let path = format!("{SPACE}/budgets/gift/spend");
+    let wait = |millis| [("tallymesh-rights-wait-ms", millis)];
+    let (status, answer) = thread::scope(|scope| {
+        let spends = scope.spawn(|| post(two, &path, &wait("20000"), r#"{"amount":"10"}"#));
+        let grant = json!({ "to": owner(two), "amount": 40 });
+        assert_eq!(flow(one, "gift", "grant", &grant).0, 200);
+        let (status, answer, _) = spends.join().expect("an answer");
+        (status, answer)
+    });
+    assert_eq!((status, &answer["value"]), (200, &json!("90")), "{answer}");
+    // Two spends of one transaction wait for both.
+    let ops = json!([
+        { "op": "spend", "key": "gift", "amount": 20 },
+        { "op": "spend", "key": "gift", "amount": 20 },
+    ]);
+    let body = json!({ "ops": ops }).to_string();
+    let transactions = format!("{SPACE}/transactions");
+    let (status, answer) = thread::scope(|scope| {
+        let spends = scope.spawn(|| post(two, &transactions, &wait("20000"), &body));
+        let grant = json!({ "to": owner(two), "amount": 40 });
+        assert_eq!(flow(one, "gift", "grant", &grant).0, 200);
+        let (status, answer, _) = spends.join().expect("an answer");
+        (status, answer)
+    });
+    assert_eq!(status, 200, "{answer}");
+    shows(one, "gift", 50);
+    // More than there is anywhere is refused when the time is over, and not before.
+    let begun = Instant::now();
+    let (status, problem, _) = post(two, &path, &wait("300"), r#"{"amount":"51"}"#);
+    assert_eq!((status, &problem["code"]), (409, &json!("rights_short")), "{problem}");
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    let (status, problem, _) = post(two, &path, &wait("soon"), r#"{"amount":"51"}"#);
+    assert_eq!((status, &problem["code"]), (400, &json!("millis")));
+    let refused = two.run(&["budget", "spend", "gift", "51", "--rights-wait", "100ms"], "");
+    assert_eq!(refused.status.code(), Some(1));
 }
