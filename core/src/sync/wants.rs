@@ -199,15 +199,29 @@ impl Sync {
     /// its time is over, or if there is no such budget here.
     pub fn supply(&self, replica: &Replica, want: WantId) -> Option<Supply> {
         let open = self.wants.open.iter().find(|it| it.id == want)?;
-        let lack = self.lack(replica, &open.stock)?;
-        let mut rounds = self.wants.rounds.iter();
+        self.supply_at(replica, &open.stock, open.amount)
+    }
+
+    /// The same of so much of a stock, whether it is waited for or not: what a refusal tells. `None` if
+    /// there is no such budget here.
+    pub fn supply_of(
+        &self,
+        replica: &Replica,
+        name: &str,
+        stock: Stock,
+        amount: u64,
+    ) -> Option<Supply> {
+        self.supply_at(replica, &(name.into(), stock), amount)
+    }
+
+    fn supply_at(&self, replica: &Replica, id: &StockId, amount: u64) -> Option<Supply> {
+        let lack = self.lack(replica, id)?;
+        let round = self.wants.rounds.iter().find(|it| it.stock == *id);
         Some(Supply {
-            amount: open.amount,
+            amount,
             holding: lack.holding,
             reachable: lack.reachable,
-            asked: rounds
-                .find(|it| it.stock == open.stock)
-                .map_or(0, |it| it.hoped()),
+            asked: round.map_or(0, Round::hoped),
         })
     }
 

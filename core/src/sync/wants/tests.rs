@@ -224,6 +224,12 @@ fn what_all_together_have_not_is_not_asked_for() {
         (supply.reachable, supply.asked, supply.is_met()),
         (100, 0, false)
     );
+    let (replica, sync) = &mesh.ends[1];
+    assert_eq!(
+        sync.supply_of(replica, GIFT, Stock::Rights, 101),
+        Some(supply)
+    );
+    assert_eq!(sync.supply_of(replica, "none", Stock::Rights, 1), None);
     // Until somebody mints.
     mesh.flow(2, Flow::Mint(1)).unwrap();
     mesh.run(100);
