@@ -92,12 +92,14 @@ pub use replica::{
 #[cfg(feature = "members")]
 pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
-pub use replica::{Budget, Flow, Holder, Holding};
+pub use replica::{Budget, Flow, Holder, Holding, Stock};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 #[cfg(feature = "members")]
 pub use sync::{Level, Question, Reach, Rights, Role};
+#[cfg(feature = "budgets")]
+pub use sync::{Supply, WantId};
 pub use vector::VersionVector;
 #[cfg(feature = "tokens")]
 pub use wire::Token;

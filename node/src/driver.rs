@@ -41,7 +41,7 @@ pub use answers::{
     WriterRow,
 };
 
-pub(crate) use answers::{ShardRow, decimal};
+pub(crate) use answers::{ShardRow, decimal, decimal_if_any};
 pub(crate) use budgets::grant;
 pub use budgets::{
     BudgetPage, BudgetRow, Granted, HolderRow, HoldingRow, Operation, OperationError, Recipient,

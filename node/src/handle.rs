@@ -165,6 +165,24 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Says for how much other members are asked, if it was for want of rights.
+    pub(crate) fn asked(self, asked: u64) -> Refusal {
+        match self {
+            Refusal::Op {
+                index,
+                on,
+                key,
+                error: OperationError::Core(error),
+            } if asked > 0 => Refusal::Op {
+                index,
+                on,
+                key,
+                error: OperationError::Asked { error, asked },
+            },
+            other => other,
+        }
+    }
+
     /// A stable name of the kind of refusal.
     pub fn code(&self) -> &'static str {
         match self {

@@ -57,7 +57,7 @@ pub use session::{Flow, Session, Wait, Written};
 use crate::trust::Role;
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Asked, Error, Handle, Replica};
+use tallymesh_core::{Asked, Error, Handle, Replica, Stock};
 
 /// How sessions behave, the same for all of a node.
 ///
@@ -126,6 +126,9 @@ pub trait Host {
     /// Hears what became of a command under an idempotency key: it was new and is made, it was made
     /// before, or its key is another one's.
     fn asked(&mut self, space: usize, asked: Asked);
+
+    /// Hears that a command was refused as so much of a budget is not held here.
+    fn lacks(&mut self, _space: usize, _name: &str, _stock: Stock, _amount: u64) {}
 
     /// Hears that a command was refused, with its stable code.
     fn refused(&mut self, _code: &'static str) {}

@@ -16,8 +16,10 @@ mod again;
 mod inherit;
 mod overdrawn;
 mod pending;
+mod stock;
 
 pub(super) use pending::Pending;
+pub use stock::Stock;
 
 use super::ops::Draft;
 use super::{Replica, Transaction, place};
@@ -28,7 +30,11 @@ use crate::keys::Handle;
 use crate::limits::TRANSACTION_OPS_MAX;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+
+/// How much was used of own accounts, for the sync machine to take.
+pub(super) type Used = BTreeMap<Handle, u64>;
 
 /// An operation on a budget. Amounts are at most 2^63 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,7 +363,7 @@ impl Transaction<'_> {
         &mut self,
         make: impl FnOnce(&mut Self, &mut Saved) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (ops, did) = (self.ops, self.did.len());
+        let (ops, did, uses) = (self.ops, self.did.len(), self.uses.len());
         let mut saved = Saved::new();
         let done = make(self, &mut saved);
         if done.is_ok() {
@@ -376,6 +382,7 @@ impl Transaction<'_> {
             }
         }
         self.did.truncate(did);
+        self.uses.truncate(uses);
         self.ops = ops;
         done
     }
@@ -406,8 +413,12 @@ impl Transaction<'_> {
         if flow.makes().is_some() && steps.iter().all(|step| step.0 != Part::Value) {
             steps.push((Part::Value, 0));
         }
+        let uses = matches!(flow, Flow::Mint(_) | Flow::Spend(_));
         for (part, by) in steps {
-            self.add_to(&account.key_of(part), by, saved)?;
+            let handle = self.add_to(&account.key_of(part), by, saved)?;
+            if uses && by < 0 && part.holder().is_some() {
+                self.uses.push((handle, amount));
+            }
         }
         Ok(())
     }
@@ -473,7 +484,7 @@ impl Transaction<'_> {
         })
     }
 
-    fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<(), Error> {
+    fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<Handle, Error> {
         let replica = &mut *self.replica;
         let handle = replica.keys.find_or_insert(key)?;
         let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);
@@ -481,7 +492,7 @@ impl Transaction<'_> {
         let at = replica.draft_of(&mut self.drafts, handle);
         let draft = &mut self.drafts[at];
         let done = replica.step(draft, self.clock, Op::Add(by), &mut self.did);
-        done.map(|_| ())
+        done.map(|_| handle)
     }
 }
 

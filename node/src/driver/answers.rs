@@ -455,7 +455,7 @@ pub(crate) fn decimal<S: Serializer>(
     serializer.collect_str(number)
 }
 
-pub(super) fn decimal_if_any<S: Serializer>(
+pub(crate) fn decimal_if_any<S: Serializer>(
     number: &Option<impl Display>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

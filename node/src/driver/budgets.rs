@@ -99,6 +99,13 @@ impl fmt::Display for Recipient {
 pub enum OperationError {
     /// The replica refused.
     Core(Error),
+    /// Too little of a budget is held here, and others are asked for what is missing.
+    Asked {
+        /// What the replica said.
+        error: Error,
+        /// For how much.
+        asked: u64,
+    },
     /// Rights move to another member's present writer, and this is none.
     NoRecipient(Recipient),
     /// A budget's name has so many bytes, which are too many.
@@ -109,7 +116,7 @@ impl OperationError {
     /// A stable name of the kind of refusal.
     pub fn code(&self) -> &'static str {
         match self {
-            OperationError::Core(error) => error.code(),
+            OperationError::Core(error) | OperationError::Asked { error, .. } => error.code(),
             OperationError::NoRecipient(_) => "no_recipient",
             OperationError::BudgetName(_) => "budget_name",
         }
@@ -117,10 +124,19 @@ impl OperationError {
 
     /// What of the budget is held where, if too little of it is held here.
     pub fn held(&self) -> Option<Holding> {
+        let (OperationError::Core(error) | OperationError::Asked { error, .. }) = self else {
+            return None;
+        };
+        match error {
+            Error::RightsShort(short) | Error::RoomShort(short) => Some(short.held),
+            _ => None,
+        }
+    }
+
+    /// For how much others are asked.
+    pub fn asked(&self) -> Option<u64> {
         match self {
-            OperationError::Core(Error::RightsShort(short) | Error::RoomShort(short)) => {
-                Some(short.held)
-            }
+            OperationError::Asked { asked, .. } => Some(*asked),
             _ => None,
         }
     }
@@ -130,6 +146,10 @@ impl fmt::Display for OperationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OperationError::Core(error) => error.fmt(f),
+            OperationError::Asked { error, asked } => write!(
+                f,
+                "{error}; {asked} more are asked for of other members: try again, or wait for them"
+            ),
             OperationError::NoRecipient(to) => write!(
                 f,
                 "{to} is no other member, or none of which a start is known here; rights move to \

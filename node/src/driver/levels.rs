@@ -94,6 +94,7 @@ impl Driver {
                     demand,
                     reply,
                     until,
+                    want: None,
                 };
                 space.write(now, write, &self.metrics)
             }

@@ -90,7 +90,7 @@ pub(super) struct OpenSpace {
     /// Requests that wait for a level, or for what a session depends on.
     waits: Vec<levels::Wait>,
     /// Writes that wait for rights, the longest waiting first.
-    shorts: Vec<rights::Short>,
+    shorts: Vec<Write>,
 }
 
 impl OpenSpace {

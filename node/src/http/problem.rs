@@ -1,6 +1,6 @@
 //! Errors over HTTP: `application/problem+json` (RFC 9457) with stable codes.
 
-use crate::driver::HoldingRow;
+use crate::driver::{Decimal, HoldingRow, decimal_if_any};
 use crate::handle::Refusal;
 use crate::problems::{self, Applied, Kind};
 use axum::Json;
@@ -44,6 +44,13 @@ pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     held: Option<HoldingRow>,
+    /// Of these: for how much other members are asked, if they have as much.
+    #[serde(
+        serialize_with = "decimal_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Decimal, required = false)]
+    asked: Option<u64>,
 }
 
 impl Problem {
@@ -61,6 +68,7 @@ impl Problem {
             line: None,
             op: None,
             held: None,
+            asked: None,
         }
     }
 
@@ -154,9 +162,14 @@ impl From<Refusal> for Problem {
                 key,
                 error,
             } => {
-                let held = error.held().map(HoldingRow::from);
+                let (held, asked) = (error.held().map(HoldingRow::from), error.asked());
                 let problem = Problem::new(kind, format!("{on} `{key}`: {error}"));
-                Problem { held, ..problem }.op(index)
+                Problem {
+                    held,
+                    asked,
+                    ..problem
+                }
+                .op(index)
             }
             other => Problem::new(kind, other.to_string()),
         }

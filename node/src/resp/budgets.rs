@@ -1,14 +1,15 @@
 //! `BUDGET.…`: commands on budgets, which Redis has no like of. Each is one command, so that roles, keys
 //! and transactions are as of all others.
 
-use super::command::Command;
+use super::Host;
+use super::command::{Command, Spec, find};
 use super::counters::{View, Writing, key};
 use super::error::ReplyError;
 use super::reply::Reply;
 use super::request::{Args, number};
 use crate::driver::{Granted, OperationError, Recipient, grant};
 use std::collections::BTreeSet;
-use tallymesh_core::{Budget, Flow, Holding, Replica};
+use tallymesh_core::{Budget, Error, Flow, Holding, Replica, Stock};
 
 /// Most names that one `BUDGET.LIST` answers.
 pub(super) const LIST_MAX: usize = 1_000;
@@ -112,6 +113,33 @@ pub(super) fn told<'a>(
         _ => reply.value(shown),
     }
     Ok(())
+}
+
+/// Tells the node that a command was refused for want of rights, or of room: it asks other members for
+/// that. In `MULTI` and of a transfer's room it is not told which budget that is.
+#[inline]
+pub(super) fn tell_lack(
+    space: usize,
+    spec: Option<&'static Spec>,
+    args: &Args<'_>,
+    error: &ReplyError<'_>,
+    host: &mut dyn Host,
+) {
+    let (short, stock) = match error {
+        ReplyError::Core(Error::RightsShort(short)) => (short, Stock::Rights),
+        ReplyError::Core(Error::RoomShort(short)) => (short, Stock::Room),
+        _ => return,
+    };
+    // Behind `ONCE` and its key stands the command itself.
+    let (command, args) = match spec.map(|it| it.command) {
+        Some(Command::Once) => (find(args.at(2)).map(|it| it.command), args.from(2)),
+        command => (command, *args),
+    };
+    if let Ok(name) = key(args.at(1))
+        && (command != Some(Command::BudgetTransfer) || stock == Stock::Rights)
+    {
+        host.lacks(space, name, stock, short.asked);
+    }
 }
 
 /// Answers `BUDGET.GET`.

@@ -5,7 +5,6 @@ use crate::members::{close, nodes, owner};
 use crate::once::post;
 use crate::process::{Node, eventually};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -303,8 +302,49 @@ fn a_spend_under_a_key_counts_once_at_two_members() {
     });
 }
 
+/// What each member holds of a budget, as a node shows it: its owner's key and its rights.
+fn held(node: &Node, key: &str) -> Vec<(String, i128)> {
+    let holders = budget(node, key)["holders"].clone();
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let held = holders.as_array().expect("holders").iter();
+    held.map(|it| {
+        (
+            text(&it["owner"]),
+            text(&it["rights"]).parse().expect("a number"),
+        )
+    })
+    .collect()
+}
+
 #[test]
-fn rights_move_to_another_member_and_are_told_of() {
+fn rights_are_granted_to_another_member() {
+    let nodes = nodes(2);
+    let [one, two] = &nodes[..] else {
+        unreachable!()
+    };
+    close(&[one, two]);
+    mint(one, "gift", 100);
+    shows(two, "gift", 100);
+    let grant = json!({ "to": owner(two), "amount": 40 });
+    let (status, answer) = flow(one, "gift", "grant", &grant);
+    assert_eq!((status, &answer["rights"]["here"]), (200, &json!("60")));
+    eventually("the rights are there", || {
+        (budget(two, "gift")["rights"]["here"] == "40").then_some(())
+    });
+    let mut expected = vec![(owner(one), 60), (owner(two), 40)];
+    for node in [one, two] {
+        let mut held = held(node, "gift");
+        held.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(held, expected);
+    }
+    assert_eq!(spend(two, "gift", 40).1["value"], "60");
+    shows(one, "gift", 60);
+    assert_eq!(held(one, "gift").iter().map(|it| it.1).sum::<i128>(), 60);
+}
+
+#[test]
+fn who_is_short_asks_the_others() {
     let nodes = nodes(2);
     let [one, two] = &nodes[..] else {
         unreachable!()
@@ -314,26 +354,25 @@ fn rights_move_to_another_member_and_are_told_of() {
     shows(two, "gift", 100);
     let (status, problem) = spend(two, "gift", 10);
     assert_eq!((status, &problem["code"]), (409, &json!("rights_short")));
-    let held = json!({ "here": "0", "pending": "0", "elsewhere": "100" });
-    assert_eq!(problem["held"], held);
-    let grant = json!({ "to": owner(two), "amount": 40 });
-    let (status, answer) = flow(one, "gift", "grant", &grant);
-    assert_eq!((status, &answer["rights"]["here"]), (200, &json!("60")));
-    eventually("the rights are there", || {
-        (budget(two, "gift")["rights"]["here"] == "40").then_some(())
+    let here = json!({ "here": "0", "pending": "0", "elsewhere": "100" });
+    assert_eq!((&problem["held"], &problem["asked"]), (&here, &json!("10")));
+    assert!(
+        problem["detail"]
+            .to_string()
+            .contains("10 more are asked for"),
+        "{problem}"
+    );
+    eventually("it may be spent when it is tried again", || {
+        (spend(two, "gift", 10).0 == 200).then_some(())
     });
-    assert_eq!(spend(two, "gift", 40).1["value"], "60");
-    shows(one, "gift", 60);
-    let holders = budget(one, "gift")["holders"].clone();
-    let held: BTreeSet<(String, String)> = holders
-        .as_array()
-        .expect("holders")
-        .iter()
-        .map(|it| (it["owner"].to_string(), it["rights"].to_string()))
-        .collect();
-    let expected = [(owner(one), "60"), (owner(two), "0")];
-    let expected = expected.map(|it| (json!(it.0).to_string(), json!(it.1).to_string()));
-    assert_eq!(held, BTreeSet::from(expected));
+    shows(one, "gift", 90);
+    // What nobody has is asked of nobody.
+    let (status, problem) = spend(two, "gift", 91);
+    assert_eq!(
+        (status, &problem["asked"]),
+        (409, &json!(null)),
+        "{problem}"
+    );
 }
 
 #[test]
@@ -501,43 +540,48 @@ fn readers_of_events_are_told_of_budgets() {
 #[test]
 fn a_spend_may_wait_for_rights() {
     let nodes = nodes(2);
-    let [one, two] = &nodes[..] else { unreachable!() };
+    let [one, two] = &nodes[..] else {
+        unreachable!()
+    };
     close(&[one, two]);
     mint(one, "gift", 100);
     shows(two, "gift", 100);
     let path = format!("{SPACE}/budgets/gift/spend");
     let wait = |millis| [("tallymesh-rights-wait-ms", millis)];
-    let (status, answer) = thread::scope(|scope| {
-        let spends = scope.spawn(|| post(two, &path, &wait("20000"), r#"{"amount":"10"}"#));
-        let grant = json!({ "to": owner(two), "amount": 40 });
-        assert_eq!(flow(one, "gift", "grant", &grant).0, 200);
-        let (status, answer, _) = spends.join().expect("an answer");
-        (status, answer)
-    });
+    let (status, answer, _) = post(two, &path, &wait("20000"), r#"{"amount":"10"}"#);
     assert_eq!((status, &answer["value"]), (200, &json!("90")), "{answer}");
     // Two spends of one transaction wait for both.
     let ops = json!([
-        { "op": "spend", "key": "gift", "amount": 20 },
-        { "op": "spend", "key": "gift", "amount": 20 },
+        { "op": "spend", "key": "gift", "amount": 40 },
+        { "op": "spend", "key": "gift", "amount": 40 },
     ]);
     let body = json!({ "ops": ops }).to_string();
     let transactions = format!("{SPACE}/transactions");
+    let (status, answer, _) = post(two, &transactions, &wait("20000"), &body);
+    assert_eq!(status, 200, "{answer}");
+    shows(one, "gift", 10);
+    // More than there is anywhere is refused when the time is over, and not before.
+    let begun = Instant::now();
+    let (status, problem, _) = post(two, &path, &wait("300"), r#"{"amount":"11"}"#);
+    assert_eq!(
+        (status, &problem["code"]),
+        (409, &json!("rights_short")),
+        "{problem}"
+    );
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    let (status, problem, _) = post(two, &path, &wait("soon"), r#"{"amount":"1"}"#);
+    assert_eq!((status, &problem["code"]), (400, &json!("millis")));
+    let spend = |amount| {
+        let words = ["budget", "spend", "gift", amount, "--rights-wait", "100ms"];
+        two.run(&words, "").status.code()
+    };
+    assert_eq!(spend("11"), Some(1));
+    // What comes in while it waits is enough, too.
     let (status, answer) = thread::scope(|scope| {
-        let spends = scope.spawn(|| post(two, &transactions, &wait("20000"), &body));
-        let grant = json!({ "to": owner(two), "amount": 40 });
-        assert_eq!(flow(one, "gift", "grant", &grant).0, 200);
+        let spends = scope.spawn(|| post(one, &path, &wait("20000"), r#"{"amount":"15"}"#));
+        mint(two, "gift", 20);
         let (status, answer, _) = spends.join().expect("an answer");
         (status, answer)
     });
-    assert_eq!(status, 200, "{answer}");
-    shows(one, "gift", 50);
-    // More than there is anywhere is refused when the time is over, and not before.
-    let begun = Instant::now();
-    let (status, problem, _) = post(two, &path, &wait("300"), r#"{"amount":"51"}"#);
-    assert_eq!((status, &problem["code"]), (409, &json!("rights_short")), "{problem}");
-    assert!(begun.elapsed() >= Duration::from_millis(300));
-    let (status, problem, _) = post(two, &path, &wait("soon"), r#"{"amount":"51"}"#);
-    assert_eq!((status, &problem["code"]), (400, &json!("millis")));
-    let refused = two.run(&["budget", "spend", "gift", "51", "--rights-wait", "100ms"], "");
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!((status, &answer["value"]), (200, &json!("15")), "{answer}");
 }

@@ -1,7 +1,7 @@
 //! Many clients spend one budget at three nodes, which are cut off, killed and started again.
 
 use crate::budgets::budget;
-use crate::members::{close, owner};
+use crate::members::close;
 use crate::process::{Node, agent, eventually, read};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -47,10 +47,11 @@ impl Mesh {
         self.urls[at].read().expect("no panic").clone()
     }
 
-    /// Asks a node to spend one unit under a key.
-    fn spend(&self, http: &ureq::Agent, at: usize, key: &str) -> Known {
+    /// Asks a node to spend one unit under a key, and waits for rights so long.
+    fn spend(&self, http: &ureq::Agent, at: usize, key: &str, wait_ms: &str) -> Known {
         let url = format!("{}{SPACE}/budgets/pot/spend", self.url(at));
         let request = http.post(url).header("idempotency-key", key);
+        let request = request.header("tallymesh-rights-wait-ms", wait_ms);
         let Ok(response) = request.send(r#"{"amount":"1"}"#) else {
             return Known::Nothing;
         };
@@ -65,12 +66,14 @@ impl Mesh {
     /// One client: asks for its spends one after the other, each until a node has said something.
     fn client(&self, number: usize) {
         let http = agent();
+        // Some wait for rights, the others are refused and try elsewhere.
+        let wait_ms = ["0", "200"][number % 2];
         for count in 0..SPENDS {
             let key = format!("{number}-{count}");
             // Refused where too little is held, it goes on to the next node.
             let made = (0..6).any(|attempt| {
                 let at = (number + count + attempt) % self.urls.len();
-                self.spend(&http, at, &key) == Known::Made
+                self.spend(&http, at, &key, wait_ms) == Known::Made
             });
             match made {
                 true => {
@@ -148,21 +151,6 @@ fn check(page: &Value) {
     assert_eq!(accounts, ACCOUNTS, "{page}");
 }
 
-/// Moves rights by hand to where there are few, once. Who is away is left alone.
-fn level(nodes: &[&Node]) {
-    for poor in nodes {
-        let here = |node: &Node| number(&budget(node, "pot")["rights"]["here"]);
-        let rich = nodes.iter().max_by_key(|node| here(node)).expect("nodes");
-        let (most, least) = (here(rich), here(poor));
-        if most > 2 * least + 1 {
-            let amount = (most - least) / 2;
-            let body = json!({ "to": owner(poor), "amount": amount.to_string() }).to_string();
-            // Others may have spent meanwhile.
-            let _ = rich.post(&format!("{SPACE}/budgets/pot/grant"), &body);
-        }
-    }
-}
-
 fn cut(node: &Node, cut: bool) {
     let (status, answer) = node.post("/v1/demo/cut", &json!({ "cut": cut }).to_string());
     assert_eq!(status, 200, "{answer}");
@@ -208,38 +196,20 @@ fn start_again(mesh: &Mesh, nodes: &mut [Node], at: usize) {
     *mesh.urls[at].write().expect("no panic") = nodes[at].url.clone();
 }
 
-/// Mints what is to be spent, and the accounts, and gives each node its part.
+/// Mints what is to be spent, and the accounts, at the first node. The others ask it for their part.
 fn prepare(nodes: &[&Node]) {
     let mut ops = vec![json!({ "op": "mint", "key": "pot", "amount": UNITS })];
     for account in 0..3 {
         let key = format!("account/{account}");
         ops.push(json!({ "op": "mint", "key": key, "amount": ACCOUNTS as u64 / 3 }));
     }
-    let transact = |ops: &[Value]| {
-        let body = json!({ "ops": ops }).to_string();
-        let (status, answer) = nodes[0].post(&format!("{SPACE}/transactions"), &body);
-        assert_eq!(status, 200, "{answer}");
-    };
-    transact(&ops);
-    let mut grants = Vec::new();
-    for node in &nodes[1..] {
-        let mut grant = |key: String, amount: usize| {
-            grants.push(json!({ "op": "grant", "key": key, "to": owner(node), "amount": amount }));
-        };
-        grant("pot".to_owned(), UNITS / 3);
-        (0..3).for_each(|account| grant(format!("account/{account}"), 30));
-    }
-    transact(&grants);
-    eventually("each node holds its part", || {
-        let has = |node: &&Node| number_at(node, "pot", "here") >= UNITS as i128 / 3;
+    let body = json!({ "ops": ops }).to_string();
+    let (status, answer) = nodes[0].post(&format!("{SPACE}/transactions"), &body);
+    assert_eq!(status, 200, "{answer}");
+    eventually("each node has heard of it", || {
+        let has = |node: &&Node| budget(node, "pot")["value"] == UNITS.to_string();
         nodes.iter().all(has).then_some(())
     });
-}
-
-/// What a node may spend of a budget, or what is pending; -1 if it is not known there.
-fn number_at(node: &Node, key: &str, field: &str) -> i128 {
-    let held = &budget(node, key)["rights"][field];
-    held.as_str().and_then(|it| it.parse().ok()).unwrap_or(-1)
 }
 
 /// Waits until so many spends are known to be made, or nothing more is made for a while.
@@ -254,13 +224,12 @@ fn until_made(mesh: &Mesh, wanted: usize) {
     }
 }
 
-/// Asks again for what is not known to be made, with rights where they are wanted, until nothing is left
-/// anywhere; returns how many more were made.
+/// Asks again for what is not known to be made, until nothing is left anywhere; returns how many more
+/// were made.
 fn ask_again(mesh: &Mesh, nodes: &[&Node]) -> usize {
     let http = agent();
     let (begun, mut more) = (Instant::now(), 0);
     loop {
-        level(nodes);
         let open: Vec<String> = mesh
             .open
             .lock()
@@ -270,7 +239,7 @@ fn ask_again(mesh: &Mesh, nodes: &[&Node]) -> usize {
             .collect();
         let mut made = 0;
         for key in &open {
-            if (0..nodes.len()).any(|at| mesh.spend(&http, at, key) == Known::Made) {
+            if (0..nodes.len()).any(|at| mesh.spend(&http, at, key, "0") == Known::Made) {
                 mesh.open.lock().expect("no panic").remove(key);
                 made += 1;
             }
