@@ -136,6 +136,11 @@ fn held(rest: &str) -> Option<(WriterId, &str)> {
     Some((WriterId::parse(writer)?, name))
 }
 
+/// The name of the budget of which something is kept under this key, `None` of other keys.
+pub fn budget_name(key: &str) -> Option<&str> {
+    Some(Account::parse(key)?.name)
+}
+
 /// Whether a key is one of a kind, and not a plain counter's.
 pub(crate) fn is_reserved(key: &str) -> bool {
     key.starts_with(RESERVED)

@@ -12,7 +12,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// What keys of kinds begin with.
-pub(crate) const RESERVED: char = '\0';
+pub const RESERVED: char = '\0';
 
 #[cfg(target_family = "wasm")]
 use crate::table::Table;

@@ -78,12 +78,12 @@ pub(crate) fn list<T>(count: usize) -> Vec<T> {
 }
 
 #[cfg(feature = "budgets")]
-pub use account::Kind;
+pub use account::{Kind, budget_name};
 pub use delta::Message;
 #[cfg(feature = "budgets")]
 pub use error::Short;
 pub use error::{Detail, Error, Limited, Missing, Rule};
-pub use keys::Handle;
+pub use keys::{Handle, RESERVED};
 pub use once::Once;
 pub use replica::{
     Again, AgainOp, Contents, Evidence, Fate, Fault, Journal, Listed, Mark, Member, Merged, Op,
@@ -92,12 +92,14 @@ pub use replica::{
 #[cfg(feature = "members")]
 pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
-pub use replica::{Budget, Flow, Holder, Holding};
+pub use replica::{Budget, Flow, Holder, Holding, Stock};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 #[cfg(feature = "members")]
 pub use sync::{Level, Question, Reach, Rights, Role};
+#[cfg(feature = "budgets")]
+pub use sync::{Supply, WantId};
 pub use vector::VersionVector;
 #[cfg(feature = "tokens")]
 pub use wire::Token;

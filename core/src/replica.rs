@@ -39,7 +39,7 @@ mod votes;
 mod walk;
 
 #[cfg(feature = "budgets")]
-pub use budgets::{Budget, Flow, Holder, Holding};
+pub use budgets::{Budget, Flow, Holder, Holding, Stock};
 pub use build::Mark;
 pub(crate) use build::Push;
 #[cfg(feature = "members")]
@@ -136,6 +136,8 @@ pub struct Replica {
     keyed: keyed::Table,
     #[cfg(feature = "budgets")]
     pending: budgets::Pending,
+    #[cfg(feature = "budgets")]
+    used: budgets::Used,
     /// Whether this writer follows one of a member's, and is to be announced as its next start.
     #[cfg(feature = "budgets")]
     is_next_start: bool,
@@ -175,6 +177,8 @@ impl Replica {
             keyed: keyed::Table::default(),
             #[cfg(feature = "budgets")]
             pending: budgets::Pending::default(),
+            #[cfg(feature = "budgets")]
+            used: budgets::Used::default(),
             #[cfg(feature = "budgets")]
             is_next_start: false,
             faults: Closed::default(),

@@ -66,11 +66,15 @@ mod rights;
 #[path = "sync/trusting.rs"]
 mod rights;
 mod serve;
+#[cfg(feature = "budgets")]
+mod wants;
 
 #[cfg(feature = "members")]
 pub use levels::{Level, Question, Reach};
 #[cfg(feature = "members")]
 pub use rights::{Rights, Role};
+#[cfg(feature = "budgets")]
+pub use wants::{Supply, WantId};
 
 use crate::closed::Closed;
 use crate::error::{Error, Rule, detail};
@@ -312,6 +316,9 @@ struct Greeting {
     /// Whether it says what it holds durably, if it is asked.
     #[cfg(feature = "members")]
     answers: bool,
+    /// Whether it moves rights to who asks for them.
+    #[cfg(feature = "budgets")]
+    gives: bool,
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
@@ -339,6 +346,8 @@ pub struct Sync {
     guests: Closed<members::Guests>,
     #[cfg(feature = "members")]
     levels: levels::Levels,
+    #[cfg(feature = "budgets")]
+    wants: wants::Wants,
 }
 
 impl Sync {
@@ -362,6 +371,8 @@ impl Sync {
             guests: Closed::default(),
             #[cfg(feature = "members")]
             levels: levels::Levels::default(),
+            #[cfg(feature = "budgets")]
+            wants: wants::Wants::default(),
         };
         sync.session = sync.next_random();
         sync
@@ -413,6 +424,8 @@ impl Sync {
         self.look_for_forks(now, replica);
         #[cfg(feature = "members")]
         self.look_at_questions(now, replica);
+        #[cfg(feature = "budgets")]
+        self.look_at_wants(now, replica);
         self.note_told(replica);
     }
 
@@ -443,24 +456,13 @@ impl Sync {
             self.pulls.deadline(),
             #[cfg(feature = "members")]
             self.levels.due(),
+            #[cfg(feature = "budgets")]
+            self.wants.due(),
         ];
         for at in others {
             due = due.min(at.unwrap_or(Millis::MAX));
         }
         (due != Millis::MAX).then_some(due)
-    }
-
-    /// The links as they stand.
-    pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
-        self.peers.iter().map(|peer| LinkStatus {
-            link: peer.link,
-            agent: peer.greeting.as_ref().and_then(|g| (*g.agent).clone()),
-            writer: peer.greeting.as_ref().map(|g| g.writer),
-            last_heard: peer.last_heard,
-            bytes_in: peer.bytes_in,
-            bytes_out: peer.bytes_out,
-            pulling: self.pulls.is_from(peer.link),
-        })
     }
 
     fn disconnected(&mut self, now: Millis, replica: &Replica, link: Link) {
@@ -473,6 +475,8 @@ impl Sync {
         }
         #[cfg(feature = "members")]
         self.levels.gone(link);
+        #[cfg(feature = "budgets")]
+        self.wants.gone(link);
         self.pull_next(now, replica);
     }
 
@@ -551,6 +555,11 @@ impl Sync {
             #[cfg(feature = "members")]
             Body::Answer(answer) => {
                 self.answered(now, replica, link, &answer);
+                Ok(())
+            }
+            #[cfg(feature = "budgets")]
+            Body::Want(want) => {
+                self.wanted(now, replica, link, want);
                 Ok(())
             }
             Body::Delta(delta) => self.delta(now, replica, link, delta, bytes.len()),

@@ -18,6 +18,8 @@ mod message;
 mod side;
 #[cfg(feature = "tokens")]
 mod token;
+#[cfg(feature = "budgets")]
+mod want;
 
 #[cfg(feature = "members")]
 pub(crate) use adds::Adds;
@@ -27,7 +29,7 @@ pub use ask::{Answer, Ask};
 pub use audit::{AuditAnswer, AuditQuestion, AuditedPage};
 pub(crate) use frame::encode;
 pub use frame::{
-    ANSWERS, Body, Delta, Digests, Frame, Hello, Intro, LACKS_MEMORY, Last, Pull, REMEMBERS,
+    ANSWERS, Body, Delta, Digests, Frame, GIVES, Hello, Intro, LACKS_MEMORY, Last, Pull, REMEMBERS,
     TAKES_NOTHING, TAKES_OWN, Why, frame_space,
 };
 #[cfg(feature = "members")]
@@ -35,6 +37,8 @@ pub(crate) use keyed::{decode_adds, encode_adds};
 
 #[cfg(feature = "tokens")]
 pub use token::Token;
+#[cfg(feature = "budgets")]
+pub use want::Want;
 
 /// The version of the protocol that this crate speaks.
 pub const VERSION: u8 = 1;

@@ -3,6 +3,7 @@
 mod add;
 mod asking;
 mod audit;
+mod budget;
 mod client;
 mod completions;
 mod config;
@@ -29,6 +30,7 @@ mod writers;
 
 pub use add::AddArgs;
 pub use audit::AuditArgs;
+pub use budget::BudgetArgs;
 pub use completions::CompletionsArgs;
 pub use config::ConfigArgs;
 pub use data::{BackupArgs, CheckArgs, RestoreArgs};
@@ -57,7 +59,7 @@ Exit codes:
   1  refused, or failed; nothing was written
   2  the command line or the configuration is wrong
   3  no node answers
-  4  the counter is absent
+  4  the counter or the budget is absent
   5  not known whether a write counts: the connection broke, or the members have not decided yet
   6  written at this node, but the level that was asked for was not reached";
 
@@ -95,6 +97,8 @@ enum Command {
     Ttl(Remote<TtlArgs>),
     /// Make several operations, all or none
     Txn(Remote<TxnArgs>),
+    /// Spend from a budget, pay into it, and see who holds what of it
+    Budget(Remote<BudgetArgs>),
     /// Print all counters, or those whose keys begin with a prefix
     List(Remote<ListArgs>),
     /// Print counters as they change, until interrupted
@@ -203,6 +207,10 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Persist(remote) => remote.run(operations::persist),
         Command::Ttl(remote) => remote.run(operations::ttl),
         Command::Txn(remote) => remote.run(txn::run),
+        Command::Budget(remote) => {
+            let space = remote.space.clone();
+            remote.run(|client, output, args| budget::run(client, &space, output, args))
+        }
         Command::List(remote) => remote.run(list::run),
         Command::Watch(remote) => remote.run(watch::run),
         Command::Peers(remote) => remote.run(|client, output, _| peers::run(client, output)),
@@ -289,6 +297,19 @@ mod tests {
             "audit",
             "audit a --json",
             "audit --data d",
+            "budget mint gift 5 --json",
+            "budget spend gift 5 --once a --level quorum --space x",
+            "budget give-back gift 5",
+            "budget spend gift 5 --rights-wait 5s --level all --wait 2s",
+            "txn --rights-wait 1s -- -",
+            "budget grant gift 5 00 --room",
+            "budget floor gift --lower 5",
+            "budget cap gift --raise 5",
+            "budget transfer a b 1 c 2 --json",
+            "budget show gift",
+            "budget list",
+            "budget list g --json --level all",
+            "budget audit g",
             "audit a --with http://[::1]:1 --with http://[::1]:2 --json",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
@@ -315,6 +336,17 @@ mod tests {
             "retire",
             "revoke",
             "audit a b",
+            "budget",
+            "budget spend gift",
+            "add likes --rights-wait 5s",
+            "budget spend gift -5",
+            "budget mint gift 9223372036854775808",
+            "budget grant gift 5",
+            "budget floor gift",
+            "budget floor gift --lower 5 --raise 5",
+            "budget transfer a",
+            "budget transfer a b",
+            "budget audit a b",
             "config",
             "up --demo no",
             "up f",

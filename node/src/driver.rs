@@ -17,6 +17,7 @@
 //! any counter expires.
 
 mod answers;
+mod budgets;
 mod clients;
 mod command;
 mod expiries;
@@ -35,11 +36,16 @@ mod tests;
 mod turn;
 
 pub use answers::{
-    AuditPage, Audited, Change, ChangedPart, Comeback, Counter, Decimal, Done, FaultReport,
-    LinkRow, LinkState, News, Page, Query, Reading, Renewal, SpaceStatus, Transacted, WriterRow,
+    AuditPage, Audited, Change, ChangedPart, Changes, Comeback, Counter, Decimal, Done,
+    FaultReport, LinkRow, LinkState, News, Page, Query, Reading, Renewal, SpaceStatus, Transacted,
+    WriterRow,
 };
 
-pub(crate) use answers::{ShardRow, decimal};
+pub(crate) use answers::{ShardRow, decimal, decimal_if_any};
+pub(crate) use budgets::grant;
+pub use budgets::{
+    BudgetPage, BudgetRow, Granted, HolderRow, HoldingRow, Operation, OperationError, Recipient,
+};
 pub(crate) use command::Command;
 pub(crate) use levels::Request;
 pub use levels::{Completeness, Heard, ReadBack, Written};
@@ -344,6 +350,7 @@ impl Driver {
             self.use_space(space);
         }
         self.greet(self.now());
+        self.look_at_writes();
         self.tick();
         self.look_at_waits();
         self.poll_outputs()?;
@@ -414,7 +421,7 @@ impl Driver {
             } => {
                 let answer = self.spaces[space.0].transact(&ops, once);
                 if answer.as_ref().is_ok_and(|it| !it.again) {
-                    self.metrics.operations(ops.iter().map(|(_, op)| *op));
+                    self.metrics.operations(&ops);
                 }
                 self.answer(reply, answer);
             }
@@ -438,6 +445,18 @@ impl Driver {
                 reply,
             } => {
                 let answer = self.spaces[space.0].list(&query);
+                self.answer(reply, answer);
+            }
+            Command::Budget { space, key, reply } => {
+                let answer = self.spaces[space.0].budget(&key);
+                self.answer(reply, answer);
+            }
+            Command::Budgets {
+                space,
+                query,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].budgets(&query);
                 self.answer(reply, answer);
             }
             Command::Audit {

@@ -6,8 +6,9 @@ mod members;
 pub use levels::{Centre, Demand, Unreached};
 
 use crate::driver::{
-    AuditPage, ChangedPart, Command, Counter, Done, LinkRow, News, Order, OwnerKey, Page, Position,
-    Query, Rosters, Secured, SpaceStatus, Turn, Wanted, WriterRow,
+    AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LinkRow, News,
+    Operation, OperationError, Order, OwnerKey, Page, Position, Query, Rosters, Secured,
+    SpaceStatus, Turn, Wanted, WriterRow,
 };
 use crate::gossip::RESERVED;
 use std::collections::HashMap;
@@ -106,10 +107,12 @@ pub enum Refusal {
     Op {
         /// Its place in the transaction, from 0.
         index: usize,
-        /// Its counter.
+        /// What it is on: a `counter` or a `budget`.
+        on: &'static str,
+        /// Its counter or budget.
         key: String,
         /// Why.
-        error: tallymesh_core::Error,
+        error: OperationError,
     },
     /// The space is not open at this node.
     SpaceNotOpen {
@@ -162,12 +165,29 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Says for how much other members are asked, if it was for want of rights.
+    pub(crate) fn asked(self, asked: u64) -> Refusal {
+        match self {
+            Refusal::Op {
+                index,
+                on,
+                key,
+                error: OperationError::Core(error),
+            } if asked > 0 => Refusal::Op {
+                index,
+                on,
+                key,
+                error: OperationError::Asked { error, asked },
+            },
+            other => other,
+        }
+    }
+
     /// A stable name of the kind of refusal.
     pub fn code(&self) -> &'static str {
         match self {
-            Refusal::Core(error) | Refusal::Line { error, .. } | Refusal::Op { error, .. } => {
-                error.code()
-            }
+            Refusal::Core(error) | Refusal::Line { error, .. } => error.code(),
+            Refusal::Op { error, .. } => error.code(),
             Refusal::SpaceNotOpen { .. } => "space_not_open",
             Refusal::NoMembers { .. } => "no_members",
             Refusal::MemoryOnly => "memory_only",
@@ -191,8 +211,13 @@ impl fmt::Display for Refusal {
             Refusal::Line { line, key, error } => {
                 write!(f, "line {line}, counter `{key}`: {error}")
             }
-            Refusal::Op { index, key, error } => {
-                write!(f, "operation {index} from 0, counter `{key}`: {error}")
+            Refusal::Op {
+                index,
+                on,
+                key,
+                error,
+            } => {
+                write!(f, "operation {index} from 0, {on} `{key}`: {error}")
             }
             Refusal::SpaceNotOpen { space } if space.starts_with(RESERVED) => write!(
                 f,
@@ -400,7 +425,10 @@ impl Handle {
     /// When the replica refuses, or the node stops first.
     pub async fn apply(&self, space: SpaceId, key: String, op: Op) -> Result<Done, Refusal> {
         let only = |refusal| match refusal {
-            Refusal::Op { error, .. } => Refusal::Core(error),
+            Refusal::Op {
+                error: OperationError::Core(error),
+                ..
+            } => Refusal::Core(error),
             other => other,
         };
         let done = self.transact(space, vec![(key, op)]).await.map_err(only)?;
@@ -418,6 +446,7 @@ impl Handle {
         space: SpaceId,
         ops: Vec<(String, Op)>,
     ) -> Result<Vec<Done>, Refusal> {
+        let ops = ops.into_iter().map(Operation::from).collect();
         let ask = |reply| Command::Transact {
             space,
             ops,
@@ -463,6 +492,28 @@ impl Handle {
     /// When the node stops first.
     pub async fn list(&self, space: SpaceId, query: Query) -> Result<Page, Refusal> {
         self.ask(|reply| Command::List {
+            space,
+            query,
+            reply,
+        })
+        .await
+    }
+
+    /// Reads a budget, with who holds what of it: `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn budget(&self, space: SpaceId, key: String) -> Result<Option<BudgetRow>, Refusal> {
+        self.ask(|reply| Command::Budget { space, key, reply })
+            .await
+    }
+
+    /// Lists budgets by name, with who holds what of them.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn budgets(&self, space: SpaceId, query: Query) -> Result<BudgetPage, Refusal> {
+        self.ask(|reply| Command::Budgets {
             space,
             query,
             reply,

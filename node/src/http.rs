@@ -6,6 +6,9 @@
 //! | `PUT`, `DELETE` of the same | sets it to `{"value":"10"}`; deletes it |
 //! | `POST .../{key}/reset`, `/expire`, `/persist` | one operation; `expire` takes `{"at"}` or `{"in_ms"}` |
 //! | `POST /v1/spaces/{space}/transactions` | `{"ops":[...]}`, seen everywhere all together or not at all |
+//! | `GET /v1/spaces/{space}/budgets/{key}`, `.../budgets?prefix=&after=&limit=` | a budget with who holds what of it, and all of them |
+//! | `POST .../budgets/{key}/mint`, `/spend` | one operation: `{"amount":"5"}` |
+//! | `POST .../budgets/{key}/grant`, `/transfer` | moves rights: `{"to","amount"}`; spends, and pays into others: `{"to":[{"key","amount"}]}` |
 //! | `POST /v1/spaces/{space}/counters/{key}/add` | adds `{"by":"5"}`, or 1 without a body; answers like the above |
 //! | `GET /v1/spaces/{space}/counters/{key}/shards` | what each writer says of it |
 //! | `GET /v1/spaces/{space}/counters?prefix=&after=&limit=` | counters by key, a page at a time |
@@ -39,6 +42,7 @@ mod access;
 mod asking;
 mod audit;
 mod body;
+mod budgets;
 mod bulk;
 mod counters;
 mod demo;
@@ -168,6 +172,12 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(counters::read_many).layer(large()))
         .routes(routes!(bulk::add).layer(large()))
         .routes(routes!(operations::transact).layer(large()))
+        .routes(routes!(budgets::list))
+        .routes(routes!(budgets::read))
+        .routes(routes!(budgets::mint))
+        .routes(routes!(budgets::spend))
+        .routes(routes!(budgets::grant))
+        .routes(routes!(budgets::transfer).layer(large()))
         .routes(routes!(status::writers))
         .routes(routes!(audit::page))
         .routes(routes!(members::list))

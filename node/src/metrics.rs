@@ -7,7 +7,7 @@ mod tickets;
 pub(crate) use requests::Requests;
 pub(crate) use tickets::Tickets;
 
-use crate::driver::{Membership, SpaceStatus, Tally};
+use crate::driver::{Membership, Operation, SpaceStatus, Tally};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -19,7 +19,6 @@ use prometheus_client::registry::{Registry, Unit};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tallymesh_core::Op;
 
 /// The figures of one node. Clones share them; recording takes no lock that another task holds
 /// for long.
@@ -381,20 +380,12 @@ impl Metrics {
         self.adds.inc_by(adds as u64);
     }
 
-    pub(crate) fn operations(&self, ops: impl Iterator<Item = Op>) {
-        for op in ops {
-            let op = match op {
-                Op::Add(_) => {
-                    self.adds.inc();
-                    continue;
-                }
-                Op::Reset => "reset",
-                Op::Delete => "delete",
-                Op::Set(_) => "set",
-                Op::Expire(_) => "expire",
-                Op::Persist => "persist",
+    pub(crate) fn operations(&self, ops: &[Operation]) {
+        for operation in ops {
+            match operation.name() {
+                "add" => self.adds.inc(),
+                op => self.operations.get_or_create(&OpLabel { op }).inc(),
             };
-            self.operations.get_or_create(&OpLabel { op }).inc();
         }
     }
 

@@ -21,12 +21,15 @@
 //!   them.
 //! - `ONCE key` before a command that writes, or before `EXEC`, makes it count once, however often and
 //!   at whichever member it is sent.
+//! - `BUDGET.…` are for budgets. What else reads counters does not see these, and what else writes them
+//!   is refused.
 //! - A value is wider than Redis's: what all writers added up may leave 64 bits. `GET` then answers
 //!   all its digits; `INCR` and `DECR` answer as Redis does to text that is no 64-bit integer, and
 //!   change nothing. They also change nothing when what they would answer leaves 64 bits, or when
 //!   what this node's writer added to the counter since it was last set or deleted does.
 
 mod access;
+mod budgets;
 mod command;
 mod connection;
 mod counters;
@@ -54,7 +57,7 @@ pub use session::{Flow, Session, Wait, Written};
 use crate::trust::Role;
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Asked, Error, Handle, Replica};
+use tallymesh_core::{Asked, Error, Handle, Replica, Stock};
 
 /// How sessions behave, the same for all of a node.
 ///
@@ -123,6 +126,9 @@ pub trait Host {
     /// Hears what became of a command under an idempotency key: it was new and is made, it was made
     /// before, or its key is another one's.
     fn asked(&mut self, space: usize, asked: Asked);
+
+    /// Hears that a command was refused as so much of a budget is not held here.
+    fn lacks(&mut self, _space: usize, _name: &str, _stock: Stock, _amount: u64) {}
 
     /// Hears that a command was refused, with its stable code.
     fn refused(&mut self, _code: &'static str) {}

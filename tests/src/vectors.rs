@@ -13,10 +13,11 @@ pub use tokens::{TokenText, tokens};
 pub(crate) use keyed::{make, members, once};
 
 use tallymesh_core::wire::{
-    Answer, Ask, Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why,
+    Answer, Ask, Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Want, Why,
 };
 use tallymesh_core::{
-    Input, Link, Message, Op, Output, Replica, Space, Sync, SyncConfig, VersionVector, WriterId,
+    Input, Link, Message, Op, Output, Replica, Space, Stock, Sync, SyncConfig, VersionVector,
+    WriterId,
 };
 
 /// Bytes with a name and what they say.
@@ -432,6 +433,28 @@ pub fn frames() -> Vec<Vector> {
             })),
         ),
         vector(
+            "want",
+            "Somebody at the sender waits for 300 more rights of the budget gift; 1000 were used or are waited for. The receiver was seen up to clock 70000.",
+            frame(Body::Want(Want {
+                stock: Stock::Rights,
+                name: "gift".into(),
+                seen: 70_000,
+                need: 300,
+                recent: 1_000,
+            })),
+        ),
+        vector(
+            "want_room",
+            "The sender uses as much room of a budget as there may be, and nobody waits.",
+            frame(Body::Want(Want {
+                stock: Stock::Room,
+                name: "ü\0".into(),
+                seen: 0,
+                need: 0,
+                recent: i64::MAX as u64,
+            })),
+        ),
+        vector(
             "contents_ask",
             "Which writers' contents differ? Those of two_writers.",
             frame(contents(Why::Ask, &two())),
@@ -621,6 +644,7 @@ pub fn refusals() -> Vec<Vector> {
         ),
     ];
     all.extend(refused::questions());
+    all.extend(refused::wants());
     all.extend(refused::keyed_operations());
     all.extend(refused::flags());
     all.extend(refused::withdrawn());

@@ -16,13 +16,15 @@ mod again;
 mod inherit;
 mod overdrawn;
 mod pending;
+mod stock;
 
 pub(super) use pending::Pending;
+pub use stock::Stock;
 
 use super::ops::Draft;
 use super::{Replica, Transaction, place};
 use crate::Op;
-use crate::account::{Account, Kind, Part, check_name, is_reserved};
+use crate::account::{Account, Kind, Part, budget_name, check_name, is_reserved};
 use crate::error::{Error, Short};
 use crate::keys::Handle;
 use crate::limits::TRANSACTION_OPS_MAX;
@@ -30,6 +32,9 @@ use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+
+/// How much was used of own accounts, for the sync machine to take.
+pub(super) type Used = BTreeMap<Handle, u64>;
 
 /// An operation on a budget. Amounts are at most 2^63 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +194,12 @@ impl Replica {
     /// What a budget comes to here, `None` if there is none of this name.
     pub fn budget(&self, name: &str) -> Option<Budget> {
         let account = self.account(name)?;
-        let value = |part| self.value(&account.key_of(part)).unwrap_or(0);
+        Some(self.budget_of(&account, &|key| self.value(key)))
+    }
+
+    /// What a budget comes to, by what its parts show.
+    fn budget_of(&self, account: &Account<'_>, value: &dyn Fn(&str) -> Option<i128>) -> Budget {
+        let value = |part| value(&account.key_of(part)).unwrap_or(0);
         let (of_value, floor) = (value(Part::Value), value(Part::Floor));
         let own = self.writer();
         let holding = |part, all: i128| {
@@ -202,13 +212,13 @@ impl Replica {
             }
         };
         let cap = account.capped.then(|| value(Part::Cap));
-        Some(Budget {
+        Budget {
             value: of_value,
             floor,
             cap,
             rights: holding(Part::Rights(own), of_value - floor),
             room: cap.map(|cap| holding(Part::Room(own), cap - of_value)),
-        })
+        }
     }
 
     /// What goes by a name here. If there are things of several kinds, the budget with a cap comes before
@@ -224,7 +234,7 @@ impl Replica {
 
     /// The budget that a counter is part of, by its handle: whoever is told what changed finds out so.
     pub fn budget_at(&self, handle: Handle) -> Option<&str> {
-        Some(Account::parse(self.keys.get(handle)?)?.name)
+        budget_name(self.keys.get(handle)?)
     }
 
     /// Calls `take` with the name of each budget, in no stated order. One of which there are both kinds
@@ -238,29 +248,31 @@ impl Replica {
         }
     }
 
-    /// Who holds what of a budget, ascending by writer. Looks at all budgets' keys.
+    /// Who holds what of a budget, ascending by writer. Its cost follows the writers that hold anything of
+    /// any budget.
     pub fn holders_of(&self, name: &str) -> Vec<Holder> {
-        let mut holders: BTreeMap<WriterId, Holder> = BTreeMap::new();
-        let Some(Account { capped, .. }) = self.account(name) else {
+        let Some(account) = self.account(name) else {
             return Vec::new();
         };
-        for (handle, key) in self.keys.reserved() {
-            let account = Account::parse(key).filter(|it| (it.capped, it.name) == (capped, name));
-            let Some(account) = account else { continue };
-            let (Some(writer), Some(held)) = (account.part.holder(), self.value_at(handle)) else {
-                continue;
-            };
-            let holder = holders.entry(writer).or_insert(Holder {
+        let holder = |writer| {
+            let held = |part| self.value(&account.key_of(part));
+            let rights = held(Part::Rights(writer));
+            let room = held(Part::Room(writer)).filter(|_| account.capped);
+            rights.or(room)?;
+            Some(Holder {
                 writer,
-                rights: 0,
-                room: 0,
-            });
-            match account.part {
-                Part::Room(_) => holder.room = held,
-                _ => holder.rights = held,
-            }
-        }
-        holders.into_values().collect()
+                rights: rights.unwrap_or(0),
+                room: room.unwrap_or(0),
+            })
+        };
+        self.keys.holders().filter_map(holder).collect()
+    }
+
+    /// Each counter that budgets are kept as and that exists, in no stated order: for whoever compares
+    /// replicas.
+    pub fn budget_parts(&self) -> impl Iterator<Item = (Handle, &str)> {
+        let reserved = self.keys.reserved();
+        reserved.filter(|(handle, _)| self.value_at(*handle).is_some())
     }
 
     /// The keys of the budget that goes by a name, the one with a cap first.
@@ -337,13 +349,21 @@ impl Transaction<'_> {
         })
     }
 
+    /// What a budget comes to after the operations so far, as [`Replica::budget`].
+    pub fn budget(&self, name: &str) -> Option<Budget> {
+        check_name(name).ok()?;
+        let account = self.account(name)?;
+        let value = |key: &str| self.value(key);
+        Some(self.replica.budget_of(&account, &value))
+    }
+
     /// Makes something that notes which drafts it is about to change, and if it is refused puts these
     /// back.
     fn all_or_nothing(
         &mut self,
         make: impl FnOnce(&mut Self, &mut Saved) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (ops, did) = (self.ops, self.did.len());
+        let (ops, did, uses) = (self.ops, self.did.len(), self.uses.len());
         let mut saved = Saved::new();
         let done = make(self, &mut saved);
         if done.is_ok() {
@@ -362,6 +382,7 @@ impl Transaction<'_> {
             }
         }
         self.did.truncate(did);
+        self.uses.truncate(uses);
         self.ops = ops;
         done
     }
@@ -392,27 +413,33 @@ impl Transaction<'_> {
         if flow.makes().is_some() && steps.iter().all(|step| step.0 != Part::Value) {
             steps.push((Part::Value, 0));
         }
+        let uses = matches!(flow, Flow::Mint(_) | Flow::Spend(_));
         for (part, by) in steps {
-            self.add_to(&account.key_of(part), by, saved)?;
+            let handle = self.add_to(&account.key_of(part), by, saved)?;
+            if uses && by < 0 && part.holder().is_some() {
+                self.uses.push((handle, amount));
+            }
         }
         Ok(())
     }
 
-    /// The budget that an operation is on, or is to make.
-    fn account_for<'a>(&self, name: &'a str, flow: Flow) -> Result<Account<'a>, Error> {
+    /// The keys of the budget that goes by a name, the one with a cap first.
+    fn account<'a>(&self, name: &'a str) -> Option<Account<'a>> {
         let account = |capped| Account {
             capped,
             part: Part::Value,
             name,
         };
-        let exists = |capped| self.value(&account(capped).key()).is_some();
-        if exists(true) {
-            return Ok(account(true));
-        }
-        if exists(false) {
-            return match flow.needs_cap() {
+        let mut both = [true, false].into_iter().map(account);
+        both.find(|it| self.value(&it.key()).is_some())
+    }
+
+    /// The budget that an operation is on, or is to make.
+    fn account_for<'a>(&self, name: &'a str, flow: Flow) -> Result<Account<'a>, Error> {
+        if let Some(account) = self.account(name) {
+            return match flow.needs_cap() && !account.capped {
                 true => Err(Error::WrongKind { kind: Kind::Budget }),
-                false => Ok(account(false)),
+                false => Ok(account),
             };
         }
         if self.value(name).is_some() {
@@ -420,7 +447,11 @@ impl Transaction<'_> {
             return Err(Error::WrongKind { kind });
         }
         let kind = flow.makes().ok_or(Error::NoBudget)?;
-        Ok(account(kind == Kind::CappedBudget))
+        Ok(Account {
+            capped: kind == Kind::CappedBudget,
+            part: Part::Value,
+            name,
+        })
     }
 
     /// Refuses to take more of a part than is held here.
@@ -453,7 +484,7 @@ impl Transaction<'_> {
         })
     }
 
-    fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<(), Error> {
+    fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<Handle, Error> {
         let replica = &mut *self.replica;
         let handle = replica.keys.find_or_insert(key)?;
         let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);
@@ -461,7 +492,7 @@ impl Transaction<'_> {
         let at = replica.draft_of(&mut self.drafts, handle);
         let draft = &mut self.drafts[at];
         let done = replica.step(draft, self.clock, Op::Add(by), &mut self.did);
-        done.map(|_| ())
+        done.map(|_| handle)
     }
 }
 

@@ -325,7 +325,7 @@ impl Replica {
     }
 
     /// The clock up to which a writer is held.
-    pub(super) fn held(&self, writer: &WriterId) -> u64 {
+    pub(crate) fn held(&self, writer: &WriterId) -> u64 {
         let number = self.numbers.get(writer);
         number.map_or(0, |number| self.clocks[number as usize])
     }

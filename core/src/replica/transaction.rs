@@ -20,6 +20,9 @@ pub struct Transaction<'a> {
     pub(super) did: Dids,
     /// How many operations were made.
     pub(super) ops: usize,
+    /// What was used of own accounts of budgets.
+    #[cfg(feature = "budgets")]
+    pub(super) uses: Vec<(Handle, u64)>,
 }
 
 impl Replica {
@@ -36,6 +39,8 @@ impl Replica {
             drafts: Vec::new(),
             did: Dids::default(),
             ops: 0,
+            #[cfg(feature = "budgets")]
+            uses: Vec::new(),
         })
     }
 }
@@ -56,6 +61,11 @@ impl Transaction<'_> {
         let told = replica.step_key(drafts, self.clock, key, op, &mut self.did)?;
         self.ops = ops;
         Ok(told)
+    }
+
+    /// The replica, without what this transaction does.
+    pub fn replica(&self) -> &Replica {
+        self.replica
     }
 
     /// The counter's value after the operations so far, as [`Replica::value`].
@@ -97,6 +107,11 @@ impl Transaction<'_> {
                 changed.push(draft.handle);
             }
             self.replica.commit(self.clock, &mut draft);
+        }
+        #[cfg(feature = "budgets")]
+        for (handle, amount) in core::mem::take(&mut self.uses) {
+            let used = self.replica.used.entry(handle).or_default();
+            *used = used.saturating_add(amount);
         }
         let did = core::mem::take(&mut self.did);
         self.replica.keep(self.clock, did);

@@ -1,19 +1,35 @@
 //! Greeting: who is at the other end of a link, and what that holds.
 
 use super::rights::{Limits, takes_of};
-use super::{Greeting, Link, Millis, Peer, Sync};
+use super::{Greeting, Link, LinkStatus, Millis, Peer, Sync};
 use crate::closed::Closed;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
 use crate::wire::{
-    ANSWERS, Body, Hello, LACKS_MEMORY, REMEMBERS, TAKES_NOTHING, TAKES_OWN, VERSION,
+    ANSWERS, Body, GIVES, Hello, LACKS_MEMORY, REMEMBERS, TAKES_NOTHING, TAKES_OWN, VERSION,
 };
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS, STATUS};
 use alloc::vec::Vec;
 
+/// The capability to give rights, if this program knows budgets.
+const GIVES_HERE: u64 = if cfg!(feature = "budgets") { GIVES } else { 0 };
+
 impl Sync {
+    /// The links as they stand.
+    pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
+        self.peers.iter().map(|peer| LinkStatus {
+            link: peer.link,
+            agent: peer.greeting.as_ref().and_then(|g| (*g.agent).clone()),
+            writer: peer.greeting.as_ref().map(|g| g.writer),
+            last_heard: peer.last_heard,
+            bytes_in: peer.bytes_in,
+            bytes_out: peer.bytes_out,
+            pulling: self.pulls.is_from(peer.link),
+        })
+    }
+
     pub(super) fn connected(
         &mut self,
         now: Millis,
@@ -63,8 +79,8 @@ impl Sync {
             version_min: VERSION,
             version_max: VERSION,
             capabilities: match self.config.owner {
-                Some(_) if DUTIES && replica.remembers_all() => REMEMBERS | ANSWERS,
-                Some(_) if DUTIES => REMEMBERS | LACKS_MEMORY | ANSWERS,
+                Some(_) if DUTIES && replica.remembers_all() => REMEMBERS | ANSWERS | GIVES_HERE,
+                Some(_) if DUTIES => REMEMBERS | LACKS_MEMORY | ANSWERS | GIVES_HERE,
                 _ => 0,
             } | takes,
             session: self.session,
@@ -93,6 +109,8 @@ impl Sync {
                 lacks: MEMBERS && trusted && hello.capabilities & LACKS_MEMORY > 0,
                 #[cfg(feature = "members")]
                 answers: trusted && hello.capabilities & ANSWERS > 0,
+                #[cfg(feature = "budgets")]
+                gives: trusted && hello.capabilities & GIVES > 0,
             };
             if MEMBERS {
                 *greeting.clock = hello.clock;

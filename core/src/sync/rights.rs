@@ -140,6 +140,13 @@ impl Sync {
             Body::Ended { writer, last } if *last != Last::Hearsay => {
                 return Err(Error::NotYours { writer: *writer });
             }
+            // Rights are for members.
+            #[cfg(feature = "budgets")]
+            Body::Want(_) => {
+                let writer = peer.greeting.as_ref().map(|it| it.writer);
+                let writer = writer.unwrap_or(replica.writer());
+                return Err(Error::NotYours { writer });
+            }
             // Nobody takes its word for what others hold.
             Body::Contents { .. } | Body::Answer(_) => return Ok(false),
             _ => {}

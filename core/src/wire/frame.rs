@@ -5,6 +5,8 @@ use super::VERSION;
 use super::ask::{Answer, Ask, put_answer, put_ask, read_answer, read_ask};
 use super::bytes::{Fail, Reader, put, put_bytes, put_varint, read_all};
 use super::message::{put_vector, read_memory, read_told, read_vector};
+#[cfg(feature = "budgets")]
+use super::want::{Want, put_want, read_want};
 use crate::delta::Message;
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
@@ -33,6 +35,8 @@ const ASK: u8 = 11;
 #[cfg(feature = "members")]
 const ANSWER: u8 = 12;
 const OWN: u8 = 13;
+#[cfg(feature = "budgets")]
+const WANT: u8 = 14;
 
 /// The capability to keep what is remembered of forgotten writers: whole states come with it.
 pub const REMEMBERS: u64 = 1;
@@ -44,6 +48,8 @@ pub const ANSWERS: u64 = 4;
 pub const TAKES_OWN: u64 = 8;
 /// The sender takes nothing of what anybody made: its peer may only read.
 pub const TAKES_NOTHING: u64 = 16;
+/// The capability to move rights of budgets to who asks for them.
+pub const GIVES: u64 = 32;
 
 /// Who a peer is and what it speaks: the first frame in each direction.
 ///
@@ -56,7 +62,7 @@ pub struct Hello {
     /// The highest version of the protocol that is spoken.
     pub version_max: u8,
     /// Optional features, a bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`], [`TAKES_OWN`],
-    /// [`TAKES_NOTHING`]. Unknown bits are ignored.
+    /// [`TAKES_NOTHING`], [`GIVES`]. Unknown bits are ignored.
     pub capabilities: u64,
     /// A random number of this process, by which a peer is known again after a reconnect.
     pub session: u64,
@@ -181,6 +187,9 @@ pub enum Body {
     /// What the sender holds durably.
     #[cfg(feature = "members")]
     Answer(Answer),
+    /// In a space with members: a member is short of rights of a budget, and asks for some.
+    #[cfg(feature = "budgets")]
+    Want(Want),
 }
 
 /// The transaction by which a member took a writer in; of a member, by which it announced itself.
@@ -290,6 +299,8 @@ impl Frame {
                 ASK => Body::Ask(read_ask(reader)?),
                 #[cfg(feature = "members")]
                 ANSWER => Body::Answer(read_answer(reader)?),
+                #[cfg(feature = "budgets")]
+                WANT => Body::Want(read_want(reader)?),
                 OWN if MEMBERS => Body::Own {
                     writer: read_writer(reader),
                     nonce: reader.array(),
@@ -342,6 +353,8 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Ask(_) => ASK,
         #[cfg(feature = "members")]
         Body::Answer(_) => ANSWER,
+        #[cfg(feature = "budgets")]
+        Body::Want(_) => WANT,
         Body::Own { .. } => OWN,
     };
     let [first, second] = MAGIC;
@@ -407,6 +420,8 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Ask(ask) => put_ask(&mut out, ask),
         #[cfg(feature = "members")]
         Body::Answer(answer) => put_answer(&mut out, answer),
+        #[cfg(feature = "budgets")]
+        Body::Want(want) => put_want(&mut out, want),
         Body::Contents { .. } if !FORKS => {}
         Body::Contents {
             why,

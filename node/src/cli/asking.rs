@@ -42,6 +42,18 @@ pub(super) struct WriteArgs {
     level: LevelArgs,
 }
 
+/// What a command that writes to budgets asks for.
+#[derive(Args, Debug)]
+pub(super) struct BudgetWriteArgs {
+    #[command(flatten)]
+    write: WriteArgs,
+
+    /// How long to wait until the node holds the rights that are spent, or the room that is taken, at
+    /// most 20s [default: 0s]
+    #[arg(long, value_name = "DURATION", value_parser = time::duration)]
+    rights_wait: Option<Duration>,
+}
+
 /// Reads a key, as the node takes it.
 fn key(text: &str) -> Result<String, String> {
     let seen = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
@@ -70,5 +82,13 @@ impl WriteArgs {
     pub(super) fn headers(&self) -> Vec<Header> {
         let once = self.once.clone().map(|key| ("idempotency-key", key));
         once.into_iter().chain(self.level.headers()).collect()
+    }
+}
+
+impl BudgetWriteArgs {
+    pub(super) fn headers(&self) -> Vec<Header> {
+        let rights = self.rights_wait.map(time::millis);
+        let rights = rights.map(|millis| ("tallymesh-rights-wait-ms", millis.to_string()));
+        self.write.headers().into_iter().chain(rights).collect()
     }
 }

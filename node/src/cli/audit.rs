@@ -1,7 +1,8 @@
 //! `tallymesh audit`: compares what a node shows with the nodes that are connected to it, with others,
 //! and with what its folder keeps.
 //!
-//! Replicas that hold the same transactions must show the same, so they are compared only where the
+//! Counters are compared, and the counters that budgets are kept as. Replicas that hold the same
+//! transactions must show the same, so they are compared only where the
 //! digests of their version vectors are equal, writer by writer. Nothing is changed, whatever is found.
 
 use super::client::{Client, encoded};
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Replica, Space, WriterId};
+use tallymesh_core::{RESERVED, Replica, Space, WriterId, budget_name};
 
 /// How often it is tried to see both sides hold the same.
 const TRIES: u32 = 10;
@@ -66,21 +67,18 @@ pub(super) fn run(
     output: &mut Output,
     args: &AuditArgs,
 ) -> Result<(), Failure> {
-    let mut audit = Audit {
-        client,
+    let scope = Scope {
         prefix: &args.prefix,
-        output,
-        compared: 0,
-        wrong: 0,
-        skipped: 0,
+        counters: true,
     };
+    let mut audit = Audit::new(client, output, scope);
     for url in &args.with {
         let other = client.at(url)?;
-        audit.compare(url, |digest| side(&other, &args.prefix, None, Some(digest)))?;
+        audit.compare(url, |digest| side(&other, scope, None, Some(digest)))?;
     }
     if let Some(folder) = &args.data {
         let name = folder.display().to_string();
-        audit.compare(&name, |_| kept(folder, space, &args.prefix).map(Some))?;
+        audit.compare(&name, |_| kept(folder, space, scope).map(Some))?;
     }
     if args.with.is_empty() && args.data.is_none() {
         audit.compare_peers(space)?;
@@ -88,10 +86,64 @@ pub(super) fn run(
     audit.end()
 }
 
+/// Compares the budgets whose names begin so with all connected nodes. Where none is, there is nothing to
+/// compare.
+pub(super) fn budgets(
+    client: &Client,
+    space: &str,
+    output: &mut Output,
+    prefix: &str,
+) -> Result<(), Failure> {
+    let scope = Scope {
+        prefix,
+        counters: false,
+    };
+    let mut audit = Audit::new(client, output, scope);
+    audit.compare_peers(space)?;
+    match audit.compared + audit.skipped {
+        0 => Ok(()),
+        _ => audit.end(),
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    /// Only what goes by names that begin so.
+    prefix: &'a str,
+    /// Whether counters are, and not only budgets.
+    counters: bool,
+}
+
+impl Scope<'_> {
+    /// What the keys begin with that are listed.
+    fn lists(&self) -> Vec<String> {
+        let counters = self.counters.then(|| self.prefix.to_owned());
+        counters.into_iter().chain([RESERVED.to_string()]).collect()
+    }
+
+    /// Whether what is kept under a key is compared.
+    fn has(&self, key: &str) -> bool {
+        let name = budget_name(key).unwrap_or(match key.starts_with(RESERVED) {
+            true => "",
+            false => key,
+        });
+        name.starts_with(self.prefix)
+    }
+}
+
+/// A key for people.
+fn shown_key(key: &str) -> String {
+    match budget_name(key) {
+        Some(name) => format!("budget {name}"),
+        None => key.to_owned(),
+    }
+}
+
 /// An audit under way.
 struct Audit<'a> {
     client: &'a Client,
-    prefix: &'a str,
+    scope: Scope<'a>,
     output: &'a mut Output,
     /// Sides that were compared.
     compared: usize,
@@ -101,7 +153,18 @@ struct Audit<'a> {
     skipped: usize,
 }
 
-impl Audit<'_> {
+impl<'a> Audit<'a> {
+    fn new(client: &'a Client, output: &'a mut Output, scope: Scope<'a>) -> Audit<'a> {
+        Audit {
+            client,
+            scope,
+            output,
+            compared: 0,
+            wrong: 0,
+            skipped: 0,
+        }
+    }
+
     /// Compares with all connected nodes, through this one.
     fn compare_peers(&mut self, space: &str) -> Result<(), Failure> {
         let answer = self.client.get("/v1/peers")?;
@@ -113,9 +176,9 @@ impl Audit<'_> {
                 self.tell_skipped(&name, "it has not greeted in this space")?;
                 continue;
             }
-            let (client, prefix) = (self.client, self.prefix);
+            let (client, scope) = (self.client, self.scope);
             self.compare(&name, |digest| {
-                side(client, prefix, Some(&name), Some(digest))
+                side(client, scope, Some(&name), Some(digest))
             })?;
         }
         Ok(())
@@ -138,7 +201,7 @@ impl Audit<'_> {
                 break;
             }
             why = "it holds other transactions than this node".to_owned();
-            let Some(here) = side(self.client, self.prefix, None, None)? else {
+            let Some(here) = side(self.client, self.scope, None, None)? else {
                 continue;
             };
             match there(&here.digest) {
@@ -168,7 +231,7 @@ impl Audit<'_> {
                 let part = |of: &Option<String>| of.clone().unwrap_or_else(|| "nothing".into());
                 format!(
                     "{}\twriter {}: {} here, {} at {name}",
-                    it.key,
+                    shown_key(&it.key),
                     it.writer,
                     part(&it.here),
                     part(&it.there)
@@ -228,34 +291,37 @@ impl Audit<'_> {
 /// not the one that is expected.
 fn side(
     client: &Client,
-    prefix: &str,
+    scope: Scope<'_>,
     peer: Option<&str>,
     expected: Option<&str>,
 ) -> Result<Option<Side>, Failure> {
     let mut side: Option<Side> = None;
-    let mut asked = format!("audit?prefix={}", encoded(prefix));
-    if let Some(peer) = peer {
-        asked.push_str(&format!("&peer={}", encoded(peer)));
-    }
-    let mut after = String::new();
-    loop {
-        let page = client.get_in_space(&format!("{asked}{after}"))?;
-        let digest = text(&page["digest"]);
-        let side = side.get_or_insert_with(|| Side {
-            digest: digest.clone(),
-            shown: Shown::new(),
-        });
-        if side.digest != digest || expected.is_some_and(|expected| expected != digest) {
-            return Ok(None);
+    for listed in scope.lists() {
+        let mut asked = format!("audit?prefix={}", encoded(&listed));
+        if let Some(peer) = peer {
+            asked.push_str(&format!("&peer={}", encoded(peer)));
         }
-        for counter in page["counters"].as_array().into_iter().flatten() {
-            let shards = counter["shards"].as_array().into_iter().flatten();
-            let parts = shards.map(|it| (text(&it["writer"]), text(&it["total"])));
-            note(&mut side.shown, text(&counter["key"]), parts);
-        }
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={}", encoded(next)),
-            None => break,
+        let mut after = String::new();
+        loop {
+            let page = client.get_in_space(&format!("{asked}{after}"))?;
+            let digest = text(&page["digest"]);
+            let side = side.get_or_insert_with(|| Side {
+                digest: digest.clone(),
+                shown: Shown::new(),
+            });
+            if side.digest != digest || expected.is_some_and(|expected| expected != digest) {
+                return Ok(None);
+            }
+            let counters = page["counters"].as_array().into_iter().flatten();
+            for counter in counters.filter(|it| scope.has(&text(&it["key"]))) {
+                let shards = counter["shards"].as_array().into_iter().flatten();
+                let parts = shards.map(|it| (text(&it["writer"]), text(&it["total"])));
+                note(&mut side.shown, text(&counter["key"]), parts);
+            }
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={}", encoded(next)),
+                None => break,
+            }
         }
     }
     Ok(side)
@@ -266,7 +332,7 @@ fn text(value: &Value) -> String {
 }
 
 /// What comes of a data folder's last snapshot and all that it keeps since.
-fn kept(folder: &Path, space: &str, prefix: &str) -> Result<Side, Failure> {
+fn kept(folder: &Path, space: &str, scope: Scope<'_>) -> Result<Side, Failure> {
     let mut replay = None;
     let read = store::check(
         folder,
@@ -287,7 +353,9 @@ fn kept(folder: &Path, space: &str, prefix: &str) -> Result<Side, Failure> {
     let mut shown = Shown::new();
     let digest = replica.as_ref().map_or([0; 16], Replica::digest);
     if let Some(replica) = &replica {
-        for (counter, key) in replica.counters().filter(|it| it.1.starts_with(prefix)) {
+        let counters = replica.counters().filter(|_| scope.counters);
+        let all = counters.chain(replica.budget_parts());
+        for (counter, key) in all.filter(|it| scope.has(it.1)) {
             let shards = replica.shards(counter);
             let parts = shards.map(|it| (it.writer.to_string(), it.total.to_string()));
             note(&mut shown, key.to_owned(), parts);

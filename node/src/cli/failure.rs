@@ -62,6 +62,14 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Of a request with one operation, whose place says nothing.
+    pub(super) fn without_op(mut self) -> Failure {
+        if let Failure::Refused { op, .. } = &mut self {
+            *op = None;
+        }
+        self
+    }
+
     /// The exit code, as the help lists them.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
@@ -69,7 +77,7 @@ impl Failure {
             Failure::Usage { .. } => 2,
             Failure::NoNode { .. } => 3,
             Failure::Refused { applied, .. } if applied.as_deref() == Some("here") => 6,
-            Failure::Refused { code, .. } if code == "absent" => 4,
+            Failure::Refused { code, .. } if code == "absent" || code == "no_budget" => 4,
             Failure::Refused { applied, .. } if applied.as_deref() == Some("unknown") => 5,
             Failure::Broken { write: true, .. } => 5,
             Failure::Refused { .. } | Failure::Broken { .. } | Failure::Local { .. } => 1,

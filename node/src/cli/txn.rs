@@ -1,6 +1,7 @@
 //! `tallymesh txn`: several operations, all or none.
 
-use super::asking::WriteArgs;
+use super::asking::BudgetWriteArgs;
+use super::budget::{quantity, transfer_op};
 use super::client::Client;
 use super::failure::Failure;
 use super::get::text;
@@ -14,16 +15,19 @@ use std::io::{self, Read};
 const INPUT_BYTES_MAX: u64 = crate::http::BULK_BYTES_MAX as u64;
 
 /// What is printed below the help of the command.
-const OPERATIONS: &str = r#"Operations:
+const OPERATIONS: &str = r#"Operations on counters:
   add KEY [N]            reset KEY              expire KEY DURATION
   set KEY VALUE          del KEY                expire KEY --at TIME
                                                 persist KEY
+On budgets:
+  mint KEY N             spend KEY N            transfer FROM TO N [TO N]...
 
 Words are parted by blanks, or by tabs if there are any, for keys with blanks in them. Deleting,
 expiring or persisting an absent counter does nothing and is no failure.
 
 Examples:
   tallymesh txn "add from -5" "add to 5"
+  tallymesh txn "spend gift 5" "add sold 1"
   printf 'del %s\n' a b c | tallymesh txn -"#;
 
 /// The arguments of `tallymesh txn`.
@@ -35,7 +39,7 @@ pub struct TxnArgs {
     operations: Vec<String>,
 
     #[command(flatten)]
-    asking: WriteArgs,
+    asking: BudgetWriteArgs,
 }
 
 pub(super) fn run(client: &Client, output: &mut Output, args: TxnArgs) -> Result<(), Failure> {
@@ -60,7 +64,9 @@ pub(super) fn run(client: &Client, output: &mut Output, args: TxnArgs) -> Result
     let answer = answer.map_err(|failure| named(failure, &places, &operations))?;
     for result in answer["results"].as_array().into_iter().flatten() {
         output.line(result, || {
-            format!("{}\t{}", text(&result["key"]), text(&result["value"]))
+            let of_budget = result["budget"].is_object();
+            let shown = if of_budget { &result["budget"] } else { result };
+            format!("{}\t{}", text(&result["key"]), text(&shown["value"]))
         })?;
     }
     Ok(())
@@ -131,10 +137,14 @@ fn parse(operation: &str) -> Result<Value, String> {
             json!({ "op": "expire", "key": key, "in_ms": millis.to_string() })
         }
         ["persist", key] => json!({ "op": "persist", "key": key }),
+        [op @ ("mint" | "spend"), key, amount] => {
+            json!({ "op": op, "key": key, "amount": quantity(amount)? })
+        }
+        ["transfer", from, to @ ..] => transfer_op(from, to)?,
         _ => {
             return Err(
                 "it must be add KEY [N], set KEY VALUE, reset KEY, del KEY, expire KEY DURATION, \
-                 expire KEY --at TIME or persist KEY"
+                 expire KEY --at TIME, persist KEY, mint KEY N, spend KEY N or transfer FROM TO N"
                     .into(),
             );
         }
@@ -163,6 +173,14 @@ mod tests {
                 "expire f --at 1970-01-01T00:00:01Z",
                 json!({"op": "expire", "key": "f", "at": "1000"}),
             ),
+            (
+                "spend g 5",
+                json!({"op": "spend", "key": "g", "amount": "5"}),
+            ),
+            (
+                "transfer a b 5",
+                json!({"op": "transfer", "key": "a", "to": [{"key": "b", "amount": "5"}]}),
+            ),
         ] {
             assert_eq!(parse(typed), Ok(expected), "{typed}");
         }
@@ -177,6 +195,9 @@ mod tests {
             "expire a",
             "expire a soon",
             "expire a --at never",
+            "spend a -1",
+            "mint a",
+            "transfer a b",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

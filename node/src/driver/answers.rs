@@ -1,6 +1,7 @@
 //! What the driver answers, and how it looks in JSON: numbers of 64 bits and more are decimal
 //! strings, since JavaScript's numbers end at 2^53.
 
+use super::budgets::BudgetRow;
 use super::membership::{Absorption, ConfigurationRow, Membership, OwnerKey};
 use super::position::Position;
 use crate::handle::PeerKind;
@@ -70,9 +71,9 @@ impl Serialize for Change {
 /// What became of one operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Done {
-    /// The counter.
+    /// The counter, or the budget.
     pub key: String,
-    /// Whether it existed just before; not told of a `persist`.
+    /// Whether the counter existed just before; not told of a `persist`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub existed: Option<bool>,
@@ -84,6 +85,15 @@ pub struct Done {
     #[schema(value_type = ReadingIfAny)]
     #[serde(flatten)]
     pub now: Option<Reading>,
+    /// Of an operation on a budget: what that comes to after the whole transaction; of a transfer, the
+    /// one that was spent from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub budget: Option<BudgetRow>,
+    /// Of a transfer: the budgets that were paid into, in their order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub to: Option<Vec<BudgetRow>>,
 }
 
 /// What became of a transaction.
@@ -194,9 +204,9 @@ pub struct Comeback {
 /// What the readers of events are told.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// These counters changed together; whoever has heard of that has heard of everything up to
-    /// the position.
-    Changed(Arc<[Change]>, Position),
+    /// These counters and budgets changed together; whoever has heard of that has heard of everything
+    /// up to the position.
+    Changed(Arc<Changes>, Position),
     /// A fault was found.
     Fault(Arc<FaultReport>),
     /// The node goes on under another writer id.
@@ -245,6 +255,14 @@ pub struct Query {
     pub limit: usize,
 }
 
+impl Query {
+    /// Whether a key is one of them.
+    pub(super) fn wants(&self, key: &str) -> bool {
+        let after = self.after.as_deref();
+        key.starts_with(&self.prefix) && after.is_none_or(|after| key > after)
+    }
+}
+
 /// Counters by key, and where to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Page {
@@ -255,11 +273,20 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-/// A part of the counters that changed since a position.
+/// What changed together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The counters.
+    pub counters: Vec<Change>,
+    /// The budgets, without who holds what.
+    pub budgets: Vec<BudgetRow>,
+}
+
+/// A part of what changed since a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedPart {
-    /// Those that changed, and perhaps some that did not.
-    pub changes: Vec<Change>,
+    /// What changed, and perhaps some that did not.
+    pub changes: Changes,
     /// Where to go on, if there are more.
     pub next: Option<u32>,
 }
@@ -428,7 +455,7 @@ pub(crate) fn decimal<S: Serializer>(
     serializer.collect_str(number)
 }
 
-pub(super) fn decimal_if_any<S: Serializer>(
+pub(crate) fn decimal_if_any<S: Serializer>(
     number: &Option<impl Display>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

@@ -1,12 +1,12 @@
 //! What is asked of the driver.
 
 use super::{
-    AuditPage, ChangedPart, Counter, LinkRow, MemberChange, Membership, News, OwnerKey, Page,
-    Position, Query, Request, Retiree, Retirement, Secured, SpaceStatus, Transacted, Wanted,
-    WriterRow,
+    AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, LinkRow, MemberChange, Membership,
+    News, Operation, OwnerKey, Page, Position, Query, Request, Retiree, Retirement, Secured,
+    SpaceStatus, Transacted, Wanted, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
-use tallymesh_core::{Link, Once, Op, Shard};
+use tallymesh_core::{Link, Once, Shard};
 use tokio::sync::{broadcast, oneshot};
 
 /// A request to the driver. See the methods of [`Handle`](crate::handle::Handle) for what each does.
@@ -24,7 +24,7 @@ pub(crate) enum Command {
     },
     Transact {
         space: SpaceId,
-        ops: Vec<(String, Op)>,
+        ops: Vec<Operation>,
         once: Option<Once>,
         reply: oneshot::Sender<Result<Transacted, Refusal>>,
     },
@@ -52,6 +52,16 @@ pub(crate) enum Command {
         space: SpaceId,
         query: Query,
         reply: oneshot::Sender<Page>,
+    },
+    Budget {
+        space: SpaceId,
+        key: String,
+        reply: oneshot::Sender<Option<BudgetRow>>,
+    },
+    Budgets {
+        space: SpaceId,
+        query: Query,
+        reply: oneshot::Sender<BudgetPage>,
     },
     Audit {
         space: SpaceId,
@@ -146,6 +156,8 @@ impl Command {
                 }
                 | Command::Shards { .. }
                 | Command::List { .. }
+                | Command::Budget { .. }
+                | Command::Budgets { .. }
                 | Command::Audit { .. }
                 | Command::Watch { .. }
                 | Command::Position { .. }

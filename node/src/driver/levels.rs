@@ -1,10 +1,11 @@
 //! Requests that say how far they have to reach, and what is answered to them.
 
-use super::space::Ended;
-use super::{Counter, Driver, OwnerKey, Transacted};
+use super::space::{Ended, Write};
+use super::{Counter, Driver, Operation, OwnerKey, Transacted};
 use crate::handle::{Demand, Refusal, SpaceId};
 use serde::Serialize;
-use tallymesh_core::{Once, Op, Token};
+use std::time::Duration;
+use tallymesh_core::{Once, Token};
 use tokio::sync::oneshot;
 
 /// Where an answer goes.
@@ -13,7 +14,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 /// A request. See the methods of [`Handle`](crate::handle::Handle) for what each does.
 pub(crate) enum Request {
     Write {
-        ops: Vec<(String, Op)>,
+        ops: Vec<Operation>,
         once: Option<Once>,
         demand: Demand,
         reply: Reply<Written<Transacted>>,
@@ -86,12 +87,16 @@ impl Driver {
                 demand,
                 reply,
             } => {
-                let checked = space.check(&demand);
-                let done = checked.and_then(|()| space.transact(&ops, once));
-                if done.as_ref().is_ok_and(|it| !it.again) {
-                    self.metrics.operations(ops.iter().map(|(_, op)| *op));
-                }
-                space.reach(now, done, once, &demand, reply)
+                let until = after(now, demand.rights);
+                let write = Write {
+                    ops,
+                    once,
+                    demand,
+                    reply,
+                    until,
+                    want: None,
+                };
+                space.write(now, write, &self.metrics)
             }
             Request::Reach { demand, reply } => {
                 let done = space.check(&demand);
@@ -116,6 +121,19 @@ impl Driver {
         }
     }
 
+    /// Makes what has waited for rights that are here by now, and refuses what has waited for too long.
+    pub(super) fn look_at_writes(&mut self) {
+        let now = self.now();
+        self.spaces.for_each_awake(|space| {
+            for write in space.take_due_writes(now) {
+                self.kept.touch();
+                if let Some(told) = space.write(now, write, &self.metrics) {
+                    self.kept.answer(told);
+                }
+            }
+        });
+    }
+
     /// Ends what has waited for a level, or for what a session depends on.
     pub(super) fn look_at_waits(&mut self) {
         let now = self.now();
@@ -128,6 +146,12 @@ impl Driver {
             }
         });
     }
+}
+
+/// A time so much later, in milliseconds since the start.
+pub(super) fn after(now: u64, wait: Duration) -> u64 {
+    let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    now.saturating_add(wait)
 }
 
 #[cfg(test)]

@@ -2,18 +2,20 @@
 
 mod levels;
 mod members;
+mod rights;
 mod window;
 mod writes;
 
 pub(super) use levels::Ended;
 pub(crate) use members::Tally;
+pub(super) use rights::Write;
 
 use super::expiries::Expiries;
 use super::nonces::{Nonce, Nonces};
 use super::replay::Replay;
 use super::{
-    AuditPage, Audited, Change, ChangedPart, Counter, FaultReport, News, Page, Position, Query,
-    Reading, Renewal, SpaceStatus, Wanted,
+    AuditPage, Audited, Change, ChangedPart, Changes, Counter, FaultReport, News, Page, Position,
+    Query, Reading, Renewal, SpaceStatus, Wanted,
 };
 use crate::handle::{Limits, Refusal};
 use crate::resp::{Event, Notice};
@@ -25,8 +27,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::limits::AUDIT_SHARDS_MIN;
 use tallymesh_core::{
-    Error, Handle as Counted, Input, Link, LinkStatus, Mark, Output, Replica, Shard, Space, Sync,
-    SyncConfig, WriterId,
+    Error, Handle as Counted, Input, Link, LinkStatus, Mark, Output, RESERVED, Replica, Shard,
+    Space, Sync, SyncConfig, WriterId,
 };
 use tokio::sync::broadcast;
 use window::Window;
@@ -87,6 +89,8 @@ pub(super) struct OpenSpace {
     faults_told: u64,
     /// Requests that wait for a level, or for what a session depends on.
     waits: Vec<levels::Wait>,
+    /// Writes that wait for rights, the longest waiting first.
+    shorts: Vec<Write>,
 }
 
 impl OpenSpace {
@@ -155,6 +159,7 @@ impl OpenSpace {
             window: Window::new(key_window),
             faults_told: 0,
             waits: Vec::new(),
+            shorts: Vec::new(),
         })
     }
 
@@ -237,7 +242,7 @@ impl OpenSpace {
     }
 
     fn read_at(&self, key: &str) -> Option<Reading> {
-        self.reading(self.replica.handle(key)?)
+        self.reading(self.counter(key)?)
     }
 
     pub(super) fn read(&self, key: String) -> Option<Counter> {
@@ -246,43 +251,35 @@ impl OpenSpace {
     }
 
     pub(super) fn shards(&self, key: &str) -> Option<Vec<Shard>> {
-        let counter = self.replica.handle(key)?;
+        let counter = self.counter(key)?;
         self.replica.value_at(counter)?;
-        let mut shards: Vec<Shard> = self.replica.shards(counter).collect();
-        shards.sort_by_key(|shard| shard.writer);
-        Some(shards)
+        Some(self.shards_of(counter))
     }
 
-    /// Looks at each counter and keeps the first `limit`, in memory for `limit` keys.
+    fn shards_of(&self, counter: Counted) -> Vec<Shard> {
+        let mut shards: Vec<Shard> = self.replica.shards(counter).collect();
+        shards.sort_by_key(|shard| shard.writer);
+        shards
+    }
+
+    /// The counter of a key, which is none of those that budgets are kept as.
+    fn counter(&self, key: &str) -> Option<Counted> {
+        self.replica
+            .handle(key)
+            .filter(|_| !key.starts_with(RESERVED))
+    }
+
+    /// Looks at each counter and keeps the first `limit`.
     pub(super) fn list(&self, query: &Query) -> Page {
-        let mut first: BinaryHeap<(&str, u32)> = BinaryHeap::with_capacity(query.limit + 1);
-        let wanted = |key: &str| {
-            let after = query.after.as_deref();
-            key.starts_with(&query.prefix) && after.is_none_or(|after| key > after)
-        };
-        let mut more = false;
-        for (counter, key) in self.replica.counters() {
-            if wanted(key) {
-                first.push((key, counter.as_u32()));
-                if first.len() > query.limit {
-                    first.pop();
-                    more = true;
-                }
-            }
-        }
-        let counters: Vec<Counter> = first
-            .into_sorted_vec()
-            .into_iter()
-            .filter_map(|(key, counter)| {
-                let now = self.reading(Counted::from_u32(counter))?;
-                let key = key.to_owned();
-                Some(Counter { key, now })
-            })
-            .collect();
-        let last = counters.last().filter(|_| more);
+        let (first, next) = first(self.replica.counters(), query);
+        let counters = first.into_iter().filter_map(|(key, counter)| {
+            let now = self.reading(counter)?;
+            let key = key.to_owned();
+            Some(Counter { key, now })
+        });
         Page {
-            next: last.map(|counter| counter.key.clone()),
-            counters,
+            counters: counters.collect(),
+            next,
         }
     }
 
@@ -303,37 +300,68 @@ impl OpenSpace {
     ) -> Option<ChangedPart> {
         let changed = self.replica.changed_since(since.moment, from);
         let changed = changed.filter(|_| since.start == self.start)?;
-        let mut part = ChangedPart {
-            changes: Vec::new(),
-            next: None,
-        };
+        let (mut found, mut next) = (Vec::new(), None);
         for (looked_at, counter) in changed.enumerate() {
-            if part.changes.len() == CHANGED_MAX || looked_at == LOOKED_AT_MAX {
-                part.next = Some(counter.as_u32());
+            if found.len() == CHANGED_MAX || looked_at == LOOKED_AT_MAX {
+                next = Some(counter.as_u32());
                 break;
             }
-            let key = self.replica.key(counter).filter(|key| wanted.has(key));
-            part.changes.extend(key.map(|key| Change {
-                key: key.to_owned(),
-                now: self.reading(counter),
-            }));
+            let name = self.name_of(counter);
+            found.extend(name.filter(|name| wanted.has(name)).map(|_| counter));
         }
-        Some(part)
+        let changes = self.changes(&found);
+        Some(ChangedPart { changes, next })
     }
 
-    /// The shards of the counters of a page, all of one moment. It ends early where they are many.
+    /// By which name users know a counter, or the budget that it is a part of.
+    fn name_of(&self, counter: Counted) -> Option<&str> {
+        let key = self.replica.key(counter)?;
+        match key.starts_with(RESERVED) {
+            true => self.replica.budget_at(counter),
+            false => Some(key),
+        }
+    }
+
+    /// What these show, each budget once.
+    fn changes(&self, changed: &[Counted]) -> Changes {
+        let mut changes = Changes::default();
+        let mut budgets = BTreeSet::new();
+        for counter in changed {
+            let Some(key) = self.replica.key(*counter) else {
+                continue;
+            };
+            if key.starts_with(RESERVED) {
+                budgets.extend(self.replica.budget_at(*counter));
+                continue;
+            }
+            changes.counters.push(Change {
+                key: key.to_owned(),
+                now: self.reading(*counter),
+            });
+        }
+        let budgets = budgets.into_iter().filter_map(|name| self.budget_row(name));
+        changes.budgets = budgets.collect();
+        changes
+    }
+
+    /// The shards of the counters of a page, all of one moment; with a prefix that begins as keys of
+    /// kinds do, of the counters that budgets are kept as. It ends early where they are many.
     pub(super) fn audit(&self, query: &Query) -> AuditPage {
-        let page = self.list(query);
+        let (page, next) = match query.prefix.starts_with(RESERVED) {
+            true => first(self.replica.budget_parts(), query),
+            false => first(self.replica.counters(), query),
+        };
         let mut audited = AuditPage {
             digest: self.replica.digest(),
             counters: Vec::new(),
-            next: page.next,
+            next,
         };
-        let listed = page.counters.len();
+        let listed = page.len();
         let mut shown = 0;
-        for Counter { key, .. } in page.counters {
-            let shards = self.shards(&key).unwrap_or_default();
+        for (key, counter) in page {
+            let shards = self.shards_of(counter);
             shown += shards.len();
+            let key = key.to_owned();
             audited.counters.push(Audited { key, shards });
             if shown >= AUDIT_SHARDS_MIN && audited.counters.len() < listed {
                 audited.next = audited.counters.last().map(|it| it.key.clone());
@@ -413,7 +441,12 @@ impl OpenSpace {
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {
-        let own = [self.tend_due(), self.waits_due(), self.keys_due()];
+        let own = [
+            self.tend_due(),
+            self.waits_due(),
+            self.shorts_due(),
+            self.keys_due(),
+        ];
         let deadlines = own.into_iter().chain([self.sync.next_deadline()]);
         deadlines.flatten().min()
     }
@@ -494,9 +527,14 @@ impl OpenSpace {
 
     /// What happened since this was last asked, for Redis clients that are subscribed.
     fn notices(&mut self, place: usize) -> Vec<Notice> {
-        let events = std::mem::take(&mut self.events);
+        let mut events = std::mem::take(&mut self.events);
+        // The parts of a budget change together, and are told of as one.
+        events.dedup_by(|later, before| {
+            let budget = |it: &(Counted, Event)| self.replica.budget_at(it.0);
+            later.1 == before.1 && budget(later).is_some() && budget(later) == budget(before)
+        });
         let told = |(counter, event): (Counted, Event)| {
-            Some(Notice::new(place, self.replica.key(counter)?, event))
+            Some(Notice::new(place, self.name_of(counter)?, event))
         };
         events.into_iter().filter_map(told).collect()
     }
@@ -524,12 +562,7 @@ impl OpenSpace {
             self.expiries.note(*counter, at);
         }
         if !changed.is_empty() && self.watchers.receiver_count() > 0 {
-            let newest = changed.iter().filter_map(|counter| {
-                let key = self.replica.key(*counter)?.to_owned();
-                let now = self.reading(*counter);
-                Some(Change { key, now })
-            });
-            let changes = newest.collect();
+            let changes = Arc::new(self.changes(&changed));
             let position = self.position();
             self.news.push(News::Changed(changes, position));
         }
@@ -608,6 +641,28 @@ impl OpenSpace {
             membership: closed.then(|| self.membership(now)),
         }
     }
+}
+
+/// Of these counters the first ones by key that are wanted, and where to go on, in memory for `limit`
+/// keys.
+fn first<'a>(
+    counters: impl Iterator<Item = (Counted, &'a str)>,
+    query: &Query,
+) -> (Vec<(&'a str, Counted)>, Option<String>) {
+    let mut first: BinaryHeap<(&str, u32)> = BinaryHeap::with_capacity(query.limit + 1);
+    let mut more = false;
+    for (counter, key) in counters.filter(|it| query.wants(it.1)) {
+        first.push((key, counter.as_u32()));
+        if first.len() > query.limit {
+            first.pop();
+            more = true;
+        }
+    }
+    let first = first.into_sorted_vec().into_iter();
+    let first: Vec<_> = first.map(|it| (it.0, Counted::from_u32(it.1))).collect();
+    let last = first.last().filter(|_| more);
+    let next = last.map(|(key, _)| (*key).to_owned());
+    (first, next)
 }
 
 /// Has the allocator return what a large transfer took to the system, where it does not by itself:

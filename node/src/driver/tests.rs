@@ -442,7 +442,11 @@ impl Bench {
         let Ok(News::Changed(changes, _)) = within_patience(&self.runtime, self.news.recv()) else {
             panic!("something else");
         };
-        let told: Vec<_> = changes.iter().map(|it| (it.key.as_str(), it.now)).collect();
+        let told: Vec<_> = changes
+            .counters
+            .iter()
+            .map(|it| (it.key.as_str(), it.now))
+            .collect();
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!((told[0].0, told[0].1.map(|now| now.value)), (key, Some(1)));
     }
@@ -585,7 +589,7 @@ fn a_level_is_told_once_it_is_durable_here() {
         level: Level::Quorum,
         ..Demand::default()
     };
-    let ops = vec![("a".to_owned(), Op::Add(1))];
+    let ops = vec![("a".to_owned(), Op::Add(1)).into()];
     let mut write =
         bench.ask(move |handle| async move { handle.write(SPACE, ops, None, demand).await });
     while bench.gate.held()[0].is_none() {

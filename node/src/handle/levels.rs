@@ -1,10 +1,12 @@
 //! Requests that say how far they have to reach: levels, and tokens of sessions.
 
 use super::{Handle, Refusal, SpaceId};
-use crate::driver::{Command, Completeness, OwnerKey, ReadBack, Request, Transacted, Written};
+use crate::driver::{
+    Command, Completeness, Operation, OwnerKey, ReadBack, Request, Transacted, Written,
+};
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Level, Once, Op, Token};
+use tallymesh_core::{Level, Once, Token};
 use tokio::sync::oneshot;
 
 /// How far a request has to reach before it is answered.
@@ -18,6 +20,9 @@ pub struct Demand {
     /// How long is waited at most. Less refuses more where links are slow, more keeps clients waiting
     /// when a majority is away.
     pub wait: Duration,
+    /// How long a write waits at most until there are as many rights here as it spends, or as much room.
+    /// Less refuses more where rights are elsewhere, more keeps clients waiting.
+    pub rights: Duration,
 }
 
 impl Default for Demand {
@@ -26,6 +31,7 @@ impl Default for Demand {
             level: Level::Local,
             token: None,
             wait: Duration::from_secs(5),
+            rights: Duration::ZERO,
         }
     }
 }
@@ -115,7 +121,7 @@ impl Handle {
     pub async fn write(
         &self,
         space: SpaceId,
-        ops: Vec<(String, Op)>,
+        ops: Vec<Operation>,
         once: Option<Once>,
         demand: Demand,
     ) -> Result<Written<Transacted>, Refusal> {

@@ -61,7 +61,8 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
             let role = match (rest.as_slice(), reads) {
                 (_, true) | (["read" | "sync"], _) => Role::Reader,
                 (["add" | "transactions"] | ["counters", _, "add"], _) => Role::Writer,
-                (["counters", ..], _) => Role::Editor,
+                (["budgets", _, "spend" | "transfer"], _) => Role::Writer,
+                (["counters" | "budgets", ..], _) => Role::Editor,
                 _ => Role::Member,
             };
             Needs::InSpace(space, role)

@@ -6,6 +6,7 @@
 //! | `idempotency-key` | the operation counts once, however often and at whichever member it is asked for |
 //! | `tallymesh-level` | `local`, `quorum` or `all`: how many members hold a write before it is answered, or are asked by a read |
 //! | `tallymesh-wait-ms` | how long is waited for that, 5000 if it does not say, at most 20000 |
+//! | `tallymesh-rights-wait-ms` | how long a write waits for rights of a budget, or room, 0 if it does not say, at most 20000 |
 //! | `tallymesh-token` | what the session depends on; empty begins one. The answer has the next one |
 //!
 //! A write with `if-match` or `if-none-match` is refused: no replica knows what the others show.
@@ -14,7 +15,7 @@
 
 use super::App;
 use super::problem::Problem;
-use crate::driver::{Done, Transacted};
+use crate::driver::{Done, Operation, Transacted};
 use crate::handle::{Centre, Demand, Refusal, SpaceId};
 use crate::problems;
 use crate::resp::limits::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
@@ -23,11 +24,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use std::time::Duration;
-use tallymesh_core::{Level, Once, Op, Token};
+use tallymesh_core::{Level, Once, Token};
 
 pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(super) const LEVEL: HeaderName = HeaderName::from_static("tallymesh-level");
 pub(super) const WAIT: HeaderName = HeaderName::from_static("tallymesh-wait-ms");
+pub(super) const RIGHTS_WAIT: HeaderName = HeaderName::from_static("tallymesh-rights-wait-ms");
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("tallymesh-token");
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
@@ -36,6 +38,9 @@ pub(crate) const KEY_BYTES_MAX: usize = 255;
 
 /// The longest wait: a request is given up after 30 s.
 const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// The longest that one request waits for rights and then for a level, together.
+const WAITS_MAX: Duration = Duration::from_secs(25);
 
 // Redis clients have the same limits.
 const _: () = assert!(KEY_BYTES_MAX == ONCE_KEY_BYTES_MAX);
@@ -70,7 +75,7 @@ impl Asking {
         app: &App,
         space: SpaceId,
         body: &[u8],
-        ops: Vec<(String, Op)>,
+        ops: Vec<Operation>,
     ) -> Result<Answered<Vec<Done>>, Problem> {
         if self.conditional {
             return Err(Refusal::NeedsCentre(Centre::CompareAndSet).into());
@@ -94,10 +99,10 @@ impl Asking {
         app: &App,
         space: SpaceId,
         body: &[u8],
-        (key, op): (String, Op),
+        operation: Operation,
     ) -> Result<Answered<Done>, Problem> {
         let only = |problem: Problem| problem.without_op();
-        let done = self.transact(app, space, body, vec![(key, op)]).await;
+        let done = self.transact(app, space, body, vec![operation]).await;
         let done = done.map_err(only)?;
         // There is an answer for each operation; without one nothing is known.
         let answer = done.answer.into_iter().next().ok_or(Refusal::Stopped)?;
@@ -184,7 +189,7 @@ impl<S: Sync> FromRequestParts<S> for Asking {
 
 /// Whether a header is one that is looked at here.
 fn is_asking(name: &HeaderName) -> bool {
-    [&KEY, &LEVEL, &WAIT, &TOKEN].contains(&name)
+    [&KEY, &LEVEL, &WAIT, &RIGHTS_WAIT, &TOKEN].contains(&name)
         || [&header::IF_MATCH, &header::IF_NONE_MATCH].contains(&name)
 }
 
@@ -204,6 +209,16 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
             ),
         )),
     }
+}
+
+fn millis(name: &HeaderName, wait: &str) -> Result<Duration, Problem> {
+    let millis: u64 = wait.parse().map_err(|_| {
+        let shown: String = wait.chars().take(40).collect();
+        let detail =
+            format!("`{name}` is `{shown}` and must be a whole number of milliseconds from 0 on");
+        Problem::new(&problems::MILLIS, detail)
+    })?;
+    Ok(Duration::from_millis(millis))
 }
 
 fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
@@ -226,16 +241,13 @@ fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
             }
         };
     }
-    if let Some(wait) = text(WAIT) {
-        let millis: u64 = wait.parse().map_err(|_| {
-            let shown: String = wait.chars().take(40).collect();
-            let detail = format!(
-                "`tallymesh-wait-ms` is `{shown}` and must be a whole number of milliseconds from 0 on"
-            );
-            Problem::new(&problems::MILLIS, detail)
-        })?;
-        demand.wait = Duration::from_millis(millis).min(WAIT_MAX);
+    if let Some(wait) = text(RIGHTS_WAIT) {
+        demand.rights = millis(&RIGHTS_WAIT, wait)?.min(WAIT_MAX);
     }
+    if let Some(wait) = text(WAIT) {
+        demand.wait = millis(&WAIT, wait)?.min(WAIT_MAX);
+    }
+    demand.wait = demand.wait.min(WAITS_MAX - demand.rights);
     if let Some(token) = text(TOKEN) {
         let token = match token {
             "" => Token::default(),

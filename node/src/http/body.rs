@@ -107,6 +107,28 @@ impl Fields {
         }
     }
 
+    /// An amount of a budget, from 0 on, as a number or as a decimal string.
+    pub(super) fn quantity(&mut self, name: &str) -> Result<u64, Problem> {
+        let field = self.take(name);
+        let text = match self.required(name, field)? {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        match text.parse::<i128>() {
+            Err(_) => Err(not_an_amount(&text)),
+            Ok(amount) => u64::try_from(amount)
+                .ok()
+                .filter(|amount| i64::try_from(*amount).is_ok())
+                .ok_or_else(|| {
+                    let detail = format!(
+                        "`{name}` is {amount}, and an amount of a budget is 0 to {}",
+                        i64::MAX
+                    );
+                    Problem::new(&problems::AMOUNT_RANGE, detail)
+                }),
+        }
+    }
+
     /// A number of milliseconds, as a number or as a decimal string.
     pub(super) fn millis(&mut self, name: &str) -> Result<Option<u64>, Problem> {
         let wrong = |text: &str| {

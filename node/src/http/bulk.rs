@@ -58,7 +58,9 @@ pub(super) async fn add(
         return Ok(Answered::plain(answer));
     }
     // What counts once, or reaches others, is one transaction.
-    let ops = sums.into_iter().map(|sum| (sum.key, Op::Add(sum.by)));
+    let ops = sums
+        .into_iter()
+        .map(|sum| (sum.key, Op::Add(sum.by)).into());
     let done = asking.transact(&app, space, &body, ops.collect()).await?;
     Ok(done.map(|_| answer))
 }

@@ -53,7 +53,7 @@ pub(super) struct ListQuery {
     prefix: String,
     /// Only keys after this one, by their bytes: the `next` of the page before.
     after: Option<String>,
-    /// Most counters of the page; 1,000 if it is left out.
+    /// Most of the page; 1,000 if it is left out.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
 }
@@ -105,7 +105,8 @@ pub(super) async fn add(
         let counter = app.handle.add(space, key, by).await?;
         return Ok(Answered::plain(Json(counter)));
     }
-    let done = asking.apply(&app, space, &body, (key, Op::Add(by))).await?;
+    let op = (key, Op::Add(by)).into();
+    let done = asking.apply(&app, space, &body, op).await?;
     let Done { key, now, .. } = &done.answer;
     let now = now.ok_or_else(|| deleted_since(key))?;
     Ok(done.map(|Done { key, .. }| Json(Counter { key, now })))
@@ -148,19 +149,24 @@ pub(super) async fn list(
     Asked(query): Asked<ListQuery>,
 ) -> Result<Answered<Json<Page>>, Problem> {
     let space = app.handle.space(&space)?;
+    let query = page_query(query)?;
+    let seen = asking.wait(&app, space).await?;
+    let page = app.handle.list(space, query).await?;
+    Ok(seen.map(|()| Json(page)))
+}
+
+/// Which page of a list is asked for.
+pub(super) fn page_query(query: ListQuery) -> Result<Query, Problem> {
     let limit = query.limit.unwrap_or(LIST_DEFAULT);
     if !(1..=LIST_MAX).contains(&limit) {
         let detail = format!("limit is {limit} and must be 1 to {LIST_MAX}");
         return Err(Problem::new(&problems::QUERY, detail));
     }
-    let query = Query {
+    Ok(Query {
         prefix: query.prefix,
         after: query.after,
         limit,
-    };
-    let seen = asking.wait(&app, space).await?;
-    let page = app.handle.list(space, query).await?;
-    Ok(seen.map(|()| Json(page)))
+    })
 }
 
 /// Reads many counters at once

@@ -1,24 +1,25 @@
 //! Changed counters as server-sent events.
 //!
 //! A change is an event without a name: the key and the value, which is null if the counter has
-//! become absent. Others have names: `members`, when the space has other members, `retired`, when a
+//! become absent. A change of a budget is an event `budget`, with what that comes to here and without
+//! who holds what. Others have names, too: `members`, when the space has other members, `retired`, when a
 //! writer that is gone was taken over, `renewed`, when the node goes on under another writer,
 //! `returned`, with what became of its transactions if it had been retired, `fault`, with the
 //! evidence of a writer that used one clock twice, and `skipped`, for a reader that missed changes
-//! which can't be told one by one: the counters that exist follow it, and those that do not follow
-//! are absent.
+//! which can't be told one by one: the counters and budgets that exist follow it, and those that do
+//! not follow are absent.
 //!
-//! Events have ids. A reader that comes back with the last one is told of each counter that
+//! Events have ids. A reader that comes back with the last one is told of each counter and budget that
 //! changed since, and perhaps of some that did not. If the id is of another start of the node, or of
-//! a time before counters were dropped, it is told `skipped`. Only changes of counters are told
-//! later, not the events with names.
+//! a time before counters were dropped, it is told `skipped`. Only these changes are told later, not
+//! the other events with names.
 
 use super::App;
 use super::problem::{Asked, Problem, Route};
 use super::requests::InSpace;
 use crate::driver::{
-    Absorption, Change, Comeback, ConfigurationRow, Counter, FaultReport, News, Position, Query,
-    Reading, Renewal, Wanted,
+    Absorption, BudgetRow, Change, Changes, Comeback, ConfigurationRow, Counter, FaultReport, News,
+    Position, Query, Reading, Renewal, Wanted,
 };
 use crate::handle::{Handle, SpaceId};
 use axum::extract::State;
@@ -120,6 +121,7 @@ pub(super) async fn stream(
 enum Told {
     /// A change; with a position, if everything up to there was told with it.
     Change(Change, Option<Position>),
+    Budget(Box<BudgetRow>, Option<Position>),
     Fault(Arc<FaultReport>),
     Renewed(Arc<Renewal>),
     Returned(Arc<Comeback>),
@@ -132,12 +134,15 @@ enum Told {
 
 impl Told {
     fn event(&self) -> Event {
-        let event = Event::default();
         let event = match self {
-            Told::Change(change, None) => event.json_data(change),
-            Told::Change(change, Some(position)) => {
-                event.id(position.to_string()).json_data(change)
+            Told::Change(_, Some(position)) | Told::Budget(_, Some(position)) => {
+                Event::default().id(position.to_string())
             }
+            _ => Event::default(),
+        };
+        let event = match self {
+            Told::Change(change, _) => event.json_data(change),
+            Told::Budget(budget, _) => event.event("budget").json_data(budget),
             Told::Fault(report) => event.event("fault").json_data(&**report),
             Told::Renewed(renewal) => event.event("renewed").json_data(&**renewal),
             Told::Returned(comeback) => event.event("returned").json_data(&**comeback),
@@ -155,8 +160,36 @@ impl Told {
 enum Behind {
     /// What changed since a position, from a place on.
     Since(Position, u32),
-    /// All counters after this key, or from the first on.
+    /// All counters after this key, or from the first on, and then all budgets.
     All(Option<String>),
+    /// All budgets after this name, or from the first on.
+    Budgets(Option<String>),
+}
+
+/// The newest of what changed.
+#[derive(Default)]
+struct Newest {
+    counters: BTreeMap<String, Option<Reading>>,
+    budgets: BTreeMap<String, BudgetRow>,
+}
+
+impl Newest {
+    /// What is told of it, the last with the position.
+    fn told(self, position: Option<Position>) -> impl Iterator<Item = Told> {
+        let last = (self.counters.len() + self.budgets.len()).saturating_sub(1);
+        let budgets = self.budgets.into_values();
+        let budgets = budgets.map(|it| Told::Budget(Box::new(it), None));
+        let counters = self.counters.into_iter();
+        let counters = counters.map(|(key, now)| Told::Change(Change { key, now }, None));
+        budgets.chain(counters).enumerate().map(move |(at, told)| {
+            let position = position.filter(|_| at == last);
+            match told {
+                Told::Change(change, _) => Told::Change(change, position),
+                Told::Budget(budget, _) => Told::Budget(budget, position),
+                other => other,
+            }
+        })
+    }
 }
 
 /// One reader of events. One that is too slow for the changes skips to the newest values of all
@@ -217,7 +250,7 @@ impl Reader {
 
     /// Takes all news that waits, the newest of each counter.
     fn gather(&mut self, first: News) {
-        let mut newest = BTreeMap::new();
+        let mut newest = Newest::default();
         let mut position = self.note(&mut newest, first);
         loop {
             match self.news.try_recv() {
@@ -228,24 +261,22 @@ impl Reader {
         }
         // A reader that missed something is nowhere until it has caught up.
         let position = position.filter(|_| !self.skipped);
-        let last = newest.len().saturating_sub(1);
-        let changes = newest.into_iter().enumerate();
-        self.ready.extend(changes.map(|(at, (key, now))| {
-            let position = position.filter(|_| at == last);
-            Told::Change(Change { key, now }, position)
-        }));
+        self.ready.extend(newest.told(position));
     }
 
     /// Takes one piece of news; returns where the reader is when it is told.
-    fn note(
-        &mut self,
-        newest: &mut BTreeMap<String, Option<Reading>>,
-        news: News,
-    ) -> Option<Position> {
+    fn note(&mut self, newest: &mut Newest, news: News) -> Option<Position> {
         match news {
             News::Changed(changes, position) => {
-                let wanted = changes.iter().filter(|it| self.wanted.has(&it.key));
-                newest.extend(wanted.map(|it| (it.key.clone(), it.now)));
+                let Changes { counters, budgets } = &*changes;
+                let wanted = counters.iter().filter(|it| self.wanted.has(&it.key));
+                newest
+                    .counters
+                    .extend(wanted.map(|it| (it.key.clone(), it.now)));
+                let wanted = budgets.iter().filter(|it| self.wanted.has(&it.key));
+                newest
+                    .budgets
+                    .extend(wanted.map(|it| (it.key.clone(), it.clone())));
                 return Some(position);
             }
             // One that did not show in a counter concerns all.
@@ -274,8 +305,10 @@ impl Reader {
                 match part.await.ok()? {
                     None => self.skipped = true,
                     Some(part) => {
-                        let changes = part.changes.into_iter();
-                        self.ready.extend(changes.map(|it| Told::Change(it, None)));
+                        let Changes { counters, budgets } = part.changes;
+                        self.tell_budgets(budgets);
+                        let counters = counters.into_iter();
+                        self.ready.extend(counters.map(|it| Told::Change(it, None)));
                         self.behind = part.next.map(|next| Behind::Since(position, next));
                     }
                 }
@@ -285,10 +318,56 @@ impl Reader {
                     Some(key) => self.read(key).await?,
                     None => self.list(after).await?,
                 };
-                self.behind = next.map(|next| Behind::All(Some(next)));
+                self.behind = Some(match next {
+                    Some(next) => Behind::All(Some(next)),
+                    None => Behind::Budgets(None),
+                });
+            }
+            Behind::Budgets(after) => {
+                let next = match self.wanted.key.clone() {
+                    Some(key) => self.read_budget(key).await?,
+                    None => self.list_budgets(after).await?,
+                };
+                self.behind = next.map(|next| Behind::Budgets(Some(next)));
             }
         }
         Some(())
+    }
+
+    fn tell_budgets(&mut self, budgets: Vec<BudgetRow>) {
+        let told = |budget: BudgetRow| {
+            let holders = None;
+            Told::Budget(Box::new(BudgetRow { holders, ..budget }), None)
+        };
+        self.ready.extend(budgets.into_iter().map(told));
+    }
+
+    /// Takes the one budget that is wanted.
+    async fn read_budget(&mut self, key: String) -> Option<Option<String>> {
+        if self.wanted.has(&key) {
+            let budget = self.handle.budget(self.space, key).await.ok()?;
+            self.tell_budgets(budget.into_iter().collect());
+        }
+        Some(None)
+    }
+
+    /// Takes the next part of the list of all wanted budgets; returns where to go on.
+    async fn list_budgets(&mut self, after: Option<String>) -> Option<Option<String>> {
+        let page = self
+            .handle
+            .budgets(self.space, self.page(after))
+            .await
+            .ok()?;
+        self.tell_budgets(page.budgets);
+        Some(page.next)
+    }
+
+    fn page(&self, after: Option<String>) -> Query {
+        Query {
+            prefix: self.wanted.prefix.clone(),
+            after,
+            limit: CATCH_UP_LIMIT,
+        }
     }
 
     /// Takes the one counter that is wanted.
@@ -304,12 +383,7 @@ impl Reader {
 
     /// Takes the next part of the list of all wanted counters; returns where to go on.
     async fn list(&mut self, after: Option<String>) -> Option<Option<String>> {
-        let query = Query {
-            prefix: self.wanted.prefix.clone(),
-            after,
-            limit: CATCH_UP_LIMIT,
-        };
-        let page = self.handle.list(self.space, query).await.ok()?;
+        let page = self.handle.list(self.space, self.page(after)).await.ok()?;
         let told = |Counter { key, now }| {
             let now = Some(now);
             Told::Change(Change { key, now }, None)

@@ -15,7 +15,7 @@
 //! node can talk to another.
 
 use super::App;
-use super::asking::{KEY, LEVEL, REPLAYED, TOKEN, WAIT};
+use super::asking::{KEY, LEVEL, REPLAYED, RIGHTS_WAIT, TOKEN, WAIT};
 use super::events::LAST_EVENT_ID;
 use super::post::{CHALLENGE, NODE, OWNER, SESSION, SIGNATURE};
 use super::problem::Problem;
@@ -73,6 +73,7 @@ pub(super) fn cors() -> CorsLayer {
             KEY,
             LEVEL,
             WAIT,
+            RIGHTS_WAIT,
             TOKEN,
         ])
         .expose_headers([

@@ -34,13 +34,14 @@ const KEY: &str = "idempotency-key";
 const LEVEL: &str = "tallymesh-level";
 
 /// What any write of counters may be refused with.
-const WRITING: [&str; 17] = [
+const WRITING: [&str; 19] = [
     "beyond_role",
     "clock_exhausted",
     "counters_full",
     "expired",
     "idempotency_key",
     "key_length",
+    "key_reserved",
     "key_reused",
     "keyed_too_large",
     "level",
@@ -52,6 +53,7 @@ const WRITING: [&str; 17] = [
     "retired",
     "token",
     "token_full",
+    "wrong_kind",
 ];
 
 /// What any read of counters may be refused with.
@@ -75,6 +77,10 @@ may have them as numbers too. An answer to a write means that it is as durable a
 pub(super) fn head() -> OpenApi {
     let tags = [
         ("counters", "Reading and writing counters."),
+        (
+            "budgets",
+            "What never goes under its floor, spent from anywhere; see docs/budgets.md.",
+        ),
         ("spaces", "What changed, and who wrote it."),
         ("members", "Members of a space, and writers that are gone."),
         ("tickets", "Who may do what."),

@@ -4,10 +4,11 @@ use super::App;
 use super::access::Caller;
 use super::asking::{Answered, Asking};
 use super::body::Fields;
+use super::budgets;
 use super::counters::{absent, deleted_since};
 use super::problem::{Problem, Route};
 use super::requests::{AskingWrite, ExpireBody, InSpace, OfCounter, SetBody, TransactionBody};
-use crate::driver::Done;
+use crate::driver::{Done, Operation};
 use crate::problems;
 use crate::trust::Role;
 use axum::Json;
@@ -24,7 +25,7 @@ use utoipa::ToSchema;
 const SET: &str = r#"{"value":"5"}"#;
 const EXPIRE: &str = r#"{"in_ms":"60000"}, or {"at":"1767225600000"} in milliseconds since 1970"#;
 const TRANSACTION: &str = r#"{"ops":[{"op":"add","key":"a","by":"1"}]}"#;
-const OPERATION: &str = r#"{"op","key"} with op one of add ("by"), set ("value"), reset, delete, expire ("at" or "in_ms") and persist"#;
+const OPERATION: &str = r#"{"op","key"} with op one of add ("by"), set ("value"), reset, delete, expire ("at" or "in_ms") and persist, or, of a budget, mint, spend, lower_floor, raise_floor, raise_cap, lower_cap ("amount"), grant, grant_room ("to", "amount") and transfer ("to", a list of {"key","amount"})"#;
 
 /// What became of a transaction.
 #[derive(Serialize, ToSchema)]
@@ -67,7 +68,7 @@ pub(super) async fn set(
 ) -> Result<Answered<Json<Done>>, Problem> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let op = set_op(&body)?;
-    let done = asking.apply(&app, space, &body, (key, op)).await?;
+    let done = asking.apply(&app, space, &body, (key, op).into()).await?;
     Ok(done.map(Json))
 }
 
@@ -96,7 +97,9 @@ pub(super) async fn delete(
     asking: Asking,
 ) -> Result<Answered<Json<Deleted>>, Problem> {
     let space = app.handle.space(&space)?;
-    let done = asking.apply(&app, space, &[], (key, Op::Delete)).await?;
+    let done = asking
+        .apply(&app, space, &[], (key, Op::Delete).into())
+        .await?;
     let deleted = |done: Done| Deleted {
         key: done.key,
         existed: done.existed,
@@ -119,7 +122,9 @@ pub(super) async fn reset(
     asking: Asking,
 ) -> Result<Answered<Json<Done>>, Problem> {
     let space = app.handle.space(&space)?;
-    let done = asking.apply(&app, space, &[], (key, Op::Reset)).await?;
+    let done = asking
+        .apply(&app, space, &[], (key, Op::Reset).into())
+        .await?;
     Ok(done.map(Json))
 }
 
@@ -148,7 +153,7 @@ pub(super) async fn expire(
         fields.end()?;
         Ok(op)
     });
-    let done = asking.apply(&app, space, &body, (key, op?)).await?;
+    let done = asking.apply(&app, space, &body, (key, op?).into()).await?;
     match done.answer.existed {
         Some(false) => Err(absent(&done.answer.key)),
         _ => Ok(done.map(Json)),
@@ -171,7 +176,9 @@ pub(super) async fn persist(
     asking: Asking,
 ) -> Result<Answered<Json<Done>>, Problem> {
     let space = app.handle.space(&space)?;
-    let done = asking.apply(&app, space, &[], (key, Op::Persist)).await?;
+    let done = asking
+        .apply(&app, space, &[], (key, Op::Persist).into())
+        .await?;
     match done.answer.now {
         None if done.again => Err(deleted_since(&done.answer.key)),
         None => Err(absent(&done.answer.key)),
@@ -187,7 +194,10 @@ pub(super) async fn persist(
     params(InSpace, AskingWrite),
     request_body(content = TransactionBody, description = "The operations."),
     responses((status = 200, description = "What became of each.", body = Results)),
-    extensions(("x-problems" = json!(["amount", "millis", "expiry_range", "overflow", "transaction_too_large"]))),
+    extensions(("x-problems" = json!([
+        "amount", "amount_range", "budget_name", "millis", "expiry_range", "no_budget", "no_recipient", "not_a_member",
+        "overflow", "recipient", "rights_short", "room_short", "transaction_too_large",
+    ]))),
 )]
 pub(super) async fn transact(
     State(app): State<Arc<App>>,
@@ -198,14 +208,14 @@ pub(super) async fn transact(
 ) -> Result<Answered<Json<Results>>, Problem> {
     let (space, body) = (app.handle.space(&space)?, body?);
     let ops = ops(&body, app.clock.now())?;
-    if !ops.iter().all(|(_, op)| matches!(op, Op::Add(_))) {
+    if !ops.iter().all(Operation::is_for_writers) {
         caller.has(Role::Editor)?;
     }
     let done = asking.transact(&app, space, &body, ops).await?;
     Ok(done.map(|results| Json(Results { results })))
 }
 
-fn ops(body: &[u8], now: u64) -> Result<Vec<(String, Op)>, Problem> {
+fn ops(body: &[u8], now: u64) -> Result<Vec<Operation>, Problem> {
     let mut fields = Fields::parse(body, TRANSACTION)?;
     let list = fields.list("ops")?;
     fields.end()?;
@@ -219,7 +229,7 @@ fn ops(body: &[u8], now: u64) -> Result<Vec<(String, Op)>, Problem> {
         .collect()
 }
 
-fn op(value: Value, now: u64) -> Result<(String, Op), Problem> {
+fn op(value: Value, now: u64) -> Result<Operation, Problem> {
     let mut fields = Fields::of(value, OPERATION)?;
     let (name, key) = (fields.text("op")?, fields.text("key")?);
     let op = match name.as_str() {
@@ -233,12 +243,16 @@ fn op(value: Value, now: u64) -> Result<(String, Op), Problem> {
         "expire" => expire_op(&mut fields, now)?,
         "persist" => Op::Persist,
         _ => {
-            let shown: String = name.chars().take(40).collect();
-            return Err(fields.invalid(&format!("there is no operation `{shown}`")));
+            let operation = budgets::op(&name, &mut fields, &key)?.ok_or_else(|| {
+                let shown: String = name.chars().take(40).collect();
+                fields.invalid(&format!("there is no operation `{shown}`"))
+            })?;
+            fields.end()?;
+            return Ok(operation);
         }
     };
     fields.end()?;
-    Ok((key, op))
+    Ok((key, op).into())
 }
 
 /// Reads either the time, or how long from `now`.
@@ -277,7 +291,7 @@ mod tests {
             ("e", Op::Expire(1007)),
             ("f", Op::Persist),
         ];
-        assert_eq!(read, expected.map(|(key, op)| (key.to_owned(), op)));
+        assert_eq!(read, expected.map(|(key, op)| (key.to_owned(), op).into()));
         assert_eq!(ops(br#"{"ops":[]}"#, 0).expect("valid"), []);
     }
 

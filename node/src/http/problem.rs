@@ -1,5 +1,6 @@
 //! Errors over HTTP: `application/problem+json` (RFC 9457) with stable codes.
 
+use crate::driver::{Decimal, HoldingRow, decimal_if_any};
 use crate::handle::Refusal;
 use crate::problems::{self, Applied, Kind};
 use axum::Json;
@@ -39,6 +40,17 @@ pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     op: Option<usize>,
+    /// Of `rights_short` and `room_short`: what of the budget is held where, as far as this node knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    held: Option<HoldingRow>,
+    /// Of these: for how much other members are asked, if they have as much.
+    #[serde(
+        serialize_with = "decimal_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Decimal, required = false)]
+    asked: Option<u64>,
 }
 
 impl Problem {
@@ -55,6 +67,8 @@ impl Problem {
             applied: None,
             line: None,
             op: None,
+            held: None,
+            asked: None,
         }
     }
 
@@ -142,8 +156,20 @@ impl From<Refusal> for Problem {
             Refusal::Line { line, key, error } => {
                 Problem::new(kind, format!("counter `{key}`: {error}")).line(line)
             }
-            Refusal::Op { index, key, error } => {
-                Problem::new(kind, format!("counter `{key}`: {error}")).op(index)
+            Refusal::Op {
+                index,
+                on,
+                key,
+                error,
+            } => {
+                let (held, asked) = (error.held().map(HoldingRow::from), error.asked());
+                let problem = Problem::new(kind, format!("{on} `{key}`: {error}"));
+                Problem {
+                    held,
+                    asked,
+                    ..problem
+                }
+                .op(index)
             }
             other => Problem::new(kind, other.to_string()),
         }

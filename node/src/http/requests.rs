@@ -7,7 +7,7 @@
 
 use crate::trust::Role;
 use utoipa::openapi::{
-    KnownFormat, ObjectBuilder, OneOfBuilder, RefOr, Schema, SchemaFormat, Type,
+    ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema, SchemaFormat, Type,
 };
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
@@ -29,6 +29,18 @@ pub(super) struct OfCounter {
     space: String,
     /// The counter's key, 1 to 512 bytes of UTF-8, with percent signs where needed.
     #[param(example = "likes", min_length = 1)]
+    key: String,
+}
+
+/// The budget of a request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct OfBudget {
+    /// The space, such as `default`.
+    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    space: String,
+    /// The budget's name, 1 to 477 bytes of UTF-8, with percent signs where needed.
+    #[param(example = "gift", min_length = 1)]
     key: String,
 }
 
@@ -75,6 +87,15 @@ pub(super) struct AskingWrite {
         required = false
     )]
     wait: String,
+    /// How many milliseconds are waited until this node holds the rights of a budget that are spent, or
+    /// the room that is taken, at most 20000; 0 if it is left out. Both waits together take at most 25000.
+    #[param(
+        rename = "tallymesh-rights-wait-ms",
+        example = "0",
+        pattern = "^[0-9]+$",
+        required = false
+    )]
+    rights_wait: String,
     /// What the session depends on, as the last answer gave it; empty to begin one.
     #[param(rename = "tallymesh-token", required = false)]
     token: String,
@@ -118,6 +139,39 @@ impl PartialSchema for Amount {
             "^-?[0-9]+$",
             None,
         )
+    }
+}
+
+/// An amount of a budget in a request.
+pub(super) struct Quantity;
+
+impl ToSchema for Quantity {}
+
+impl PartialSchema for Quantity {
+    fn schema() -> RefOr<Schema> {
+        number(
+            "A whole number from 0 to 2^63 - 1, as a decimal string or as a number.",
+            "^[0-9]+$",
+            Some(0),
+        )
+    }
+}
+
+/// To whom an operation on a budget moves something.
+pub(super) struct Recipients;
+
+impl ToSchema for Recipients {}
+
+impl PartialSchema for Recipients {
+    fn schema() -> RefOr<Schema> {
+        let one = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^([0-9A-Fa-f]{64}|[0-9a-f]{32})$"));
+        let shares = ArrayBuilder::new().items(Ref::from_schema_name("ShareBody"));
+        let either = OneOfBuilder::new().item(one).item(shares);
+        let about = "Of a `grant` or `grant_room`: a member's key, or its present writer. Of a `transfer`: \
+                     the budgets that are paid into.";
+        either.description(Some(about)).into()
     }
 }
 
@@ -190,6 +244,42 @@ pub(super) struct ExpireBody {
     in_ms: Millis,
 }
 
+/// How much of a budget.
+#[derive(ToSchema)]
+#[schema(example = json!({"amount": "5"}))]
+pub(super) struct AmountBody {
+    /// How much.
+    amount: Quantity,
+}
+
+/// What is granted to whom.
+#[derive(ToSchema)]
+#[schema(example = json!({"to": "0000000000000000000000000000000000000000000000000000000000000000", "amount": "5"}))]
+pub(super) struct GrantBody {
+    /// A member's key, or its present writer, as `tallymesh members` shows them.
+    #[schema(pattern = "^([0-9A-Fa-f]{64}|[0-9a-f]{32})$")]
+    to: String,
+    /// How much.
+    amount: Quantity,
+}
+
+/// What is paid into which budgets.
+#[derive(ToSchema)]
+#[schema(example = json!({"to": [{"key": "cashback", "amount": "5"}]}))]
+pub(super) struct TransferBody {
+    /// The budgets, and how much each gets.
+    to: Vec<ShareBody>,
+}
+
+/// What one budget gets of a transfer.
+#[derive(ToSchema)]
+pub(super) struct ShareBody {
+    /// The budget.
+    key: String,
+    /// How much it gets.
+    amount: Quantity,
+}
+
 /// Which counters to read.
 #[derive(ToSchema)]
 #[schema(example = json!({"keys": ["likes", "views"]}))]
@@ -213,7 +303,7 @@ pub(super) struct TransactionBody {
 pub(super) struct OperationBody {
     /// Which one.
     op: OperationName,
-    /// The counter.
+    /// The counter, or the budget; of a `transfer` the one that is spent from.
     key: String,
     /// Of an `add`: how much; 1 if it is left out.
     #[schema(required = false)]
@@ -227,11 +317,17 @@ pub(super) struct OperationBody {
     /// Of an `expire`: how long from now.
     #[schema(required = false)]
     in_ms: Millis,
+    /// Of an operation on a budget, but a `transfer`: how much.
+    #[schema(required = false)]
+    amount: Quantity,
+    /// Of a `grant`, `grant_room` or `transfer`: to whom, or where to.
+    #[schema(required = false)]
+    to: Recipients,
 }
 
-/// The name of an operation.
+/// The name of an operation; those from `mint` on are for budgets.
 #[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
+#[schema(rename_all = "snake_case")]
 pub(super) enum OperationName {
     Add,
     Set,
@@ -239,6 +335,15 @@ pub(super) enum OperationName {
     Delete,
     Expire,
     Persist,
+    Mint,
+    Spend,
+    Grant,
+    GrantRoom,
+    LowerFloor,
+    RaiseFloor,
+    RaiseCap,
+    LowerCap,
+    Transfer,
 }
 
 /// A change of the members.

@@ -167,19 +167,28 @@ kinds! {
         .both();
     WRONG_KIND: Kind::http("wrong_kind", 409, "Something of another kind, such as a budget, goes by this name, and does not take this operation.")
         .advice("Use another key, or an operation of that kind.")
-        .both();
+        .shown(Shown::Error("WRONGTYPE"));
     NO_BUDGET: Kind::http("no_budget", 404, "No budget of this name is known at this node.")
         .advice("Mint it first, or wait until this node has heard of it.")
+        .shown(Shown::Error("NOBUDGET"));
+    BUDGET_NAME: Kind::http("budget_name", 400, "A budget's name has 1 to 477 bytes.")
+        .advice("Use a shorter one.")
         .both();
-    AMOUNT_RANGE: Kind::http("amount_range", 400, "An amount is at most 2^63 - 1.")
-        .advice("Send a smaller amount.")
+    RECIPIENT: Kind::http("recipient", 400, "This is no member's key, nor a writer.")
+        .advice("A key has 64 hex digits, a writer 32; `tallymesh members` shows both.")
+        .both();
+    NO_RECIPIENT: Kind::http("no_recipient", 409, "Rights move to another member's present writer, and this is none that is known here.")
+        .advice("Look at `tallymesh members`.")
+        .both();
+    AMOUNT_RANGE: Kind::http("amount_range", 400, "An amount of a budget is 0 to 2^63 - 1.")
+        .advice("Send one of these; to give back what was spent, mint it.")
         .both();
     RIGHTS_SHORT: Kind::http("rights_short", 409, "This node does not hold as many rights of the budget; the text says how many it holds, and how many others do as far as it knows.")
         .advice("Ask a node that holds more, or let one grant rights to this one.")
-        .both();
+        .shown(Shown::Error("RIGHTSSHORT"));
     ROOM_SHORT: Kind::http("room_short", 409, "This node does not hold as much room under the cap of the budget; the text says how much it holds, and how much others do as far as it knows.")
         .advice("Ask a node that holds more, or let one grant room to this one.")
-        .both();
+        .shown(Shown::Error("ROOMSHORT"));
     SPACE_NAME: Kind::http("space_name", 400, "A space's name has 1 to 64 of the characters A-Z a-z 0-9 . _ -.")
         .advice("Use another name.");
     OVERFLOW: Kind::http("overflow", 409, "What this writer adds to the counter would leave 64 bits.")

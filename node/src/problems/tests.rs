@@ -33,7 +33,7 @@ fn codes_in(path: &str) -> BTreeSet<String> {
             codes.extend(alone.map(str::to_owned));
         }
     }
-    assert!(codes.len() > 3, "no codes were found in {path}");
+    assert!(codes.len() > 1, "no codes were found in {path}");
     codes
 }
 
@@ -78,7 +78,8 @@ fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
         );
     }
     let core = codes_in("../core/src/error.rs");
-    let node = codes_in("src/handle.rs");
+    let mut node = codes_in("src/handle.rs");
+    node.extend(codes_in("src/driver/budgets.rs"));
     let trust = codes_in("src/trust/ticket.rs");
     let resp = codes_in("src/resp/error.rs");
     let own = || core.iter().chain(&node).chain(&trust);

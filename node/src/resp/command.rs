@@ -12,6 +12,15 @@ use crate::trust::Role;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Auth,
+    BudgetCap,
+    BudgetFloor,
+    BudgetGet,
+    BudgetGrant,
+    BudgetHolders,
+    BudgetList,
+    BudgetMint,
+    BudgetSpend,
+    BudgetTransfer,
     Client,
     Commands,
     Config,

@@ -1,5 +1,6 @@
 //! What commands on single counters mean: reads of a view, and writes to a transaction.
 
+use super::budgets;
 use super::command::{Command, Spec, Sub, find_sub};
 use super::error::ReplyError;
 use super::expire::{self, Until};
@@ -8,12 +9,13 @@ use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, number};
 
-use tallymesh_core::{Error, Op, Replica, Transaction};
+use tallymesh_core::{Budget, Error, Op, Replica, Transaction};
 
 /// What counters are read from: a replica, or a transaction that is being made.
 pub(super) trait View {
     fn value(&self, key: &str) -> Option<i128>;
     fn expiry(&self, key: &str) -> Option<u64>;
+    fn budget(&self, name: &str) -> Option<Budget>;
 }
 
 impl View for Replica {
@@ -24,6 +26,10 @@ impl View for Replica {
     fn expiry(&self, key: &str) -> Option<u64> {
         self.expiry_at(self.handle(key)?)
     }
+
+    fn budget(&self, name: &str) -> Option<Budget> {
+        Replica::budget(self, name)
+    }
 }
 
 impl View for Transaction<'_> {
@@ -33,6 +39,10 @@ impl View for Transaction<'_> {
 
     fn expiry(&self, key: &str) -> Option<u64> {
         Transaction::expiry(self, key)
+    }
+
+    fn budget(&self, name: &str) -> Option<Budget> {
+        Transaction::budget(self, name)
     }
 }
 
@@ -110,6 +120,7 @@ pub(super) fn read<'a>(
             None => "none",
         }),
         Command::Object => read_object(args, view, reply)?,
+        Command::BudgetGet => budgets::get(view.budget(key(args.at(1))?), reply),
         _ => expire::read(spec.command, key(args.at(1))?, view, now, reply),
     }
     Ok(())
@@ -160,6 +171,7 @@ pub(super) fn ops_max(spec: &Spec, args: &Args<'_>) -> usize {
     match spec.command {
         Command::MSet => args.len() / 2,
         Command::Del | Command::Unlink => args.len() - 1,
+        Command::BudgetTransfer => args.len() / 2,
         // A value and its expiry.
         _ => 2,
     }
@@ -207,6 +219,12 @@ impl<'a> Writing<'_, '_, 'a> {
                 reply.integer(i64::from(had));
                 Ok(())
             }
+            Command::BudgetCap
+            | Command::BudgetFloor
+            | Command::BudgetGrant
+            | Command::BudgetMint
+            | Command::BudgetSpend
+            | Command::BudgetTransfer => self.flow(spec.command, args, reply),
             _ => self.expire(spec, args, reply),
         }
     }

@@ -7,6 +7,7 @@ use super::access::Turned;
 use super::levels::Unmet;
 use super::limits;
 use super::request::Args;
+use crate::driver::OperationError;
 use crate::problems;
 use std::io::Write;
 use tallymesh_core::Error;
@@ -136,6 +137,12 @@ pub enum ReplyError<'a> {
     ExpireGtLt,
     /// The replica refused.
     Core(Error),
+    /// An operation on a budget was refused by the node.
+    Operation(OperationError),
+    /// An amount of a budget is below 0.
+    Quantity,
+    /// What rights are to be granted to is no member's key, nor a writer.
+    Recipient(&'a [u8]),
     /// The session has to authenticate first.
     NoAuth,
     /// `HELLO` without authentication.
@@ -267,6 +274,9 @@ impl ReplyError<'_> {
             ReplyError::ExpireOption(_) => "expire_option",
             ReplyError::ExpireNx | ReplyError::ExpireGtLt => "expire_options",
             ReplyError::Core(error) => error.code(),
+            ReplyError::Operation(error) => error.code(),
+            ReplyError::Quantity => "amount_range",
+            ReplyError::Recipient(_) => "recipient",
             ReplyError::NoAuth | ReplyError::HelloNoAuth => "no_auth",
             ReplyError::WrongPass => "wrong_pass",
             ReplyError::NoPassword => "no_password",
@@ -409,7 +419,16 @@ impl ReplyError<'_> {
                 b"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
                   this context",
             ]),
+            ReplyError::Core(Error::WrongKind { .. }) => {
+                put(&[b"Operation against a key holding the wrong kind of value"]);
+            }
             ReplyError::Core(error) => show(out, format_args!("{error}")),
+            ReplyError::Operation(error) => show(out, format_args!("{error}")),
+            ReplyError::Recipient(text) => put(&[
+                b"'",
+                head(text),
+                b"' is no member's key, which has 64 hex digits, nor a writer, which has 32",
+            ]),
             ReplyError::PatternLength(bytes) => show(
                 out,
                 format_args!(
@@ -489,6 +508,7 @@ impl ReplyError<'_> {
             ReplyError::Overflow => "increment or decrement would overflow",
             ReplyError::DecrementOverflow => "decrement would overflow",
             ReplyError::Syntax => "syntax error",
+            ReplyError::Quantity => "an amount of a budget is 0 to 9223372036854775807",
             ReplyError::KeyText => {
                 "a key is UTF-8 text of 1 to 512 bytes, and this one is not UTF-8"
             }
@@ -627,6 +647,15 @@ fn write_unknown(args: &Args<'_>, out: &mut Vec<u8>) {
 fn show(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     // Writing to a vector can't fail.
     let _ = out.write_fmt(text);
+}
+
+impl From<OperationError> for ReplyError<'_> {
+    fn from(error: OperationError) -> Self {
+        match error {
+            OperationError::Core(error) => error.into(),
+            error => ReplyError::Operation(error),
+        }
+    }
 }
 
 impl From<Error> for ReplyError<'_> {

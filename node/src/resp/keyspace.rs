@@ -1,5 +1,6 @@
 //! Commands that look at all counters of a space: `SCAN`, `KEYS`, `RANDOMKEY`, `DBSIZE`, `FLUSHDB`.
 
+use super::budgets;
 use super::command::Command;
 use super::counters::integer;
 use super::error::ReplyError;
@@ -37,6 +38,8 @@ impl Session {
         let space = self.space;
         match command {
             Command::Scan => return scan(space, args, host, reply),
+            Command::BudgetHolders => return budgets::holders(args, host.replica(space), reply),
+            Command::BudgetList => return budgets::list(args, host.replica(space), reply),
             Command::Keys => return list(host.replica(space), args.at(1), reply),
             Command::DbSize => reply.count(host.sizes(space).counters),
             _ => {

@@ -297,9 +297,13 @@ impl Session {
         }
         told.sort_unstable();
         for counter in changed {
-            // Nobody asked for that change: the counter had expired, and somebody dealt with it.
             if told.binary_search(counter).is_err() {
-                host.wrote(space, *counter, Event::Expired);
+                let event = match host.replica(space).budget_at(*counter) {
+                    Some(_) => Event::Budget,
+                    // Nobody asked for that change: the counter had expired, and somebody dealt with it.
+                    None => Event::Expired,
+                };
+                host.wrote(space, *counter, event);
             }
         }
     }

@@ -7,6 +7,7 @@
 //! one met.
 
 use super::Host;
+use super::budgets;
 use super::command::{Command, Kind, Spec, find};
 use super::counters::{self, Options, View, key};
 use super::error::ReplyError;
@@ -165,6 +166,7 @@ fn replay<'a>(
     view: &impl View,
     reply: &mut Reply<'_>,
 ) -> Result<(), ReplyError<'a>> {
+    use Command::{BudgetCap, BudgetFloor, BudgetGrant, BudgetMint, BudgetSpend, BudgetTransfer};
     use Command::{Decr, DecrBy, GetDel, GetEx, GetSet, Incr, IncrBy};
     use Command::{MSet, PSetEx, Set, SetEx, SetNx};
     match spec.command {
@@ -178,6 +180,9 @@ fn replay<'a>(
         GetEx => reply.value(view.value(key(args.at(1))?)),
         Set if Options::of_set(args)?.tells() => return Err(ReplyError::Replayed(spec.name)),
         Set | SetEx | PSetEx | MSet => reply.ok(),
+        BudgetCap | BudgetFloor | BudgetGrant | BudgetMint | BudgetSpend | BudgetTransfer => {
+            return budgets::told(spec.command, args, view, reply);
+        }
         SetNx | GetSet | GetDel => return Err(ReplyError::Replayed(spec.name)),
         _ => reply.null(),
     }

@@ -26,10 +26,12 @@ pub enum Event {
     Expired,
     /// Another replica's writes came in.
     Merge,
+    /// A budget was changed here.
+    Budget,
 }
 
 impl Event {
-    /// Its name in channels and messages. All but `merge` are Redis's.
+    /// Its name in channels and messages. All but `merge` and `budget` are Redis's.
     pub fn name(self) -> &'static str {
         match self {
             Event::IncrBy => "incrby",
@@ -39,6 +41,7 @@ impl Event {
             Event::Del => "del",
             Event::Expired => "expired",
             Event::Merge => "merge",
+            Event::Budget => "budget",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One connection: what it has sent, what it is in the middle of, and what it is answered.
 
+use super::budgets;
 use super::command::{self, Command, KeysAt, Kind, Spec};
 use super::counters::{self, Writing, amount, key, sum};
 use super::error::{Broken, ReplyError};
@@ -408,6 +409,7 @@ impl Session {
             found => self.reject(found, args),
         };
         if let Err(error) = done {
+            budgets::tell_lack(self.space, found, args, &error, host);
             host.refused(error.code());
             reply.out.truncate(start);
             reply.error(&error);

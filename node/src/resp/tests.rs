@@ -1,6 +1,7 @@
 //! Transcripts: what is sent, and what is answered to the byte.
 
 mod access;
+mod budgets;
 mod clients;
 mod commands;
 mod connections;

@@ -105,7 +105,10 @@ async fn a_jump_ahead_is_noticed_without_being_asked() {
     let Ok(Ok(News::Changed(changes, _))) = told else {
         panic!("{told:?}");
     };
-    assert_eq!((changes[0].key.as_str(), changes[0].now), ("likes", None));
+    assert_eq!(
+        (changes.counters[0].key.as_str(), changes.counters[0].now),
+        ("likes", None)
+    );
     assert_eq!(node.expiring().await, 0);
     // It is deleted, so it stays away when the clock goes back, and a new life counts from zero.
     node.set_time(1_000_000);

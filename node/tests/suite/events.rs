@@ -6,20 +6,20 @@ use std::io::{BufRead, BufReader, Lines, Read};
 
 /// One event, or an id without one.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Told {
+pub(crate) struct Told {
     id: Option<String>,
-    name: Option<String>,
-    data: Option<Value>,
+    pub(crate) name: Option<String>,
+    pub(crate) data: Option<Value>,
 }
 
-struct Stream {
+pub(crate) struct Stream {
     lines: Lines<BufReader<Box<dyn Read>>>,
     /// The last id that came.
-    id: Option<String>,
+    pub(crate) id: Option<String>,
 }
 
 impl Stream {
-    fn open(node: &Node, query: &str, last: Option<&str>) -> Stream {
+    pub(crate) fn open(node: &Node, query: &str, last: Option<&str>) -> Stream {
         let mut request = agent().get(format!("{}/v1/spaces/default/events{query}", node.url));
         if let Some(last) = last {
             request = request.header("last-event-id", last);
@@ -33,7 +33,7 @@ impl Stream {
         }
     }
 
-    fn next(&mut self) -> Told {
+    pub(crate) fn next(&mut self) -> Told {
         let mut told = Told::default();
         loop {
             let line = self

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use tallymesh_core::wire::{Body, Digests, Frame, Hello};
-use tallymesh_core::{Space, WriterId};
+use tallymesh_core::wire::{AuditAnswer, AuditQuestion, AuditedPage, Body, Digests, Frame, Hello};
+use tallymesh_core::{RESERVED, Space, WriterId};
 use tokio::sync::mpsc;
 
 #[derive(NetworkBehaviour)]
@@ -297,9 +297,12 @@ async fn run(
                 }
             }
             BehaviourEvent::Audits(Event::Message { message, .. }) => match message {
-                Message::Request { channel, .. } => {
+                Message::Request {
+                    channel, request, ..
+                } => {
+                    let told = answer_to(&request, &answer);
                     let audits = &mut swarm.behaviour_mut().audits;
-                    let _ = audits.send_response(channel, answer.clone());
+                    let _ = audits.send_response(channel, told);
                 }
                 Message::Response {
                     request_id,
@@ -326,5 +329,22 @@ async fn run(
             }
             _ => {}
         }
+    }
+}
+
+/// What it answers to a question of an audit: what it was told to, of counters, and that there are no
+/// budgets.
+fn answer_to(question: &Said, answer: &[u8]) -> Vec<u8> {
+    let Said::Bytes(question) = question else {
+        return answer.to_vec();
+    };
+    let of_budgets =
+        AuditQuestion::decode(question).is_ok_and(|it| it.prefix.starts_with(RESERVED));
+    match AuditAnswer::decode(answer) {
+        Ok(AuditAnswer::Page(page)) if of_budgets => {
+            let counters = Vec::new();
+            AuditAnswer::Page(AuditedPage { counters, ..page }).encode()
+        }
+        _ => answer.to_vec(),
     }
 }

@@ -4,6 +4,7 @@
 mod api;
 mod audit;
 mod book;
+mod budgets;
 mod cli;
 mod clock;
 mod cluster;
@@ -34,5 +35,6 @@ mod retries;
 mod revoked;
 mod roles;
 mod spaces;
+mod spending;
 mod sync;
 mod tickets;

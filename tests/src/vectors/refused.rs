@@ -411,6 +411,80 @@ fn answered(id: &[u8], flags: u8, vector: &[u8]) -> Vec<u8> {
     [&bytes, id, &[0, 1, flags], vector].concat()
 }
 
+/// Frames Want.
+pub(super) fn wants() -> Vec<Vector> {
+    let body = |body: &[u8]| {
+        let mut bytes = asked(0);
+        bytes.truncate(12);
+        bytes[3] = 14;
+        [&bytes, body].concat()
+    };
+    let named = |name: &[u8]| {
+        let mut bytes = vec![0];
+        put_length(&mut bytes, name.len());
+        body(&[&bytes, name, &[0, 1, 1]].concat())
+    };
+    let over = [&[0x80; 9][..], &[1]].concat();
+    vec![
+        refused(
+            "want_stock",
+            "A request for a third kind of stock.",
+            "malformed",
+            body(&[2, 1, b'g', 0, 1, 1]),
+        ),
+        refused(
+            "want_no_name",
+            "A request without a budget's name.",
+            "key_length",
+            named(b""),
+        ),
+        refused(
+            "want_long_name",
+            "A request with a name of 478 bytes.",
+            "too_large",
+            named(&[b'g'; 478]),
+        ),
+        refused(
+            "want_reserved",
+            "A request with a name that begins with U+0000.",
+            "key_reserved",
+            named(b"\0g"),
+        ),
+        refused(
+            "want_text",
+            "A request with a name that is no UTF-8.",
+            "malformed",
+            named(&[0xff]),
+        ),
+        refused(
+            "want_need",
+            "A request for 2^63.",
+            "number",
+            body(&[&[0, 1, b'g', 0][..], &over, &[1]].concat()),
+        ),
+        refused(
+            "want_recent",
+            "A request of one that used 2^63.",
+            "number",
+            body(&[&[0, 1, b'g', 0, 1][..], &over].concat()),
+        ),
+        refused(
+            "want_trailing",
+            "A request and one more byte.",
+            "trailing_bytes",
+            body(&[0, 1, b'g', 0, 1, 1, 0]),
+        ),
+    ]
+}
+
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    let low = (length & 0x7f) as u8;
+    match length >> 7 {
+        0 => out.push(low),
+        high => out.extend([low | 0x80, high as u8]),
+    }
+}
+
 /// Frames Ask and Answer.
 pub(super) fn questions() -> Vec<Vector> {
     let head = |id: &[u8], vector: &[u8]| {

@@ -86,6 +86,8 @@ impl End {
             remembers: false,
             lacks: false,
             answers: true,
+            #[cfg(feature = "budgets")]
+            gives: false,
         };
         self.sync.peer_mut(link).unwrap().greeting = Some(greeting);
         self.outputs();

@@ -10,7 +10,7 @@ use crate::trust::{Ledger, Role};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Asked, Error, Handle as Counted, Replica};
+use tallymesh_core::{Asked, Error, Handle as Counted, Replica, Stock};
 
 /// What is counted over all connections.
 pub(super) struct Books {
@@ -73,6 +73,10 @@ pub(super) struct Desk<'a> {
 }
 
 impl Host for Desk<'_> {
+    fn lacks(&mut self, space: usize, name: &str, stock: Stock, amount: u64) {
+        self.spaces[space].lacks(self.since_start, name, stock, amount);
+    }
+
     fn refused(&mut self, code: &'static str) {
         self.metrics.refused("redis", code);
     }

@@ -50,6 +50,7 @@ impl Waiting {
             level,
             token: None,
             wait: Duration::from_millis(timeout_ms),
+            ..Demand::default()
         };
         match wait {
             Wait::Holders {

@@ -167,8 +167,13 @@ impl Cluster {
         token: Option<Token>,
         wait: Duration,
     ) -> Result<Option<Token>, Refusal> {
-        let demand = Demand { level, token, wait };
-        let ops = vec![(key.to_owned(), Op::Add(1))];
+        let demand = Demand {
+            level,
+            token,
+            wait,
+            ..Demand::default()
+        };
+        let ops = vec![(key.to_owned(), Op::Add(1)).into()];
         let written = self.wait(self.nodes[at].write(SPACE, ops, None, demand))?;
         assert_eq!(written.done.done.len(), 1);
         Ok(written.token)
@@ -182,7 +187,12 @@ impl Cluster {
         token: Option<Token>,
         wait: Duration,
     ) -> Result<Option<i128>, Refusal> {
-        let demand = Demand { level, token, wait };
+        let demand = Demand {
+            level,
+            token,
+            wait,
+            ..Demand::default()
+        };
         let read = self.wait(self.nodes[at].read_back(SPACE, vec![key.to_owned()], demand))?;
         let counter = read.counters.into_iter().next().expect("one for each key");
         Ok(counter.map(|counter| counter.now.value))
@@ -280,9 +290,14 @@ fn a_retry_elsewhere_reaches_the_level_of_what_was_made_before() {
     // 0 and 1 are linked, 2 is alone.
     let once = Once::new(b"a", b"");
     let write = |at: usize, level: Level, wait: Duration| {
-        let ops = vec![("n".to_owned(), Op::Add(1))];
+        let ops = vec![("n".to_owned(), Op::Add(1)).into()];
         let token = None;
-        let demand = Demand { level, token, wait };
+        let demand = Demand {
+            level,
+            token,
+            wait,
+            ..Demand::default()
+        };
         let written = cluster.nodes[at].write(SPACE, ops, Some(once), demand);
         cluster.wait(written).map(|it| it.done.again)
     };

@@ -1,7 +1,7 @@
 //! Requests that wait for a level, or for what a session depends on.
 
 use super::{OpenSpace, Refusal};
-use crate::driver::levels::Reply;
+use crate::driver::levels::{Reply, after};
 use crate::driver::{Completeness, Heard, OwnerKey, ReadBack, Release, Written};
 use crate::handle::{Demand, Unreached};
 use crate::resp::Written as Transacted;
@@ -94,7 +94,7 @@ impl OpenSpace {
             question: Some(question),
             level: demand.level,
             token: None,
-            until: until(now, demand),
+            until: after(now, demand.wait),
             write: true,
             end: Box::new(move |_, _, met| end(met)),
         });
@@ -180,7 +180,7 @@ impl OpenSpace {
             question,
             level: demand.level,
             token: demand.token.as_ref().map(|token| token.vector().clone()),
-            until: if open { now } else { until(now, demand) },
+            until: if open { now } else { after(now, demand.wait) },
             write: false,
             end,
         });
@@ -269,11 +269,6 @@ impl OpenSpace {
                 .collect(),
         }
     }
-}
-
-fn until(now: u64, demand: &Demand) -> u64 {
-    let wait = u64::try_from(demand.wait.as_millis()).unwrap_or(u64::MAX);
-    now.saturating_add(wait)
 }
 
 fn unreached(wait: &Wait, reach: Reach) -> Refusal {

@@ -1,6 +1,7 @@
 //! What is given to the store is all that happened.
 
 use super::*;
+use crate::driver::Operation;
 use crate::handle::Sum;
 use crate::store::Memory;
 use tallymesh_core::{Asked, Once, Op};
@@ -58,11 +59,14 @@ fn a_counter_that_expired_unseen_is_given_to_the_store_whoever_meets_it() {
     for op in [Op::Delete, Op::Expire(50), Op::Persist] {
         let mut followed = Followed::new();
         let key = || "gone".to_owned();
-        let made = [(key(), Op::Set(5)), (key(), Op::Expire(20))];
+        let made = [(key(), Op::Set(5)), (key(), Op::Expire(20))].map(Operation::from);
         followed.space.transact(&made, None).expect("well");
         followed.keep();
         followed.space.set_time(30);
-        let done = followed.space.transact(&[(key(), op)], None).expect("well");
+        let done = followed
+            .space
+            .transact(&[(key(), op).into()], None)
+            .expect("well");
         assert_eq!(done.done[0].now, None);
         followed.space.add("other".to_owned(), 1).expect("well");
         followed.keep();
@@ -76,7 +80,7 @@ fn a_key_is_known_for_the_window_also_to_the_next_process() {
     let once = |key: &str| Once::new(key.as_bytes(), b"");
     let mut followed = Followed::new();
     let add = |space: &mut OpenSpace, key: &str| {
-        let ops = [("n".to_owned(), Op::Add(1))];
+        let ops = [("n".to_owned(), Op::Add(1)).into()];
         space.transact(&ops, Some(once(key))).expect("well").again
     };
     assert_eq!(followed.space.next_deadline(), None);
@@ -152,9 +156,10 @@ fn whatever_happens_is_given_to_the_store() {
                     _ => Op::Add(1),
                 };
                 match below(rare) {
-                    0 => drop(space.transact(&[(key, op)], None).expect("well")),
+                    0 => drop(space.transact(&[(key, op).into()], None).expect("well")),
                     1 => {
                         let ops = [(key.clone(), op), ("both".into(), Op::Add(1)), (key, op)];
+                        let ops = ops.map(Operation::from);
                         drop(space.transact(&ops, None).expect("well"));
                     }
                     2 => {

@@ -1,7 +1,7 @@
 //! What is written here: adds, transactions, and the deletion of what has expired.
 
 use super::{Counted, OpenSpace};
-use crate::driver::{Counter, Done, Transacted};
+use crate::driver::{Counter, Done, Operation, Transacted};
 use crate::handle::{Refusal, Sum};
 use crate::resp::Event;
 use tallymesh_core::limits::TRANSACTION_OPS_MAX;
@@ -23,7 +23,7 @@ impl OpenSpace {
     /// already it only tells what the counters show.
     pub(in crate::driver) fn transact(
         &mut self,
-        ops: &[(String, Op)],
+        ops: &[Operation],
         once: Option<Once>,
     ) -> Result<Transacted, Refusal> {
         if ops.len() > TRANSACTION_OPS_MAX {
@@ -42,13 +42,14 @@ impl OpenSpace {
         }
         let mut transaction = self.writable()?.begin()?;
         let mut told = Vec::with_capacity(ops.len());
-        for (index, (key, op)) in ops.iter().enumerate() {
+        for (index, operation) in ops.iter().enumerate() {
             let refusal = |error| Refusal::Op {
                 index,
-                key: key.clone(),
+                on: operation.on(),
+                key: operation.key().to_owned(),
                 error,
             };
-            told.push(transaction.apply(key, *op).map_err(refusal)?);
+            told.push(operation.make(&mut transaction).map_err(refusal)?);
         }
         let mut changed = Vec::new();
         match once {
@@ -59,25 +60,31 @@ impl OpenSpace {
             }
             None => transaction.commit(&mut changed),
         }
-        let done = ops.iter().zip(told).map(|((key, op), told)| {
-            if let Some(event) = event(*op, told)
-                && let Some(counter) = self.replica.handle(key)
+        let done = ops.iter().zip(told).map(|(operation, told)| {
+            let mut done = self.shown(operation);
+            let Some(op) = operation.op() else {
+                return done;
+            };
+            if let Some(event) = event(op, told)
+                && let Some(counter) = self.replica.handle(&done.key)
             {
                 self.wrote(counter, event);
                 changed.retain(|it| *it != counter);
             }
-            let persists = matches!(op, Op::Persist);
-            Done {
-                key: key.clone(),
-                existed: (!persists).then_some(told),
-                had_expiry: persists.then_some(told),
-                now: self.read_at(key),
+            match op {
+                Op::Persist => done.had_expiry = Some(told),
+                _ => done.existed = Some(told),
             }
+            done
         });
         let done = done.collect();
-        // Nobody asked for that change: the counter had expired, and was met.
         for counter in changed {
-            self.wrote(counter, Event::Expired);
+            let event = match self.replica.budget_at(counter) {
+                Some(_) => Event::Budget,
+                // Nobody asked for that change: the counter had expired, and was met.
+                None => Event::Expired,
+            };
+            self.wrote(counter, event);
         }
         let again = false;
         Ok(Transacted { done, again })
@@ -95,17 +102,33 @@ impl OpenSpace {
     }
 
     /// What is answered to a transaction that was made before.
-    fn transacted_before(&self, ops: &[(String, Op)]) -> Transacted {
-        let done = ops.iter().map(|(key, _)| Done {
-            key: key.clone(),
-            existed: None,
-            had_expiry: None,
-            now: self.read_at(key),
-        });
+    fn transacted_before(&self, ops: &[Operation]) -> Transacted {
         Transacted {
-            done: done.collect(),
+            done: ops.iter().map(|operation| self.shown(operation)).collect(),
             again: true,
         }
+    }
+
+    /// What an operation's counter or budgets show now.
+    fn shown(&self, operation: &Operation) -> Done {
+        let key = operation.key();
+        let mut done = Done {
+            key: key.to_owned(),
+            existed: None,
+            had_expiry: None,
+            now: None,
+            budget: None,
+            to: None,
+        };
+        match operation {
+            Operation::Count { .. } => done.now = self.read_at(key),
+            _ => done.budget = self.budget_row(key),
+        }
+        if let Operation::Transfer { to, .. } = operation {
+            let rows = to.iter().filter_map(|(key, _)| self.budget_row(key));
+            done.to = Some(rows.collect());
+        }
+        done
     }
 
     /// Adds to any number of counters, all or none. Up to a limit they are one transaction; more

@@ -24,6 +24,15 @@ fn with(ticket: &str) -> Client {
 fn sample(name: &str) -> &'static str {
     let samples = [
         "AUTH reader",
+        "BUDGET.CAP b RAISE 1",
+        "BUDGET.FLOOR b LOWER 1",
+        "BUDGET.GET b",
+        "BUDGET.GRANT b 00000000000000000000000000000000 1",
+        "BUDGET.HOLDERS b",
+        "BUDGET.LIST",
+        "BUDGET.MINT b 1",
+        "BUDGET.SPEND b 1",
+        "BUDGET.TRANSFER b c 1",
         "CLIENT ID",
         "COMMAND COUNT",
         "CONFIG GET save",

@@ -1,0 +1,126 @@
+//! Giving rights to a member that asks for them.
+
+use super::share::Case;
+use super::{StockId, Sync};
+use crate::replica::Replica;
+use crate::sync::{Link, Millis};
+use crate::wire::{Body, Digests, Want};
+use crate::writer_id::WriterId;
+use alloc::collections::BTreeMap;
+
+/// So many requests of a link are looked at at once after a rest; those beyond that are passed over.
+const REQUESTS_MAX: u64 = 64;
+/// One more request of a link is looked at after so many milliseconds.
+const REQUEST_EVERY_MS: Millis = 10;
+/// So many are known of what was given and may not have been seen.
+const GIVEN_MAX: usize = 4_096;
+
+/// What was given to whom, and how often who asked.
+#[derive(Clone, Default)]
+pub(super) struct Given {
+    /// Under which writer.
+    by: Option<WriterId>,
+    /// The own clock of the last grant of a stock to a writer.
+    last: BTreeMap<(WriterId, StockId), u64>,
+    /// Of each link how many more requests are looked at, and when that went up last.
+    asked: BTreeMap<Link, (u64, Millis)>,
+}
+
+impl Given {
+    pub(super) fn gone(&mut self, link: Link) {
+        self.asked.remove(&link);
+    }
+
+    /// Whether one more request of a link is looked at, which counts as done then.
+    fn may_ask(&mut self, now: Millis, link: Link) -> bool {
+        let (left, since) = self.asked.entry(link).or_insert((REQUESTS_MAX, now));
+        let more = now.saturating_sub(*since) / REQUEST_EVERY_MS;
+        *left = left.saturating_add(more).min(REQUESTS_MAX);
+        *since += more * REQUEST_EVERY_MS;
+        let may = *left > 0;
+        *left -= u64::from(may);
+        may
+    }
+
+    fn note(&mut self, by: WriterId, to: WriterId, id: StockId, clock: u64) {
+        if self.by != Some(by) {
+            self.last.clear();
+            self.by = Some(by);
+        }
+        self.last.insert((to, id), clock);
+        if self.last.len() > GIVEN_MAX {
+            // The oldest have been seen most likely.
+            let mut clocks: alloc::vec::Vec<u64> = self.last.values().copied().collect();
+            clocks.sort_unstable();
+            let middle = clocks[clocks.len() / 2];
+            self.last.retain(|_, clock| *clock > middle);
+        }
+    }
+
+    fn last(&self, by: WriterId, to: WriterId, id: &StockId) -> u64 {
+        let known = self.by == Some(by);
+        let last = self.last.get(&(to, id.clone())).filter(|_| known);
+        last.copied().unwrap_or(0)
+    }
+}
+
+impl Sync {
+    /// A peer asks for rights. Who is no member is not heard.
+    pub(in crate::sync) fn wanted(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        want: Want,
+    ) {
+        let own = replica.writer();
+        let to = self.writer_of(link);
+        let to = to.filter(|it| *it != own && replica.is_counted_member(it));
+        let Some(to) = to.filter(|_| replica.is_member() && !self.is_coming_back()) else {
+            return;
+        };
+        if !self.wants.given.may_ask(now, link) {
+            return;
+        }
+        let Want {
+            stock,
+            name,
+            seen,
+            need,
+            recent,
+        } = want;
+        let id = (name, stock);
+        if self.wants.given.last(own, to, &id) > seen {
+            // That is on its way, or was lost: then the peer finds out, and pulls.
+            let digests = Digests {
+                vector: replica.digest(),
+                contents: 0,
+            };
+            return self.send(replica, link, Body::Digest(digests));
+        }
+        let Some(lack) = self.lack(replica, &id) else {
+            return;
+        };
+        let amount = |held: i128| held.clamp(0, i128::from(i64::MAX)) as u64;
+        let case = Case {
+            writers: (own, to),
+            here: amount(lack.holding.here),
+            needed: lack.needed,
+            recent: self.wants.recent.amount(now, &id),
+            theirs: amount(replica.stock_of(&id.0, stock, to)),
+            need,
+            their_recent: recent,
+        };
+        let share = case.share();
+        if share == 0 {
+            return;
+        }
+        // If it is refused, as this writer is at the end of its clocks, others are asked.
+        let granted = replica.grant((&id.0, stock), to, share, &mut self.changed);
+        if granted.is_ok() {
+            let clock = replica.clock();
+            self.wants.given.note(own, to, id, clock);
+            self.local_change(now);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! How much was used here of late: what rights are kept near.
+
+use super::StockId;
+use crate::Millis;
+use crate::replica::Stock;
+use alloc::collections::BTreeMap;
+
+/// In so many milliseconds what was used counts half. A steady use of `r` in a second comes to between
+/// `2 r` and `4 r`.
+pub(super) const RECENT_HALVES_MS: Millis = 2_000;
+
+/// Of so many stocks it is known what was used of late; of more those are forgotten first of which
+/// least was used.
+pub(super) const RECENT_MAX: usize = 4_096;
+
+/// What was used of late, by the stock.
+#[derive(Clone, Default)]
+pub(super) struct Recent {
+    of: BTreeMap<StockId, Use>,
+}
+
+#[derive(Clone, Copy)]
+struct Use {
+    amount: u64,
+    /// Since when it has not been halved.
+    since: Millis,
+    /// When it may be asked again for more, with nobody waiting.
+    due: Millis,
+}
+
+impl Use {
+    fn now(&self, now: Millis) -> u64 {
+        let halves = now.saturating_sub(self.since) / RECENT_HALVES_MS;
+        self.amount.checked_shr(halves.min(64) as u32).unwrap_or(0)
+    }
+}
+
+impl Recent {
+    pub(super) fn note(&mut self, now: Millis, name: &str, stock: Stock, amount: u64) {
+        if self.of.len() >= RECENT_MAX {
+            self.shrink(now);
+        }
+        let id = (name.into(), stock);
+        let it = self.of.entry(id).or_insert(Use {
+            amount: 0,
+            since: now,
+            due: 0,
+        });
+        it.amount = it.now(now).saturating_add(amount);
+        let halves = now.saturating_sub(it.since) / RECENT_HALVES_MS;
+        it.since += halves * RECENT_HALVES_MS;
+    }
+
+    pub(super) fn amount(&self, now: Millis, id: &StockId) -> u64 {
+        self.of.get(id).map_or(0, |it| it.now(now))
+    }
+
+    /// Whether more of this stock may be asked for with nobody waiting, which counts as done then.
+    pub(super) fn is_due(&mut self, now: Millis, id: &StockId, again: Millis) -> bool {
+        let it = self.of.get_mut(id).filter(|it| it.due <= now);
+        it.map(|it| it.due = now + again).is_some()
+    }
+
+    /// Forgets half of them at least, those of which least was used.
+    fn shrink(&mut self, now: Millis) {
+        let mut amounts: alloc::vec::Vec<u64> = self.of.values().map(|it| it.now(now)).collect();
+        amounts.sort_unstable();
+        let least = amounts[amounts.len() / 2];
+        self.of.retain(|_, it| it.now(now) > least);
+    }
+}

@@ -1,0 +1,57 @@
+//! The frame by which a member asks another for rights of a budget.
+
+use super::bytes::{Fail, Reader, put_bytes, put_varint};
+use crate::account::check_name;
+use crate::error::{Error, Limited, Rule};
+use crate::limits::BUDGET_NAME_BYTES_MAX;
+use crate::replica::Stock;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The largest amount of a budget's operation.
+const AMOUNT_MAX: u64 = i64::MAX as u64;
+
+/// A request for rights of a budget, to a member that holds some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// Of which of the two.
+    pub stock: Stock,
+    /// The budget.
+    pub name: String,
+    /// The clock of whoever is asked, as the asker has seen it: what was given after that is on its
+    /// way.
+    pub seen: u64,
+    /// How much is missing for what somebody waits for; 0 if nobody waits. At most 2^63 - 1.
+    pub need: u64,
+    /// How much was used at the asker of late, with what is waited for. At most 2^63 - 1.
+    pub recent: u64,
+}
+
+pub(super) fn put_want(out: &mut Vec<u8>, want: &Want) {
+    out.push(want.stock as u8);
+    put_bytes(out, want.name.as_bytes());
+    for number in [want.seen, want.need, want.recent] {
+        put_varint(out, number);
+    }
+}
+
+pub(super) fn read_want(reader: &mut Reader<'_>) -> Result<Want, Fail> {
+    let stock = match reader.u8() {
+        0 => Stock::Rights,
+        1 => Stock::Room,
+        _ => return Err(reader.malformed(Rule::Flag)),
+    };
+    let name = reader.text(Limited::BudgetName, BUDGET_NAME_BYTES_MAX);
+    check_name(name).map_err(|error| reader.fail(error))?;
+    let (seen, need, recent) = (reader.varint(), reader.varint(), reader.varint());
+    if need.max(recent) > AMOUNT_MAX {
+        return Err(reader.fail(Error::Number));
+    }
+    Ok(Want {
+        stock,
+        name: name.into(),
+        seen,
+        need,
+        recent,
+    })
+}

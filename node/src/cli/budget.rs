@@ -1,0 +1,489 @@
+//! `tallymesh budget`: what is spent from anywhere and never goes under its floor.
+
+use super::asking::{BudgetWriteArgs, LevelArgs};
+use super::audit;
+use super::client::{Client, encoded};
+use super::failure::Failure;
+use super::get::text;
+use super::output::Output;
+use clap::{ArgGroup, Args, Subcommand};
+use serde_json::{Value, json};
+
+/// Budgets that are asked for at once.
+const PAGE: usize = 10_000;
+
+/// What is printed below the help of the command.
+const EXAMPLES: &str = "\
+A node spends at once what it holds. What others hold is moved by `grant` at a node that has it: \
+`show` tells who that is. Budgets need a space with members.
+
+Examples:
+  tallymesh budget mint gift 100
+  tallymesh budget spend gift 5 --once 7c1b6d0e
+  tallymesh budget transfer shop cashback 3
+  tallymesh budget grant gift 40 MEMBER";
+
+/// The arguments of `tallymesh budget`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct BudgetArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Pay into a budget, which makes it if it is not there; prints its value
+    Mint(AmountArgs),
+    /// Spend of a budget what this node holds of it; prints its value
+    Spend(AmountArgs),
+    /// Give back what was spent, which is the same as to mint it; prints the value
+    GiveBack(AmountArgs),
+    /// Move rights that this node holds to another member; prints how many are left here
+    Grant(GrantArgs),
+    /// Let the value go lower, or less low; prints the floor
+    Floor(LimitArgs),
+    /// Let the value go higher, or less high; raising makes a budget with a cap. Prints the cap
+    Cap(LimitArgs),
+    /// Spend of one budget and pay that into others, all at once; prints their values
+    Transfer(TransferArgs),
+    /// Print a budget, and who holds what of it
+    Show(ShowArgs),
+    /// Print all budgets, or those whose names begin with a prefix
+    List(ListArgs),
+    /// Check that what all hold adds up, print who holds what and the sum over the budgets, and compare
+    /// with the nodes that are connected
+    Audit(AuditArgs),
+}
+
+#[derive(Args, Debug)]
+struct AmountArgs {
+    /// The budget
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// How much, from 0 on
+    #[arg(value_name = "AMOUNT", value_parser = amount())]
+    amount: u64,
+
+    #[command(flatten)]
+    asking: BudgetWriteArgs,
+}
+
+#[derive(Args, Debug)]
+struct GrantArgs {
+    /// The budget
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// How much, from 0 on
+    #[arg(value_name = "AMOUNT", value_parser = amount())]
+    amount: u64,
+
+    /// To whom: a member's key or its present writer, as `tallymesh members` prints them
+    #[arg(value_name = "MEMBER")]
+    to: String,
+
+    /// Move room under the cap instead, which is what can be minted
+    #[arg(long)]
+    room: bool,
+
+    #[command(flatten)]
+    asking: BudgetWriteArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(group(ArgGroup::new("how").required(true).args(["raise", "lower"])))]
+struct LimitArgs {
+    /// The budget
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// By how much it is to be higher
+    #[arg(long, value_name = "AMOUNT", value_parser = amount())]
+    raise: Option<u64>,
+
+    /// By how much it is to be lower
+    #[arg(long, value_name = "AMOUNT", value_parser = amount())]
+    lower: Option<u64>,
+
+    #[command(flatten)]
+    asking: BudgetWriteArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "tallymesh budget transfer [OPTIONS] <FROM> <TO> <AMOUNT> [<TO> <AMOUNT>]..."
+)]
+struct TransferArgs {
+    /// The budget to spend from
+    #[arg(value_name = "FROM")]
+    from: String,
+
+    /// The budgets to pay into, each followed by how much it gets
+    #[arg(value_name = "TO AMOUNT", required = true, num_args = 2..)]
+    to: Vec<String>,
+
+    #[command(flatten)]
+    asking: BudgetWriteArgs,
+}
+
+#[derive(Args, Debug)]
+struct ShowArgs {
+    /// The budget
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// Only names that begin so
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    prefix: String,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+#[derive(Args, Debug)]
+struct AuditArgs {
+    /// Only names that begin so
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    prefix: String,
+}
+
+fn amount() -> clap::builder::RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(..=i64::MAX as u64)
+}
+
+pub(super) fn run(
+    client: &Client,
+    space: &str,
+    output: &mut Output,
+    args: BudgetArgs,
+) -> Result<(), Failure> {
+    let one = |op: &str, args: &AmountArgs| json!({ "op": op, "key": args.key, "amount": args.amount.to_string() });
+    match args.action {
+        Action::Mint(args) | Action::GiveBack(args) => {
+            make(client, output, &args.asking, &one("mint", &args), "value")
+        }
+        Action::Spend(args) => make(client, output, &args.asking, &one("spend", &args), "value"),
+        Action::Grant(args) => grant(client, output, &args),
+        Action::Floor(args) => limit(client, output, "floor", &args),
+        Action::Cap(args) => limit(client, output, "cap", &args),
+        Action::Transfer(args) => transfer(client, output, &args),
+        Action::Show(args) => {
+            let client = client.asking(args.level.headers());
+            let budget = client.get_in_space(&format!("budgets/{}", encoded(&args.key)))?;
+            output.line(&budget, || describe(&budget))
+        }
+        Action::List(args) => {
+            let client = client.asking(args.level.headers());
+            each(&client, &args.prefix, |budget| {
+                output.line(budget, || {
+                    format!("{}\t{}", text(&budget["key"]), text(&budget["value"]))
+                })
+            })
+            .map(|_| ())
+        }
+        Action::Audit(args) => self::audit(client, space, output, &args.prefix),
+    }
+}
+
+/// Makes one operation, and prints a field of what the budget comes to.
+fn make(
+    client: &Client,
+    output: &mut Output,
+    asking: &BudgetWriteArgs,
+    operation: &Value,
+    field: &str,
+) -> Result<(), Failure> {
+    let result = made(client, asking, operation)?;
+    let budget = &result["budget"];
+    output.line(budget, || text(&budget[field]))
+}
+
+fn made(client: &Client, asking: &BudgetWriteArgs, operation: &Value) -> Result<Value, Failure> {
+    let client = client.asking(asking.headers());
+    let answer = client.post_json_in_space("transactions", &json!({ "ops": [operation] }));
+    // There is one operation, and so its place says nothing.
+    let answer = answer.map_err(Failure::without_op)?;
+    Ok(answer["results"][0].clone())
+}
+
+fn grant(client: &Client, output: &mut Output, args: &GrantArgs) -> Result<(), Failure> {
+    let (op, held) = match args.room {
+        true => ("grant_room", "room"),
+        false => ("grant", "rights"),
+    };
+    let amount = args.amount.to_string();
+    let operation = json!({ "op": op, "key": args.key, "to": args.to, "amount": amount });
+    let result = made(client, &args.asking, &operation)?;
+    let budget = &result["budget"];
+    output.line(budget, || text(&budget[held]["here"]))
+}
+
+fn limit(
+    client: &Client,
+    output: &mut Output,
+    what: &str,
+    args: &LimitArgs,
+) -> Result<(), Failure> {
+    let (how, amount) = match (args.raise, args.lower) {
+        (Some(amount), _) => ("raise", amount),
+        (None, amount) => ("lower", amount.unwrap_or(0)), // The command line asks for one of them.
+    };
+    let op = format!("{how}_{what}");
+    let operation = json!({ "op": op, "key": args.key, "amount": amount.to_string() });
+    make(client, output, &args.asking, &operation, what)
+}
+
+fn transfer(client: &Client, output: &mut Output, args: &TransferArgs) -> Result<(), Failure> {
+    let operation =
+        transfer_op(&args.from, &args.to).map_err(|problem| Failure::Usage { problem })?;
+    let result = made(client, &args.asking, &operation)?;
+    if output.is_json() {
+        return output.line(&result, String::new);
+    }
+    let to = result["to"].as_array().into_iter().flatten();
+    for budget in std::iter::once(&result["budget"]).chain(to) {
+        output.line(&Value::Null, || {
+            format!("{}\t{}", text(&budget["key"]), text(&budget["value"]))
+        })?;
+    }
+    Ok(())
+}
+
+/// A transfer as the node takes it, of pairs of a budget and an amount.
+pub(super) fn transfer_op(from: &str, pairs: &[impl AsRef<str>]) -> Result<Value, String> {
+    if pairs.is_empty() || pairs.len() % 2 != 0 {
+        return Err("a transfer names budgets to pay into, each followed by an amount".into());
+    }
+    let shares = pairs.chunks(2).map(|pair| {
+        let amount = quantity(pair[1].as_ref())?;
+        Ok(json!({ "key": pair[0].as_ref(), "amount": amount }))
+    });
+    let shares: Result<Vec<Value>, String> = shares.collect();
+    Ok(json!({ "op": "transfer", "key": from, "to": shares? }))
+}
+
+/// An amount of a budget, as the node takes it.
+pub(super) fn quantity(text: &str) -> Result<String, String> {
+    let parsed: Option<u64> = text.parse().ok();
+    match parsed.filter(|it| i64::try_from(*it).is_ok()) {
+        Some(amount) => Ok(amount.to_string()),
+        None => Err(format!(
+            "`{text}` is no whole number from 0 to {}",
+            i64::MAX
+        )),
+    }
+}
+
+/// Calls `take` with each budget whose name begins so; tells how many pages that took.
+fn each(
+    client: &Client,
+    prefix: &str,
+    mut take: impl FnMut(&Value) -> Result<(), Failure>,
+) -> Result<usize, Failure> {
+    let prefix = encoded(prefix);
+    let (mut after, mut pages) = (String::new(), 0);
+    loop {
+        let page = client.get_in_space(&format!("budgets?prefix={prefix}&limit={PAGE}{after}"))?;
+        pages += 1;
+        for budget in page["budgets"].as_array().into_iter().flatten() {
+            take(budget)?;
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={}", encoded(next)),
+            None => return Ok(pages),
+        }
+    }
+}
+
+/// A budget, for people.
+fn describe(budget: &Value) -> String {
+    let mut lines = vec![format!(
+        "{}\tvalue {}",
+        text(&budget["key"]),
+        text(&budget["value"])
+    )];
+    lines[0].push_str(&format!("\tfloor {}", text(&budget["floor"])));
+    if budget["cap"].is_string() {
+        lines[0].push_str(&format!("\tcap {}", text(&budget["cap"])));
+    }
+    for name in ["rights", "room"] {
+        let of = &budget[name];
+        if of.is_object() {
+            let [here, pending, elsewhere] =
+                ["here", "pending", "elsewhere"].map(|field| text(&of[field]));
+            lines.push(format!(
+                "{name}: {here} here, {pending} pending, {elsewhere} elsewhere"
+            ));
+        }
+    }
+    for holder in budget["holders"].as_array().into_iter().flatten() {
+        lines.push(describe_holder(holder));
+    }
+    lines.join("\n")
+}
+
+fn describe_holder(holder: &Value) -> String {
+    let mut line = format!(
+        "  {}\trights {}",
+        text(&holder["writer"]),
+        text(&holder["rights"])
+    );
+    if holder["room"].is_string() {
+        line.push_str(&format!("\troom {}", text(&holder["room"])));
+    }
+    match (holder["own"] == true, holder["owner"].as_str()) {
+        (true, _) => line.push_str("\tthis node"),
+        (false, Some(owner)) => line.push_str(&format!("\tmember {owner}")),
+        (false, None) => {}
+    }
+    line
+}
+
+/// What budgets come to together.
+#[derive(Default)]
+struct Sums {
+    budgets: usize,
+    value: i128,
+    rights: i128,
+    wrong: usize,
+}
+
+/// What is wrong with a budget, if anything is: what all hold has to add up, and nobody holds less than
+/// nothing.
+fn wrong(budget: &Value) -> Option<String> {
+    let number = |value: &Value| -> i128 {
+        let number = value.as_str().and_then(|text| text.parse().ok());
+        number.unwrap_or(i128::MIN / 4)
+    };
+    let holders = || budget["holders"].as_array().into_iter().flatten();
+    let held = |field: &str| -> i128 { holders().map(|it| number(&it[field])).sum() };
+    let (value, floor) = (number(&budget["value"]), number(&budget["floor"]));
+    let rights = held("rights");
+    if rights != value - floor {
+        let due = value - floor;
+        return Some(format!(
+            "{rights} rights are held, and the value less the floor is {due}"
+        ));
+    }
+    if budget["cap"].is_string() {
+        let (room, due) = (held("room"), number(&budget["cap"]) - value);
+        if room != due {
+            return Some(format!(
+                "room for {room} is held, and the cap less the value is {due}"
+            ));
+        }
+    }
+    let short = |it: &&Value| {
+        ["rights", "room"]
+            .iter()
+            .any(|field| it[*field].is_string() && number(&it[*field]) < 0)
+    };
+    let short = holders().find(short)?;
+    Some(format!(
+        "{} holds less than nothing",
+        text(&short["writer"])
+    ))
+}
+
+fn audit(client: &Client, space: &str, output: &mut Output, prefix: &str) -> Result<(), Failure> {
+    let mut sums = Sums::default();
+    let pages = each(client, prefix, |budget| {
+        let wrong = wrong(budget);
+        sums.budgets += 1;
+        sums.wrong += usize::from(wrong.is_some());
+        let number = |value: &Value| value.as_str().and_then(|text| text.parse::<i128>().ok());
+        let value = number(&budget["value"]).unwrap_or(0);
+        sums.value += value;
+        sums.rights += value - number(&budget["floor"]).unwrap_or(0);
+        let mut line = budget.clone();
+        line["wrong"] = json!(wrong);
+        output.line(&line, || match &wrong {
+            None => describe(budget),
+            Some(why) => format!("{}\nWRONG: {why}", describe(budget)),
+        })
+    })?;
+    if pages > 1 {
+        output.remark("the budgets are of several moments, and so are their sums")?;
+    }
+    let (value, rights) = (sums.value.to_string(), sums.rights.to_string());
+    let line = json!({
+        "budgets": sums.budgets, "value": value, "rights": rights, "wrong": sums.wrong,
+    });
+    output.line(&line, || {
+        format!(
+            "{} budgets: the values add up to {value}, the rights to {rights}, {} do not add up",
+            sums.budgets, sums.wrong
+        )
+    })?;
+    if sums.wrong > 0 {
+        return Err(Failure::Local {
+            code: "overdrawn",
+            problem: format!(
+                "{} budgets do not add up; nothing was changed. A process was copied while it ran, or a \
+                 state was damaged: see `tallymesh doctor`, and the faults in the log of each node",
+                sums.wrong
+            ),
+        });
+    }
+    audit::budgets(client, space, output, prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(value: &str, holders: &[(&str, &str)]) -> Value {
+        let holders: Vec<Value> = holders
+            .iter()
+            .map(|(writer, rights)| json!({ "writer": writer, "rights": rights, "own": false }))
+            .collect();
+        json!({ "key": "gift", "value": value, "floor": "-5", "holders": holders })
+    }
+
+    #[test]
+    fn what_all_hold_has_to_add_up() {
+        assert_eq!(wrong(&budget("10", &[("a", "9"), ("b", "6")])), None);
+        assert_eq!(wrong(&budget("-5", &[])), None);
+        for (value, holders) in [
+            ("10", &[("a", "9"), ("b", "5")][..]),
+            ("10", &[][..]),
+            ("10", &[("a", "16"), ("b", "-1")][..]),
+            ("10", &[("a", "?"), ("b", "6")][..]),
+        ] {
+            assert!(wrong(&budget(value, holders)).is_some(), "{holders:?}");
+        }
+        let mut capped = budget("10", &[("a", "15")]);
+        capped["cap"] = json!("12");
+        capped["holders"][0]["room"] = json!("2");
+        assert_eq!(wrong(&capped), None);
+        capped["holders"][0]["room"] = json!("3");
+        assert!(wrong(&capped).is_some_and(|why| why.contains("room for 3")));
+    }
+
+    #[test]
+    fn a_transfer_names_pairs() {
+        let shares = ["b", "1", "c", "9223372036854775807"];
+        let expected = json!({
+            "op": "transfer", "key": "a",
+            "to": [{ "key": "b", "amount": "1" }, { "key": "c", "amount": "9223372036854775807" }],
+        });
+        assert_eq!(transfer_op("a", &shares), Ok(expected));
+        for wrong in [
+            &["b"][..],
+            &[],
+            &["b", "-1"],
+            &["b", "9223372036854775808"],
+            &["b", "1", "c"],
+        ] {
+            assert!(transfer_op("a", wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! Operations on budgets beside those on counters, and what budgets show.
+
+use super::Query;
+use super::answers::{Decimal, decimal, decimal_if_any};
+use super::membership::OwnerKey;
+use super::space::OpenSpace;
+use serde::Serialize;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use tallymesh_core::limits::BUDGET_NAME_BYTES_MAX;
+use tallymesh_core::{Budget, Error, Flow, Holding, Limited, Op, Replica, Transaction, WriterId};
+use utoipa::ToSchema;
+
+/// An operation of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// On a counter.
+    Count {
+        /// Its key.
+        key: String,
+        /// What is done.
+        op: Op,
+    },
+    /// On a budget.
+    Flow {
+        /// Its name.
+        key: String,
+        /// What is done.
+        flow: Flow,
+    },
+    /// Moves rights or room of a budget to another member.
+    Grant {
+        /// Its name.
+        key: String,
+        /// To whom.
+        to: Recipient,
+        /// What is moved.
+        what: Granted,
+        /// How much.
+        amount: u64,
+    },
+    /// Spends of one budget, and pays that into others.
+    Transfer {
+        /// The budget that is spent from.
+        from: String,
+        /// The others, and how much each gets.
+        to: Vec<(String, u64)>,
+    },
+}
+
+/// What a grant moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// What can be spent.
+    Rights,
+    /// What can be minted, under a cap.
+    Room,
+}
+
+/// To whom rights are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// A member, whatever its present writer is.
+    Member(OwnerKey),
+    /// A member's present writer.
+    Writer(WriterId),
+}
+
+impl Recipient {
+    /// Reads a member's key, 64 hex digits, or a writer, 32 of them.
+    pub fn parse(text: &str) -> Option<Recipient> {
+        let member = OwnerKey::parse(text).map(Recipient::Member);
+        member.or_else(|| WriterId::parse(text).map(Recipient::Writer))
+    }
+
+    /// The writer that it is now, if it is one.
+    fn writer(&self, replica: &Replica) -> Option<WriterId> {
+        match self {
+            Recipient::Writer(writer) => Some(*writer),
+            Recipient::Member(owner) => {
+                let members = replica.members();
+                members.iter().find(|it| it.owner == owner.0)?.writer
+            }
+        }
+    }
+}
+
+impl fmt::Display for Recipient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Recipient::Member(owner) => owner.fmt(f),
+            Recipient::Writer(writer) => writer.fmt(f),
+        }
+    }
+}
+
+/// Why an operation was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperationError {
+    /// The replica refused.
+    Core(Error),
+    /// Too little of a budget is held here, and others are asked for what is missing.
+    Asked {
+        /// What the replica said.
+        error: Error,
+        /// For how much.
+        asked: u64,
+    },
+    /// Rights move to another member's present writer, and this is none.
+    NoRecipient(Recipient),
+    /// A budget's name has so many bytes, which are too many.
+    BudgetName(usize),
+}
+
+impl OperationError {
+    /// A stable name of the kind of refusal.
+    pub fn code(&self) -> &'static str {
+        match self {
+            OperationError::Core(error) | OperationError::Asked { error, .. } => error.code(),
+            OperationError::NoRecipient(_) => "no_recipient",
+            OperationError::BudgetName(_) => "budget_name",
+        }
+    }
+
+    /// What of the budget is held where, if too little of it is held here.
+    pub fn held(&self) -> Option<Holding> {
+        let (OperationError::Core(error) | OperationError::Asked { error, .. }) = self else {
+            return None;
+        };
+        match error {
+            Error::RightsShort(short) | Error::RoomShort(short) => Some(short.held),
+            _ => None,
+        }
+    }
+
+    /// For how much others are asked.
+    pub fn asked(&self) -> Option<u64> {
+        match self {
+            OperationError::Asked { asked, .. } => Some(*asked),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for OperationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OperationError::Core(error) => error.fmt(f),
+            OperationError::Asked { error, asked } => write!(
+                f,
+                "{error}; {asked} more are asked for of other members: try again, or wait for them"
+            ),
+            OperationError::NoRecipient(to) => write!(
+                f,
+                "{to} is no other member, or none of which a start is known here; rights move to \
+                 members only: see `tallymesh members`"
+            ),
+            OperationError::BudgetName(bytes) => write!(
+                f,
+                "a budget's name has at most {BUDGET_NAME_BYTES_MAX} bytes, not {bytes}"
+            ),
+        }
+    }
+}
+
+impl From<Error> for OperationError {
+    fn from(error: Error) -> OperationError {
+        match error {
+            Error::TooLarge {
+                what: Limited::BudgetName,
+                size,
+                ..
+            } => OperationError::BudgetName(size),
+            error => OperationError::Core(error),
+        }
+    }
+}
+
+impl From<(String, Op)> for Operation {
+    fn from((key, op): (String, Op)) -> Operation {
+        Operation::Count { key, op }
+    }
+}
+
+impl Operation {
+    /// The counter, or the budget; of a transfer the one that is spent from.
+    pub fn key(&self) -> &str {
+        match self {
+            Operation::Count { key, .. }
+            | Operation::Flow { key, .. }
+            | Operation::Grant { key, .. } => key,
+            Operation::Transfer { from, .. } => from,
+        }
+    }
+
+    /// What it is on.
+    pub(crate) fn on(&self) -> &'static str {
+        match self {
+            Operation::Count { .. } => "counter",
+            _ => "budget",
+        }
+    }
+
+    /// What is done to a counter, if it is one.
+    pub(crate) fn op(&self) -> Option<Op> {
+        match self {
+            Operation::Count { op, .. } => Some(*op),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Operation::Count { op, .. } => match op {
+                Op::Add(_) => "add",
+                Op::Reset => "reset",
+                Op::Delete => "delete",
+                Op::Set(_) => "set",
+                Op::Expire(_) => "expire",
+                Op::Persist => "persist",
+            },
+            Operation::Flow { flow, .. } => match flow {
+                Flow::Mint(_) => "mint",
+                Flow::Spend(_) => "spend",
+                Flow::Grant { .. } => "grant",
+                Flow::GrantRoom { .. } => "grant_room",
+                Flow::LowerFloor(_) => "lower_floor",
+                Flow::RaiseFloor(_) => "raise_floor",
+                Flow::RaiseCap(_) => "raise_cap",
+                Flow::LowerCap(_) => "lower_cap",
+            },
+            Operation::Grant { what, .. } => match what {
+                Granted::Rights => "grant",
+                Granted::Room => "grant_room",
+            },
+            Operation::Transfer { .. } => "transfer",
+        }
+    }
+
+    /// Whether whoever adds and spends may ask for it: all else is for editors.
+    pub(crate) fn is_for_writers(&self) -> bool {
+        match self {
+            Operation::Count { op, .. } => matches!(op, Op::Add(_)),
+            Operation::Flow { flow, .. } => matches!(flow, Flow::Spend(_)),
+            Operation::Transfer { .. } => true,
+            Operation::Grant { .. } => false,
+        }
+    }
+
+    /// Makes it, on what the operations before it did. Tells what [`Transaction::apply`] does of a
+    /// counter.
+    pub(crate) fn make(&self, transaction: &mut Transaction<'_>) -> Result<bool, OperationError> {
+        match self {
+            Operation::Count { key, op } => return Ok(transaction.apply(key, *op)?),
+            Operation::Flow { key, flow } => transaction.flow(key, *flow)?,
+            Operation::Grant {
+                key,
+                to,
+                what,
+                amount,
+            } => grant(transaction, key, to, *what, *amount)?,
+            Operation::Transfer { from, to } => {
+                let to: Vec<(&str, u64)> = to.iter().map(|(key, it)| (key.as_str(), *it)).collect();
+                transaction.transfer(from, &to)?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Moves rights or room to whoever the recipient is now.
+pub(crate) fn grant(
+    transaction: &mut Transaction<'_>,
+    key: &str,
+    to: &Recipient,
+    what: Granted,
+    amount: u64,
+) -> Result<(), OperationError> {
+    let nobody = || OperationError::NoRecipient(*to);
+    let writer = to.writer(transaction.replica()).ok_or_else(nobody);
+    // Who is no member itself hears of that first.
+    let writer = match transaction.replica().is_member() {
+        true => writer?,
+        false => return Err(Error::NotAMember.into()),
+    };
+    let flow = match what {
+        Granted::Rights => Flow::Grant { to: writer, amount },
+        Granted::Room => Flow::GrantRoom { to: writer, amount },
+    };
+    transaction.flow(key, flow).map_err(|error| match error {
+        Error::UnknownWriter { .. } => nobody(),
+        error => error.into(),
+    })
+}
+
+/// What of a budget is held where, as far as this node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Holding)]
+pub struct HoldingRow {
+    /// What this node may use now.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub here: i128,
+    /// What it may use once all members have acknowledged it: it came under idempotency keys.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub pending: i128,
+    /// What others hold.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub elsewhere: i128,
+}
+
+impl From<Holding> for HoldingRow {
+    fn from(it: Holding) -> HoldingRow {
+        HoldingRow {
+            here: it.here,
+            pending: it.pending,
+            elsewhere: it.elsewhere,
+        }
+    }
+}
+
+/// What one writer holds of a budget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Holder)]
+pub struct HolderRow {
+    /// The writer, as 32 hex digits. What one holds that is over falls to whoever takes it over.
+    pub writer: String,
+    /// Whose it is or was, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<OwnerKey>,
+    /// Whether it is this start of this node.
+    pub own: bool,
+    /// What it may spend.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub rights: i128,
+    /// What it may mint, under a cap.
+    #[schema(value_type = Decimal, required = false)]
+    #[serde(
+        serialize_with = "decimal_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub room: Option<i128>,
+}
+
+/// What a budget comes to at this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Budget)]
+pub struct BudgetRow {
+    /// Its name.
+    pub key: String,
+    /// What was minted less what was spent.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub value: i128,
+    /// What the value never goes under.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub floor: i128,
+    /// What the value never goes over, if it has a cap.
+    #[schema(value_type = Decimal, required = false)]
+    #[serde(
+        serialize_with = "decimal_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cap: Option<i128>,
+    /// What can be spent: all of it together is the value less the floor.
+    pub rights: HoldingRow,
+    /// What can be minted, if it has a cap: all of it together is the cap less the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub room: Option<HoldingRow>,
+    /// Who holds what, by writer; not told in answers to operations, nor in events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub holders: Option<Vec<HolderRow>>,
+}
+
+impl BudgetRow {
+    pub(super) fn new(key: String, it: Budget) -> BudgetRow {
+        BudgetRow {
+            key,
+            value: it.value,
+            floor: it.floor,
+            cap: it.cap,
+            rights: it.rights.into(),
+            room: it.room.map(HoldingRow::from),
+            holders: None,
+        }
+    }
+}
+
+/// Budgets by name, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct BudgetPage {
+    /// The budgets, sorted by the bytes of their names.
+    pub budgets: Vec<BudgetRow>,
+    /// The name to ask for the next page with, if there may be more.
+    #[schema(required)]
+    pub next: Option<String>,
+}
+
+impl OpenSpace {
+    /// A budget without who holds what, `None` if there is none of this name.
+    pub(super) fn budget_row(&self, name: &str) -> Option<BudgetRow> {
+        let budget = self.replica.budget(name)?;
+        Some(BudgetRow::new(name.to_owned(), budget))
+    }
+
+    /// A budget with who holds what, `None` if there is none of this name.
+    pub(super) fn budget(&self, name: &str) -> Option<BudgetRow> {
+        let mut rows = self.with_holders(self.budget_row(name).into_iter().collect());
+        rows.pop()
+    }
+
+    /// Looks at each budget and keeps the first `limit`.
+    pub(super) fn budgets(&self, query: &Query) -> BudgetPage {
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        let mut more = false;
+        self.replica.each_budget(&mut |name| {
+            let fits =
+                || names.len() < query.limit || names.last().is_some_and(|it| name < it.as_str());
+            if !query.wants(name) {
+                return;
+            }
+            if !fits() {
+                // One of which there are two kinds is named twice.
+                more |= !names.contains(name);
+                return;
+            }
+            names.insert(name.to_owned());
+            if names.len() > query.limit {
+                names.pop_last();
+                more = true;
+            }
+        });
+        let next = names.last().filter(|_| more).cloned();
+        let rows = names.iter().filter_map(|name| self.budget_row(name));
+        BudgetPage {
+            budgets: self.with_holders(rows.collect()),
+            next,
+        }
+    }
+
+    fn with_holders(&self, mut rows: Vec<BudgetRow>) -> Vec<BudgetRow> {
+        if rows.is_empty() {
+            return rows;
+        }
+        let roster = self.replica.roster();
+        let owners = roster.filter_map(|it| Some((it.writer, OwnerKey(it.owner?))));
+        let owners: HashMap<WriterId, OwnerKey> = owners.collect();
+        let own = self.replica.writer();
+        for row in &mut rows {
+            let holders = self.replica.holders_of(&row.key).into_iter();
+            let holders = holders.map(|it| HolderRow {
+                writer: it.writer.to_string(),
+                owner: owners.get(&it.writer).copied(),
+                own: it.writer == own,
+                rights: it.rights,
+                room: row.cap.map(|_| it.room),
+            });
+            row.holders = Some(holders.collect());
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_adds_and_spends_may_not_pay_in_nor_move_rights() {
+        let flow = |flow| Operation::Flow {
+            key: "a".to_owned(),
+            flow,
+        };
+        let grant = Operation::Grant {
+            key: "a".to_owned(),
+            to: Recipient::Member(OwnerKey([1; 32])),
+            what: Granted::Rights,
+            amount: 1,
+        };
+        let transfer = Operation::Transfer {
+            from: "a".to_owned(),
+            to: Vec::new(),
+        };
+        for (operation, expected) in [
+            (("a".to_owned(), Op::Add(1)).into(), true),
+            (("a".to_owned(), Op::Delete).into(), false),
+            (flow(Flow::Spend(1)), true),
+            (flow(Flow::Mint(1)), false),
+            (flow(Flow::LowerFloor(1)), false),
+            (flow(Flow::RaiseCap(1)), false),
+            (transfer, true),
+            (grant, false),
+        ] {
+            assert_eq!(operation.is_for_writers(), expected, "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn a_recipient_is_a_key_or_a_writer() {
+        let (key, writer) = ("ab".repeat(32), "cd".repeat(16));
+        for text in [&key, &writer] {
+            let recipient = Recipient::parse(text).expect(text);
+            assert_eq!(recipient.to_string(), *text);
+        }
+        for wrong in ["", "me", &key[1..], &writer[1..], &"zz".repeat(16)] {
+            assert_eq!(Recipient::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Writes that wait for rights of a budget, or for room under its cap, for which other members are asked.
+
+use super::{OpenSpace, Refusal};
+use crate::driver::levels::Reply;
+use crate::driver::{Operation, OperationError, Release, Transacted, Written};
+use crate::handle::Demand;
+use crate::metrics::Metrics;
+use tallymesh_core::{Error, Once, Stock, Supply, WantId};
+
+/// A write as it was asked for.
+pub(in crate::driver) struct Write {
+    pub(in crate::driver) ops: Vec<Operation>,
+    pub(in crate::driver) once: Option<Once>,
+    pub(in crate::driver) demand: Demand,
+    pub(in crate::driver) reply: Reply<Written<Transacted>>,
+    /// Until when it waits for rights, in milliseconds since the start.
+    pub(in crate::driver) until: u64,
+    /// What it waits for.
+    pub(in crate::driver) want: Option<Want>,
+}
+
+/// What a write waits for.
+pub(in crate::driver) struct Want {
+    id: WantId,
+    shortage: Shortage,
+}
+
+/// What there is too little of.
+#[derive(PartialEq, Eq)]
+struct Shortage {
+    /// The budget.
+    name: String,
+    stock: Stock,
+    /// How much has to be held here.
+    amount: u64,
+}
+
+impl OpenSpace {
+    /// Makes a write, or has it wait for rights; what to answer at once if there is nothing to wait for.
+    pub(in crate::driver) fn write(
+        &mut self,
+        now: u64,
+        mut write: Write,
+        metrics: &Metrics,
+    ) -> Option<Release> {
+        let checked = self.check(&write.demand);
+        let mut done = checked.and_then(|()| self.transact(&write.ops, write.once));
+        let waited = write.want.take();
+        let shortage = match &done {
+            Ok(_) => None,
+            Err(refusal) => self.shortage(&write.ops, refusal),
+        };
+        if let Some(shortage) = shortage {
+            if write.until > now {
+                write.want = Some(self.want(now, waited, shortage, write.until));
+                self.shorts.push(write);
+                return None;
+            }
+            let asked = self.lacks(now, &shortage.name, shortage.stock, shortage.amount);
+            done = done.map_err(|refusal| refusal.asked(asked));
+        }
+        if let Some(want) = waited {
+            self.sync.end_want(now, want.id);
+        }
+        if done.as_ref().is_ok_and(|it| !it.again) {
+            metrics.operations(&write.ops);
+        }
+        let Write {
+            once,
+            demand,
+            reply,
+            ..
+        } = write;
+        self.reach(now, done, once, &demand, reply)
+    }
+
+    /// Goes on to wait for the same, or begins to wait.
+    fn want(&mut self, now: u64, waited: Option<Want>, shortage: Shortage, until: u64) -> Want {
+        match waited {
+            Some(want) if want.shortage == shortage => return want,
+            Some(other) => self.sync.end_want(now, other.id),
+            None => {}
+        }
+        let Shortage {
+            name,
+            stock,
+            amount,
+        } = &shortage;
+        let id = self.sync.want_rights(now, name, *stock, *amount, until);
+        Want { id, shortage }
+    }
+
+    /// Somebody was refused who does not wait, so that others are asked for it; tells for how much, if they
+    /// have as much.
+    pub(in crate::driver) fn lacks(
+        &mut self,
+        now: u64,
+        name: &str,
+        stock: Stock,
+        amount: u64,
+    ) -> u64 {
+        let supply = self.sync.supply_of(&self.replica, name, stock, amount);
+        self.sync.lack_rights(now, name, stock, amount);
+        let missing = |it: Supply| {
+            let missing = i128::from(amount) - it.holding.here;
+            u64::try_from(missing)
+                .ok()
+                .filter(|_| missing <= it.reachable)
+        };
+        supply.and_then(missing).unwrap_or(0)
+    }
+
+    /// What is missing here, if a write was refused for that.
+    fn shortage(&self, ops: &[Operation], refusal: &Refusal) -> Option<Shortage> {
+        let Refusal::Op { index, error, .. } = refusal else {
+            return None;
+        };
+        let (short, stock) = match error {
+            OperationError::Core(Error::RightsShort(short)) => (short, Stock::Rights),
+            OperationError::Core(Error::RoomShort(short)) => (short, Stock::Room),
+            _ => return None,
+        };
+        let name = match &ops.get(*index)? {
+            // It was short of room in one of those that it pays into.
+            Operation::Transfer { to, .. } if stock == Stock::Room => {
+                let full = to.iter().find(|(name, amount)| {
+                    *amount == short.asked && self.held(name, stock).is_some()
+                });
+                &full?.0
+            }
+            operation => operation.key(),
+        };
+        // What operations before it take of the same has to be there, too.
+        let taken = self.held(name, stock).unwrap_or(0) - short.held.here;
+        let amount = i128::from(short.asked) + taken.max(0);
+        Some(Shortage {
+            name: name.to_owned(),
+            stock,
+            amount: u64::try_from(amount).ok()?,
+        })
+    }
+
+    /// How much of a budget may be used here now.
+    fn held(&self, name: &str, stock: Stock) -> Option<i128> {
+        let budget = self.replica.budget(name)?;
+        match stock {
+            Stock::Room => budget.room.map(|it| it.here),
+            Stock::Rights => Some(budget.rights.here),
+        }
+    }
+
+    /// When what waits for rights has waited for long enough.
+    pub(super) fn shorts_due(&self) -> Option<u64> {
+        self.shorts.iter().map(|it| it.until).min()
+    }
+
+    /// Takes the writes for which there is enough by now, or that have waited for long enough.
+    pub(in crate::driver) fn take_due_writes(&mut self, now: u64) -> Vec<Write> {
+        let mut due = Vec::new();
+        for write in std::mem::take(&mut self.shorts) {
+            let supply = write.want.as_ref();
+            let supply = supply.and_then(|it| self.sync.supply(&self.replica, it.id));
+            match supply.is_none_or(|it| it.is_met()) || write.until <= now {
+                true => due.push(write),
+                false => self.shorts.push(write),
+            }
+        }
+        due
+    }
+}

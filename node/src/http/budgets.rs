@@ -1,0 +1,237 @@
+//! Budgets: read, listed, and the operations that are asked for most. All others are operations of a
+//! transaction.
+
+use super::App;
+use super::asking::{Answered, Asking};
+use super::body::Fields;
+use super::counters::{ListQuery, page_query};
+use super::problem::{Asked, Problem, Route};
+use super::requests::{
+    AmountBody, AskingRead, AskingWrite, GrantBody, InSpace, OfBudget, TransferBody,
+};
+use crate::driver::{BudgetPage, BudgetRow, Done, Granted, Operation, Recipient};
+use crate::handle::Refusal;
+use crate::problems;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use serde_json::Value;
+use std::sync::Arc;
+use tallymesh_core::{Error, Flow};
+
+const AMOUNT: &str = r#"{"amount":"5"}"#;
+const GRANT: &str = r#"{"to":"<a member's key, or its writer>","amount":"5"}"#;
+const TRANSFER: &str = r#"{"to":[{"key":"cashback","amount":"5"}]}"#;
+const SHARE: &str = r#"{"key":"cashback","amount":"5"}"#;
+
+type Key = Route<(String, String)>;
+type Body = Result<Bytes, BytesRejection>;
+
+/// Reads a budget
+///
+/// With who holds what of it.
+#[utoipa::path(
+    get, path = "/v1/spaces/{space}/budgets/{key}", operation_id = "read_budget", tag = "budgets",
+    params(OfBudget, AskingRead),
+    responses((status = 200, description = "The budget.", body = BudgetRow)),
+    extensions(("x-problems" = json!(["no_budget"]))),
+)]
+pub(super) async fn read(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+) -> Result<Answered<Json<BudgetRow>>, Problem> {
+    let space = app.handle.space(&space)?;
+    let seen = asking.wait(&app, space).await?;
+    let budget = app.handle.budget(space, key).await?;
+    let budget = budget.ok_or_else(|| Problem::from(&Error::NoBudget))?;
+    Ok(seen.map(|()| Json(budget)))
+}
+
+/// Lists budgets by name
+///
+/// With who holds what of them.
+#[utoipa::path(
+    get, path = "/v1/spaces/{space}/budgets", operation_id = "list_budgets", tag = "budgets",
+    params(InSpace, ListQuery, AskingRead),
+    responses((status = 200, description = "A page of them.", body = BudgetPage)),
+    extensions(("x-problems" = json!(["query"]))),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    asking: Asking,
+    Asked(query): Asked<ListQuery>,
+) -> Result<Answered<Json<BudgetPage>>, Problem> {
+    let space = app.handle.space(&space)?;
+    let query = page_query(query)?;
+    let seen = asking.wait(&app, space).await?;
+    let page = app.handle.budgets(space, query).await?;
+    Ok(seen.map(|()| Json(page)))
+}
+
+/// Pays into a budget, or gives back what was spent
+///
+/// Makes a budget without a cap if there is none of this name. Under a cap it takes room that is held
+/// here.
+#[utoipa::path(
+    post, path = "/v1/spaces/{space}/budgets/{key}/mint", operation_id = "mint", tag = "budgets",
+    params(OfBudget, AskingWrite),
+    request_body(content = AmountBody, description = "How much."),
+    responses((status = 200, description = "The budget.", body = BudgetRow)),
+    extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "not_a_member", "overflow", "room_short"]))),
+)]
+pub(super) async fn mint(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+    body: Body,
+) -> Result<Answered<Json<BudgetRow>>, Problem> {
+    let body = body?;
+    let flow = Flow::Mint(amount_only(&body)?);
+    flowed(&app, &space, asking, &body, Operation::Flow { key, flow }).await
+}
+
+/// Spends of a budget
+///
+/// Takes rights that are held here, and answers at once.
+#[utoipa::path(
+    post, path = "/v1/spaces/{space}/budgets/{key}/spend", operation_id = "spend", tag = "budgets",
+    params(OfBudget, AskingWrite),
+    request_body(content = AmountBody, description = "How much."),
+    responses((status = 200, description = "The budget.", body = BudgetRow)),
+    extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "no_budget", "not_a_member", "overflow", "rights_short"]))),
+)]
+pub(super) async fn spend(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+    body: Body,
+) -> Result<Answered<Json<BudgetRow>>, Problem> {
+    let body = body?;
+    let flow = Flow::Spend(amount_only(&body)?);
+    flowed(&app, &space, asking, &body, Operation::Flow { key, flow }).await
+}
+
+/// Moves rights of a budget to another member
+#[utoipa::path(
+    post, path = "/v1/spaces/{space}/budgets/{key}/grant", operation_id = "grant", tag = "budgets",
+    params(OfBudget, AskingWrite),
+    request_body(content = GrantBody, description = "To whom, and how much."),
+    responses((status = 200, description = "The budget.", body = BudgetRow)),
+    extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "no_budget", "no_recipient", "not_a_member", "overflow", "recipient", "rights_short"]))),
+)]
+pub(super) async fn grant(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+    body: Body,
+) -> Result<Answered<Json<BudgetRow>>, Problem> {
+    let body = body?;
+    let mut fields = Fields::parse(&body, GRANT)?;
+    let operation = grant_op(&mut fields, key, Granted::Rights)?;
+    fields.end()?;
+    flowed(&app, &space, asking, &body, operation).await
+}
+
+/// Spends of one budget and pays that into others
+///
+/// Every replica sees all of it together, or nothing of it: the sum over the budgets stays the same.
+#[utoipa::path(
+    post, path = "/v1/spaces/{space}/budgets/{key}/transfer", operation_id = "transfer", tag = "budgets",
+    params(OfBudget, AskingWrite),
+    request_body(content = TransferBody, description = "Which others, and how much each gets."),
+    responses((status = 200, description = "The budgets.", body = Done)),
+    extensions(("x-problems" = json!([
+        "amount", "amount_range", "budget_name", "no_budget", "not_a_member", "overflow", "rights_short", "room_short",
+        "transaction_too_large",
+    ]))),
+)]
+pub(super) async fn transfer(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+    body: Body,
+) -> Result<Answered<Json<Done>>, Problem> {
+    let (space, body) = (app.handle.space(&space)?, body?);
+    let mut fields = Fields::parse(&body, TRANSFER)?;
+    let operation = transfer_op(&mut fields, key)?;
+    fields.end()?;
+    let done = asking.apply(&app, space, &body, operation).await?;
+    Ok(done.map(Json))
+}
+
+/// Makes one operation, and answers the budget.
+async fn flowed(
+    app: &App,
+    space: &str,
+    asking: Asking,
+    body: &[u8],
+    operation: Operation,
+) -> Result<Answered<Json<BudgetRow>>, Problem> {
+    let space = app.handle.space(space)?;
+    let done = asking.apply(app, space, body, operation).await?;
+    // An operation on a budget answers what that comes to.
+    let budget = done.answer.budget.clone().ok_or(Refusal::Stopped)?;
+    Ok(done.map(|_| Json(budget)))
+}
+
+fn amount_only(body: &[u8]) -> Result<u64, Problem> {
+    let mut fields = Fields::parse(body, AMOUNT)?;
+    let amount = fields.quantity("amount")?;
+    fields.end()?;
+    Ok(amount)
+}
+
+/// Reads an operation on a budget by its name, as it stands in a transaction; `None` if there is none of
+/// this name.
+pub(super) fn op(name: &str, fields: &mut Fields, key: &str) -> Result<Option<Operation>, Problem> {
+    let key = key.to_owned();
+    let flow = match name {
+        "grant" => return grant_op(fields, key, Granted::Rights).map(Some),
+        "grant_room" => return grant_op(fields, key, Granted::Room).map(Some),
+        "transfer" => return transfer_op(fields, key).map(Some),
+        "mint" => Flow::Mint,
+        "spend" => Flow::Spend,
+        "lower_floor" => Flow::LowerFloor,
+        "raise_floor" => Flow::RaiseFloor,
+        "raise_cap" => Flow::RaiseCap,
+        "lower_cap" => Flow::LowerCap,
+        _ => return Ok(None),
+    };
+    let flow = flow(fields.quantity("amount")?);
+    Ok(Some(Operation::Flow { key, flow }))
+}
+
+fn grant_op(fields: &mut Fields, key: String, what: Granted) -> Result<Operation, Problem> {
+    let text = fields.text("to")?;
+    let to = Recipient::parse(&text).ok_or_else(|| {
+        let shown: String = text.chars().take(80).collect();
+        let detail = format!(
+            "`{shown}` is no member's key, which has 64 hex digits, nor a writer, which has 32; \
+             `tallymesh members` shows both"
+        );
+        Problem::new(&problems::RECIPIENT, detail)
+    })?;
+    let amount = fields.quantity("amount")?;
+    Ok(Operation::Grant {
+        key,
+        to,
+        what,
+        amount,
+    })
+}
+
+fn transfer_op(fields: &mut Fields, from: String) -> Result<Operation, Problem> {
+    let shares = fields.list("to")?.into_iter();
+    let to: Result<Vec<(String, u64)>, Problem> = shares.map(share).collect();
+    Ok(Operation::Transfer { from, to: to? })
+}
+
+fn share(value: Value) -> Result<(String, u64), Problem> {
+    let mut fields = Fields::of(value, SHARE)?;
+    let share = (fields.text("key")?, fields.quantity("amount")?);
+    fields.end()?;
+    Ok(share)
+}

@@ -1,0 +1,209 @@
+//! `BUDGET.…`: commands on budgets, which Redis has no like of. Each is one command, so that roles, keys
+//! and transactions are as of all others.
+
+use super::Host;
+use super::command::{Command, Spec, find};
+use super::counters::{View, Writing, key};
+use super::error::ReplyError;
+use super::reply::Reply;
+use super::request::{Args, number};
+use crate::driver::{Granted, OperationError, Recipient, grant};
+use std::collections::BTreeSet;
+use tallymesh_core::{Budget, Error, Flow, Holding, Replica, Stock};
+
+/// Most names that one `BUDGET.LIST` answers.
+pub(super) const LIST_MAX: usize = 1_000;
+
+/// An amount of a budget.
+fn quantity(text: &[u8]) -> Result<u64, ReplyError<'_>> {
+    let number = number(text).ok_or(ReplyError::NotInteger)?;
+    u64::try_from(number).map_err(|_| ReplyError::Quantity)
+}
+
+/// `RAISE` or `LOWER`.
+fn raises<'a>(word: &'a [u8]) -> Result<bool, ReplyError<'a>> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"raise" => Ok(true),
+        b"lower" => Ok(false),
+        _ => Err(ReplyError::Syntax),
+    }
+}
+
+impl<'a> Writing<'_, '_, 'a> {
+    /// Makes a command on a budget, and answers what [`told`] says.
+    pub(super) fn flow(
+        &mut self,
+        command: Command,
+        args: &Args<'a>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let name = key(args.at(1))?;
+        let flow = match command {
+            Command::BudgetGrant => {
+                self.grant(name, args)?;
+                return told(command, args, self.tx, reply);
+            }
+            Command::BudgetTransfer => {
+                self.transfer(name, args)?;
+                return told(command, args, self.tx, reply);
+            }
+            Command::BudgetFloor if raises(args.at(2))? => Flow::RaiseFloor(quantity(args.at(3))?),
+            Command::BudgetFloor => Flow::LowerFloor(quantity(args.at(3))?),
+            Command::BudgetCap if raises(args.at(2))? => Flow::RaiseCap(quantity(args.at(3))?),
+            Command::BudgetCap => Flow::LowerCap(quantity(args.at(3))?),
+            Command::BudgetMint => Flow::Mint(quantity(args.at(2))?),
+            _ => Flow::Spend(quantity(args.at(2))?),
+        };
+        let made = self.tx.flow(name, flow);
+        made.map_err(OperationError::from)?;
+        told(command, args, self.tx, reply)
+    }
+
+    fn grant(&mut self, name: &'a str, args: &Args<'a>) -> Result<(), ReplyError<'a>> {
+        let what = granted(args)?;
+        let text = std::str::from_utf8(args.at(2)).ok();
+        let to = text.and_then(Recipient::parse);
+        let to = to.ok_or(ReplyError::Recipient(args.at(2)))?;
+        grant(self.tx, name, &to, what, quantity(args.at(3))?)?;
+        Ok(())
+    }
+
+    fn transfer(&mut self, from: &'a str, args: &Args<'a>) -> Result<(), ReplyError<'a>> {
+        if !args.len().is_multiple_of(2) {
+            return Err(ReplyError::Arity("budget.transfer"));
+        }
+        let pairs = (2..args.len()).step_by(2);
+        let shares = pairs.map(|at| Ok((key(args.at(at))?, quantity(args.at(at + 1))?)));
+        let shares: Result<Vec<(&str, u64)>, ReplyError<'a>> = shares.collect();
+        let made = self.tx.transfer(from, &shares?);
+        made.map_err(OperationError::from)?;
+        Ok(())
+    }
+}
+
+/// What a grant moves.
+fn granted<'a>(args: &Args<'a>) -> Result<Granted, ReplyError<'a>> {
+    match args.len() {
+        4 => Ok(Granted::Rights),
+        5 if args.at(4).eq_ignore_ascii_case(b"room") => Ok(Granted::Room),
+        _ => Err(ReplyError::Syntax),
+    }
+}
+
+/// Answers a command on a budget that was made, now or before, with what is there now: the value, the
+/// floor, the cap, or what is left here to be granted.
+pub(super) fn told<'a>(
+    command: Command,
+    args: &Args<'a>,
+    view: &impl View,
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    let budget = view.budget(key(args.at(1))?);
+    let shown = match command {
+        Command::BudgetFloor => budget.map(|it| it.floor),
+        Command::BudgetCap => budget.and_then(|it| it.cap),
+        Command::BudgetGrant => budget.and_then(|it| match granted(args) {
+            Ok(Granted::Room) => it.room.map(|room| room.here),
+            _ => Some(it.rights.here),
+        }),
+        _ => budget.map(|it| it.value),
+    };
+    match shown.map(i64::try_from) {
+        Some(Ok(number)) => reply.integer(number),
+        _ => reply.value(shown),
+    }
+    Ok(())
+}
+
+/// Tells the node that a command was refused for want of rights, or of room: it asks other members for
+/// that. In `MULTI` and of a transfer's room it is not told which budget that is.
+#[inline]
+pub(super) fn tell_lack(
+    space: usize,
+    spec: Option<&'static Spec>,
+    args: &Args<'_>,
+    error: &ReplyError<'_>,
+    host: &mut dyn Host,
+) {
+    let (short, stock) = match error {
+        ReplyError::Core(Error::RightsShort(short)) => (short, Stock::Rights),
+        ReplyError::Core(Error::RoomShort(short)) => (short, Stock::Room),
+        _ => return,
+    };
+    // Behind `ONCE` and its key stands the command itself.
+    let (command, args) = match spec.map(|it| it.command) {
+        Some(Command::Once) => (find(args.at(2)).map(|it| it.command), args.from(2)),
+        command => (command, *args),
+    };
+    if let Ok(name) = key(args.at(1))
+        && (command != Some(Command::BudgetTransfer) || stock == Stock::Rights)
+    {
+        host.lacks(space, name, stock, short.asked);
+    }
+}
+
+/// Answers `BUDGET.GET`.
+pub(super) fn get(budget: Option<Budget>, reply: &mut Reply<'_>) {
+    let Some(budget) = budget else {
+        return reply.null();
+    };
+    let held = |it: Holding| [it.here, it.pending, it.elsewhere];
+    let rights = ["rights", "rights-pending", "rights-elsewhere"];
+    let room = ["room", "room-pending", "room-elsewhere"];
+    let mut fields = vec![("value", budget.value), ("floor", budget.floor)];
+    fields.extend(budget.cap.map(|cap| ("cap", cap)));
+    fields.extend(rights.into_iter().zip(held(budget.rights)));
+    let of_room = budget.room.into_iter().flat_map(held);
+    fields.extend(room.into_iter().zip(of_room));
+    reply.map(fields.len());
+    for (name, number) in fields {
+        reply.bulk(name.as_bytes());
+        reply.value(Some(number));
+    }
+}
+
+/// Answers `BUDGET.HOLDERS`: for each writer its id, its rights and its room.
+pub(super) fn holders<'a>(
+    args: &Args<'a>,
+    replica: &Replica,
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    let holders = replica.holders_of(key(args.at(1))?);
+    reply.array(holders.len());
+    for holder in holders {
+        reply.array(3);
+        reply.bulk(holder.writer.to_string().as_bytes());
+        reply.value(Some(holder.rights));
+        reply.value(Some(holder.room));
+    }
+    Ok(())
+}
+
+/// Answers `BUDGET.LIST`: names that begin so, after a name, by their bytes.
+pub(super) fn list<'a>(
+    args: &Args<'a>,
+    replica: &Replica,
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    if args.len() > 3 {
+        return Err(ReplyError::Arity("budget.list"));
+    }
+    let (prefix, after) = (args.at(1), args.at(2));
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    replica.each_budget(&mut |name| {
+        let wanted = name.as_bytes().starts_with(prefix);
+        let last = names.last().filter(|_| names.len() == LIST_MAX);
+        let fits = last.is_none_or(|last| name < last.as_str());
+        if wanted && fits && (after.is_empty() || name.as_bytes() > after) {
+            names.insert(name.to_owned());
+            if names.len() > LIST_MAX {
+                names.pop_last();
+            }
+        }
+    });
+    reply.array(names.len());
+    for name in names {
+        reply.bulk(name.as_bytes());
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! `BUDGET.…`: what each command answers, in both versions of the protocol, and what it is refused with.
+
+use super::*;
+use tallymesh_core::Flow as BudgetFlow;
+
+/// A client at a node that is the only member of its first space.
+fn client() -> Client {
+    let mut client = Client::new(RespConfig::default());
+    client.node.replicas[0]
+        .found(&[7; 32], &[0; 16], NOW)
+        .expect("a member");
+    client
+}
+
+fn play_as_member(rows: &[Row]) {
+    for resp3 in [false, true] {
+        let mut client = client();
+        client.session.resp3 = resp3;
+        for (sent, two, three) in rows {
+            let wanted = if resp3 && !three.is_empty() {
+                three
+            } else {
+                two
+            };
+            assert_eq!(&client.send(sent), wanted, "to {sent}, RESP3: {resp3}");
+        }
+    }
+}
+
+#[test]
+fn budgets_are_minted_spent_and_read() {
+    play_as_member(&[
+        ("BUDGET.GET gift", "$-1|", "_|"),
+        (
+            "BUDGET.SPEND gift 1",
+            "-NOBUDGET no budget of this name is known here; mint it first|",
+            "",
+        ),
+        ("BUDGET.MINT gift 100", ":100|", ""),
+        ("budget.spend gift 30", ":70|", ""),
+        (
+            "BUDGET.SPEND gift 71",
+            "-RIGHTSSHORT 71 are asked for, and 70 are held here, 0 elsewhere as far as is known here|",
+            "",
+        ),
+        ("BUDGET.FLOOR gift LOWER 10", ":-10|", ""),
+        ("BUDGET.SPEND gift 75", ":-5|", ""),
+        ("BUDGET.FLOOR gift raise 5", ":-5|", ""),
+        (
+            "BUDGET.GET gift",
+            "*10|$5|value|$2|-5|$5|floor|$2|-5|$6|rights|$1|0|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|",
+            "%5|$5|value|$2|-5|$5|floor|$2|-5|$6|rights|$1|0|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|",
+        ),
+        ("BUDGET.MINT gift 0", ":-5|", ""),
+        (
+            "BUDGET.MINT gift -1",
+            "-ERR an amount of a budget is 0 to 9223372036854775807|",
+            "",
+        ),
+        (
+            "BUDGET.MINT gift x",
+            "-ERR value is not an integer or out of range|",
+            "",
+        ),
+        ("BUDGET.FLOOR gift by 5", "-ERR syntax error|", ""),
+        ("DBSIZE", ":0|", ""),
+    ]);
+}
+
+#[test]
+fn a_cap_keeps_room() {
+    play_as_member(&[
+        ("BUDGET.CAP seats RAISE 10", ":10|", ""),
+        (
+            "BUDGET.MINT seats 11",
+            "-ROOMSHORT room for 11 is asked for under the cap, and 10 are held here, 0 elsewhere as far as is known here|",
+            "",
+        ),
+        ("BUDGET.MINT seats 4", ":4|", ""),
+        ("BUDGET.CAP seats LOWER 1", ":9|", ""),
+        (
+            "BUDGET.GET seats",
+            "*18|$5|value|$1|4|$5|floor|$1|0|$3|cap|$1|9|$6|rights|$1|4|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$4|room|$1|5|$12|room-pending|$1|0|$14|room-elsewhere|$1|0|",
+            "%9|$5|value|$1|4|$5|floor|$1|0|$3|cap|$1|9|$6|rights|$1|4|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$4|room|$1|5|$12|room-pending|$1|0|$14|room-elsewhere|$1|0|",
+        ),
+        ("BUDGET.MINT plain 4", ":4|", ""),
+        (
+            "BUDGET.CAP plain RAISE 1",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value|",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn a_transfer_is_one_and_the_kinds_are_kept_apart() {
+    play_as_member(&[
+        ("BUDGET.MINT a 10", ":10|", ""),
+        ("BUDGET.TRANSFER a b 3 c 4", ":3|", ""),
+        (
+            "BUDGET.TRANSFER a b 2 c 2",
+            "-RIGHTSSHORT 4 are asked for, and 3 are held here, 0 elsewhere as far as is known here|",
+            "",
+        ),
+        (
+            "BUDGET.TRANSFER a b 2 c",
+            "-ERR wrong number of arguments for 'budget.transfer' command|",
+            "",
+        ),
+        ("BUDGET.LIST", "*3|$1|a|$1|b|$1|c|", ""),
+        ("BUDGET.LIST '' a", "*2|$1|b|$1|c|", ""),
+        ("BUDGET.LIST b", "*1|$1|b|", ""),
+        ("KEYS *", "*0|", ""),
+        ("GET a", "$-1|", "_|"),
+        (
+            "INCR a",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value|",
+            "",
+        ),
+        ("INCR n", ":1|", ""),
+        (
+            "BUDGET.MINT n 1",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value|",
+            "",
+        ),
+        ("MULTI", "+OK|", ""),
+        ("BUDGET.SPEND a 1", "+QUEUED|", ""),
+        ("BUDGET.SPEND a 3", "+QUEUED|", ""),
+        ("INCR sold", "+QUEUED|", ""),
+        ("BUDGET.GET a", "+QUEUED|", ""),
+        (
+            "EXEC",
+            "*4|:2|-RIGHTSSHORT 3 are asked for, and 2 are held here, 0 elsewhere as far as is known here|:1|*10|$5|value|$1|2|$5|floor|$1|0|$6|rights|$1|2|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|",
+            "*4|:2|-RIGHTSSHORT 3 are asked for, and 2 are held here, 0 elsewhere as far as is known here|:1|%5|$5|value|$1|2|$5|floor|$1|0|$6|rights|$1|2|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|",
+        ),
+    ]);
+}
+
+#[test]
+fn a_spend_under_a_key_counts_once() {
+    play_as_member(&[
+        ("BUDGET.MINT gift 10", ":10|", ""),
+        ("ONCE k BUDGET.SPEND gift 4", ":6|", ""),
+        ("BUDGET.SPEND gift 1", ":5|", ""),
+        ("ONCE k BUDGET.SPEND gift 4", ":5|", ""),
+        (
+            "ONCE k BUDGET.SPEND gift 5",
+            "-KEYREUSED something else was made under this idempotency key; give each operation a key of its own, and retry it with the same|",
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn rights_are_granted_to_members_alone() {
+    let mut client = client();
+    client.send("BUDGET.MINT gift 10");
+    let writer = client.node.replicas[0].writer().to_string();
+    let holders = format!("*1|*3|$32|{writer}|$2|10|$1|0|");
+    assert_eq!(client.send("BUDGET.HOLDERS gift"), holders);
+    assert_eq!(client.send("BUDGET.HOLDERS none"), "*0|");
+    let nobody = "0".repeat(64);
+    for to in [writer.as_str(), &nobody] {
+        let refused = client.send(&format!("BUDGET.GRANT gift {to} 5"));
+        let expected = format!("-ERR {to} is no other member");
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+    assert_eq!(
+        client.send("BUDGET.GRANT gift me 5"),
+        "-ERR 'me' is no member's key, which has 64 hex digits, nor a writer, which has 32|"
+    );
+    assert_eq!(
+        client.send(&format!("BUDGET.GRANT gift {nobody} 5 seats")),
+        "-ERR syntax error|"
+    );
+    let long = "x".repeat(478);
+    assert_eq!(
+        client.send(&format!("BUDGET.MINT {long} 1")),
+        "-ERR a budget's name has at most 477 bytes, not 478|"
+    );
+    client.send("SELECT 1");
+    let answer = client.send("BUDGET.MINT gift 1");
+    assert!(
+        answer.starts_with("-ERR ") && answer.contains("member"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn subscribers_are_told_of_budgets_and_not_of_expiries() {
+    let mut client = client();
+    client.send("BUDGET.MINT gift 10");
+    let told = client.node.told();
+    assert!(
+        !told.is_empty() && told.iter().all(|it| it.ends_with(" budget")),
+        "{told:?}"
+    );
+    // A budget that another member brought is a budget here.
+    client.node.replicas[0]
+        .flow("gift", BudgetFlow::Spend(1))
+        .expect("rights");
+    assert!(client.send("BUDGET.GET gift").contains("|value|$1|9|"));
+}
