@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use tallymesh_core::{
-    Error, Fate, Handle, Input, Message, Millis, Replica, Returned, Space, Token, WriterId,
+    Error, Fate, Handle, Input, Message, Millis, Replica, Returned, Token, WriterId,
 };
 
 use super::{Engine, named, parts, put};
