@@ -152,9 +152,7 @@ impl World {
     /// All is spent: clients ask on, and get nothing, and nothing moves.
     fn rest(&mut self) -> Result<(), String> {
         (self.plan.trouble_ms, self.plan.cut_ms) = (0, None);
-        for (_, until) in &mut self.cut {
-            *until = self.now;
-        }
+        self.cut.clear();
         self.pass(5_000)?;
         let moves = self.figures.moves;
         self.pass(5_000)?;
@@ -506,8 +504,10 @@ impl World {
 
     fn give_up(&mut self, at: usize) {
         let (now, patience) = (self.now, self.plan.patience_ms);
-        let late = |it: &mut Waiting| it.since + patience <= now;
-        while let Some(it) = self.members[at].waiting.pop_front_if(late) {
+        let late = |it: &Waiting| it.since + patience <= now;
+        while self.members[at].waiting.front().is_some_and(late)
+            && let Some(it) = self.members[at].waiting.pop_front()
+        {
             if let Some(want) = it.want {
                 self.members[at].sync.end_want(now, want);
             }
