@@ -20,6 +20,7 @@ pub mod retirement;
 pub mod search;
 pub mod seeds;
 pub mod sim;
+pub mod spending;
 pub mod store;
 pub mod vectors;
 pub mod visitors;

@@ -6,7 +6,7 @@
 //! be met by all who can be asked is not asked for: it would only move rights to where they are not
 //! used. How much is given is decided in `wants/share.rs`, by the holder alone; a request is no claim.
 //!
-//! With nobody waiting, a member asks for more when what it holds falls under what it used of late.
+//! With nobody waiting, a member asks for more when what it holds falls under a few times what it used of late.
 //!
 //! Only members ask and are asked, on the links between them.
 
@@ -28,6 +28,8 @@ const ASK_AGAIN_MS: Millis = 250;
 const ASK_AGAIN_MS_MAX: Millis = 4_000;
 /// How long more is asked for after somebody was refused who does not wait.
 const UNWAITED_MS: Millis = 5_000;
+/// More is asked for ahead where less is held than so many times what was used of late.
+const LOW: i128 = 4;
 /// How often at most more of a stock is asked for with nobody who lacks anything.
 const AHEAD_AGAIN_MS: Millis = 250;
 /// So many are noted of who lacks something and does not wait; more are not.
@@ -336,7 +338,7 @@ impl Sync {
     fn ask_ahead(&mut self, now: Millis, replica: &Replica, id: &StockId) {
         let recent = self.wants.recent.amount(now, id).min(i64::MAX as u64);
         let here = replica.stock(&id.0, id.1).map(|it| it.here);
-        let low = here.filter(|here| *here < i128::from(recent));
+        let low = here.filter(|here| *here < LOW * i128::from(recent));
         let Some(here) = low.filter(|_| self.wants.recent.is_due(now, id, AHEAD_AGAIN_MS)) else {
             return;
         };

@@ -4,7 +4,10 @@
 use crate::writer_id::WriterId;
 
 /// Who is given more than is waited for gets up to so many times what it used of late.
-pub(super) const AHEAD: u128 = 8;
+pub(super) const AHEAD: u128 = 16;
+
+/// Who waits gets at least such a part of what is left beside it: what it will use is not known at first.
+const START_PART: u64 = 32;
 
 /// What is to be decided about.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +59,11 @@ impl Case {
         if self.need == 0 && more * 4 < target {
             return 0; // not worth a transaction
         }
-        more.min(u128::from(rest / 2)) as u64
+        let more = more.min(u128::from(rest / 2)) as u64;
+        match self.need {
+            0 => more,
+            _ => more.max(rest / START_PART),
+        }
     }
 }
 
@@ -134,12 +141,15 @@ mod tests {
             theirs,
             ..case(1_000, need)
         };
-        // Nobody uses anything here: eight times what is used there, but no more than half.
-        assert_eq!(of(0, 10, 0, 1).share(), 1 + 80);
+        // Nobody uses anything here: sixteen times what is used there, but no more than half.
+        assert_eq!(of(0, 10, 0, 1).share(), 1 + 160);
         assert_eq!(of(0, 1_000, 0, 0).share(), 500);
         // A fourth is used there.
         assert_eq!(of(300, 100, 0, 0).share(), 250);
         assert_eq!(of(300, 100, 200, 0).share(), 100);
+        // Who begins to use it, where much is used, gets something to begin with.
+        assert_eq!(of(900, 1, 0, 1).share(), 1 + 31);
+        assert_eq!(of(900, 1, 0, 0).share(), 1);
         // What is there is near enough, or more.
         assert_eq!(of(300, 100, 250, 0).share(), 0);
         assert_eq!(of(300, 100, 900, 0).share(), 0);

@@ -181,14 +181,14 @@ fn whoever_is_short_gets_what_it_waits_for_and_some_ahead_at_once() {
     mesh.run(30);
     let supply = mesh.supply(1, want);
     assert!(supply.is_met(), "{supply:?}");
-    // As it waits for 10, it used 10: eight times as much comes beside it.
-    assert_eq!(mesh.all(), [910, 90, 0]);
+    // As it waits for 10, it used 10: sixteen times as much comes beside it.
+    assert_eq!(mesh.all(), [830, 170, 0]);
     assert_eq!(mesh.requests.len(), 1);
     mesh.flow(1, Flow::Spend(10)).unwrap();
     let now = mesh.now;
     mesh.ends[1].1.end_want(now, want);
     mesh.run(20_000);
-    assert_eq!((mesh.all(), mesh.requests.len()), ([910, 80, 0], 1));
+    assert_eq!((mesh.all(), mesh.requests.len()), ([830, 160, 0], 1));
     assert_eq!(mesh.ends[1].1.supply(&mesh.ends[1].0, want), None);
 }
 

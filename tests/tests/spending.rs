@@ -1,0 +1,118 @@
+//! Members that ask each other for rights while clients spend: all of a budget can be spent, wherever
+//! it is, and never more. `TALLYMESH_SEED=n` replays one seed, `TALLYMESH_SEEDS=n` runs so many.
+
+use tallymesh_tests::seeds;
+use tallymesh_tests::spending::{Figures, Plan, Policy, play};
+
+const SEEDS: u64 = 12;
+
+/// Cuts and restarts for 15 s, then healing.
+const TROUBLE: Plan = Plan {
+    minted: 10_000,
+    clients: [34, 33, 33],
+    patience_ms: 1_000,
+    cut_ms: None,
+    trouble_ms: 15_000,
+    end_ms: 60_000,
+};
+
+#[test]
+fn all_of_a_budget_is_spent_at_three_members_and_never_one_more() {
+    let run = |seed| {
+        let figures = play(seed, &TROUBLE, Policy::Members)?;
+        match figures.spent == TROUBLE.minted {
+            true => Ok(figures),
+            false => Err(format!(
+                "TALLYMESH_SEED={seed}: not all is spent: {figures:?}"
+            )),
+        }
+    };
+    if let Some(seed) = seeds::chosen() {
+        println!(
+            "{:?}",
+            run(seed).unwrap_or_else(|failure| panic!("{failure}"))
+        );
+        return;
+    }
+    seeds::each(seeds::count(SEEDS), |seed| {
+        let figures = run(seed)?;
+        let happened = figures.cuts > 3 && figures.moves > 5 && !figures.waits.is_empty();
+        match happened {
+            true => Ok(()),
+            false => Err(format!("seed {seed}: too little happened: {figures:?}")),
+        }
+    });
+}
+
+/// So many seeds make a line of docs/reports/budgets.md.
+const LINE_SEEDS: u64 = 5;
+
+fn sum(plan: &Plan, policy: Policy) -> Figures {
+    let mut total = Figures::default();
+    for seed in 0..LINE_SEEDS {
+        let figures = play(seed, plan, policy).unwrap_or_else(|failure| panic!("{failure}"));
+        total.add(&figures);
+    }
+    total
+}
+
+/// A line of docs/reports/budgets.md.
+fn line(policy: Policy, [steady, cut, parted]: &[Figures; 3]) -> String {
+    format!(
+        "| {} | {} | {} ms | {} | {} | {}.{} s | {} % | {} |",
+        match policy {
+            Policy::Members => "as members do",
+            Policy::Missing => "what is missing, of a random holder",
+            Policy::HalfOfRichest => "half of what the richest holds",
+        },
+        steady.waits.len() as u64 / LINE_SEEDS,
+        steady.most_wait_ms(),
+        steady.refused_early / LINE_SEEDS,
+        steady.moves / LINE_SEEDS,
+        steady.done_ms / LINE_SEEDS / 1_000,
+        steady.done_ms / LINE_SEEDS % 1_000 / 100,
+        cut.cut_percent(),
+        parted.spent / LINE_SEEDS,
+    )
+}
+
+/// The figures of docs/reports/budgets.md, all in simulated time.
+#[test]
+fn more_is_served_in_a_cut_than_with_plain_policies_and_waits_are_short() {
+    let steady = Plan {
+        trouble_ms: 0,
+        ..TROUBLE
+    };
+    let cut = Plan {
+        cut_ms: Some((4_000, 8_000)),
+        ..steady
+    };
+    // Without a cut all is spent by then.
+    let parted = Plan {
+        cut_ms: Some((4_000, 30_000)),
+        end_ms: 11_500,
+        ..steady
+    };
+    for clients in [[34, 33, 33], [70, 25, 5], [5, 25, 70]] {
+        println!("\nClients: {clients:?}\n");
+        println!(
+            "| rights move | spends that waited | 999 of 1,000 waited at most | gave up before 9,000 were spent | grants | all spent after | served at the third member while it is cut off for 4 s | spent after 11.5 s if it stays cut off |"
+        );
+        println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+        let of = |policy| {
+            let runs = [steady, cut, parted].map(|plan| sum(&Plan { clients, ..plan }, policy));
+            println!("{}", line(policy, &runs));
+            runs
+        };
+        let [members, cut, parted] = of(Policy::Members);
+        assert_eq!(members.spent, LINE_SEEDS * steady.minted);
+        assert_eq!(members.refused_early, 0);
+        assert!(members.most_wait_ms() < 100, "{}", members.most_wait_ms());
+        for policy in [Policy::Missing, Policy::HalfOfRichest] {
+            let [plain, plain_cut, plain_parted] = of(policy);
+            assert!(members.waits.len() < plain.waits.len(), "{policy:?}");
+            assert!(cut.cut_percent() >= plain_cut.cut_percent(), "{policy:?}");
+            assert!(parted.spent >= plain_parted.spent, "{policy:?}");
+        }
+    }
+}
