@@ -101,6 +101,12 @@ impl Message {
         &self.facts
     }
 
+    /// Whether it says something of this kind of a writer, whose place among its writers this is.
+    pub(crate) fn tells(&self, writer: u32, kind: fn(&Says) -> bool) -> bool {
+        let mut of = self.facts().iter().filter(|fact| fact.writer == writer);
+        of.any(|fact| kind(&fact.says))
+    }
+
     /// Whether the sender knows the space to be closed.
     pub(crate) fn is_closed(&self) -> bool {
         MEMBERS && self.closed

@@ -121,7 +121,7 @@ pub struct SyncConfig {
     pub owner: Option<Owner>,
     /// The program's name and version in the hello, for people. One of more than
     /// [`AGENT_BYTES_MAX`](crate::limits::AGENT_BYTES_MAX) bytes is not sent.
-    pub agent: &'static str,
+    pub agent: String,
 }
 
 impl Default for SyncConfig {
@@ -133,7 +133,7 @@ impl Default for SyncConfig {
             resume_ms: 120_000,
             lease_ms: 600_000,
             owner: None,
-            agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")),
+            agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")).into(),
         }
     }
 }

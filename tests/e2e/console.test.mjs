@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import { launch } from './browser.mjs';
+import { launch, servePackage } from './browser.mjs';
 import { nodes, oneNode, read, tell } from './nodes.mjs';
 import { serve } from './serve.mjs';
 import { site } from './site.mjs';
@@ -71,7 +71,17 @@ const shown = (page) => page.getAttribute('#detail', 'data-value');
 const shows = (page, value) => until(`the console to show ${value}`, async () => (await shown(page)) === value);
 const holds = (key, value) => until(`the node to hold ${key} = ${value}`, async () => (await read(node.address, key)) === value);
 const status = (page) => page.textContent('#ledger-status');
-const find = (page, prefix) => page.fill('#find', prefix);
+/** Types the beginning of a name, and waits until others are gone: rows are used again, so a hand could miss one. */
+const find = async (page, prefix) => {
+  await page.fill('#find', prefix);
+  await until(`only ${prefix}`, async () => (await rows(page)).every((row) => row.startsWith(prefix)));
+};
+
+/** Says yes to what was asked, and waits until it is done: nothing behind an open dialog takes what is typed. */
+const agree = async (page) => {
+  await page.click('#question-deed');
+  await page.locator('#question').waitFor({ state: 'hidden' });
+};
 
 test('it lists, finds and sorts what the node holds, and tells of changes', { skip }, async () => {
   await fill(node.address, [['find.b', 20], ['find.a', 3], ['find.c', -4], ['found', '9007199254740993'], ['other', 7]]);
@@ -111,7 +121,7 @@ test('it adds, sets, resets, deletes and makes counters, exactly', { skip }, asy
   await page.click('#new-counter');
   await page.fill('#question input[name="key"]', 'deeds / ü?#');
   await page.fill('#question input[name="number"]', '40');
-  await page.click('#question-deed');
+  await agree(page);
   await find(page, 'deeds');
   await choose(page, 'deeds / ü?#');
   await shows(page, '40');
@@ -126,7 +136,7 @@ test('it adds, sets, resets, deletes and makes counters, exactly', { skip }, asy
   await page.click('#detail-set');
   assert.equal(await page.inputValue('#question input'), '-9007199254740953');
   await page.fill('#question input', '9223372036854775807');
-  await page.click('#question-deed');
+  await agree(page);
   await shows(page, '9223372036854775807');
   await holds('deeds / ü?#', '9223372036854775807');
 
@@ -135,7 +145,7 @@ test('it adds, sets, resets, deletes and makes counters, exactly', { skip }, asy
   await page.click('#question-cancel');
   assert.equal(await shown(page), '9223372036854775807', 'nothing is done without a yes');
   await page.click('#detail-reset');
-  await page.click('#question-deed');
+  await agree(page);
   await shows(page, '0');
   await holds('deeds / ü?#', '0');
 
@@ -143,7 +153,7 @@ test('it adds, sets, resets, deletes and makes counters, exactly', { skip }, asy
   await page.keyboard.press('Escape');
   assert.equal(await read(node.address, 'deeds / ü?#'), '0');
   await page.click('#detail-delete');
-  await page.click('#question-deed');
+  await agree(page);
   await shows(page, 'absent');
   await holds('deeds / ü?#', undefined);
   await until('the row to go', async () => (await status(page)).startsWith('0 counters of '));
@@ -304,6 +314,42 @@ test('peers, figures and faults are those of the node', { skip }, async () => {
     await close();
   } finally {
     await cluster.stop();
+  }
+});
+
+test('a writer id in two hands is told of as a fault', { skip }, async () => {
+  const [one, other] = await Promise.all([oneNode(), oneNode()]);
+  const clones = await browser.newContext();
+  try {
+    await servePackage(clones);
+    for (const [{ address }, by] of [[one, 5], [other, 7]]) {
+      const tab = await clones.newPage();
+      await tab.goto(`${address}/v1/spaces/default/counters`);
+      await tab.evaluate(async ([node, by]) => {
+        // As in two copies of one machine that go on from one image.
+        crypto.getRandomValues = (bytes) => bytes.fill(7);
+        const { connect, open } = await import('/package/browser.js');
+        const replica = await open();
+        replica.add('forked', by);
+        connect(replica, node);
+      }, [address, by]);
+      await until('the node to hear of it', async () => (await read(address, 'forked')) === String(by));
+    }
+    await clones.close();
+    const { page, close } = await opened(one.address);
+    assert.match(await page.textContent('#fault-verdict'), /^No fault/);
+    await other.again('--peer', one.listen[0]);
+    await until('the fault to be counted', async () => /^(One fault|\d+ faults): a writer id was used by two/.test(await page.textContent('#fault-verdict')));
+    assert.equal(await page.getAttribute('#fault-verdict', 'data-good'), 'false');
+    const told = page.locator('#fault-events li[data-bad="true"]');
+    await until('the event', async () => (await told.allTextContents()).some((text) => /two processes wrote as [0-9a-f]+, seen at clock 1 of forked\.$/.test(text)));
+    await find(page, 'forked');
+    await choose(page, 'forked');
+    await until('all to show one number', async () => new Set([await shown(page), await read(one.address, 'forked'), await read(other.address, 'forked')]).size === 1);
+    assert.deepEqual(page.complaints, []);
+    await close();
+  } finally {
+    await Promise.all([one.stop(), other.stop()]);
   }
 });
 

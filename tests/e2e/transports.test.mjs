@@ -191,12 +191,14 @@ test('a page syncs with a node over requests', { skip }, async () => {
     await page.evaluate(async (url) => {
       const { open } = await import('/package/browser.js');
       const { post } = await import('/package/transports.js');
-      window.counters = await open({ transports: [post(url, { intervalMs: 20 })] });
+      window.counters = await open({ name: 'kiosk 5', transports: [post(url, { intervalMs: 20 })] });
       window.counters.add('likes', 2);
     }, node.address);
     await until('the node to count', async () => (await read(node.address, 'likes')) === '2');
     await tell(node.address, 'add', 'likes', '40');
     await agree(42, page);
+    const { peers } = await (await fetch(`${node.address}/v1/peers`)).json();
+    assert.deepEqual(peers.map(({ agent }) => agent.replace(/[0-9.]+/, 'V')), ['tallymesh-js/V kiosk 5']);
     // Counted right before it goes.
     await page.evaluate(() => {
       window.counters.add('likes', 8);
@@ -221,7 +223,7 @@ test('Node syncs with a node over requests, through a cut and a restart', { skip
   const { open, post, TallymeshError } = await inNode();
   const node = await oneNode();
   const states = [];
-  const counters = await open({ transports: [post(node.address, { intervalMs: 20, retryMinMs: 20, retryMaxMs: 100 })] });
+  const counters = await open({ name: 'till 3', transports: [post(node.address, { intervalMs: 20, retryMinMs: 20, retryMaxMs: 100 })] });
   try {
     const [connection] = counters.connections;
     connection.subscribe((state) => states.push(state));
@@ -231,6 +233,7 @@ test('Node syncs with a node over requests, through a cut and a restart', { skip
     await until('the program to count', () => counters.get('likes') === 42n);
     const { peers } = await (await fetch(`${node.address}/v1/peers`)).json();
     assert.deepEqual(peers.map(({ kind, state }) => [kind, state]), [['post', 'ready']]);
+    assert.match(peers[0].agent, /^tallymesh-js\/[0-9.]+ till 3$/);
 
     const cut = (cut) => fetch(`${node.address}/v1/demo/cut`, { method: 'POST', body: JSON.stringify({ cut }) });
     await cut(true);

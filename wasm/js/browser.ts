@@ -23,7 +23,7 @@ export const init: Entry['init'] = made.init;
 /**
  * Loads the module if need be and opens the counters of a space.
  *
- * @throws {@link TallymeshError} `module_load`, `space_name`, `owner_key`, and as {@link connect} and the storage do.
+ * @throws {@link TallymeshError} `module_load`, `space_name`, `replica_name`, `owner_key`, and as {@link connect} and the storage do.
  *
  * @example
  * ```ts

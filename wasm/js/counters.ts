@@ -67,7 +67,7 @@ export class Counters extends Replica {
   /**
    * Opens the counters of a space. The module must be loaded: `open()` does both.
    *
-   * @throws {@link TallymeshError} `not_ready`, `space_name`, `owner_key`, and as {@link connect} does.
+   * @throws {@link TallymeshError} `not_ready`, `space_name`, `replica_name`, `owner_key`, and as {@link connect} does.
    */
   constructor(options: CountersOptions = {}) {
     super(options);

@@ -106,19 +106,27 @@ export function origin(given: Uint8Array | undefined): Uint8Array {
   throw new TallymeshError('owner_key', 'ownerKey is the owner\'s public key: a Uint8Array of 32 bytes');
 }
 
+/** What an engine takes for its space: the name for people, which may be empty, and the space in a line of its own. */
+export function named(space: string, name = ''): string {
+  if (typeof name !== 'string' || /\p{Cc}/u.test(name) || utf8(name).length > 40) {
+    throw new TallymeshError('replica_name', `${JSON.stringify(name)} is no name: that has up to 40 bytes and no control characters`);
+  }
+  return `${name}\n${space}`;
+}
+
 /** Makes the engine of one replica, of the second module if `members` says so. */
-export function newEngine(space: string, origin: Uint8Array, members: boolean): { engine: Engine; by: Guest | undefined } {
+export function newEngine(space: string, named: string, origin: Uint8Array, members: boolean): { engine: Engine; by: Guest | undefined } {
   const by = members ? guest.value : undefined;
   const makes = members ? by : small.value;
   if (!makes) throw new TallymeshError('not_ready', 'the module is not loaded yet: await init() or open() first');
-  const engine = makes.open(new Uint8Array([...origin, ...utf8(space)]));
+  const engine = makes.open(new Uint8Array([...origin, ...utf8(named)]));
   if (engine) return { engine, by };
   throw new TallymeshError('space_name', `${JSON.stringify(space)} is no space: a name is 1 to 64 of A-Z a-z 0-9 . _ -`);
 }
 
 /** Makes an engine of the second module that goes on where one of the first ends. */
-export function resumed(by: Guest, engine: Engine, space: string, origin: Uint8Array): Engine {
-  const next = by.resume(origin, utf8(space), read(engine, DELTA)!);
+export function resumed(by: Guest, engine: Engine, named: string, origin: Uint8Array): Engine {
+  const next = by.resume(origin, utf8(named), read(engine, DELTA)!);
   if (next) return next;
   throw new TallymeshError('module_load', 'tallymesh-members.wasm does not take this replica over; are both modules of one release?');
 }

@@ -2,13 +2,13 @@ import { amount } from './amount.js';
 import type { Sign } from './connect.js';
 import { Counter } from './counter.js';
 import {
-  errorCode, keyOf, loadGuest, newEngine, origin, read, resumed, takeHandles, utf8, type Engine, type Guest,
+  errorCode, keyOf, loadGuest, named, newEngine, origin, read, resumed, takeHandles, utf8, type Engine, type Guest,
 } from './engine.js';
 import { coded, TallymeshError } from './errors.js';
 import { Expiries } from './expiries.js';
 import { guarded } from './guarded.js';
 import { toJSON, type ReplicaJSON } from './json.js';
-import { keyBytes, shorten } from './key.js';
+import { keyBytes, RESERVED, shorten } from './key.js';
 import { readShards, readStatus, type Members, type Returned, type Shard, type Writer } from './layout.js';
 import { LINK_CLOSED, Links, now, turnEnd, type After } from './links.js';
 import { CHANGES, COUNTERS, DELTA, SHARDS, STATUS } from './numbers.js';
@@ -19,6 +19,12 @@ import type { Link, Peer } from './peer.js';
 export interface ReplicaOptions {
   /** The space whose counters it holds: 1 to 64 of `A-Z a-z 0-9 . _ -`. Default: `"default"`. */
   readonly space?: string;
+  /**
+   * What this replica is called for people: peers are told it, and nodes show it in `/v1/peers` and in their console,
+   * such as `tallymesh-js/0.1.0 till 3`. Up to 40 bytes of UTF-8 without control characters. It identifies nothing:
+   * several replicas may have one name. Default: none.
+   */
+  readonly name?: string;
   /**
    * The owner's public key (Ed25519), 32 bytes, from which the writer id is derived. Default: fresh random
    * bytes, which suit a replica that nobody has to recognise. See {@link ConnectOptions.sign}.
@@ -60,7 +66,7 @@ export interface Status {
   readonly writer: string;
   /** How many transactions this writer has made. */
   readonly clock: bigint;
-  /** How many counters exist. */
+  /** How many counters exist, parts of budgets among them. */
   readonly counters: number;
   /** How many shards they are made of. */
   readonly shards: number;
@@ -76,7 +82,8 @@ export interface Status {
   readonly home: string | undefined;
   /**
    * How many transactions no member is known to hold, of those that this replica made since it knows of members;
-   * `undefined` while it takes the space for open, where nobody answers for them.
+   * `undefined` while it takes the space for open: whoever holds them there may be gone the next moment with all it
+   * held, so a 0 would promise nothing.
    */
   readonly pending: number | undefined;
 }
@@ -101,6 +108,8 @@ export class Replica {
 
   /** What the engine was made with. */
   readonly #origin: Uint8Array;
+  /** The name for people and the space, as an engine takes them. */
+  readonly #named: string;
   #writer: string;
   #engine: Engine | undefined;
   /** The second module, if the engine is of that one. */
@@ -132,12 +141,13 @@ export class Replica {
   /**
    * Makes an empty replica. The module must be loaded: await `init()` before, or use `open()`.
    *
-   * @throws {@link TallymeshError} `not_ready`, `space_name` or `owner_key`.
+   * @throws {@link TallymeshError} `not_ready`, `space_name`, `replica_name` or `owner_key`.
    */
   constructor(options: ReplicaOptions = {}) {
     this.space = options.space ?? 'default';
     this.#origin = origin(options.ownerKey);
-    const { engine, by } = newEngine(this.space, this.#origin, options.members === true);
+    this.#named = named(this.space, options.name);
+    const { engine, by } = newEngine(this.space, this.#named, this.#origin, options.members === true);
     this.#engine = engine;
     this.#guest = by;
     const changed = (handle: number): void => this.#changed(handle);
@@ -162,7 +172,7 @@ export class Replica {
    * Adds to a counter, and creates it if need be (also with 0).
    *
    * @param by - a whole number or a bigint of 64 bits; negative to subtract. Default: 1.
-   * @throws {@link TallymeshError} `key_length`, `amount_not_integer`, `amount_unsafe`, `amount_range`,
+   * @throws {@link TallymeshError} `key_length`, `key_reserved`, `amount_not_integer`, `amount_unsafe`, `amount_range`,
    * `overflow` or `freed`; nothing is changed then.
    */
   add(key: string, by: number | bigint = 1): void {
@@ -283,7 +293,7 @@ export class Replica {
   /**
    * A counter under a fixed key, for code that uses it again and again. It need not exist yet.
    *
-   * @throws {@link TallymeshError} `key_length` or `freed`.
+   * @throws {@link TallymeshError} `key_length`, `key_reserved` or `freed`.
    */
   counter(key: string): Counter {
     const counter = new Counter(this, key, this.#intern(key));
@@ -441,7 +451,7 @@ export class Replica {
    *
    * @param watched - the key of a counter, or `{ prefix }`: `{ prefix: '' }` is all counters.
    * @returns a function that ends it.
-   * @throws {@link TallymeshError} `key_type` or `key_unicode`.
+   * @throws {@link TallymeshError} `key_type`, `key_unicode` or `key_reserved`.
    */
   subscribe(watched: Watched, listener: Listener): () => void {
     const one = typeof watched === 'string';
@@ -575,7 +585,7 @@ export class Replica {
     const before = this.#engine;
     if (!before || this.#guest) return;
     this.#faultsBefore = this.#status().faults;
-    const engine = resumed(guest, before, this.space, this.#origin);
+    const engine = resumed(guest, before, this.#named, this.#origin);
     this.#engine = engine;
     this.#guest = guest;
     for (const key of this.#handles.keys()) this.#handles.set(key, this.#intern(key));
@@ -627,7 +637,7 @@ export class Replica {
   }
 
   #touch(key: string | undefined): void {
-    if (key && this.#watching > 0) this.#dirty.add(key);
+    if (key && key[0] !== RESERVED && this.#watching > 0) this.#dirty.add(key);
     this.#schedule();
   }
 

@@ -115,18 +115,16 @@ pub struct Engine {
 
 impl Engine {
     /// Makes an empty replica of `space` under a fresh writer id, or nothing if the name is refused.
+    /// Before the space may come a name for people, which peers are told, and a line break.
     ///
     /// `bytes` are 56: the owner's public key (32), then fresh random bytes for the nonce of the
     /// writer id (16) and for the timers of the sync machine (8). Another length gives nothing, too.
     pub fn open(space: &[u8], bytes: &[u8]) -> Option<Engine> {
-        let space = Space::new(str::from_utf8(space).ok()?).ok()?;
+        let (space, name) = named(space)?;
         let (owner, nonce, seed) = parts(bytes)?;
         let writer = WriterId::mint(&space, owner, nonce);
-        Some(Engine::of(
-            Replica::new(space, writer),
-            (owner, nonce),
-            seed,
-        ))
+        let replica = Replica::new(space, writer);
+        Some(Engine::of(replica, (owner, nonce), seed, name))
     }
 
     /// Gives the bytes of the call before, once. Numbers in them are little-endian.
@@ -146,9 +144,13 @@ impl Engine {
                 Some(key) => put(bytes, key.as_bytes()),
                 None => return false,
             },
-            part::COUNTERS => {
-                replica.each_counter(&mut |handle| put(bytes, &handle.as_u32().to_le_bytes()))
-            }
+            part::COUNTERS => replica.each_counter(&mut |handle| {
+                #[cfg(feature = "members")]
+                if !replica.key(handle).is_some_and(members::is_plain) {
+                    return;
+                }
+                put(bytes, &handle.as_u32().to_le_bytes());
+            }),
             part::SHARDS => replica.each_shard(handle, &mut |shard| {
                 put(bytes, shard.writer.as_bytes());
                 put(bytes, &shard.clock.to_le_bytes());
@@ -203,6 +205,10 @@ impl Engine {
     pub fn find(&mut self, key: &[u8], pin: bool) -> Option<u32> {
         let key = str::from_utf8(key).ok()?;
         if !pin {
+            #[cfg(feature = "members")]
+            if !members::is_plain(key) {
+                return None;
+            }
             return self.replica.handle(key).map(Handle::as_u32);
         }
         let handle = self.replica.intern(key);
@@ -364,10 +370,20 @@ impl Engine {
 
 impl Engine {
     /// An engine around a replica of this owner's, whose writer was minted with this nonce.
-    fn of(replica: Replica, (owner, nonce): (&[u8; 32], &[u8; 16]), seed: u64) -> Engine {
+    fn of(
+        replica: Replica,
+        (owner, nonce): (&[u8; 32], &[u8; 16]),
+        seed: u64,
+        name: &str,
+    ) -> Engine {
         let _ = (owner, nonce); // without members nobody needs another id, nor the proof of this one
+        let mut agent = String::from(concat!("tallymesh-js/", env!("CARGO_PKG_VERSION")));
+        if !name.is_empty() {
+            agent.push(' ');
+            agent.push_str(name);
+        }
         let config = SyncConfig {
-            agent: concat!("tallymesh-js/", env!("CARGO_PKG_VERSION")),
+            agent,
             ..SyncConfig::default()
         };
         let engine = Engine {
@@ -395,6 +411,13 @@ impl Engine {
     fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         result.map_err(|error| self.error = Some(error)).ok()
     }
+}
+
+/// A space, and the name for people that may come before it, with a line break between.
+fn named(text: &[u8]) -> Option<(Space, &str)> {
+    let text = str::from_utf8(text).ok()?;
+    let (name, space) = text.split_once('\n').unwrap_or(("", text));
+    Some((Space::new(space).ok()?, name))
 }
 
 /// How many bytes an engine is made with.

@@ -15,11 +15,20 @@ export function absorbedState(amount) {
   return state(amount, '01', '00', '00', ...fold);
 }
 
+/** As {@link closedState}, of a member that added it to the value of the budget `gift`. */
+export function budgetState(amount) {
+  return stateOf('\0bvgift', amount, '00');
+}
+
 function state(amount, ...sides) {
+  return stateOf('likes', amount, ...sides);
+}
+
+function stateOf(key, amount, ...sides) {
   const text = (key) => Buffer.from(key).toString('hex');
   const hex = [
     '01', WRITER, '00', '02', // one writer, at clock 2
-    '01', '0005', text('likes'), // one key
+    '01', '00', key.length.toString(16).padStart(2, '0'), text(key), // one key
     '01', '00', '00', '00', amount.toString(16).padStart(2, '0'), // one column, of one shard
     ...sides,
     '02', '02', // all that is known, two facts

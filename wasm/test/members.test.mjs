@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { install } from './install.mjs';
 import { pair, until } from './link.mjs';
-import { absorbedState, closedState, OWNER } from './member.mjs';
+import { absorbedState, budgetState, closedState, OWNER } from './member.mjs';
 
 const { init, connect, open, Replica } = await install().load();
 await init();
@@ -55,6 +55,26 @@ test('a replica that meets members says so, and goes on in the second module wit
   assert.equal(replica.status().pending, 1, 'no member has heard of it');
   replica.free();
   assert.throws(() => replica.upgrade(), { code: 'freed' });
+});
+
+test('what is kept of a budget is passed on, and is no counter', async () => {
+  const replica = new Replica();
+  await replica.upgrade();
+  const seen = [];
+  replica.subscribe({ prefix: '' }, (value, key) => seen.push(key));
+  replica.merge(budgetState(10));
+  replica.add('likes');
+  await until(() => seen.includes('likes'), [replica]);
+  assert.deepEqual(seen, ['likes']);
+  assert.deepEqual(replica.list(), [['likes', 1n]]);
+  assert.deepEqual(Object.keys(replica.toJSON().counters), ['likes']);
+  for (const key of ['\0bvgift', '\0']) {
+    assert.equal(replica.get(key), undefined);
+    assert.deepEqual(replica.shards(key), []);
+    assert.throws(() => replica.subscribe({ prefix: key }, () => {}), { code: 'key_reserved' });
+  }
+  assert.ok(Buffer.from(replica.delta()).includes('\0bvgift'));
+  replica.free();
 });
 
 test('only what differs is told by the second module', async () => {

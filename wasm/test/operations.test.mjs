@@ -122,6 +122,7 @@ const refused = [
   ['a value that is not exact', [{ op: 'set', key: 'k', value: 2 ** 53 }], 'amount_unsafe'],
   ['a key', [{ op: 'reset', key: '' }], 'key_length'],
   ['a key that is no text', [{ op: 'delete', key: 7 }], 'key_type'],
+  ['a key of a budget', [{ op: 'set', key: '\0bvgift', value: 1 }], 'key_reserved'],
   ['half a character', [{ op: 'delete', key: '\ud800' }], 'key_unicode'],
   ['an operation that is none', [{ op: 'incr', key: 'k' }], 'operation'],
   ['a time that is no date', [{ op: 'expire', key: 'k', at: Date.now() }], 'not_a_date'],

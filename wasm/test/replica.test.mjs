@@ -84,6 +84,8 @@ const refusedKeys = [
   ['the empty key', '', 'key_length'],
   ['a key of 513 bytes', 'é'.repeat(256) + 'x', 'key_length'],
   ['half of a surrogate pair', 'a\ud800', 'key_unicode'],
+  ['a key that begins with U+0000', '\0bvgift', 'key_reserved'],
+  ['U+0000 alone', '\0', 'key_reserved'],
   ['a number as key', 7, 'key_type'],
   ['no key', undefined, 'key_type'],
 ];
@@ -98,7 +100,7 @@ for (const [name, key, code] of refusedKeys) {
 
 test('keys of every plane and of the greatest length work', () => {
   const replica = new Replica();
-  for (const key of ['𝔘nicode 🧮', 'é'.repeat(256), '__proto__', '\0']) {
+  for (const key of ['𝔘nicode 🧮', 'é'.repeat(256), '__proto__', 'a\0']) {
     replica.add(key);
     assert.equal(replica.get(key), 1n);
     assert.equal(replica.toJSON().counters[key].value, '1');
@@ -226,4 +228,40 @@ test('a freed replica says so', async () => {
     assert.throws(use, { code: 'freed' });
   }
   counter.free();
+});
+
+test('peers are told the name of a replica, also after it moved to the second module', async () => {
+  const name = 'é'.repeat(20);
+  const replica = new Replica({ name });
+  const hello = () => {
+    const frames = [];
+    replica.attach({ send: (frame) => frames.push(Buffer.from(frame)), close: () => {} }).close();
+    return frames[0];
+  };
+  assert.ok(hello().includes(` ${name}`));
+  await replica.upgrade();
+  assert.ok(hello().includes(` ${name}`));
+  assert.equal(replica.space, 'default');
+  assert.equal(replica.status().space, 'default');
+  replica.free();
+});
+
+const refusedNames = [
+  ['a name of 41 bytes', 'é'.repeat(20) + 'x'],
+  ['a name with a line break', 'a\nb'],
+  ['a name with an escape', '\u001b[31m'],
+  ['a number as name', 7],
+  ['null as name', null],
+];
+for (const [what, name] of refusedNames) {
+  test(`${what} is refused`, () => {
+    assert.throws(() => new Replica({ name }), { name: 'TallymeshError', code: 'replica_name' });
+  });
+}
+
+test('a name does not hide that a space is none', () => {
+  for (const space of ['a b', 'a\nb', '\n', '']) {
+    assert.throws(() => new Replica({ space, name: 'till 3' }), { code: 'space_name' });
+    assert.throws(() => new Replica({ space }), { code: 'space_name' });
+  }
 });

@@ -83,13 +83,32 @@ impl Replica {
             .all(|(writer, clock)| self.held(&writer) >= clock || self.last_of(&writer).is_some())
     }
 
-    /// Of these transactions' writers, up to which clock each is counted here.
+    /// Up to which clock what a writer made counts here, and would count once if it was asked for here
+    /// again: guests pass transactions on without the keys of retries.
     #[cfg(feature = "members")]
-    pub(crate) fn counted_of(&self, upto: &VersionVector) -> VersionVector {
-        let counted = upto
+    fn vouched(&self, writer: &WriterId) -> u64 {
+        let counted = self.counted(writer);
+        match self.numbers.get(writer) {
+            Some(number) if self.lacks_keys_of(number) => counted.min(self.held_with_keys(number)),
+            _ => counted,
+        }
+    }
+
+    /// Whether a member can vouch for all these transactions: they count here, also if they are asked
+    /// for again.
+    #[cfg(feature = "members")]
+    pub(crate) fn vouches(&self, upto: &VersionVector) -> bool {
+        upto.iter()
+            .all(|(writer, clock)| self.vouched(&writer) >= clock)
+    }
+
+    /// Of these transactions' writers, up to which clock a member can vouch for each.
+    #[cfg(feature = "members")]
+    pub(crate) fn vouched_of(&self, upto: &VersionVector) -> VersionVector {
+        let vouched = upto
             .iter()
-            .map(|(writer, _)| (writer, self.counted(&writer)));
-        VersionVector::from_sorted(counted.filter(|it| it.1 > 0).collect())
+            .map(|(writer, _)| (writer, self.vouched(&writer)));
+        VersionVector::from_sorted(vouched.filter(|it| it.1 > 0).collect())
     }
 
     /// Whether a member has acknowledged all these transactions, and it is certain that it stood in the

@@ -163,10 +163,11 @@ impl Replica {
         let Some(live) = live.filter(|_| self.configuration().is_some()) else {
             return Ok(None);
         };
+        let gone = Error::Gone {
+            writer: detail(live),
+        };
         if !self.takes_from(&live) {
-            return Err(Error::Gone {
-                writer: detail(live),
-            });
+            return Err(gone);
         }
         let entry = |writer: &WriterId| {
             let at = message.writers.binary_search_by_key(writer, |e| e.writer);
@@ -175,25 +176,24 @@ impl Replica {
         let Some((at, hi)) = entry(&live) else {
             return Ok(None);
         };
-        let introduced = |fact: &Fact| {
-            fact.writer == at && matches!(fact.says, Says::Admit(_) | Says::Announce(_))
-        };
         let number = self.numbers.get(&live);
-        let known = number.is_some() || message.facts().iter().any(introduced);
+        let brought = |it: &Says| matches!(it, Says::Admit(_) | Says::Announce(_));
+        let known = number.is_some() || message.tells(at, brought);
         if self.standing(message, at as usize, Some(live), 0) == Standing::Forgotten {
-            return Err(Error::Gone {
-                writer: detail(live),
-            });
+            return Err(gone);
         }
         let base = base_in(message, at);
         // Who took it in may not have heard of it, nor know what it had seen.
         let unheard = number.is_none_or(|it| self.clocks[it as usize] == 0);
-        let early = unheard && base.is_some();
         // An incarnation of a member, or one that a member took in.
-        let announces = |fact: &Fact| fact.writer == at && matches!(fact.says, Says::Announce(_));
-        let early = early && !message.facts().iter().any(announces);
+        let early = unheard && base.is_some();
+        let early = early && !message.tells(at, |it| matches!(it, Says::Announce(_)));
         if hi == 0 || known && !early {
             return Ok(None);
+        }
+        // Nobody takes in who says that others ended it.
+        if message.tells(at, |it| matches!(it, Says::Fence(_) | Says::Retired(_))) {
+            return Err(gone);
         }
         let seen = |writer: &WriterId| {
             let entry = entry(writer);

@@ -71,7 +71,7 @@ impl Sync {
         self.peers.push(peer);
         let [low, high] = [self.next_random(), self.next_random()].map(u128::from);
         let nonce = (high << 64 | low).to_le_bytes();
-        let agent = match self.config.agent {
+        let agent = match self.config.agent.as_str() {
             agent if agent.len() <= AGENT_BYTES_MAX => agent,
             _ => "",
         };

@@ -221,7 +221,7 @@ impl Sync {
             match &open.matter {
                 Matter::Read => itself || replied(owner),
                 Matter::Write(upto) => {
-                    itself && replica.holds(upto)
+                    itself && replica.vouches(upto)
                         || replied(owner)
                         || replica.is_acknowledged_by(owner, upto)
                 }
@@ -244,7 +244,7 @@ impl Sync {
     /// Answers what can be answered by now, and asks what is due.
     pub(super) fn look_at_questions(&mut self, now: Millis, replica: &Replica) {
         let waiting = &mut self.levels.waiting;
-        let held = waiting.extract_if(.., |it| replica.holds(&it.upto));
+        let held = waiting.extract_if(.., |it| replica.vouches(&it.upto));
         let held: Vec<Waiting> = held.collect();
         for it in held {
             self.answer(replica, it.link, it.id, &it.upto);
@@ -302,7 +302,7 @@ impl Sync {
             return;
         }
         let Ask { id, upto } = ask;
-        if replica.holds(&upto) {
+        if replica.vouches(&upto) {
             return self.answer(replica, link, id, &upto);
         }
         let waiting = &mut self.levels.waiting;
@@ -331,7 +331,7 @@ impl Sync {
             whole,
             vector: match whole {
                 true => replica.vector(),
-                false => replica.counted_of(upto),
+                false => replica.vouched_of(upto),
             },
         };
         self.send(replica, link, Body::Answer(answer));

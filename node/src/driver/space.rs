@@ -124,7 +124,7 @@ impl OpenSpace {
         }
         nonces.note(replica.space(), nonce);
         let config = SyncConfig {
-            agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")),
+            agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
             owner: durable.then_some(*owner),
             lease_ms,
             ..SyncConfig::default()

@@ -383,7 +383,7 @@ fn open(day: u64, owner: &[u8; 32]) -> Result<(Replica, Sync), getrandom::Error>
     let mut seed = [0; 8];
     getrandom::fill(&mut seed)?;
     let config = SyncConfig {
-        agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")),
+        agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
         ..SyncConfig::default()
     };
     let sync = Sync::new(config, u64::from_le_bytes(seed));

@@ -21,11 +21,12 @@ use attacker::{Attacker, By};
 use doors::Page;
 use frames::{hello, pull, space};
 use libp2p::identity::Keypair;
-use mesh::{Figures, Memory, Mesh};
+use mesh::{Figures, Memory, Mesh, NODES};
 use raw::Said;
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,6 +64,8 @@ struct Row {
     figure: &'static str,
     /// By how much memory may grow, in MiB.
     grows_mib: u64,
+    /// The nodes that take writes meanwhile.
+    written: Range<usize>,
     attack: fn(&Stage),
 }
 
@@ -146,7 +149,7 @@ impl Stage {
         println!("{}, {}, {}", row.lie, row.door, row.by);
         let figures = self.mesh.figures();
         let before = self.mesh.memory();
-        let writes = self.mesh.during(|| (row.attack)(self));
+        let writes = self.mesh.during(row.written.clone(), || (row.attack)(self));
         let agreed = self.mesh.agree();
         let memory = before.zip(self.mesh.memory());
         let memory = memory.map(|(before, after)| (before.now, after));
@@ -227,7 +230,7 @@ fn whoever_never_gets_on_is_cut_off() {
     let stage = Stage::set();
     let (mut open, mut ended) = (Vec::new(), Vec::new());
     let begun = Instant::now();
-    let writes = stage.mesh.during(|| {
+    let writes = stage.mesh.during(0..NODES, || {
         open = slow::begin(&stage);
         while !open.is_empty() {
             let after = begun.elapsed();

@@ -8,7 +8,7 @@ use tallymesh_core::{
     Error, Fate, Handle, Input, Message, Millis, Replica, Returned, Space, Token, WriterId,
 };
 
-use super::{Engine, parts, put};
+use super::{Engine, named, parts, put};
 
 /// More than any delay after which the sync machine pushes, in milliseconds.
 const PUSHED_BY_MS: Millis = 1_000;
@@ -29,6 +29,12 @@ pub(super) struct Kept {
     /// What was restored of a log that is not adopted yet.
     left: Option<Replica>,
     left_nonces: Vec<[u8; 16]>,
+}
+
+/// Whether a key is a plain counter's, and no part of a budget: of those there are none in spaces
+/// without members, and TypeScript refuses to write to them.
+pub(super) fn is_plain(key: &str) -> bool {
+    !key.starts_with('\0')
 }
 
 impl Engine {
@@ -80,13 +86,13 @@ impl Engine {
     ///
     /// `bytes` are those that the one of the small module was made with.
     pub fn resume(space: &[u8], bytes: &[u8], state: &[u8]) -> Option<Engine> {
-        let space = Space::new(str::from_utf8(space).ok()?).ok()?;
+        let (space, name) = named(space)?;
         let (owner, nonce, seed) = parts(bytes)?;
         // It came from this very page, and may be of any size.
         let state = Message::decode_stored(state).ok()?;
         let writer = WriterId::mint(&space, owner, nonce);
         let replica = Replica::resume(space, writer, &state).ok()?;
-        Some(Engine::of(replica, (owner, nonce), seed))
+        Some(Engine::of(replica, (owner, nonce), seed, name))
     }
 
     /// Holds this replica to a role: 0 may all, 1 only adds, 2 writes nothing. The refusal of what is

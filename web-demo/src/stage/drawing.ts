@@ -21,6 +21,8 @@ export interface Hands {
 }
 
 const SVG = 'http://www.w3.org/2000/svg';
+/** Closer to a circle what a message weighs would cover the circle's number. */
+const LABEL_FROM_RIM_PX = 16;
 const LABELS_MAX = 14;
 /** Beyond so many, links are left out of the order of the Tab key. */
 const TABBABLE_EDGES_MAX = 20;
@@ -208,7 +210,8 @@ export class Drawing {
       context.lineWidth = 2;
       context.stroke();
     } else context.fill();
-    if (!label || small) return;
+    const fromRim = Math.min(Math.hypot(x - from.x, y - from.y), Math.hypot(to.x - x, to.y - y));
+    if (!label || small || fromRim < LABEL_FROM_RIM_PX) return;
     const text = gone ? 'lost' : `${message.bytes} B`;
     // It may pass over a name.
     context.strokeStyle = this.#ink.paper;

@@ -47,6 +47,11 @@ impl Replica {
         !self.keyed.lacking.is_empty()
     }
 
+    /// Whether there may be keyed operations of a writer that are not known here.
+    pub(in crate::replica) fn lacks_keys_of(&self, writer: u32) -> bool {
+        self.keyed.lacking.contains_key(&writer)
+    }
+
     /// Up to which clock a writer is held with its keyed operations.
     pub(in crate::replica) fn held_with_keys(&self, writer: u32) -> u64 {
         let held = self.clocks[writer as usize];

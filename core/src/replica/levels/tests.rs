@@ -134,7 +134,7 @@ fn of_who_is_over_only_what_counts_is_held() {
         [true, false]
     );
     assert_eq!(
-        one.counted_of(&of(&[(writer, 1), (id(99), 7)])),
+        one.vouched_of(&of(&[(writer, 1), (id(99), 7)])),
         upto(clock)
     );
     let to = Stamp {
@@ -153,7 +153,7 @@ fn of_who_is_over_only_what_counts_is_held() {
         [clock, clock + 1].map(|it| one.sees(&upto(it))),
         [true, true]
     );
-    assert_eq!(one.counted_of(&upto(9)), upto(clock - 1));
+    assert_eq!(one.vouched_of(&upto(9)), upto(clock - 1));
     // Also if it is forgotten.
     one.remember(id(77), 5);
     let forgotten = |clock| of(&[(id(77), clock)]);

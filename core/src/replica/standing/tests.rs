@@ -349,6 +349,11 @@ fn a_sender_is_taken_in_if_it_is_new() {
     assert_eq!(with(&replica, 3, &[]), gone);
     assert_eq!(with(&replica, 3, &[(7, admit(1, 11))]), Ok(None));
     assert_eq!(with(&replica, 3, &[(7, announce(7, 5))]), Ok(None));
+    // Nothing is taken of who says that it was ended: that would be found out too late.
+    assert_eq!(
+        with(&replica, 3, &[new[0].clone(), (7, fence(1, 11))]),
+        gone
+    );
     let unnamed = told(&[(1, 10, 10)], &[]);
     assert_eq!(replica.newcomer(&unnamed, Some(id(7))), Ok(None));
     let mut open = replica.clone();

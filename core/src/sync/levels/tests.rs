@@ -1,6 +1,8 @@
 //! What is asked and answered, frame by frame.
 
 use super::*;
+use crate::Once;
+use crate::Op;
 use crate::replica::Mark;
 use crate::sync::{Input, Output, SyncConfig};
 use crate::wire::{ANSWERS, Delta, Digests, Frame, Hello, VERSION};
@@ -213,6 +215,45 @@ fn who_is_asked_for_something_answers_once_it_is_held() {
     assert_eq!(end.answers(), expected);
     end.input(Input::Tick);
     assert_eq!(end.answers(), [], "once is enough");
+}
+
+#[test]
+fn who_may_lack_the_key_of_a_retry_answers_once_it_knows_that() {
+    let [one, mut two, _] = members();
+    let mut end = End::of(one);
+    let link = end.link(5, 2, ANSWERS);
+    let clock = two.clock();
+    let mut transaction = two.begin().unwrap();
+    transaction.apply("a", Op::Add(1)).unwrap();
+    let once = Once::new(b"key", b"");
+    transaction.commit_once(once, &mut Vec::new()).unwrap();
+    // A guest brings it, who knows no keys.
+    let message = two.delta(&end.replica.vector());
+    end.replica.merge(&message.clone().without_keys()).unwrap();
+    let upto = two.written();
+    assert!(end.replica.holds(&upto));
+    let (id, ask) = (7, upto.clone());
+    end.frame(link, Body::Ask(Ask { id, upto: ask }));
+    assert_eq!(end.answers(), []);
+    let question = end.write(Level::All, upto.clone());
+    assert_eq!(end.reach(question).0, 0, "it does not count itself either");
+    // It may be one of several that are asked for.
+    let other = end.replica.written();
+    let (id, both) = (8, other.joined(&of(&[(2, clock)])));
+    end.frame(
+        link,
+        Body::Ask(Ask {
+            id,
+            upto: both.clone(),
+        }),
+    );
+    assert_eq!(end.answers(), [(link, answer(8, false, both))]);
+
+    let message = two.delta(&end.replica.vector_with_keys());
+    end.replica.merge(&message).unwrap();
+    end.input(Input::Tick);
+    assert_eq!(end.answers(), [(link, answer(7, false, upto))]);
+    assert_eq!(end.reach(question).0, 1);
 }
 
 #[test]

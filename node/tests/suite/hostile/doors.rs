@@ -3,7 +3,7 @@
 use super::frames::{
     OTHER, Row as Entry, digest, hello, huge, long_key, message, pull, push, refusals, space,
 };
-use super::mesh::Mesh;
+use super::mesh::{Mesh, NODES};
 use super::{Fate, Row, Stage, id};
 use crate::process::DEADLINE;
 use std::io::{ErrorKind, Read, Write};
@@ -136,6 +136,7 @@ pub(super) fn rows() -> Vec<Row> {
         fate,
         figure,
         grows_mib,
+        written: 0..NODES,
         attack,
     };
     const STRANGER: &str = "stranger";

@@ -5,6 +5,7 @@ use super::frames::{
     Chunks, PULL, PUSH, Row as Entry, hello, huge, message, pull, pull_id, push, refusals, space,
     varint, with_body,
 };
+use super::mesh::NODES;
 use super::raw::Said;
 use super::{Fate, Row, Stage, id, is_heard_out};
 use crate::process::eventually;
@@ -39,6 +40,8 @@ pub(super) fn last() -> Row {
         fate: Fate::Taken,
         figure: "tallymesh_renewals_total",
         grows_mib: LITTLE_MIB,
+        // A member's word is taken: what the node acknowledges at the very moment is lost by it.
+        written: 1..NODES,
         attack: own_writer,
     }
 }
@@ -51,6 +54,7 @@ pub(super) fn rows() -> Vec<Row> {
         fate,
         figure,
         grows_mib,
+        written: 0..NODES,
         attack,
     };
     let little =

@@ -6,6 +6,7 @@ use libp2p::identity::Keypair;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -104,7 +105,7 @@ impl Mesh {
         let lines = (0..OTHERS).map(|at| format!("other/{at:06} 1\n"));
         let lines: String = lines.collect();
         mesh.ask(0, "POST", "/v1/spaces/default/add", &lines);
-        mesh.during(|| ());
+        mesh.during(0..NODES, || ());
         mesh.agree();
         mesh
     }
@@ -219,8 +220,8 @@ impl Mesh {
         }
     }
 
-    /// Attacks while each node takes writes: how many these were.
-    pub(crate) fn during(&self, attack: impl FnOnce()) -> usize {
+    /// Attacks while these nodes take writes: how many these were.
+    pub(crate) fn during(&self, nodes: Range<usize>, attack: impl FnOnce()) -> usize {
         /// Ends the writers also if the attack fails.
         struct Over<'a>(&'a AtomicBool);
         impl Drop for Over<'_> {
@@ -231,7 +232,7 @@ impl Mesh {
         let (over, writes) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
             let guard = Over(&over);
-            for node in 0..NODES {
+            for node in nodes {
                 let (over, writes) = (&over, &writes);
                 scope.spawn(move || {
                     let mut made = 0;
