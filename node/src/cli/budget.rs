@@ -259,7 +259,7 @@ fn transfer(client: &Client, output: &mut Output, args: &TransferArgs) -> Result
 
 /// A transfer as the node takes it, of pairs of a budget and an amount.
 pub(super) fn transfer_op(from: &str, pairs: &[impl AsRef<str>]) -> Result<Value, String> {
-    if pairs.is_empty() || pairs.len() % 2 != 0 {
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err("a transfer names budgets to pay into, each followed by an amount".into());
     }
     let shares = pairs.chunks(2).map(|pair| {

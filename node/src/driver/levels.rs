@@ -87,7 +87,7 @@ impl Driver {
                 demand,
                 reply,
             } => {
-                let until = after(now, demand.rights);
+                let until = now.saturating_add(demand.rights_wait_ms.into());
                 let write = Write {
                     ops,
                     once,

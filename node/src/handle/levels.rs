@@ -20,9 +20,9 @@ pub struct Demand {
     /// How long is waited at most. Less refuses more where links are slow, more keeps clients waiting
     /// when a majority is away.
     pub wait: Duration,
-    /// How long a write waits at most until there are as many rights here as it spends, or as much room.
-    /// Less refuses more where rights are elsewhere, more keeps clients waiting.
-    pub rights: Duration,
+    /// How long a write waits at most until there are as many rights here as it spends, or as much room,
+    /// in milliseconds. Less refuses more where rights are elsewhere, more keeps clients waiting.
+    pub rights_wait_ms: u32,
 }
 
 impl Default for Demand {
@@ -31,7 +31,7 @@ impl Default for Demand {
             level: Level::Local,
             token: None,
             wait: Duration::from_secs(5),
-            rights: Duration::ZERO,
+            rights_wait_ms: 0,
         }
     }
 }

@@ -242,12 +242,14 @@ fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
         };
     }
     if let Some(wait) = text(RIGHTS_WAIT) {
-        demand.rights = millis(&RIGHTS_WAIT, wait)?.min(WAIT_MAX);
+        let wait = millis(&RIGHTS_WAIT, wait)?.min(WAIT_MAX);
+        demand.rights_wait_ms = wait.as_millis() as u32; // At most WAIT_MAX.
     }
     if let Some(wait) = text(WAIT) {
         demand.wait = millis(&WAIT, wait)?.min(WAIT_MAX);
     }
-    demand.wait = demand.wait.min(WAITS_MAX - demand.rights);
+    let rights = Duration::from_millis(demand.rights_wait_ms.into());
+    demand.wait = demand.wait.min(WAITS_MAX.saturating_sub(rights));
     if let Some(token) = text(TOKEN) {
         let token = match token {
             "" => Token::default(),

@@ -43,7 +43,7 @@ pub(super) struct Problem {
     /// Of `rights_short` and `room_short`: what of the budget is held where, as far as this node knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    held: Option<HoldingRow>,
+    held: Option<Box<HoldingRow>>,
     /// Of these: for how much other members are asked, if they have as much.
     #[serde(
         serialize_with = "decimal_if_any",
@@ -162,7 +162,7 @@ impl From<Refusal> for Problem {
                 key,
                 error,
             } => {
-                let (held, asked) = (error.held().map(HoldingRow::from), error.asked());
+                let (held, asked) = (error.held().map(|it| Box::new(it.into())), error.asked());
                 let problem = Problem::new(kind, format!("{on} `{key}`: {error}"));
                 Problem {
                     held,

@@ -207,7 +207,7 @@ fn prepare(nodes: &[&Node]) {
     let (status, answer) = nodes[0].post(&format!("{SPACE}/transactions"), &body);
     assert_eq!(status, 200, "{answer}");
     eventually("each node has heard of it", || {
-        let has = |node: &&Node| budget(node, "pot")["value"] == UNITS.to_string();
+        let has = |node: &&Node| budget(node, "pot")["value"] == UNITS.to_string().as_str();
         nodes.iter().all(has).then_some(())
     });
 }
