@@ -21,11 +21,13 @@ mod budgets;
 mod clients;
 mod command;
 mod expiries;
+mod grants;
 mod kept;
 mod levels;
 mod links;
 mod membership;
 mod nonces;
+mod owner_key;
 mod position;
 pub(crate) mod replay;
 mod roles;
@@ -42,18 +44,17 @@ pub use answers::{
 };
 
 pub(crate) use answers::{ShardRow, decimal, decimal_if_any};
-pub(crate) use budgets::grant;
-pub use budgets::{
-    BudgetPage, BudgetRow, Granted, HolderRow, HoldingRow, Operation, OperationError, Recipient,
-};
+pub use budgets::{BudgetPage, BudgetRow, HolderRow, HoldingRow, Operation};
 pub(crate) use command::Command;
+pub(crate) use grants::grant;
+pub use grants::{Granted, OperationError, Recipient};
 pub(crate) use levels::Request;
 pub use levels::{Completeness, Heard, ReadBack, Written};
 pub(crate) use membership::Rosters;
 pub use membership::{
-    Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
-    Retirement,
+    Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
 };
+pub use owner_key::OwnerKey;
 pub(crate) use turn::Turn;
 
 pub use position::{Position, Wanted};

@@ -1,8 +1,9 @@
 //! What the driver answers, and how it looks in JSON: numbers of 64 bits and more are decimal
 //! strings, since JavaScript's numbers end at 2^53.
 
+use super::OwnerKey;
 use super::budgets::BudgetRow;
-use super::membership::{Absorption, ConfigurationRow, Membership, OwnerKey};
+use super::membership::{Absorption, ConfigurationRow, Membership};
 use super::position::Position;
 use crate::handle::PeerKind;
 use crate::trust::Role;

@@ -1,14 +1,12 @@
 //! Operations on budgets beside those on counters, and what budgets show.
 
-use super::Query;
 use super::answers::{Decimal, decimal, decimal_if_any};
-use super::membership::OwnerKey;
+use super::grants::{Granted, OperationError, Recipient, grant};
 use super::space::OpenSpace;
+use super::{OwnerKey, Query};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
-use tallymesh_core::limits::BUDGET_NAME_BYTES_MAX;
-use tallymesh_core::{Budget, Error, Flow, Holding, Limited, Op, Replica, Transaction, WriterId};
+use tallymesh_core::{Budget, Flow, Holding, Op, Transaction, WriterId};
 use utoipa::ToSchema;
 
 /// An operation of a transaction.
@@ -46,134 +44,6 @@ pub enum Operation {
         /// The others, and how much each gets.
         to: Vec<(String, u64)>,
     },
-}
-
-/// What a grant moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Granted {
-    /// What can be spent.
-    Rights,
-    /// What can be minted, under a cap.
-    Room,
-}
-
-/// To whom rights are moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recipient {
-    /// A member, whatever its present writer is.
-    Member(OwnerKey),
-    /// A member's present writer.
-    Writer(WriterId),
-}
-
-impl Recipient {
-    /// Reads a member's key, 64 hex digits, or a writer, 32 of them.
-    pub fn parse(text: &str) -> Option<Recipient> {
-        let member = OwnerKey::parse(text).map(Recipient::Member);
-        member.or_else(|| WriterId::parse(text).map(Recipient::Writer))
-    }
-
-    /// The writer that it is now, if it is one.
-    fn writer(&self, replica: &Replica) -> Option<WriterId> {
-        match self {
-            Recipient::Writer(writer) => Some(*writer),
-            Recipient::Member(owner) => {
-                let members = replica.members();
-                members.iter().find(|it| it.owner == owner.0)?.writer
-            }
-        }
-    }
-}
-
-impl fmt::Display for Recipient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Recipient::Member(owner) => owner.fmt(f),
-            Recipient::Writer(writer) => writer.fmt(f),
-        }
-    }
-}
-
-/// Why an operation was not made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OperationError {
-    /// The replica refused.
-    Core(Error),
-    /// Too little of a budget is held here, and others are asked for what is missing.
-    Asked {
-        /// What the replica said.
-        error: Error,
-        /// For how much.
-        asked: u64,
-    },
-    /// Rights move to another member's present writer, and this is none.
-    NoRecipient(Recipient),
-    /// A budget's name has so many bytes, which are too many.
-    BudgetName(usize),
-}
-
-impl OperationError {
-    /// A stable name of the kind of refusal.
-    pub fn code(&self) -> &'static str {
-        match self {
-            OperationError::Core(error) | OperationError::Asked { error, .. } => error.code(),
-            OperationError::NoRecipient(_) => "no_recipient",
-            OperationError::BudgetName(_) => "budget_name",
-        }
-    }
-
-    /// What of the budget is held where, if too little of it is held here.
-    pub fn held(&self) -> Option<Holding> {
-        let (OperationError::Core(error) | OperationError::Asked { error, .. }) = self else {
-            return None;
-        };
-        match error {
-            Error::RightsShort(short) | Error::RoomShort(short) => Some(short.held),
-            _ => None,
-        }
-    }
-
-    /// For how much others are asked.
-    pub fn asked(&self) -> Option<u64> {
-        match self {
-            OperationError::Asked { asked, .. } => Some(*asked),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for OperationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OperationError::Core(error) => error.fmt(f),
-            OperationError::Asked { error, asked } => write!(
-                f,
-                "{error}; {asked} more are asked for of other members: try again, or wait for them"
-            ),
-            OperationError::NoRecipient(to) => write!(
-                f,
-                "{to} is no other member, or none of which a start is known here; rights move to \
-                 members only: see `tallymesh members`"
-            ),
-            OperationError::BudgetName(bytes) => write!(
-                f,
-                "a budget's name has at most {BUDGET_NAME_BYTES_MAX} bytes, not {bytes}"
-            ),
-        }
-    }
-}
-
-impl From<Error> for OperationError {
-    fn from(error: Error) -> OperationError {
-        match error {
-            Error::TooLarge {
-                what: Limited::BudgetName,
-                size,
-                ..
-            } => OperationError::BudgetName(size),
-            error => OperationError::Core(error),
-        }
-    }
 }
 
 impl From<(String, Op)> for Operation {
@@ -267,31 +137,6 @@ impl Operation {
         }
         Ok(true)
     }
-}
-
-/// Moves rights or room to whoever the recipient is now.
-pub(crate) fn grant(
-    transaction: &mut Transaction<'_>,
-    key: &str,
-    to: &Recipient,
-    what: Granted,
-    amount: u64,
-) -> Result<(), OperationError> {
-    let nobody = || OperationError::NoRecipient(*to);
-    let writer = to.writer(transaction.replica()).ok_or_else(nobody);
-    // Who is no member itself hears of that first.
-    let writer = match transaction.replica().is_member() {
-        true => writer?,
-        false => return Err(Error::NotAMember.into()),
-    };
-    let flow = match what {
-        Granted::Rights => Flow::Grant { to: writer, amount },
-        Granted::Room => Flow::GrantRoom { to: writer, amount },
-    };
-    transaction.flow(key, flow).map_err(|error| match error {
-        Error::UnknownWriter { .. } => nobody(),
-        error => error.into(),
-    })
 }
 
 /// What of a budget is held where, as far as this node knows.

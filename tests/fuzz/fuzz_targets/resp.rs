@@ -7,6 +7,14 @@
 
 #[path = "../../../node/src"]
 mod node {
+    #[allow(dead_code)]
+    pub(crate) mod driver {
+        mod grants;
+        mod owner_key;
+        pub(crate) use grants::{Granted, OperationError, Recipient, grant};
+        pub(crate) use owner_key::OwnerKey;
+    }
+
     #[allow(dead_code, unused_imports)]
     pub(crate) mod problems;
 
@@ -28,6 +36,6 @@ mod node {
     }
 }
 
-use node::{problems, resp, trust};
+use node::{driver, problems, resp, trust};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::tests::hostile::client(bytes));

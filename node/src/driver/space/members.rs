@@ -3,11 +3,10 @@
 
 use super::{OpenSpace, mint};
 use crate::driver::membership::{
-    Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, OwnerKey, Retiree,
-    Retirement, fate,
+    Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement, fate,
 };
 use crate::driver::nonces::{Nonce, Nonces};
-use crate::driver::{Comeback, News, WriterRow};
+use crate::driver::{Comeback, News, OwnerKey, WriterRow};
 use crate::handle::Refusal;
 use crate::store::StoreError;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,39 @@
+//! The public key of an owner, as people and programs name it.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+use tallymesh_core::Owner;
+use utoipa::ToSchema;
+
+/// An owner's key as 64 hex digits, the way it is typed and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
+#[schema(value_type = String, pattern = "^[0-9a-f]{64}$")]
+pub struct OwnerKey(pub Owner);
+
+impl OwnerKey {
+    /// Reads 64 hex digits, of either case.
+    pub fn parse(text: &str) -> Option<OwnerKey> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let mut owner = [0; 32];
+        for (byte, pair) in owner.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).ok()?;
+            *byte = u8::from_str_radix(pair, 16).ok()?;
+        }
+        Some(OwnerKey(owner))
+    }
+}
+
+impl fmt::Display for OwnerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for OwnerKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
