@@ -245,6 +245,8 @@ fn ask_again(mesh: &Mesh, nodes: &[&Node]) -> usize {
             }
         }
         more += made;
+        let all = mesh.made.load(Ordering::Relaxed) + more;
+        assert!(all <= UNITS, "{all} spends were made of {UNITS}");
         let same = nodes
             .iter()
             .all(|it| it.space()["digest"] == nodes[0].space()["digest"]);
