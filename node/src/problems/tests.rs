@@ -79,7 +79,7 @@ fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
     }
     let core = codes_in("../core/src/error.rs");
     let mut node = codes_in("src/handle.rs");
-    node.extend(codes_in("src/driver/budgets.rs"));
+    node.extend(codes_in("src/driver/grants.rs"));
     let trust = codes_in("src/trust/ticket.rs");
     let resp = codes_in("src/resp/error.rs");
     let own = || core.iter().chain(&node).chain(&trust);
