@@ -47,7 +47,7 @@ pub(crate) use answers::{ShardRow, decimal, decimal_if_any};
 pub use budgets::{BudgetPage, BudgetRow, HolderRow, HoldingRow, Operation};
 pub(crate) use command::Command;
 pub(crate) use grants::grant;
-pub use grants::{Granted, OperationError, Recipient};
+pub use grants::{OperationError, Recipient};
 pub(crate) use levels::Request;
 pub use levels::{Completeness, Heard, ReadBack, Written};
 pub(crate) use membership::Rosters;

@@ -14,12 +14,14 @@ const PAGE: usize = 10_000;
 
 /// What is printed below the help of the command.
 const EXAMPLES: &str = "\
-A node spends at once what it holds. What others hold is moved by `grant` at a node that has it: \
-`show` tells who that is. Budgets need a space with members.
+A node spends at once what it holds. What it lacks it asks other members for: \
+wait for that with --rights-wait, or try again. `show` tells who holds what. Budgets need a space \
+with members.
 
 Examples:
   tallymesh budget mint gift 100
   tallymesh budget spend gift 5 --once 7c1b6d0e
+  tallymesh budget spend gift 50 --rights-wait 5s
   tallymesh budget transfer shop cashback 3
   tallymesh budget grant gift 40 MEMBER";
 

@@ -1,12 +1,12 @@
 //! Operations on budgets beside those on counters, and what budgets show.
 
 use super::answers::{Decimal, decimal, decimal_if_any};
-use super::grants::{Granted, OperationError, Recipient, grant};
+use super::grants::{OperationError, Recipient, grant};
 use super::space::OpenSpace;
 use super::{OwnerKey, Query};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
-use tallymesh_core::{Budget, Flow, Holding, Op, Transaction, WriterId};
+use tallymesh_core::{Budget, Flow, Holding, Op, Stock, Transaction, WriterId};
 use utoipa::ToSchema;
 
 /// An operation of a transaction.
@@ -33,7 +33,7 @@ pub enum Operation {
         /// To whom.
         to: Recipient,
         /// What is moved.
-        what: Granted,
+        stock: Stock,
         /// How much.
         amount: u64,
     },
@@ -100,9 +100,9 @@ impl Operation {
                 Flow::RaiseCap(_) => "raise_cap",
                 Flow::LowerCap(_) => "lower_cap",
             },
-            Operation::Grant { what, .. } => match what {
-                Granted::Rights => "grant",
-                Granted::Room => "grant_room",
+            Operation::Grant { stock, .. } => match stock {
+                Stock::Rights => "grant",
+                Stock::Room => "grant_room",
             },
             Operation::Transfer { .. } => "transfer",
         }
@@ -127,9 +127,9 @@ impl Operation {
             Operation::Grant {
                 key,
                 to,
-                what,
+                stock,
                 amount,
-            } => grant(transaction, key, to, *what, *amount)?,
+            } => grant(transaction, key, to, *stock, *amount)?,
             Operation::Transfer { from, to } => {
                 let to: Vec<(&str, u64)> = to.iter().map(|(key, it)| (key.as_str(), *it)).collect();
                 transaction.transfer(from, &to)?;
@@ -326,7 +326,7 @@ mod tests {
         let grant = Operation::Grant {
             key: "a".to_owned(),
             to: Recipient::Member(OwnerKey([1; 32])),
-            what: Granted::Rights,
+            stock: Stock::Rights,
             amount: 1,
         };
         let transfer = Operation::Transfer {

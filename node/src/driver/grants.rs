@@ -3,16 +3,7 @@
 use super::OwnerKey;
 use std::fmt;
 use tallymesh_core::limits::BUDGET_NAME_BYTES_MAX;
-use tallymesh_core::{Error, Flow, Holding, Limited, Replica, Transaction, WriterId};
-
-/// What a grant moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Granted {
-    /// What can be spent.
-    Rights,
-    /// What can be minted, under a cap.
-    Room,
-}
+use tallymesh_core::{Error, Holding, Limited, Replica, Stock, Transaction, WriterId};
 
 /// To whom rights are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +129,7 @@ pub(crate) fn grant(
     transaction: &mut Transaction<'_>,
     key: &str,
     to: &Recipient,
-    what: Granted,
+    stock: Stock,
     amount: u64,
 ) -> Result<(), OperationError> {
     let nobody = || OperationError::NoRecipient(*to);
@@ -148,11 +139,8 @@ pub(crate) fn grant(
         true => writer?,
         false => return Err(Error::NotAMember.into()),
     };
-    let flow = match what {
-        Granted::Rights => Flow::Grant { to: writer, amount },
-        Granted::Room => Flow::GrantRoom { to: writer, amount },
-    };
-    transaction.flow(key, flow).map_err(|error| match error {
+    let moved = transaction.flow(key, stock.grant(writer, amount));
+    moved.map_err(|error| match error {
         Error::UnknownWriter { .. } => nobody(),
         error => error.into(),
     })

@@ -9,7 +9,7 @@ use super::problem::{Asked, Problem, Route};
 use super::requests::{
     AmountBody, AskingRead, AskingWrite, GrantBody, InSpace, OfBudget, TransferBody,
 };
-use crate::driver::{BudgetPage, BudgetRow, Done, Granted, Operation, Recipient};
+use crate::driver::{BudgetPage, BudgetRow, Done, Operation, Recipient};
 use crate::handle::Refusal;
 use crate::problems;
 use axum::Json;
@@ -18,7 +18,7 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde_json::Value;
 use std::sync::Arc;
-use tallymesh_core::{Error, Flow};
+use tallymesh_core::{Error, Flow, Stock};
 
 const AMOUNT: &str = r#"{"amount":"5"}"#;
 const GRANT: &str = r#"{"to":"<a member's key, or its writer>","amount":"5"}"#;
@@ -95,7 +95,8 @@ pub(super) async fn mint(
 
 /// Spends of a budget
 ///
-/// Takes rights that are held here, and answers at once.
+/// Takes rights that are held here. If there are too few it is refused at once, or waits for as long as
+/// `tallymesh-rights-wait-ms` says, and other members are asked for more.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/budgets/{key}/spend", operation_id = "spend", tag = "budgets",
     params(OfBudget, AskingWrite),
@@ -130,7 +131,7 @@ pub(super) async fn grant(
 ) -> Result<Answered<Json<BudgetRow>>, Problem> {
     let body = body?;
     let mut fields = Fields::parse(&body, GRANT)?;
-    let operation = grant_op(&mut fields, key, Granted::Rights)?;
+    let operation = grant_op(&mut fields, key, Stock::Rights)?;
     fields.end()?;
     flowed(&app, &space, asking, &body, operation).await
 }
@@ -189,8 +190,8 @@ fn amount_only(body: &[u8]) -> Result<u64, Problem> {
 pub(super) fn op(name: &str, fields: &mut Fields, key: &str) -> Result<Option<Operation>, Problem> {
     let key = key.to_owned();
     let flow = match name {
-        "grant" => return grant_op(fields, key, Granted::Rights).map(Some),
-        "grant_room" => return grant_op(fields, key, Granted::Room).map(Some),
+        "grant" => return grant_op(fields, key, Stock::Rights).map(Some),
+        "grant_room" => return grant_op(fields, key, Stock::Room).map(Some),
         "transfer" => return transfer_op(fields, key).map(Some),
         "mint" => Flow::Mint,
         "spend" => Flow::Spend,
@@ -204,7 +205,7 @@ pub(super) fn op(name: &str, fields: &mut Fields, key: &str) -> Result<Option<Op
     Ok(Some(Operation::Flow { key, flow }))
 }
 
-fn grant_op(fields: &mut Fields, key: String, what: Granted) -> Result<Operation, Problem> {
+fn grant_op(fields: &mut Fields, key: String, stock: Stock) -> Result<Operation, Problem> {
     let text = fields.text("to")?;
     let to = Recipient::parse(&text).ok_or_else(|| {
         let shown: String = text.chars().take(80).collect();
@@ -218,7 +219,7 @@ fn grant_op(fields: &mut Fields, key: String, what: Granted) -> Result<Operation
     Ok(Operation::Grant {
         key,
         to,
-        what,
+        stock,
         amount,
     })
 }

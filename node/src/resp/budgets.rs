@@ -7,7 +7,7 @@ use super::counters::{View, Writing, key};
 use super::error::ReplyError;
 use super::reply::Reply;
 use super::request::{Args, number};
-use crate::driver::{Granted, OperationError, Recipient, grant};
+use crate::driver::{OperationError, Recipient, grant};
 use std::collections::BTreeSet;
 use tallymesh_core::{Budget, Error, Flow, Holding, Replica, Stock};
 
@@ -60,11 +60,11 @@ impl<'a> Writing<'_, '_, 'a> {
     }
 
     fn grant(&mut self, name: &'a str, args: &Args<'a>) -> Result<(), ReplyError<'a>> {
-        let what = granted(args)?;
+        let stock = granted(args)?;
         let text = std::str::from_utf8(args.at(2)).ok();
         let to = text.and_then(Recipient::parse);
         let to = to.ok_or(ReplyError::Recipient(args.at(2)))?;
-        grant(self.tx, name, &to, what, quantity(args.at(3))?)?;
+        grant(self.tx, name, &to, stock, quantity(args.at(3))?)?;
         Ok(())
     }
 
@@ -82,10 +82,10 @@ impl<'a> Writing<'_, '_, 'a> {
 }
 
 /// What a grant moves.
-fn granted<'a>(args: &Args<'a>) -> Result<Granted, ReplyError<'a>> {
+fn granted<'a>(args: &Args<'a>) -> Result<Stock, ReplyError<'a>> {
     match args.len() {
-        4 => Ok(Granted::Rights),
-        5 if args.at(4).eq_ignore_ascii_case(b"room") => Ok(Granted::Room),
+        4 => Ok(Stock::Rights),
+        5 if args.at(4).eq_ignore_ascii_case(b"room") => Ok(Stock::Room),
         _ => Err(ReplyError::Syntax),
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn told<'a>(
         Command::BudgetFloor => budget.map(|it| it.floor),
         Command::BudgetCap => budget.and_then(|it| it.cap),
         Command::BudgetGrant => budget.and_then(|it| match granted(args) {
-            Ok(Granted::Room) => it.room.map(|room| room.here),
+            Ok(Stock::Room) => it.room.map(|room| room.here),
             _ => Some(it.rights.here),
         }),
         _ => budget.map(|it| it.value),

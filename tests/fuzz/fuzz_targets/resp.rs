@@ -11,7 +11,7 @@ mod node {
     pub(crate) mod driver {
         mod grants;
         mod owner_key;
-        pub(crate) use grants::{Granted, OperationError, Recipient, grant};
+        pub(crate) use grants::{OperationError, Recipient, grant};
         pub(crate) use owner_key::OwnerKey;
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use tallymesh_core::{
-    Error, Fate, Handle, Input, Message, Millis, Replica, Returned, Token, WriterId,
+    Error, Fate, Handle, Input, Message, Millis, RESERVED, Replica, Returned, Token, WriterId,
 };
 
 use super::{Engine, named, parts, put};
@@ -34,7 +34,7 @@ pub(super) struct Kept {
 /// Whether a key is a plain counter's, and no part of a budget: of those there are none in spaces
 /// without members, and TypeScript refuses to write to them.
 pub(super) fn is_plain(key: &str) -> bool {
-    !key.starts_with('\0')
+    !key.starts_with(RESERVED)
 }
 
 impl Engine {

@@ -24,11 +24,19 @@ impl Stock {
             Stock::Room => Part::Room(writer),
         }
     }
+
+    /// What moves some of it to another member's writer.
+    pub fn grant(self, to: WriterId, amount: u64) -> Flow {
+        match self {
+            Stock::Rights => Flow::Grant { to, amount },
+            Stock::Room => Flow::GrantRoom { to, amount },
+        }
+    }
 }
 
 impl Replica {
-    /// How much of a stock is held where; `None` if there is no such budget here.
-    pub(crate) fn stock(&self, name: &str, stock: Stock) -> Option<Holding> {
+    /// How much of a stock is held where; `None` if there is no such budget here, or none with a cap.
+    pub fn stock(&self, name: &str, stock: Stock) -> Option<Holding> {
         let budget = self.budget(name)?;
         match stock {
             Stock::Rights => Some(budget.rights),
@@ -56,11 +64,7 @@ impl Replica {
         changed: &mut Vec<Handle>,
     ) -> Result<(), Error> {
         let mut transaction = self.begin()?;
-        let flow = match stock {
-            Stock::Rights => Flow::Grant { to, amount },
-            Stock::Room => Flow::GrantRoom { to, amount },
-        };
-        transaction.flow(name, flow)?;
+        transaction.flow(name, stock.grant(to, amount))?;
         transaction.commit(changed);
         Ok(())
     }

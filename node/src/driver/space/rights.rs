@@ -142,11 +142,7 @@ impl OpenSpace {
 
     /// How much of a budget may be used here now.
     fn held(&self, name: &str, stock: Stock) -> Option<i128> {
-        let budget = self.replica.budget(name)?;
-        match stock {
-            Stock::Room => budget.room.map(|it| it.here),
-            Stock::Rights => Some(budget.rights.here),
-        }
+        Some(self.replica.stock(name, stock)?.here)
     }
 
     /// When what waits for rights has waited for long enough.
