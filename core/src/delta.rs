@@ -107,6 +107,15 @@ impl Message {
         of.any(|fact| kind(&fact.says))
     }
 
+    /// Whether it says that others ended a writer.
+    pub(crate) fn says_ended(&self, writer: &WriterId) -> bool {
+        let at = self.writers.binary_search_by_key(writer, |it| it.writer);
+        at.is_ok_and(|at| {
+            let ends = |it: &Says| matches!(it, Says::Fence(_) | Says::Retired(_));
+            self.tells(at as u32, ends)
+        })
+    }
+
     /// Whether the sender knows the space to be closed.
     pub(crate) fn is_closed(&self) -> bool {
         MEMBERS && self.closed

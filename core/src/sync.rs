@@ -504,7 +504,7 @@ impl Sync {
                 Ok(())
             }
             Body::Digest(digests) => {
-                self.compare(now, replica, link, &digests);
+                self.digest_came(now, replica, link, &digests);
                 Ok(())
             }
             Body::Contents {

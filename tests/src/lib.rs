@@ -5,6 +5,7 @@
 //! A run follows from its seed alone. So: one generator ([`random::Random`]), ordered maps and
 //! vectors only, no clock but the simulated one, and nothing that iterates in the order of a hash.
 
+pub mod beginnings;
 pub mod clones;
 pub mod closed;
 pub mod explore;

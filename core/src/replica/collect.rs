@@ -155,25 +155,13 @@ impl Replica {
         self.covers(settled, stamp) || quorum.settled && self.acknowledged(quorum, stamp)
     }
 
-    /// Publishes what this member has seen, if somebody waits for it; tells whether it did.
-    ///
-    /// # Errors
-    /// [`Error::ClockExhausted`].
-    pub fn acknowledge(&mut self) -> Result<bool, Error> {
-        if !self.is_member() {
-            return Ok(false);
-        }
-        // Whoever hears that this was acknowledged must have heard of that.
-        self.withdraw(&mut |_, _| ())?;
-        self.give_up_keys();
-        let seen = self.seen();
+    /// Whether others wait for this member to acknowledge some of what it has seen.
+    fn is_awaited(&self, seen: &[(u32, u64)]) -> bool {
         let before = self.acked();
-        let asks = self.roster.waiting && self.roster.pending.is_none();
-        let asks_for_keys = self.asks_for_keys();
-        let mut due = asks || asks_for_keys;
+        let mut due = false;
         for (card, number) in self.roster.cards.iter().zip(0u32..) {
             let newly = |stamp: Stamp| {
-                self.covers(|writer| of(&seen, writer), stamp)
+                self.covers(|writer| of(seen, writer), stamp)
                     && !self.covers(|writer| of(&before, writer), stamp)
             };
             let wanted = card
@@ -187,7 +175,7 @@ impl Replica {
             due |= wanted.is_some_and(|ack| ack.want > 0 && newly(own(ack.want)));
             due |= card.retired.is_none() && card.fence.is_some_and(|fence| newly(fence.by));
             // Whoever takes over from a member is waited for until it has been told all.
-            due |= card.fence.is_some() && of(&seen, number) > of(&before, number);
+            due |= card.fence.is_some() && of(seen, number) > of(&before, number);
             // A new incarnation waits to hear from the others.
             due |= number != OWN
                 && self.counts(number)
@@ -196,7 +184,31 @@ impl Replica {
                     .as_ref()
                     .is_some_and(|it| newly(own(it.clock)));
         }
-        if !due {
+        due
+    }
+
+    /// Whether others wait for an acknowledgement of this member's that waits itself for those who are
+    /// attached here: they have not said that they have seen as much.
+    pub(crate) fn is_held_up(&self) -> bool {
+        let held = || self.members_part(|number| self.held_with_keys(number));
+        self.is_member() && !self.is_awaited(&self.seen()) && self.is_awaited(&held())
+    }
+
+    /// Publishes what this member has seen, if somebody waits for it; tells whether it did.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub fn acknowledge(&mut self) -> Result<bool, Error> {
+        if !self.is_member() {
+            return Ok(false);
+        }
+        // Whoever hears that this was acknowledged must have heard of that.
+        self.withdraw(&mut |_, _| ())?;
+        self.give_up_keys();
+        let seen = self.seen();
+        let asks = self.roster.waiting && self.roster.pending.is_none();
+        let asks_for_keys = self.asks_for_keys();
+        if !asks && !asks_for_keys && !self.is_awaited(&seen) {
             return Ok(false);
         }
         let clock = self.next_clock()?;

@@ -4,7 +4,7 @@ use super::Replica;
 use super::members::Attached;
 use crate::error::{Error, detail};
 use crate::limits::WRITERS_MAX;
-use crate::roster::{Admit, Card, HEARD, HEIRS_MAX, Says};
+use crate::roster::{Admit, Card, HEARD, HEIRS_MAX, Owner, Says};
 use crate::shard::OWN;
 use crate::writer_id::WriterId;
 
@@ -146,5 +146,19 @@ impl Replica {
         let card = &self.roster.cards[OWN as usize];
         let home = card.home.filter(|_| card.announce.is_none())?;
         Some(home.by.writer)
+    }
+
+    /// The transaction that took a writer in.
+    pub(super) fn introduced_by(&self, writer: &WriterId) -> Option<(WriterId, u64)> {
+        let number = self.numbers.get(writer)?;
+        let by = self.roster.cards[number as usize].intro?.by;
+        Some((self.writers[by.writer as usize], by.clock))
+    }
+
+    /// Whose incarnation a writer is, and of which generation, if it is a member's.
+    pub(crate) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
+        let number = self.numbers.get(writer)?;
+        let announce = self.roster.cards[number as usize].announce.as_ref()?;
+        Some((announce.owner, announce.generation))
     }
 }

@@ -91,10 +91,12 @@ impl Replica {
         }
         // It must not take anything back: whom it does not name, its sender has forgotten. Or it never
         // took them in, if this replica has not heard of members before: they come to terms with members
-        // themselves. To wait for that would be to stay apart for as long as they stay away.
+        // themselves. To wait for that would be to stay apart for as long as they stay away; and for ever
+        // if the members have ended one of which they had heard less: its process goes on under another.
         let open = self.configuration().is_none();
         for (writer, held) in self.writers().filter(|it| !self.is_former(&it.0)) {
-            let told = message.hi(&writer).unwrap_or_else(|| {
+            let ended = open && message.says_ended(&writer);
+            let told = message.hi(&writer).filter(|_| !ended).unwrap_or_else(|| {
                 match open || self.is_gone_from(message, &writer) {
                     true => held,
                     false => 0,
@@ -192,7 +194,7 @@ impl Replica {
             return Ok(None);
         }
         // Nobody takes in who says that others ended it.
-        if message.tells(at, |it| matches!(it, Says::Fence(_) | Says::Retired(_))) {
+        if message.says_ended(&live) {
             return Err(gone);
         }
         let seen = |writer: &WriterId| {
@@ -412,11 +414,16 @@ impl Replica {
                     });
                 }
                 Some(number) if MEMBERS => {
+                    let Card { retired, fence, .. } = self.roster.cards[number as usize];
                     if held == 0 && entry.hi > 0 {
                         self.check_base(message, at as u32)?;
-                        self.check_first(message, at as u32, live)?;
+                        let first = self.check_first(message, at as u32, live);
+                        // Nobody hears one any more that was declared dead: it is not to be waited for.
+                        first.map_err(|error| match fence {
+                            Some(_) => Error::Behind,
+                            None => error,
+                        })?;
                     }
-                    let Card { retired, fence, .. } = self.roster.cards[number as usize];
                     if retired.is_some_and(|retired| entry.hi > retired.upto) {
                         return Err(Error::Behind); // the sender stands on what was given up
                     }
@@ -488,10 +495,9 @@ impl Replica {
         if !message.is_closed() {
             return Ok(());
         }
-        let announces = |fact: &Fact| fact.writer == at && matches!(fact.says, Says::Announce(_));
-        let base = match base_in(message, at) {
-            Some(base) if message.facts().iter().any(announces) => base,
-            _ => return Ok(()),
+        let announces = message.tells(at, |it| matches!(it, Says::Announce(_)));
+        let Some(base) = base_in(message, at).filter(|_| announces) else {
+            return Ok(());
         };
         let seen = |number: u32| {
             let writer = &self.writers[number as usize];
@@ -520,12 +526,11 @@ impl Replica {
     fn check_first(&self, message: &Message, at: u32, live: Option<WriterId>) -> Result<(), Error> {
         let entry = &message.writers[at as usize];
         let passes_on = |live: WriterId| live != entry.writer && self.is_from_guest(message, &live);
-        let heard = |fact: &Fact| match &fact.says {
+        let heard = message.tells(at, |it| match it {
             Says::Admit(admit) => admit.turn >= HEARD,
             says => matches!(says, Says::Announce(_)),
-        };
-        let mut facts = message.facts().iter().filter(|fact| fact.writer == at);
-        if !live.is_some_and(passes_on) || facts.any(heard) {
+        });
+        if !live.is_some_and(passes_on) || heard {
             return Ok(());
         }
         Err(Error::not_covered(entry.writer, entry.hi, 0))
@@ -679,20 +684,6 @@ impl Replica {
             }
             self.roster.configuration = Some((by, theirs.clone()));
         }
-    }
-
-    /// The transaction that took a writer in.
-    pub(super) fn introduced_by(&self, writer: &WriterId) -> Option<(WriterId, u64)> {
-        let number = self.numbers.get(writer)?;
-        let by = self.roster.cards[number as usize].intro?.by;
-        Some((self.writers[by.writer as usize], by.clock))
-    }
-
-    /// Whose incarnation a writer is, and of which generation, if it is a member's.
-    pub(crate) fn incarnation(&self, writer: &WriterId) -> Option<(Owner, u64)> {
-        let number = self.numbers.get(writer)?;
-        let announce = self.roster.cards[number as usize].announce.as_ref()?;
-        Some((announce.owner, announce.generation))
     }
 }
 

@@ -81,7 +81,7 @@ impl Sync {
         }
     }
 
-    fn leads_to_member(&self, replica: &Replica, link: Link) -> bool {
+    pub(super) fn leads_to_member(&self, replica: &Replica, link: Link) -> bool {
         let writer = self.writer_of(link);
         writer.is_some_and(|writer| replica.is_counted_member(&writer))
     }

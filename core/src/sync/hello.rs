@@ -7,11 +7,15 @@ use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
 use crate::wire::{
-    ANSWERS, Body, GIVES, Hello, LACKS_MEMORY, REMEMBERS, TAKES_NOTHING, TAKES_OWN, VERSION,
+    ANSWERS, Body, Digests, GIVES, Hello, LACKS_MEMORY, REMEMBERS, TAKES_NOTHING, TAKES_OWN,
+    VERSION,
 };
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS, STATUS};
 use alloc::vec::Vec;
+
+/// How often at most those who are attached are hurried, in milliseconds.
+const HURRY_MS: Millis = 250;
 
 /// The capability to give rights, if this program knows budgets.
 const GIVES_HERE: u64 = if cfg!(feature = "budgets") { GIVES } else { 0 };
@@ -161,6 +165,43 @@ impl Sync {
             replica.former_held(|writer| vector.get(writer));
         } else if replica.is_member() {
             replica.told(&writer, vector);
+        }
+    }
+
+    /// Tells its digest now to each who is attached here and has not said that it has seen all, if an
+    /// acknowledgement that others wait for waits for that: [they answer](Sync::digest_came).
+    pub(super) fn hurry_guests(&mut self, now: Millis, replica: &Replica) {
+        if self.guests.hurry_due > now || !replica.is_held_up() {
+            return;
+        }
+        self.guests.hurry_due = now + HURRY_MS;
+        let attached: Vec<WriterId> = replica.attached().collect();
+        for peer in &mut self.peers {
+            let writer = peer.greeting.as_ref().map(|it| it.writer);
+            let writer = writer.filter(|it| attached.contains(it));
+            if writer.is_some_and(|it| !replica.progress(&it).1) {
+                peer.next_digest = now;
+            }
+        }
+    }
+
+    /// A peer told what it holds. A guest answers a member that holds as much with a digest of its own, and
+    /// so says that it has seen all: others may wait for the member, and the member for that.
+    pub(super) fn digest_came(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        theirs: &Digests,
+    ) {
+        self.compare(now, replica, link, theirs);
+        let answers = MEMBERS
+            && replica.configuration().is_some()
+            && !replica.is_member()
+            && theirs.vector == replica.digest()
+            && self.leads_to_member(replica, link);
+        if let Some(peer) = self.peer_mut(link).filter(|_| answers) {
+            peer.next_digest = now;
         }
     }
 

@@ -49,6 +49,8 @@ pub(super) struct Guests {
     pub(super) newest: Option<u64>,
     /// The writers of the same owner, with what they were minted with, the last one last.
     pub(super) own: Vec<(WriterId, [u8; 16])>,
+    /// When those who are attached here may be hurried again.
+    pub(super) hurry_due: Millis,
 }
 
 impl Empty for Guests {
@@ -63,6 +65,7 @@ impl Empty for Guests {
         resuming: false,
         newest: None,
         own: Vec::new(),
+        hurry_due: 0,
     };
     const NOTHING: &'static Guests = &Guests::EMPTY;
 }
@@ -599,6 +602,7 @@ impl Sync {
             replica.fence_strays()?;
             replica.absorb()?;
             replica.acknowledge()?;
+            self.hurry_guests(now, replica);
         }
         let busy = self.is_serving(replica);
         let patience = PATIENCE << self.guests.ended;

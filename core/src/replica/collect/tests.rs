@@ -363,6 +363,25 @@ fn a_member_acknowledges_what_its_tabs_have_seen() {
     assert_eq!((ack.of(OWN), ack.want), (two.clock(), two.clock()));
 }
 
+#[test]
+fn an_acknowledgement_waits_for_tabs_and_is_held_up_by_them() {
+    let [mut one, mut two, mut tab] = space();
+    for replica in [&mut one, &mut two] {
+        replica.roster.waiting = false;
+    }
+    assert!(!one.is_held_up());
+    said(&mut two);
+    pass(&two, &mut one);
+    one.roster.waiting = false;
+    assert!(!one.acknowledge().unwrap());
+    assert!(one.is_held_up());
+    pass(&one, &mut tab);
+    pass(&tab, &mut one);
+    assert!(!one.is_held_up(), "it can acknowledge now");
+    assert!(one.acknowledge().unwrap());
+    assert!(!one.is_held_up() && !tab.is_held_up());
+}
+
 /// Who has said something new that others wait for is answered, once, and nobody else is.
 #[test]
 fn an_acknowledgement_is_made_when_somebody_waits_for_it() {

@@ -319,6 +319,12 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
     };
     assert_eq!(make_way_new(&whole(&[(2, 0, 10)], &[])), (Ok(true), 0));
     assert_eq!(make_way_new(&named(10, 9)), missing(2, 9, 10));
+    // Nor is more awaited of one that they ended.
+    for says in [fence(1, 9), retired(1, 10, 9)] {
+        let ended = whole(&[(1, 0, 10), (2, 0, 9)], &[(2, says)]);
+        assert_eq!(make_way_new(&ended), (Ok(true), 0));
+        assert_eq!(make_way(&ended, true), missing(2, 9, 10));
+    }
     // What a former writer made, and is kept, is not lost by that.
     for (open, made) in [(0, missing(2, 9, 10)), (10, (Ok(true), 0))] {
         let mut journal = Journal::EMPTY;

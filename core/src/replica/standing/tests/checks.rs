@@ -99,6 +99,13 @@ fn nothing_new_of_a_dead_writer_is_taken_from_whom_nobody_waited_for() {
     learn(&mut tab, 2, fence(1, 9));
     learn(&mut tab, 0, ack(9, &[(1, 9)]));
     judged(&tab, 2, &news[..1], &[], Ok(()));
+    // Nor is it waited for until a member tells of it.
+    let mut unheard = member();
+    let (three, first) = (unheard.number(id(3)), [TWO, (3, 0, 1)]);
+    let missing = Err(Error::not_covered(id(3), 1, 0));
+    judged(&unheard, 2, &first, &[], missing);
+    learn(&mut unheard, three, fence(1, 9));
+    judged(&unheard, 2, &first, &[], behind());
     // Nor incarnations of those who are members only there.
     let named = [TWO, (7, 0, 1)];
     judged(&member(), 2, &named, &[(7, announce(7, 5))], behind());

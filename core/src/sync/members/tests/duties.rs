@@ -1,6 +1,7 @@
 //! Whom a member waits for, and when it collects.
 
 use super::*;
+use crate::wire::Digests;
 
 #[test]
 fn who_is_not_heard_for_a_lease_is_given_up() {
@@ -93,6 +94,66 @@ fn what_a_member_says_by_duty_is_told_and_to_be_kept() {
     assert!(!end.replica.collect(&mark));
     assert_eq!(end.sync.pushes.due(), Some(5));
     assert!(!end.tend());
+}
+
+/// Another member waits for this one, which waits for what its guest has seen.
+#[test]
+fn a_guest_that_holds_up_an_acknowledgement_is_asked_at_once() {
+    let mut end = End::member();
+    end.replica.force_members(&[OWNER, OTHER]).unwrap();
+    end.replica.admit(&id(2)).unwrap();
+    let mut other = Replica::new(Space::default(), id(1));
+    other.merge(&full(&end.replica)).unwrap();
+    other.announce(&OTHER, &[0; 16], 2).unwrap();
+    let message = full(&other);
+    let merged = end.replica.merge_live(&message, Some(id(1)), &mut |_| ());
+    merged.unwrap();
+    let links = [1, 2].map(|number| end.link(number, id(number as u8)));
+    let digests = |end: &mut End| {
+        end.sync.handle(end.now, &mut end.replica, Input::Tick);
+        let sent = end.sent().0.into_iter();
+        let digests = sent.filter(|it| matches!(it.1, Body::Digest(_)));
+        digests.map(|(link, _)| link).collect::<Vec<Link>>()
+    };
+    end.tend();
+    assert!(end.replica.is_held_up());
+    assert_eq!(digests(&mut end), links[1..]);
+    end.now = 249;
+    end.tend();
+    assert_eq!(digests(&mut end), []);
+    end.now = 250;
+    end.tend();
+    assert_eq!(digests(&mut end), links[1..]);
+    let seen = end.replica.vector();
+    end.replica.told(&id(2), &seen);
+    end.now = 500;
+    assert!(end.tend());
+    assert_eq!(digests(&mut end), []);
+}
+
+#[test]
+fn a_guest_tells_a_member_that_holds_as_much_so() {
+    let answers = |end: &mut End, by: u8, vector| {
+        let link = end.link(1, id(by));
+        let digests = Digests {
+            vector,
+            contents: 0,
+        };
+        let End { replica, sync, .. } = end;
+        sync.digest_came(0, replica, link, &digests);
+        let answers = end.sync.peer_mut(link).unwrap().next_digest == 0;
+        end.cut(link);
+        answers
+    };
+    let mut guest = End::admitted();
+    let own = guest.replica.digest();
+    assert!(answers(&mut guest, 100, own));
+    assert!(!answers(&mut guest, 100, [1; 16]));
+    assert!(!answers(&mut guest, 99, own), "no member asks");
+    // Members acknowledge by themselves, and two that answered each other would never end.
+    let mut member = End::member();
+    let own = member.replica.digest();
+    assert!(!answers(&mut member, 100, own));
 }
 
 #[test]
