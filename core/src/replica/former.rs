@@ -139,7 +139,10 @@ impl Replica {
         if self.configuration().is_none() && self.clock() > after {
             journal.open = self.clock();
         }
-        if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 {
+        // Members wait also for one that has written nothing, once it was taken in.
+        let taken_in = self.roster.cards[OWN as usize].intro.is_some();
+        let waited = self.clock() == 0 && taken_in && self.is_waited_for(&self.writer());
+        if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 || waited {
             kept.push(Former::new(self.writer(), journal));
         }
         kept

@@ -330,6 +330,24 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     assert_eq!(replica.former.len(), 1);
 }
 
+/// A start that was taken in and ended before it wrote anything, as a member's before it announced itself.
+#[test]
+fn who_wrote_nothing_is_left_behind_if_members_wait_for_it() {
+    let mut member = replica(1);
+    member.found(&OWNER, &[0; 16], 1).unwrap();
+    let next = |member: &Replica| {
+        let mut guest = replica(2);
+        guest.merge(&member.snapshot()).unwrap();
+        let mut next = replica(3);
+        next.restore(&guest.snapshot()).unwrap();
+        let behind = next.left_behind().into_iter();
+        behind.map(|it| it.0).collect::<Vec<WriterId>>()
+    };
+    assert_eq!(next(&member), []);
+    member.admit(&id(2)).unwrap();
+    assert_eq!(next(&member), [id(2)]);
+}
+
 #[test]
 fn who_was_declared_dead_as_it_was_heard_of_was_not_taken_in_by_that() {
     let mut replica = with(&[]);
