@@ -44,6 +44,7 @@ mod once;
 mod pubsub;
 mod reply;
 mod request;
+mod rights;
 mod server;
 mod session;
 
@@ -52,12 +53,13 @@ pub use error::{Broken, ReplyError, Why};
 pub use levels::Unmet;
 pub use pubsub::{Event, Notice};
 pub use request::Args;
+pub use rights::Lack;
 pub use session::{Flow, Session, Wait, Written};
 
 use crate::trust::Role;
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Asked, Error, Handle, Replica, Stock};
+use tallymesh_core::{Asked, Error, Handle, Replica};
 
 /// How sessions behave, the same for all of a node.
 ///
@@ -128,7 +130,7 @@ pub trait Host {
     fn asked(&mut self, space: usize, asked: Asked);
 
     /// Hears that a command was refused as so much of a budget is not held here.
-    fn lacks(&mut self, _space: usize, _name: &str, _stock: Stock, _amount: u64) {}
+    fn lacks(&mut self, _space: usize, _lacked: &Lack) {}
 
     /// Hears that a command was refused, with its stable code.
     fn refused(&mut self, _code: &'static str) {}

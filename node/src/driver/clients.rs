@@ -18,7 +18,7 @@ use host::{Books, Desk};
 use line::Line;
 use output::Output;
 use passes::Pass;
-use waits::{Teller, Told, Waiting};
+use waits::{End, Teller, Told, Waiting};
 
 use super::kept::Kept;
 use super::spaces::Spaces;
@@ -235,7 +235,7 @@ impl Clients {
         for (space, question) in self.unasked.drain(..) {
             spaces[space].end_question(question);
         }
-        self.answer_levels(kept);
+        self.answer_told(kept);
         let now = Instant::now();
         for _ in 0..self.ready.len() {
             let Some(at) = self.ready.pop_front() else {
@@ -306,9 +306,9 @@ impl Clients {
         }
     }
 
-    /// Answers what has waited for a level.
-    fn answer_levels(&mut self, kept: &Kept) {
-        while let Some(Told { at, id, met }) = self.told.pop_front() {
+    /// Answers what has waited for a level, and has what waited for rights executed again.
+    fn answer_told(&mut self, kept: &Kept) {
+        while let Some(Told { at, id, end }) = self.told.pop_front() {
             let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut)
             else {
                 continue;
@@ -317,7 +317,10 @@ impl Clients {
             if connection.session.id() == id && connection.wait.take().is_some() {
                 connection.again = true;
                 let out = connection.out.filling();
-                connection.session.answer_level(met, out);
+                match end {
+                    End::Level(met) => connection.session.answer_level(met, out),
+                    End::Rights(left_ms) => connection.session.answer_rights(left_ms),
+                }
                 self.held
                     .push_back(connection.held(at, kept.answer_ticket()));
                 self.queue(at);
@@ -518,10 +521,10 @@ impl Connection {
             Flow::Waits => {
                 let id = self.session.id();
                 let teller = Teller { at, id, to: teller };
-                let (writes, now) = (self.session.writes(), desk.since_start);
-                let wait = self.session.wait();
+                let (session, now) = (&self.session, desk.since_start);
+                let wait = session.wait();
                 self.wait =
-                    wait.map(|wait| Waiting::begin(wait, writes, desk.spaces, now, &teller));
+                    wait.map(|wait| Waiting::begin(wait, session, desk.spaces, now, &teller));
             }
             Flow::Close => self.ending = Some(desk.now + LINGER),
         }

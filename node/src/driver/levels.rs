@@ -131,6 +131,9 @@ impl Driver {
                     self.kept.answer(told);
                 }
             }
+            for told in space.end_due_commands(now) {
+                self.kept.answer(told);
+            }
         });
     }
 

@@ -91,6 +91,8 @@ pub(super) struct OpenSpace {
     waits: Vec<levels::Wait>,
     /// Writes that wait for rights, the longest waiting first.
     shorts: Vec<Write>,
+    /// Commands of Redis clients that wait for rights.
+    commands: Vec<rights::Short>,
 }
 
 impl OpenSpace {
@@ -160,6 +162,7 @@ impl OpenSpace {
             faults_told: 0,
             waits: Vec::new(),
             shorts: Vec::new(),
+            commands: Vec::new(),
         })
     }
 

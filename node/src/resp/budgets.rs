@@ -1,7 +1,7 @@
 //! `BUDGET.…`: commands on budgets, which Redis has no like of. Each is one command, so that roles, keys
 //! and transactions are as of all others.
 
-use super::Host;
+use super::Lack;
 use super::command::{Command, Spec, find};
 use super::counters::{View, Writing, key};
 use super::error::ReplyError;
@@ -115,31 +115,31 @@ pub(super) fn told<'a>(
     Ok(())
 }
 
-/// Tells the node that a command was refused for want of rights, or of room: it asks other members for
-/// that. In `MULTI` and of a transfer's room it is not told which budget that is.
+/// What a command was refused for want of. In `MULTI` and of a transfer's room it is not told which
+/// budget that is.
 #[inline]
-pub(super) fn tell_lack(
-    space: usize,
+pub(super) fn lacked(
     spec: Option<&'static Spec>,
     args: &Args<'_>,
     error: &ReplyError<'_>,
-    host: &mut dyn Host,
-) {
+) -> Option<Lack> {
     let (short, stock) = match error {
         ReplyError::Core(Error::RightsShort(short)) => (short, Stock::Rights),
         ReplyError::Core(Error::RoomShort(short)) => (short, Stock::Room),
-        _ => return,
+        _ => return None,
     };
     // Behind `ONCE` and its key stands the command itself.
     let (command, args) = match spec.map(|it| it.command) {
         Some(Command::Once) => (find(args.at(2)).map(|it| it.command), args.from(2)),
         command => (command, *args),
     };
-    if let Ok(name) = key(args.at(1))
-        && (command != Some(Command::BudgetTransfer) || stock == Stock::Rights)
-    {
-        host.lacks(space, name, stock, short.asked);
-    }
+    let is_told = command != Some(Command::BudgetTransfer) || stock == Stock::Rights;
+    let name = key(args.at(1)).ok().filter(|_| is_told)?;
+    Some(Lack {
+        name: name.to_owned(),
+        stock,
+        amount: short.asked,
+    })
 }
 
 /// Answers `BUDGET.GET`.

@@ -7,6 +7,7 @@ use super::levels::Levels;
 use super::limits::NAME_BYTES_MAX;
 use super::reply::Reply;
 use super::request::{Args, number};
+use super::rights::RightsWait;
 use super::server::{REDIS_VERSION, command_table, config, info};
 use super::session::{Session, Wait};
 use super::{Host, Place, Seen, session};
@@ -166,6 +167,7 @@ impl Session {
         self.name = String::new();
         self.no_evict = false;
         self.levels = Levels::default();
+        self.rights = RightsWait::default();
     }
 
     fn wait_for<'a>(
@@ -230,6 +232,7 @@ impl Session {
                 reply.ok();
             }
             Sub::ClientLevel => return self.client_level(args, reply),
+            Sub::ClientRightsWait => return self.client_rights_wait(args, reply),
             Sub::ClientInfo => reply.verbatim(&self.describe(&host.seen(self.id))),
             _ => return self.list_clients(args, host, reply),
         }

@@ -31,8 +31,6 @@ pub(super) struct Levels {
     wait_ms: u64,
     /// What became of the wait of a read, which is executed next.
     seen: Option<Result<(), Unmet>>,
-    /// Whether the present command was put off, and is to be read again.
-    put_off: bool,
     /// What the present command wrote.
     wrote: Vec<Written>,
     /// The answer that is held back until all that was written has reached the level.
@@ -45,7 +43,6 @@ impl Default for Levels {
             level: Level::Local,
             wait_ms: WAIT_MS,
             seen: None,
-            put_off: false,
             wrote: Vec::new(),
             answer: Vec::new(),
         }
@@ -56,12 +53,6 @@ impl Levels {
     #[inline]
     pub(super) fn is_local(&self) -> bool {
         self.level == Level::Local
-    }
-
-    /// Whether the command that was just executed was put off instead; asked once.
-    #[inline]
-    pub(super) fn is_put_off(&mut self) -> bool {
-        std::mem::take(&mut self.put_off)
     }
 
     /// Whether the next command is one that was put off.
@@ -143,7 +134,7 @@ impl Session {
         }
         match seen {
             None if self.reads(spec, args) => {
-                self.levels.put_off = true;
+                self.put_off = true;
                 self.wait = Some(Wait::Read {
                     space: self.space,
                     level: self.levels.level,
@@ -222,7 +213,7 @@ impl Session {
                     None => out.extend_from_slice(&answer),
                 }
             }
-            Some(Wait::Holders { .. }) | None => {}
+            Some(Wait::Holders { .. } | Wait::Rights { .. }) | None => {}
         }
     }
 }

@@ -11,6 +11,7 @@ use super::once::commit;
 use super::pubsub::{Event, Subscriptions};
 use super::reply::Reply;
 use super::request::{Args, Parsed, Request};
+use super::rights::RightsWait;
 use super::{Host, Place, RespConfig};
 use crate::trust::Role;
 use std::hint::black_box;
@@ -57,6 +58,14 @@ pub enum Wait {
         space: usize,
         /// The level.
         level: Level,
+        /// For how long it waits at most.
+        timeout_ms: u64,
+    },
+    /// That there are enough rights here for [what was refused](Session::lack). Call
+    /// [`Session::answer_rights`] once there are, or the time is over.
+    Rights {
+        /// The space's number.
+        space: usize,
         /// For how long it waits at most.
         timeout_ms: u64,
     },
@@ -159,6 +168,9 @@ pub struct Session {
     pub(super) subscriptions: Option<Subscriptions>,
     pub(super) wait: Option<Wait>,
     pub(super) levels: Levels,
+    pub(super) rights: RightsWait,
+    /// Whether the present command was put off, and is to be read again.
+    pub(super) put_off: bool,
     written: Vec<Written>,
     pub(super) name: String,
     pub(super) library: String,
@@ -190,6 +202,8 @@ impl Session {
             subscriptions: None,
             wait: None,
             levels: Levels::default(),
+            rights: RightsWait::default(),
+            put_off: false,
             written: Vec::new(),
             name: String::new(),
             library: String::new(),
@@ -302,7 +316,7 @@ impl Session {
                 }
                 let args = ready.request.args(&rest[ready.start..]);
                 self.execute(ready.spec, &args, host, out);
-                if self.levels.is_put_off() {
+                if std::mem::take(&mut self.put_off) {
                     break;
                 }
                 ready.request.clear();
@@ -394,7 +408,8 @@ impl Session {
         host: &mut dyn Host,
         out: &mut Vec<u8>,
     ) {
-        self.commands += u64::from(!self.levels.goes_on());
+        let left_ms = self.rights.left_ms();
+        self.commands += u64::from(!self.levels.goes_on() && left_ms.is_none());
         let start = out.len();
         let resp3 = self.resp3;
         let mut reply = Reply { out, resp3 };
@@ -409,9 +424,15 @@ impl Session {
             found => self.reject(found, args),
         };
         if let Err(error) = done {
-            budgets::tell_lack(self.space, found, args, &error, host);
-            host.refused(error.code());
             reply.out.truncate(start);
+            let lacked = budgets::lacked(found, args, &error);
+            if let Some(lacked) = &lacked {
+                if self.waits_for_rights(lacked, left_ms) {
+                    return;
+                }
+                host.lacks(self.space, lacked);
+            }
+            host.refused(error.code());
             reply.error(&error);
         }
     }

@@ -13,6 +13,7 @@ mod model;
 mod once;
 mod pubsub;
 mod refusals;
+mod rights;
 mod scan;
 mod transactions;
 

@@ -4,6 +4,7 @@ use crate::events::Stream;
 use crate::members::{close, nodes, owner};
 use crate::once::post;
 use crate::process::{Node, eventually};
+use crate::redis::Redis;
 use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -535,6 +536,55 @@ fn readers_of_events_are_told_of_budgets() {
     let mut others = others;
     mint(one, "other", 1);
     assert_eq!(told_of(&mut others, "other"), named("1"));
+}
+
+#[test]
+fn a_spend_of_a_redis_client_may_wait_for_rights() {
+    let resp = ["--resp", "127.0.0.1:0"];
+    let one = Node::start(&resp);
+    let two = Node::start(&[&resp[..], &["--peer", &one.listen[0]]].concat());
+    close(&[&one, &two]);
+    mint(&one, "gift", 100);
+    shows(&two, "gift", 100);
+    let mut redis = Redis::connect(&two);
+    let waits = |redis: &mut Redis, millis| {
+        let answer = redis.text(&["CLIENT", "RIGHTS-WAIT", millis]);
+        assert_eq!(answer.as_deref(), Some("OK"));
+    };
+    waits(&mut redis, "20000");
+    assert_eq!(redis.integer(&["BUDGET.SPEND", "gift", "90"]), 10);
+    assert_eq!(
+        redis.integer(&["ONCE", "k", "BUDGET.SPEND", "gift", "5"]),
+        5
+    );
+    assert_eq!(
+        redis.integer(&["ONCE", "k", "BUDGET.SPEND", "gift", "5"]),
+        5
+    );
+    // More than there is anywhere is refused when the time is over, and not before.
+    waits(&mut redis, "300");
+    let begun = Instant::now();
+    let refused = redis
+        .text(&["BUDGET.SPEND", "gift", "6"])
+        .expect("an error");
+    assert!(
+        refused.starts_with("RIGHTSSHORT 6 are asked for"),
+        "{refused}"
+    );
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    // What comes in while it waits is enough, and what waits beside it is served as well.
+    waits(&mut redis, "20000");
+    thread::scope(|scope| {
+        let mut other = Redis::connect(&one);
+        waits(&mut other, "20000");
+        let spends = [redis, other]
+            .map(|mut redis| scope.spawn(move || redis.integer(&["BUDGET.SPEND", "gift", "10"])));
+        mint(&one, "gift", 15);
+        for spend in spends {
+            spend.join().expect("it is made");
+        }
+    });
+    shows(&one, "gift", 0);
 }
 
 #[test]

@@ -5,12 +5,12 @@ use super::passes::Pass;
 use super::{Connection, Ends};
 use crate::driver::spaces::Spaces;
 use crate::metrics::Metrics;
-use crate::resp::{Event, Facts, Handles, Host, Place, Seen, Sizes, Turned, Written};
+use crate::resp::{Event, Facts, Handles, Host, Lack, Place, Seen, Sizes, Turned, Written};
 use crate::trust::{Ledger, Role};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Asked, Error, Handle as Counted, Replica, Stock};
+use tallymesh_core::{Asked, Error, Handle as Counted, Replica};
 
 /// What is counted over all connections.
 pub(super) struct Books {
@@ -73,8 +73,8 @@ pub(super) struct Desk<'a> {
 }
 
 impl Host for Desk<'_> {
-    fn lacks(&mut self, space: usize, name: &str, stock: Stock, amount: u64) {
-        self.spaces[space].lacks(self.since_start, name, stock, amount);
+    fn lacks(&mut self, space: usize, lacked: &Lack) {
+        self.spaces[space].lacks(self.since_start, lacked);
     }
 
     fn refused(&mut self, code: &'static str) {

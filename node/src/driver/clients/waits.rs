@@ -4,7 +4,7 @@ use super::LINGER;
 use crate::driver::Release;
 use crate::driver::spaces::Spaces;
 use crate::handle::{Demand, Refusal};
-use crate::resp::{Unmet, Wait, Written};
+use crate::resp::{Session, Unmet, Wait, Written};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Question, VersionVector};
@@ -18,16 +18,22 @@ pub(super) enum Waiting {
         until: Option<Instant>,
         asked: Vec<Option<Question>>,
     },
-    /// For a level; its space tells how that ends.
-    Level,
+    /// For a level, or for rights; its space tells how that ends.
+    Space,
 }
 
-/// How a wait for a level has ended.
+/// How a wait of which a space knows has ended.
 pub(super) struct Told {
     /// The connection, and the number of its session.
     pub(super) at: usize,
     pub(super) id: u64,
-    pub(super) met: Result<(), Unmet>,
+    pub(super) end: End,
+}
+
+pub(super) enum End {
+    Level(Result<(), Unmet>),
+    /// So many milliseconds are left.
+    Rights(u64),
 }
 
 /// Where such ends are told, and by whose connection they are waited for.
@@ -41,7 +47,7 @@ impl Waiting {
     /// Begins a wait. `now` is in milliseconds since the driver's start.
     pub(super) fn begin(
         wait: Wait,
-        writes: &[Written],
+        session: &Session,
         spaces: &mut Spaces,
         now: u64,
         teller: &Teller<'_>,
@@ -60,7 +66,10 @@ impl Waiting {
                 members,
                 until: timeout_ms
                     .and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis))),
-                asked: writes.iter().map(|it| ask(spaces, now, it)).collect(),
+                asked: {
+                    let writes = session.writes().iter();
+                    writes.map(|it| ask(spaces, now, it)).collect()
+                },
             },
             Wait::Write {
                 written,
@@ -70,7 +79,7 @@ impl Waiting {
                 let upto = VersionVector::of(written.writer, written.clock);
                 let demand = demand(level, timeout_ms);
                 spaces[written.space].wait_for_write(now, upto, &demand, teller.end());
-                Waiting::Level
+                Waiting::Space
             }
             Wait::Read {
                 space,
@@ -78,7 +87,13 @@ impl Waiting {
                 timeout_ms,
             } => {
                 spaces[space].wait_for_read(now, &demand(level, timeout_ms), teller.end());
-                Waiting::Level
+                Waiting::Space
+            }
+            Wait::Rights { space, timeout_ms } => {
+                if let Some(lack) = session.lack() {
+                    spaces[space].wait_for_rights(now, lack, timeout_ms, teller.end_of_rights());
+                }
+                Waiting::Space
             }
         }
     }
@@ -117,7 +132,7 @@ impl Waiting {
     pub(super) fn until(&self) -> Option<Instant> {
         match self {
             Waiting::Holders { until, .. } => *until,
-            Waiting::Level => None, // Its space knows.
+            Waiting::Space => None, // Its space knows.
         }
     }
 
@@ -133,19 +148,28 @@ impl Waiting {
 }
 
 impl Teller<'_> {
-    /// Tells the connection how its wait has ended.
+    /// Tells the connection how its wait for a level has ended.
     fn end(&self) -> impl FnOnce(Result<(), Refusal>) -> Release + Send + use<> {
-        let (at, id, to) = (self.at, self.id, self.to.clone());
+        let tell = self.tell();
         move |met: Result<(), Refusal>| -> Release {
             let met = met.map_err(|refusal| Unmet {
                 code: refusal.code(),
                 text: refusal.to_string(),
             });
-            Box::new(move || {
-                // The driver may have ended meanwhile.
-                let _ = to.send(Told { at, id, met });
-            })
+            Box::new(move || tell(End::Level(met)))
         }
+    }
+
+    /// Tells the connection how much is left of its wait for rights.
+    fn end_of_rights(&self) -> impl FnOnce(u64) -> Release + Send + use<> {
+        let tell = self.tell();
+        move |left_ms| -> Release { Box::new(move || tell(End::Rights(left_ms))) }
+    }
+
+    fn tell(&self) -> impl FnOnce(End) + Send + use<> {
+        let (at, id, to) = (self.at, self.id, self.to.clone());
+        // The driver may have ended meanwhile.
+        move |end| _ = to.send(Told { at, id, end })
     }
 }
 

@@ -5,6 +5,7 @@ use crate::driver::levels::Reply;
 use crate::driver::{Operation, OperationError, Release, Transacted, Written};
 use crate::handle::Demand;
 use crate::metrics::Metrics;
+use crate::resp::Lack;
 use tallymesh_core::{Error, Once, Stock, Supply, WantId};
 
 /// A write as it was asked for.
@@ -22,17 +23,15 @@ pub(in crate::driver) struct Write {
 /// What a write waits for.
 pub(in crate::driver) struct Want {
     id: WantId,
-    shortage: Shortage,
+    shortage: Lack,
 }
 
-/// What there is too little of.
-#[derive(PartialEq, Eq)]
-struct Shortage {
-    /// The budget.
-    name: String,
-    stock: Stock,
-    /// How much has to be held here.
-    amount: u64,
+/// A command of a Redis client that waits.
+pub(in crate::driver) struct Short {
+    want: WantId,
+    until: u64,
+    /// Told how many milliseconds are left.
+    end: Box<dyn FnOnce(u64) -> Release + Send>,
 }
 
 impl OpenSpace {
@@ -56,7 +55,7 @@ impl OpenSpace {
                 self.shorts.push(write);
                 return None;
             }
-            let asked = self.lacks(now, &shortage.name, shortage.stock, shortage.amount);
+            let asked = self.lacks(now, &shortage);
             done = done.map_err(|refusal| refusal.asked(asked));
         }
         if let Some(want) = waited {
@@ -75,30 +74,39 @@ impl OpenSpace {
     }
 
     /// Goes on to wait for the same, or begins to wait.
-    fn want(&mut self, now: u64, waited: Option<Want>, shortage: Shortage, until: u64) -> Want {
+    fn want(&mut self, now: u64, waited: Option<Want>, shortage: Lack, until: u64) -> Want {
         match waited {
             Some(want) if want.shortage == shortage => return want,
             Some(other) => self.sync.end_want(now, other.id),
             None => {}
         }
-        let Shortage {
-            name,
-            stock,
-            amount,
-        } = &shortage;
-        let id = self.sync.want_rights(now, name, *stock, *amount, until);
+        let id = self.want_of(now, &shortage, until);
         Want { id, shortage }
+    }
+
+    fn want_of(&mut self, now: u64, lack: &Lack, until: u64) -> WantId {
+        let (name, stock, amount) = (&lack.name, lack.stock, lack.amount);
+        self.sync.want_rights(now, name, stock, amount, until)
+    }
+
+    /// Waits for what a command of a Redis client was refused for want of.
+    pub(in crate::driver) fn wait_for_rights(
+        &mut self,
+        now: u64,
+        lack: &Lack,
+        timeout_ms: u64,
+        end: impl FnOnce(u64) -> Release + Send + 'static,
+    ) {
+        let until = now.saturating_add(timeout_ms);
+        let want = self.want_of(now, lack, until);
+        let end = Box::new(end);
+        self.commands.push(Short { want, until, end });
     }
 
     /// Somebody was refused who does not wait, so that others are asked for it; tells for how much, if they
     /// have as much.
-    pub(in crate::driver) fn lacks(
-        &mut self,
-        now: u64,
-        name: &str,
-        stock: Stock,
-        amount: u64,
-    ) -> u64 {
+    pub(in crate::driver) fn lacks(&mut self, now: u64, lack: &Lack) -> u64 {
+        let (name, stock, amount) = (&lack.name, lack.stock, lack.amount);
         let supply = self.sync.supply_of(&self.replica, name, stock, amount);
         self.sync.lack_rights(now, name, stock, amount);
         let missing = |it: Supply| {
@@ -111,7 +119,7 @@ impl OpenSpace {
     }
 
     /// What is missing here, if a write was refused for that.
-    fn shortage(&self, ops: &[Operation], refusal: &Refusal) -> Option<Shortage> {
+    fn shortage(&self, ops: &[Operation], refusal: &Refusal) -> Option<Lack> {
         let Refusal::Op { index, error, .. } = refusal else {
             return None;
         };
@@ -133,7 +141,7 @@ impl OpenSpace {
         // What operations before it take of the same has to be there, too.
         let taken = self.held(name, stock).unwrap_or(0) - short.held.here;
         let amount = i128::from(short.asked) + taken.max(0);
-        Some(Shortage {
+        Some(Lack {
             name: name.to_owned(),
             stock,
             amount: u64::try_from(amount).ok()?,
@@ -147,7 +155,9 @@ impl OpenSpace {
 
     /// When what waits for rights has waited for long enough.
     pub(super) fn shorts_due(&self) -> Option<u64> {
-        self.shorts.iter().map(|it| it.until).min()
+        let commands = self.commands.iter().map(|it| it.until);
+        let writes = self.shorts.iter().map(|it| it.until);
+        writes.chain(commands).min()
     }
 
     /// Takes the writes for which there is enough by now, or that have waited for long enough.
@@ -162,5 +172,21 @@ impl OpenSpace {
             }
         }
         due
+    }
+
+    /// Ends the waits of the commands for which there is enough by now, or that have waited for long enough.
+    pub(in crate::driver) fn end_due_commands(&mut self, now: u64) -> Vec<Release> {
+        let mut ended = Vec::new();
+        for short in std::mem::take(&mut self.commands) {
+            let supply = self.sync.supply(&self.replica, short.want);
+            match supply.is_none_or(|it| it.is_met()) || short.until <= now {
+                true => {
+                    self.sync.end_want(now, short.want);
+                    ended.push((short.end)(short.until.saturating_sub(now)));
+                }
+                false => self.commands.push(short),
+            }
+        }
+        ended
     }
 }

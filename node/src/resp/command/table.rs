@@ -48,7 +48,7 @@ pub(in crate::resp) static TABLE: &[Spec; 66] = {
         spec("budget.mint", Command::BudgetMint, 3, Write, ONE, EDITOR, "Pays into a budget; answers its value."),
         spec("budget.spend", Command::BudgetSpend, 3, Write, ONE, WRITER, "Spends of a budget what this node holds of it; answers its value."),
         spec("budget.transfer", Command::BudgetTransfer, -4, Write, ONE, WRITER, "Spends of a budget and pays that into others, all at once; answers its value."),
-        spec("client", Command::Client, -2, Connection, NO, TICKET, "Tells of connections, names this one, and says how many members its commands have to reach."),
+        spec("client", Command::Client, -2, Connection, NO, TICKET, "Tells of connections, names this one, and says how many members its commands have to reach, and how long they wait for rights."),
         spec("command", Command::Commands, -1, Connection, NO, TICKET, "Tells which commands there are."),
         spec("config", Command::Config, -2, Connection, NO, TICKET, "Tells how the node is configured."),
         spec("dbsize", Command::DbSize, 1, Keyspace, NO, READER, "Counts the counters of the space that this node sees."),
