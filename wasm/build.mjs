@@ -48,6 +48,8 @@ const files = [
   ['libp2p', 'libp2p.cjs', 'neutral'],
   ['members', 'members.js', 'neutral'],
   ['inline-members', 'inline-members.js', 'neutral'],
+  ['budgets', 'budgets.js', 'neutral'],
+  ['budgets', 'budgets.cjs', 'neutral'],
   ['react', 'react.js', 'neutral'],
   ['react', 'react.cjs', 'neutral'],
 ];

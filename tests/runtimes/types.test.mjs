@@ -81,6 +81,34 @@ const react = `
   }
 `;
 
+/** Budgets, by who opens no counters. */
+const budgets = `
+  import { BudgetError, budgets, TallymeshError } from 'tallymesh/budgets';
+  import type { Budget, Budgets, BudgetsOptions, Holder, Holding, Transferred } from 'tallymesh/budgets';
+
+  type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+  const same = <A, B>(_: Same<A, B>): void => {};
+  same<ReturnType<typeof budgets>, Budgets>(true);
+  same<Budget['value'], bigint>(true);
+  same<Budget['cap'], bigint | undefined>(true);
+  same<Budget['rights'], Holding>(true);
+  same<Holder['owner'], string | undefined>(true);
+  same<Awaited<ReturnType<Budgets['spend']>>, Budget>(true);
+  same<Awaited<ReturnType<Budgets['get']>>, Budget | undefined>(true);
+  same<Awaited<ReturnType<Budgets['transfer']>>, Transferred>(true);
+  same<BudgetError['applied'], 'no' | 'here' | 'unknown' | undefined>(true);
+  same<BudgetError['held'], Holding | undefined>(true);
+  const options: BudgetsOptions = { urls: ['http://127.0.0.1:4280'], fetch };
+
+  export async function gift(shop = budgets(options)): Promise<bigint> {
+    for await (const budget of shop.watch('gift', { signal: AbortSignal.timeout(1) })) if (budget) return budget.value;
+    try { return (await shop.spend('gift', 5n, { waitMs: 5, idempotencyKey: 'a' })).value; }
+    catch (error) { if (error instanceof BudgetError && error.asked === 1n) return error.held!.here; throw error as TallymeshError; }
+  }
+  // @ts-expect-error an amount is a number or a bigint
+  export const wrong = (shop: Budgets) => shop.spend('gift', '5');
+`;
+
 /** Imports all entries; only the one that reads files is also called. */
 const main = `
   import { count } from './tallymesh.js';
@@ -134,7 +162,7 @@ for (const { version, tsc } of COMPILERS) {
         'package.json': JSON.stringify({ type }),
         'tsconfig.json': JSON.stringify({
           compilerOptions: { ...strict, target: 'es2022', rootDir: '.', outDir: 'built', ...compilerOptions },
-          files: ['main.ts', 'ports.ts', 'react.ts'],
+          files: ['main.ts', 'ports.ts', 'react.ts', 'budgets.ts'],
         }),
         'main.ts': main,
         'ports.ts': ports(compilerOptions.types.length > 0 ? 'node' : 'browsers'),
@@ -142,6 +170,7 @@ for (const { version, tsc } of COMPILERS) {
         'inline.ts': source('tallymesh/inline'),
         'slim.ts': source('tallymesh/slim'),
         'react.ts': react,
+        'budgets.ts': budgets,
       });
       await execute(folder, process.execPath, [tsc, '-p', '.']).catch(({ stdout }) => assert.fail(stdout));
       assert.equal(await execute(folder, process.execPath, ['built/main.js']), '42,42\n');

@@ -1,7 +1,8 @@
 import type { RetryOptions } from './connect.js';
 import type { Transport } from './counters.js';
 import type { Replica } from './replica.js';
-import { freshName, Room, type Other } from './room.js';
+import { freshName } from './fresh.js';
+import { Room, type Other } from './room.js';
 
 /** How often replicas say that they are there which cannot show it by a lock. */
 const BEAT_MS = 20_000;

@@ -20,6 +20,6 @@ export function shorten(key: string): string {
 }
 
 /** Whether no surrogate stands alone: such a string would become another one in UTF-8. */
-function wellFormed(text: string): boolean {
+export function wellFormed(text: string): boolean {
   return !/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/.test(text);
 }

@@ -1,7 +1,8 @@
 import type { RetryOptions } from './connect.js';
 import type { Transport } from './counters.js';
 import type { Replica } from './replica.js';
-import { freshName, Room, type Other } from './room.js';
+import { freshName } from './fresh.js';
+import { Room, type Other } from './room.js';
 
 /**
  * What {@link messagePort} takes: a `MessagePort`, a `Worker`, the global scope of one (`self`), and those of

@@ -1,3 +1,4 @@
+import { address } from './address.js';
 import type { ConnectOptions, RetryOptions } from './connect.js';
 import type { Transport } from './counters.js';
 import type { TallymeshError } from './errors.js';
@@ -92,7 +93,7 @@ class PostConnection extends Standing {
   #retryAfterMs = 0;
 
   constructor(replica: Replica, given: string | URL, options: PostOptions) {
-    super(replica, address(given, replica.space) ?? '', options);
+    super(replica, address(given, `/v1/spaces/${replica.space}/sync`) ?? '', options);
     this.#options = options;
     if (!this.url) {
       throw this.problem('url', `${JSON.stringify(given)} is no address of a node, such as http://127.0.0.1:8080`);
@@ -321,21 +322,6 @@ class PostConnection extends Standing {
     this.#timer = setTimeout(() => this.#dial(), Math.max(this.backOff(this.#failures++), this.#retryAfterMs));
     this.become('waiting');
   }
-}
-
-/** Where a space's frames go at a node, if there is such a place. */
-function address(given: string | URL, space: string): string | undefined {
-  let url: URL;
-  try {
-    url = new URL(given);
-  } catch {
-    return undefined;
-  }
-  if (!/^(http|ws)s?:$/.test(url.protocol)) return undefined;
-  url.protocol = url.protocol.replace('ws', 'http');
-  if (url.pathname === '/') url.pathname = `/v1/spaces/${space}/sync`;
-  url.hash = '';
-  return url.href;
 }
 
 /** Frames, each after its length. */

@@ -233,8 +233,3 @@ export abstract class Room extends Standing {
     else this.become(others.some(({ timer }) => timer !== undefined) ? 'waiting' : 'connecting');
   }
 }
-
-/** A name that nobody else goes by. */
-export function freshName(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
-}

@@ -26,7 +26,14 @@ test('the transports have no copy of the package', () => {
     assert.doesNotMatch(code, /TallymeshError|engine_|WebAssembly|import\b.*from|require\(/);
   }
   const first = readFileSync(join(project, 'node_modules/tallymesh/dist/browser.js'), 'utf8');
-  assert.doesNotMatch(first, /gossipsub|BroadcastChannel|postMessage|tallymesh-session/);
+  assert.doesNotMatch(first, /gossipsub|BroadcastChannel|postMessage|tallymesh-session|idempotency/);
+});
+
+test('the budgets are alone, with no module', () => {
+  for (const format of ['js', 'cjs']) {
+    const code = readFileSync(join(project, `node_modules/tallymesh/dist/budgets.${format}`), 'utf8');
+    assert.doesNotMatch(code, /engine_|WebAssembly|import\b.*from|require\(/);
+  }
 });
 
 test('using it before it is loaded says what to do', async () => {
@@ -47,6 +54,24 @@ test('its types compile in a strict project', () => {
     join(project, 'use.ts'),
     `import { connect, open, TallymeshError, type Counters, type CountersStatus, type Members, type Operation, type Replica, type Returned, type Shard, type Transport, type Waiting, type Watched, type Writer } from 'tallymesh';
      import { broadcastChannel, messagePort, post, type Port, type PostOptions, type RetryOptions } from 'tallymesh/transports';
+     import { BudgetError, budgets, type Budget, type BudgetDone, type BudgetOperation, type BudgetsOptions, type Transferred } from 'tallymesh/budgets';
+     const nodes: BudgetsOptions = { urls: ['http://127.0.0.1:1', new URL('http://127.0.0.1:2')], space: 'shop', ticket: 'a.b.c', timeoutMs: 1, retries: 0, fetch };
+     const step: BudgetOperation = { op: 'transfer', key: 'a', to: { b: 1n, c: 2 } };
+     export const gift = async (): Promise<Budget | readonly BudgetDone[] | Transferred | undefined> => {
+       const shop = budgets(nodes);
+       const left: bigint = (await shop.spend('a', 1, { waitMs: 5, level: 'quorum', idempotencyKey: 'b', signal: AbortSignal.abort() })).value;
+       for await (const budget of shop.watch('a')) console.log(budget?.value === left);
+       for await (const budget of shop.watch({ prefix: 'a' })) console.log(budget.cap);
+       for await (const { holders } of shop.list('a', { after: 'b' })) console.log(holders?.[0]?.owner);
+       // @ts-expect-error an amount is a number or a bigint
+       await shop.mint('a', '5').catch((error) => error instanceof BudgetError && error.held?.elsewhere === 1n);
+       // @ts-expect-error there is no such operation
+       await shop.transact([{ op: 'burn', key: 'a', amount: 1 }]);
+       // @ts-expect-error there are nodes to ask
+       budgets({ space: 'shop' });
+       await budgets('http://127.0.0.1:1').transact([step, { op: 'grant', key: 'a', to: 'b', amount: 1 }]);
+       return Math.random() < 1 ? shop.transfer('a', { b: 1 }) : shop.get('a');
+     };
      const retry: RetryOptions = { retryMinMs: 10, paused: true };
      const options: PostOptions = { ...retry, ticket: 'a.b.c', intervalMs: 5_000, signal: AbortSignal.abort(), fetch };
      const port: Port = new MessageChannel().port1;
@@ -130,6 +155,9 @@ test('every code of the package is in the README', () => {
   const libp2p = readFileSync(join(project, 'node_modules/tallymesh/dist/libp2p.js'), 'utf8');
   const further = [...(transports + libp2p).matchAll(/\.problem\("([a-z_]+)",|\["([a-z_]+)",`it answered/g)].map(([, name, other]) => name ?? other);
   assert.ok(further.length > 8 && further.includes('http_status') && further.includes('ticket_role'), `only ${further} were found`);
+  const alone = readFileSync(join(project, 'node_modules/tallymesh/dist/budgets.js'), 'utf8');
+  further.push(...[...alone.matchAll(/new \w+\("([a-z_]+)",/g)].map(([, name]) => name));
+  assert.ok(further.includes('idempotency_key') && further.includes('aborted'), `only ${further} were found`);
   // Sentences for further ones are in the second file.
   for (const name of ['left', 'upgraded', 'token', 'token_full', 'token_not_reached', ...thrown, ...further]) assert.ok(readme.includes(`\`${name}\``), name);
 });

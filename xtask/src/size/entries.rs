@@ -56,6 +56,7 @@ pub(super) fn weigh(repo: &Repo) -> Result<Vec<Load>> {
         of("with `tallymesh/react`, more", "./react", &[])?,
         of("with `tallymesh/libp2p`, more", "./libp2p", &[])?,
         of("with `tallymesh/storage`, more", "./storage", &[])?,
+        of("`tallymesh/budgets`, alone", "./budgets", &[])?,
         Load::of(
             "the second module: members, tokens, storages; more",
             &second,

@@ -1,0 +1,126 @@
+import { amount } from './amount.js';
+import { TallymeshError } from './errors.js';
+import { wellFormed } from './key.js';
+
+/** What of a budget is held where, as far as the node knows that was asked. */
+export interface Holding {
+  /** What this node may use now. */
+  readonly here: bigint;
+  /** What it may use once all members have acknowledged it: it came under idempotency keys. */
+  readonly pending: bigint;
+  /** What others hold. */
+  readonly elsewhere: bigint;
+}
+
+/** What one writer holds of a budget. */
+export interface Holder {
+  /** The writer, as 32 hex digits. */
+  readonly writer: string;
+  /** The key of the member whose it is or was, if it is known: 64 hex digits. */
+  readonly owner?: string;
+  /** Whether it is the node that was asked. */
+  readonly own: boolean;
+  /** What it may spend. */
+  readonly rights: bigint;
+  /** What it may mint, under a cap. */
+  readonly room?: bigint;
+}
+
+/** What a budget comes to at the node that was asked. */
+export interface Budget {
+  /** Its name. */
+  readonly key: string;
+  /** What was minted less what was spent. */
+  readonly value: bigint;
+  /** What the value never goes under. */
+  readonly floor: bigint;
+  /** What the value never goes over, if it has a cap. */
+  readonly cap?: bigint;
+  /** What can be spent: all of it together is the value less the floor. */
+  readonly rights: Holding;
+  /** What can be minted, if it has a cap: all of it together is the cap less the value. */
+  readonly room?: Holding;
+  /** Who holds what; not told in answers to writes, nor while a budget is watched. */
+  readonly holders?: readonly Holder[];
+}
+
+/** What becomes of one operation of a transaction. */
+export interface BudgetDone {
+  /** The budget, or the counter. */
+  readonly key: string;
+  /** What the budget comes to after all of the transaction. */
+  readonly budget?: Budget;
+  /** Of a `transfer`: what the budgets come to that were paid into. */
+  readonly to?: readonly Budget[];
+  /** Of an `add`: what the counter shows. */
+  readonly value?: bigint;
+}
+
+/** One step of `transact()`; docs/budgets.md tells what each does. Amounts are 0 to 2^63 - 1. */
+export type BudgetOperation =
+  | {
+      /** What is done to the budget. */
+      readonly op: 'mint' | 'spend' | 'lower_floor' | 'raise_floor' | 'lower_cap' | 'raise_cap';
+      /** The budget. */
+      readonly key: string;
+      /** How much. */
+      readonly amount: number | bigint;
+    }
+  | {
+      /** Moves rights, or room, from the node that is asked to another member. */
+      readonly op: 'grant' | 'grant_room';
+      /** The budget. */
+      readonly key: string;
+      /** The member's key (64 hex digits), or its present writer (32). */
+      readonly to: string;
+      /** How much. */
+      readonly amount: number | bigint;
+    }
+  | {
+      /** Spends of one budget, and pays that into others. */
+      readonly op: 'transfer';
+      /** The budget that is spent from. */
+      readonly key: string;
+      /** The others, and how much each gets. */
+      readonly to: Readonly<Record<string, number | bigint>>;
+    }
+  | {
+      /** Adds to a counter. */
+      readonly op: 'add';
+      /** The counter. */
+      readonly key: string;
+      /** How much, which may be negative. Default: 1. */
+      readonly by?: number | bigint;
+    };
+
+/** Checks an operation, and makes it what a node takes. */
+export function packed(operation: BudgetOperation): object {
+  const { op } = operation;
+  const key = named(operation.key);
+  if (op === 'add') return { op, key, by: String(amount(operation.by ?? 1)) };
+  if (op === 'transfer') {
+    return { op, key, to: Object.entries(operation.to).map(([key, much]) => ({ key: named(key), amount: quantity(much) })) };
+  }
+  return { op, key, to: 'to' in operation ? operation.to : undefined, amount: quantity(operation.amount) };
+}
+
+/** Checks that a name can be told to a node; it knows itself how long one may be. */
+export function named(key: unknown): string {
+  if (typeof key !== 'string') throw new TallymeshError('key_type', `a budget's name is a string, not ${typeof key}`);
+  if (!wellFormed(key)) throw new TallymeshError('key_unicode', "a budget's name is well-formed Unicode");
+  return key;
+}
+
+/** Checks an amount of a budget. */
+function quantity(much: unknown): string {
+  const exact = amount(much);
+  if (exact < 0n) throw new TallymeshError('amount_range', `${much} is no amount of a budget: one is 0 to 2^63 - 1`);
+  return String(exact);
+}
+
+const NUMBERS = new Set(['value', 'floor', 'cap', 'here', 'pending', 'elsewhere', 'rights', 'room', 'asked']);
+
+/** Reads what a node tells, with numbers for what it tells as decimals. */
+export function decimals(text: string): unknown {
+  return JSON.parse(text, (name, value) => (NUMBERS.has(name) && typeof value === 'string' ? BigInt(value) : value));
+}

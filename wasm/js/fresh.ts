@@ -1,0 +1,4 @@
+/** A name that nobody else goes by. */
+export function freshName(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
