@@ -4,6 +4,7 @@
 //!
 //! Rights move as the members do it by themselves, or by one of two plain policies beside it.
 
+mod clients;
 mod figures;
 mod world;
 
@@ -35,6 +36,12 @@ pub struct Plan {
     pub cut_ms: Option<(u64, u64)>,
     /// Whether links are cut and members start again now and then, until so many milliseconds.
     pub trouble_ms: u64,
+    /// How many in a thousand frames are lost on the way, and how many arrive twice.
+    pub lost: u64,
+    /// Whether clients ask under idempotency keys, and ask others again when they get no answer.
+    pub keyed: bool,
+    /// How many in a thousand wishes are to give a unit back, under a cap, before it is quiet.
+    pub given_back: u64,
     /// When it ends, if not all is spent before.
     pub end_ms: u64,
 }

@@ -34,6 +34,8 @@ pub struct Mark {
     pub(super) told: u64,
     /// What was known of former writers.
     pub(super) former: u64,
+    /// Whether the own writer was told of as one of a start that has not announced itself.
+    pub(super) early: bool,
     pub(super) keyed: KeyedMark,
 }
 
@@ -138,6 +140,7 @@ impl Replica {
         let mut base = crate::list(self.clocks.len());
         let told = (self.journal.told, self.former_clocks());
         let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
+        changed |= MEMBERS && self.roster.early && !mark.early;
         for (number, clock) in self.clocks.iter().enumerate() {
             let low = self.low(mark, number);
             let low = low.min(mark.keyed.low(self, number as u32));
@@ -339,6 +342,7 @@ impl Replica {
         mark.epoch = self.epoch;
         mark.remembered = self.roster.remembered;
         (mark.told, mark.former) = (self.journal.told, self.former_clocks());
+        mark.early = MEMBERS && self.roster.early;
         mark.keyed = self.keyed_mark();
         mark.clocks.clone_from(&self.clocks);
     }

@@ -20,6 +20,7 @@ impl Empty for Roster {
         free: Vec::new(),
         assigned: Vec::new(),
         established: false,
+        early: false,
         proposal: None,
         asked: false,
         vouched: Vec::new(),

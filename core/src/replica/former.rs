@@ -79,6 +79,12 @@ impl Replica {
         self.former.push(former);
     }
 
+    /// Notes whether this is a start of a member's that has not announced itself yet: others take it in
+    /// as a guest until then.
+    pub(crate) fn note_early(&mut self, early: bool) {
+        self.roster.early = early;
+    }
+
     /// Notes that the store was an old copy, as a later start of its owner is known: what was kept of
     /// former writers may have been made again by then.
     pub(crate) fn doubt_former(&mut self) {
@@ -139,9 +145,11 @@ impl Replica {
         if self.configuration().is_none() && self.clock() > after {
             journal.open = self.clock();
         }
-        // Members wait also for one that has written nothing, once it was taken in.
+        // Members wait also for one that has written nothing, once it was taken in; and it may end before
+        // it hears of that.
         let taken_in = self.roster.cards[OWN as usize].intro.is_some();
-        let waited = self.clock() == 0 && taken_in && self.is_waited_for(&self.writer());
+        let waited = self.roster.early || taken_in && self.is_waited_for(&self.writer());
+        let waited = self.clock() == 0 && waited;
         if journal.last() > 0 || journal.dropped > 0 || journal.told > 0 || waited {
             kept.push(Former::new(self.writer(), journal));
         }
@@ -222,13 +230,17 @@ impl Replica {
     }
 
     /// Forgets what the former writers made of whom it is certain that all counts, and those of whom
-    /// there is nothing more to know.
-    pub(crate) fn drop_former(&mut self) {
+    /// there is nothing more to know; `early` as for [`Self::note_early`].
+    pub(crate) fn drop_former(&mut self, early: bool) {
         for at in 0..self.former.len() {
             let upto = self.last_of(&self.former[at].writer).unwrap_or(0);
             self.former[at].journal.drop_upto(upto);
         }
-        self.take_former(|replica, it| it.last() == 0 && !replica.is_waited_for(&it.writer));
+        // Whoever took one in says so before it acknowledges this start.
+        let unheard = early || self.is_unsure(&self.writer());
+        self.take_former(|replica, it| {
+            it.last() == 0 && !unheard && !replica.is_waited_for(&it.writer)
+        });
     }
 
     /// Gives some of the former writers away.

@@ -25,6 +25,7 @@ impl Replica {
             free: _,
             assigned: _,
             established,
+            early,
             proposal,
             asked,
             vouched,
@@ -73,7 +74,7 @@ impl Replica {
             format!("{keyed} {:?}", pending.collect::<Vec<_>>())
         };
         format!(
-            "{own} {collected} {attached:?} {settled} {floor} {pending:?} {prospect:?} {established} {proposal:?} \
+            "{own} {collected} {attached:?} {settled} {floor} {pending:?} {prospect:?} {established} {early} {proposal:?} \
              {asked} {vouched:?} {waiting} {returns:?} {gaps} {keyed}"
         )
     }

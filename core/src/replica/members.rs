@@ -51,6 +51,8 @@ pub(super) struct Roster {
     pub(super) assigned: Vec<u64>,
     /// Whether others have taken this writer in.
     pub(super) established: bool,
+    /// Whether this is a start of a member's that has not announced itself yet.
+    pub(super) early: bool,
     /// The members that were proposed here.
     pub(super) proposal: Option<Vec<Owner>>,
     /// Whether that was put to the vote.

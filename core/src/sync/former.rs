@@ -109,12 +109,13 @@ impl Sync {
     /// Sees to the former writers whose transactions are not all held here: they are to be ended.
     /// Asks for another id, to make the rest again under, once it is certain how much of them counts.
     pub(super) fn look_back(&mut self, now: Millis, replica: &mut Replica) -> Result<(), Error> {
-        replica.drop_former();
+        let early = self.is_early(replica);
+        replica.drop_former(early);
         // Who comes back begins again first. But its end may wait for what those writers acknowledge, for
         // as long as they are not ended, too.
         let coming_back = self.guests.coming_back.is_some();
         // A member catches up and announces itself before.
-        if self.is_early(replica) || self.guests.resuming || coming_back && replica.is_member() {
+        if early || self.guests.resuming || coming_back && replica.is_member() {
             return Ok(());
         }
         if !replica.is_member() && !coming_back && replica.holds_buried() {

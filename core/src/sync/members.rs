@@ -115,6 +115,9 @@ pub(super) fn origin(message: &Message) -> Option<WriterId> {
 impl Sync {
     /// Notes that others may be told of all that is held here, if there are any.
     pub(super) fn note_told(&self, replica: &mut Replica) {
+        if MEMBERS {
+            replica.note_early(self.is_early(replica));
+        }
         if MEMBERS && self.greeted().next().is_some() {
             replica.note_told(replica.is_member() || self.is_early(replica));
         }

@@ -1,79 +1,75 @@
 //! Members, clients and links, event by event.
 
+use super::clients::{Client, Waiting};
 use super::{Figures, Plan, Policy};
 use crate::random::Random;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tallymesh_core::{
-    Error, Flow, Input, Link, Mark, Message, Output, Owner, Replica, Space, Stock, Sync,
-    SyncConfig, WantId, WriterId,
+    Error, Flow, Input, Link, Mark, Message, Output, Owner, Replica, Space, Sync, SyncConfig,
+    WriterId,
 };
 
-const MEMBERS: usize = 3;
-const NAME: &str = "gift";
+pub(super) const MEMBERS: usize = 3;
+pub(super) const NAME: &str = "gift";
+/// The type of the frame that opens a link.
+const HELLO: u8 = 1;
 /// The type of the frame by which members ask for rights.
 const WANT: u8 = 14;
 /// One way of a link, in milliseconds.
-const DELAY_MS: (u64, u64) = (10, 30);
+pub(super) const DELAY_MS: (u64, u64) = (10, 30);
 /// How long a client thinks between two spends.
-const THINK_MS: (u64, u64) = (20, 200);
-/// How often the plain policies ask: an answer takes up to 60 ms.
-const PLAIN_AGAIN_MS: u64 = 60;
+pub(super) const THINK_MS: (u64, u64) = (20, 200);
 const TEND_MS: u64 = 200;
 
-struct Member {
-    replica: Replica,
-    sync: Sync,
+pub(super) struct Member {
+    pub(super) replica: Replica,
+    pub(super) sync: Sync,
     mark: Mark,
     log: Vec<Vec<u8>>,
     started: u64,
     tend_at: u64,
     /// Who waits here, the longest first.
-    waiting: VecDeque<Waiting>,
+    pub(super) waiting: VecDeque<Waiting>,
     /// When a plain policy may ask again.
-    ask_at: u64,
+    pub(super) ask_at: u64,
 }
 
-struct Waiting {
-    client: usize,
-    since: u64,
-    want: Option<WantId>,
-}
-
-enum Flight {
+pub(super) enum Flight {
     Frame(Link, Vec<u8>),
     /// A request of a plain policy: who asks, for how much.
     Ask(usize, u64),
 }
 
 pub(super) struct World {
-    random: Random,
-    plan: Plan,
-    policy: Policy,
+    pub(super) random: Random,
+    pub(super) plan: Plan,
+    pub(super) policy: Policy,
     pub(super) now: u64,
     pub(super) figures: Figures,
-    members: Vec<Member>,
+    pub(super) members: Vec<Member>,
     /// The open links by their ends, ascending.
-    links: BTreeMap<Link, [usize; 2]>,
+    pub(super) links: BTreeMap<Link, [usize; 2]>,
     next_link: u32,
     /// By the time of arrival and a number.
     flights: BTreeMap<(u64, u64), (usize, Flight)>,
     /// When the last frame of a link to an end arrives: a link keeps the order.
     arrivals: BTreeMap<(Link, usize), u64>,
-    /// When each client spends next, and at whom; none while it waits.
-    clients: Vec<(usize, Option<u64>)>,
+    pub(super) clients: Vec<Client>,
+    /// The keys of all that was ever made, if clients use keys.
+    pub(super) made: BTreeSet<String>,
     sent: u64,
     trouble_at: u64,
     /// Those that are cut, and until when.
     cut: BTreeMap<[usize; 2], u64>,
     /// When the time of the plan begins.
-    begun: u64,
+    pub(super) begun: u64,
 }
 
 fn owner(at: usize) -> Owner {
     [at as u8 + 1; 32]
 }
 
-fn text(error: Error) -> String {
+pub(super) fn text(error: Error) -> String {
     error.to_string()
 }
 
@@ -91,6 +87,7 @@ impl World {
             flights: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             clients: Vec::new(),
+            made: BTreeSet::new(),
             sent: 0,
             trouble_at: 0,
             cut: BTreeMap::new(),
@@ -127,8 +124,11 @@ impl World {
 
     pub(super) fn play(&mut self) -> Result<(), String> {
         self.found()?;
-        let flow = Flow::Mint(self.plan.minted);
-        self.members[0].replica.flow(NAME, flow).map_err(text)?;
+        let minted = self.plan.minted;
+        let cap = (self.plan.given_back > 0).then_some(Flow::RaiseCap(minted));
+        for flow in cap.into_iter().chain([Flow::Mint(minted)]) {
+            self.members[0].replica.flow(NAME, flow).map_err(text)?;
+        }
         self.handle(0, Input::Changed)?;
         self.pass(500)?;
         self.begun = self.now;
@@ -136,7 +136,7 @@ impl World {
         for at in 0..MEMBERS {
             for _ in 0..self.plan.clients[at] {
                 let first = self.now + self.random.below(THINK_MS.1);
-                self.clients.push((at, Some(first)));
+                self.clients.push(Client::new(at, first));
             }
         }
         while self.now < self.begun + self.plan.end_ms && self.figures.spent < self.plan.minted {
@@ -198,7 +198,7 @@ impl World {
     /// The next moment at which something happens, and all that does.
     fn event(&mut self) -> Result<(), String> {
         let flight = self.flights.keys().next().map(|it| it.0);
-        let clients = self.clients.iter().filter_map(|it| it.1);
+        let clients = self.clients.iter().filter_map(|it| it.due);
         let patience = self.plan.patience_ms;
         let members = self.members.iter().flat_map(|it| {
             let refusal = it.waiting.front().map(|it| it.since + patience);
@@ -237,8 +237,8 @@ impl World {
             }
         }
         for client in 0..self.clients.len() {
-            if self.clients[client].1.is_some_and(|at| at <= self.now) {
-                self.begin_spend(client)?;
+            if self.clients[client].due.is_some_and(|due| due <= self.now) {
+                self.ask(client)?;
             }
         }
         for at in 0..MEMBERS {
@@ -259,7 +259,7 @@ impl World {
         Ok(())
     }
 
-    fn handle(&mut self, at: usize, input: Input<'_>) -> Result<(), String> {
+    pub(super) fn handle(&mut self, at: usize, input: Input<'_>) -> Result<(), String> {
         let now = self.now;
         let member = &mut self.members[at];
         let before = member.replica.clock();
@@ -294,17 +294,22 @@ impl World {
     }
 
     /// No view is out of its bounds, and its rights add up.
-    fn check(&self, at: usize) -> Result<(), String> {
+    pub(super) fn check(&self, at: usize) -> Result<(), String> {
         let replica = &self.members[at].replica;
         let Some(budget) = replica.budget(NAME) else {
             return Ok(());
         };
+        // Of what is made twice under one key both may be seen; and what was given back may not be.
+        let exact = !self.plan.keyed && self.plan.given_back == 0;
         let least = i128::from(self.plan.minted) - i128::from(self.figures.spent);
+        let least = if exact { least.max(0) } else { 0 };
         let holders = replica.holders_of(NAME);
         let rights: i128 = holders.iter().map(|it| it.rights).sum();
-        let wrong = budget.value < least.max(0) || budget.value > i128::from(self.plan.minted);
-        let less = holders.iter().any(|it| it.rights < 0);
-        match wrong || less || rights != budget.value {
+        let room: i128 = holders.iter().map(|it| it.room).sum();
+        let wrong = budget.value < least || budget.value > i128::from(self.plan.minted);
+        let less = holders.iter().any(|it| it.rights < 0 || it.room < 0);
+        let left = budget.cap.map_or(0, |cap| cap - budget.value);
+        match wrong || less || rights != budget.value || room != left {
             true => Err(format!(
                 "{at} sees {budget:?} held as {holders:?}, {:?}",
                 self.figures
@@ -324,14 +329,22 @@ impl World {
             }
             self.figures.requests += 1;
         }
+        // A link opens with one hello.
+        let lost = if bytes[3] == HELLO { 0 } else { self.plan.lost };
+        if lost > 0 && self.random.chance(lost) {
+            return;
+        }
         let late = self.now + self.random.range(DELAY_MS.0, DELAY_MS.1);
         let last = self.arrivals.entry((link, to)).or_default();
         *last = late.max(*last);
         let arrives = *last;
+        if lost > 0 && self.random.chance(lost) {
+            self.fly(arrives, to, Flight::Frame(link, bytes.clone()));
+        }
         self.fly(arrives, to, Flight::Frame(link, bytes));
     }
 
-    fn fly(&mut self, arrives: u64, to: usize, flight: Flight) {
+    pub(super) fn fly(&mut self, arrives: u64, to: usize, flight: Flight) {
         self.sent += 1;
         self.flights.insert((arrives, self.sent), (to, flight));
     }
@@ -376,7 +389,7 @@ impl World {
         self.handle(at, Input::Changed)
     }
 
-    fn is_cut_off(&self) -> bool {
+    pub(super) fn is_cut_off(&self) -> bool {
         let cut = self.plan.cut_ms.filter(|_| self.begun > 0);
         cut.is_some_and(|(from, to)| (from..to).contains(&(self.now - self.begun)))
     }
@@ -429,151 +442,8 @@ impl World {
         std::mem::swap(&mut fresh, &mut self.members[at]);
         self.members[at].log = fresh.log;
         for it in fresh.waiting {
-            self.clients[it.client].1 = Some(self.now + THINK_MS.1);
+            self.clients[it.client].due = Some(self.now + THINK_MS.1);
         }
         self.check(at)
-    }
-
-    fn begin_spend(&mut self, client: usize) -> Result<(), String> {
-        let at = self.clients[client].0;
-        self.clients[client].1 = None;
-        // Who came before is served before.
-        let nobody = self.members[at].waiting.is_empty();
-        if nobody && self.spend(at)? {
-            self.figures.at_once += 1;
-            self.ends(client, true);
-            return Ok(());
-        }
-        let until = self.now + self.plan.patience_ms;
-        let now = self.now;
-        let member = &mut self.members[at];
-        let asks = self.policy == Policy::Members;
-        let want = asks.then(|| member.sync.want_rights(now, NAME, Stock::Rights, 1, until));
-        let since = now;
-        member.waiting.push_back(Waiting {
-            client,
-            since,
-            want,
-        });
-        self.handle(at, Input::Tick)
-    }
-
-    /// Spends a unit; false if there is none here.
-    fn spend(&mut self, at: usize) -> Result<bool, String> {
-        let replica = &mut self.members[at].replica;
-        match replica.flow(NAME, Flow::Spend(1)) {
-            Ok(()) => {
-                self.figures.spent += 1;
-                if self.figures.spent > self.plan.minted {
-                    return Err("more was spent than there is".into());
-                }
-                self.handle(at, Input::Changed)?;
-                self.check(at)?;
-                Ok(true)
-            }
-            // Who has just started is no member yet, or knows of nothing.
-            Err(Error::RightsShort(_) | Error::NotAMember | Error::NoBudget) => Ok(false),
-            Err(error) => Err(format!("{at} spends: {error}")),
-        }
-    }
-
-    fn ends(&mut self, client: usize, served: bool) {
-        let think = self.random.range(THINK_MS.0, THINK_MS.1);
-        self.clients[client].1 = Some(self.now + think);
-        if self.is_cut_off() && self.clients[client].0 == 2 {
-            self.figures.cut.0 += u64::from(served);
-            self.figures.cut.1 += u64::from(!served);
-        }
-    }
-
-    /// Serves who waits.
-    fn serve(&mut self, at: usize) -> Result<(), String> {
-        while !self.members[at].waiting.is_empty() && self.spend(at)? {
-            let Some(it) = self.members[at].waiting.pop_front() else {
-                break;
-            };
-            let now = self.now;
-            if let Some(want) = it.want {
-                self.members[at].sync.end_want(now, want);
-            }
-            self.figures.waits.push(now - it.since);
-            self.ends(it.client, true);
-        }
-        Ok(())
-    }
-
-    fn give_up(&mut self, at: usize) {
-        let (now, patience) = (self.now, self.plan.patience_ms);
-        let late = |it: &Waiting| it.since + patience <= now;
-        while self.members[at].waiting.front().is_some_and(late)
-            && let Some(it) = self.members[at].waiting.pop_front()
-        {
-            if let Some(want) = it.want {
-                self.members[at].sync.end_want(now, want);
-            }
-            self.figures.refused += 1;
-            let early = self.figures.spent < self.plan.minted / 10 * 9;
-            self.figures.refused_early += u64::from(early);
-            self.ends(it.client, false);
-        }
-    }
-
-    /// Asks by a plain policy.
-    fn plain_ask(&mut self, at: usize) {
-        let member = &self.members[at];
-        let missing = member.waiting.len() as u64;
-        if self.policy == Policy::Members || missing == 0 || member.ask_at > self.now {
-            return;
-        }
-        self.members[at].ask_at = self.now + PLAIN_AGAIN_MS;
-        let replica = &self.members[at].replica;
-        let linked = |other: usize| {
-            self.links
-                .values()
-                .any(|it| it.contains(&at) && it.contains(&other))
-        };
-        let held = |other: usize| {
-            let writer = self.members[other].replica.writer();
-            let holders = replica.holders_of(NAME);
-            holders
-                .iter()
-                .find(|it| it.writer == writer)
-                .map_or(0, |it| it.rights)
-        };
-        let others =
-            (0..MEMBERS).filter(|other| *other != at && linked(*other) && held(*other) > 0);
-        let others: Vec<usize> = others.collect();
-        let to = match self.policy {
-            _ if others.is_empty() => return,
-            Policy::Missing => others[self.random.index(others.len())],
-            _ => others
-                .iter()
-                .copied()
-                .max_by_key(|other| held(*other))
-                .unwrap_or(0),
-        };
-        self.figures.requests += 1;
-        let arrives = self.now + self.random.range(DELAY_MS.0, DELAY_MS.1);
-        self.fly(arrives, to, Flight::Ask(at, missing));
-    }
-
-    fn plain_grant(&mut self, at: usize, from: usize, missing: u64) -> Result<(), String> {
-        let linked = self
-            .links
-            .values()
-            .any(|it| it.contains(&at) && it.contains(&from));
-        let to = self.members[from].replica.writer();
-        let replica = &mut self.members[at].replica;
-        let here = replica.budget(NAME).map_or(0, |it| it.rights.here);
-        let here = u64::try_from(here).unwrap_or(0);
-        let amount = match self.policy {
-            Policy::Missing => missing.min(here),
-            _ => here.div_ceil(2),
-        };
-        if !linked || amount == 0 || replica.flow(NAME, Flow::Grant { to, amount }).is_err() {
-            return Ok(());
-        }
-        self.figures.moves += 1;
-        self.handle(at, Input::Changed)
     }
 }

@@ -107,7 +107,7 @@ fn a_store_is_told_of_each_former_writer_what_others_may_know() {
     over.journal.told = 2;
     replica.keep_former(over);
     let mut mark = replica.mark();
-    replica.drop_former();
+    replica.drop_former(false);
     replica.note_former_told();
     let message = replica.since(&mut mark).expect("it is to be stored");
     assert_eq!(kept(&message), [(id(8), 2)]);
@@ -262,7 +262,7 @@ fn what_an_unsure_one_made_is_kept() {
         replica.former_held(|_| 3);
         assert_eq!(last(&replica)[0], 3);
         replica.remember(id(7), 3);
-        replica.drop_former();
+        replica.drop_former(false);
         assert!(!replica.is_former(&id(7)));
     }
 }
@@ -317,7 +317,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     replica.note(four, Says::Announce(Box::new(announce)));
     let one = number(&mut replica, 1);
     replica.note(one, Says::Admit(Admit { turn: 0, by }));
-    replica.drop_former();
+    replica.drop_former(false);
     let left: Vec<WriterId> = replica.former.iter().map(|it| it.writer).collect();
     assert_eq!(left, [id(1), id(2)]);
     let behind = replica.left_behind();
@@ -326,7 +326,7 @@ fn former_writers_are_kept_as_long_as_there_is_something_to_know() {
     // All of 2 counts.
     replica.remember(id(2), 4);
     replica.numbers.remove(&id(2));
-    replica.drop_former();
+    replica.drop_former(false);
     assert_eq!(replica.former.len(), 1);
 }
 
@@ -346,6 +346,37 @@ fn who_wrote_nothing_is_left_behind_if_members_wait_for_it() {
     assert_eq!(next(&member), []);
     member.admit(&id(2)).unwrap();
     assert_eq!(next(&member), [id(2)]);
+}
+
+/// A member's start ends before it hears that it was taken in, and the next one keeps it in mind until
+/// it has announced itself.
+#[test]
+fn who_wrote_nothing_is_left_behind_if_it_may_have_been_taken_in_unheard() {
+    let mut member = replica(1);
+    member.found(&OWNER, &[0; 16], 1).unwrap();
+    let mut start = replica(2);
+    start.merge(&member.snapshot()).unwrap();
+    let mut mark = start.mark();
+    assert_eq!(start.since(&mut mark), None);
+    start.note_early(true);
+    let record = start.since(&mut mark).expect("it is written down");
+    assert_eq!(start.since(&mut mark), None);
+    let mut next = replica(3);
+    next.restore(&member.snapshot()).unwrap();
+    next.restore(&record).unwrap();
+    assert_eq!(next.left_behind(), []);
+    next.drop_former(true);
+    assert_eq!(next.former.len(), 1);
+    // Whoever took it in tells of it.
+    member.admit(&id(2)).unwrap();
+    next.merge(&member.snapshot()).unwrap();
+    next.drop_former(false);
+    assert_eq!(next.left_behind()[0].0, id(2));
+    // Of another nobody tells.
+    let mut other = replica(4);
+    other.restore(&record).unwrap();
+    other.drop_former(false);
+    assert_eq!(other.former.len(), 0);
 }
 
 #[test]
