@@ -16,7 +16,7 @@ use alloc::format;
 use alloc::string::String;
 
 /// The digits of a writer's id.
-const WRITER_CHARS: usize = 32;
+pub(crate) const WRITER_CHARS: usize = 32;
 
 const _: () = assert!(BUDGET_NAME_BYTES_MAX + WRITER_CHARS + 3 == KEY_BYTES_MAX);
 

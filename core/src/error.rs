@@ -140,6 +140,9 @@ pub enum Limited {
     /// A budget's name in bytes.
     #[cfg(feature = "budgets")]
     BudgetName,
+    /// A name of a sequence of tickets in bytes.
+    #[cfg(feature = "budgets")]
+    TicketsName,
 }
 
 impl fmt::Display for Limited {
@@ -163,6 +166,8 @@ impl fmt::Display for Limited {
             Limited::Refusal => "the code of a refusal in bytes",
             #[cfg(feature = "budgets")]
             Limited::BudgetName => "a budget's name in bytes",
+            #[cfg(feature = "budgets")]
+            Limited::TicketsName => "a name of a sequence in bytes",
         })
     }
 }
@@ -339,6 +344,18 @@ pub enum Error {
     /// No budget of this name is known here.
     #[cfg(feature = "budgets")]
     NoBudget,
+    /// No sequence of tickets of this name is known here.
+    #[cfg(feature = "budgets")]
+    NoSequence,
+    /// There is a sequence of tickets of this name.
+    #[cfg(feature = "budgets")]
+    SequenceExists,
+    /// No number of a sequence can be handed out here now.
+    #[cfg(feature = "budgets")]
+    NumbersShort,
+    /// A number is handed out anew each time, so not under an idempotency key.
+    #[cfg(feature = "budgets")]
+    NumberOnce,
     /// An amount is over 2^63 - 1.
     #[cfg(feature = "budgets")]
     AmountRange {
@@ -465,6 +482,14 @@ impl Error {
             Error::WrongKind { .. } => "wrong_kind",
             #[cfg(feature = "budgets")]
             Error::NoBudget => "no_budget",
+            #[cfg(feature = "budgets")]
+            Error::NoSequence => "no_sequence",
+            #[cfg(feature = "budgets")]
+            Error::SequenceExists => "sequence_exists",
+            #[cfg(feature = "budgets")]
+            Error::NumbersShort => "numbers_short",
+            #[cfg(feature = "budgets")]
+            Error::NumberOnce => "number_once",
             #[cfg(feature = "budgets")]
             Error::AmountRange { .. } => "amount_range",
             #[cfg(feature = "budgets")]
@@ -600,6 +625,20 @@ impl fmt::Display for Error {
             }
             #[cfg(feature = "budgets")]
             Error::NoBudget => f.write_str("no budget of this name is known here; mint it first"),
+            #[cfg(feature = "budgets")]
+            Error::NoSequence => {
+                f.write_str("no sequence of this name is known here; begin it first")
+            }
+            #[cfg(feature = "budgets")]
+            Error::SequenceExists => f.write_str("there is a sequence of this name"),
+            #[cfg(feature = "budgets")]
+            Error::NumbersShort => {
+                f.write_str("no number is here to be handed out now; ask again, or wait for one")
+            }
+            #[cfg(feature = "budgets")]
+            Error::NumberOnce => f.write_str(
+                "a number is handed out anew each time, so not under an idempotency key; ask without one",
+            ),
             #[cfg(feature = "budgets")]
             Error::AmountRange { amount } => {
                 write!(f, "an amount is at most {}, not {amount}", i64::MAX)

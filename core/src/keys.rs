@@ -5,6 +5,8 @@ use crate::account::{Account, is_reserved};
 use crate::error::{Error, detail};
 use crate::limits::KEY_BYTES_MAX;
 #[cfg(feature = "budgets")]
+use crate::ticket::TicketKey;
+#[cfg(feature = "budgets")]
 use crate::writer_id::WriterId;
 #[cfg(feature = "budgets")]
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -31,7 +33,10 @@ type Seed = u64;
 /// The writer that holds what is kept under a key.
 #[cfg(feature = "budgets")]
 fn holder(key: &str) -> Option<WriterId> {
-    Account::parse(key)?.part.holder()
+    match Account::parse(key) {
+        Some(account) => account.part.holder(),
+        None => TicketKey::parse(key)?.holder(),
+    }
 }
 
 #[cfg(not(target_family = "wasm"))]

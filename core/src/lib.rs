@@ -62,6 +62,8 @@ mod sort;
 pub mod sync;
 #[cfg(any(test, target_family = "wasm"))]
 mod table;
+#[cfg(feature = "budgets")]
+mod ticket;
 mod vector;
 pub mod wire;
 mod writer_id;
@@ -92,7 +94,7 @@ pub use replica::{
 #[cfg(feature = "members")]
 pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
-pub use replica::{Budget, Flow, Holder, Holding, Stock};
+pub use replica::{Budget, Flow, Holder, Holding, Sequence, Stock};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};

@@ -6,6 +6,12 @@
 pub const KEY_BYTES_MAX: usize = 512;
 /// Longest name of a budget, in bytes of UTF-8: its keys have a writer's id beside it.
 pub const BUDGET_NAME_BYTES_MAX: usize = 477;
+/// Longest name of a sequence of tickets, in bytes of UTF-8: its keys have a number beside that.
+pub const TICKETS_NAME_BYTES_MAX: usize = 461;
+/// The largest number of a ticket.
+pub const TICKETS_MAX: u64 = i64::MAX as u64 - 1;
+/// Most numbers of a sequence that a writer is given at once.
+pub const TICKETS_AT_ONCE_MAX: u64 = 1 << 16;
 /// Longest name of a space, in bytes.
 pub const SPACE_BYTES_MAX: usize = 64;
 /// Most members of a space.

@@ -32,6 +32,8 @@ mod role;
 #[cfg(feature = "members")]
 mod snapshot;
 mod standing;
+#[cfg(feature = "budgets")]
+mod tickets;
 pub(crate) mod touched;
 mod transaction;
 mod version;
@@ -57,6 +59,10 @@ pub use merge::Merged;
 pub use ops::Op;
 #[cfg(feature = "members")]
 pub use snapshot::{Part, Restoring, Snapshot};
+#[cfg(feature = "budgets")]
+pub(crate) use tickets::Given;
+#[cfg(feature = "budgets")]
+pub use tickets::Sequence;
 pub use transaction::Transaction;
 pub(crate) use walk::Walk;
 
@@ -138,6 +144,8 @@ pub struct Replica {
     pending: budgets::Pending,
     #[cfg(feature = "budgets")]
     used: budgets::Used,
+    #[cfg(feature = "budgets")]
+    tickets: tickets::Tickets,
     /// Whether this writer follows one of a member's, and is to be announced as its next start.
     #[cfg(feature = "budgets")]
     is_next_start: bool,
@@ -179,6 +187,8 @@ impl Replica {
             pending: budgets::Pending::default(),
             #[cfg(feature = "budgets")]
             used: budgets::Used::default(),
+            #[cfg(feature = "budgets")]
+            tickets: tickets::Tickets::default(),
             #[cfg(feature = "budgets")]
             is_next_start: false,
             faults: Closed::default(),

@@ -316,9 +316,9 @@ struct Greeting {
     /// Whether it says what it holds durably, if it is asked.
     #[cfg(feature = "members")]
     answers: bool,
-    /// Whether it moves rights to who asks for them.
+    /// What it gives to who asks for it, as capabilities.
     #[cfg(feature = "budgets")]
-    gives: bool,
+    gives: u64,
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
@@ -558,8 +558,8 @@ impl Sync {
                 Ok(())
             }
             #[cfg(feature = "budgets")]
-            Body::Want(want) => {
-                self.wanted(now, replica, link, want);
+            Body::Want(_) | Body::Draw(_) => {
+                self.asked_for(now, replica, link, frame.body);
                 Ok(())
             }
             Body::Delta(delta) => self.delta(now, replica, link, delta, bytes.len()),

@@ -20,6 +20,7 @@ mod openapi;
 mod operations;
 mod output;
 mod peers;
+mod sequence;
 mod status;
 mod tickets;
 mod time;
@@ -40,6 +41,7 @@ pub use invite::{InviteArgs, TicketArgs};
 pub use list::ListArgs;
 pub use members::{MembersArgs, RetireArgs};
 pub use operations::{ExpireArgs, KeysArgs, PersistArgs, SetArgs, TtlArgs};
+pub use sequence::SequenceArgs;
 pub use tickets::RevokeArgs;
 pub(crate) use time::duration;
 pub use txn::TxnArgs;
@@ -59,7 +61,7 @@ Exit codes:
   1  refused, or failed; nothing was written
   2  the command line or the configuration is wrong
   3  no node answers
-  4  the counter or the budget is absent
+  4  the counter, the budget or the sequence is absent
   5  not known whether a write counts: the connection broke, or the members have not decided yet
   6  written at this node, but the level that was asked for was not reached";
 
@@ -99,6 +101,8 @@ enum Command {
     Txn(Remote<TxnArgs>),
     /// Spend from a budget, pay into it, and see who holds what of it
     Budget(Remote<BudgetArgs>),
+    /// Hand out numbers, each at most once in the whole mesh
+    Sequence(Remote<SequenceArgs>),
     /// Print all counters, or those whose keys begin with a prefix
     List(Remote<ListArgs>),
     /// Print counters as they change, until interrupted
@@ -211,6 +215,7 @@ pub fn run(cli: Cli) -> ExitCode {
             let space = remote.space.clone();
             remote.run(|client, output, args| budget::run(client, &space, output, args))
         }
+        Command::Sequence(remote) => remote.run(sequence::run),
         Command::List(remote) => remote.run(list::run),
         Command::Watch(remote) => remote.run(watch::run),
         Command::Peers(remote) => remote.run(|client, output, _| peers::run(client, output)),
@@ -310,6 +315,10 @@ mod tests {
             "budget list",
             "budget list g --json --level all",
             "budget audit g",
+            "sequence begin visits --level quorum",
+            "sequence next visits --rights-wait 2s --json",
+            "sequence show visits",
+            "sequence list v",
             "audit a --with http://[::1]:1 --with http://[::1]:2 --json",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
@@ -347,6 +356,9 @@ mod tests {
             "budget transfer a",
             "budget transfer a b",
             "budget audit a b",
+            "sequence",
+            "sequence next",
+            "sequence next visits --once a",
             "config",
             "up --demo no",
             "up f",

@@ -31,6 +31,7 @@ mod owner_key;
 mod position;
 pub(crate) mod replay;
 mod roles;
+mod sequences;
 mod space;
 mod spaces;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
 };
 pub use owner_key::OwnerKey;
+pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow};
 pub(crate) use turn::Turn;
 
 pub use position::{Position, Wanted};
@@ -448,17 +450,9 @@ impl Driver {
                 let answer = self.spaces[space.0].list(&query);
                 self.answer(reply, answer);
             }
-            Command::Budget { space, key, reply } => {
-                let answer = self.spaces[space.0].budget(&key);
-                self.answer(reply, answer);
-            }
-            Command::Budgets {
-                space,
-                query,
-                reply,
-            } => {
-                let answer = self.spaces[space.0].budgets(&query);
-                self.answer(reply, answer);
+            Command::Look { space, look } => {
+                let release = look(&self.spaces[space.0]);
+                self.kept.answer(release);
             }
             Command::Audit {
                 space,

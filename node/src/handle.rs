@@ -8,7 +8,7 @@ pub use levels::{Centre, Demand, Unreached};
 use crate::driver::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LinkRow, News,
     Operation, OperationError, Order, OwnerKey, Page, Position, Query, Rosters, Secured,
-    SpaceStatus, Turn, Wanted, WriterRow,
+    SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, WriterRow,
 };
 use crate::gossip::RESERVED;
 use std::collections::HashMap;
@@ -504,7 +504,27 @@ impl Handle {
     /// # Errors
     /// When the node stops first.
     pub async fn budget(&self, space: SpaceId, key: String) -> Result<Option<BudgetRow>, Refusal> {
-        self.ask(|reply| Command::Budget { space, key, reply })
+        self.ask(|reply| Command::budget(space, key, reply)).await
+    }
+
+    /// What is known of a sequence of numbers: `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn sequence(
+        &self,
+        space: SpaceId,
+        key: String,
+    ) -> Result<Option<SequenceRow>, Refusal> {
+        self.ask(|reply| Command::sequence(space, key, reply)).await
+    }
+
+    /// Lists sequences of numbers by name.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn sequences(&self, space: SpaceId, query: Query) -> Result<SequencePage, Refusal> {
+        self.ask(|reply| Command::sequences(space, query, reply))
             .await
     }
 
@@ -513,12 +533,8 @@ impl Handle {
     /// # Errors
     /// When the node stops first.
     pub async fn budgets(&self, space: SpaceId, query: Query) -> Result<BudgetPage, Refusal> {
-        self.ask(|reply| Command::Budgets {
-            space,
-            query,
-            reply,
-        })
-        .await
+        self.ask(|reply| Command::budgets(space, query, reply))
+            .await
     }
 
     /// Tells what every writer says of counters, all of one moment.

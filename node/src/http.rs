@@ -7,6 +7,8 @@
 //! | `POST .../{key}/reset`, `/expire`, `/persist` | one operation; `expire` takes `{"at"}` or `{"in_ms"}` |
 //! | `POST /v1/spaces/{space}/transactions` | `{"ops":[...]}`, seen everywhere all together or not at all |
 //! | `GET /v1/spaces/{space}/budgets/{key}`, `.../budgets?prefix=&after=&limit=` | a budget with who holds what of it, and all of them |
+//! | `GET /v1/spaces/{space}/sequences/{key}`, `.../sequences?prefix=&after=&limit=` | a sequence of numbers, and all of them |
+//! | `POST .../sequences/{key}`, `.../sequences/{key}/next` | begins one, and hands out its next number |
 //! | `POST .../budgets/{key}/mint`, `/spend` | one operation: `{"amount":"5"}` |
 //! | `POST .../budgets/{key}/grant`, `/transfer` | moves rights: `{"to","amount"}`; spends, and pays into others: `{"to":[{"key","amount"}]}` |
 //! | `POST /v1/spaces/{space}/counters/{key}/add` | adds `{"by":"5"}`, or 1 without a body; answers like the above |
@@ -58,6 +60,7 @@ mod problem;
 mod proof;
 pub(crate) mod rate;
 mod requests;
+mod sequences;
 mod status;
 mod sync;
 mod tickets;
@@ -178,6 +181,9 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(budgets::spend))
         .routes(routes!(budgets::grant))
         .routes(routes!(budgets::transfer).layer(large()))
+        .routes(routes!(sequences::list))
+        .routes(routes!(sequences::read, sequences::begin))
+        .routes(routes!(sequences::next))
         .routes(routes!(status::writers))
         .routes(routes!(audit::page))
         .routes(routes!(members::list))

@@ -23,5 +23,6 @@ pub mod seeds;
 pub mod sim;
 pub mod spending;
 pub mod store;
+pub mod tickets;
 pub mod vectors;
 pub mod visitors;

@@ -13,7 +13,7 @@ pub use tokens::{TokenText, tokens};
 pub(crate) use keyed::{make, members, once};
 
 use tallymesh_core::wire::{
-    Answer, Ask, Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Want, Why,
+    Answer, Ask, Body, Delta, Digests, Draw, Frame, Hello, Intro, Last, Pull, VERSION, Want, Why,
 };
 use tallymesh_core::{
     Input, Link, Message, Op, Output, Replica, Space, Stock, Sync, SyncConfig, VersionVector,
@@ -455,6 +455,16 @@ pub fn frames() -> Vec<Vector> {
             })),
         ),
         vector(
+            "draw",
+            "Somebody at the sender waits for 3 numbers of the sequence visits; 1000 were handed out of late. The receiver was seen up to clock 70000.",
+            frame(Body::Draw(Draw {
+                name: "visits".into(),
+                seen: 70_000,
+                need: 3,
+                recent: 1_000,
+            })),
+        ),
+        vector(
             "contents_ask",
             "Which writers' contents differ? Those of two_writers.",
             frame(contents(Why::Ask, &two())),
@@ -645,6 +655,7 @@ pub fn refusals() -> Vec<Vector> {
     ];
     all.extend(refused::questions());
     all.extend(refused::wants());
+    all.extend(refused::draws());
     all.extend(refused::keyed_operations());
     all.extend(refused::flags());
     all.extend(refused::withdrawn());

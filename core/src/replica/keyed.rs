@@ -126,6 +126,10 @@ impl Transaction<'_> {
     /// [`Error::TooLarge`] if what it adds, with the keys, takes more than
     /// [`KEYED_BYTES_MAX`]. Nothing is done then.
     pub fn commit_once(mut self, once: Once, changed: &mut Vec<Handle>) -> Result<(), Error> {
+        #[cfg(feature = "budgets")]
+        if !self.draws.is_empty() {
+            return Err(Error::NumberOnce);
+        }
         self.replica
             .remember_keyed(self.clock, once, &self.drafts)?;
         self.finish(changed);

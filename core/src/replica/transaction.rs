@@ -23,6 +23,9 @@ pub struct Transaction<'a> {
     /// What was used of own accounts of budgets.
     #[cfg(feature = "budgets")]
     pub(super) uses: Vec<(Handle, u64)>,
+    /// Numbers of sequences of tickets that are handed out.
+    #[cfg(feature = "budgets")]
+    pub(super) draws: Vec<super::tickets::Draw>,
 }
 
 impl Replica {
@@ -41,6 +44,8 @@ impl Replica {
             ops: 0,
             #[cfg(feature = "budgets")]
             uses: Vec::new(),
+            #[cfg(feature = "budgets")]
+            draws: Vec::new(),
         })
     }
 }
@@ -112,6 +117,10 @@ impl Transaction<'_> {
         for (handle, amount) in core::mem::take(&mut self.uses) {
             let used = self.replica.used.entry(handle).or_default();
             *used = used.saturating_add(amount);
+        }
+        #[cfg(feature = "budgets")]
+        for draw in core::mem::take(&mut self.draws) {
+            self.replica.note_drawn(draw);
         }
         let did = core::mem::take(&mut self.did);
         self.replica.keep(self.clock, did);

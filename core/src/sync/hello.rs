@@ -7,7 +7,7 @@ use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
 use crate::wire::{
-    ANSWERS, Body, Digests, GIVES, Hello, LACKS_MEMORY, REMEMBERS, TAKES_NOTHING, TAKES_OWN,
+    ANSWERS, Body, DEALS, Digests, GIVES, Hello, LACKS_MEMORY, REMEMBERS, TAKES_NOTHING, TAKES_OWN,
     VERSION,
 };
 use crate::writer_id::WriterId;
@@ -18,7 +18,11 @@ use alloc::vec::Vec;
 const HURRY_MS: Millis = 250;
 
 /// The capability to give rights, if this program knows budgets.
-const GIVES_HERE: u64 = if cfg!(feature = "budgets") { GIVES } else { 0 };
+const GIVES_HERE: u64 = if cfg!(feature = "budgets") {
+    GIVES | DEALS
+} else {
+    0
+};
 
 impl Sync {
     /// The links as they stand.
@@ -114,7 +118,7 @@ impl Sync {
                 #[cfg(feature = "members")]
                 answers: trusted && hello.capabilities & ANSWERS > 0,
                 #[cfg(feature = "budgets")]
-                gives: trusted && hello.capabilities & GIVES > 0,
+                gives: if trusted { hello.capabilities } else { 0 } & (GIVES | DEALS),
             };
             if MEMBERS {
                 *greeting.clock = hello.clock;

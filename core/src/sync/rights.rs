@@ -142,7 +142,7 @@ impl Sync {
             }
             // Rights are for members.
             #[cfg(feature = "budgets")]
-            Body::Want(_) => {
+            Body::Want(_) | Body::Draw(_) => {
                 let writer = peer.greeting.as_ref().map(|it| it.writer);
                 let writer = writer.unwrap_or(replica.writer());
                 return Err(Error::NotYours { writer });

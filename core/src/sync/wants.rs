@@ -13,10 +13,11 @@
 mod give;
 mod recent;
 mod share;
+mod tickets;
 
 use super::{Link, Millis, Sync};
 use crate::replica::{Holding, Replica, Stock};
-use crate::wire::{Body, Want};
+use crate::wire::{Body, GIVES, Want};
 use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -111,6 +112,8 @@ pub(super) struct Wants {
     given: give::Given,
     /// Whether anything is to be looked at that is not yet.
     soon: Option<Millis>,
+    /// What is wanted of sequences.
+    tickets: tickets::Tickets,
 }
 
 /// A member that can be asked.
@@ -133,7 +136,11 @@ impl Wants {
     pub(super) fn due(&self) -> Option<Millis> {
         let until = self.open.iter().map(|it| it.until);
         let rounds = self.rounds.iter().map(|it| it.due);
-        until.chain(rounds).chain(self.soon).min()
+        let others = [self.soon, self.tickets.due()];
+        until
+            .chain(rounds)
+            .chain(others.into_iter().flatten())
+            .min()
     }
 
     pub(super) fn gone(&mut self, link: Link) {
@@ -233,8 +240,18 @@ impl Sync {
         self.wants.soon = Some(now);
     }
 
+    /// A peer asks for rights, or for numbers of a sequence.
+    pub(super) fn asked_for(&mut self, now: Millis, replica: &mut Replica, link: Link, body: Body) {
+        match body {
+            Body::Want(want) => self.wanted(now, replica, link, want),
+            Body::Draw(draw) => self.drawn(now, replica, link, draw),
+            _ => {}
+        }
+    }
+
     /// Asks for what is lacked, and notes what was used.
     pub(super) fn look_at_wants(&mut self, now: Millis, replica: &mut Replica) {
+        self.look_at_tickets(now, replica);
         let mut used: Vec<StockId> = Vec::new();
         let recent = &mut self.wants.recent;
         replica.take_used(&mut |name, stock, amount| {
@@ -374,7 +391,7 @@ impl Sync {
         let own = replica.writer();
         let mut sources: Vec<Source> = Vec::new();
         for peer in &self.peers {
-            let gives = peer.greeting.as_ref().filter(|it| it.gives);
+            let gives = peer.greeting.as_ref().filter(|it| it.gives & GIVES > 0);
             let Some(writer) = gives.map(|it| it.writer) else {
                 continue;
             };

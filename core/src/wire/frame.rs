@@ -6,7 +6,7 @@ use super::ask::{Answer, Ask, put_answer, put_ask, read_answer, read_ask};
 use super::bytes::{Fail, Reader, put, put_bytes, put_varint, read_all};
 use super::message::{put_vector, read_memory, read_told, read_vector};
 #[cfg(feature = "budgets")]
-use super::want::{Want, put_want, read_want};
+use super::want::{Draw, Want, put_draw, put_want, read_draw, read_want};
 use crate::delta::Message;
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
@@ -37,6 +37,8 @@ const ANSWER: u8 = 12;
 const OWN: u8 = 13;
 #[cfg(feature = "budgets")]
 const WANT: u8 = 14;
+#[cfg(feature = "budgets")]
+const DRAW: u8 = 15;
 
 /// The capability to keep what is remembered of forgotten writers: whole states come with it.
 pub const REMEMBERS: u64 = 1;
@@ -50,6 +52,8 @@ pub const TAKES_OWN: u64 = 8;
 pub const TAKES_NOTHING: u64 = 16;
 /// The capability to move rights of budgets to who asks for them.
 pub const GIVES: u64 = 32;
+/// The capability to give numbers of sequences of tickets to who asks for them.
+pub const DEALS: u64 = 64;
 
 /// Who a peer is and what it speaks: the first frame in each direction.
 ///
@@ -62,7 +66,7 @@ pub struct Hello {
     /// The highest version of the protocol that is spoken.
     pub version_max: u8,
     /// Optional features, a bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`], [`TAKES_OWN`],
-    /// [`TAKES_NOTHING`], [`GIVES`]. Unknown bits are ignored.
+    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`]. Unknown bits are ignored.
     pub capabilities: u64,
     /// A random number of this process, by which a peer is known again after a reconnect.
     pub session: u64,
@@ -190,6 +194,9 @@ pub enum Body {
     /// In a space with members: a member is short of rights of a budget, and asks for some.
     #[cfg(feature = "budgets")]
     Want(Want),
+    /// A request for numbers of a sequence of tickets.
+    #[cfg(feature = "budgets")]
+    Draw(Draw),
 }
 
 /// The transaction by which a member took a writer in; of a member, by which it announced itself.
@@ -301,6 +308,8 @@ impl Frame {
                 ANSWER => Body::Answer(read_answer(reader)?),
                 #[cfg(feature = "budgets")]
                 WANT => Body::Want(read_want(reader)?),
+                #[cfg(feature = "budgets")]
+                DRAW => Body::Draw(read_draw(reader)?),
                 OWN if MEMBERS => Body::Own {
                     writer: read_writer(reader),
                     nonce: reader.array(),
@@ -355,6 +364,8 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Answer(_) => ANSWER,
         #[cfg(feature = "budgets")]
         Body::Want(_) => WANT,
+        #[cfg(feature = "budgets")]
+        Body::Draw(_) => DRAW,
         Body::Own { .. } => OWN,
     };
     let [first, second] = MAGIC;
@@ -422,6 +433,8 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Answer(answer) => put_answer(&mut out, answer),
         #[cfg(feature = "budgets")]
         Body::Want(want) => put_want(&mut out, want),
+        #[cfg(feature = "budgets")]
+        Body::Draw(draw) => put_draw(&mut out, draw),
         Body::Contents { .. } if !FORKS => {}
         Body::Contents {
             why,

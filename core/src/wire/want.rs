@@ -1,10 +1,11 @@
-//! The frame by which a member asks another for rights of a budget.
+//! The frames by which a member asks another for rights of a budget, and for numbers of a sequence.
 
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use crate::account::check_name;
 use crate::error::{Error, Limited, Rule};
-use crate::limits::BUDGET_NAME_BYTES_MAX;
+use crate::limits::{BUDGET_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX};
 use crate::replica::Stock;
+use crate::ticket::check_sequence;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -24,6 +25,19 @@ pub struct Want {
     /// How much is missing for what somebody waits for; 0 if nobody waits. At most 2^63 - 1.
     pub need: u64,
     /// How much was used at the asker of late, with what is waited for. At most 2^63 - 1.
+    pub recent: u64,
+}
+
+/// A request for numbers of a sequence of tickets, to the member that gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// The sequence.
+    pub name: String,
+    /// The clock of whoever is asked, as the asker has seen it.
+    pub seen: u64,
+    /// How many are missing for who waits, or nearly so. At most 2^63 - 1.
+    pub need: u64,
+    /// How many were handed out at the asker of late. At most 2^63 - 1.
     pub recent: u64,
 }
 
@@ -49,6 +63,28 @@ pub(super) fn read_want(reader: &mut Reader<'_>) -> Result<Want, Fail> {
     }
     Ok(Want {
         stock,
+        name: name.into(),
+        seen,
+        need,
+        recent,
+    })
+}
+
+pub(super) fn put_draw(out: &mut Vec<u8>, draw: &Draw) {
+    put_bytes(out, draw.name.as_bytes());
+    for number in [draw.seen, draw.need, draw.recent] {
+        put_varint(out, number);
+    }
+}
+
+pub(super) fn read_draw(reader: &mut Reader<'_>) -> Result<Draw, Fail> {
+    let name = reader.text(Limited::TicketsName, TICKETS_NAME_BYTES_MAX);
+    check_sequence(name).map_err(|error| reader.fail(error))?;
+    let (seen, need, recent) = (reader.varint(), reader.varint(), reader.varint());
+    if need.max(recent) > AMOUNT_MAX {
+        return Err(reader.fail(Error::Number));
+    }
+    Ok(Draw {
         name: name.into(),
         seen,
         need,

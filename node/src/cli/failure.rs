@@ -77,7 +77,11 @@ impl Failure {
             Failure::Usage { .. } => 2,
             Failure::NoNode { .. } => 3,
             Failure::Refused { applied, .. } if applied.as_deref() == Some("here") => 6,
-            Failure::Refused { code, .. } if code == "absent" || code == "no_budget" => 4,
+            Failure::Refused { code, .. }
+                if matches!(code.as_str(), "absent" | "no_budget" | "no_sequence") =>
+            {
+                4
+            }
             Failure::Refused { applied, .. } if applied.as_deref() == Some("unknown") => 5,
             Failure::Broken { write: true, .. } => 5,
             Failure::Refused { .. } | Failure::Broken { .. } | Failure::Local { .. } => 1,

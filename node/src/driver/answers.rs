@@ -95,6 +95,13 @@ pub struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub to: Option<Vec<BudgetRow>>,
+    /// Of a `next`: the number that was handed out, from 1 on.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "decimal_if_any"
+    )]
+    #[schema(value_type = Decimal, nullable = false)]
+    pub number: Option<u64>,
 }
 
 /// What became of a transaction.

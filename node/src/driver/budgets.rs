@@ -44,6 +44,16 @@ pub enum Operation {
         /// The others, and how much each gets.
         to: Vec<(String, u64)>,
     },
+    /// Begins a sequence of numbers.
+    Begin {
+        /// Its name.
+        key: String,
+    },
+    /// Hands out the next number of a sequence that is here.
+    Next {
+        /// Its name.
+        key: String,
+    },
 }
 
 impl From<(String, Op)> for Operation {
@@ -53,12 +63,14 @@ impl From<(String, Op)> for Operation {
 }
 
 impl Operation {
-    /// The counter, or the budget; of a transfer the one that is spent from.
+    /// The counter, the budget or the sequence; of a transfer the budget that is spent from.
     pub fn key(&self) -> &str {
         match self {
             Operation::Count { key, .. }
             | Operation::Flow { key, .. }
-            | Operation::Grant { key, .. } => key,
+            | Operation::Grant { key, .. }
+            | Operation::Begin { key }
+            | Operation::Next { key } => key,
             Operation::Transfer { from, .. } => from,
         }
     }
@@ -67,6 +79,7 @@ impl Operation {
     pub(crate) fn on(&self) -> &'static str {
         match self {
             Operation::Count { .. } => "counter",
+            Operation::Begin { .. } | Operation::Next { .. } => "sequence",
             _ => "budget",
         }
     }
@@ -105,6 +118,8 @@ impl Operation {
                 Stock::Room => "grant_room",
             },
             Operation::Transfer { .. } => "transfer",
+            Operation::Begin { .. } => "begin",
+            Operation::Next { .. } => "next",
         }
     }
 
@@ -113,16 +128,17 @@ impl Operation {
         match self {
             Operation::Count { op, .. } => matches!(op, Op::Add(_)),
             Operation::Flow { flow, .. } => matches!(flow, Flow::Spend(_)),
-            Operation::Transfer { .. } => true,
-            Operation::Grant { .. } => false,
+            Operation::Transfer { .. } | Operation::Next { .. } => true,
+            Operation::Grant { .. } | Operation::Begin { .. } => false,
         }
     }
 
-    /// Makes it, on what the operations before it did. Tells what [`Transaction::apply`] does of a
-    /// counter.
-    pub(crate) fn make(&self, transaction: &mut Transaction<'_>) -> Result<bool, OperationError> {
+    /// Makes it, on what the operations before it did.
+    pub(crate) fn make(&self, transaction: &mut Transaction<'_>) -> Result<Made, OperationError> {
         match self {
-            Operation::Count { key, op } => return Ok(transaction.apply(key, *op)?),
+            Operation::Count { key, op } => return Ok(Made::Told(transaction.apply(key, *op)?)),
+            Operation::Next { key } => return Ok(Made::Number(transaction.ticket(key)?)),
+            Operation::Begin { key } => transaction.begin_sequence(key)?,
             Operation::Flow { key, flow } => transaction.flow(key, *flow)?,
             Operation::Grant {
                 key,
@@ -135,8 +151,19 @@ impl Operation {
                 transaction.transfer(from, &to)?;
             }
         }
-        Ok(true)
+        Ok(Made::Done)
     }
+}
+
+/// What an operation tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// Of a counter, what [`Transaction::apply`] does.
+    Told(bool),
+    /// The number that was handed out.
+    Number(u64),
+    /// Nothing more.
+    Done,
 }
 
 /// What of a budget is held where, as far as this node knows.

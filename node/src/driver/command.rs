@@ -2,12 +2,15 @@
 
 use super::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, LinkRow, MemberChange, Membership,
-    News, Operation, OwnerKey, Page, Position, Query, Request, Retiree, Retirement, Secured,
-    SpaceStatus, Transacted, Wanted, WriterRow,
+    News, OpenSpace, Operation, OwnerKey, Page, Position, Query, Release, Request, Retiree,
+    Retirement, Secured, SequencePage, SequenceRow, SpaceStatus, Transacted, Wanted, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
 use tallymesh_core::{Link, Once, Shard};
 use tokio::sync::{broadcast, oneshot};
+
+/// What is read of a space, and to whom that is told.
+pub(super) type Look = Box<dyn FnOnce(&OpenSpace) -> Release + Send>;
 
 /// A request to the driver. See the methods of [`Handle`](crate::handle::Handle) for what each does.
 pub(crate) enum Command {
@@ -53,15 +56,10 @@ pub(crate) enum Command {
         query: Query,
         reply: oneshot::Sender<Page>,
     },
-    Budget {
+    /// Reads something of a space.
+    Look {
         space: SpaceId,
-        key: String,
-        reply: oneshot::Sender<Option<BudgetRow>>,
-    },
-    Budgets {
-        space: SpaceId,
-        query: Query,
-        reply: oneshot::Sender<BudgetPage>,
+        look: Look,
     },
     Audit {
         space: SpaceId,
@@ -141,6 +139,51 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    fn look<T: Send + 'static>(
+        space: SpaceId,
+        reply: oneshot::Sender<T>,
+        look: impl FnOnce(&OpenSpace) -> T + Send + 'static,
+    ) -> Command {
+        let look = Box::new(move |space: &OpenSpace| -> Release {
+            let answer = look(space);
+            // Whoever asked may have gone away meanwhile.
+            Box::new(move || _ = reply.send(answer))
+        });
+        Command::Look { space, look }
+    }
+
+    pub(crate) fn budget(
+        space: SpaceId,
+        key: String,
+        reply: oneshot::Sender<Option<BudgetRow>>,
+    ) -> Command {
+        Command::look(space, reply, move |it| it.budget(&key))
+    }
+
+    pub(crate) fn budgets(
+        space: SpaceId,
+        query: Query,
+        reply: oneshot::Sender<BudgetPage>,
+    ) -> Command {
+        Command::look(space, reply, move |it| it.budgets(&query))
+    }
+
+    pub(crate) fn sequence(
+        space: SpaceId,
+        key: String,
+        reply: oneshot::Sender<Option<SequenceRow>>,
+    ) -> Command {
+        Command::look(space, reply, move |it| it.sequence(&key))
+    }
+
+    pub(crate) fn sequences(
+        space: SpaceId,
+        query: Query,
+        reply: oneshot::Sender<SequencePage>,
+    ) -> Command {
+        Command::look(space, reply, move |it| it.sequences(&query))
+    }
+
     /// Whether it may change what is to be stored.
     pub(super) fn may_change(&self) -> bool {
         !matches!(
@@ -156,8 +199,7 @@ impl Command {
                 }
                 | Command::Shards { .. }
                 | Command::List { .. }
-                | Command::Budget { .. }
-                | Command::Budgets { .. }
+                | Command::Look { .. }
                 | Command::Audit { .. }
                 | Command::Watch { .. }
                 | Command::Position { .. }

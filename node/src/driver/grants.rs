@@ -2,7 +2,7 @@
 
 use super::OwnerKey;
 use std::fmt;
-use tallymesh_core::limits::BUDGET_NAME_BYTES_MAX;
+use tallymesh_core::limits::{BUDGET_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX};
 use tallymesh_core::{Error, Holding, Limited, Replica, Stock, Transaction, WriterId};
 
 /// To whom rights are moved.
@@ -58,6 +58,8 @@ pub enum OperationError {
     NoRecipient(Recipient),
     /// A budget's name has so many bytes, which are too many.
     BudgetName(usize),
+    /// A sequence's name has so many bytes, which are too many.
+    SequenceName(usize),
 }
 
 impl OperationError {
@@ -67,6 +69,7 @@ impl OperationError {
             OperationError::Core(error) | OperationError::Asked { error, .. } => error.code(),
             OperationError::NoRecipient(_) => "no_recipient",
             OperationError::BudgetName(_) => "budget_name",
+            OperationError::SequenceName(_) => "sequence_name",
         }
     }
 
@@ -107,6 +110,10 @@ impl fmt::Display for OperationError {
                 f,
                 "a budget's name has at most {BUDGET_NAME_BYTES_MAX} bytes, not {bytes}"
             ),
+            OperationError::SequenceName(bytes) => write!(
+                f,
+                "a sequence's name has at most {TICKETS_NAME_BYTES_MAX} bytes, not {bytes}"
+            ),
         }
     }
 }
@@ -119,6 +126,11 @@ impl From<Error> for OperationError {
                 size,
                 ..
             } => OperationError::BudgetName(size),
+            Error::TooLarge {
+                what: Limited::TicketsName,
+                size,
+                ..
+            } => OperationError::SequenceName(size),
             error => OperationError::Core(error),
         }
     }

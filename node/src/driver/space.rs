@@ -41,7 +41,7 @@ const UNSAVED_MAX: usize = 1 << 16;
 pub(crate) const TELL_PROGRESS: Duration = Duration::from_secs(1);
 
 /// A space that this node has open.
-pub(super) struct OpenSpace {
+pub(crate) struct OpenSpace {
     pub(super) replica: Replica,
     /// The public key under which writer ids are minted.
     owner: [u8; 32],

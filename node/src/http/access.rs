@@ -62,7 +62,8 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
                 (_, true) | (["read" | "sync"], _) => Role::Reader,
                 (["add" | "transactions"] | ["counters", _, "add"], _) => Role::Writer,
                 (["budgets", _, "spend" | "transfer"], _) => Role::Writer,
-                (["counters" | "budgets", ..], _) => Role::Editor,
+                (["sequences", _, "next"], _) => Role::Writer,
+                (["counters" | "budgets" | "sequences", ..], _) => Role::Editor,
                 _ => Role::Member,
             };
             Needs::InSpace(space, role)

@@ -25,7 +25,7 @@ use utoipa::ToSchema;
 const SET: &str = r#"{"value":"5"}"#;
 const EXPIRE: &str = r#"{"in_ms":"60000"}, or {"at":"1767225600000"} in milliseconds since 1970"#;
 const TRANSACTION: &str = r#"{"ops":[{"op":"add","key":"a","by":"1"}]}"#;
-const OPERATION: &str = r#"{"op","key"} with op one of add ("by"), set ("value"), reset, delete, expire ("at" or "in_ms") and persist, or, of a budget, mint, spend, lower_floor, raise_floor, raise_cap, lower_cap ("amount"), grant, grant_room ("to", "amount") and transfer ("to", a list of {"key","amount"})"#;
+const OPERATION: &str = r#"{"op","key"} with op one of add ("by"), set ("value"), reset, delete, expire ("at" or "in_ms") and persist, or, of a budget, mint, spend, lower_floor, raise_floor, raise_cap, lower_cap ("amount"), grant, grant_room ("to", "amount") and transfer ("to", a list of {"key","amount"}), or, of a sequence, next"#;
 
 /// What became of a transaction.
 #[derive(Serialize, ToSchema)]
@@ -242,6 +242,10 @@ fn op(value: Value, now: u64) -> Result<Operation, Problem> {
         "delete" => Op::Delete,
         "expire" => expire_op(&mut fields, now)?,
         "persist" => Op::Persist,
+        "next" => {
+            fields.end()?;
+            return Ok(Operation::Next { key });
+        }
         _ => {
             let operation = budgets::op(&name, &mut fields, &key)?.ok_or_else(|| {
                 let shown: String = name.chars().take(40).collect();

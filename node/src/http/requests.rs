@@ -44,6 +44,18 @@ pub(super) struct OfBudget {
     key: String,
 }
 
+/// The sequence of a request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct OfSequence {
+    /// The space, such as `default`.
+    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    space: String,
+    /// The sequence's name, 1 to 461 bytes of UTF-8, with percent signs where needed.
+    #[param(example = "visits", min_length = 1)]
+    key: String,
+}
+
 /// The ticket of a request.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

@@ -189,6 +189,16 @@ kinds! {
     ROOM_SHORT: Kind::http("room_short", 409, "This node does not hold as much room under the cap of the budget; the text says how much it holds, and how much others do as far as it knows.")
         .advice("Ask a node that holds more, or let one grant room to this one.")
         .shown(Shown::Error("ROOMSHORT"));
+    NO_SEQUENCE: Kind::http("no_sequence", 404, "No sequence of numbers of this name is known at this node.")
+        .advice("Begin it first, or wait until this node has heard of it.");
+    SEQUENCE_EXISTS: Kind::http("sequence_exists", 409, "There is a sequence of this name.")
+        .advice("Hand out its next number.");
+    SEQUENCE_NAME: Kind::http("sequence_name", 400, "A sequence's name has 1 to 461 bytes.")
+        .advice("Use a shorter one.");
+    NUMBERS_SHORT: Kind::http("numbers_short", 409, "This node has no number of the sequence to hand out now; it has asked for some.")
+        .advice("Try again, or wait with `tallymesh-rights-wait-ms`.");
+    NUMBER_ONCE: Kind::http("number_once", 400, "A number is handed out anew each time, so not under an idempotency key.")
+        .advice("Ask without one; a number that nobody heard of is gone, and nobody else gets it.");
     SPACE_NAME: Kind::http("space_name", 400, "A space's name has 1 to 64 of the characters A-Z a-z 0-9 . _ -.")
         .advice("Use another name.");
     OVERFLOW: Kind::http("overflow", 409, "What this writer adds to the counter would leave 64 bits.")

@@ -137,7 +137,7 @@ pub(super) fn lacked(
     let name = key(args.at(1)).ok().filter(|_| is_told)?;
     Some(Lack {
         name: name.to_owned(),
-        stock,
+        stock: Some(stock),
         amount: short.asked,
     })
 }

@@ -14,10 +14,10 @@ use tallymesh_core::Stock;
 /// What there was too little of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// The budget.
+    /// The budget, or the sequence of numbers.
     pub name: String,
-    /// Rights or room.
-    pub stock: Stock,
+    /// Rights or room; none of a sequence.
+    pub stock: Option<Stock>,
     /// How much has to be held here.
     pub amount: u64,
 }

@@ -34,6 +34,7 @@ mod restart;
 mod retries;
 mod revoked;
 mod roles;
+mod sequences;
 mod spaces;
 mod spending;
 mod sync;

@@ -18,7 +18,7 @@ pub(crate) fn nodes(count: usize) -> Vec<Node> {
 }
 
 /// The arguments that connect a node to others.
-fn peers_of(others: &[&Node]) -> Vec<String> {
+pub(crate) fn peers_of(others: &[&Node]) -> Vec<String> {
     let mut arguments = Vec::new();
     if !others.is_empty() {
         arguments.push("--peer".to_owned());

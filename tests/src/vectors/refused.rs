@@ -477,6 +477,50 @@ pub(super) fn wants() -> Vec<Vector> {
     ]
 }
 
+/// Frames Draw.
+pub(super) fn draws() -> Vec<Vector> {
+    let body = |name: &[u8], numbers: &[u8]| {
+        let mut bytes = asked(0);
+        bytes.truncate(12);
+        bytes[3] = 15;
+        put_length(&mut bytes, name.len());
+        [&bytes, name, numbers].concat()
+    };
+    let over = [&[0x80; 9][..], &[1]].concat();
+    vec![
+        refused(
+            "draw_no_name",
+            "A request for numbers of a sequence without a name.",
+            "key_length",
+            body(b"", &[0, 1, 1]),
+        ),
+        refused(
+            "draw_long_name",
+            "A request for numbers of a sequence with a name of 462 bytes.",
+            "too_large",
+            body(&[b'v'; 462], &[0, 1, 1]),
+        ),
+        refused(
+            "draw_reserved",
+            "A request for numbers of a sequence whose name begins with U+0000.",
+            "key_reserved",
+            body(b"\0v", &[0, 1, 1]),
+        ),
+        refused(
+            "draw_need",
+            "A request for 2^63 numbers.",
+            "number",
+            body(b"v", &[&[0][..], &over, &[1]].concat()),
+        ),
+        refused(
+            "draw_recent",
+            "A request of one that handed out 2^63 numbers.",
+            "number",
+            body(b"v", &[&[0, 1][..], &over].concat()),
+        ),
+    ]
+}
+
 fn put_length(out: &mut Vec<u8>, length: usize) {
     let low = (length & 0x7f) as u8;
     match length >> 7 {

@@ -9,6 +9,7 @@ use crate::Op;
 use crate::account::{Account, Part};
 use crate::replica::Replica;
 use crate::replica::journal::Did;
+use crate::ticket::TicketKey;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,6 +18,9 @@ impl Replica {
     /// The operations of a former writer's transaction as this one is to make them; `None` if this one
     /// can't: too little is held here for it, or it is no member's.
     pub(in crate::replica) fn flows_again(&self, did: Vec<Did>) -> Option<Vec<Did>> {
+        // What was given of a sequence, or handed out, was so under that writer.
+        let is_ticket = |it: &Did| TicketKey::parse(&it.key).is_some();
+        let did: Vec<Did> = did.into_iter().filter(|it| !is_ticket(it)).collect();
         let is_account = |it: &Did| Account::parse(&it.key).is_some();
         if !did.iter().any(is_account) {
             return Some(did);

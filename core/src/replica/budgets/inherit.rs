@@ -14,6 +14,7 @@ use crate::replica::journal::Dids;
 use crate::replica::{Replica, place};
 use crate::roster::HEIRS_MAX;
 use crate::shard::OWN;
+use crate::ticket::TicketKey;
 use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -72,8 +73,10 @@ impl Replica {
         let mut did = Dids::default();
         for handle in accounts {
             let heir = |key: &str| {
-                let account = Account::parse(key)?;
-                Some(account.key_of(account.part.held_by(to)))
+                Some(match Account::parse(key) {
+                    Some(account) => account.key_of(account.part.held_by(to)),
+                    None => TicketKey::parse(key)?.left_to(to),
+                })
             };
             let heir: Option<String> = self.keys.get(*handle).and_then(heir);
             let (Some(key), Some(held)) = (heir, self.value_at(*handle)) else {

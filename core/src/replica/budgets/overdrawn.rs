@@ -5,6 +5,7 @@ use crate::account::{Account, is_reserved};
 use crate::delta::Message;
 use crate::keys::Handle;
 use crate::replica::{Evidence, Fault, Replica};
+use crate::ticket::TicketKey;
 use alloc::vec::Vec;
 
 impl Replica {
@@ -20,8 +21,13 @@ impl Replica {
             let Some(held) = self.value_at(handle).filter(|held| *held < 0) else {
                 continue;
             };
-            let account = self.keys.get(handle).and_then(Account::parse);
-            let whose = account.and_then(|it| Some((it.part.holder()?, it.name)));
+            let whose = self
+                .keys
+                .get(handle)
+                .and_then(|key| match Account::parse(key) {
+                    Some(account) => Some((account.part.holder()?, account.name)),
+                    None => TicketKey::parse(key).and_then(|it| Some((it.holder()?, it.name))),
+                });
             let Some((writer, name)) = whose else {
                 continue;
             };

@@ -87,7 +87,7 @@ impl End {
             lacks: false,
             answers: true,
             #[cfg(feature = "budgets")]
-            gives: false,
+            gives: 0,
         };
         self.sync.peer_mut(link).unwrap().greeting = Some(greeting);
         self.outputs();

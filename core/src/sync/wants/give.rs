@@ -32,7 +32,7 @@ impl Given {
     }
 
     /// Whether one more request of a link is looked at, which counts as done then.
-    fn may_ask(&mut self, now: Millis, link: Link) -> bool {
+    pub(super) fn may_ask(&mut self, now: Millis, link: Link) -> bool {
         let (left, since) = self.asked.entry(link).or_insert((REQUESTS_MAX, now));
         let more = now.saturating_sub(*since) / REQUEST_EVERY_MS;
         *left = left.saturating_add(more).min(REQUESTS_MAX);

@@ -1,4 +1,5 @@
-//! Writes that wait for rights of a budget, or for room under its cap, for which other members are asked.
+//! Writes that wait for rights of a budget, for room under its cap, or for numbers of a sequence, for which
+//! other members are asked.
 
 use super::{OpenSpace, Refusal};
 use crate::driver::levels::Reply;
@@ -28,7 +29,7 @@ pub(in crate::driver) struct Want {
 
 /// A command of a Redis client that waits.
 pub(in crate::driver) struct Short {
-    want: WantId,
+    want: Want,
     until: u64,
     /// Told how many milliseconds are left.
     end: Box<dyn FnOnce(u64) -> Release + Send>,
@@ -59,7 +60,7 @@ impl OpenSpace {
             done = done.map_err(|refusal| refusal.asked(asked));
         }
         if let Some(want) = waited {
-            self.sync.end_want(now, want.id);
+            self.end_want(now, &want);
         }
         if done.as_ref().is_ok_and(|it| !it.again) {
             metrics.operations(&write.ops);
@@ -77,16 +78,38 @@ impl OpenSpace {
     fn want(&mut self, now: u64, waited: Option<Want>, shortage: Lack, until: u64) -> Want {
         match waited {
             Some(want) if want.shortage == shortage => return want,
-            Some(other) => self.sync.end_want(now, other.id),
+            Some(other) => self.end_want(now, &other),
             None => {}
         }
-        let id = self.want_of(now, &shortage, until);
+        self.want_of(now, shortage, until)
+    }
+
+    fn want_of(&mut self, now: u64, shortage: Lack, until: u64) -> Want {
+        let (name, amount) = (&shortage.name, shortage.amount);
+        let id = match shortage.stock {
+            Some(stock) => self.sync.want_rights(now, name, stock, amount, until),
+            None => self.sync.want_numbers(now, name, amount, until),
+        };
         Want { id, shortage }
     }
 
-    fn want_of(&mut self, now: u64, lack: &Lack, until: u64) -> WantId {
-        let (name, stock, amount) = (&lack.name, lack.stock, lack.amount);
-        self.sync.want_rights(now, name, stock, amount, until)
+    fn end_want(&mut self, now: u64, want: &Want) {
+        match want.shortage.stock {
+            Some(_) => self.sync.end_want(now, want.id),
+            None => self.sync.end_numbers(now, want.id),
+        }
+    }
+
+    /// Whether there is enough by now, or nothing to be waited for any more.
+    fn is_supplied(&self, want: &Want) -> bool {
+        let Lack { name, amount, .. } = &want.shortage;
+        match want.shortage.stock {
+            Some(_) => {
+                let supply = self.sync.supply(&self.replica, want.id);
+                supply.is_none_or(|it| it.is_met())
+            }
+            None => self.replica.numbers_here(name) >= *amount,
+        }
     }
 
     /// Waits for what a command of a Redis client was refused for want of.
@@ -98,7 +121,7 @@ impl OpenSpace {
         end: impl FnOnce(u64) -> Release + Send + 'static,
     ) {
         let until = now.saturating_add(timeout_ms);
-        let want = self.want_of(now, lack, until);
+        let want = self.want_of(now, lack.clone(), until);
         let end = Box::new(end);
         self.commands.push(Short { want, until, end });
     }
@@ -106,7 +129,11 @@ impl OpenSpace {
     /// Somebody was refused who does not wait, so that others are asked for it; tells for how much, if they
     /// have as much.
     pub(in crate::driver) fn lacks(&mut self, now: u64, lack: &Lack) -> u64 {
-        let (name, stock, amount) = (&lack.name, lack.stock, lack.amount);
+        let (name, amount) = (&lack.name, lack.amount);
+        let Some(stock) = lack.stock else {
+            self.sync.lack_numbers(now, name, amount);
+            return 0;
+        };
         let supply = self.sync.supply_of(&self.replica, name, stock, amount);
         self.sync.lack_rights(now, name, stock, amount);
         let missing = |it: Supply| {
@@ -123,6 +150,16 @@ impl OpenSpace {
         let Refusal::Op { index, error, .. } = refusal else {
             return None;
         };
+        if let OperationError::Core(Error::NumbersShort) = error {
+            let name = ops.get(*index)?.key();
+            let same = |it: &&Operation| matches!(it, Operation::Next { key } if key == name);
+            return Some(Lack {
+                name: name.to_owned(),
+                stock: None,
+                // Those before it would be handed out, too.
+                amount: ops.get(..=*index)?.iter().filter(same).count() as u64,
+            });
+        }
         let (short, stock) = match error {
             OperationError::Core(Error::RightsShort(short)) => (short, Stock::Rights),
             OperationError::Core(Error::RoomShort(short)) => (short, Stock::Room),
@@ -143,7 +180,7 @@ impl OpenSpace {
         let amount = i128::from(short.asked) + taken.max(0);
         Some(Lack {
             name: name.to_owned(),
-            stock,
+            stock: Some(stock),
             amount: u64::try_from(amount).ok()?,
         })
     }
@@ -164,9 +201,8 @@ impl OpenSpace {
     pub(in crate::driver) fn take_due_writes(&mut self, now: u64) -> Vec<Write> {
         let mut due = Vec::new();
         for write in std::mem::take(&mut self.shorts) {
-            let supply = write.want.as_ref();
-            let supply = supply.and_then(|it| self.sync.supply(&self.replica, it.id));
-            match supply.is_none_or(|it| it.is_met()) || write.until <= now {
+            let supplied = write.want.as_ref().is_none_or(|it| self.is_supplied(it));
+            match supplied || write.until <= now {
                 true => due.push(write),
                 false => self.shorts.push(write),
             }
@@ -178,10 +214,9 @@ impl OpenSpace {
     pub(in crate::driver) fn end_due_commands(&mut self, now: u64) -> Vec<Release> {
         let mut ended = Vec::new();
         for short in std::mem::take(&mut self.commands) {
-            let supply = self.sync.supply(&self.replica, short.want);
-            match supply.is_none_or(|it| it.is_met()) || short.until <= now {
+            match self.is_supplied(&short.want) || short.until <= now {
                 true => {
-                    self.sync.end_want(now, short.want);
+                    self.end_want(now, &short.want);
                     ended.push((short.end)(short.until.saturating_sub(now)));
                 }
                 false => self.commands.push(short),

@@ -1,11 +1,12 @@
 //! What is written here: adds, transactions, and the deletion of what has expired.
 
 use super::{Counted, OpenSpace};
+use crate::driver::budgets::Made;
 use crate::driver::{Counter, Done, Operation, Transacted};
 use crate::handle::{Refusal, Sum};
 use crate::resp::Event;
 use tallymesh_core::limits::TRANSACTION_OPS_MAX;
-use tallymesh_core::{Asked, Error, Once, Op, Transaction};
+use tallymesh_core::{Asked, Error, Once, Op, RESERVED, Transaction};
 
 /// Most counters of one batch that are deleted because they have expired. With more, whoever asks
 /// for something else would wait too long.
@@ -62,7 +63,10 @@ impl OpenSpace {
         }
         let done = ops.iter().zip(told).map(|(operation, told)| {
             let mut done = self.shown(operation);
-            let Some(op) = operation.op() else {
+            if let Made::Number(number) = told {
+                done.number = Some(number);
+            }
+            let (Some(op), Made::Told(told)) = (operation.op(), told) else {
                 return done;
             };
             if let Some(event) = event(op, told)
@@ -79,8 +83,11 @@ impl OpenSpace {
         });
         let done = done.collect();
         for counter in changed {
+            let key = self.replica.key(counter).unwrap_or_default();
             let event = match self.replica.budget_at(counter) {
                 Some(_) => Event::Budget,
+                // A sequence's, of which nobody is told.
+                None if key.starts_with(RESERVED) => Event::Merge,
                 // Nobody asked for that change: the counter had expired, and was met.
                 None => Event::Expired,
             };
@@ -119,9 +126,11 @@ impl OpenSpace {
             now: None,
             budget: None,
             to: None,
+            number: None,
         };
         match operation {
             Operation::Count { .. } => done.now = self.read_at(key),
+            Operation::Begin { .. } | Operation::Next { .. } => {}
             _ => done.budget = self.budget_row(key),
         }
         if let Operation::Transfer { to, .. } = operation {

@@ -27,7 +27,7 @@ impl Client {
         let lack = self.session.lack().expect("it says what");
         assert_eq!(
             (lack.name.as_str(), lack.stock, lack.amount),
-            ("gift", stock, amount)
+            ("gift", Some(stock), amount)
         );
     }
 
@@ -111,7 +111,7 @@ fn room_is_waited_for_and_other_refusals_are_told_at_once() {
     let (out, flow) = client.feed(&request("BUDGET.MINT seats 4"));
     assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
     let lack = client.session.lack().expect("it says what");
-    assert_eq!((lack.stock, lack.amount), (Stock::Room, 4));
+    assert_eq!((lack.stock, lack.amount), (Some(Stock::Room), 4));
     assert!(client.go_on(0).starts_with("-ROOMSHORT "));
     assert!(client.send("BUDGET.SPEND none 1").starts_with("-NOBUDGET "));
     for (sent, answer) in [

@@ -1,0 +1,461 @@
+//! Tickets: numbers of a sequence, each handed out at most once in the whole mesh.
+//!
+//! All numbers that nobody has been given yet are one writer's, the sequence's rest. It gives ranges of
+//! them away, to itself and to members that ask (`sync/wants/tickets.rs`), and whoever has a range hands its
+//! numbers out by itself. A number could be handed out twice only if a range were given twice: if who
+//! gave it forgot, or if two held the rest. So nothing is used before most members hold durably that it
+//! was given: neither a range nor a rest that was made, or taken over. And a range is used by one process
+//! only: what is left of it when that one is over is a gap, also if it starts again from its store, which
+//! may be an old copy. A rest goes to whoever [absorbs](Replica::absorb) its writer, as rights do, and so
+//! has seen what most members hold of it.
+//!
+//! How far a range was used is counted in the state for all to see, and in memory for the use of it.
+
+use super::journal::Dids;
+use super::ops::{Draft, Op};
+use super::{Replica, Transaction};
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::limits::{TICKETS_AT_ONCE_MAX, TICKETS_MAX, TRANSACTION_OPS_MAX};
+use crate::ticket::{Piece, TicketKey, check_sequence};
+use crate::vector::VersionVector;
+use crate::writer_id::WriterId;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// So many gaps are told one by one; of the oldest beyond it, how many numbers they have.
+const GAPS_MAX: usize = 64;
+
+/// What is known of a sequence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// The least number that was never given to anybody: the first one is 1.
+    pub next: u64,
+    /// How many numbers were handed out, at least.
+    pub issued: u64,
+    /// Which numbers were given to which writers and are not known to be handed out: each of them may
+    /// have been. Ascending.
+    pub held: Vec<(Range<u64>, WriterId)>,
+    /// Numbers that were lost with their writers: nobody hands them out any more, and of the last ones
+    /// before that it may not be known. Ascending.
+    pub gaps: Vec<Range<u64>>,
+    /// How many numbers were lost before those.
+    pub lost: u64,
+}
+
+/// What this process has of sequences, by name.
+#[derive(Clone, Default)]
+pub(super) struct Tickets {
+    /// Under which writer.
+    by: Option<WriterId>,
+    own: BTreeMap<String, Own>,
+    /// How many numbers were handed out since this was last looked at.
+    used: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Default)]
+struct Own {
+    /// By their end.
+    ranges: BTreeMap<u64, Left>,
+    /// Whether most members hold that the rest is this writer's.
+    may_give: bool,
+}
+
+#[derive(Clone)]
+struct Left {
+    next: u64,
+    /// Whether most members hold that it was given.
+    sure: bool,
+}
+
+/// A number that a transaction hands out.
+pub(super) struct Draw {
+    name: String,
+    end: u64,
+    number: u64,
+}
+
+/// Something of a sequence that was given to this writer, and is not used before most members hold that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Given {
+    /// The rest.
+    Rest,
+    /// The range that ends so.
+    Range(u64),
+}
+
+impl Replica {
+    /// Begins a sequence of tickets, as a transaction of its own, and adds each counter that changed to
+    /// `changed`.
+    ///
+    /// # Errors
+    /// As [`Transaction::begin_sequence`]. Nothing is changed then.
+    pub fn begin_sequence(&mut self, name: &str, changed: &mut Vec<Handle>) -> Result<(), Error> {
+        let mut transaction = self.begin()?;
+        transaction.begin_sequence(name)?;
+        transaction.commit(changed);
+        Ok(())
+    }
+
+    /// What is known of a sequence, `None` if there is none of this name. Its cost follows all that is
+    /// kept of budgets and sequences.
+    pub fn sequence(&self, name: &str) -> Option<Sequence> {
+        let (mut known, mut lost) = (Sequence::default(), 0);
+        for (key, value) in self.pieces(name) {
+            match key.piece {
+                Piece::Rest(_) => known.next = known.next.max(value),
+                Piece::Range { holder, end } => {
+                    known.held.push((end.saturating_sub(value)..end, holder));
+                }
+                Piece::Gap { end } => known.gaps.push(end.saturating_sub(value)..end),
+                Piece::Lost => lost = value,
+            }
+        }
+        if known.next == 0 {
+            return None;
+        }
+        known.held.sort_by_key(|it| it.0.start);
+        known.gaps.sort_by_key(|it| it.start);
+        known.lost = lost;
+        let ranges = known.held.iter().map(|it| &it.0).chain(&known.gaps);
+        let open: u64 = ranges.map(|it| it.end - it.start).sum();
+        known.issued = (known.next - 1).saturating_sub(open).saturating_sub(lost);
+        Some(known)
+    }
+
+    /// All that is kept of a sequence and is not empty.
+    fn pieces<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (TicketKey<'a>, u64)> {
+        self.keys.reserved().filter_map(move |(handle, key)| {
+            let key = TicketKey::parse(key).filter(|it| it.name == name)?;
+            let value = u64::try_from(self.value_at(handle)?).ok()?;
+            (value > 0).then_some((key, value))
+        })
+    }
+
+    /// Calls `take` with the name of each sequence, in no stated order, some of them more than once.
+    pub fn each_sequence(&self, take: &mut dyn FnMut(&str)) {
+        for (handle, key) in self.keys.reserved() {
+            let key = TicketKey::parse(key).filter(|it| matches!(it.piece, Piece::Rest(_)));
+            if let Some(key) = key.filter(|_| self.value_at(handle) > Some(0)) {
+                take(key.name);
+            }
+        }
+    }
+
+    /// Hands out the next of the numbers that are here, as a transaction of its own, and adds each counter
+    /// that changed to `changed`.
+    ///
+    /// # Errors
+    /// As [`Transaction::ticket`]. Nothing is changed then.
+    pub fn next_ticket(&mut self, name: &str, changed: &mut Vec<Handle>) -> Result<u64, Error> {
+        let mut transaction = self.begin()?;
+        let number = transaction.ticket(name)?;
+        transaction.commit(changed);
+        Ok(number)
+    }
+
+    /// Notes that a number was handed out.
+    pub(super) fn note_drawn(&mut self, draw: Draw) {
+        let Draw { name, end, number } = draw;
+        if let Some(own) = self.tickets.own.get_mut(&name) {
+            match own.ranges.get_mut(&end).filter(|_| number + 1 < end) {
+                Some(left) => left.next = number + 1,
+                None => _ = own.ranges.remove(&end),
+            }
+        }
+        *self.tickets.used.entry(name).or_default() += 1;
+    }
+
+    /// How many numbers of a sequence can be handed out here now.
+    pub fn numbers_here(&self, name: &str) -> u64 {
+        self.numbers_of(name, true)
+    }
+
+    /// How many numbers were given to this writer that can't be handed out yet.
+    pub(crate) fn numbers_coming(&self, name: &str) -> u64 {
+        self.numbers_of(name, false)
+    }
+
+    fn numbers_of(&self, name: &str, sure: bool) -> u64 {
+        let own = self.tickets.own.get(name);
+        let own = own.filter(|_| self.tickets.by == Some(self.writer()));
+        let ranges = own.into_iter().flat_map(|own| &own.ranges);
+        let ranges = ranges.filter(|it| it.1.sure == sure);
+        ranges.map(|(end, left)| end - left.next).sum()
+    }
+
+    /// Notes what was given to this writer of a sequence by now. Tells what of that is not sure, and which
+    /// transactions members have to hold before it is.
+    pub(crate) fn look_at_sequence(&mut self, name: &str) -> Vec<(Given, VersionVector)> {
+        let writer = self.writer();
+        if self.tickets.by != Some(writer) {
+            self.tickets.own.clear();
+            self.tickets.by = Some(writer);
+        }
+        let mut own = self.tickets.own.remove(name).unwrap_or_default();
+        let mut unsure = Vec::new();
+        let mut has_rest = false;
+        for handle in self.keys.held_by(writer) {
+            let key = self.keys.get(handle).and_then(TicketKey::parse);
+            let value = self.value_at(handle).and_then(|it| u64::try_from(it).ok());
+            let (Some(key), Some(value)) = (key, value.filter(|it| *it > 0)) else {
+                continue;
+            };
+            if key.name != name {
+                continue;
+            }
+            match key.piece {
+                Piece::Rest(_) => {
+                    has_rest = true;
+                    if !own.may_give {
+                        unsure.push((Given::Rest, self.made_by(handle)));
+                    }
+                }
+                Piece::Range { end, .. } => {
+                    let next = end.saturating_sub(value);
+                    let left = own.ranges.entry(end).or_insert(Left { next, sure: false });
+                    if !left.sure {
+                        unsure.push((Given::Range(end), self.made_by(handle)));
+                    }
+                }
+                Piece::Gap { .. } | Piece::Lost => {}
+            }
+        }
+        own.may_give &= has_rest;
+        self.tickets.own.insert(name.into(), own);
+        unsure
+    }
+
+    /// The transactions that a counter comes from.
+    fn made_by(&self, handle: Handle) -> VersionVector {
+        let shards = self.shards(handle);
+        let each = shards.map(|it| VersionVector::of(it.writer, it.clock));
+        each.fold(VersionVector::default(), |all, one| all.joined(&one))
+    }
+
+    /// Most members hold what was given. A rest may be used then unless there is another one: if nothing
+    /// was given of it yet, it goes.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub(crate) fn tickets_are_sure(
+        &mut self,
+        name: &str,
+        given: Given,
+        changed: &mut Vec<Handle>,
+    ) -> Result<(), Error> {
+        let writer = self.writer();
+        let rests = self
+            .pieces(name)
+            .filter_map(|(key, value)| match key.piece {
+                Piece::Rest(holder) => Some((holder == writer, value)),
+                _ => None,
+            });
+        let rests: Vec<(bool, u64)> = rests.collect();
+        let Some(own) = self.tickets.own.get_mut(name) else {
+            return Ok(());
+        };
+        match given {
+            Given::Range(end) => {
+                if let Some(left) = own.ranges.get_mut(&end) {
+                    left.sure = true;
+                }
+            }
+            Given::Rest => {
+                own.may_give = rests.len() == 1 && rests[0].0;
+                if !own.may_give && rests.contains(&(true, 1)) {
+                    let piece = Piece::Rest(writer);
+                    self.make(&[(TicketKey { piece, name }.key(), Op::Delete)], changed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whose the rest of a sequence is, as far as is known; `None` if there is none, or more than one.
+    pub(crate) fn rest_holder(&self, name: &str) -> Option<WriterId> {
+        let mut holders = self.pieces(name).filter_map(|(key, _)| match key.piece {
+            Piece::Rest(holder) => Some(holder),
+            _ => None,
+        });
+        holders.next().filter(|_| holders.next().is_none())
+    }
+
+    /// Gives the next `count` numbers of a sequence to a member, or fewer if there are no more. Tells how
+    /// many; none if this replica may not.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    pub(crate) fn give_tickets(
+        &mut self,
+        name: &str,
+        to: WriterId,
+        count: u64,
+        changed: &mut Vec<Handle>,
+    ) -> Result<u64, Error> {
+        let own = self.tickets.own.get(name);
+        let own = own.filter(|it| it.may_give && self.tickets.by == Some(self.writer()));
+        let may = self.is_member() && own.is_some();
+        let may = may && (to == self.writer() || self.is_counted_member(&to));
+        let rest = TicketKey {
+            piece: Piece::Rest(self.writer()),
+            name,
+        };
+        let next = self
+            .value(&rest.key())
+            .and_then(|it| u64::try_from(it).ok());
+        let Some(next) = next.filter(|it| may && *it > 0) else {
+            return Ok(0);
+        };
+        let left = TICKETS_MAX.saturating_sub(next - 1);
+        let count = count.min(TICKETS_AT_ONCE_MAX).min(left);
+        if count == 0 {
+            return Ok(0);
+        }
+        let range = TicketKey {
+            piece: Piece::Range {
+                holder: to,
+                end: next + count,
+            },
+            name,
+        };
+        let by = Op::Add(count.cast_signed());
+        let mut steps = Vec::from([(rest.key(), by), (range.key(), by)]);
+        self.fold_gaps(name, &mut steps);
+        self.make(&steps, changed)?;
+        Ok(count)
+    }
+
+    /// Goes on to count the oldest gaps only, if there are many. Only who has the rest does.
+    fn fold_gaps(&self, name: &str, steps: &mut Vec<(String, Op)>) {
+        let mut gaps: Vec<(u64, u64)> = Vec::new();
+        for (key, value) in self.pieces(name) {
+            if let Piece::Gap { end } = key.piece {
+                gaps.push((end, value));
+            }
+        }
+        let Some(many) = gaps.len().checked_sub(GAPS_MAX).filter(|it| *it > 0) else {
+            return;
+        };
+        gaps.sort_unstable();
+        gaps.truncate(many);
+        let numbers: u64 = gaps.iter().map(|it| it.1).sum();
+        let key = |piece| TicketKey { piece, name }.key();
+        steps.push((key(Piece::Lost), Op::Add(numbers.cast_signed())));
+        let gone = gaps.iter().map(|it| key(Piece::Gap { end: it.0 }));
+        steps.extend(gone.map(|key| (key, Op::Delete)));
+    }
+
+    /// How many numbers were handed out of which sequences since the last call.
+    pub(crate) fn take_tickets_used(&mut self) -> BTreeMap<String, u64> {
+        core::mem::take(&mut self.tickets.used)
+    }
+
+    /// One transaction on counters of sequences; adds each that changed to `changed`.
+    fn make(&mut self, steps: &[(String, Op)], changed: &mut Vec<Handle>) -> Result<(), Error> {
+        let clock = self.next_clock()?;
+        let mut drafts: Vec<Draft> = Vec::new();
+        let mut did = Dids::default();
+        let mut done = Ok(());
+        for (key, op) in steps {
+            done = self.keys.find_or_insert(key).and_then(|handle| {
+                let at = self.draft_of(&mut drafts, handle);
+                self.step(&mut drafts[at], clock, *op, &mut did).map(|_| ())
+            });
+            if done.is_err() {
+                break;
+            }
+        }
+        for draft in &mut drafts {
+            if done.is_ok() {
+                changed.push(draft.handle);
+                self.commit(clock, draft);
+            }
+            self.forget_unused(draft.handle);
+        }
+        if done.is_ok() {
+            self.keep(clock, did);
+        }
+        done
+    }
+}
+
+impl Transaction<'_> {
+    /// Begins a sequence of tickets. Its first number can be handed out once most members hold that, and
+    /// nobody else has begun one of the name, which [`Sync`](crate::Sync) finds out.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`], [`Error::SequenceExists`]; of a name as [`Replica::add`] of a key, and
+    /// [`Error::TooLarge`] over [`TICKETS_NAME_BYTES_MAX`](crate::limits::TICKETS_NAME_BYTES_MAX);
+    /// [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
+    pub fn begin_sequence(&mut self, name: &str) -> Result<(), Error> {
+        check_sequence(name)?;
+        let piece = Piece::Rest(self.replica.writer());
+        let key = TicketKey { piece, name }.key();
+        if self.replica.sequence(name).is_some() || self.value(&key).is_some() {
+            return Err(Error::SequenceExists);
+        }
+        self.draw_on(&key, Op::Add(1))
+    }
+
+    /// Makes an operation on a counter of a sequence.
+    fn draw_on(&mut self, key: &str, op: Op) -> Result<(), Error> {
+        let ops = self.ops + 1;
+        if ops > TRANSACTION_OPS_MAX {
+            return Err(Error::TransactionTooLarge { ops });
+        }
+        if !self.replica.is_member() {
+            return Err(Error::NotAMember);
+        }
+        let replica = &mut *self.replica;
+        let handle = replica.keys.find_or_insert(key)?;
+        let at = replica.draft_of(&mut self.drafts, handle);
+        let draft = &mut self.drafts[at];
+        replica.step(draft, self.clock, op, &mut self.did)?;
+        self.ops = ops;
+        Ok(())
+    }
+
+    /// Hands out the next of the numbers of a sequence that are here, with whatever else the transaction
+    /// does. Whether or not anybody gets it, nobody else does.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::NumbersShort`] if none is here: others are to
+    /// be asked. [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go on.
+    pub fn ticket(&mut self, name: &str) -> Result<u64, Error> {
+        let Some((end, number)) = self.next_number(name) else {
+            check_sequence(name)?;
+            return Err(match self.replica.sequence(name) {
+                _ if !self.replica.is_member() => Error::NotAMember,
+                Some(_) => Error::NumbersShort,
+                None => Error::NoSequence,
+            });
+        };
+        let holder = self.replica.writer();
+        let piece = Piece::Range { holder, end };
+        let last = number + 1 == end;
+        let op = if last { Op::Delete } else { Op::Add(-1) };
+        self.draw_on(&TicketKey { piece, name }.key(), op)?;
+        let name = name.into();
+        self.draws.push(Draw { name, end, number });
+        Ok(number)
+    }
+
+    /// The next number that may be handed out here, and the end of its range.
+    fn next_number(&self, name: &str) -> Option<(u64, u64)> {
+        let tickets = &self.replica.tickets;
+        let own = tickets.own.get(name);
+        let own = own.filter(|_| tickets.by == Some(self.replica.writer()))?;
+        let mut sure = own.ranges.iter().filter(|it| it.1.sure).map(|(end, left)| {
+            let drawn = self.draws.iter().rev();
+            let mut drawn = drawn.filter(|it| it.end == *end && it.name == name);
+            (*end, drawn.next().map_or(left.next, |it| it.number + 1))
+        });
+        sure.find(|(end, next)| next < end)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,340 @@
+//! Tickets: a member that has few numbers of a sequence left asks the one that gives them for more, and
+//! finds out when most members hold what it was given.
+//!
+//! One member gives numbers of a sequence: the one whose writer has the rest. Who is asked gives by a
+//! transaction of its own, which arrives as any other. Whoever was given something asks the members
+//! whether they hold that, as for a write at the level `quorum`, and uses it then; who got the rest reads
+//! at the level `quorum` after that, so of two who began a sequence of one name at the same time one at
+//! least hears of the other before it gives anything.
+
+use super::recent::Recent;
+use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
+use crate::replica::{Given, Replica, Stock};
+use crate::sync::{Level, Link, Millis, Peer, Question, Sync};
+use crate::wire::{Body, DEALS, Digests, Draw};
+use crate::writer_id::WriterId;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Who asks is given so many times what it handed out of late, beyond what is missing.
+const AHEAD: u64 = 4;
+/// How long a rest of which there are two is left as it is.
+const REST_AGAIN_MS: Millis = 1_000;
+/// Of so many sequences it is known what was given and may not have been seen; of more, of none.
+const GIVEN_MAX: usize = 4_096;
+/// So many sequences are looked at for others' sake at a time.
+const ASKED_FOR_MAX: usize = 1_024;
+
+/// What is wanted here of sequences, and what was given to others.
+#[derive(Clone, Default)]
+pub(super) struct Tickets {
+    open: Vec<Open>,
+    ids: u32,
+    /// When whoever gives is asked again, and how often it was.
+    rounds: BTreeMap<String, (Millis, u32)>,
+    proofs: Vec<Proof>,
+    /// What others asked this member for, which may not give yet, and until when that is seen to.
+    asked_for: BTreeMap<String, Millis>,
+    recent: Recent,
+    /// Under which writer something was given.
+    by: Option<WriterId>,
+    /// The own clock when something of a sequence was last given to a writer.
+    given: BTreeMap<(WriterId, String), u64>,
+    /// When something is to be looked at with nothing else happening.
+    soon: Option<Millis>,
+}
+
+#[derive(Clone)]
+struct Open {
+    id: WantId,
+    name: String,
+    count: u64,
+    until: Millis,
+    /// Whether somebody waits for it.
+    waited: bool,
+}
+
+/// Something that was given, of which it is being found out whether most members hold that.
+#[derive(Clone)]
+struct Proof {
+    name: String,
+    given: Given,
+    /// None once it has come to nothing, until `again`.
+    question: Option<Question>,
+    /// Whether it is asked what else members hold by now.
+    reads: bool,
+    again: Millis,
+}
+
+impl Tickets {
+    pub(super) fn due(&self) -> Option<Millis> {
+        let open = self.open.iter().map(|it| it.until);
+        let rounds = self.rounds.values().map(|it| it.0);
+        let again = self.proofs.iter().filter(|it| it.question.is_none());
+        let again = again.map(|it| it.again);
+        let others = open.chain(rounds).chain(again);
+        others.chain(self.soon).min()
+    }
+
+    fn wants(&self, name: &str) -> u64 {
+        let open = self.open.iter().filter(|it| it.name == name);
+        open.fold(0, |sum: u64, it| sum.saturating_add(it.count))
+    }
+
+    fn note_given(&mut self, by: WriterId, to: WriterId, name: String, clock: u64) {
+        if self.by != Some(by) || self.given.len() >= GIVEN_MAX {
+            self.given.clear();
+            self.by = Some(by);
+        }
+        self.given.insert((to, name), clock);
+    }
+}
+
+impl Sync {
+    /// Begins to wait for so many numbers of a sequence: the member that gives them is asked with the next
+    /// [`Input::Tick`](crate::Input), which is due at once, and again until as many are
+    /// [here](Replica::numbers_here), or it is `until`. Whoever waits tries to hand one out when there is one, and
+    /// then [ends](Sync::end_numbers) it.
+    pub fn want_numbers(&mut self, now: Millis, name: &str, count: u64, until: Millis) -> WantId {
+        self.open_tickets(now, name, count, until, true)
+    }
+
+    /// Somebody was refused so many numbers and does not wait: they are asked for for a few seconds, so that
+    /// they are there when it is tried again.
+    pub fn lack_numbers(&mut self, now: Millis, name: &str, count: u64) {
+        let until = now + UNWAITED_MS;
+        let mut unwaited = self.wants.tickets.open.iter_mut();
+        match unwaited.find(|it| !it.waited && it.name == name) {
+            Some(same) => {
+                (same.until, same.count) = (until, same.count.max(count));
+                self.wants.tickets.soon = Some(now);
+            }
+            None => _ = self.open_tickets(now, name, count, until, false),
+        }
+    }
+
+    fn open_tickets(
+        &mut self,
+        now: Millis,
+        name: &str,
+        count: u64,
+        until: Millis,
+        waited: bool,
+    ) -> WantId {
+        let tickets = &mut self.wants.tickets;
+        let id = WantId(tickets.ids);
+        tickets.ids = tickets.ids.wrapping_add(1);
+        tickets.open.push(Open {
+            id,
+            name: name.into(),
+            count,
+            until,
+            waited,
+        });
+        tickets.soon = Some(now);
+        id
+    }
+
+    /// Waits for these numbers no longer.
+    pub fn end_numbers(&mut self, now: Millis, want: WantId) {
+        self.wants.tickets.open.retain(|it| it.id != want);
+        self.wants.tickets.soon = Some(now);
+    }
+
+    /// Asks for what is lacking, sees whether what was given may be used, and notes what was handed out.
+    pub(super) fn look_at_tickets(&mut self, now: Millis, replica: &mut Replica) {
+        for (name, count) in replica.take_tickets_used() {
+            self.wants
+                .tickets
+                .recent
+                .note(now, &name, Stock::Rights, count);
+            let recent = self.recent_tickets(now, &name);
+            if replica.numbers_here(&name) + replica.numbers_coming(&name) < recent {
+                self.lack_numbers(now, &name, recent);
+            }
+        }
+        let tickets = &mut self.wants.tickets;
+        tickets.soon = None;
+        tickets.open.retain(|it| it.until > now);
+        tickets.asked_for.retain(|_, until| *until > now);
+        let mut names: BTreeSet<String> = tickets.asked_for.keys().cloned().collect();
+        names.extend(tickets.open.iter().map(|it| it.name.clone()));
+        names.extend(tickets.proofs.iter().map(|it| it.name.clone()));
+        tickets.rounds.retain(|name, _| names.contains(name));
+        for name in names {
+            self.look_at_sequence(now, replica, &name);
+        }
+    }
+
+    fn recent_tickets(&self, now: Millis, name: &str) -> u64 {
+        let id = (name.into(), Stock::Rights);
+        self.wants
+            .tickets
+            .recent
+            .amount(now, &id)
+            .min(i64::MAX as u64)
+    }
+
+    fn look_at_sequence(&mut self, now: Millis, replica: &mut Replica, name: &str) {
+        self.look_at_proofs(now, replica, name);
+        let here = replica.numbers_here(name);
+        let served = |it: &Open| !it.waited && it.name == name && it.count <= here;
+        self.wants.tickets.open.retain(|it| !served(it));
+        let have = here.saturating_add(replica.numbers_coming(name));
+        let missing = self.wants.tickets.wants(name).saturating_sub(have);
+        let holder = replica.rest_holder(name).filter(|_| missing > 0);
+        let Some(holder) = holder else {
+            self.wants.tickets.rounds.remove(name);
+            return;
+        };
+        let recent = self.recent_tickets(now, name);
+        if holder == replica.writer() {
+            if self.give(now, replica, holder, name, ahead(missing, recent)) {
+                self.look_at_proofs(now, replica, name);
+            }
+            return;
+        }
+        let link = self.dealer(holder);
+        let round = self.wants.tickets.rounds.entry(name.into());
+        let (due, tries) = round.or_insert((now, 0));
+        let Some(link) = link.filter(|_| *due <= now) else {
+            // Who comes back is asked then.
+            *due = (*due).max(now + 1);
+            return;
+        };
+        let wait = (ASK_AGAIN_MS << (*tries).min(8)).min(ASK_AGAIN_MS_MAX);
+        (*due, *tries) = (now + wait, *tries + 1);
+        let draw = Draw {
+            name: name.into(),
+            seen: replica.held(&holder),
+            need: missing.min(i64::MAX as u64),
+            recent,
+        };
+        self.send(replica, link, Body::Draw(draw));
+    }
+
+    /// The link to a member that gives numbers.
+    fn dealer(&self, writer: WriterId) -> Option<Link> {
+        let deals = |it: &&Peer| {
+            let greeting = it.greeting.as_ref().filter(|it| it.gives & DEALS > 0);
+            greeting.is_some_and(|it| it.writer == writer)
+        };
+        self.peers.iter().find(deals).map(|it| it.link)
+    }
+
+    /// Finds out what of that which was given may be used.
+    fn look_at_proofs(&mut self, now: Millis, replica: &mut Replica, name: &str) {
+        let unsure = replica.look_at_sequence(name);
+        let (proofs, others): (Vec<Proof>, Vec<Proof>) =
+            core::mem::take(&mut self.wants.tickets.proofs)
+                .into_iter()
+                .partition(|it| it.name == name);
+        self.wants.tickets.proofs = others;
+        for proof in &proofs {
+            if let Some(question) = proof.question
+                && unsure.iter().all(|it| it.0 != proof.given)
+            {
+                self.end_question(question);
+            }
+        }
+        for (given, upto) in unsure {
+            let known = proofs.iter().find(|it| it.given == given).cloned();
+            let mut proof = known.unwrap_or(Proof {
+                name: name.into(),
+                given,
+                question: None,
+                reads: false,
+                again: now,
+            });
+            let Some(question) = proof.question else {
+                if proof.again <= now {
+                    let question = self.ask_for_write(now, replica, Level::Quorum, upto);
+                    proof.question = Some(question);
+                }
+                self.wants.tickets.proofs.push(proof);
+                continue;
+            };
+            let reached = self
+                .reach(replica, question)
+                .is_some_and(|it| it.is_reached());
+            if reached {
+                self.end_question(question);
+                match given == Given::Rest && !proof.reads {
+                    true => {
+                        let question = self.ask_for_read(now, replica, Level::Quorum);
+                        (proof.question, proof.reads) = (Some(question), true);
+                    }
+                    false => {
+                        // At the end of its clocks this writer goes on as another one.
+                        _ = replica.tickets_are_sure(name, given, &mut self.changed);
+                        self.local_change(now);
+                        (proof.question, proof.reads) = (None, false);
+                        proof.again = now + REST_AGAIN_MS;
+                    }
+                }
+            }
+            self.wants.tickets.proofs.push(proof);
+        }
+    }
+
+    /// Gives numbers to a member, or to this one; tells whether it did.
+    fn give(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        to: WriterId,
+        name: &str,
+        count: u64,
+    ) -> bool {
+        // If it is refused, as this writer is at the end of its clocks, it is asked again under another.
+        let given = replica.give_tickets(name, to, count, &mut self.changed);
+        let given = given.is_ok_and(|it| it > 0);
+        if given {
+            self.local_change(now);
+        }
+        given
+    }
+
+    /// A peer asks for numbers. Who is no member is not heard.
+    pub(super) fn drawn(&mut self, now: Millis, replica: &mut Replica, link: Link, draw: Draw) {
+        let own = replica.writer();
+        let to = self.writer_of(link);
+        let to = to.filter(|it| *it != own && replica.is_counted_member(it));
+        let Some(to) = to.filter(|_| replica.is_member() && !self.is_coming_back()) else {
+            return;
+        };
+        if !self.wants.given.may_ask(now, link) {
+            return;
+        }
+        let Draw {
+            name,
+            seen,
+            need,
+            recent,
+        } = draw;
+        let last = self.wants.tickets.given.get(&(to, name.clone()));
+        let last = last.filter(|_| self.wants.tickets.by == Some(own));
+        if last.is_some_and(|it| *it > seen) {
+            // That is on its way, or was lost: then the peer finds out, and pulls.
+            let digests = Digests {
+                vector: replica.digest(),
+                contents: 0,
+            };
+            return self.send(replica, link, Body::Digest(digests));
+        }
+        if self.give(now, replica, to, &name, ahead(need, recent)) {
+            let clock = replica.clock();
+            self.wants.tickets.note_given(own, to, name, clock);
+        } else if replica.rest_holder(&name) == Some(own)
+            && self.wants.tickets.asked_for.len() < ASKED_FOR_MAX
+        {
+            self.wants.tickets.asked_for.insert(name, now + UNWAITED_MS);
+        }
+    }
+}
+
+/// How many numbers are given to who misses some.
+fn ahead(missing: u64, recent: u64) -> u64 {
+    missing.saturating_add(recent.saturating_mul(AHEAD))
+}

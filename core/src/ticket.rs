@@ -1,0 +1,184 @@
+//! Keys of what sequences of tickets are kept as, beside those of [budgets](crate::account).
+//!
+//! A sequence `name` is kept as several counters: of one writer the next number that nobody has been
+//! given yet, its rest; of each writer and range of numbers that it was given how many of them are left; and
+//! of each range that was lost with its writer how many those were. Ranges are named by their end.
+
+use crate::account::{WRITER_CHARS, is_reserved};
+use crate::error::{Error, Limited};
+use crate::keys::RESERVED;
+use crate::limits::TICKETS_NAME_BYTES_MAX;
+use crate::writer_id::WriterId;
+use alloc::format;
+use alloc::string::String;
+
+/// The digits of a range's end.
+const END_CHARS: usize = 16;
+
+const _: () = assert!(TICKETS_NAME_BYTES_MAX + END_CHARS == crate::limits::BUDGET_NAME_BYTES_MAX);
+
+/// A part of a sequence, each of which is a counter of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// All numbers from the counter's value on, for this writer to give away.
+    Rest(WriterId),
+    /// So many numbers before `end`, for this writer to hand out.
+    Range { holder: WriterId, end: u64 },
+    /// So many numbers before `end`, which nobody hands out.
+    Gap { end: u64 },
+    /// How many other numbers nobody hands out.
+    Lost,
+}
+
+/// A key of a sequence, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TicketKey<'a> {
+    pub(crate) piece: Piece,
+    pub(crate) name: &'a str,
+}
+
+impl TicketKey<'_> {
+    /// Takes a key apart; `None` if it is none of a sequence.
+    pub(crate) fn parse(key: &str) -> Option<TicketKey<'_>> {
+        let mut rest = key.strip_prefix(RESERVED)?.strip_prefix('t')?.chars();
+        let (kind, rest) = (rest.next()?, rest.as_str());
+        let (piece, name) = match kind {
+            'n' => {
+                let (writer, name) = writer(rest)?;
+                (Piece::Rest(writer), name)
+            }
+            'r' => {
+                let (holder, rest) = writer(rest)?;
+                let (end, name) = end(rest)?;
+                (Piece::Range { holder, end }, name)
+            }
+            'g' => {
+                let (end, name) = end(rest)?;
+                (Piece::Gap { end }, name)
+            }
+            'l' => (Piece::Lost, rest),
+            _ => return None,
+        };
+        check_sequence(name).ok()?;
+        Some(TicketKey { piece, name })
+    }
+
+    /// The key.
+    pub(crate) fn key(&self) -> String {
+        let name = self.name;
+        match self.piece {
+            Piece::Rest(writer) => format!("{RESERVED}tn{writer}{name}"),
+            Piece::Range { holder, end } => format!("{RESERVED}tr{holder}{end:016x}{name}"),
+            Piece::Gap { end } => format!("{RESERVED}tg{end:016x}{name}"),
+            Piece::Lost => format!("{RESERVED}tl{name}"),
+        }
+    }
+
+    /// Whose it is, if it is something that a writer holds.
+    pub(crate) fn holder(&self) -> Option<WriterId> {
+        match self.piece {
+            Piece::Rest(writer) | Piece::Range { holder: writer, .. } => Some(writer),
+            Piece::Gap { .. } | Piece::Lost => None,
+        }
+    }
+
+    /// What becomes of it once its writer is over: another one gives away what is left to give, and
+    /// nobody hands out what was given to it.
+    pub(crate) fn left_to(&self, heir: WriterId) -> String {
+        let piece = match self.piece {
+            Piece::Rest(_) => Piece::Rest(heir),
+            Piece::Range { end, .. } => Piece::Gap { end },
+            piece => piece,
+        };
+        TicketKey { piece, ..*self }.key()
+    }
+}
+
+fn writer(rest: &str) -> Option<(WriterId, &str)> {
+    let (writer, rest) = rest.split_at_checked(WRITER_CHARS)?;
+    Some((WriterId::parse(writer)?, rest))
+}
+
+fn end(rest: &str) -> Option<(u64, &str)> {
+    let (digits, name) = rest.split_at_checked(END_CHARS)?;
+    let lower = digits
+        .bytes()
+        .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+    let end = u64::from_str_radix(digits, 16).ok()?;
+    (lower && i64::try_from(end).is_ok()).then_some((end, name))
+}
+
+/// Refuses what can be no name of a sequence.
+pub(crate) fn check_sequence(name: &str) -> Result<(), Error> {
+    match name.len() {
+        0 => Err(Error::KeyLength { bytes: 0 }),
+        _ if is_reserved(name) => Err(Error::ReservedKey),
+        1..=TICKETS_NAME_BYTES_MAX => Ok(()),
+        size => Err(Error::TooLarge {
+            what: Limited::TicketsName,
+            size,
+            max: TICKETS_NAME_BYTES_MAX,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::KEY_BYTES_MAX;
+    use alloc::vec::Vec;
+
+    fn id(byte: u8) -> WriterId {
+        WriterId::from_bytes([byte; 16])
+    }
+
+    #[test]
+    fn a_key_is_taken_apart_into_what_it_was_made_of() {
+        let long = "x".repeat(TICKETS_NAME_BYTES_MAX);
+        let end = i64::MAX as u64;
+        let mut keys = Vec::new();
+        for name in ["visits", "ü\0t", "n", long.as_str()] {
+            let pieces = [
+                Piece::Rest(id(0xab)),
+                Piece::Range { holder: id(7), end },
+                Piece::Range {
+                    holder: id(7),
+                    end: 0x10,
+                },
+                Piece::Gap { end },
+                Piece::Lost,
+            ];
+            for piece in pieces {
+                let key = TicketKey { piece, name }.key();
+                assert!(is_reserved(&key) && key.len() <= KEY_BYTES_MAX);
+                assert_eq!(TicketKey::parse(&key), Some(TicketKey { piece, name }));
+                assert_eq!(crate::account::Account::parse(&key), None);
+                keys.push(key);
+            }
+        }
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
+
+    #[test]
+    fn what_is_no_key_of_a_sequence_is_none() {
+        let keys = [
+            "tn".into(),
+            "\0t".into(),
+            "\0tl".into(),
+            "\0txvisits".into(),
+            "\0tl\0visits".into(),
+            "\0tn0123".into(),
+            "\0tgffffffffffffffffvisits".into(),
+            "\0tg00000000000000ABvisits".into(),
+            "\0tg+00000000000000avisits".into(),
+            format!("\0tr{}visits", id(1)),
+            format!("\0tl{}", "x".repeat(TICKETS_NAME_BYTES_MAX + 1)),
+        ];
+        for key in keys {
+            assert_eq!(TicketKey::parse(&key), None, "{key:?}");
+        }
+    }
+}

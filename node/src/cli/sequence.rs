@@ -1,0 +1,181 @@
+//! `tallymesh sequence`: numbers, each of which is handed out at most once in the whole mesh.
+
+use super::asking::LevelArgs;
+use super::client::{Client, encoded};
+use super::failure::Failure;
+use super::get::text;
+use super::output::Output;
+use super::time;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Sequences that are asked for at once.
+const PAGE: usize = 1_000;
+
+/// What is printed below the help of the command.
+const EXAMPLES: &str = "\
+Each number is handed out at most once, at whatever members it is asked for. A number whose answer is lost \
+is gone. Sequences need a space with members.
+
+Examples:
+  tallymesh sequence begin visits
+  tallymesh sequence next visits
+  tallymesh sequence show visits";
+
+/// The arguments of `tallymesh sequence`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct SequenceArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Begin a sequence: its first number is 1
+    Begin(BeginArgs),
+    /// Hand out the next number; prints it
+    Next(NextArgs),
+    /// Print how many numbers were handed out, at least and at most, who holds which, and which were lost
+    Show(ShowArgs),
+    /// Print all sequences, or those whose names begin with a prefix, and how many numbers they have
+    /// handed out at least
+    List(ListArgs),
+}
+
+#[derive(Args, Debug)]
+struct BeginArgs {
+    /// The sequence
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+#[derive(Args, Debug)]
+struct NextArgs {
+    /// The sequence
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// How long to wait until the node has a number to hand out, at most 20s
+    #[arg(long, value_name = "DURATION", value_parser = time::duration, default_value = "5s")]
+    rights_wait: Duration,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+#[derive(Args, Debug)]
+struct ShowArgs {
+    /// The sequence
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+#[derive(Args, Debug)]
+struct ListArgs {
+    /// Only names that begin so
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    prefix: String,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+pub(super) fn run(client: &Client, output: &mut Output, args: SequenceArgs) -> Result<(), Failure> {
+    match args.action {
+        Action::Begin(args) => {
+            let client = client.asking(args.level.headers());
+            let path = format!("sequences/{}", encoded(&args.key));
+            let sequence = client.post_in_space(&path, "application/json", &[])?;
+            output.line(&sequence, || format!("{} begins", text(&sequence["key"])))
+        }
+        Action::Next(args) => {
+            let wait = (
+                "tallymesh-rights-wait-ms",
+                time::millis(args.rights_wait).to_string(),
+            );
+            let headers = args.level.headers().into_iter().chain([wait]);
+            let client = client.asking(headers.collect());
+            let path = format!("sequences/{}/next", encoded(&args.key));
+            let number = client.post_in_space(&path, "application/json", &[])?;
+            output.line(&number, || text(&number["number"]))
+        }
+        Action::Show(args) => {
+            let client = client.asking(args.level.headers());
+            let sequence = client.get_in_space(&format!("sequences/{}", encoded(&args.key)))?;
+            output.line(&sequence, || describe(&sequence))
+        }
+        Action::List(args) => list(&client.asking(args.level.headers()), output, &args.prefix),
+    }
+}
+
+fn list(client: &Client, output: &mut Output, prefix: &str) -> Result<(), Failure> {
+    let prefix = encoded(prefix);
+    let mut after = String::new();
+    loop {
+        let page =
+            client.get_in_space(&format!("sequences?prefix={prefix}&limit={PAGE}{after}"))?;
+        for sequence in page["sequences"].as_array().into_iter().flatten() {
+            output.line(sequence, || {
+                format!("{}\t{}", text(&sequence["key"]), text(&sequence["issued"]))
+            })?;
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={}", encoded(next)),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// A sequence, for people.
+fn describe(sequence: &Value) -> String {
+    let number = |value: &Value| value.as_str().and_then(|text| text.parse::<u64>().ok());
+    let most = number(&sequence["next"]).map_or(0, |next| next.saturating_sub(1));
+    let mut lines = vec![format!(
+        "{}\thanded out {} at least, {most} at most\tlost {}",
+        text(&sequence["key"]),
+        text(&sequence["issued"]),
+        text(&sequence["lost"])
+    )];
+    let range = |it: &Value| format!("{} to {}", text(&it["first"]), text(&it["last"]));
+    for held in sequence["held"].as_array().into_iter().flatten() {
+        let who = match (held["own"] == true, held["owner"].as_str()) {
+            (true, _) => "this node".to_owned(),
+            (false, Some(owner)) => format!("member {owner}"),
+            (false, None) => format!("writer {}", text(&held["writer"])),
+        };
+        lines.push(format!("  held\t{}\t{who}", range(held)));
+    }
+    for gap in sequence["gaps"].as_array().into_iter().flatten() {
+        lines.push(format!("  gap\t{}", range(gap)));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_sequence_is_described_with_its_bounds() {
+        let sequence = json!({
+            "key": "visits", "next": "31", "issued": "12", "lost": "3",
+            "held": [
+                { "first": "13", "last": "20", "writer": "ab", "own": true },
+                { "first": "21", "last": "27", "writer": "cd", "owner": "ef", "own": false },
+            ],
+            "gaps": [{ "first": "28", "last": "30" }],
+        });
+        let expected = "visits\thanded out 12 at least, 30 at most\tlost 3\n  \
+            held\t13 to 20\tthis node\n  held\t21 to 27\tmember ef\n  gap\t28 to 30";
+        assert_eq!(describe(&sequence), expected);
+    }
+}

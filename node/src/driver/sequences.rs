@@ -1,0 +1,150 @@
+//! Sequences of numbers, as they are shown.
+
+use super::answers::{Decimal, decimal};
+use super::space::OpenSpace;
+use super::{OwnerKey, Query};
+use serde::Serialize;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use tallymesh_core::{Sequence, WriterId};
+use utoipa::ToSchema;
+
+/// A sequence of numbers, each of which is handed out at most once in the whole mesh.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Sequence)]
+pub struct SequenceRow {
+    /// Its name.
+    pub key: String,
+    /// The least number that no member was given yet, as far as this node knows.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub next: u64,
+    /// How many numbers were handed out, at least: the rest of those below `next` is held or lost, and may
+    /// have been handed out, too.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub issued: u64,
+    /// How many numbers were lost, those of the gaps among them.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub lost: u64,
+    /// What members were given and are not known to have handed out, ascending.
+    pub held: Vec<HeldRow>,
+    /// The last numbers that were lost with the process that held them, ascending. Nobody hands them out
+    /// any more; of some it may not be known that they were handed out before.
+    pub gaps: Vec<GapRow>,
+}
+
+/// Numbers that a member was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Held)]
+pub struct HeldRow {
+    /// The first of them.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub first: u64,
+    /// The last of them.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub last: u64,
+    /// The writer that hands them out.
+    pub writer: String,
+    /// The member's key, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, nullable = false)]
+    pub owner: Option<OwnerKey>,
+    /// Whether that is this node's present writer.
+    pub own: bool,
+}
+
+/// Numbers that nobody hands out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Gap)]
+pub struct GapRow {
+    /// The first of them.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub first: u64,
+    /// The last of them.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub last: u64,
+}
+
+/// Sequences by name, and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SequencePage {
+    /// The sequences, sorted by the bytes of their names.
+    pub sequences: Vec<SequenceRow>,
+    /// Ask for what comes after this name, if there is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub next: Option<String>,
+}
+
+fn ends(range: &Range<u64>) -> (u64, u64) {
+    (range.start, range.end.saturating_sub(1))
+}
+
+impl OpenSpace {
+    /// What is known of a sequence, `None` if there is none of this name.
+    pub(super) fn sequence(&self, key: &str) -> Option<SequenceRow> {
+        let Sequence {
+            next,
+            issued,
+            held,
+            gaps,
+            lost,
+        } = self.replica.sequence(key)?;
+        let roster = self.replica.roster();
+        let owners = roster.filter_map(|it| Some((it.writer, OwnerKey(it.owner?))));
+        let owners: HashMap<WriterId, OwnerKey> = owners.collect();
+        let own = self.replica.writer();
+        let in_gaps: u64 = gaps.iter().map(|it| it.end - it.start).sum();
+        let held = held.into_iter().map(|(range, writer)| {
+            let (first, last) = ends(&range);
+            HeldRow {
+                first,
+                last,
+                writer: writer.to_string(),
+                owner: owners.get(&writer).copied(),
+                own: writer == own,
+            }
+        });
+        let gaps = gaps.iter().map(|range| {
+            let (first, last) = ends(range);
+            GapRow { first, last }
+        });
+        Some(SequenceRow {
+            key: key.to_owned(),
+            next,
+            issued,
+            lost: lost + in_gaps,
+            held: held.collect(),
+            gaps: gaps.collect(),
+        })
+    }
+
+    /// The first sequences by name that are wanted.
+    pub(super) fn sequences(&self, query: &Query) -> SequencePage {
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        let mut more = false;
+        self.replica.each_sequence(&mut |name| {
+            if query.wants(name) {
+                names.insert(name.to_owned());
+            }
+            if names.len() > query.limit {
+                names.pop_last();
+                more = true;
+            }
+        });
+        let next = names.last().filter(|_| more).cloned();
+        SequencePage {
+            sequences: names
+                .iter()
+                .filter_map(|name| self.sequence(name))
+                .collect(),
+            next,
+        }
+    }
+}

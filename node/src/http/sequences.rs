@@ -1,0 +1,117 @@
+//! Sequences of numbers, each handed out at most once in the whole mesh.
+
+use super::App;
+use super::asking::{Answered, Asking};
+use super::counters::{ListQuery, page_query};
+use super::problem::{Asked, Problem, Route};
+use super::requests::{AskingRead, AskingWrite, InSpace, OfSequence};
+use crate::driver::{Decimal, Operation, SequencePage, SequenceRow, decimal};
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use std::sync::Arc;
+use tallymesh_core::Error;
+use utoipa::ToSchema;
+
+type Key = Route<(String, String)>;
+
+/// A number that was handed out.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Number {
+    /// The sequence.
+    key: String,
+    /// The number, from 1 on.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    number: u64,
+}
+
+/// Reads a sequence
+///
+/// How many numbers were handed out, at least and at most, who holds which, and which were lost.
+#[utoipa::path(
+    get, path = "/v1/spaces/{space}/sequences/{key}", operation_id = "read_sequence", tag = "sequences",
+    params(OfSequence, AskingRead),
+    responses((status = 200, description = "The sequence.", body = SequenceRow)),
+    extensions(("x-problems" = json!(["no_sequence"]))),
+)]
+pub(super) async fn read(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+) -> Result<Answered<Json<SequenceRow>>, Problem> {
+    let space = app.handle.space(&space)?;
+    let seen = asking.wait(&app, space).await?;
+    let sequence = app.handle.sequence(space, key).await?;
+    let sequence = sequence.ok_or_else(|| Problem::from(&Error::NoSequence))?;
+    Ok(seen.map(|()| Json(sequence)))
+}
+
+/// Lists sequences by name
+#[utoipa::path(
+    get, path = "/v1/spaces/{space}/sequences", operation_id = "list_sequences", tag = "sequences",
+    params(InSpace, ListQuery, AskingRead),
+    responses((status = 200, description = "A page of them.", body = SequencePage)),
+    extensions(("x-problems" = json!(["query"]))),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+    asking: Asking,
+    Asked(query): Asked<ListQuery>,
+) -> Result<Answered<Json<SequencePage>>, Problem> {
+    let space = app.handle.space(&space)?;
+    let query = page_query(query)?;
+    let seen = asking.wait(&app, space).await?;
+    let page = app.handle.sequences(space, query).await?;
+    Ok(seen.map(|()| Json(page)))
+}
+
+/// Begins a sequence
+///
+/// Its first number is 1. It is handed out once most members hold that the sequence was begun; of two that
+/// are begun under one name at the same time, one at most goes on.
+#[utoipa::path(
+    post, path = "/v1/spaces/{space}/sequences/{key}", operation_id = "begin_sequence", tag = "sequences",
+    params(OfSequence, AskingWrite),
+    responses((status = 200, description = "The sequence.", body = SequenceRow)),
+    extensions(("x-problems" = json!(["not_a_member", "sequence_exists", "sequence_name"]))),
+)]
+pub(super) async fn begin(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+) -> Result<Answered<Json<SequenceRow>>, Problem> {
+    let space = app.handle.space(&space)?;
+    let operation = Operation::Begin { key: key.clone() };
+    let done = asking.apply(&app, space, &[], operation).await?;
+    let sequence = app.handle.sequence(space, key).await?;
+    let sequence = sequence.ok_or_else(|| Problem::from(&Error::NoSequence))?;
+    Ok(done.map(|_| Json(sequence)))
+}
+
+/// Hands out the next number of a sequence
+///
+/// Nobody else gets it, at any member, whatever happens. If none is here it is refused at once, or waits for
+/// as long as `tallymesh-rights-wait-ms` says, and the member that gives numbers is asked for more. It takes
+/// no idempotency key: a number that nobody heard of is gone.
+#[utoipa::path(
+    post, path = "/v1/spaces/{space}/sequences/{key}/next", operation_id = "next_number", tag = "sequences",
+    params(OfSequence, AskingWrite),
+    responses((status = 200, description = "The number.", body = Number)),
+    extensions(("x-problems" = json!(["no_sequence", "not_a_member", "number_once", "numbers_short", "sequence_name"]))),
+)]
+pub(super) async fn next(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+) -> Result<Answered<Json<Number>>, Problem> {
+    let space = app.handle.space(&space)?;
+    let operation = Operation::Next { key: key.clone() };
+    let done = asking.apply(&app, space, &[], operation).await?;
+    let number = done
+        .answer
+        .number
+        .ok_or_else(|| Problem::from(&Error::NumberOnce))?;
+    Ok(done.map(|_| Json(Number { key, number })))
+}
