@@ -233,7 +233,7 @@ fn a_log_is_text_or_json_in_utc() {
 }
 
 /// What the doctor says of a node: its exit code, and the severity of each code.
-fn examined(node: &Node) -> (Option<i32>, Vec<(String, String)>) {
+pub(crate) fn examined(node: &Node) -> (Option<i32>, Vec<(String, String)>) {
     let output = node.run(&["doctor", "--json"], "");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let told = |line: &str| {
