@@ -1,5 +1,5 @@
 //! Figures of the core, of the Redis protocol, of HTTP and of stores, beside the floors and peers that
-//! they are judged against, in one run; and what a mesh of nodes costs.
+//! they are judged against, in one run; what a mesh of nodes costs; and budgets beside PostgreSQL.
 
 mod alloc;
 mod core_bench;
@@ -7,6 +7,7 @@ mod http_bench;
 mod measure;
 mod mesh_bench;
 mod peers;
+mod postgres_bench;
 mod random;
 mod report;
 mod resp_bench;
@@ -27,11 +28,12 @@ struct Args {
     /// Which figures
     #[arg(value_enum, default_value_t = What::Core)]
     what: What,
-    /// The program `tallymesh`, for the Redis protocol, HTTP and the mesh
+    /// The program `tallymesh`, for the Redis protocol, HTTP, the mesh and budgets
     #[arg(long, default_value = "target/release/tallymesh")]
     node: PathBuf,
     /// Only these parts: of core add, merge, size; of resp speed, memory, gossip, reopen; of http
-    /// add; of store commits, reading; of mesh idle, changes, converge, curve
+    /// add; of store commits, reading; of mesh idle, changes, converge, curve; of postgres spends,
+    /// cashback
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds of each measurement; the median counts
@@ -62,6 +64,8 @@ enum What {
     Store,
     /// What nodes send each other, and how long a change takes to all of them
     Mesh,
+    /// Budgets of nodes, beside the ways to keep one in PostgreSQL
+    Postgres,
 }
 
 fn main() -> Result<()> {
@@ -103,6 +107,15 @@ fn main() -> Result<()> {
                 quick: args.quick,
             };
             mesh_bench::run(&plan, &only, &sections(&args))
+        }
+        What::Postgres => {
+            let only = parts(&args.only, &postgres_bench::SECTIONS)?;
+            let plan = postgres_bench::Plan {
+                node: &args.node,
+                rounds,
+                quick: args.quick,
+            };
+            postgres_bench::run(&plan, &only, &sections(&args))
         }
         #[cfg(feature = "stores")]
         What::Store => {

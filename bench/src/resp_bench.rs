@@ -5,7 +5,7 @@ mod gossip;
 mod load;
 mod memory;
 mod reopen;
-mod servers;
+pub(crate) mod servers;
 mod speed;
 
 use crate::report::Sections;

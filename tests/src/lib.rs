@@ -16,6 +16,7 @@ pub mod maelstrom;
 pub mod meaning;
 pub mod mesh;
 pub mod oracle;
+pub mod partitions;
 pub mod random;
 pub mod retirement;
 pub mod search;

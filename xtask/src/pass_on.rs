@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: a program of another package, run with the right profile.
 
 use std::ffi::OsString;
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -17,21 +18,29 @@ pub(crate) struct BenchArgs {
 }
 
 pub(crate) fn bench(repo: &Repo, args: &BenchArgs) -> Result<()> {
-    let of = |name: &str| args.args.first().is_some_and(|what| what == name);
-    if of("js") {
-        return bench_js::command(repo, &args.args[1..]);
+    let is_js = args.args.first().is_some_and(|what| what == "js");
+    match is_js {
+        true => bench_js::command(repo, &args.args[1..]),
+        false => shown(&mut program(repo, &args.args)?),
     }
+}
+
+/// The benchmarks as a command, with all built that it needs beside.
+pub(crate) fn program(repo: &Repo, args: &[OsString]) -> Result<Command> {
+    let of = |name: &str| args.first().is_some_and(|what| what == name);
     let mut bench = repo.cargo();
     bench.args(["run", "--release", "--package", "tallymesh-bench"]);
     if of("store") {
         // Stores that nothing else needs, and that take minutes to build.
         bench.args(["--features", "stores"]);
     }
-    bench.arg("--");
-    if of("resp") || of("http") || of("mesh") {
+    bench.arg("--").args(args);
+    if of("resp") || of("http") || of("mesh") || of("postgres") {
         if of("resp") {
             setup::redis_tools(repo)?;
             setup::redis_server(repo)?;
+        } else if of("postgres") {
+            setup::postgres(repo)?;
         } else if of("http") {
             setup::wrk(repo)?;
             let mut floor = repo.cargo();
@@ -52,8 +61,7 @@ pub(crate) fn bench(repo: &Repo, args: &BenchArgs) -> Result<()> {
             "tallymesh-node",
             "--bins",
         ]))?;
-        bench.args(&args.args).arg("--node").arg(repo.node_binary());
-        return shown(&mut bench);
+        bench.arg("--node").arg(repo.node_binary());
     }
-    shown(bench.args(&args.args))
+    Ok(bench)
 }

@@ -3,6 +3,7 @@
 mod apt;
 mod browser;
 mod npm;
+mod postgres;
 mod redis;
 mod tools;
 mod wasm_target;
@@ -10,6 +11,7 @@ mod wrk;
 
 pub(crate) use browser::{Browser, browser, firefox};
 pub(crate) use npm::install as npm_install;
+pub(crate) use postgres::postgres;
 pub(crate) use redis::{openssl, redis_py, redis_server, redis_tools};
 pub(crate) use tools::{cargo_deny, cargo_mutants};
 pub(crate) use wasm_target::{SMALL_STD, module_build, wasm_target};

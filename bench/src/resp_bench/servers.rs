@@ -1,5 +1,5 @@
 //! The servers, each a process of its own in a folder of its own, and what can be seen of them from
-//! outside.
+//! outside. The benchmark beside PostgreSQL starts its nodes by them, too.
 
 use crate::measure::{bytes_under, cpu_seconds};
 use crate::resp_client::Client;
@@ -23,7 +23,7 @@ const POLL_START: Duration = Duration::from_millis(1);
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(crate) enum Kept {
     Memory,
     Interval,
     Always,
@@ -41,7 +41,7 @@ impl Kept {
 
 /// Whose server.
 #[derive(Clone, Copy)]
-pub(super) enum Kind<'a> {
+pub(crate) enum Kind<'a> {
     /// This program.
     Ours(&'a Path),
     Redis,
@@ -50,25 +50,25 @@ pub(super) enum Kind<'a> {
 }
 
 /// A server that listens. Dropped, it is ended.
-pub(super) struct Server<'a> {
+pub(crate) struct Server<'a> {
     kind: Kind<'a>,
     kept: Kept,
     /// The addresses of the nodes that it is to be linked to.
     peers: Vec<String>,
     child: Child,
     folder: tempfile::TempDir,
-    pub(super) port: u16,
+    pub(crate) port: u16,
     /// Bytes of memory before anything was counted.
     pub(super) empty_bytes: u64,
 }
 
 impl<'a> Server<'a> {
-    pub(super) fn start(kind: Kind<'a>, kept: Kept) -> Result<Server<'a>> {
+    pub(crate) fn start(kind: Kind<'a>, kept: Kept) -> Result<Server<'a>> {
         Server::start_with(kind, kept, Vec::new())
     }
 
     /// Starts a node that is linked to others.
-    pub(super) fn start_beside(
+    pub(crate) fn start_beside(
         program: &'a Path,
         kept: Kept,
         others: &[&Server<'_>],
@@ -137,7 +137,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    pub(super) fn client(&self) -> Result<Client> {
+    pub(crate) fn client(&self) -> Result<Client> {
         Ok(Client::connect(self.port)?)
     }
 
@@ -185,10 +185,15 @@ impl<'a> Server<'a> {
             .context("no shards_merged in the metrics")
     }
 
-    fn http(&self, path: &str) -> Result<String> {
+    /// The address of its HTTP.
+    pub(crate) fn base(&self) -> Result<String> {
         let ready = self.ready()?;
         let base = ready["http"].as_str().context("no http address")?;
-        let mut answer = ureq::get(format!("{base}{path}")).call()?;
+        Ok(base.trim_end_matches('/').to_owned())
+    }
+
+    pub(crate) fn http(&self, path: &str) -> Result<String> {
+        let mut answer = ureq::get(format!("{}{path}", self.base()?)).call()?;
         Ok(answer.body_mut().read_to_string()?)
     }
 
@@ -260,7 +265,7 @@ impl Drop for Server<'_> {
 /// The file that a node writes its addresses to.
 const READY_FILE: &str = "ready.json";
 
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 

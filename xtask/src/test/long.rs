@@ -1,8 +1,9 @@
 //! `cargo xtask test --long`: the tests that take longer than a coffee, and their report.
 
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
@@ -10,16 +11,18 @@ use super::Tally;
 use super::stages::{interop_with, native, tests};
 use super::summary::Runner;
 use crate::mutants;
+use crate::pass_on;
 use crate::proofs::{self, ExploreArgs, SoakArgs};
 use crate::repo::Repo;
+use crate::run::capture;
 
 const REPORT: &str = "docs/reports/long.md";
 const FAULTS_REPORT: &str = "docs/reports/faults.md";
 const LIARS_REPORT: &str = "docs/reports/hostile.md";
 const INTEROP_REPORT: &str = "docs/reports/interop.md";
 /// The parts, in their order.
-pub(super) const PARTS: [&str; 8] = [
-    "native", "soak", "explore", "hostile", "retries", "faults", "liars", "interop",
+pub(super) const PARTS: [&str; 9] = [
+    "native", "soak", "explore", "hostile", "retries", "faults", "liars", "interop", "postgres",
 ];
 /// Attacks for each seed.
 const ATTACKS: u64 = 200;
@@ -29,13 +32,16 @@ const KILLS: u64 = 1_000;
 const OPERATIONS: u64 = 100_000;
 /// How long everything is done to five nodes.
 const FAULTS_SECONDS: u64 = 600;
+/// The longest that budgets beside PostgreSQL may take, building included.
+const POSTGRES_LIMIT: Duration = Duration::from_secs(1_800);
 /// How many steps replicas in all runtimes take.
 const STEPS: u64 = 3_000;
 
 /// Runs the native tests with many seeds, the random histories, the exploration, the attacks, the
-/// clients that ask again, the faults, the peer that lies and the runtimes, tells whether the report on mutants is
-/// of these sources, which takes longer than all of that to make, and writes the reports, also when
-/// something failed. If only some parts are `chosen`, the rows of the others stay as they are.
+/// clients that ask again, the faults, the peer that lies, the runtimes and budgets beside PostgreSQL,
+/// tells whether the report on mutants is of these sources, which takes longer than all of that to make,
+/// and writes the reports, also when something failed. If only some parts are `chosen`, the rows of the
+/// others stay as they are.
 pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> {
     let mut total = Tally::default();
     // Before there are reports that are not committed.
@@ -54,6 +60,7 @@ pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> 
             "retries" => retries(repo)?,
             "faults" => faults(repo)?,
             "liars" => liars(repo)?,
+            "postgres" => postgres(repo)?,
             _ => interop(repo)?,
         };
         let took = begun.elapsed().as_secs();
@@ -208,6 +215,15 @@ fn interop_report(repo: &Repo, rows: &str) -> Result<String> {
          one of all its links.\n\n{rows}"
     )?;
     Ok(text)
+}
+
+/// Budgets of nodes beside the ways to keep one in PostgreSQL, for a short time: nothing that is counted
+/// may be off by one. Figures of so short a run are none, and go nowhere.
+fn postgres(repo: &Repo) -> Result<Tally> {
+    let args = ["postgres", "--quick", "--rounds", "1"].map(OsString::from);
+    let mut command = pass_on::program(repo, &args)?;
+    let done = capture(repo, "bench postgres", POSTGRES_LIMIT, &mut command)?;
+    Ok(proofs::counted("postgres", &done))
 }
 
 /// Writes the row of a part into the report: what it came to, and of which commit that is.
