@@ -1,5 +1,9 @@
 //! What can go wrong, with a stable code for each.
 
+mod rule;
+
+pub use rule::Rule;
+
 use crate::MEMBERS;
 #[cfg(feature = "guests")]
 use crate::limits;
@@ -16,96 +20,6 @@ pub struct Missing {
     pub needed: u64,
     /// The clock that is held.
     pub held: u64,
-}
-
-/// A rule of the format, numbered so that its sentence is carried only by programs that show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Rule {
-    /// Text is UTF-8.
-    Text,
-    /// Writers ascend.
-    WritersAscend,
-    /// A writer in the table has a clock.
-    WriterClock,
-    /// Keys ascend and share their longest prefix.
-    KeysAscend,
-    /// A column's writer is in the table.
-    ColumnWriter,
-    /// Each key has a shard, or something beside one.
-    KeyUsed,
-    /// What is beside shards ascends by key and writer.
-    SidesAscend,
-    /// What is beside a shard has known parts, and at least one.
-    SideParts,
-    /// The rare part of a shard goes with its row and says more than it.
-    Extra,
-    /// A life's clocks are in order: it begins, and then has adds and an expiry, up to the row's.
-    Life,
-    /// What is said of writers ascends by kind and writer.
-    FactsAscend,
-    /// What is said of writers is of a known kind.
-    FactKind,
-    /// A bitmap names some of a page's keys, but not one or all.
-    Bitmap,
-    /// A column of one shard names one of the page's keys.
-    SingleKey,
-    /// A shard's clock is after its writer's lo and not after its hi.
-    ShardClock,
-    /// Totals are signed if one of them is negative.
-    Signed,
-    /// A hello that offers version 1 is written in version 1.
-    VersionByte,
-    /// A frame's type is 1 to 13.
-    FrameType,
-    /// A flag is of few values.
-    Flag,
-    /// The last chunk's table covers all chunks.
-    ChunkCovered,
-    /// Only pushes are broadcast.
-    OnlyPushes,
-    /// What a store keeps of transactions ascends by clock, and is of known kinds.
-    Kept,
-    /// Withdrawals ascend by clock, each after the add before it, and there is at least one.
-    Withdrawals,
-    /// Keyed operations ascend by writer and clock, and what they added by key.
-    KeyedAscend,
-    /// A space without members has no budgets.
-    OpenBudget,
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Rule::Text => "text is UTF-8",
-            Rule::WritersAscend => "writers ascend",
-            Rule::WriterClock => "a writer in the table has a clock",
-            Rule::KeysAscend => "keys ascend and share their longest prefix",
-            Rule::ColumnWriter => "a column's writer is in the table",
-            Rule::KeyUsed => "each key has a shard, or something beside one",
-            Rule::SidesAscend => "what is beside shards ascends by key and writer",
-            Rule::SideParts => "what is beside a shard has known parts, and at least one",
-            Rule::Extra => "the rare part of a shard goes with its row and says more than it",
-            Rule::Life => "a life's clocks are in order",
-            Rule::FactsAscend => "what is said of writers ascends by kind and writer",
-            Rule::FactKind => "what is said of writers is of a known kind",
-            Rule::Bitmap => "a bitmap names some of a page's keys, but not one or all",
-            Rule::SingleKey => "a column of one shard names one of the page's keys",
-            Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
-            Rule::Signed => "totals are signed if one of them is negative",
-            Rule::VersionByte => "a hello that offers version 1 is written in version 1",
-            Rule::FrameType => "a frame's type is 1 to 13",
-            Rule::Flag => "a flag is of few values",
-            Rule::ChunkCovered => "the last chunk's table covers all chunks",
-            Rule::OnlyPushes => "only pushes are broadcast",
-            Rule::Kept => {
-                "what a store keeps of transactions ascends by clock, and is of known kinds"
-            }
-            Rule::Withdrawals => "withdrawals ascend by clock, each after the add before it",
-            Rule::KeyedAscend => "keyed operations ascend by writer and clock",
-            Rule::OpenBudget => "a space without members has no keys that begin with U+0000",
-        })
-    }
 }
 
 /// What has a limit on its size, numbered as [`Rule`] is.
@@ -356,6 +270,15 @@ pub enum Error {
     /// A number is handed out anew each time, so not under an idempotency key.
     #[cfg(feature = "budgets")]
     NumberOnce,
+    /// No sequence has a number like that.
+    #[cfg(feature = "budgets")]
+    NumberRange {
+        /// The number.
+        number: u64,
+    },
+    /// As many numbers of a sequence are watched as may be.
+    #[cfg(feature = "budgets")]
+    WatchesFull,
     /// An amount is over 2^63 - 1.
     #[cfg(feature = "budgets")]
     AmountRange {
@@ -490,6 +413,10 @@ impl Error {
             Error::NumbersShort => "numbers_short",
             #[cfg(feature = "budgets")]
             Error::NumberOnce => "number_once",
+            #[cfg(feature = "budgets")]
+            Error::NumberRange { .. } => "number_range",
+            #[cfg(feature = "budgets")]
+            Error::WatchesFull => "watches_full",
             #[cfg(feature = "budgets")]
             Error::AmountRange { .. } => "amount_range",
             #[cfg(feature = "budgets")]
@@ -638,6 +565,18 @@ impl fmt::Display for Error {
             #[cfg(feature = "budgets")]
             Error::NumberOnce => f.write_str(
                 "a number is handed out anew each time, so not under an idempotency key; ask without one",
+            ),
+            #[cfg(feature = "budgets")]
+            Error::NumberRange { number } => write!(
+                f,
+                "numbers go from 1 to {}, and {number} is none of them",
+                limits::TICKETS_MAX
+            ),
+            #[cfg(feature = "budgets")]
+            Error::WatchesFull => write!(
+                f,
+                "{} numbers of the sequence are watched, and no more can be; end one of these watches first",
+                limits::WATCHES_MAX
             ),
             #[cfg(feature = "budgets")]
             Error::AmountRange { amount } => {

@@ -91,6 +91,12 @@ pub(crate) struct Keys {
     /// The keys that are no plain counters', by the writer that holds what is kept there.
     #[cfg(feature = "budgets")]
     reserved: BTreeMap<Option<WriterId>, BTreeSet<u32>>,
+    /// Those of sequences, by the sequence's name.
+    #[cfg(feature = "budgets")]
+    sequences: BTreeMap<String, BTreeSet<u32>>,
+    /// The sequences of which numbers are watched, and how many keys tell so.
+    #[cfg(feature = "budgets")]
+    watched: BTreeMap<String, u32>,
 }
 
 impl Keys {
@@ -105,6 +111,10 @@ impl Keys {
             seed: seed(random),
             #[cfg(feature = "budgets")]
             reserved: BTreeMap::new(),
+            #[cfg(feature = "budgets")]
+            sequences: BTreeMap::new(),
+            #[cfg(feature = "budgets")]
+            watched: BTreeMap::new(),
         }
     }
 
@@ -200,6 +210,13 @@ impl Keys {
         #[cfg(feature = "budgets")]
         if is_reserved(key) {
             self.reserved.entry(holder(key)).or_default().insert(handle);
+            if let Some(key) = TicketKey::parse(key) {
+                let of = self.sequences.entry(key.name.into()).or_default();
+                of.insert(handle);
+                if key.is_watch() {
+                    *self.watched.entry(key.name.into()).or_default() += 1;
+                }
+            }
         }
         let Keys {
             table,
@@ -277,6 +294,10 @@ impl Keys {
                     self.reserved.remove(&holder);
                 }
             }
+            if let Some(key) = self.get(handle).and_then(TicketKey::parse) {
+                let (name, is_watch) = (String::from(key.name), key.is_watch());
+                self.forget_sequence(&name, handle, is_watch);
+            }
         }
         if let Ok(entry) = self.table.find_entry(hash, |&other| other == handle.0) {
             entry.remove();
@@ -314,6 +335,42 @@ impl Keys {
     pub(crate) fn held_by(&self, writer: WriterId) -> impl Iterator<Item = Handle> {
         let handles = self.reserved.get(&Some(writer)).into_iter().flatten();
         handles.map(|handle| Handle(*handle))
+    }
+
+    #[cfg(feature = "budgets")]
+    fn forget_sequence(&mut self, name: &str, handle: Handle, is_watch: bool) {
+        if let Some(handles) = self.sequences.get_mut(name) {
+            handles.remove(&handle.0);
+            if handles.is_empty() {
+                self.sequences.remove(name);
+            }
+        }
+        if let Some(watched) = self.watched.get_mut(name).filter(|_| is_watch) {
+            *watched -= 1;
+            if *watched == 0 {
+                self.watched.remove(name);
+            }
+        }
+    }
+
+    /// The keys of a sequence.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn of_sequence(&self, name: &str) -> impl Iterator<Item = (Handle, TicketKey<'_>)> {
+        let handles = self.sequences.get(name).into_iter().flatten();
+        let handles = handles.map(|handle| Handle(*handle));
+        handles.filter_map(|handle| Some((handle, self.get(handle).and_then(TicketKey::parse)?)))
+    }
+
+    /// The names of sequences of which there are keys.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn sequences(&self) -> impl Iterator<Item = &str> {
+        self.sequences.keys().map(String::as_str)
+    }
+
+    /// The sequences of which numbers may be watched.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn watched(&self) -> impl Iterator<Item = &str> {
+        self.watched.keys().map(String::as_str)
     }
 
     /// Heap bytes as allocated; the hash table's are 4 a bucket and 1 for its control byte.

@@ -94,7 +94,7 @@ pub use replica::{
 #[cfg(feature = "members")]
 pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
-pub use replica::{Budget, Flow, Holder, Holding, Sequence, Stock};
+pub use replica::{Budget, Flow, Holder, Holding, Reached, Sequence, Stock, Watched};
 pub use roster::{Configuration, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};

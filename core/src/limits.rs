@@ -12,6 +12,8 @@ pub const TICKETS_NAME_BYTES_MAX: usize = 461;
 pub const TICKETS_MAX: u64 = i64::MAX as u64 - 1;
 /// Most numbers of a sequence that a writer is given at once.
 pub const TICKETS_AT_ONCE_MAX: u64 = 1 << 16;
+/// Most numbers of a sequence that are watched.
+pub const WATCHES_MAX: usize = 64;
 /// Longest name of a space, in bytes.
 pub const SPACE_BYTES_MAX: usize = 64;
 /// Most members of a space.

@@ -60,9 +60,9 @@ pub use ops::Op;
 #[cfg(feature = "members")]
 pub use snapshot::{Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
-pub(crate) use tickets::Given;
+pub(crate) use tickets::{Given, Watching};
 #[cfg(feature = "budgets")]
-pub use tickets::Sequence;
+pub use tickets::{Reached, Sequence, Watched};
 pub use transaction::Transaction;
 pub(crate) use walk::Walk;
 

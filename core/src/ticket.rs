@@ -2,7 +2,8 @@
 //!
 //! A sequence `name` is kept as several counters: of one writer the next number that nobody has been
 //! given yet, its rest; of each writer and range of numbers that it was given how many of them are left; and
-//! of each range that was lost with its writer how many those were. Ranges are named by their end.
+//! of each range that was lost with its writer how many those were. Ranges are named by their end. Of each
+//! number that is watched it is kept that it is, and who handed it out.
 
 use crate::account::{WRITER_CHARS, is_reserved};
 use crate::error::{Error, Limited};
@@ -28,6 +29,11 @@ pub(crate) enum Piece {
     Gap { end: u64 },
     /// How many other numbers nobody hands out.
     Lost,
+    /// This number is watched.
+    Watch { number: u64 },
+    /// This writer handed out this number, which was watched; and one more than how many below it were
+    /// neither handed out nor lost, as far as it knew.
+    Drawn { by: WriterId, number: u64 },
 }
 
 /// A key of a sequence, taken apart.
@@ -57,6 +63,15 @@ impl TicketKey<'_> {
                 (Piece::Gap { end }, name)
             }
             'l' => (Piece::Lost, rest),
+            'w' => {
+                let (number, name) = end(rest)?;
+                (Piece::Watch { number }, name)
+            }
+            'd' => {
+                let (by, rest) = writer(rest)?;
+                let (number, name) = end(rest)?;
+                (Piece::Drawn { by, number }, name)
+            }
             _ => return None,
         };
         check_sequence(name).ok()?;
@@ -71,14 +86,21 @@ impl TicketKey<'_> {
             Piece::Range { holder, end } => format!("{RESERVED}tr{holder}{end:016x}{name}"),
             Piece::Gap { end } => format!("{RESERVED}tg{end:016x}{name}"),
             Piece::Lost => format!("{RESERVED}tl{name}"),
+            Piece::Watch { number } => format!("{RESERVED}tw{number:016x}{name}"),
+            Piece::Drawn { by, number } => format!("{RESERVED}td{by}{number:016x}{name}"),
         }
+    }
+
+    /// Whether it tells that a number is watched.
+    pub(crate) fn is_watch(&self) -> bool {
+        matches!(self.piece, Piece::Watch { .. })
     }
 
     /// Whose it is, if it is something that a writer holds.
     pub(crate) fn holder(&self) -> Option<WriterId> {
         match self.piece {
             Piece::Rest(writer) | Piece::Range { holder: writer, .. } => Some(writer),
-            Piece::Gap { .. } | Piece::Lost => None,
+            Piece::Gap { .. } | Piece::Lost | Piece::Watch { .. } | Piece::Drawn { .. } => None,
         }
     }
 
@@ -147,6 +169,11 @@ mod tests {
                 },
                 Piece::Gap { end },
                 Piece::Lost,
+                Piece::Watch { number: end },
+                Piece::Drawn {
+                    by: id(7),
+                    number: 1,
+                },
             ];
             for piece in pieces {
                 let key = TicketKey { piece, name }.key();

@@ -56,7 +56,7 @@ pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
 };
 pub use owner_key::OwnerKey;
-pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow};
+pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub(crate) use turn::Turn;
 
 pub use position::{Position, Wanted};

@@ -9,6 +9,7 @@
 //! | `GET /v1/spaces/{space}/budgets/{key}`, `.../budgets?prefix=&after=&limit=` | a budget with who holds what of it, and all of them |
 //! | `GET /v1/spaces/{space}/sequences/{key}`, `.../sequences?prefix=&after=&limit=` | a sequence of numbers, and all of them |
 //! | `POST .../sequences/{key}`, `.../sequences/{key}/next` | begins one, and hands out its next number |
+//! | `PUT`, `DELETE .../sequences/{key}/watches/{number}` | watches a number, and ends that |
 //! | `POST .../budgets/{key}/mint`, `/spend` | one operation: `{"amount":"5"}` |
 //! | `POST .../budgets/{key}/grant`, `/transfer` | moves rights: `{"to","amount"}`; spends, and pays into others: `{"to":[{"key","amount"}]}` |
 //! | `POST /v1/spaces/{space}/counters/{key}/add` | adds `{"by":"5"}`, or 1 without a body; answers like the above |
@@ -184,6 +185,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(sequences::list))
         .routes(routes!(sequences::read, sequences::begin))
         .routes(routes!(sequences::next))
+        .routes(routes!(sequences::watch, sequences::end_watch))
         .routes(routes!(status::writers))
         .routes(routes!(audit::page))
         .routes(routes!(members::list))

@@ -45,6 +45,7 @@ mod pubsub;
 mod reply;
 mod request;
 mod rights;
+mod sequences;
 mod server;
 mod session;
 

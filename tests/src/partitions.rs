@@ -22,8 +22,9 @@ pub enum Work {
     Budget(u64),
     /// The same, and one member is gone for good some time after the beginning, and is taken out.
     Retired(u64),
-    /// Draw numbers of a sequence that the first member began.
-    Sequence,
+    /// Draw numbers of a sequence that the first member began, of which each so many-th is watched from the
+    /// beginning on, as many as can be, and looked at alone; 0 for none, and all are looked at.
+    Sequence(u64),
 }
 
 /// What clients do, and how often they are cut.

@@ -5,8 +5,8 @@
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tallymesh_core::{
-    Error, Input, Link, Mark, Message, Output, Owner, Replica, Sequence, Space, Sync, SyncConfig,
-    WantId, WriterId,
+    Error, Input, Link, Mark, Message, Output, Owner, Reached, Replica, Sequence, Space, Sync,
+    SyncConfig, WantId, Watched, WriterId,
 };
 
 const MEMBERS: usize = 3;
@@ -20,6 +20,8 @@ const DELAY_MS: (u64, u64) = (10, 30);
 const THINK_MS: (u64, u64) = (20, 400);
 const PATIENCE_MS: u64 = 2_000;
 const TEND_MS: u64 = 200;
+/// When all that are connected have heard of a watch.
+const HEARD_MS: u64 = 500;
 
 /// What happens.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,8 @@ pub struct Plan {
     pub old: u64,
     /// How many members begin the sequence, all at once.
     pub begins: usize,
+    /// How long it is, in milliseconds, from one watch of a number to the next; 0 for none.
+    pub watch_ms: u64,
     /// When it ends, in milliseconds.
     pub end_ms: u64,
 }
@@ -59,6 +63,15 @@ pub struct Figures {
     pub lost: u64,
     /// How many numbers were held and not handed out when a number was, summed up over all.
     pub ahead: u64,
+    /// How many watched numbers were handed out, and noted as that.
+    pub reached: u64,
+    /// How many of them were not handed out as the one of that rank, of those that were not lost, though
+    /// they were not given before all had heard of the watch.
+    pub astray: u64,
+    /// By how many ranks altogether.
+    pub astray_by: u64,
+    /// By how many at most.
+    pub astray_most: u64,
 }
 
 struct Member {
@@ -90,6 +103,16 @@ struct World {
     /// At whom each client draws, and when next; none while it waits.
     clients: Vec<(usize, Option<u64>)>,
     issued: BTreeSet<u64>,
+    watch_at: u64,
+    watched: BTreeSet<u64>,
+    /// Those of which not all have heard, and when they have.
+    fresh: Vec<(u64, u64)>,
+    /// Those that were given before that.
+    late: BTreeSet<u64>,
+    /// Who started from an old copy last, and what others knew of what it lost.
+    owed: Option<(usize, Vec<(WriterId, u64)>)>,
+    /// Whether nobody draws any more.
+    over: bool,
 }
 
 fn owner(at: usize) -> Owner {
@@ -129,6 +152,12 @@ impl World {
             begun: 0,
             clients: Vec::new(),
             issued: BTreeSet::new(),
+            watch_at: 0,
+            watched: BTreeSet::new(),
+            fresh: Vec::new(),
+            late: BTreeSet::new(),
+            owed: None,
+            over: false,
         };
         for at in 0..MEMBERS {
             let member = world.member(at);
@@ -169,6 +198,7 @@ impl World {
             self.handle(at, Input::Changed)?;
         }
         self.begun = self.now;
+        self.watch_at = self.now + self.plan.watch_ms;
         self.trouble_at = self.now + 1_000;
         for at in 0..MEMBERS {
             for _ in 0..self.plan.clients[at] {
@@ -183,6 +213,7 @@ impl World {
     /// Nobody draws any more: all members see the same, and it is true.
     fn rest(&mut self) -> Result<(), String> {
         self.plan.trouble_ms = 0;
+        self.over = true;
         self.cut.clear();
         self.clients.iter_mut().for_each(|it| it.1 = None);
         self.pass(20_000)?;
@@ -211,6 +242,7 @@ impl World {
             let mut members = self.members.iter();
             members.any(|it| it.replica.writer() == writer)
         };
+        self.watches_tell(known)?;
         let own = self.figures.old > 0 || known.held.iter().all(|it| current(it.1));
         let issued = self.figures.issued;
         let bounds = known.issued <= issued && issued < known.next;
@@ -218,6 +250,84 @@ impl World {
             true => Ok(()),
             false => Err(format!("{issued} were handed out, and they see {known:?}")),
         }
+    }
+
+    /// What all see of watched numbers is true.
+    fn watches_tell(&self, known: &Sequence) -> Result<(), String> {
+        let told: BTreeSet<u64> = known.watched.iter().map(|it| it.number).collect();
+        let all = self.figures.old > 0 || self.watched.is_subset(&told);
+        let is_true = |it: &Watched| match it.reached {
+            Reached::NotYet => !self.issued.contains(&it.number),
+            Reached::HandedOut { .. } | Reached::Passed => self.issued.contains(&it.number),
+            // It may have been handed out before that.
+            Reached::Lost => true,
+        };
+        // What was handed out and lost with an old copy is told as lost, or as held until then.
+        let is_true = |it: &Watched| self.figures.old > 0 || is_true(it);
+        match all && known.watched.iter().all(is_true) {
+            true => Ok(()),
+            false => Err(format!("of {:?} they see {known:?}", self.watched)),
+        }
+    }
+
+    /// The least number that was never given to anybody.
+    fn next(&self) -> u64 {
+        let known = self.members.iter().map(|it| it.replica.sequence(NAME));
+        known.flatten().map(|it| it.next).max().unwrap_or_default()
+    }
+
+    /// Notes which numbers were given before all had heard that they are watched.
+    fn note_heard(&mut self) {
+        let (now, next) = (self.now, self.next());
+        let heard = self.fresh.extract_if(.., |it| it.0 <= now || it.1 < next);
+        let late = heard.filter(|it| it.1 < next);
+        self.late.extend(late.map(|it| it.1));
+    }
+
+    /// Somebody watches one of the numbers to come.
+    fn watch(&mut self) -> Result<(), String> {
+        self.watch_at = self.now + self.plan.watch_ms;
+        let ahead = self.random.range(3, 200);
+        let at = self.random.index(MEMBERS);
+        let number = self.next() + ahead;
+        let replica = &mut self.members[at].replica;
+        match replica.watch_number(NAME, number, &mut Vec::new()) {
+            Ok(()) => {
+                self.watched.insert(number);
+                self.fresh.push((self.now + HEARD_MS, number));
+                self.handle(at, Input::Changed)
+            }
+            Err(Error::NotAMember | Error::NoSequence | Error::WatchesFull) => Ok(()),
+            Err(error) => Err(format!("{at} watches {number}: {error}")),
+        }
+    }
+
+    /// Looks whether a watched number was handed out as the one of that rank.
+    fn note_reached(&mut self, number: u64, known: &Sequence) -> Result<(), String> {
+        let mut watched = known.watched.iter();
+        let Some(watched) = watched.find(|it| it.number == number) else {
+            return Ok(());
+        };
+        let Reached::HandedOut { below, .. } = watched.reached else {
+            return Err(format!("{number} is handed out, and seen as {watched:?}"));
+        };
+        let gaps = known.gaps.iter().map(|it| it.start..it.end.min(number));
+        let gaps: u64 = gaps.map(|it| it.end.saturating_sub(it.start)).sum();
+        let lost = known.lost + gaps;
+        let before = self.issued.range(..number).count() as u64;
+        if number - 1 - before > below + lost {
+            return Err(format!("{before} were handed out below {watched:?}"));
+        }
+        self.figures.reached += 1;
+        if self.late.contains(&number) {
+            return Ok(());
+        }
+        let rank = self.issued.len() as u64;
+        let astray = rank.abs_diff(number - lost);
+        self.figures.astray += u64::from(astray > 0);
+        self.figures.astray_by += astray;
+        self.figures.astray_most = self.figures.astray_most.max(astray);
+        Ok(())
     }
 
     fn found(&mut self) -> Result<(), String> {
@@ -261,6 +371,10 @@ impl World {
         if next <= self.now {
             self.happen()?;
         }
+        if self.plan.watch_ms > 0 && self.begun > 0 && !self.over && self.watch_at <= self.now {
+            self.watch()?;
+        }
+        self.note_heard();
         self.trouble()?;
         if next == self.now {
             self.now += 1;
@@ -343,6 +457,9 @@ impl World {
     }
 
     fn think(&mut self, client: usize) {
+        if self.over {
+            return;
+        }
         let think = self.random.range(THINK_MS.0, THINK_MS.1);
         self.clients[client].1 = Some(self.now + think);
     }
@@ -365,6 +482,7 @@ impl World {
                     .iter()
                     .map(|it| it.0.end - it.0.start)
                     .sum::<u64>();
+                self.note_reached(number, &known)?;
                 Ok(true)
             }
             Err(Error::NumbersShort | Error::NoSequence | Error::NotAMember) => Ok(false),
@@ -495,12 +613,44 @@ impl World {
         Ok(())
     }
 
+    /// Whether all that others know of what a member lost last with an old copy is known there again; notes
+    /// what this one is about to lose.
+    fn may_lose(&mut self, at: usize) -> bool {
+        let seen = |member: &Member, writer| {
+            let vector = member.replica.vector();
+            let mut entries = vector.iter();
+            entries.find(|it| it.0 == writer).map(|it| it.1)
+        };
+        if let Some((owing, owed)) = &self.owed
+            && *owing != at
+        {
+            let again = owed.iter().all(|(writer, clock)| {
+                let forgotten = || self.members.iter().all(|it| seen(it, *writer).is_none());
+                seen(&self.members[*owing], *writer) >= Some(*clock) || forgotten()
+            });
+            if !again {
+                return false;
+            }
+        }
+        let others = (0..MEMBERS).filter(|other| *other != at);
+        let others: Vec<&Member> = others.map(|other| &self.members[other]).collect();
+        let held = self.members[at].replica.vector();
+        let owed = held.iter().filter_map(|(writer, clock)| {
+            let known = others.iter().filter_map(|it| seen(it, writer)).max();
+            Some((writer, clock.min(known?)))
+        });
+        self.owed = Some((at, owed.collect()));
+        true
+    }
+
     /// A member's process ends, and another begins from what it had stored, or from an old copy of that.
     fn restart(&mut self, at: usize) -> Result<(), String> {
         self.figures.restarts += 1;
         self.disconnect(|ends| ends.contains(&at))?;
         let mut fresh = self.member(at);
         let old = !self.members[at].copies.is_empty() && self.random.chance(self.plan.old);
+        // What most members held must not be lost with the disks of most of them.
+        let old = old && self.may_lose(at);
         fresh.log = match old {
             true => self.random.pick(&self.members[at].copies).clone(),
             false => self.members[at].log.clone(),

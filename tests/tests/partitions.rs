@@ -163,32 +163,49 @@ fn what_a_member_held_that_is_gone_comes_back_however_the_others_are_cut() {
 
 #[test]
 fn numbers_come_once_and_near_their_order_in_time() {
+    for (share, it) in sequence(0) {
+        assert!(it.made > 100, "{share} %: {} numbers", it.made);
+    }
+}
+
+#[test]
+fn watched_numbers_come_in_their_order_but_for_what_can_t_be_reached() {
+    let rows = sequence(500);
+    assert!(rows.iter().all(|it| !it.1.errors.is_empty()));
+    // With no cut each is the one of its rank.
+    assert_eq!(rows.first().map(|it| worst(&it.1.errors)), Some(0));
+}
+
+/// Draws numbers of a sequence of which each so many-th is watched.
+fn sequence(watched: u64) -> Vec<(u64, Figures)> {
     let plan = Plan {
-        work: Work::Sequence,
+        work: Work::Sequence(watched),
         clients: [6; MEMBERS],
         end_ms: 30_000,
         ..PLAN
     };
-    println!("\nA sequence, {MEMBERS} members\n");
+    println!("\nA sequence, {MEMBERS} members, watched each {watched}\n");
     println!(
-        "| of the time cut | numbers, a run | off by, mean | 99 of 100 at most | worst | off in time, mean | worst | served at the three while cut | at the two |"
+        "| of the time cut | numbers, a run | looked at, a run | off by, mean | 99 of 100 at most | worst | off in time, mean | worst | served at the three while cut | at the two |"
     );
-    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     let rows = by_share(plan, SEEDS);
     for (share, it) in &rows {
         let mut errors = it.errors.clone();
         errors.sort_unstable();
+        let a_run = |sum: u64| sum * plan.end_ms / it.played_ms;
         println!(
-            "| {share} % | {} | {:.0} | {} | {} | {} | {} | {} | {} |",
-            it.made * plan.end_ms / it.played_ms,
+            "| {share} % | {} | {} | {:.1} | {} | {} | {} | {} | {} | {} |",
+            a_run(it.made),
+            a_run(errors.len() as u64),
             mean(&errors),
-            errors[(errors.len() - 1) * 99 / 100],
+            errors[errors.len().saturating_sub(1) * 99 / 100],
             worst(&errors),
             seconds(mean(&it.off_ms)),
             seconds(worst(&it.off_ms) as f64),
             served(it.halves[0]),
             served(it.halves[1]),
         );
-        assert!(it.made > 100, "{} numbers", it.made);
     }
+    rows
 }

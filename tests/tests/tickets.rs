@@ -13,6 +13,7 @@ const TROUBLE: Plan = Plan {
     lost: 0,
     old: 0,
     begins: 1,
+    watch_ms: 0,
     end_ms: 20_000,
 };
 
@@ -62,4 +63,37 @@ fn of_two_who_begin_one_at_once_one_at_most_goes_on() {
         ..TROUBLE
     };
     play_all(&plan, |it| it.cuts > 0);
+}
+
+/// Numbers are watched, and nothing is in the way.
+const WATCHED: Plan = Plan {
+    trouble_ms: 0,
+    watch_ms: 1_000,
+    ..TROUBLE
+};
+
+#[test]
+fn a_watched_number_is_handed_out_as_the_one_of_that_rank() {
+    play_all(&WATCHED, |it| it.reached > 5 && it.astray == 0);
+}
+
+#[test]
+fn who_is_not_there_holds_a_watched_number_up_for_a_moment_only() {
+    let plan = Plan {
+        watch_ms: 1_000,
+        lost: 10,
+        ..TROUBLE
+    };
+    play_all(&plan, |it| it.issued > 100 && it.reached > 1);
+}
+
+#[test]
+fn watched_numbers_are_handed_out_once_at_most_where_members_start_from_old_copies() {
+    let plan = Plan {
+        watch_ms: 1_000,
+        old: 700,
+        lost: 10,
+        ..TROUBLE
+    };
+    play_all(&plan, |it| it.issued > 100 && it.reached > 0);
 }

@@ -497,4 +497,4 @@ impl Transaction<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

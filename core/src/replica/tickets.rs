@@ -10,6 +10,12 @@
 //! has seen what most members hold of it.
 //!
 //! How far a range was used is counted in the state for all to see, and in memory for the use of it.
+//! Near a number that is watched, ranges go back to the writer that gives them (`tickets/watch.rs`).
+
+mod watch;
+
+pub(crate) use watch::Watching;
+pub use watch::{Reached, Watched};
 
 use super::journal::Dids;
 use super::ops::{Draft, Op};
@@ -43,6 +49,8 @@ pub struct Sequence {
     pub gaps: Vec<Range<u64>>,
     /// How many numbers were lost before those.
     pub lost: u64,
+    /// The numbers that are watched, ascending.
+    pub watched: Vec<Watched>,
 }
 
 /// What this process has of sequences, by name.
@@ -99,10 +107,11 @@ impl Replica {
         Ok(())
     }
 
-    /// What is known of a sequence, `None` if there is none of this name. Its cost follows all that is
-    /// kept of budgets and sequences.
+    /// What is known of a sequence, `None` if there is none of this name. Its cost follows how many ranges
+    /// there are of it.
     pub fn sequence(&self, name: &str) -> Option<Sequence> {
         let (mut known, mut lost) = (Sequence::default(), 0);
+        let mut drawn = BTreeMap::new();
         for (key, value) in self.pieces(name) {
             match key.piece {
                 Piece::Rest(_) => known.next = known.next.max(value),
@@ -111,6 +120,8 @@ impl Replica {
                 }
                 Piece::Gap { end } => known.gaps.push(end.saturating_sub(value)..end),
                 Piece::Lost => lost = value,
+                Piece::Watch { number } => known.watched.push(Watched::open(number)),
+                Piece::Drawn { by, number } => _ = drawn.insert(number, (by, value - 1)),
             }
         }
         if known.next == 0 {
@@ -122,26 +133,32 @@ impl Replica {
         let ranges = known.held.iter().map(|it| &it.0).chain(&known.gaps);
         let open: u64 = ranges.map(|it| it.end - it.start).sum();
         known.issued = (known.next - 1).saturating_sub(open).saturating_sub(lost);
+        known.tell_reached(&drawn);
         Some(known)
     }
 
     /// All that is kept of a sequence and is not empty.
     fn pieces<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (TicketKey<'a>, u64)> {
-        self.keys.reserved().filter_map(move |(handle, key)| {
-            let key = TicketKey::parse(key).filter(|it| it.name == name)?;
+        self.keys.of_sequence(name).filter_map(|(handle, key)| {
             let value = u64::try_from(self.value_at(handle)?).ok()?;
             (value > 0).then_some((key, value))
         })
     }
 
-    /// Calls `take` with the name of each sequence, in no stated order, some of them more than once.
+    /// Calls `take` with the name of each sequence, in the order of their bytes.
     pub fn each_sequence(&self, take: &mut dyn FnMut(&str)) {
-        for (handle, key) in self.keys.reserved() {
-            let key = TicketKey::parse(key).filter(|it| matches!(it.piece, Piece::Rest(_)));
-            if let Some(key) = key.filter(|_| self.value_at(handle) > Some(0)) {
-                take(key.name);
+        for name in self.keys.sequences() {
+            let is_rest = |key: &TicketKey<'_>| matches!(key.piece, Piece::Rest(_));
+            if self.pieces(name).any(|(key, _)| is_rest(&key)) {
+                take(name);
             }
         }
+    }
+
+    /// The name of the sequence of which something is kept in a counter.
+    pub fn sequence_at(&self, handle: Handle) -> Option<&str> {
+        let key = self.keys.get(handle).and_then(TicketKey::parse);
+        key.map(|key| key.name)
     }
 
     /// Hands out the next of the numbers that are here, as a transaction of its own, and adds each counter
@@ -197,15 +214,11 @@ impl Replica {
         let mut own = self.tickets.own.remove(name).unwrap_or_default();
         let mut unsure = Vec::new();
         let mut has_rest = false;
-        for handle in self.keys.held_by(writer) {
-            let key = self.keys.get(handle).and_then(TicketKey::parse);
+        for (handle, key) in self.keys.of_sequence(name) {
             let value = self.value_at(handle).and_then(|it| u64::try_from(it).ok());
-            let (Some(key), Some(value)) = (key, value.filter(|it| *it > 0)) else {
+            let Some(value) = value.filter(|it| *it > 0 && key.holder() == Some(writer)) else {
                 continue;
             };
-            if key.name != name {
-                continue;
-            }
             match key.piece {
                 Piece::Rest(_) => {
                     has_rest = true;
@@ -220,7 +233,7 @@ impl Replica {
                         unsure.push((Given::Range(end), self.made_by(handle)));
                     }
                 }
-                Piece::Gap { .. } | Piece::Lost => {}
+                _ => {}
             }
         }
         own.may_give &= has_rest;
@@ -283,6 +296,16 @@ impl Replica {
         holders.next().filter(|_| holders.next().is_none())
     }
 
+    /// The number of a sequence that this replica would give next, `None` if it may not give any.
+    fn next_to_give(&self, name: &str) -> Option<u64> {
+        let own = self.tickets.own.get(name);
+        own.filter(|it| it.may_give && self.tickets.by == Some(self.writer()))?;
+        let piece = Piece::Rest(self.writer());
+        let next = self.value(&TicketKey { piece, name }.key());
+        let next = next.and_then(|it| u64::try_from(it).ok());
+        next.filter(|it| *it > 0 && self.is_member())
+    }
+
     /// Gives the next `count` numbers of a sequence to a member, or fewer if there are no more. Tells how
     /// many; none if this replica may not.
     ///
@@ -295,19 +318,13 @@ impl Replica {
         count: u64,
         changed: &mut Vec<Handle>,
     ) -> Result<u64, Error> {
-        let own = self.tickets.own.get(name);
-        let own = own.filter(|it| it.may_give && self.tickets.by == Some(self.writer()));
-        let may = self.is_member() && own.is_some();
-        let may = may && (to == self.writer() || self.is_counted_member(&to));
+        let to_member = to == self.writer() || self.is_counted_member(&to);
+        let Some(next) = self.next_to_give(name).filter(|_| to_member) else {
+            return Ok(0);
+        };
         let rest = TicketKey {
             piece: Piece::Rest(self.writer()),
             name,
-        };
-        let next = self
-            .value(&rest.key())
-            .and_then(|it| u64::try_from(it).ok());
-        let Some(next) = next.filter(|it| may && *it > 0) else {
-            return Ok(0);
         };
         let left = TICKETS_MAX.saturating_sub(next - 1);
         let count = count.min(TICKETS_AT_ONCE_MAX).min(left);
@@ -331,11 +348,20 @@ impl Replica {
     /// Goes on to count the oldest gaps only, if there are many. Only who has the rest does.
     fn fold_gaps(&self, name: &str, steps: &mut Vec<(String, Op)>) {
         let mut gaps: Vec<(u64, u64)> = Vec::new();
+        let mut watched: Vec<u64> = Vec::new();
         for (key, value) in self.pieces(name) {
-            if let Piece::Gap { end } = key.piece {
-                gaps.push((end, value));
+            match key.piece {
+                Piece::Gap { end } => gaps.push((end, value)),
+                Piece::Watch { number } => watched.push(number),
+                _ => {}
             }
         }
+        // Of a watched number it is told that it was lost.
+        let told = |gap: &(u64, u64)| {
+            let lost = gap.0.saturating_sub(gap.1)..gap.0;
+            watched.iter().any(|number| lost.contains(number))
+        };
+        gaps.retain(|gap| !told(gap));
         let Some(many) = gaps.len().checked_sub(GAPS_MAX).filter(|it| *it > 0) else {
             return;
         };
@@ -437,7 +463,12 @@ impl Transaction<'_> {
         let piece = Piece::Range { holder, end };
         let last = number + 1 == end;
         let op = if last { Op::Delete } else { Op::Add(-1) };
+        // Both or neither.
+        if self.ops + 2 > TRANSACTION_OPS_MAX {
+            return Err(Error::TransactionTooLarge { ops: self.ops + 2 });
+        }
         self.draw_on(&TicketKey { piece, name }.key(), op)?;
+        self.note_watched(name, number)?;
         let name = name.into();
         self.draws.push(Draw { name, end, number });
         Ok(number)

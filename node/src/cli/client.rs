@@ -154,6 +154,11 @@ impl Client {
         answer(self.checked(self.with_headers(request).call(), true)?, true)
     }
 
+    /// Deletes a path of the space.
+    pub(super) fn delete_in_space(&self, path: &str) -> Result<Value, Failure> {
+        self.delete(&self.in_space(path))
+    }
+
     /// Posts to a path of the space.
     pub(super) fn post_in_space(
         &self,

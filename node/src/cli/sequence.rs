@@ -6,8 +6,9 @@ use super::failure::Failure;
 use super::get::text;
 use super::output::Output;
 use super::time;
+use super::watch::Events;
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Sequences that are asked for at once.
@@ -21,7 +22,8 @@ is gone. Sequences need a space with members.
 Examples:
   tallymesh sequence begin visits
   tallymesh sequence next visits
-  tallymesh sequence show visits";
+  tallymesh sequence show visits
+  tallymesh sequence watch visits 1000000";
 
 /// The arguments of `tallymesh sequence`.
 #[derive(Args, Debug)]
@@ -39,6 +41,10 @@ enum Action {
     Next(NextArgs),
     /// Print how many numbers were handed out, at least and at most, who holds which, and which were lost
     Show(ShowArgs),
+    /// Watch a number, and wait until it is handed out; it stays watched until `unwatch`
+    Watch(WatchArgs),
+    /// End the watch of a number: nobody is told of it any more
+    Unwatch(UnwatchArgs),
     /// Print all sequences, or those whose names begin with a prefix, and how many numbers they have
     /// handed out at least
     List(ListArgs),
@@ -79,6 +85,38 @@ struct ShowArgs {
 }
 
 #[derive(Args, Debug)]
+struct WatchArgs {
+    /// The sequence
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// The number, from 1 on
+    #[arg(value_name = "NUMBER")]
+    number: u64,
+
+    /// Only set the watch: `show` tells later what became of it
+    #[arg(long)]
+    no_wait: bool,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+#[derive(Args, Debug)]
+struct UnwatchArgs {
+    /// The sequence
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// The number
+    #[arg(value_name = "NUMBER")]
+    number: u64,
+
+    #[command(flatten)]
+    level: LevelArgs,
+}
+
+#[derive(Args, Debug)]
 struct ListArgs {
     /// Only names that begin so
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
@@ -112,7 +150,67 @@ pub(super) fn run(client: &Client, output: &mut Output, args: SequenceArgs) -> R
             let sequence = client.get_in_space(&format!("sequences/{}", encoded(&args.key)))?;
             output.line(&sequence, || describe(&sequence))
         }
+        Action::Watch(args) => watch(client, output, &args),
+        Action::Unwatch(args) => {
+            let client = client.asking(args.level.headers());
+            let path = watch_path(&args.key, args.number);
+            let sequence = client.delete_in_space(&path)?;
+            output.line(&sequence, || {
+                format!("{} of {} is not watched", args.number, args.key)
+            })
+        }
         Action::List(args) => list(&client.asking(args.level.headers()), output, &args.prefix),
+    }
+}
+
+fn watch_path(key: &str, number: u64) -> String {
+    format!("sequences/{}/watches/{number}", encoded(key))
+}
+
+/// Sets a watch, and waits until the number is handed out, or lost.
+fn watch(client: &Client, output: &mut Output, args: &WatchArgs) -> Result<(), Failure> {
+    let WatchArgs { key, number, .. } = args;
+    // The stream first: the number may be handed out before the next request.
+    let mut events = match args.no_wait {
+        true => None,
+        false => Some(Events::new(client, &format!("?key={}", encoded(key)))?),
+    };
+    let asking = client.asking(args.level.headers());
+    let mut sequence = asking.put_in_space(&watch_path(key, *number), &json!({}))?;
+    loop {
+        let rows = sequence["watched"].as_array().into_iter().flatten();
+        let mut row = rows.filter(|it| text(&it["number"]) == number.to_string());
+        let Some(row) = row.next() else {
+            return output.line(&sequence, || format!("{number} of {key} is not watched"));
+        };
+        match &mut events {
+            Some(events) if row["state"] == "open" => sequence = events.next_of("sequence")?,
+            _ => return output.line(row, || described(key, row)),
+        }
+    }
+}
+
+/// A number that is watched, for people.
+fn described(key: &str, row: &Value) -> String {
+    let number = text(&row["number"]);
+    match row["state"].as_str() {
+        Some("open") => format!("{number} of {key} is watched"),
+        Some("lost") => {
+            format!("{number} of {key} was lost with its member, maybe after it was handed out")
+        }
+        Some("passed") => format!("{number} of {key} was handed out or lost before it was watched"),
+        _ => {
+            let who = match (row["own"] == true, row["owner"].as_str()) {
+                (true, _) => "this node".to_owned(),
+                (false, Some(owner)) => format!("member {owner}"),
+                (false, None) => format!("writer {}", text(&row["writer"])),
+            };
+            let below = match text(&row["below"]).as_str() {
+                "0" => String::new(),
+                below => format!("; {below} lower ones at most were not handed out then"),
+            };
+            format!("{number} of {key} was handed out by {who}{below}")
+        }
     }
 }
 
@@ -156,6 +254,12 @@ fn describe(sequence: &Value) -> String {
     for gap in sequence["gaps"].as_array().into_iter().flatten() {
         lines.push(format!("  gap\t{}", range(gap)));
     }
+    for watched in sequence["watched"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "  watch\t{}",
+            described(&text(&sequence["key"]), watched)
+        ));
+    }
     lines.join("\n")
 }
 
@@ -173,9 +277,15 @@ mod tests {
                 { "first": "21", "last": "27", "writer": "cd", "owner": "ef", "own": false },
             ],
             "gaps": [{ "first": "28", "last": "30" }],
+            "watched": [
+                { "number": "10", "state": "handed_out", "writer": "cd", "owner": "ef", "own": false, "below": "2" },
+                { "number": "28", "state": "lost", "own": false },
+            ],
         });
         let expected = "visits\thanded out 12 at least, 30 at most\tlost 3\n  \
-            held\t13 to 20\tthis node\n  held\t21 to 27\tmember ef\n  gap\t28 to 30";
+            held\t13 to 20\tthis node\n  held\t21 to 27\tmember ef\n  gap\t28 to 30\n  \
+            watch\t10 of visits was handed out by member ef; 2 lower ones at most were not handed out then\n  \
+            watch\t28 of visits was lost with its member, maybe after it was handed out";
         assert_eq!(describe(&sequence), expected);
     }
 }

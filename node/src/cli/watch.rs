@@ -6,7 +6,7 @@ use super::get::text;
 use super::output::Output;
 use clap::Args;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines, Read};
 
 /// The arguments of `tallymesh watch`.
 #[derive(Args, Debug)]
@@ -22,7 +22,7 @@ pub(super) fn run(client: &Client, output: &mut Output, args: WatchArgs) -> Resu
         None => String::new(),
     };
     // The stream first: no change can fall between it and the value now.
-    let stream = client.stream_in_space(&format!("events{query}"))?;
+    let mut events = Events::new(client, &query)?;
     if let Some(key) = &args.key {
         match client.get_in_space(&format!("counters/{}", encoded(key))) {
             Ok(counter) => print(output, &counter)?,
@@ -30,23 +30,55 @@ pub(super) fn run(client: &Client, output: &mut Output, args: WatchArgs) -> Resu
             Err(failure) => return Err(failure),
         }
     }
-    // The name of the event that is coming, if it has one.
-    let mut name = String::new();
-    for line in BufReader::new(stream).lines() {
-        let line = line.map_err(|error| ended(error.to_string()))?;
-        if let Some(text) = line.strip_prefix("event:") {
-            name = text.trim().to_owned();
-        } else if let Some(data) = line.strip_prefix("data:") {
-            let data = serde_json::from_str(data).map_err(|error| ended(error.to_string()))?;
-            match name.as_str() {
-                "" => print(output, &data)?,
-                _ => print_named(output, &name, data)?,
-            }
-        } else if line.is_empty() {
-            name.clear();
+    loop {
+        let (name, data) = events.next()?;
+        match name.as_str() {
+            "" => print(output, &data)?,
+            _ => print_named(output, &name, data)?,
         }
     }
-    Err(ended("the node ended the stream".into()))
+}
+
+/// A node's events.
+pub(super) struct Events {
+    lines: Lines<BufReader<Box<dyn Read>>>,
+}
+
+impl Events {
+    /// Begins to read them.
+    pub(super) fn new(client: &Client, query: &str) -> Result<Events, Failure> {
+        let stream = client.stream_in_space(&format!("events{query}"))?;
+        let stream: Box<dyn Read> = Box::new(stream);
+        let lines = BufReader::new(stream).lines();
+        Ok(Events { lines })
+    }
+
+    /// The next one: its name, which is empty for a change of a counter, and what it tells.
+    fn next(&mut self) -> Result<(String, Value), Failure> {
+        let mut name = String::new();
+        for line in &mut self.lines {
+            let line = line.map_err(|error| ended(error.to_string()))?;
+            if let Some(text) = line.strip_prefix("event:") {
+                name = text.trim().to_owned();
+            } else if let Some(data) = line.strip_prefix("data:") {
+                let data = serde_json::from_str(data).map_err(|error| ended(error.to_string()))?;
+                return Ok((name, data));
+            } else if line.is_empty() {
+                name.clear();
+            }
+        }
+        Err(ended("the node ended the stream".into()))
+    }
+
+    /// What the next event of this name tells.
+    pub(super) fn next_of(&mut self, wanted: &str) -> Result<Value, Failure> {
+        loop {
+            let (name, data) = self.next()?;
+            if name == wanted {
+                return Ok(data);
+            }
+        }
+    }
 }
 
 /// An event that is no change: for programs with its name, for people as a remark.

@@ -5,6 +5,7 @@ use super::OwnerKey;
 use super::budgets::BudgetRow;
 use super::membership::{Absorption, ConfigurationRow, Membership};
 use super::position::Position;
+use super::sequences::SequenceRow;
 use crate::handle::PeerKind;
 use crate::trust::Role;
 use serde::{Serialize, Serializer};
@@ -95,6 +96,10 @@ pub struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub to: Option<Vec<BudgetRow>>,
+    /// Of a `next`: whether the number that was handed out was watched; left out if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub watched: bool,
     /// Of a `next`: the number that was handed out, from 1 on.
     #[serde(
         skip_serializing_if = "Option::is_none",
@@ -212,7 +217,7 @@ pub struct Comeback {
 /// What the readers of events are told.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// These counters and budgets changed together; whoever has heard of that has heard of everything
+    /// These counters, budgets and sequences changed together; whoever has heard of that has heard of everything
     /// up to the position.
     Changed(Arc<Changes>, Position),
     /// A fault was found.
@@ -288,6 +293,8 @@ pub struct Changes {
     pub counters: Vec<Change>,
     /// The budgets, without who holds what.
     pub budgets: Vec<BudgetRow>,
+    /// The sequences.
+    pub sequences: Vec<SequenceRow>,
 }
 
 /// A part of what changed since a position.

@@ -54,6 +54,15 @@ pub enum Operation {
         /// Its name.
         key: String,
     },
+    /// Watches a number of a sequence, or ends that.
+    Watch {
+        /// The sequence.
+        key: String,
+        /// The number.
+        number: u64,
+        /// Whether it is to be watched.
+        watched: bool,
+    },
 }
 
 impl From<(String, Op)> for Operation {
@@ -70,7 +79,8 @@ impl Operation {
             | Operation::Flow { key, .. }
             | Operation::Grant { key, .. }
             | Operation::Begin { key }
-            | Operation::Next { key } => key,
+            | Operation::Next { key }
+            | Operation::Watch { key, .. } => key,
             Operation::Transfer { from, .. } => from,
         }
     }
@@ -79,7 +89,9 @@ impl Operation {
     pub(crate) fn on(&self) -> &'static str {
         match self {
             Operation::Count { .. } => "counter",
-            Operation::Begin { .. } | Operation::Next { .. } => "sequence",
+            Operation::Begin { .. } | Operation::Next { .. } | Operation::Watch { .. } => {
+                "sequence"
+            }
             _ => "budget",
         }
     }
@@ -120,6 +132,7 @@ impl Operation {
             Operation::Transfer { .. } => "transfer",
             Operation::Begin { .. } => "begin",
             Operation::Next { .. } => "next",
+            Operation::Watch { .. } => "watch",
         }
     }
 
@@ -129,7 +142,7 @@ impl Operation {
             Operation::Count { op, .. } => matches!(op, Op::Add(_)),
             Operation::Flow { flow, .. } => matches!(flow, Flow::Spend(_)),
             Operation::Transfer { .. } | Operation::Next { .. } => true,
-            Operation::Grant { .. } | Operation::Begin { .. } => false,
+            Operation::Grant { .. } | Operation::Begin { .. } | Operation::Watch { .. } => false,
         }
     }
 
@@ -137,8 +150,20 @@ impl Operation {
     pub(crate) fn make(&self, transaction: &mut Transaction<'_>) -> Result<Made, OperationError> {
         match self {
             Operation::Count { key, op } => return Ok(Made::Told(transaction.apply(key, *op)?)),
-            Operation::Next { key } => return Ok(Made::Number(transaction.ticket(key)?)),
+            Operation::Next { key } => {
+                let number = transaction.ticket(key)?;
+                let watched = transaction.is_watched(key, number);
+                return Ok(Made::Number { number, watched });
+            }
             Operation::Begin { key } => transaction.begin_sequence(key)?,
+            Operation::Watch {
+                key,
+                number,
+                watched,
+            } => match watched {
+                true => transaction.watch_number(key, *number)?,
+                false => transaction.end_watch(key, *number)?,
+            },
             Operation::Flow { key, flow } => transaction.flow(key, *flow)?,
             Operation::Grant {
                 key,
@@ -160,8 +185,8 @@ impl Operation {
 pub(crate) enum Made {
     /// Of a counter, what [`Transaction::apply`] does.
     Told(bool),
-    /// The number that was handed out.
-    Number(u64),
+    /// The number that was handed out, and whether it was watched.
+    Number { number: u64, watched: bool },
     /// Nothing more.
     Done,
 }

@@ -1,12 +1,12 @@
 //! Sequences of numbers, as they are shown.
 
-use super::answers::{Decimal, decimal};
+use super::answers::{Decimal, decimal, decimal_if_any};
 use super::space::OpenSpace;
 use super::{OwnerKey, Query};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
-use tallymesh_core::{Sequence, WriterId};
+use tallymesh_core::{Reached, Sequence, WriterId};
 use utoipa::ToSchema;
 
 /// A sequence of numbers, each of which is handed out at most once in the whole mesh.
@@ -33,6 +33,38 @@ pub struct SequenceRow {
     /// The last numbers that were lost with the process that held them, ascending. Nobody hands them out
     /// any more; of some it may not be known that they were handed out before.
     pub gaps: Vec<GapRow>,
+    /// The numbers that are watched, ascending.
+    pub watched: Vec<WatchRow>,
+}
+
+/// A number that is watched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Watch)]
+pub struct WatchRow {
+    /// The number. With the sequence's name it tells one notice from another: each may come more than once.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub number: u64,
+    /// `open` until it is known to be `handed_out` or `lost`. `passed` if it was handed out by a member that
+    /// had not heard of the watch, or lost long ago.
+    pub state: &'static str,
+    /// The writer that handed it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub writer: Option<String>,
+    /// That writer's member's key, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, nullable = false)]
+    pub owner: Option<OwnerKey>,
+    /// Whether this node handed it out since it was started.
+    pub own: bool,
+    /// At most how many numbers below it were neither handed out nor lost then.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "decimal_if_any"
+    )]
+    #[schema(value_type = Decimal, nullable = false)]
+    pub below: Option<u64>,
 }
 
 /// Numbers that a member was given.
@@ -95,6 +127,7 @@ impl OpenSpace {
             held,
             gaps,
             lost,
+            watched,
         } = self.replica.sequence(key)?;
         let roster = self.replica.roster();
         let owners = roster.filter_map(|it| Some((it.writer, OwnerKey(it.owner?))));
@@ -115,6 +148,22 @@ impl OpenSpace {
             let (first, last) = ends(range);
             GapRow { first, last }
         });
+        let watched = watched.into_iter().map(|it| {
+            let (state, by, below) = match it.reached {
+                Reached::NotYet => ("open", None, None),
+                Reached::HandedOut { by, below } => ("handed_out", Some(by), Some(below)),
+                Reached::Passed => ("passed", None, None),
+                Reached::Lost => ("lost", None, None),
+            };
+            WatchRow {
+                number: it.number,
+                state,
+                writer: by.map(|by| by.to_string()),
+                owner: by.and_then(|by| owners.get(&by).copied()),
+                own: by == Some(own),
+                below,
+            }
+        });
         Some(SequenceRow {
             key: key.to_owned(),
             next,
@@ -122,6 +171,7 @@ impl OpenSpace {
             lost: lost + in_gaps,
             held: held.collect(),
             gaps: gaps.collect(),
+            watched: watched.collect(),
         })
     }
 

@@ -2,14 +2,14 @@
 //!
 //! A change is an event without a name: the key and the value, which is null if the counter has
 //! become absent. A change of a budget is an event `budget`, with what that comes to here and without
-//! who holds what. Others have names, too: `members`, when the space has other members, `retired`, when a
+//! who holds what, one of a sequence an event `sequence`. Others have names, too: `members`, when the space has other members, `retired`, when a
 //! writer that is gone was taken over, `renewed`, when the node goes on under another writer,
 //! `returned`, with what became of its transactions if it had been retired, `fault`, with the
 //! evidence of a writer that used one clock twice, and `skipped`, for a reader that missed changes
-//! which can't be told one by one: the counters and budgets that exist follow it, and those that do
-//! not follow are absent.
+//! which can't be told one by one: the counters, budgets and sequences that exist follow it, and those
+//! that do not follow are absent.
 //!
-//! Events have ids. A reader that comes back with the last one is told of each counter and budget that
+//! Events have ids. A reader that comes back with the last one is told of each of them that
 //! changed since, and perhaps of some that did not. If the id is of another start of the node, or of
 //! a time before counters were dropped, it is told `skipped`. Only these changes are told later, not
 //! the other events with names.
@@ -19,7 +19,7 @@ use super::problem::{Asked, Problem, Route};
 use super::requests::InSpace;
 use crate::driver::{
     Absorption, BudgetRow, Change, Changes, Comeback, ConfigurationRow, Counter, FaultReport, News,
-    Position, Query, Reading, Renewal, Wanted,
+    Position, Query, Reading, Renewal, SequenceRow, Wanted,
 };
 use crate::handle::{Handle, SpaceId};
 use axum::extract::State;
@@ -122,6 +122,7 @@ enum Told {
     /// A change; with a position, if everything up to there was told with it.
     Change(Change, Option<Position>),
     Budget(Box<BudgetRow>, Option<Position>),
+    Sequence(Box<SequenceRow>, Option<Position>),
     Fault(Arc<FaultReport>),
     Renewed(Arc<Renewal>),
     Returned(Arc<Comeback>),
@@ -135,14 +136,15 @@ enum Told {
 impl Told {
     fn event(&self) -> Event {
         let event = match self {
-            Told::Change(_, Some(position)) | Told::Budget(_, Some(position)) => {
-                Event::default().id(position.to_string())
-            }
+            Told::Change(_, Some(position))
+            | Told::Budget(_, Some(position))
+            | Told::Sequence(_, Some(position)) => Event::default().id(position.to_string()),
             _ => Event::default(),
         };
         let event = match self {
             Told::Change(change, _) => event.json_data(change),
             Told::Budget(budget, _) => event.event("budget").json_data(budget),
+            Told::Sequence(sequence, _) => event.event("sequence").json_data(sequence),
             Told::Fault(report) => event.event("fault").json_data(&**report),
             Told::Renewed(renewal) => event.event("renewed").json_data(&**renewal),
             Told::Returned(comeback) => event.event("returned").json_data(&**comeback),
@@ -162,8 +164,10 @@ enum Behind {
     Since(Position, u32),
     /// All counters after this key, or from the first on, and then all budgets.
     All(Option<String>),
-    /// All budgets after this name, or from the first on.
+    /// All budgets after this name, or from the first on, and then all sequences.
     Budgets(Option<String>),
+    /// All sequences after this name, or from the first on.
+    Sequences(Option<String>),
 }
 
 /// The newest of what changed.
@@ -171,21 +175,27 @@ enum Behind {
 struct Newest {
     counters: BTreeMap<String, Option<Reading>>,
     budgets: BTreeMap<String, BudgetRow>,
+    sequences: BTreeMap<String, SequenceRow>,
 }
 
 impl Newest {
     /// What is told of it, the last with the position.
     fn told(self, position: Option<Position>) -> impl Iterator<Item = Told> {
-        let last = (self.counters.len() + self.budgets.len()).saturating_sub(1);
+        let all = self.counters.len() + self.budgets.len() + self.sequences.len();
+        let last = all.saturating_sub(1);
+        let sequences = self.sequences.into_values();
+        let sequences = sequences.map(|it| Told::Sequence(Box::new(it), None));
         let budgets = self.budgets.into_values();
         let budgets = budgets.map(|it| Told::Budget(Box::new(it), None));
         let counters = self.counters.into_iter();
         let counters = counters.map(|(key, now)| Told::Change(Change { key, now }, None));
-        budgets.chain(counters).enumerate().map(move |(at, told)| {
+        let all = sequences.chain(budgets).chain(counters);
+        all.enumerate().map(move |(at, told)| {
             let position = position.filter(|_| at == last);
             match told {
                 Told::Change(change, _) => Told::Change(change, position),
                 Told::Budget(budget, _) => Told::Budget(budget, position),
+                Told::Sequence(sequence, _) => Told::Sequence(sequence, position),
                 other => other,
             }
         })
@@ -268,7 +278,11 @@ impl Reader {
     fn note(&mut self, newest: &mut Newest, news: News) -> Option<Position> {
         match news {
             News::Changed(changes, position) => {
-                let Changes { counters, budgets } = &*changes;
+                let Changes {
+                    counters,
+                    budgets,
+                    sequences,
+                } = &*changes;
                 let wanted = counters.iter().filter(|it| self.wanted.has(&it.key));
                 newest
                     .counters
@@ -276,6 +290,10 @@ impl Reader {
                 let wanted = budgets.iter().filter(|it| self.wanted.has(&it.key));
                 newest
                     .budgets
+                    .extend(wanted.map(|it| (it.key.clone(), it.clone())));
+                let wanted = sequences.iter().filter(|it| self.wanted.has(&it.key));
+                newest
+                    .sequences
                     .extend(wanted.map(|it| (it.key.clone(), it.clone())));
                 return Some(position);
             }
@@ -305,7 +323,12 @@ impl Reader {
                 match part.await.ok()? {
                     None => self.skipped = true,
                     Some(part) => {
-                        let Changes { counters, budgets } = part.changes;
+                        let Changes {
+                            counters,
+                            budgets,
+                            sequences,
+                        } = part.changes;
+                        self.tell_sequences(sequences);
                         self.tell_budgets(budgets);
                         let counters = counters.into_iter();
                         self.ready.extend(counters.map(|it| Told::Change(it, None)));
@@ -328,7 +351,17 @@ impl Reader {
                     Some(key) => self.read_budget(key).await?,
                     None => self.list_budgets(after).await?,
                 };
-                self.behind = next.map(|next| Behind::Budgets(Some(next)));
+                self.behind = Some(match next {
+                    Some(next) => Behind::Budgets(Some(next)),
+                    None => Behind::Sequences(None),
+                });
+            }
+            Behind::Sequences(after) => {
+                let next = match self.wanted.key.clone() {
+                    Some(key) => self.read_sequence(key).await?,
+                    None => self.list_sequences(after).await?,
+                };
+                self.behind = next.map(|next| Behind::Sequences(Some(next)));
             }
         }
         Some(())
@@ -359,6 +392,28 @@ impl Reader {
             .await
             .ok()?;
         self.tell_budgets(page.budgets);
+        Some(page.next)
+    }
+
+    fn tell_sequences(&mut self, sequences: Vec<SequenceRow>) {
+        let told = |sequence| Told::Sequence(Box::new(sequence), None);
+        self.ready.extend(sequences.into_iter().map(told));
+    }
+
+    /// Takes the one sequence that is wanted.
+    async fn read_sequence(&mut self, key: String) -> Option<Option<String>> {
+        if self.wanted.has(&key) {
+            let sequence = self.handle.sequence(self.space, key).await.ok()?;
+            self.tell_sequences(sequence.into_iter().collect());
+        }
+        Some(None)
+    }
+
+    /// Takes the next part of the list of all wanted sequences; returns where to go on.
+    async fn list_sequences(&mut self, after: Option<String>) -> Option<Option<String>> {
+        let page = self.handle.sequences(self.space, self.page(after));
+        let page = page.await.ok()?;
+        self.tell_sequences(page.sequences);
         Some(page.next)
     }
 

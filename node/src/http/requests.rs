@@ -56,6 +56,21 @@ pub(super) struct OfSequence {
     key: String,
 }
 
+/// The number of a sequence of a request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct OfNumber {
+    /// The space, such as `default`.
+    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    space: String,
+    /// The sequence's name, 1 to 461 bytes of UTF-8, with percent signs where needed.
+    #[param(example = "visits", min_length = 1)]
+    key: String,
+    /// The number, from 1 on.
+    #[param(example = "1000000", pattern = "^[1-9][0-9]{0,18}$")]
+    number: String,
+}
+
 /// The ticket of a request.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]

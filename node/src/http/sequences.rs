@@ -4,13 +4,15 @@ use super::App;
 use super::asking::{Answered, Asking};
 use super::counters::{ListQuery, page_query};
 use super::problem::{Asked, Problem, Route};
-use super::requests::{AskingRead, AskingWrite, InSpace, OfSequence};
+use super::requests::{AskingRead, AskingWrite, InSpace, OfNumber, OfSequence};
 use crate::driver::{Decimal, Operation, SequencePage, SequenceRow, decimal};
+use crate::problems;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use std::sync::Arc;
 use tallymesh_core::Error;
+use tallymesh_core::limits::TICKETS_MAX;
 use utoipa::ToSchema;
 
 type Key = Route<(String, String)>;
@@ -24,6 +26,10 @@ pub(super) struct Number {
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     number: u64,
+    /// Whether it was watched; left out if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    watched: bool,
 }
 
 /// Reads a sequence
@@ -109,9 +115,76 @@ pub(super) async fn next(
     let space = app.handle.space(&space)?;
     let operation = Operation::Next { key: key.clone() };
     let done = asking.apply(&app, space, &[], operation).await?;
-    let number = done
-        .answer
-        .number
-        .ok_or_else(|| Problem::from(&Error::NumberOnce))?;
-    Ok(done.map(|_| Json(Number { key, number })))
+    let (number, watched) = (done.answer.number, done.answer.watched);
+    let number = number.ok_or_else(|| Problem::from(&Error::NumberOnce))?;
+    Ok(done.map(|_| {
+        Json(Number {
+            key,
+            number,
+            watched,
+        })
+    }))
+}
+
+/// Watches a number of a sequence
+///
+/// All members see when it was handed out, and by whom, until the watch is ended: it stands in the sequence,
+/// which readers of events are told of when it changes. So whoever looks is told at least once; the number,
+/// with the sequence, tells whether it is the same again. A number that is watched already is left as it is.
+///
+/// A watched number is handed out as the one of that rank, not counting those that were lost, unless members
+/// that hold lower ones can't be reached for a second.
+#[utoipa::path(
+    put, path = "/v1/spaces/{space}/sequences/{key}/watches/{number}", operation_id = "watch_number", tag = "sequences",
+    params(OfNumber, AskingWrite),
+    responses((status = 200, description = "The sequence.", body = SequenceRow)),
+    extensions(("x-problems" = json!(["no_sequence", "not_a_member", "number_range", "sequence_name", "watches_full"]))),
+)]
+pub(super) async fn watch(
+    State(app): State<Arc<App>>,
+    Route(of): Route<(String, String, String)>,
+    asking: Asking,
+) -> Result<Answered<Json<SequenceRow>>, Problem> {
+    set_watch(&app, of, asking, true).await
+}
+
+/// Ends the watch of a number
+///
+/// Nobody is told of it any more. If it is not watched, nothing changes.
+#[utoipa::path(
+    delete, path = "/v1/spaces/{space}/sequences/{key}/watches/{number}", operation_id = "end_watch", tag = "sequences",
+    params(OfNumber, AskingWrite),
+    responses((status = 200, description = "The sequence.", body = SequenceRow)),
+    extensions(("x-problems" = json!(["no_sequence", "not_a_member", "number_range", "sequence_name"]))),
+)]
+pub(super) async fn end_watch(
+    State(app): State<Arc<App>>,
+    Route(of): Route<(String, String, String)>,
+    asking: Asking,
+) -> Result<Answered<Json<SequenceRow>>, Problem> {
+    set_watch(&app, of, asking, false).await
+}
+
+async fn set_watch(
+    app: &App,
+    (space, key, text): (String, String, String),
+    asking: Asking,
+    watched: bool,
+) -> Result<Answered<Json<SequenceRow>>, Problem> {
+    let space = app.handle.space(&space)?;
+    let number = text.parse().ok();
+    let number = number.filter(|it| (1..=TICKETS_MAX).contains(it));
+    let number = number.ok_or_else(|| {
+        let detail = format!("a number is from 1 to {TICKETS_MAX}, not `{text}`");
+        Problem::new(&problems::NUMBER_RANGE, detail)
+    })?;
+    let operation = Operation::Watch {
+        key: key.clone(),
+        number,
+        watched,
+    };
+    let done = asking.apply(app, space, &[], operation).await?;
+    let sequence = app.handle.sequence(space, key).await?;
+    let sequence = sequence.ok_or_else(|| Problem::from(&Error::NoSequence))?;
+    Ok(done.map(|_| Json(sequence)))
 }

@@ -190,15 +190,26 @@ kinds! {
         .advice("Ask a node that holds more, or let one grant room to this one.")
         .shown(Shown::Error("ROOMSHORT"));
     NO_SEQUENCE: Kind::http("no_sequence", 404, "No sequence of numbers of this name is known at this node.")
-        .advice("Begin it first, or wait until this node has heard of it.");
+        .advice("Begin it first, or wait until this node has heard of it.")
+        .shown(Shown::Error("NOSEQUENCE"));
     SEQUENCE_EXISTS: Kind::http("sequence_exists", 409, "There is a sequence of this name.")
-        .advice("Hand out its next number.");
+        .advice("Hand out its next number.")
+        .both();
     SEQUENCE_NAME: Kind::http("sequence_name", 400, "A sequence's name has 1 to 461 bytes.")
-        .advice("Use a shorter one.");
+        .advice("Use a shorter one.")
+        .both();
     NUMBERS_SHORT: Kind::http("numbers_short", 409, "This node has no number of the sequence to hand out now; it has asked for some.")
-        .advice("Try again, or wait with `tallymesh-rights-wait-ms`.");
+        .advice("Try again, or wait with `tallymesh-rights-wait-ms`.")
+        .shown(Shown::Error("NUMBERSSHORT"));
+    NUMBER_RANGE: Kind::http("number_range", 400, "No sequence has a number like that.")
+        .advice("Numbers go from 1 to 9223372036854775806.")
+        .both();
+    WATCHES_FULL: Kind::http("watches_full", 409, "As many numbers of the sequence are watched as may be.")
+        .advice("End one of the watches first.")
+        .both();
     NUMBER_ONCE: Kind::http("number_once", 400, "A number is handed out anew each time, so not under an idempotency key.")
-        .advice("Ask without one; a number that nobody heard of is gone, and nobody else gets it.");
+        .advice("Ask without one; a number that nobody heard of is gone, and nobody else gets it.")
+        .both();
     SPACE_NAME: Kind::http("space_name", 400, "A space's name has 1 to 64 of the characters A-Z a-z 0-9 . _ -.")
         .advice("Use another name.");
     OVERFLOW: Kind::http("overflow", 409, "What this writer adds to the counter would leave 64 bits.")

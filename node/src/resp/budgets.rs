@@ -123,9 +123,10 @@ pub(super) fn lacked(
     args: &Args<'_>,
     error: &ReplyError<'_>,
 ) -> Option<Lack> {
-    let (short, stock) = match error {
-        ReplyError::Core(Error::RightsShort(short)) => (short, Stock::Rights),
-        ReplyError::Core(Error::RoomShort(short)) => (short, Stock::Room),
+    let (amount, stock) = match error {
+        ReplyError::Core(Error::RightsShort(short)) => (short.asked, Some(Stock::Rights)),
+        ReplyError::Core(Error::RoomShort(short)) => (short.asked, Some(Stock::Room)),
+        ReplyError::Core(Error::NumbersShort) => (1, None),
         _ => return None,
     };
     // Behind `ONCE` and its key stands the command itself.
@@ -133,12 +134,12 @@ pub(super) fn lacked(
         Some(Command::Once) => (find(args.at(2)).map(|it| it.command), args.from(2)),
         command => (command, *args),
     };
-    let is_told = command != Some(Command::BudgetTransfer) || stock == Stock::Rights;
+    let is_told = command != Some(Command::BudgetTransfer) || stock == Some(Stock::Rights);
     let name = key(args.at(1)).ok().filter(|_| is_told)?;
     Some(Lack {
         name: name.to_owned(),
-        stock: Some(stock),
-        amount: short.asked,
+        stock,
+        amount,
     })
 }
 

@@ -172,6 +172,10 @@ pub(super) fn ops_max(spec: &Spec, args: &Args<'_>) -> usize {
         Command::MSet => args.len() / 2,
         Command::Del | Command::Unlink => args.len() - 1,
         Command::BudgetTransfer => args.len() / 2,
+        // A number, and that it was watched.
+        Command::SequenceNext => 2,
+        // What tells of it, and who handed it out.
+        Command::SequenceUnwatch => 8,
         // A value and its expiry.
         _ => 2,
     }
@@ -225,6 +229,10 @@ impl<'a> Writing<'_, '_, 'a> {
             | Command::BudgetMint
             | Command::BudgetSpend
             | Command::BudgetTransfer => self.flow(spec.command, args, reply),
+            Command::SequenceBegin
+            | Command::SequenceNext
+            | Command::SequenceWatch
+            | Command::SequenceUnwatch => self.sequence(spec.command, args, reply),
             _ => self.expire(spec, args, reply),
         }
     }

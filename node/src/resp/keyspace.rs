@@ -9,6 +9,7 @@ use super::limits::{KEYS_BYTES_MAX, SCAN_WORK_MAX, TRANSACTION_OPS_MAX};
 use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::Args;
+use super::sequences;
 use super::session::Session;
 use super::{Handles, Host};
 use tallymesh_core::{Handle, Op, Replica};
@@ -40,6 +41,8 @@ impl Session {
             Command::Scan => return scan(space, args, host, reply),
             Command::BudgetHolders => return budgets::holders(args, host.replica(space), reply),
             Command::BudgetList => return budgets::list(args, host.replica(space), reply),
+            Command::SequenceGet => return sequences::get(args, host.replica(space), reply),
+            Command::SequenceList => return sequences::list(args, host.replica(space), reply),
             Command::Keys => return list(host.replica(space), args.at(1), reply),
             Command::DbSize => reply.count(host.sizes(space).counters),
             _ => {

@@ -298,8 +298,11 @@ impl Session {
         told.sort_unstable();
         for counter in changed {
             if told.binary_search(counter).is_err() {
-                let event = match host.replica(space).budget_at(*counter) {
+                let replica = host.replica(space);
+                let event = match replica.budget_at(*counter) {
                     Some(_) => Event::Budget,
+                    // Of a sequence nobody is told.
+                    None if replica.sequence_at(*counter).is_some() => Event::Merge,
                     // Nobody asked for that change: the counter had expired, and somebody dealt with it.
                     None => Event::Expired,
                 };

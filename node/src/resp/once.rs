@@ -169,6 +169,7 @@ fn replay<'a>(
     use Command::{BudgetCap, BudgetFloor, BudgetGrant, BudgetMint, BudgetSpend, BudgetTransfer};
     use Command::{Decr, DecrBy, GetDel, GetEx, GetSet, Incr, IncrBy};
     use Command::{MSet, PSetEx, Set, SetEx, SetNx};
+    use Command::{SequenceBegin, SequenceUnwatch, SequenceWatch};
     match spec.command {
         Incr | Decr | IncrBy | DecrBy => {
             let value = view.value(key(args.at(1))?);
@@ -180,6 +181,7 @@ fn replay<'a>(
         GetEx => reply.value(view.value(key(args.at(1))?)),
         Set if Options::of_set(args)?.tells() => return Err(ReplyError::Replayed(spec.name)),
         Set | SetEx | PSetEx | MSet => reply.ok(),
+        SequenceBegin | SequenceWatch | SequenceUnwatch => reply.ok(),
         BudgetCap | BudgetFloor | BudgetGrant | BudgetMint | BudgetSpend | BudgetTransfer => {
             return budgets::told(spec.command, args, view, reply);
         }

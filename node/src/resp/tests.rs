@@ -15,6 +15,7 @@ mod pubsub;
 mod refusals;
 mod rights;
 mod scan;
+mod sequences;
 mod transactions;
 
 use super::*;

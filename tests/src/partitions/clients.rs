@@ -37,7 +37,7 @@ impl World {
         let (now, until) = (self.now, self.now + self.plan.patience_ms);
         let member = &mut self.members[at];
         let want = match self.plan.work {
-            Work::Sequence => member.sync.want_numbers(now, NAME, 1, until),
+            Work::Sequence(_) => member.sync.want_numbers(now, NAME, 1, until),
             _ => member.sync.want_rights(now, NAME, Stock::Rights, 1, until),
         };
         member.waiting.push_back(Waiting {
@@ -69,7 +69,7 @@ impl World {
     fn make(&mut self, at: usize) -> Result<bool, String> {
         let replica = &mut self.members[at].replica;
         let made = match self.plan.work {
-            Work::Sequence => replica.next_ticket(NAME, &mut Vec::new()),
+            Work::Sequence(_) => replica.next_ticket(NAME, &mut Vec::new()),
             _ => replica.flow(NAME, Flow::Spend(1)).map(|()| 0),
         };
         let number = match made {
@@ -85,7 +85,7 @@ impl World {
         };
         self.figures.made += 1;
         match self.plan.work {
-            Work::Sequence => {
+            Work::Sequence(_) => {
                 if number == 0 || !self.numbers.insert(number) {
                     return Err(format!("{at} hands {number} out again"));
                 }
@@ -123,7 +123,7 @@ impl World {
             let member = &mut self.members[at];
             if let Some(it) = member.waiting.pop_front() {
                 match self.plan.work {
-                    Work::Sequence => member.sync.end_numbers(self.now, it.want),
+                    Work::Sequence(_) => member.sync.end_numbers(self.now, it.want),
                     _ => member.sync.end_want(self.now, it.want),
                 }
                 self.ends(it.client, served);

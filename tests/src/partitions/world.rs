@@ -4,6 +4,7 @@ use super::clients::{Client, THINK_MS, Waiting};
 use super::{Figures, MEMBERS, Plan, Work};
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tallymesh_core::limits::WATCHES_MAX;
 use tallymesh_core::{
     Error, Flow, Input, Link, Mark, Output, Owner, Replica, Space, Sync, SyncConfig, WriterId,
 };
@@ -125,7 +126,13 @@ impl World {
             Work::Budget(minted) | Work::Retired(minted) => {
                 first.flow(NAME, Flow::Mint(minted)).map_err(text)?;
             }
-            Work::Sequence => first.begin_sequence(NAME, &mut Vec::new()).map_err(text)?,
+            Work::Sequence(watched) => {
+                first.begin_sequence(NAME, &mut Vec::new()).map_err(text)?;
+                for nth in (1..=WATCHES_MAX as u64).filter(|_| watched > 0) {
+                    let watch = first.watch_number(NAME, nth * watched, &mut Vec::new());
+                    watch.map_err(text)?;
+                }
+            }
         }
         self.handle(0, Input::Changed)?;
         self.pass(1_000)?;
@@ -150,13 +157,18 @@ impl World {
             Work::Limit(_) => self.clients.iter().all(|it| it.due.is_none()),
             Work::Budget(minted) => self.figures.made == minted,
             Work::Retired(_) => !self.figures.back_ms.is_empty(),
-            Work::Sequence => false,
+            Work::Sequence(_) => false,
         }
     }
 
     fn judge(&mut self) -> Result<(), String> {
         let done = self.is_done();
-        for (at, (time, number)) in self.drawn.iter().enumerate() {
+        let every = match self.plan.work {
+            Work::Sequence(watched) => watched.max(1),
+            _ => 1,
+        };
+        let drawn = self.drawn.iter().enumerate();
+        for (at, (time, number)) in drawn.filter(|it| it.1.1.is_multiple_of(every)) {
             let place = number - 1;
             self.figures.errors.push(place.abs_diff(at as u64));
             // Of those beyond all that were drawn nobody knows yet when it would have been their turn.

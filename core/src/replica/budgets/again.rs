@@ -18,8 +18,9 @@ impl Replica {
     /// The operations of a former writer's transaction as this one is to make them; `None` if this one
     /// can't: too little is held here for it, or it is no member's.
     pub(in crate::replica) fn flows_again(&self, did: Vec<Did>) -> Option<Vec<Did>> {
-        // What was given of a sequence, or handed out, was so under that writer.
-        let is_ticket = |it: &Did| TicketKey::parse(&it.key).is_some();
+        // What was given of a sequence, or handed out, was so under that writer. A watch is anybody's.
+        let is_watch = |it: &Did| TicketKey::parse(&it.key).is_some_and(|key| key.is_watch());
+        let is_ticket = |it: &Did| TicketKey::parse(&it.key).is_some() && !is_watch(it);
         let did: Vec<Did> = did.into_iter().filter(|it| !is_ticket(it)).collect();
         let is_account = |it: &Did| Account::parse(&it.key).is_some();
         if !did.iter().any(is_account) {

@@ -13,7 +13,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 
 /// Tells one all that another has.
-pub(super) fn pass(from: &Replica, to: &mut Replica) {
+pub(in crate::replica) fn pass(from: &Replica, to: &mut Replica) {
     let message = from.delta(&to.vector_with_keys());
     let message = Message::decode(&message.encode()).unwrap();
     to.merge_live(&message, Some(from.writer()), &mut |_| ())
@@ -22,7 +22,7 @@ pub(super) fn pass(from: &Replica, to: &mut Replica) {
 }
 
 /// Two members that know of each other's all.
-pub(super) fn members() -> [Replica; 2] {
+pub(in crate::replica) fn members() -> [Replica; 2] {
     let [mut one, two, mut tab] = space();
     pass(&one, &mut tab);
     tab.leave().unwrap();

@@ -10,7 +10,7 @@ fn id(byte: u8) -> WriterId {
 }
 
 /// The only member of a space, with a sequence that it may give numbers of.
-fn member() -> Replica {
+pub(super) fn member() -> Replica {
     let mut replica = Replica::new(Space::default(), id(1));
     replica.found(&OWNER, &[0; 16], 1).unwrap();
     replica.begin_sequence("visits", &mut Vec::new()).unwrap();
@@ -18,14 +18,14 @@ fn member() -> Replica {
     replica
 }
 
-fn all_is_sure(replica: &mut Replica) {
+pub(super) fn all_is_sure(replica: &mut Replica) {
     for (given, _) in replica.look_at_sequence("visits") {
         let done = replica.tickets_are_sure("visits", given, &mut Vec::new());
         done.unwrap();
     }
 }
 
-fn give(replica: &mut Replica, count: u64) -> u64 {
+pub(super) fn give(replica: &mut Replica, count: u64) -> u64 {
     let to = replica.writer();
     let given = replica.give_tickets("visits", to, count, &mut Vec::new());
     let given = given.unwrap();
@@ -33,7 +33,7 @@ fn give(replica: &mut Replica, count: u64) -> u64 {
     given
 }
 
-fn next(replica: &mut Replica) -> Result<u64, Error> {
+pub(super) fn next(replica: &mut Replica) -> Result<u64, Error> {
     replica.next_ticket("visits", &mut Vec::new())
 }
 

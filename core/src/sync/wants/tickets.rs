@@ -6,10 +6,14 @@
 //! whether they hold that, as for a write at the level `quorum`, and uses it then; who got the rest reads
 //! at the level `quorum` after that, so of two who began a sequence of one name at the same time one at
 //! least hears of the other before it gives anything.
+//!
+//! Before a number that is watched, ranges get shorter, and the number itself is kept back until all below
+//! it are handed out: what nobody waits for is given back, and passed on to who asks. Who can't be reached
+//! holds that up for [`PATIENCE_MS`].
 
 use super::recent::Recent;
 use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
-use crate::replica::{Given, Replica, Stock};
+use crate::replica::{Given, Replica, Stock, Watching};
 use crate::sync::{Level, Link, Millis, Peer, Question, Sync};
 use crate::wire::{Body, DEALS, Digests, Draw};
 use crate::writer_id::WriterId;
@@ -21,6 +25,17 @@ use alloc::vec::Vec;
 const AHEAD: u64 = 4;
 /// How long a rest of which there are two is left as it is.
 const REST_AGAIN_MS: Millis = 1_000;
+/// How long a watched number is kept back at most, from when somebody asks who could have it.
+const PATIENCE_MS: Millis = 1_000;
+/// How soon is asked again while a watched number is kept back.
+const WATCHED_AGAIN_MS: Millis = 100;
+/// Who hands numbers out before a watched one keeps this share of what it used of late for itself, some
+/// 0.25 to 0.5 s of it.
+const KEPT_SHARE: u64 = 8;
+/// Who handed nothing out for so long keeps none.
+const IDLE_MS: Millis = 300;
+/// How long numbers that somebody was refused, who did not wait, are not given back.
+const KEPT_MS: Millis = 1_000;
 /// Of so many sequences it is known what was given and may not have been seen; of more, of none.
 const GIVEN_MAX: usize = 4_096;
 /// So many sequences are looked at for others' sake at a time.
@@ -37,22 +52,48 @@ pub(super) struct Tickets {
     /// What others asked this member for, which may not give yet, and until when that is seen to.
     asked_for: BTreeMap<String, Millis>,
     recent: Recent,
+    /// When a number of a sequence was handed out last.
+    drawn: BTreeMap<String, Millis>,
     /// Under which writer something was given.
     by: Option<WriterId>,
     /// The own clock when something of a sequence was last given to a writer.
     given: BTreeMap<(WriterId, String), u64>,
+    /// The numbers that are kept back.
+    kept_back: BTreeMap<String, KeptBack>,
+    /// When numbers that are kept before a watched one are to be given back.
+    idle_at: Option<Millis>,
     /// When something is to be looked at with nothing else happening.
     soon: Option<Millis>,
+}
+
+/// A number that is not given yet, as others have some that come before it.
+#[derive(Clone, Copy)]
+struct KeptBack {
+    number: u64,
+    until: Millis,
+    /// Whether that time is over.
+    passed: bool,
+}
+
+/// Why numbers are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// Somebody waits for them.
+    Waited,
+    /// Somebody was refused them.
+    Lacked,
+    /// They may be asked for soon.
+    Ahead,
 }
 
 #[derive(Clone)]
 struct Open {
     id: WantId,
     name: String,
+    /// None once they are here, of what is only lacked.
     count: u64,
     until: Millis,
-    /// Whether somebody waits for it.
-    waited: bool,
+    why: Why,
 }
 
 /// Something that was given, of which it is being found out whether most members hold that.
@@ -73,13 +114,26 @@ impl Tickets {
         let rounds = self.rounds.values().map(|it| it.0);
         let again = self.proofs.iter().filter(|it| it.question.is_none());
         let again = again.map(|it| it.again);
-        let others = open.chain(rounds).chain(again);
-        others.chain(self.soon).min()
+        let kept_back = self.kept_back.values().filter(|it| !it.passed);
+        let kept_back = kept_back.map(|it| it.until);
+        let others = open.chain(rounds).chain(again).chain(kept_back);
+        others.chain(self.idle_at).chain(self.soon).min()
     }
 
-    fn wants(&self, name: &str) -> u64 {
-        let open = self.open.iter().filter(|it| it.name == name);
-        open.fold(0, |sum: u64, it| sum.saturating_add(it.count))
+    /// How many numbers are wanted: for those who ask, and ahead.
+    fn wants(&self, name: &str) -> [u64; 2] {
+        let mut sums = [0u64; 2];
+        for open in self.open.iter().filter(|it| it.name == name) {
+            let sum = &mut sums[usize::from(open.why == Why::Ahead)];
+            *sum = sum.saturating_add(open.count);
+        }
+        sums
+    }
+
+    /// Whether anybody asks for numbers, or did a moment ago.
+    fn is_asked(&self, name: &str) -> bool {
+        let mut open = self.open.iter();
+        open.any(|it| it.name == name && it.why != Why::Ahead)
     }
 
     fn note_given(&mut self, by: WriterId, to: WriterId, name: String, clock: u64) {
@@ -97,20 +151,24 @@ impl Sync {
     /// [here](Replica::numbers_here), or it is `until`. Whoever waits tries to hand one out when there is one, and
     /// then [ends](Sync::end_numbers) it.
     pub fn want_numbers(&mut self, now: Millis, name: &str, count: u64, until: Millis) -> WantId {
-        self.open_tickets(now, name, count, until, true)
+        self.open_tickets(now, name, count, until, Why::Waited)
     }
 
     /// Somebody was refused so many numbers and does not wait: they are asked for for a few seconds, so that
     /// they are there when it is tried again.
     pub fn lack_numbers(&mut self, now: Millis, name: &str, count: u64) {
+        self.want_unwaited(now, name, count, Why::Lacked);
+    }
+
+    fn want_unwaited(&mut self, now: Millis, name: &str, count: u64, why: Why) {
         let until = now + UNWAITED_MS;
         let mut unwaited = self.wants.tickets.open.iter_mut();
-        match unwaited.find(|it| !it.waited && it.name == name) {
+        match unwaited.find(|it| it.why == why && it.name == name) {
             Some(same) => {
                 (same.until, same.count) = (until, same.count.max(count));
                 self.wants.tickets.soon = Some(now);
             }
-            None => _ = self.open_tickets(now, name, count, until, false),
+            None => _ = self.open_tickets(now, name, count, until, why),
         }
     }
 
@@ -120,7 +178,7 @@ impl Sync {
         name: &str,
         count: u64,
         until: Millis,
-        waited: bool,
+        why: Why,
     ) -> WantId {
         let tickets = &mut self.wants.tickets;
         let id = WantId(tickets.ids);
@@ -130,7 +188,7 @@ impl Sync {
             name: name.into(),
             count,
             until,
-            waited,
+            why,
         });
         tickets.soon = Some(now);
         id
@@ -145,25 +203,67 @@ impl Sync {
     /// Asks for what is lacking, sees whether what was given may be used, and notes what was handed out.
     pub(super) fn look_at_tickets(&mut self, now: Millis, replica: &mut Replica) {
         for (name, count) in replica.take_tickets_used() {
-            self.wants
-                .tickets
-                .recent
-                .note(now, &name, Stock::Rights, count);
+            let tickets = &mut self.wants.tickets;
+            tickets.recent.note(now, &name, Stock::Rights, count);
+            tickets.drawn.insert(name.clone(), now);
             let recent = self.recent_tickets(now, &name);
             if replica.numbers_here(&name) + replica.numbers_coming(&name) < recent {
-                self.lack_numbers(now, &name, recent);
+                self.want_unwaited(now, &name, recent, Why::Ahead);
             }
         }
         let tickets = &mut self.wants.tickets;
         tickets.soon = None;
         tickets.open.retain(|it| it.until > now);
         tickets.asked_for.retain(|_, until| *until > now);
+        for kept_back in tickets.kept_back.values_mut() {
+            kept_back.passed |= kept_back.until <= now;
+        }
+        // Who could have it by now, and has not asked again, has gone.
+        let is_asked_for = |it: &KeptBack| it.until + UNWAITED_MS > now;
+        tickets.kept_back.retain(|_, it| is_asked_for(it));
         let mut names: BTreeSet<String> = tickets.asked_for.keys().cloned().collect();
         names.extend(tickets.open.iter().map(|it| it.name.clone()));
         names.extend(tickets.proofs.iter().map(|it| it.name.clone()));
         tickets.rounds.retain(|name, _| names.contains(name));
         for name in names {
             self.look_at_sequence(now, replica, &name);
+        }
+        self.wants.tickets.idle_at = None;
+        self.wants.tickets.drawn.retain(|_, at| *at + IDLE_MS > now);
+        for name in replica.watched_sequences() {
+            self.give_back(now, replica, &name);
+        }
+    }
+
+    /// Gives numbers back that nobody asks for here, and that are to be handed out before a watched one.
+    fn give_back(&mut self, now: Millis, replica: &mut Replica, name: &str) {
+        let here = replica.numbers_here(name);
+        if here == 0 || self.wants.tickets.is_asked(name) {
+            return;
+        }
+        if !matches!(replica.watching(name), Watching::At(_)) {
+            return;
+        }
+        let idle_at = self.wants.tickets.drawn.get(name).map(|at| at + IDLE_MS);
+        let keep = match idle_at.filter(|at| *at > now) {
+            Some(idle_at) => {
+                // What is kept now is looked at again then.
+                self.wants.tickets.idle_at = Some(idle_at);
+                self.recent_tickets(now, name) / KEPT_SHARE
+            }
+            None => 0,
+        };
+        if here <= keep {
+            return;
+        }
+        let own = replica.writer();
+        let holder = replica.rest_holder(name).filter(|it| *it != own);
+        if let Some(holder) = holder.filter(|it| self.dealer(*it).is_some()) {
+            // At the end of its clocks this writer goes on as another one.
+            let given = replica.give_back(name, holder, keep, &mut self.changed);
+            if given.is_ok_and(|it| it > 0) {
+                self.local_change(now);
+            }
         }
     }
 
@@ -179,18 +279,38 @@ impl Sync {
     fn look_at_sequence(&mut self, now: Millis, replica: &mut Replica, name: &str) {
         self.look_at_proofs(now, replica, name);
         let here = replica.numbers_here(name);
-        let served = |it: &Open| !it.waited && it.name == name && it.count <= here;
-        self.wants.tickets.open.retain(|it| !served(it));
+        let open = &mut self.wants.tickets.open;
+        let is_here = |it: &Open| it.name == name && it.count <= here;
+        open.retain(|it| it.why != Why::Ahead || !is_here(it));
+        for lacked in open
+            .iter_mut()
+            .filter(|it| it.why == Why::Lacked && it.count > 0)
+        {
+            if is_here(lacked) {
+                (lacked.count, lacked.until) = (0, lacked.until.min(now + KEPT_MS));
+            }
+        }
         let have = here.saturating_add(replica.numbers_coming(name));
-        let missing = self.wants.tickets.wants(name).saturating_sub(have);
+        let [asked, ahead] = self.wants.tickets.wants(name);
+        let recent = self.recent_tickets(now, name);
+        let watching = match ahead {
+            0 => Watching::Nothing,
+            _ => replica.watching(name),
+        };
+        // Before a watched number no more is taken than would be kept.
+        let ahead = match watching {
+            Watching::Nothing => ahead,
+            _ => ahead.min(recent / KEPT_SHARE),
+        };
+        let need = asked.saturating_sub(have);
+        let missing = asked.saturating_add(ahead).saturating_sub(have);
         let holder = replica.rest_holder(name).filter(|_| missing > 0);
         let Some(holder) = holder else {
             self.wants.tickets.rounds.remove(name);
             return;
         };
-        let recent = self.recent_tickets(now, name);
         if holder == replica.writer() {
-            if self.give(now, replica, holder, name, ahead(missing, recent)) {
+            if self.give(now, replica, holder, name, [need, recent]) {
                 self.look_at_proofs(now, replica, name);
             }
             return;
@@ -203,12 +323,15 @@ impl Sync {
             *due = (*due).max(now + 1);
             return;
         };
-        let wait = (ASK_AGAIN_MS << (*tries).min(8)).min(ASK_AGAIN_MS_MAX);
+        let wait = match replica.watching(name) {
+            Watching::At(_) => WATCHED_AGAIN_MS,
+            _ => (ASK_AGAIN_MS << (*tries).min(8)).min(ASK_AGAIN_MS_MAX),
+        };
         (*due, *tries) = (now + wait, *tries + 1);
         let draw = Draw {
             name: name.into(),
             seen: replica.held(&holder),
-            need: missing.min(i64::MAX as u64),
+            need: need.min(i64::MAX as u64),
             recent,
         };
         self.send(replica, link, Body::Draw(draw));
@@ -278,22 +401,60 @@ impl Sync {
         }
     }
 
-    /// Gives numbers to a member, or to this one; tells whether it did.
+    /// Gives numbers to a member, or to this one, which needs so many now and handed out so many of late;
+    /// tells whether it did.
     fn give(
         &mut self,
         now: Millis,
         replica: &mut Replica,
         to: WriterId,
         name: &str,
-        count: u64,
+        [need, recent]: [u64; 2],
     ) -> bool {
+        let all = need.saturating_add(recent.saturating_mul(AHEAD)).max(1);
+        let members = replica.configuration().map_or(1, |it| it.members.len());
+        let members = members.max(1) as u64;
+        let watching = replica.watching(name);
         // If it is refused, as this writer is at the end of its clocks, it is asked again under another.
-        let given = replica.give_tickets(name, to, count, &mut self.changed);
+        let given = match watching {
+            Watching::Nothing => replica.give_tickets(name, to, all, &mut self.changed),
+            Watching::Before(left) => {
+                let share = left / (2 * members);
+                let count = all.min(need.saturating_add(share)).clamp(1, left);
+                replica.give_tickets(name, to, count, &mut self.changed)
+            }
+            Watching::At(_) if need == 0 => Ok(0),
+            Watching::At(others_have) => {
+                let share = replica.numbers_here(name) / (2 * members);
+                let count = need.saturating_add(share.min(recent / KEPT_SHARE));
+                match replica.pass_on(name, to, count, &mut self.changed) {
+                    Ok(0) if others_have && self.keeps_back(now, replica, name) => Ok(0),
+                    Ok(0) => replica.give_tickets(name, to, 1, &mut self.changed),
+                    passed => passed,
+                }
+            }
+        };
         let given = given.is_ok_and(|it| it > 0);
         if given {
             self.local_change(now);
         }
         given
+    }
+
+    /// Whether the next number is kept back still, as others have some that come before it.
+    fn keeps_back(&mut self, now: Millis, replica: &Replica, name: &str) -> bool {
+        let next = replica.sequence(name).map_or(0, |it| it.next);
+        let fresh = KeptBack {
+            number: next,
+            until: now + PATIENCE_MS,
+            passed: false,
+        };
+        let kept_back = self.wants.tickets.kept_back.entry(name.into());
+        let kept_back = kept_back.or_insert(fresh);
+        if kept_back.number != next {
+            *kept_back = fresh;
+        }
+        kept_back.until > now
     }
 
     /// A peer asks for numbers. Who is no member is not heard.
@@ -323,7 +484,7 @@ impl Sync {
             };
             return self.send(replica, link, Body::Digest(digests));
         }
-        if self.give(now, replica, to, &name, ahead(need, recent)) {
+        if self.give(now, replica, to, &name, [need, recent]) {
             let clock = replica.clock();
             self.wants.tickets.note_given(own, to, name, clock);
         } else if replica.rest_holder(&name) == Some(own)
@@ -332,9 +493,4 @@ impl Sync {
             self.wants.tickets.asked_for.insert(name, now + UNWAITED_MS);
         }
     }
-}
-
-/// How many numbers are given to who misses some.
-fn ahead(missing: u64, recent: u64) -> u64 {
-    missing.saturating_add(recent.saturating_mul(AHEAD))
 }

@@ -94,25 +94,30 @@ impl OpenSpace {
         Some(ChangedPart { changes, next })
     }
 
-    /// By which name users know a counter, or the budget that it is a part of.
+    /// By which name users know a counter, or the budget or sequence that it is a part of.
     pub(super) fn name_of(&self, counter: Counted) -> Option<&str> {
         let key = self.replica.key(counter)?;
         match key.starts_with(RESERVED) {
-            true => self.replica.budget_at(counter),
+            true => {
+                let sequence = self.replica.sequence_at(counter);
+                self.replica.budget_at(counter).or(sequence)
+            }
             false => Some(key),
         }
     }
 
-    /// What these show, each budget once.
+    /// What these show, each budget and each sequence once.
     pub(super) fn changes(&self, changed: &[Counted]) -> Changes {
         let mut changes = Changes::default();
         let mut budgets = BTreeSet::new();
+        let mut sequences = BTreeSet::new();
         for counter in changed {
             let Some(key) = self.replica.key(*counter) else {
                 continue;
             };
             if key.starts_with(RESERVED) {
                 budgets.extend(self.replica.budget_at(*counter));
+                sequences.extend(self.replica.sequence_at(*counter));
                 continue;
             }
             changes.counters.push(Change {
@@ -122,6 +127,8 @@ impl OpenSpace {
         }
         let budgets = budgets.into_iter().filter_map(|name| self.budget_row(name));
         changes.budgets = budgets.collect();
+        let sequences = sequences.into_iter().filter_map(|name| self.sequence(name));
+        changes.sequences = sequences.collect();
         changes
     }
 

@@ -63,8 +63,9 @@ impl OpenSpace {
         }
         let done = ops.iter().zip(told).map(|(operation, told)| {
             let mut done = self.shown(operation);
-            if let Made::Number(number) = told {
+            if let Made::Number { number, watched } = told {
                 done.number = Some(number);
+                done.watched = watched;
             }
             let (Some(op), Made::Told(told)) = (operation.op(), told) else {
                 return done;
@@ -86,7 +87,7 @@ impl OpenSpace {
             let key = self.replica.key(counter).unwrap_or_default();
             let event = match self.replica.budget_at(counter) {
                 Some(_) => Event::Budget,
-                // A sequence's, of which nobody is told.
+                // A sequence's, of which Redis clients are told nothing.
                 None if key.starts_with(RESERVED) => Event::Merge,
                 // Nobody asked for that change: the counter had expired, and was met.
                 None => Event::Expired,
@@ -127,10 +128,11 @@ impl OpenSpace {
             budget: None,
             to: None,
             number: None,
+            watched: false,
         };
         match operation {
             Operation::Count { .. } => done.now = self.read_at(key),
-            Operation::Begin { .. } | Operation::Next { .. } => {}
+            Operation::Begin { .. } | Operation::Next { .. } | Operation::Watch { .. } => {}
             _ => done.budget = self.budget_row(key),
         }
         if let Operation::Transfer { to, .. } = operation {

@@ -220,7 +220,7 @@ fn all_that_touches_counters_takes_keys_and_levels() {
         assert_eq!(headers.get("tallymesh-token").is_some(), counters);
         *found.entry((counters, writes)).or_insert(0) += 1;
     }
-    assert_eq!(found[&(true, true)], 14, "writes");
+    assert_eq!(found[&(true, true)], 16, "writes");
     assert_eq!(found[&(true, false)], 8, "reads");
 }
 

@@ -26,7 +26,7 @@ const fn spec(
 /// All commands, by name.
 // One command a line: what is compared stands below each other.
 #[rustfmt::skip]
-pub(in crate::resp) static TABLE: &[Spec; 66] = {
+pub(in crate::resp) static TABLE: &[Spec; 72] = {
     use Kind::*;
     const NO: KeysAt = KeysAt::None;
     const ONE: KeysAt = KeysAt::First;
@@ -92,6 +92,12 @@ pub(in crate::resp) static TABLE: &[Spec; 66] = {
         spec("reset", Command::Reset, 1, Connection, NO, OPEN, "Puts the connection back to how it began."),
         spec("scan", Command::Scan, -2, Keyspace, NO, READER, "Lists counters part by part; what is there all the while is listed at least once."),
         spec("select", Command::Select, 2, Connection, NO, TICKET, "Picks a space by its number at this node."),
+        spec("sequence.begin", Command::SequenceBegin, 2, Write, ONE, EDITOR, "Begins a sequence of numbers."),
+        spec("sequence.get", Command::SequenceGet, 2, Keyspace, ONE, READER, "Reads a sequence: how many numbers it has handed out, and which are watched."),
+        spec("sequence.list", Command::SequenceList, -1, Keyspace, NO, READER, "Lists sequences by name, from a prefix and a name on."),
+        spec("sequence.next", Command::SequenceNext, 2, Write, ONE, WRITER, "Hands out the next number of a sequence, which nobody else gets."),
+        spec("sequence.unwatch", Command::SequenceUnwatch, 3, Write, ONE, EDITOR, "Ends the watch of a number of a sequence."),
+        spec("sequence.watch", Command::SequenceWatch, 3, Write, ONE, EDITOR, "Watches a number of a sequence: SEQUENCE.GET tells when it was handed out, and by whom."),
         spec("set", Command::Set, -3, Write, ONE, EDITOR, "Sets a counter to an integer; cancels what this node has seen of it, and nothing else."),
         spec("setex", Command::SetEx, 4, Write, ONE, EDITOR, "Sets a counter that expires after seconds."),
         spec("setnx", Command::SetNx, 3, Write, ONE, EDITOR, "Sets a counter that this node does not see; others may see it."),

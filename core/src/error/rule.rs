@@ -1,0 +1,93 @@
+//! The rules that a decoded message has to keep.
+
+use core::fmt;
+
+/// A rule of the format, numbered so that its sentence is carried only by programs that show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rule {
+    /// Text is UTF-8.
+    Text,
+    /// Writers ascend.
+    WritersAscend,
+    /// A writer in the table has a clock.
+    WriterClock,
+    /// Keys ascend and share their longest prefix.
+    KeysAscend,
+    /// A column's writer is in the table.
+    ColumnWriter,
+    /// Each key has a shard, or something beside one.
+    KeyUsed,
+    /// What is beside shards ascends by key and writer.
+    SidesAscend,
+    /// What is beside a shard has known parts, and at least one.
+    SideParts,
+    /// The rare part of a shard goes with its row and says more than it.
+    Extra,
+    /// A life's clocks are in order: it begins, and then has adds and an expiry, up to the row's.
+    Life,
+    /// What is said of writers ascends by kind and writer.
+    FactsAscend,
+    /// What is said of writers is of a known kind.
+    FactKind,
+    /// A bitmap names some of a page's keys, but not one or all.
+    Bitmap,
+    /// A column of one shard names one of the page's keys.
+    SingleKey,
+    /// A shard's clock is after its writer's lo and not after its hi.
+    ShardClock,
+    /// Totals are signed if one of them is negative.
+    Signed,
+    /// A hello that offers version 1 is written in version 1.
+    VersionByte,
+    /// A frame's type is 1 to 13.
+    FrameType,
+    /// A flag is of few values.
+    Flag,
+    /// The last chunk's table covers all chunks.
+    ChunkCovered,
+    /// Only pushes are broadcast.
+    OnlyPushes,
+    /// What a store keeps of transactions ascends by clock, and is of known kinds.
+    Kept,
+    /// Withdrawals ascend by clock, each after the add before it, and there is at least one.
+    Withdrawals,
+    /// Keyed operations ascend by writer and clock, and what they added by key.
+    KeyedAscend,
+    /// A space without members has no budgets.
+    OpenBudget,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rule::Text => "text is UTF-8",
+            Rule::WritersAscend => "writers ascend",
+            Rule::WriterClock => "a writer in the table has a clock",
+            Rule::KeysAscend => "keys ascend and share their longest prefix",
+            Rule::ColumnWriter => "a column's writer is in the table",
+            Rule::KeyUsed => "each key has a shard, or something beside one",
+            Rule::SidesAscend => "what is beside shards ascends by key and writer",
+            Rule::SideParts => "what is beside a shard has known parts, and at least one",
+            Rule::Extra => "the rare part of a shard goes with its row and says more than it",
+            Rule::Life => "a life's clocks are in order",
+            Rule::FactsAscend => "what is said of writers ascends by kind and writer",
+            Rule::FactKind => "what is said of writers is of a known kind",
+            Rule::Bitmap => "a bitmap names some of a page's keys, but not one or all",
+            Rule::SingleKey => "a column of one shard names one of the page's keys",
+            Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
+            Rule::Signed => "totals are signed if one of them is negative",
+            Rule::VersionByte => "a hello that offers version 1 is written in version 1",
+            Rule::FrameType => "a frame's type is 1 to 13",
+            Rule::Flag => "a flag is of few values",
+            Rule::ChunkCovered => "the last chunk's table covers all chunks",
+            Rule::OnlyPushes => "only pushes are broadcast",
+            Rule::Kept => {
+                "what a store keeps of transactions ascends by clock, and is of known kinds"
+            }
+            Rule::Withdrawals => "withdrawals ascend by clock, each after the add before it",
+            Rule::KeyedAscend => "keyed operations ascend by writer and clock",
+            Rule::OpenBudget => "a space without members has no keys that begin with U+0000",
+        })
+    }
+}

@@ -1,0 +1,372 @@
+//! Numbers of a sequence that are watched, so that the N-th number is handed out as the N-th, or close to it.
+//!
+//! A watch is part of the state: all members see it. Who hands the number out notes that in the same
+//! transaction, so it is not lost if the process ends before it told anybody, and it stays until the watch
+//! is ended: whoever looks is told at least once, and the number tells one watch from another.
+//!
+//! All numbers below a watched one are to be handed out before it. So when it is the next to be given, it
+//! is kept back, and members give what nobody waits for back to the writer that gives, which
+//! [passes it on](Replica::pass_on) to who asks. Ranges that were given back are used like any other: once
+//! most members hold that they were. How long a number is kept back, `sync/wants/tickets.rs` decides.
+
+use super::{Left, Piece, Sequence, TicketKey};
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::limits::{TICKETS_MAX, WATCHES_MAX};
+use crate::replica::ops::Op;
+use crate::replica::{Replica, Transaction};
+use crate::writer_id::WriterId;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A number that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// The number.
+    pub number: u64,
+    /// What became of it.
+    pub reached: Reached,
+}
+
+impl Watched {
+    pub(super) fn open(number: u64) -> Watched {
+        let reached = Reached::NotYet;
+        Watched { number, reached }
+    }
+}
+
+/// What became of a number that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// It is not known to be handed out.
+    NotYet,
+    /// It was handed out.
+    HandedOut {
+        /// The writer that did.
+        by: WriterId,
+        /// At most how many numbers below it were not handed out then and were not lost: it was the
+        /// (number - lost - below)-th at least.
+        below: u64,
+    },
+    /// It was handed out by somebody who had not heard of the watch, or lost long ago.
+    Passed,
+    /// It was lost with its writer. It may have been handed out before that.
+    Lost,
+}
+
+/// What watches say of the numbers that are to be given next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watching {
+    /// None of them is watched.
+    Nothing,
+    /// So many come before a watched one.
+    Before(u64),
+    /// The next one is watched, or the last that was given: whether somebody still has numbers that come
+    /// before.
+    At(bool),
+}
+
+impl Sequence {
+    /// Tells of each watched number what became of it.
+    pub(super) fn tell_reached(&mut self, drawn: &BTreeMap<u64, (WriterId, u64)>) {
+        let has = |number: u64| self.held.iter().any(|it| it.0.contains(&number));
+        let lost = |number: u64| self.gaps.iter().any(|it| it.contains(&number));
+        for watched in &mut self.watched {
+            let number = watched.number;
+            watched.reached = match drawn.get(&number) {
+                Some(&(by, below)) => Reached::HandedOut { by, below },
+                None if number >= self.next || has(number) => Reached::NotYet,
+                None if lost(number) => Reached::Lost,
+                None => Reached::Passed,
+            };
+        }
+        self.watched.sort_by_key(|it| it.number);
+    }
+}
+
+impl Replica {
+    /// Watches a number, as a transaction of its own, and adds each counter that changed to `changed`.
+    ///
+    /// # Errors
+    /// As [`Transaction::watch_number`]. Nothing is changed then.
+    pub fn watch_number(
+        &mut self,
+        name: &str,
+        number: u64,
+        changed: &mut Vec<Handle>,
+    ) -> Result<(), Error> {
+        let mut transaction = self.begin()?;
+        transaction.watch_number(name, number)?;
+        transaction.commit(changed);
+        Ok(())
+    }
+
+    /// Ends the watch of a number, as a transaction of its own, and adds each counter that changed to
+    /// `changed`.
+    ///
+    /// # Errors
+    /// As [`Transaction::end_watch`]. Nothing is changed then.
+    pub fn end_watch(
+        &mut self,
+        name: &str,
+        number: u64,
+        changed: &mut Vec<Handle>,
+    ) -> Result<(), Error> {
+        let mut transaction = self.begin()?;
+        transaction.end_watch(name, number)?;
+        transaction.commit(changed);
+        Ok(())
+    }
+
+    /// The sequences of which numbers are watched and this process has some.
+    pub(crate) fn watched_sequences(&self) -> Vec<String> {
+        let own = |name: &&str| self.tickets.own.contains_key(*name);
+        self.keys.watched().filter(own).map(String::from).collect()
+    }
+
+    /// What watches say of the numbers that are to be given next.
+    pub(crate) fn watching(&self, name: &str) -> Watching {
+        let Some(known) = self.sequence(name).filter(|it| !it.watched.is_empty()) else {
+            return Watching::Nothing;
+        };
+        let Sequence {
+            next,
+            held,
+            watched,
+            ..
+        } = known;
+        let is_watched = |number| watched.iter().any(|it| it.number == number);
+        let last = next - 1;
+        if is_watched(last) && held.iter().any(|it| it.0.contains(&last)) {
+            return Watching::At(true);
+        }
+        let ahead = watched.iter().map(|it| it.number);
+        match ahead.filter(|number| *number >= next).min() {
+            None => Watching::Nothing,
+            Some(number) if number == next => Watching::At(!held.is_empty()),
+            Some(number) => Watching::Before(number - next),
+        }
+    }
+
+    /// Gives the first `count` of the numbers that were given back to this writer to a member, or fewer if
+    /// there are fewer. Tells how many; none if this replica gives no numbers.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    pub(crate) fn pass_on(
+        &mut self,
+        name: &str,
+        to: WriterId,
+        count: u64,
+        changed: &mut Vec<Handle>,
+    ) -> Result<u64, Error> {
+        let may = to != self.writer() && self.is_counted_member(&to);
+        if !may || count == 0 || self.next_to_give(name).is_none() {
+            return Ok(0);
+        }
+        let mut left = count;
+        let mut moves = Vec::new();
+        for (next, end) in self.own_ranges(name) {
+            let upto = end.min(next.saturating_add(left));
+            left -= upto - next;
+            moves.push(Move {
+                next,
+                from: next,
+                upto,
+                end,
+            });
+            if left == 0 {
+                break;
+            }
+        }
+        self.move_ranges(name, &moves, to, changed)?;
+        Ok(count - left)
+    }
+
+    /// Gives the numbers that are here, but for the first `keep`, back to the writer that gives them. Tells
+    /// how many.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    pub(crate) fn give_back(
+        &mut self,
+        name: &str,
+        to: WriterId,
+        keep: u64,
+        changed: &mut Vec<Handle>,
+    ) -> Result<u64, Error> {
+        if !self.is_member() || !self.is_counted_member(&to) {
+            return Ok(0);
+        }
+        let mut left = keep;
+        let mut moves = Vec::new();
+        for (next, end) in self.own_ranges(name) {
+            let from = end.min(next.saturating_add(left));
+            left -= from - next;
+            if from < end {
+                moves.push(Move {
+                    next,
+                    from,
+                    upto: end,
+                    end,
+                });
+            }
+        }
+        self.move_ranges(name, &moves, to, changed)?;
+        Ok(moves.iter().map(|it| it.upto - it.from).sum())
+    }
+
+    /// The ranges of which this process hands numbers out, ascending: the next number, and the end.
+    fn own_ranges(&self, name: &str) -> Vec<(u64, u64)> {
+        let own = self.tickets.own.get(name);
+        let own = own.filter(|_| self.tickets.by == Some(self.writer()));
+        let ranges = own.into_iter().flat_map(|own| &own.ranges);
+        let ranges = ranges.filter(|it| it.1.sure && it.1.next < *it.0);
+        ranges.map(|(end, left)| (left.next, *end)).collect()
+    }
+
+    /// Moves numbers of own ranges to a member, where those that follow one another become one range.
+    ///
+    /// What is kept of a range goes by another end if that moves. It may be used on at once: most members
+    /// hold that it was given, and nobody can take what comes after it without knowing of both.
+    fn move_ranges(
+        &mut self,
+        name: &str,
+        moves: &[Move],
+        to: WriterId,
+        changed: &mut Vec<Handle>,
+    ) -> Result<(), Error> {
+        let own = self.writer();
+        let key = |holder, end| {
+            let piece = Piece::Range { holder, end };
+            TicketKey { piece, name }.key()
+        };
+        let add = |numbers: u64| Op::Add(numbers.cast_signed());
+        let mut steps = Vec::new();
+        let mut first = None;
+        for (at, it) in moves.iter().enumerate() {
+            match it.upto == it.end {
+                true => steps.push((key(own, it.end), Op::Delete)),
+                false => steps.push((
+                    key(own, it.end),
+                    Op::Add(-(it.upto - it.from).cast_signed()),
+                )),
+            }
+            if it.next < it.from {
+                steps.push((key(own, it.from), add(it.from - it.next)));
+            }
+            let from = first.take().unwrap_or(it.from);
+            match moves.get(at + 1).is_some_and(|after| after.from == it.upto) {
+                true => first = Some(from),
+                false => steps.push((key(to, it.upto), add(it.upto - from))),
+            }
+        }
+        if steps.is_empty() {
+            return Ok(());
+        }
+        self.make(&steps, changed)?;
+        if let Some(own) = self.tickets.own.get_mut(name) {
+            for it in moves {
+                match own.ranges.get_mut(&it.end).filter(|_| it.upto < it.end) {
+                    Some(left) => left.next = it.upto,
+                    None => _ = own.ranges.remove(&it.end),
+                }
+                if it.next < it.from {
+                    let (next, sure) = (it.next, true);
+                    own.ranges.insert(it.from, Left { next, sure });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers `from..upto` of the own range `next..end`, of which they are the first or the last ones.
+struct Move {
+    next: u64,
+    from: u64,
+    upto: u64,
+    end: u64,
+}
+
+impl Transaction<'_> {
+    /// Watches a number of a sequence: all members see when it was handed out, and by whom, until the
+    /// watch is [ended](Transaction::end_watch). A number that is watched already is left as it is.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::NumberRange`] unless it is from 1 to
+    /// [`TICKETS_MAX`], [`Error::WatchesFull`] over [`WATCHES_MAX`], [`Error::TransactionTooLarge`]. The
+    /// transaction stays as it was then, and may go on.
+    pub fn watch_number(&mut self, name: &str, number: u64) -> Result<(), Error> {
+        let known = self.known_sequence(name)?;
+        if !(1..=TICKETS_MAX).contains(&number) {
+            return Err(Error::NumberRange { number });
+        }
+        if known.watched.iter().any(|it| it.number == number) {
+            return Ok(());
+        }
+        if known.watched.len() >= WATCHES_MAX {
+            return Err(Error::WatchesFull);
+        }
+        let piece = Piece::Watch { number };
+        self.draw_on(&TicketKey { piece, name }.key(), Op::Add(1))
+    }
+
+    /// Ends the watch of a number: nobody is told of it any more. If it is not watched, nothing changes.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`], [`Error::NoSequence`], [`Error::TransactionTooLarge`]. The transaction stays as
+    /// it was then, and may go on.
+    pub fn end_watch(&mut self, name: &str, number: u64) -> Result<(), Error> {
+        self.known_sequence(name)?;
+        let is_its = |piece: Piece| match piece {
+            Piece::Watch { number: of } | Piece::Drawn { number: of, .. } => of == number,
+            _ => false,
+        };
+        let keys = self.replica.pieces(name).map(|(key, _)| key);
+        let keys: Vec<String> = keys
+            .filter(|it| is_its(it.piece))
+            .map(|it| it.key())
+            .collect();
+        keys.iter()
+            .try_for_each(|key| self.draw_on(key, Op::Delete))
+    }
+
+    fn known_sequence(&self, name: &str) -> Result<Sequence, Error> {
+        super::check_sequence(name)?;
+        match self.replica.sequence(name) {
+            _ if !self.replica.is_member() => Err(Error::NotAMember),
+            Some(known) => Ok(known),
+            None => Err(Error::NoSequence),
+        }
+    }
+
+    /// Whether a number of a sequence is watched.
+    pub fn is_watched(&self, name: &str, number: u64) -> bool {
+        let piece = Piece::Watch { number };
+        self.value(&TicketKey { piece, name }.key()) > Some(0)
+    }
+
+    /// Notes that this transaction hands out a number, if it is watched.
+    pub(super) fn note_watched(&mut self, name: &str, number: u64) -> Result<(), Error> {
+        if !self.is_watched(name, number) {
+            return Ok(());
+        }
+        let known = self.replica.sequence(name).unwrap_or_default();
+        let held = known.held.iter().map(|it| it.0.start..it.0.end.min(number));
+        let held: u64 = held.map(|it| it.end.saturating_sub(it.start)).sum();
+        let drawn = self
+            .draws
+            .iter()
+            .filter(|it| it.name == name && it.number < number);
+        let below = held.saturating_sub(drawn.count() as u64);
+        let by = self.replica.writer();
+        let piece = Piece::Drawn { by, number };
+        let by = Op::Add((below + 1).cast_signed());
+        self.draw_on(&TicketKey { piece, name }.key(), by)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! `SEQUENCE.…`: commands on sequences of numbers, which Redis has no like of.
+
+use super::command::Command;
+use super::counters::{Writing, key};
+use super::error::ReplyError;
+use super::reply::Reply;
+use super::request::{Args, number};
+use crate::driver::OperationError;
+use tallymesh_core::{Reached, Replica};
+
+/// Most names that one `SEQUENCE.LIST` answers.
+pub(super) const LIST_MAX: usize = 1_000;
+
+impl<'a> Writing<'_, '_, 'a> {
+    /// Makes a command on a sequence, and answers it: `SEQUENCE.NEXT` with the number.
+    pub(super) fn sequence(
+        &mut self,
+        command: Command,
+        args: &Args<'a>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let name = key(args.at(1))?;
+        match command {
+            Command::SequenceNext => {
+                let next = self.tx.ticket(name).map_err(OperationError::from)?;
+                reply.integer(next.cast_signed()); // at most 2^63 - 2
+                return Ok(());
+            }
+            Command::SequenceBegin => self.tx.begin_sequence(name),
+            Command::SequenceWatch => self.tx.watch_number(name, of_sequence(args.at(2))?),
+            _ => self.tx.end_watch(name, of_sequence(args.at(2))?),
+        }
+        .map_err(OperationError::from)?;
+        reply.ok();
+        Ok(())
+    }
+}
+
+/// A number of a sequence.
+fn of_sequence(text: &[u8]) -> Result<u64, ReplyError<'_>> {
+    let number = number(text).ok_or(ReplyError::NotInteger)?;
+    // What is none of a sequence's is refused where it is used.
+    Ok(u64::try_from(number).unwrap_or(0))
+}
+
+/// Answers `SEQUENCE.GET`: the least number that nobody was given, how many were handed out at least, how
+/// many were lost, and of each number that is watched what became of it.
+pub(super) fn get<'a>(
+    args: &Args<'a>,
+    replica: &Replica,
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    let Some(known) = replica.sequence(key(args.at(1))?) else {
+        reply.null();
+        return Ok(());
+    };
+    let gaps: u64 = known.gaps.iter().map(|it| it.end - it.start).sum();
+    let fields = [
+        ("next", known.next),
+        ("issued", known.issued),
+        ("lost", known.lost + gaps),
+    ];
+    reply.map(fields.len() + 1);
+    for (name, number) in fields {
+        reply.bulk(name.as_bytes());
+        reply.integer(number.cast_signed());
+    }
+    reply.bulk(b"watched");
+    reply.array(known.watched.len());
+    for watched in known.watched {
+        let (state, by) = match watched.reached {
+            Reached::NotYet => ("open", None),
+            Reached::HandedOut { by, .. } => ("handed_out", Some(by)),
+            Reached::Passed => ("passed", None),
+            Reached::Lost => ("lost", None),
+        };
+        reply.array(3);
+        reply.integer(watched.number.cast_signed());
+        reply.bulk(state.as_bytes());
+        match by {
+            Some(by) => reply.bulk(by.to_string().as_bytes()),
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+/// Answers `SEQUENCE.LIST`: names that begin so, after a name, by their bytes.
+pub(super) fn list<'a>(
+    args: &Args<'a>,
+    replica: &Replica,
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    if args.len() > 3 {
+        return Err(ReplyError::Arity("sequence.list"));
+    }
+    let (prefix, after) = (args.at(1), args.at(2));
+    let mut names: Vec<String> = Vec::new();
+    replica.each_sequence(&mut |name| {
+        let wanted = name.as_bytes().starts_with(prefix);
+        let follows = after.is_empty() || name.as_bytes() > after;
+        if wanted && follows && names.len() < LIST_MAX {
+            names.push(name.to_owned());
+        }
+    });
+    reply.array(names.len());
+    for name in names {
+        reply.bulk(name.as_bytes());
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! `SEQUENCE.…`: what each command answers, in both versions of the protocol, and what it is refused with.
+
+use super::*;
+
+#[test]
+fn sequences_are_begun_read_watched_and_listed() {
+    let rows: &[(&str, &str, &str)] = &[
+        ("SEQUENCE.GET visits", "$-1|", "_|"),
+        (
+            "SEQUENCE.NEXT visits",
+            "-NOSEQUENCE no sequence of this name is known here; begin it first|",
+            "",
+        ),
+        (
+            "SEQUENCE.WATCH visits 5",
+            "-NOSEQUENCE no sequence of this name is known here; begin it first|",
+            "",
+        ),
+        ("SEQUENCE.BEGIN visits", "+OK|", ""),
+        (
+            "sequence.begin visits",
+            "-ERR there is a sequence of this name|",
+            "",
+        ),
+        (
+            "SEQUENCE.NEXT visits",
+            "-NUMBERSSHORT no number is here to be handed out now; ask again, or wait for one|",
+            "",
+        ),
+        ("SEQUENCE.WATCH visits 5", "+OK|", ""),
+        ("SEQUENCE.WATCH visits 3", "+OK|", ""),
+        ("SEQUENCE.UNWATCH visits 3", "+OK|", ""),
+        ("SEQUENCE.UNWATCH visits 3", "+OK|", ""),
+        (
+            "SEQUENCE.GET visits",
+            "*8|$4|next|:1|$6|issued|:0|$4|lost|:0|$7|watched|*1|*3|:5|$4|open|$-1|",
+            "%4|$4|next|:1|$6|issued|:0|$4|lost|:0|$7|watched|*1|*3|:5|$4|open|_|",
+        ),
+        (
+            "SEQUENCE.WATCH visits 0",
+            "-ERR numbers go from 1 to 9223372036854775806, and 0 is none of them|",
+            "",
+        ),
+        (
+            "SEQUENCE.WATCH visits x",
+            "-ERR value is not an integer or out of range|",
+            "",
+        ),
+        ("SEQUENCE.BEGIN orders", "+OK|", ""),
+        ("SEQUENCE.LIST", "*2|$6|orders|$6|visits|", ""),
+        ("SEQUENCE.LIST v", "*1|$6|visits|", ""),
+        (
+            "SEQUENCE.LIST v visits w",
+            "-ERR wrong number of arguments for 'sequence.list' command|",
+            "",
+        ),
+        ("DBSIZE", ":0|", ""),
+    ];
+    for resp3 in [false, true] {
+        let mut client = Client::new(RespConfig::default());
+        let founded = client.node.replicas[0].found(&[7; 32], &[0; 16], NOW);
+        founded.expect("a member");
+        client.session.resp3 = resp3;
+        for (sent, two, three) in rows {
+            let wanted = if resp3 && !three.is_empty() {
+                three
+            } else {
+                two
+            };
+            assert_eq!(&client.send(sent), wanted, "to {sent}, RESP3: {resp3}");
+        }
+    }
+}
+
+#[test]
+fn who_is_no_member_begins_none() {
+    let mut client = Client::new(RespConfig::default());
+    let refused = client.send("SEQUENCE.BEGIN visits");
+    assert!(refused.starts_with("-ERR "), "{refused}");
+}
