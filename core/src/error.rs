@@ -1,8 +1,8 @@
 //! What can go wrong, with a stable code for each.
 
-mod rule;
+mod format;
 
-pub use rule::Rule;
+pub use format::{Limited, Rule};
 
 use crate::MEMBERS;
 #[cfg(feature = "guests")]
@@ -20,70 +20,6 @@ pub struct Missing {
     pub needed: u64,
     /// The clock that is held.
     pub held: u64,
-}
-
-/// What has a limit on its size, numbered as [`Rule`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Limited {
-    /// A transfer in bytes.
-    Transfer,
-    /// A message in bytes.
-    Message,
-    /// The keys of a message in bytes.
-    MessageKeys,
-    /// A frame in bytes.
-    Frame,
-    /// A space's name in bytes.
-    SpaceName,
-    /// An agent's name in bytes.
-    Agent,
-    /// A proof in bytes.
-    Proof,
-    /// What an operation under an idempotency key adds, with the keys, in bytes.
-    Keyed,
-    /// The writers that a member is asked for.
-    #[cfg(feature = "members")]
-    AskedWriters,
-    /// The counters of a page of an audit.
-    #[cfg(feature = "members")]
-    AuditedCounters,
-    /// The code of a refusal in bytes.
-    #[cfg(feature = "members")]
-    Refusal,
-    /// A budget's name in bytes.
-    #[cfg(feature = "budgets")]
-    BudgetName,
-    /// A name of a sequence of tickets in bytes.
-    #[cfg(feature = "budgets")]
-    TicketsName,
-}
-
-impl fmt::Display for Limited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Limited::Transfer => "a transfer in bytes",
-            Limited::Message => "a message in bytes",
-            Limited::MessageKeys => "the keys of a message in bytes",
-            Limited::Frame => "a frame in bytes",
-            Limited::SpaceName => "a space's name in bytes",
-            Limited::Agent => "an agent's name in bytes",
-            Limited::Proof => "a proof in bytes",
-            Limited::Keyed => {
-                "what an operation under an idempotency key adds, with the keys, in bytes"
-            }
-            #[cfg(feature = "members")]
-            Limited::AskedWriters => "the writers that a member is asked for",
-            #[cfg(feature = "members")]
-            Limited::AuditedCounters => "the counters of a page of an audit",
-            #[cfg(feature = "members")]
-            Limited::Refusal => "the code of a refusal in bytes",
-            #[cfg(feature = "budgets")]
-            Limited::BudgetName => "a budget's name in bytes",
-            #[cfg(feature = "budgets")]
-            Limited::TicketsName => "a name of a sequence in bytes",
-        })
-    }
 }
 
 /// What an error says beside its code. The module that a page loads first shows codes only: there it is
@@ -291,6 +227,36 @@ pub enum Error {
     /// This writer does not hold so much room under the cap.
     #[cfg(feature = "budgets")]
     RoomShort(Box<Short>),
+    /// No limit covers this key.
+    #[cfg(feature = "budgets")]
+    NoLimit,
+    /// A limit's name is empty or too long, or begins as keys of kinds do.
+    #[cfg(feature = "budgets")]
+    LimitName {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A limit is 0 or over 2^63 - 1.
+    #[cfg(feature = "budgets")]
+    LimitRange {
+        /// The limit.
+        limit: u64,
+    },
+    /// A limit's period is too short or too long.
+    #[cfg(feature = "budgets")]
+    PeriodRange {
+        /// The period, in milliseconds.
+        ms: u64,
+    },
+    /// There would be too many limits.
+    #[cfg(feature = "budgets")]
+    LimitsFull {
+        /// How many there would be.
+        limits: usize,
+    },
+    /// So much is not left here of what a limit allows in this period.
+    #[cfg(feature = "budgets")]
+    LimitReached(Box<Short>),
     /// Bytes end before what they announce.
     Truncated,
     /// Bytes go on after the end of what they announce.
@@ -423,6 +389,18 @@ impl Error {
             Error::RightsShort(_) => "rights_short",
             #[cfg(feature = "budgets")]
             Error::RoomShort(_) => "room_short",
+            #[cfg(feature = "budgets")]
+            Error::NoLimit => "no_limit",
+            #[cfg(feature = "budgets")]
+            Error::LimitName { .. } => "limit_name",
+            #[cfg(feature = "budgets")]
+            Error::LimitRange { .. } => "limit_range",
+            #[cfg(feature = "budgets")]
+            Error::PeriodRange { .. } => "period_range",
+            #[cfg(feature = "budgets")]
+            Error::LimitsFull { .. } => "limits_full",
+            #[cfg(feature = "budgets")]
+            Error::LimitReached(_) => "limit_reached",
             Error::Truncated => "truncated",
             Error::TrailingBytes { .. } => "trailing_bytes",
             Error::Number => "number",
@@ -592,6 +570,39 @@ impl fmt::Display for Error {
             Error::RoomShort(ref short) => write!(
                 f,
                 "room for {} is asked for under the cap, and {short}",
+                short.asked
+            ),
+            #[cfg(feature = "budgets")]
+            Error::NoLimit => f.write_str(
+                "no limit covers this key; set one of its name, or of what stands before its first colon",
+            ),
+            #[cfg(feature = "budgets")]
+            Error::LimitName { bytes } => write!(
+                f,
+                "a limit's name has 1 to {} bytes and does not begin with U+0000, this one of {bytes} bytes does not fit",
+                limits::LIMIT_NAME_BYTES_MAX
+            ),
+            #[cfg(feature = "budgets")]
+            Error::LimitRange { limit } => {
+                write!(f, "a limit is 1 to {}, not {limit}", i64::MAX)
+            }
+            #[cfg(feature = "budgets")]
+            Error::PeriodRange { ms } => write!(
+                f,
+                "a period is {} to {} milliseconds long, not {ms}",
+                limits::PERIOD_MS_MIN,
+                limits::PERIOD_MS_MAX
+            ),
+            #[cfg(feature = "budgets")]
+            Error::LimitsFull { limits } => write!(
+                f,
+                "{limits} limits are more than the {} that a space may have",
+                limits::LIMITS_MAX
+            ),
+            #[cfg(feature = "budgets")]
+            Error::LimitReached(ref short) => write!(
+                f,
+                "{} are asked for in this period, and {short}",
                 short.asked
             ),
             Error::Truncated => f.write_str("the bytes end too early"),

@@ -7,6 +7,8 @@ use crate::limits::KEY_BYTES_MAX;
 #[cfg(feature = "budgets")]
 use crate::ticket::TicketKey;
 #[cfg(feature = "budgets")]
+use crate::window::WindowKey;
+#[cfg(feature = "budgets")]
 use crate::writer_id::WriterId;
 #[cfg(feature = "budgets")]
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -33,8 +35,11 @@ type Seed = u64;
 /// The writer that holds what is kept under a key.
 #[cfg(feature = "budgets")]
 fn holder(key: &str) -> Option<WriterId> {
-    match Account::parse(key) {
-        Some(account) => account.part.holder(),
+    if let Some(account) = Account::parse(key) {
+        return account.part.holder();
+    }
+    match WindowKey::parse(key) {
+        Some(window) => window.holder(),
         None => TicketKey::parse(key)?.holder(),
     }
 }
@@ -91,6 +96,9 @@ pub(crate) struct Keys {
     /// The keys that are no plain counters', by the writer that holds what is kept there.
     #[cfg(feature = "budgets")]
     reserved: BTreeMap<Option<WriterId>, BTreeSet<u32>>,
+    /// Those of windows, by the end of their periods.
+    #[cfg(feature = "budgets")]
+    windows: BTreeSet<(u64, u32)>,
     /// Those of sequences, by the sequence's name.
     #[cfg(feature = "budgets")]
     sequences: BTreeMap<String, BTreeSet<u32>>,
@@ -111,6 +119,8 @@ impl Keys {
             seed: seed(random),
             #[cfg(feature = "budgets")]
             reserved: BTreeMap::new(),
+            #[cfg(feature = "budgets")]
+            windows: BTreeSet::new(),
             #[cfg(feature = "budgets")]
             sequences: BTreeMap::new(),
             #[cfg(feature = "budgets")]
@@ -210,6 +220,9 @@ impl Keys {
         #[cfg(feature = "budgets")]
         if is_reserved(key) {
             self.reserved.entry(holder(key)).or_default().insert(handle);
+            if let Some(window) = WindowKey::parse(key) {
+                self.windows.insert((window.end(), handle));
+            }
             if let Some(key) = TicketKey::parse(key) {
                 let of = self.sequences.entry(key.name.into()).or_default();
                 of.insert(handle);
@@ -287,7 +300,10 @@ impl Keys {
         let bytes = key.len();
         #[cfg(feature = "budgets")]
         if is_reserved(key) {
-            let holder = holder(key);
+            let (holder, end) = (holder(key), WindowKey::parse(key).map(|it| it.end()));
+            if let Some(end) = end {
+                self.windows.remove(&(end, handle.0));
+            }
             if let Some(handles) = self.reserved.get_mut(&holder) {
                 handles.remove(&handle.0);
                 if handles.is_empty() {
@@ -322,6 +338,14 @@ impl Keys {
     pub(crate) fn reserved(&self) -> impl Iterator<Item = (Handle, &str)> {
         let handles = self.reserved.values().flatten();
         handles.filter_map(|handle| Some((Handle(*handle), self.get(Handle(*handle))?)))
+    }
+
+    /// What is kept of windows, those that end first first, with the ends of their periods.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn windows(&self) -> impl Iterator<Item = (u64, Handle)> {
+        self.windows
+            .iter()
+            .map(|(end, handle)| (*end, Handle(*handle)))
     }
 
     /// The writers for whom something is kept that they hold.

@@ -65,6 +65,8 @@ mod table;
 #[cfg(feature = "budgets")]
 mod ticket;
 mod vector;
+#[cfg(feature = "budgets")]
+mod window;
 pub mod wire;
 mod writer_id;
 
@@ -94,8 +96,8 @@ pub use replica::{
 #[cfg(feature = "members")]
 pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
-pub use replica::{Budget, Flow, Holder, Holding, Reached, Sequence, Stock, Watched};
-pub use roster::{Configuration, Owner};
+pub use replica::{Budget, Flow, Holder, Holding, Period, Reached, Sequence, Stock, Watched};
+pub use roster::{Configuration, Limit, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 #[cfg(feature = "members")]
@@ -103,6 +105,8 @@ pub use sync::{Level, Question, Reach, Rights, Role};
 #[cfg(feature = "budgets")]
 pub use sync::{Supply, WantId};
 pub use vector::VersionVector;
+#[cfg(feature = "budgets")]
+pub use window::window_end;
 #[cfg(feature = "tokens")]
 pub use wire::Token;
 pub use wire::frame_space;

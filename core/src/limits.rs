@@ -14,6 +14,20 @@ pub const TICKETS_MAX: u64 = i64::MAX as u64 - 1;
 pub const TICKETS_AT_ONCE_MAX: u64 = 1 << 16;
 /// Most numbers of a sequence that are watched.
 pub const WATCHES_MAX: usize = 64;
+/// Most limits of a space for each period.
+pub const LIMITS_MAX: usize = 256;
+/// Longest name of such a limit, in bytes of UTF-8.
+pub const LIMIT_NAME_BYTES_MAX: usize = 128;
+/// Longest key that such a limit covers, in bytes of UTF-8: what is kept of it has a writer and a period
+/// beside it.
+pub const WINDOW_KEY_BYTES_MAX: usize = 445;
+/// Shortest period of a limit, in milliseconds.
+pub const PERIOD_MS_MIN: u64 = 1_000;
+/// Longest period of a limit, in milliseconds: 366 days.
+pub const PERIOD_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1_000;
+/// How far the wall clocks of two members may be apart, in milliseconds, for what limits promise while
+/// members start and configurations change.
+pub const SKEW_MS_MAX: u64 = 1_000;
 /// Longest name of a space, in bytes.
 pub const SPACE_BYTES_MAX: usize = 64;
 /// Most members of a space.

@@ -39,6 +39,8 @@ mod transaction;
 mod version;
 mod votes;
 mod walk;
+#[cfg(feature = "budgets")]
+mod windows;
 
 #[cfg(feature = "budgets")]
 pub use budgets::{Budget, Flow, Holder, Holding, Stock};
@@ -65,6 +67,8 @@ pub(crate) use tickets::{Given, Watching};
 pub use tickets::{Reached, Sequence, Watched};
 pub use transaction::Transaction;
 pub(crate) use walk::Walk;
+#[cfg(feature = "budgets")]
+pub use windows::Period;
 
 use crate::MEMBERS;
 #[cfg(feature = "budgets")]
@@ -146,6 +150,8 @@ pub struct Replica {
     used: budgets::Used,
     #[cfg(feature = "budgets")]
     tickets: tickets::Tickets,
+    #[cfg(feature = "budgets")]
+    windows: windows::Windows,
     /// Whether this writer follows one of a member's, and is to be announced as its next start.
     #[cfg(feature = "budgets")]
     is_next_start: bool,
@@ -189,6 +195,8 @@ impl Replica {
             used: budgets::Used::default(),
             #[cfg(feature = "budgets")]
             tickets: tickets::Tickets::default(),
+            #[cfg(feature = "budgets")]
+            windows: windows::Windows::default(),
             #[cfg(feature = "budgets")]
             is_next_start: false,
             faults: Closed::default(),

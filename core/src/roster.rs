@@ -7,9 +7,14 @@
 //! Everything here is a [`Fact`]: made in a transaction of some writer, stamped with it, and part
 //! of a message if its stamp is. So facts travel with the shards, in causal order.
 
+#[cfg(feature = "budgets")]
+use crate::error::Error;
+use crate::keys::RESERVED;
+use crate::limits::{LIMIT_NAME_BYTES_MAX, PERIOD_MS_MAX, PERIOD_MS_MIN};
 use crate::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Longest chain of heirs that is followed.
@@ -38,6 +43,8 @@ pub struct Configuration {
     pub number: u64,
     /// The members, ascending.
     pub members: Vec<Owner>,
+    /// The limits for each period, ascending by name.
+    pub limits: Vec<Limit>,
 }
 
 impl Configuration {
@@ -45,6 +52,55 @@ impl Configuration {
     pub fn has(&self, owner: &Owner) -> bool {
         self.members.binary_search(owner).is_ok()
     }
+}
+
+/// How much is allowed in each period of each key that it covers: the key that is its name, and those
+/// that go on after its name with a colon.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Limit {
+    /// Its name.
+    pub name: String,
+    /// How much is allowed in a period.
+    pub limit: u64,
+    /// How long a period is, in milliseconds. Periods are counted since 1970.
+    pub period_ms: u64,
+    /// The number of the configuration by which it was set, or its period changed. What is proposed has 0.
+    pub born: u64,
+}
+
+impl Limit {
+    /// Whether all of it is in range.
+    pub(crate) fn is_sound(&self) -> bool {
+        let named = matches!(self.name.len(), 1..=LIMIT_NAME_BYTES_MAX);
+        let named = named && !self.name.starts_with(RESERVED);
+        let period = (PERIOD_MS_MIN..=PERIOD_MS_MAX).contains(&self.period_ms);
+        named && period && matches!(i64::try_from(self.limit), Ok(1..))
+    }
+
+    /// Refuses what can be no limit.
+    ///
+    /// # Errors
+    /// [`Error::LimitName`], [`Error::LimitRange`], [`Error::PeriodRange`].
+    #[cfg(feature = "budgets")]
+    pub fn check(&self) -> Result<(), Error> {
+        let bytes = self.name.len();
+        let (limit, ms) = (self.limit, self.period_ms);
+        match self.is_sound() {
+            true => Ok(()),
+            false if !(PERIOD_MS_MIN..=PERIOD_MS_MAX).contains(&ms) => {
+                Err(Error::PeriodRange { ms })
+            }
+            false if !matches!(i64::try_from(limit), Ok(1..)) => Err(Error::LimitRange { limit }),
+            false => Err(Error::LimitName { bytes }),
+        }
+    }
+}
+
+/// What is decided for a number: all of a configuration but which one it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ruling {
+    pub(crate) members: Vec<Owner>,
+    pub(crate) limits: Vec<Limit>,
 }
 
 /// A writer says whose incarnation it is.
@@ -116,7 +172,7 @@ pub(crate) struct Vote {
     /// It accepts nothing under a lesser one.
     pub(crate) promised: Ballot,
     /// What it accepted last, and under which ballot.
-    pub(crate) accepted: Option<(Ballot, Vec<Owner>)>,
+    pub(crate) accepted: Option<(Ballot, Ruling)>,
 }
 
 /// A writer was absorbed.
@@ -250,11 +306,12 @@ impl Fact {
             Says::Bye(_) => 3,
             Says::Fence(_) => 4,
             Says::Retired(_) => 5,
-            Says::Configuration(..) => 6,
+            Says::Configuration(_, it) if it.limits.is_empty() => 6,
             Says::Gone(..) => 7,
             Says::Base(..) => 8,
             Says::Floor(_) => 9,
             Says::Vote(_) => 10,
+            Says::Configuration(..) => 11,
         }
     }
 

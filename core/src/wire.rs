@@ -29,8 +29,8 @@ pub use ask::{Answer, Ask};
 pub use audit::{AuditAnswer, AuditQuestion, AuditedPage};
 pub(crate) use frame::encode;
 pub use frame::{
-    ANSWERS, Body, DEALS, Delta, Digests, Frame, GIVES, Hello, Intro, LACKS_MEMORY, Last, Pull,
-    REMEMBERS, TAKES_NOTHING, TAKES_OWN, Why, frame_space,
+    ANSWERS, Body, DEALS, Delta, Digests, Frame, GIVES, Hello, Intro, LACKS_MEMORY, LENDS, Last,
+    Pull, REMEMBERS, TAKES_NOTHING, TAKES_OWN, Why, frame_space,
 };
 #[cfg(feature = "members")]
 pub(crate) use keyed::{decode_adds, encode_adds};

@@ -13,6 +13,7 @@ mod failure;
 mod get;
 mod init;
 mod invite;
+mod limit;
 mod list;
 mod members;
 mod notify;
@@ -38,6 +39,7 @@ pub use data::{BackupArgs, CheckArgs, RestoreArgs};
 pub use get::GetArgs;
 pub use init::InitArgs;
 pub use invite::{InviteArgs, TicketArgs};
+pub use limit::LimitArgs;
 pub use list::ListArgs;
 pub use members::{MembersArgs, RetireArgs};
 pub use operations::{ExpireArgs, KeysArgs, PersistArgs, SetArgs, TtlArgs};
@@ -103,6 +105,8 @@ enum Command {
     Budget(Remote<BudgetArgs>),
     /// Hand out numbers, each at most once in the whole mesh
     Sequence(Remote<SequenceArgs>),
+    /// Allow so much of something in each period, in the whole mesh
+    Limit(Remote<LimitArgs>),
     /// Print all counters, or those whose keys begin with a prefix
     List(Remote<ListArgs>),
     /// Print counters as they change, until interrupted
@@ -216,6 +220,7 @@ pub fn run(cli: Cli) -> ExitCode {
             remote.run(|client, output, args| budget::run(client, &space, output, args))
         }
         Command::Sequence(remote) => remote.run(sequence::run),
+        Command::Limit(remote) => remote.run(limit::run),
         Command::List(remote) => remote.run(list::run),
         Command::Watch(remote) => remote.run(watch::run),
         Command::Peers(remote) => remote.run(|client, output, _| peers::run(client, output)),
@@ -319,6 +324,11 @@ mod tests {
             "sequence next visits --rights-wait 2s --json",
             "sequence show visits",
             "sequence list v",
+            "limit set login --limit 100 --period 60s --timeout 5s",
+            "limit remove login",
+            "limit list --json",
+            "limit allow login:alice 3 --once a --rights-wait 2s",
+            "limit show login:alice --level quorum",
             "audit a --with http://[::1]:1 --with http://[::1]:2 --json",
         ] {
             let words = std::iter::once("tallymesh").chain(line.split(' '));
@@ -359,6 +369,10 @@ mod tests {
             "sequence",
             "sequence next",
             "sequence next visits --once a",
+            "limit",
+            "limit set login --limit 0 --period 60s",
+            "limit set login --limit 100",
+            "limit allow",
             "config",
             "up --demo no",
             "up f",

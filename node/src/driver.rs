@@ -24,6 +24,7 @@ mod expiries;
 mod grants;
 mod kept;
 mod levels;
+mod limits;
 mod links;
 mod membership;
 mod nonces;
@@ -51,6 +52,7 @@ pub(crate) use grants::grant;
 pub use grants::{OperationError, Recipient};
 pub(crate) use levels::Request;
 pub use levels::{Completeness, Heard, ReadBack, Written};
+pub use limits::{LimitList, LimitRow, PeriodRow};
 pub(crate) use membership::Rosters;
 pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,

@@ -6,9 +6,9 @@ mod members;
 pub use levels::{Centre, Demand, Unreached};
 
 use crate::driver::{
-    AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LinkRow, News,
-    Operation, OperationError, Order, OwnerKey, Page, Position, Query, Rosters, Secured,
-    SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, WriterRow,
+    AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LimitList, LinkRow,
+    News, Operation, OperationError, Order, OwnerKey, Page, PeriodRow, Position, Query, Rosters,
+    Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, WriterRow,
 };
 use crate::gossip::RESERVED;
 use std::collections::HashMap;
@@ -517,6 +517,22 @@ impl Handle {
         key: String,
     ) -> Result<Option<SequenceRow>, Refusal> {
         self.ask(|reply| Command::sequence(space, key, reply)).await
+    }
+
+    /// The limits of a space.
+    ///
+    /// # Errors
+    /// When the node stops first.
+    pub async fn limits(&self, space: SpaceId) -> Result<LimitList, Refusal> {
+        self.ask(|reply| Command::limits(space, reply)).await
+    }
+
+    /// The present period of a key that a limit covers.
+    ///
+    /// # Errors
+    /// When no limit covers it, this node is no member, or stops first.
+    pub async fn period(&self, space: SpaceId, key: String) -> Result<PeriodRow, Refusal> {
+        self.ask(|reply| Command::period(space, key, reply)).await?
     }
 
     /// Lists sequences of numbers by name.

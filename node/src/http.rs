@@ -8,6 +8,8 @@
 //! | `POST /v1/spaces/{space}/transactions` | `{"ops":[...]}`, seen everywhere all together or not at all |
 //! | `GET /v1/spaces/{space}/budgets/{key}`, `.../budgets?prefix=&after=&limit=` | a budget with who holds what of it, and all of them |
 //! | `GET /v1/spaces/{space}/sequences/{key}`, `.../sequences?prefix=&after=&limit=` | a sequence of numbers, and all of them |
+//! | `GET /v1/spaces/{space}/limits`, `.../limits/{key}` | the limits for each period, and what is left of a key's |
+//! | `PUT` and `DELETE .../limits/{name}`, `POST .../limits/{key}/allow` | sets and removes one, and allows something |
 //! | `POST .../sequences/{key}`, `.../sequences/{key}/next` | begins one, and hands out its next number |
 //! | `PUT`, `DELETE .../sequences/{key}/watches/{number}` | watches a number, and ends that |
 //! | `POST .../budgets/{key}/mint`, `/spend` | one operation: `{"amount":"5"}` |
@@ -51,6 +53,7 @@ mod counters;
 mod demo;
 mod events;
 pub mod guard;
+mod limits;
 mod members;
 pub mod openapi;
 mod operations;
@@ -186,6 +189,9 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(sequences::read, sequences::begin))
         .routes(routes!(sequences::next))
         .routes(routes!(sequences::watch, sequences::end_watch))
+        .routes(routes!(limits::list))
+        .routes(routes!(limits::read, limits::set, limits::remove))
+        .routes(routes!(limits::allow))
         .routes(routes!(status::writers))
         .routes(routes!(audit::page))
         .routes(routes!(members::list))

@@ -27,3 +27,4 @@ pub mod store;
 pub mod tickets;
 pub mod vectors;
 pub mod visitors;
+pub mod windows;

@@ -77,6 +77,7 @@ impl Replica {
         }
         for (handle, slots) in taken {
             self.put_slots(handle, slots);
+            self.forget_unused(handle);
         }
         let to = Stamp { writer: OWN, clock };
         for number in &mut ready {
@@ -143,6 +144,7 @@ impl Replica {
             slots.retain(|slot| slot.side.moved.is_some() || !writers.contains(&slot.writer()));
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);
+            self.forget_unused(handle);
         }
     }
 }

@@ -318,7 +318,7 @@ impl Replica {
 }
 
 /// Drafts as they were, `None` where there was none.
-type Saved = Vec<(Handle, Option<Draft>)>;
+pub(super) type Saved = Vec<(Handle, Option<Draft>)>;
 
 impl Transaction<'_> {
     /// Makes an operation on a budget, on what the operations before it did.
@@ -484,7 +484,12 @@ impl Transaction<'_> {
         })
     }
 
-    fn add_to(&mut self, key: &str, by: i64, saved: &mut Saved) -> Result<Handle, Error> {
+    pub(super) fn add_to(
+        &mut self,
+        key: &str,
+        by: i64,
+        saved: &mut Saved,
+    ) -> Result<Handle, Error> {
         let replica = &mut *self.replica;
         let handle = replica.keys.find_or_insert(key)?;
         let known = self.drafts.binary_search_by_key(&handle, |it| it.handle);

@@ -281,7 +281,7 @@ impl Replica {
             .any(|n| self.waits_for_keyed(&quorum, n));
         #[cfg(feature = "budgets")]
         {
-            self.roster.waiting |= !self.has_none_pending();
+            self.roster.waiting |= !self.has_none_pending() || self.awaits_known();
         }
         self.collected |= changed;
         if changed {

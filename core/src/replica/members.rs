@@ -8,7 +8,7 @@ use super::collect::Prospect;
 use super::votes::checked;
 use crate::delta::Message;
 use crate::error::{Error, detail};
-use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, Owner, Says, of};
+use crate::roster::{Admit, Announce, Bye, Card, Configuration, Fence, Owner, Ruling, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
 use crate::vector::VersionVector;
@@ -53,8 +53,8 @@ pub(super) struct Roster {
     pub(super) established: bool,
     /// Whether this is a start of a member's that has not announced itself yet.
     pub(super) early: bool,
-    /// The members that were proposed here.
-    pub(super) proposal: Option<Vec<Owner>>,
+    /// What was proposed here.
+    pub(super) proposal: Option<Ruling>,
     /// Whether that was put to the vote.
     pub(super) asked: bool,
     /// Who is known to have taken in an incarnation whose place is not certain.
@@ -92,6 +92,7 @@ impl Replica {
             era: 0,
             number: 1,
             members: Vec::from([*owner]),
+            limits: Vec::new(),
         };
         let announce = self.announcement(clock, owner, nonce, unix_ms);
         self.note(OWN, Says::Announce(Box::new(announce)));
@@ -100,6 +101,8 @@ impl Replica {
             self.note(writer, Says::Admit(Admit { turn: 0, by }));
         }
         self.roster.configuration = Some((by, configuration));
+        #[cfg(feature = "budgets")]
+        self.note_configuration();
         self.roster.established = true;
         self.made(clock);
         self.roster.cards[OWN as usize].base = None;
@@ -395,6 +398,7 @@ impl Replica {
             era: present.era + 1,
             number: present.number + 1,
             members: checked(members)?,
+            limits: present.limits.clone(),
         };
         self.decide(next)
     }

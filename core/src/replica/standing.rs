@@ -683,6 +683,8 @@ impl Replica {
                 self.roster.prospect = None;
             }
             self.roster.configuration = Some((by, theirs.clone()));
+            #[cfg(feature = "budgets")]
+            self.note_configuration();
         }
     }
 }

@@ -10,7 +10,7 @@
 use super::Replica;
 use crate::error::{Error, detail};
 use crate::limits::MEMBERS_MAX;
-use crate::roster::{Ballot, Card, Configuration, Owner, Says, Vote};
+use crate::roster::{Ballot, Card, Configuration, Limit, Owner, Ruling, Says, Vote};
 use crate::shard::OWN;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,17 +24,42 @@ impl Replica {
     /// [`Error::NotAMember`] if this replica is none, [`Error::MembersFull`] if there are too many
     /// or none.
     pub fn propose_members(&mut self, members: &[Owner]) -> Result<(), Error> {
+        let members = checked(members)?;
+        let limits = self.configuration().map(|it| it.limits.clone());
+        let limits = limits.unwrap_or_default();
+        self.propose(Ruling { members, limits })
+    }
+
+    /// Proposes what the next configuration is to allow in each period, as
+    /// [`propose_members`](Replica::propose_members) does members. What is in `born` does not matter.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, and as [`Limit::check`]; [`Error::LimitsFull`].
+    #[cfg(feature = "budgets")]
+    pub fn propose_limits(&mut self, limits: &[Limit]) -> Result<(), Error> {
+        let members = self.configuration().map(|it| it.members.clone());
+        let members = members.unwrap_or_default();
+        let limits = self.limits_to_propose(limits)?;
+        self.propose(Ruling { members, limits })
+    }
+
+    fn propose(&mut self, ruling: Ruling) -> Result<(), Error> {
         if !self.is_member() {
             return Err(Error::NotAMember);
         }
-        self.roster.proposal = Some(checked(members)?);
+        self.roster.proposal = Some(ruling);
         self.roster.asked = false;
         self.vote().map(|_| ())
     }
 
     /// The members that were proposed here and are not decided on yet.
     pub fn proposal(&self) -> Option<&[Owner]> {
-        self.roster.proposal.as_deref()
+        self.roster.proposal.as_ref().map(|it| &*it.members)
+    }
+
+    /// The limits that were proposed here and are not decided on yet.
+    pub fn proposed_limits(&self) -> Option<&[Limit]> {
+        self.roster.proposal.as_ref().map(|it| &*it.limits)
     }
 
     /// Takes the next steps in deciding on a configuration; tells whether there was one to take.
@@ -69,11 +94,12 @@ impl Replica {
         };
         let decided = votes.iter().filter_map(|(_, vote)| vote.accepted.as_ref());
         let decided = decided.clone().find(|it| accepts(&it.0) >= majority);
-        if let Some((_, members)) = decided.cloned() {
+        if let Some((_, ruling)) = decided.cloned() {
             let next = Configuration {
                 era,
                 number,
-                members,
+                members: ruling.members,
+                limits: ruling.limits,
             };
             return self.decide(next).map(|()| true);
         }
@@ -98,10 +124,15 @@ impl Replica {
                 let before = accepted.max_by_key(|it| it.0).map(|it| it.1.clone());
                 // One that started again has lost what it proposed, and nobody else may under its
                 // ballot: all stays as it is, under the next number.
-                let present = || self.configuration().map(|it| it.members.clone());
+                let present = || {
+                    self.configuration().map(|it| Ruling {
+                        members: it.members.clone(),
+                        limits: it.limits.clone(),
+                    })
+                };
                 let value = before.or_else(|| self.roster.proposal.clone());
                 let value = value.or_else(present);
-                accepted_now = value.map(|members| (ballot, members)).or(accepted_now);
+                accepted_now = value.map(|ruling| (ballot, ruling)).or(accepted_now);
             }
         }
         if promised == Some(ballot) && accepted_now == held {
@@ -150,6 +181,8 @@ impl Replica {
         let by = crate::slot::Stamp { writer: OWN, clock };
         self.roster.configuration = Some((by, next));
         self.roster.proposal = None;
+        #[cfg(feature = "budgets")]
+        self.note_configuration();
         self.made(clock);
         Ok(())
     }

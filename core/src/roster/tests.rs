@@ -47,6 +47,16 @@ fn all() -> Vec<(Says, Stamp)> {
         era: 1,
         number: 2,
         members: vec![[1; 32]],
+        limits: Vec::new(),
+    };
+    let limited = Configuration {
+        limits: vec![Limit {
+            name: "login".into(),
+            limit: 100,
+            period_ms: 60_000,
+            born: 2,
+        }],
+        ..configuration.clone()
     };
     let fence = Fence {
         turn: 1,
@@ -76,6 +86,7 @@ fn all() -> Vec<(Says, Stamp)> {
         (Says::Base(vec![(1, 2), (2, 1)].into(), true), at(3, 1)),
         (Says::Floor(19), at(3, 19)),
         (Says::Vote(Box::new(vote(20))), at(3, 20)),
+        (Says::Configuration(21, Box::new(limited)), at(3, 21)),
     ]
 }
 

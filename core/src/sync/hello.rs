@@ -7,8 +7,8 @@ use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
 use crate::wire::{
-    ANSWERS, Body, DEALS, Digests, GIVES, Hello, LACKS_MEMORY, REMEMBERS, TAKES_NOTHING, TAKES_OWN,
-    VERSION,
+    ANSWERS, Body, DEALS, Digests, GIVES, Hello, LACKS_MEMORY, LENDS, REMEMBERS, TAKES_NOTHING,
+    TAKES_OWN, VERSION,
 };
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS, STATUS};
@@ -19,7 +19,7 @@ const HURRY_MS: Millis = 250;
 
 /// The capability to give rights, if this program knows budgets.
 const GIVES_HERE: u64 = if cfg!(feature = "budgets") {
-    GIVES | DEALS
+    GIVES | DEALS | LENDS
 } else {
     0
 };
@@ -118,7 +118,7 @@ impl Sync {
                 #[cfg(feature = "members")]
                 answers: trusted && hello.capabilities & ANSWERS > 0,
                 #[cfg(feature = "budgets")]
-                gives: if trusted { hello.capabilities } else { 0 } & (GIVES | DEALS),
+                gives: if trusted { hello.capabilities } else { 0 } & (GIVES | DEALS | LENDS),
             };
             if MEMBERS {
                 *greeting.clock = hello.clock;

@@ -604,6 +604,11 @@ impl Sync {
             replica.vote()?;
             replica.fence_strays()?;
             replica.absorb()?;
+            #[cfg(feature = "budgets")]
+            {
+                replica.note_known(&mut self.changed)?;
+                replica.end_windows(&mut self.changed)?;
+            }
             replica.acknowledge()?;
             self.hurry_guests(now, replica);
         }

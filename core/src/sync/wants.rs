@@ -17,7 +17,7 @@ mod tickets;
 
 use super::{Link, Millis, Sync};
 use crate::replica::{Holding, Replica, Stock};
-use crate::wire::{Body, GIVES, Want};
+use crate::wire::{Body, GIVES, LENDS, Want};
 use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ const AHEAD_AGAIN_MS: Millis = 250;
 /// So many are noted of who lacks something and does not wait; more are not.
 const UNWAITED_MAX: usize = 1_024;
 
-/// The name of a budget, and which of its two stocks.
+/// The name of a budget, and which of its stocks.
 pub(super) type StockId = (String, Stock);
 
 /// The number of rights that are waited for.
@@ -391,7 +391,8 @@ impl Sync {
         let own = replica.writer();
         let mut sources: Vec<Source> = Vec::new();
         for peer in &self.peers {
-            let gives = peer.greeting.as_ref().filter(|it| it.gives & GIVES > 0);
+            let asks = if stock == Stock::Window { LENDS } else { GIVES };
+            let gives = peer.greeting.as_ref().filter(|it| it.gives & asks > 0);
             let Some(writer) = gives.map(|it| it.writer) else {
                 continue;
             };

@@ -1,13 +1,14 @@
 //! The encoding of what is said of writers. Messages of open spaces have one byte of it.
 
-use super::bytes::{Fail, Reader, put_varint};
+use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
 use crate::delta::{Entry, Message};
-use crate::error::{Error, Rule, detail};
-use crate::limits::MEMBERS_MAX;
+use crate::error::{Error, Limited, Rule, detail};
+use crate::limits::{LIMIT_NAME_BYTES_MAX, LIMITS_MAX, MEMBERS_MAX};
 use crate::roster::{
-    Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Owner, Retired, Says, Vote,
+    Ack, Admit, Announce, Ballot, Bye, Configuration, Fact, Fence, Limit, Owner, Retired, Ruling,
+    Says, Vote,
 };
 use crate::slot::Stamp;
 use crate::{DUTIES, MEMBERS};
@@ -79,10 +80,18 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
             put_varint(out, after(by));
             put_slot(out, (it.era, it.number));
             put_ballot(out, &it.promised);
-            out.push(u8::from(it.accepted.is_some()));
-            if let Some((ballot, members)) = &it.accepted {
+            // What has no limits is written as it was before there were any.
+            out.push(match &it.accepted {
+                None => 0,
+                Some((_, ruling)) if ruling.limits.is_empty() => 1,
+                Some(_) => 2,
+            });
+            if let Some((ballot, ruling)) = &it.accepted {
                 put_ballot(out, ballot);
-                put_owners(out, members);
+                put_owners(out, &ruling.members);
+                if !ruling.limits.is_empty() {
+                    put_limits(out, &ruling.limits);
+                }
             }
         }
         Says::Base(seen, told) => {
@@ -107,6 +116,9 @@ fn put_fact(out: &mut Vec<u8>, fact: &Fact, writers: &[Entry]) {
             put_varint(out, after(by));
             put_slot(out, (it.era, it.number));
             put_owners(out, &it.members);
+            if !it.limits.is_empty() {
+                put_limits(out, &it.limits);
+            }
         }
         Says::Gone(_, it) => {
             put_varint(out, after(by));
@@ -138,6 +150,16 @@ fn put_owners(out: &mut Vec<u8>, owners: &[Owner]) {
     put_varint(out, owners.len() as u64);
     for owner in owners {
         out.extend_from_slice(owner);
+    }
+}
+
+fn put_limits(out: &mut Vec<u8>, limits: &[Limit]) {
+    put_varint(out, limits.len() as u64);
+    for it in limits {
+        put_bytes(out, it.name.as_bytes());
+        for number in [it.limit, it.period_ms, it.born] {
+            put_varint(out, number);
+        }
     }
 }
 
@@ -237,12 +259,16 @@ fn read_says(
             to: read_stamp(reader, writers),
             upto: reader.varint(),
         }),
-        6 => {
+        6 | 11 => {
             let clock = read_clock(reader, own);
             let configuration = Configuration {
                 era: reader.varint(),
                 number: reader.varint(),
                 members: read_owners(reader)?,
+                limits: match kind {
+                    6 => Vec::new(),
+                    _ => read_limits(reader)?,
+                },
             };
             Says::Configuration(clock, Box::new(configuration))
         }
@@ -257,7 +283,15 @@ fn read_says(
             promised: (reader.varint(), reader.array()),
             accepted: match reader.u8() {
                 0 => None,
-                1 => Some(((reader.varint(), reader.array()), read_owners(reader)?)),
+                flag @ (1 | 2) => {
+                    let ballot = (reader.varint(), reader.array());
+                    let members = read_owners(reader)?;
+                    let limits = match flag {
+                        1 => Vec::new(),
+                        _ => read_limits(reader)?,
+                    };
+                    Some((ballot, Ruling { members, limits }))
+                }
                 _ => return Err(reader.malformed(Rule::Flag)),
             },
         })),
@@ -326,4 +360,27 @@ fn read_owners(reader: &mut Reader<'_>) -> Result<Vec<Owner>, Fail> {
         owners.push(owner);
     }
     Ok(owners)
+}
+
+fn read_limits(reader: &mut Reader<'_>) -> Result<Vec<Limit>, Fail> {
+    let count = reader.count(4);
+    if count == 0 || count > LIMITS_MAX {
+        return Err(reader.malformed(Rule::Limits));
+    }
+    let mut limits: Vec<Limit> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let name = reader.text(Limited::LimitName, LIMIT_NAME_BYTES_MAX);
+        let limit = Limit {
+            name: name.into(),
+            limit: reader.varint(),
+            period_ms: reader.varint(),
+            born: reader.varint(),
+        };
+        let ascends = limits.last().is_none_or(|last| last.name < limit.name);
+        if !ascends || !limit.is_sound() {
+            return Err(reader.malformed(Rule::Limits));
+        }
+        limits.push(limit);
+    }
+    Ok(limits)
 }

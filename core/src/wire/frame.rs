@@ -54,6 +54,8 @@ pub const TAKES_NOTHING: u64 = 16;
 pub const GIVES: u64 = 32;
 /// The capability to give numbers of sequences of tickets to who asks for them.
 pub const DEALS: u64 = 64;
+/// The capability to move rights of periods of limits to who asks for them.
+pub const LENDS: u64 = 256;
 
 /// Who a peer is and what it speaks: the first frame in each direction.
 ///
@@ -66,7 +68,7 @@ pub struct Hello {
     /// The highest version of the protocol that is spoken.
     pub version_max: u8,
     /// Optional features, a bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`], [`TAKES_OWN`],
-    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`]. Unknown bits are ignored.
+    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`], [`LENDS`]. Unknown bits are ignored.
     pub capabilities: u64,
     /// A random number of this process, by which a peer is known again after a reconnect.
     pub session: u64,

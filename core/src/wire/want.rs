@@ -6,6 +6,7 @@ use crate::error::{Error, Limited, Rule};
 use crate::limits::{BUDGET_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX};
 use crate::replica::Stock;
 use crate::ticket::check_sequence;
+use crate::window::Window;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -15,7 +16,7 @@ const AMOUNT_MAX: u64 = i64::MAX as u64;
 /// A request for rights of a budget, to a member that holds some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// Of which of the two.
+    /// Of which kind.
     pub stock: Stock,
     /// The budget.
     pub name: String,
@@ -53,10 +54,14 @@ pub(super) fn read_want(reader: &mut Reader<'_>) -> Result<Want, Fail> {
     let stock = match reader.u8() {
         0 => Stock::Rights,
         1 => Stock::Room,
+        2 => Stock::Window,
         _ => return Err(reader.malformed(Rule::Flag)),
     };
     let name = reader.text(Limited::BudgetName, BUDGET_NAME_BYTES_MAX);
     check_name(name).map_err(|error| reader.fail(error))?;
+    if stock == Stock::Window && Window::parse(name).is_none() {
+        return Err(reader.malformed(Rule::Window));
+    }
     let (seen, need, recent) = (reader.varint(), reader.varint(), reader.varint());
     if need.max(recent) > AMOUNT_MAX {
         return Err(reader.fail(Error::Number));

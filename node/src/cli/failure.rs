@@ -78,7 +78,10 @@ impl Failure {
             Failure::NoNode { .. } => 3,
             Failure::Refused { applied, .. } if applied.as_deref() == Some("here") => 6,
             Failure::Refused { code, .. }
-                if matches!(code.as_str(), "absent" | "no_budget" | "no_sequence") =>
+                if matches!(
+                    code.as_str(),
+                    "absent" | "no_budget" | "no_limit" | "no_sequence"
+                ) =>
             {
                 4
             }

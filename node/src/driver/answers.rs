@@ -3,6 +3,7 @@
 
 use super::OwnerKey;
 use super::budgets::BudgetRow;
+use super::limits::PeriodRow;
 use super::membership::{Absorption, ConfigurationRow, Membership};
 use super::position::Position;
 use super::sequences::SequenceRow;
@@ -96,6 +97,10 @@ pub struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub to: Option<Vec<BudgetRow>>,
+    /// Of an `allow`: the period that it is in, after the whole transaction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub period: Option<PeriodRow>,
     /// Of a `next`: whether the number that was handed out was watched; left out if not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]

@@ -54,6 +54,13 @@ pub enum Operation {
         /// Its name.
         key: String,
     },
+    /// Allows something in the present period of a key that a limit covers.
+    Allow {
+        /// The key.
+        key: String,
+        /// How much.
+        cost: u64,
+    },
     /// Watches a number of a sequence, or ends that.
     Watch {
         /// The sequence.
@@ -80,6 +87,7 @@ impl Operation {
             | Operation::Grant { key, .. }
             | Operation::Begin { key }
             | Operation::Next { key }
+            | Operation::Allow { key, .. }
             | Operation::Watch { key, .. } => key,
             Operation::Transfer { from, .. } => from,
         }
@@ -92,6 +100,7 @@ impl Operation {
             Operation::Begin { .. } | Operation::Next { .. } | Operation::Watch { .. } => {
                 "sequence"
             }
+            Operation::Allow { .. } => "limit of",
             _ => "budget",
         }
     }
@@ -126,12 +135,13 @@ impl Operation {
                 Flow::LowerCap(_) => "lower_cap",
             },
             Operation::Grant { stock, .. } => match stock {
-                Stock::Rights => "grant",
+                Stock::Rights | Stock::Window => "grant",
                 Stock::Room => "grant_room",
             },
             Operation::Transfer { .. } => "transfer",
             Operation::Begin { .. } => "begin",
             Operation::Next { .. } => "next",
+            Operation::Allow { .. } => "allow",
             Operation::Watch { .. } => "watch",
         }
     }
@@ -141,7 +151,7 @@ impl Operation {
         match self {
             Operation::Count { op, .. } => matches!(op, Op::Add(_)),
             Operation::Flow { flow, .. } => matches!(flow, Flow::Spend(_)),
-            Operation::Transfer { .. } | Operation::Next { .. } => true,
+            Operation::Transfer { .. } | Operation::Next { .. } | Operation::Allow { .. } => true,
             Operation::Grant { .. } | Operation::Begin { .. } | Operation::Watch { .. } => false,
         }
     }
@@ -156,6 +166,7 @@ impl Operation {
                 return Ok(Made::Number { number, watched });
             }
             Operation::Begin { key } => transaction.begin_sequence(key)?,
+            Operation::Allow { key, cost } => transaction.allow(key, *cost)?,
             Operation::Watch {
                 key,
                 number,

@@ -1,9 +1,10 @@
 //! What is asked of the driver.
 
 use super::{
-    AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, LinkRow, MemberChange, Membership,
-    News, OpenSpace, Operation, OwnerKey, Page, Position, Query, Release, Request, Retiree,
-    Retirement, Secured, SequencePage, SequenceRow, SpaceStatus, Transacted, Wanted, WriterRow,
+    AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, LimitList, LinkRow, MemberChange,
+    Membership, News, OpenSpace, Operation, OwnerKey, Page, PeriodRow, Position, Query, Release,
+    Request, Retiree, Retirement, Secured, SequencePage, SequenceRow, SpaceStatus, Transacted,
+    Wanted, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
 use tallymesh_core::{Link, Once, Shard};
@@ -174,6 +175,18 @@ impl Command {
         reply: oneshot::Sender<Option<SequenceRow>>,
     ) -> Command {
         Command::look(space, reply, move |it| it.sequence(&key))
+    }
+
+    pub(crate) fn limits(space: SpaceId, reply: oneshot::Sender<LimitList>) -> Command {
+        Command::look(space, reply, |it| it.limits())
+    }
+
+    pub(crate) fn period(
+        space: SpaceId,
+        key: String,
+        reply: oneshot::Sender<Result<PeriodRow, Refusal>>,
+    ) -> Command {
+        Command::look(space, reply, move |it| it.period(&key))
     }
 
     pub(crate) fn sequences(

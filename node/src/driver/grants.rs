@@ -2,7 +2,7 @@
 
 use super::OwnerKey;
 use std::fmt;
-use tallymesh_core::limits::{BUDGET_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX};
+use tallymesh_core::limits::{BUDGET_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
 use tallymesh_core::{Error, Holding, Limited, Replica, Stock, Transaction, WriterId};
 
 /// To whom rights are moved.
@@ -60,6 +60,8 @@ pub enum OperationError {
     BudgetName(usize),
     /// A sequence's name has so many bytes, which are too many.
     SequenceName(usize),
+    /// A key that a limit covers has so many bytes, which are too many.
+    LimitKey(usize),
 }
 
 impl OperationError {
@@ -70,6 +72,7 @@ impl OperationError {
             OperationError::NoRecipient(_) => "no_recipient",
             OperationError::BudgetName(_) => "budget_name",
             OperationError::SequenceName(_) => "sequence_name",
+            OperationError::LimitKey(_) => "limit_key",
         }
     }
 
@@ -79,7 +82,9 @@ impl OperationError {
             return None;
         };
         match error {
-            Error::RightsShort(short) | Error::RoomShort(short) => Some(short.held),
+            Error::RightsShort(short) | Error::RoomShort(short) | Error::LimitReached(short) => {
+                Some(short.held)
+            }
             _ => None,
         }
     }
@@ -114,6 +119,10 @@ impl fmt::Display for OperationError {
                 f,
                 "a sequence's name has at most {TICKETS_NAME_BYTES_MAX} bytes, not {bytes}"
             ),
+            OperationError::LimitKey(bytes) => write!(
+                f,
+                "a key that a limit covers has at most {WINDOW_KEY_BYTES_MAX} bytes, not {bytes}"
+            ),
         }
     }
 }
@@ -131,6 +140,11 @@ impl From<Error> for OperationError {
                 size,
                 ..
             } => OperationError::SequenceName(size),
+            Error::TooLarge {
+                what: Limited::WindowKey,
+                size,
+                ..
+            } => OperationError::LimitKey(size),
             error => OperationError::Core(error),
         }
     }
@@ -151,7 +165,9 @@ pub(crate) fn grant(
         true => writer?,
         false => return Err(Error::NotAMember.into()),
     };
-    let moved = transaction.flow(key, stock.grant(writer, amount));
+    // Of limits only requests of members move anything.
+    let flow = stock.grant(writer, amount).ok_or(Error::NoBudget)?;
+    let moved = transaction.flow(key, flow);
     moved.map_err(|error| match error {
         Error::UnknownWriter { .. } => nobody(),
         error => error.into(),

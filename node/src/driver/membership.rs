@@ -2,31 +2,54 @@
 
 use super::OwnerKey;
 use super::answers::{Decimal, decimal};
+use super::limits::LimitRow;
 use serde::Serialize;
 use std::sync::Arc;
-use tallymesh_core::{Configuration, Fate, Listed, Owner, WriterId};
+use tallymesh_core::{Configuration, Fate, Limit, Listed, Owner, WriterId};
 use utoipa::ToSchema;
 
 /// The members of each open space, by its place in the configuration, ascending; `None` of a space
 /// without members.
 pub(crate) type Rosters = Arc<[Option<Arc<[OwnerKey]>>]>;
 
-/// A change of the members.
+/// A change of the members, or of the limits for each period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberChange {
     /// Makes an owner a member.
     Add(OwnerKey),
     /// Takes an owner out.
     Remove(OwnerKey),
+    /// Sets a limit for each period.
+    SetLimit(LimitRow),
+    /// Takes the limit of this name away.
+    RemoveLimit(String),
 }
 
 impl MemberChange {
-    /// Whether these members, ascending, are as this change makes them.
-    pub(crate) fn is_in(&self, members: &[OwnerKey]) -> bool {
+    /// Whether a configuration is as this change makes it.
+    pub(crate) fn is_in(&self, present: &ConfigurationRow) -> bool {
+        let (members, mut limits) = (&present.members, present.limits.iter());
         match self {
             MemberChange::Add(owner) => members.binary_search(owner).is_ok(),
             MemberChange::Remove(owner) => members.binary_search(owner).is_err(),
+            MemberChange::SetLimit(limit) => limits.any(|it| {
+                (&it.name, it.limit, it.period_ms) == (&limit.name, limit.limit, limit.period_ms)
+            }),
+            MemberChange::RemoveLimit(name) => limits.all(|it| it.name != *name),
         }
+    }
+
+    /// The limits after it, if it changes them.
+    pub(super) fn limits_after(&self, present: &ConfigurationRow) -> Option<Vec<Limit>> {
+        let (name, new) = match self {
+            MemberChange::SetLimit(limit) => (&limit.name, Some(Limit::from(limit))),
+            MemberChange::RemoveLimit(name) => (name, None),
+            MemberChange::Add(_) | MemberChange::Remove(_) => return None,
+        };
+        let others = present.limits.iter().filter(|it| it.name != *name);
+        let mut limits: Vec<Limit> = others.map(Limit::from).chain(new).collect();
+        limits.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Some(limits)
     }
 
     /// The members after it.
@@ -35,6 +58,7 @@ impl MemberChange {
         match self {
             MemberChange::Add(owner) => members.push(owner.0),
             MemberChange::Remove(owner) => members.retain(|member| *member != owner.0),
+            MemberChange::SetLimit(_) | MemberChange::RemoveLimit(_) => {}
         }
         members.sort_unstable();
         members.dedup();
@@ -88,6 +112,10 @@ pub struct ConfigurationRow {
     pub number: u64,
     /// The owners' keys, ascending.
     pub members: Vec<OwnerKey>,
+    /// The limits for each period, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub limits: Vec<LimitRow>,
 }
 
 impl From<&Configuration> for ConfigurationRow {
@@ -96,6 +124,7 @@ impl From<&Configuration> for ConfigurationRow {
             era: it.era,
             number: it.number,
             members: it.members.iter().copied().map(OwnerKey).collect(),
+            limits: it.limits.iter().map(LimitRow::from).collect(),
         }
     }
 }

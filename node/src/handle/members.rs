@@ -66,7 +66,7 @@ impl Handle {
             };
             let now = self.ask(ask).await??;
             let configuration = now.configuration.as_ref();
-            if configuration.is_some_and(|it| change.is_in(&it.members)) {
+            if configuration.is_some_and(|it| change.is_in(it)) {
                 return Ok(now);
             }
             let retry = Instant::now() + PROPOSE_AGAIN + jitter();

@@ -62,7 +62,7 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
                 (_, true) | (["read" | "sync"], _) => Role::Reader,
                 (["add" | "transactions"] | ["counters", _, "add"], _) => Role::Writer,
                 (["budgets", _, "spend" | "transfer"], _) => Role::Writer,
-                (["sequences", _, "next"], _) => Role::Writer,
+                (["sequences", _, "next"] | ["limits", _, "allow"], _) => Role::Writer,
                 (["counters" | "budgets" | "sequences", ..], _) => Role::Editor,
                 _ => Role::Member,
             };

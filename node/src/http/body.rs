@@ -107,7 +107,7 @@ impl Fields {
         }
     }
 
-    /// An amount of a budget, from 0 on, as a number or as a decimal string.
+    /// An amount of a budget or a limit, from 0 on, as a number or as a decimal string.
     pub(super) fn quantity(&mut self, name: &str) -> Result<u64, Problem> {
         let field = self.take(name);
         let text = match self.required(name, field)? {
@@ -120,12 +120,18 @@ impl Fields {
                 .ok()
                 .filter(|amount| i64::try_from(*amount).is_ok())
                 .ok_or_else(|| {
-                    let detail = format!(
-                        "`{name}` is {amount}, and an amount of a budget is 0 to {}",
-                        i64::MAX
-                    );
+                    let detail =
+                        format!("`{name}` is {amount}, and an amount is 0 to {}", i64::MAX);
                     Problem::new(&problems::AMOUNT_RANGE, detail)
                 }),
+        }
+    }
+
+    /// As [`quantity`](Fields::quantity), of a field that need not be there.
+    pub(super) fn quantity_if_any(&mut self, name: &str) -> Result<Option<u64>, Problem> {
+        match self.fields.contains_key(name) {
+            true => self.quantity(name).map(Some),
+            false => Ok(None),
         }
     }
 

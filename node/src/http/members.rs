@@ -18,7 +18,7 @@ use tallymesh_core::WriterId;
 use utoipa::ToSchema;
 
 /// How long a request waits for a decision if it does not say.
-const WAIT_DEFAULT: Duration = Duration::from_secs(10);
+pub(super) const WAIT_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The longest wait: whoever wants more asks again, which is harmless.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -224,7 +224,7 @@ fn owner(text: &str) -> Result<OwnerKey, Problem> {
     })
 }
 
-fn wait(fields: &mut Fields) -> Result<Duration, Problem> {
+pub(super) fn wait(fields: &mut Fields) -> Result<Duration, Problem> {
     let wait = fields.millis("wait_ms")?.map(Duration::from_millis);
     Ok(wait.unwrap_or(WAIT_DEFAULT).min(WAIT_MAX))
 }

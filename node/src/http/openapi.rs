@@ -81,6 +81,10 @@ pub(super) fn head() -> OpenApi {
             "budgets",
             "What never goes under its floor, spent from anywhere; see docs/budgets.md.",
         ),
+        (
+            "limits",
+            "So much in each period, in the whole mesh; see docs/limits.md.",
+        ),
         ("spaces", "What changed, and who wrote it."),
         ("members", "Members of a space, and writers that are gone."),
         ("tickets", "Who may do what."),

@@ -11,6 +11,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tallymesh_core::Error;
 use utoipa::ToSchema;
 
@@ -35,12 +36,12 @@ pub(super) struct Problem {
     /// On bulk writes: the line that was refused, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    line: Option<u64>,
+    line: Option<u32>,
     /// On transactions: the place of the operation that was refused, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    op: Option<usize>,
-    /// Of `rights_short` and `room_short`: what of the budget is held where, as far as this node knows.
+    op: Option<u32>,
+    /// Of `rights_short`, `room_short` and `limit_reached`: what is held where, as far as this node knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     held: Option<Box<HoldingRow>>,
@@ -51,6 +52,13 @@ pub(super) struct Problem {
     )]
     #[schema(value_type = Decimal, required = false)]
     asked: Option<u64>,
+    /// Of `limit_reached`: when the period ends, in milliseconds since 1970.
+    #[serde(
+        serialize_with = "decimal_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Decimal, required = false)]
+    ends: Option<u64>,
 }
 
 impl Problem {
@@ -69,11 +77,18 @@ impl Problem {
             op: None,
             held: None,
             asked: None,
+            ends: None,
         }
     }
 
+    /// Of something that may be tried again when a period ends.
+    pub(super) fn ends(mut self, ends: Option<u64>) -> Problem {
+        self.ends = ends;
+        self
+    }
+
     pub(super) fn line(mut self, line: u64) -> Problem {
-        self.line = Some(line);
+        self.line = u32::try_from(line).ok();
         self
     }
 
@@ -90,7 +105,7 @@ impl Problem {
     }
 
     pub(super) fn op(mut self, index: usize) -> Problem {
-        self.op = Some(index);
+        self.op = u32::try_from(index).ok();
         self
     }
 
@@ -100,12 +115,12 @@ impl Problem {
 
     #[cfg(test)]
     pub(super) fn at_line(&self) -> Option<u64> {
-        self.line
+        self.line.map(u64::from)
     }
 
     #[cfg(test)]
     pub(super) fn at_op(&self) -> Option<usize> {
-        self.op
+        self.op.map(|op| op as usize)
     }
 }
 
@@ -116,10 +131,22 @@ impl IntoResponse for Problem {
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(wait) = self.ends.and_then(until) {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(wait));
+        }
         // For `tell_applied`.
         response.extensions_mut().insert(self);
         response
     }
+}
+
+/// How many seconds there are until a time, rounded up.
+fn until(ends: u64) -> Option<u64> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let left = u128::from(ends).saturating_sub(now.as_millis());
+    u64::try_from(left.div_ceil(1_000)).ok()
 }
 
 /// The code of an answer that is a refusal.

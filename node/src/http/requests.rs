@@ -56,6 +56,31 @@ pub(super) struct OfSequence {
     key: String,
 }
 
+/// The limit of a request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct OfLimit {
+    /// The space, such as `default`.
+    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    space: String,
+    /// The limit's name, 1 to 128 bytes of UTF-8, with percent signs where needed.
+    #[param(example = "login", min_length = 1)]
+    key: String,
+}
+
+/// The key of a request that a limit covers.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct OfPeriod {
+    /// The space, such as `default`.
+    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    space: String,
+    /// The key, 1 to 445 bytes of UTF-8, with percent signs where needed: a limit of its name covers it, or
+    /// else one of what stands before its first colon.
+    #[param(example = "login", min_length = 1)]
+    key: String,
+}
+
 /// The number of a sequence of a request.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -277,6 +302,28 @@ pub(super) struct ExpireBody {
 pub(super) struct AmountBody {
     /// How much.
     amount: Quantity,
+}
+
+/// How much is allowed, in how long a period.
+#[derive(ToSchema)]
+#[schema(example = json!({"limit": "100", "period_ms": 60000, "wait_ms": 100}))]
+pub(super) struct LimitBody {
+    /// How much, from 1 to 2^63 - 1.
+    limit: Quantity,
+    /// How long a period is, from 1,000 (a second) to 31,622,400,000 (366 days).
+    period_ms: Quantity,
+    /// How long to wait for the decision, at most 20,000; 10,000 if it is left out.
+    #[schema(required = false)]
+    wait_ms: Millis,
+}
+
+/// How much is to be allowed.
+#[derive(ToSchema)]
+#[schema(example = json!({"cost": "1"}))]
+pub(super) struct CostBody {
+    /// How much; 1 if it is left out.
+    #[schema(required = false)]
+    cost: Quantity,
 }
 
 /// What is granted to whom.

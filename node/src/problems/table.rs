@@ -210,6 +210,20 @@ kinds! {
     NUMBER_ONCE: Kind::http("number_once", 400, "A number is handed out anew each time, so not under an idempotency key.")
         .advice("Ask without one; a number that nobody heard of is gone, and nobody else gets it.")
         .both();
+    NO_LIMIT: Kind::http("no_limit", 404, "No limit covers this key.")
+        .advice("Set a limit of its name, or of what stands before its first colon.");
+    LIMIT_REACHED: Kind::http("limit_reached", 429, "So much is not left at this node of what a limit allows in this period; the text says how much is, and how much others hold as far as it knows.")
+        .advice("Try again when the next period begins, or wait with `tallymesh-rights-wait-ms` for what others hold.");
+    LIMIT_KEY: Kind::http("limit_key", 400, "A key that a limit covers has 1 to 445 bytes.")
+        .advice("Use a shorter one, such as a digest.");
+    LIMIT_NAME: Kind::http("limit_name", 400, "A limit's name has 1 to 128 bytes.")
+        .advice("Use a shorter one.");
+    LIMIT_RANGE: Kind::http("limit_range", 400, "A limit is 1 to 2^63 - 1.")
+        .advice("Remove the limit, if nothing is to be allowed.");
+    PERIOD_RANGE: Kind::http("period_range", 400, "A period is a second to 366 days long.")
+        .advice("Use a longer or a shorter one.");
+    LIMITS_FULL: Kind::http("limits_full", 409, "A space has at most 256 limits.")
+        .advice("Remove some: one limit covers all keys that begin with its name and a colon.");
     SPACE_NAME: Kind::http("space_name", 400, "A space's name has 1 to 64 of the characters A-Z a-z 0-9 . _ -.")
         .advice("Use another name.");
     OVERFLOW: Kind::http("overflow", 409, "What this writer adds to the counter would leave 64 bits.")

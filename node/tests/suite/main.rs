@@ -17,6 +17,7 @@ mod hostile;
 mod http;
 mod join;
 mod liar;
+mod limits;
 mod links;
 mod members;
 mod network;

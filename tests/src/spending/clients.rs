@@ -74,7 +74,7 @@ impl World {
         let Client { wish, done, .. } = self.clients[client];
         let flow = match wish {
             Stock::Rights => Flow::Spend(1),
-            Stock::Room => Flow::Mint(1),
+            Stock::Room | Stock::Window => Flow::Mint(1),
         };
         let key = format!("{client} {done}");
         let once = Once::new(key.as_bytes(), wish_name(wish));
@@ -94,7 +94,7 @@ impl World {
                 if !self.plan.keyed || self.made.insert(key) {
                     match wish {
                         Stock::Rights => self.figures.spent += 1,
-                        Stock::Room => self.figures.spent -= 1,
+                        Stock::Room | Stock::Window => self.figures.spent -= 1,
                     }
                 }
                 if self.figures.spent > self.plan.minted {
@@ -137,7 +137,7 @@ impl World {
         it.done += 1;
         match it.wish {
             Stock::Rights => it.spent += 1,
-            Stock::Room => it.spent -= 1,
+            Stock::Room | Stock::Window => it.spent -= 1,
         }
         it.wish = match gives && it.spent > 0 {
             true => Stock::Room,
@@ -257,6 +257,6 @@ impl World {
 fn wish_name(wish: Stock) -> &'static [u8] {
     match wish {
         Stock::Rights => b"spend",
-        Stock::Room => b"give back",
+        Stock::Room | Stock::Window => b"give back",
     }
 }

@@ -1,8 +1,8 @@
 //! Vectors of budgets, which are counters under keys of their own.
 
-use super::keyed::members;
+use super::keyed::{members, tell};
 use super::{Vector, full, refused, vector, with};
-use tallymesh_core::{Flow, Replica};
+use tallymesh_core::{Flow, Limit, Message, Replica};
 
 fn flow(replica: &mut Replica, name: &str, flow: Flow) {
     replica
@@ -24,7 +24,13 @@ pub(super) fn messages() -> Vec<Vector> {
     flow(&mut one, "seats", Flow::Mint(5));
     flow(&mut one, "seats", Flow::LowerFloor(1));
     let capped = one.delta(&known);
+    let limits = limits();
     vec![
+        vector(
+            "limits",
+            "Of two members 11.. proposed that 100 of login are allowed in a minute, both agreed, and 11.. allowed 1 in the minute that ends at 1800000060000, with its share of 50: what 22.. lacks of that.",
+            limits.encode(),
+        ),
         vector(
             "budget",
             "Of two members 11.. minted 10 of the budget `gift`, spent 3, and granted 2 to 22..: what 22.. lacks of that.",
@@ -36,6 +42,30 @@ pub(super) fn messages() -> Vec<Vector> {
             capped.encode(),
         ),
     ]
+}
+
+/// A limit that was decided on, and one period of it.
+fn limits() -> Message {
+    let [mut one, mut two] = members();
+    let known = two.vector();
+    let limit = Limit {
+        name: "login".into(),
+        limit: 100,
+        period_ms: 60_000,
+        born: 0,
+    };
+    let proposed = one.propose_limits(&[limit]);
+    proposed.expect("a member proposes");
+    for _ in 0..3 {
+        tell(&one, &mut two);
+        two.vote().expect("a vector's clock is small");
+        tell(&two, &mut one);
+        one.vote().expect("a vector's clock is small");
+    }
+    one.set_time(1_800_000_000_000);
+    let allowed = one.allow("login", 1, &mut Vec::new());
+    allowed.expect("a share is left");
+    one.delta(&known)
 }
 
 /// A message that must be refused.

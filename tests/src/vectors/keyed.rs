@@ -39,7 +39,7 @@ pub(crate) fn members() -> [Replica; 2] {
 }
 
 /// Tells one all that the other has, which withdraws what it made as well.
-fn tell(from: &Replica, to: &mut Replica) {
+pub(super) fn tell(from: &Replica, to: &mut Replica) {
     let message = from.delta(&to.vector_with_keys());
     let merged = to.merge_live(&message, Some(from.writer()), &mut |_| ());
     merged.expect("a vector's merge fits");

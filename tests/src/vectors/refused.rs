@@ -428,7 +428,13 @@ pub(super) fn wants() -> Vec<Vector> {
     vec![
         refused(
             "want_stock",
-            "A request for a third kind of stock.",
+            "A request for a fourth kind of stock.",
+            "malformed",
+            body(&[3, 1, b'g', 0, 1, 1]),
+        ),
+        refused(
+            "want_window",
+            "A request for rights of a window whose name has no end.",
             "malformed",
             body(&[2, 1, b'g', 0, 1, 1]),
         ),

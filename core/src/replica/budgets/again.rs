@@ -10,6 +10,7 @@ use crate::account::{Account, Part};
 use crate::replica::Replica;
 use crate::replica::journal::Did;
 use crate::ticket::TicketKey;
+use crate::window::{WindowKey, is_known_key};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,9 +19,15 @@ impl Replica {
     /// The operations of a former writer's transaction as this one is to make them; `None` if this one
     /// can't: too little is held here for it, or it is no member's.
     pub(in crate::replica) fn flows_again(&self, did: Vec<Did>) -> Option<Vec<Did>> {
-        // What was given of a sequence, or handed out, was so under that writer. A watch is anybody's.
+        // What was given of a sequence, or handed out, was so under that writer. What was allowed in a
+        // period was allowed, whatever is left of it now. A watch is anybody's.
         let is_watch = |it: &Did| TicketKey::parse(&it.key).is_some_and(|key| key.is_watch());
-        let is_ticket = |it: &Did| TicketKey::parse(&it.key).is_some() && !is_watch(it);
+        let is_ticket = |it: &Did| {
+            !is_watch(it)
+                && (TicketKey::parse(&it.key).is_some()
+                    || WindowKey::parse(&it.key).is_some()
+                    || is_known_key(&it.key))
+        };
         let did: Vec<Did> = did.into_iter().filter(|it| !is_ticket(it)).collect();
         let is_account = |it: &Did| Account::parse(&it.key).is_some();
         if !did.iter().any(is_account) {

@@ -15,6 +15,7 @@ use crate::replica::{Replica, place};
 use crate::roster::HEIRS_MAX;
 use crate::shard::OWN;
 use crate::ticket::TicketKey;
+use crate::window::{WindowKey, rights_key};
 use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -28,8 +29,11 @@ impl Replica {
         self.settle_pending();
         let heirless = self.keys.holders().filter(|it| self.is_left_to_own(it));
         let accounts = heirless.flat_map(|writer| self.keys.held_by(writer));
+        // What is left of windows that are over is deleted soon.
+        let end = |handle| self.keys.get(handle).and_then(WindowKey::parse);
+        let over = |handle| end(handle).is_some_and(|it| self.is_over(it.end()));
         let left: Vec<Handle> = accounts
-            .filter(|handle| self.value_at(*handle).is_some())
+            .filter(|handle| self.value_at(*handle).is_some() && !over(*handle))
             .collect();
         left.chunks(AT_ONCE)
             .try_for_each(|some| self.empty_accounts(some, self.writer()))
@@ -73,6 +77,9 @@ impl Replica {
         let mut did = Dids::default();
         for handle in accounts {
             let heir = |key: &str| {
+                if let Some(window) = WindowKey::parse(key) {
+                    return Some(rights_key(to, window.name));
+                }
                 Some(match Account::parse(key) {
                     Some(account) => account.key_of(account.part.held_by(to)),
                     None => TicketKey::parse(key)?.left_to(to),

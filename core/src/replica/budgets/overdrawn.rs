@@ -6,6 +6,7 @@ use crate::delta::Message;
 use crate::keys::Handle;
 use crate::replica::{Evidence, Fault, Replica};
 use crate::ticket::TicketKey;
+use crate::window::WindowKey;
 use alloc::vec::Vec;
 
 impl Replica {
@@ -21,13 +22,17 @@ impl Replica {
             let Some(held) = self.value_at(handle).filter(|held| *held < 0) else {
                 continue;
             };
-            let whose = self
-                .keys
-                .get(handle)
-                .and_then(|key| match Account::parse(key) {
+            let whose = self.keys.get(handle).and_then(|key| {
+                if let Some(window) = WindowKey::parse(key) {
+                    // Of one that is over, others may have deleted what came in, and not what was used.
+                    let open = !self.is_over(window.end());
+                    return Some((window.holder().filter(|_| open)?, window.name));
+                }
+                match Account::parse(key) {
                     Some(account) => Some((account.part.holder()?, account.name)),
                     None => TicketKey::parse(key).and_then(|it| Some((it.holder()?, it.name))),
-                });
+                }
+            });
             let Some((writer, name)) = whose else {
                 continue;
             };

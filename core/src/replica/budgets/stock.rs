@@ -5,6 +5,7 @@ use crate::account::{Account, Part};
 use crate::error::Error;
 use crate::keys::Handle;
 use crate::replica::Replica;
+use crate::replica::windows::used_of;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -15,39 +16,52 @@ pub enum Stock {
     Rights,
     /// Room to mint, under a cap.
     Room,
+    /// What a limit allows in a period; its name is that of the [period](crate::Period).
+    Window,
 }
 
 impl Stock {
-    fn part(self, writer: WriterId) -> Part {
+    /// What of a budget it is; `None` if it is none of a budget.
+    fn part(self, writer: WriterId) -> Option<Part> {
         match self {
-            Stock::Rights => Part::Rights(writer),
-            Stock::Room => Part::Room(writer),
+            Stock::Rights => Some(Part::Rights(writer)),
+            Stock::Room => Some(Part::Room(writer)),
+            Stock::Window => None,
         }
     }
 
-    /// What moves some of it to another member's writer.
-    pub fn grant(self, to: WriterId, amount: u64) -> Flow {
+    /// What moves some of it to another member's writer, if it is of a budget.
+    pub fn grant(self, to: WriterId, amount: u64) -> Option<Flow> {
         match self {
-            Stock::Rights => Flow::Grant { to, amount },
-            Stock::Room => Flow::GrantRoom { to, amount },
+            Stock::Rights => Some(Flow::Grant { to, amount }),
+            Stock::Room => Some(Flow::GrantRoom { to, amount }),
+            Stock::Window => None,
         }
     }
 }
 
 impl Replica {
-    /// How much of a stock is held where; `None` if there is no such budget here, or none with a cap.
+    /// How much of a stock is held where; `None` if there is no such budget here, or none with a cap, or
+    /// if the period is over.
     pub fn stock(&self, name: &str, stock: Stock) -> Option<Holding> {
+        if stock == Stock::Window {
+            return self.window_stock(name);
+        }
         let budget = self.budget(name)?;
         match stock {
             Stock::Rights => Some(budget.rights),
             Stock::Room => budget.room,
+            Stock::Window => None,
         }
     }
 
     /// How much of a stock a writer holds, as is known here.
     pub(crate) fn stock_of(&self, name: &str, stock: Stock, writer: WriterId) -> i128 {
+        let Some(part) = stock.part(writer) else {
+            return self.window_stock_of(name, writer);
+        };
         let account = self.account(name);
-        let key = account.map(|it| it.key_of(stock.part(writer)));
+        let key = account.map(|it| it.key_of(part));
         key.and_then(|key| self.value(&key)).unwrap_or(0)
     }
 
@@ -63,8 +77,11 @@ impl Replica {
         amount: u64,
         changed: &mut Vec<Handle>,
     ) -> Result<(), Error> {
+        let Some(flow) = stock.grant(to, amount) else {
+            return self.grant_window(name, to, amount, changed);
+        };
         let mut transaction = self.begin()?;
-        transaction.flow(name, stock.grant(to, amount))?;
+        transaction.flow(name, flow)?;
         transaction.commit(changed);
         Ok(())
     }
@@ -76,7 +93,12 @@ impl Replica {
         }
         let used: Used = core::mem::take(&mut self.used);
         for (handle, amount) in used {
-            match self.keys.get(handle).and_then(Account::parse) {
+            let key = self.keys.get(handle);
+            if let Some((name, stock)) = key.and_then(|key| used_of(key, self.writer())) {
+                take(name, stock, amount);
+                continue;
+            }
+            match key.and_then(Account::parse) {
                 Some(Account { part, name, .. }) if part == Part::Rights(self.writer()) => {
                     take(name, Stock::Rights, amount);
                 }

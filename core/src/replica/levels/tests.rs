@@ -2,7 +2,7 @@
 
 use super::super::collect::tests::space;
 use super::*;
-use crate::roster::{Ack, Fence, Retired, Vote};
+use crate::roster::{Ack, Fence, Retired, Ruling, Vote};
 use crate::slot::Stamp;
 use crate::writer_id::Space;
 use alloc::boxed::Box;
@@ -202,12 +202,16 @@ fn an_acknowledgement_counts_of_a_member_in_its_place() {
         }))
     };
     let footing = |one: &Replica| one.footing().unwrap();
+    let ruling = |owner| Ruling {
+        members: Vec::from([owner]),
+        ..Ruling::default()
+    };
     one.roster.cards[number as usize].vote = vote(None);
     assert!(acked(&one, own));
-    one.roster.cards[number as usize].vote = vote(Some((ballot, Vec::from([owner]))));
+    one.roster.cards[number as usize].vote = vote(Some((ballot, ruling(owner))));
     assert!(!acked(&one, own));
     assert!(!footing(&one).accepted, "another one did");
-    one.roster.cards[OWN as usize].vote = vote(Some((ballot, Vec::from([owner]))));
+    one.roster.cards[OWN as usize].vote = vote(Some((ballot, ruling(owner))));
     assert!(footing(&one).accepted);
     assert_eq!(footing(&one).present, (era, next - 1));
     assert_eq!(

@@ -6,7 +6,7 @@ mod checks;
 use super::*;
 use crate::closed::Empty;
 use crate::replica::{Former, Journal};
-use crate::roster::{Ack, Admit, Announce, Bye, Fence, Retired};
+use crate::roster::{Ack, Admit, Announce, Bye, Fence, Retired, Ruling};
 use crate::writer_id::Space;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -72,6 +72,7 @@ fn configuration(number: u64, members: &[u32]) -> Configuration {
         era: 0,
         number,
         members: members.iter().map(|it| owner(*it)).collect(),
+        ..Configuration::default()
     }
 }
 

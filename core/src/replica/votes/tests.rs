@@ -48,6 +48,7 @@ fn member(count: u8) -> Replica {
         era,
         number,
         members,
+        ..Configuration::default()
     };
     let by = Stamp {
         writer: OWN,
@@ -76,13 +77,20 @@ fn fence(replica: &mut Replica, number: usize) {
     });
 }
 
+fn of(members: Vec<Owner>) -> Ruling {
+    Ruling {
+        members,
+        ..Ruling::default()
+    }
+}
+
 fn says(replica: &mut Replica, number: usize, promised: Ballot, accepted: &Accepted) {
     replica.roster.cards[number].vote = Some(Box::new(Vote {
         clock: 9,
         era: PRESENT.0,
         number: PRESENT.1 + 1,
         promised,
-        accepted: accepted.clone(),
+        accepted: accepted.clone().map(|it| (it.0, of(it.1))),
     }));
 }
 
@@ -91,7 +99,8 @@ fn own(replica: &Replica) -> Option<(Ballot, Accepted)> {
     let vote = replica.roster.cards[OWN as usize].vote.as_ref()?;
     let number = (PRESENT.0, PRESENT.1 + 1);
     assert_eq!((vote.era, vote.number), number);
-    Some((vote.promised, vote.accepted.clone()))
+    let accepted = vote.accepted.clone();
+    Some((vote.promised, accepted.map(|it| (it.0, it.1.members))))
 }
 
 #[test]
@@ -203,7 +212,7 @@ fn a_proposer_accepts_what_was_accepted_last_before_its_own_proposal() {
     let ballot = (5, owner(0));
     let [first, last] = [7, 6].map(|byte| owners([byte]));
     let mut replica = member(5);
-    replica.roster.proposal = Some(owners([8]));
+    replica.roster.proposal = Some(of(owners([8])));
     replica.roster.asked = true;
     says(&mut replica, 0, ballot, &None);
     says(&mut replica, 1, ballot, &Some(((2, two), last.clone())));

@@ -3,6 +3,7 @@
 use super::StockId;
 use crate::Millis;
 use crate::replica::Stock;
+use crate::window::lasting_name;
 use alloc::collections::BTreeMap;
 
 /// In so many milliseconds what was used counts half. A steady use of `r` in a second comes to between
@@ -12,6 +13,14 @@ pub(super) const RECENT_HALVES_MS: Millis = 2_000;
 /// Of so many stocks it is known what was used of late; of more those are forgotten first of which
 /// least was used.
 pub(super) const RECENT_MAX: usize = 4_096;
+
+/// By what it is known what was used of late: of one period what was used in the one before counts.
+fn lasting(name: &str, stock: Stock) -> StockId {
+    match stock {
+        Stock::Window => (lasting_name(name).into(), stock),
+        _ => (name.into(), stock),
+    }
+}
 
 /// What was used of late, by the stock.
 #[derive(Clone, Default)]
@@ -40,7 +49,7 @@ impl Recent {
         if self.of.len() >= RECENT_MAX {
             self.shrink(now);
         }
-        let id = (name.into(), stock);
+        let id = lasting(name, stock);
         let it = self.of.entry(id).or_insert(Use {
             amount: 0,
             since: now,
@@ -52,12 +61,15 @@ impl Recent {
     }
 
     pub(super) fn amount(&self, now: Millis, id: &StockId) -> u64 {
-        self.of.get(id).map_or(0, |it| it.now(now))
+        self.of
+            .get(&lasting(&id.0, id.1))
+            .map_or(0, |it| it.now(now))
     }
 
     /// Whether more of this stock may be asked for with nobody waiting, which counts as done then.
     pub(super) fn is_due(&mut self, now: Millis, id: &StockId, again: Millis) -> bool {
-        let it = self.of.get_mut(id).filter(|it| it.due <= now);
+        let it = self.of.get_mut(&lasting(&id.0, id.1));
+        let it = it.filter(|it| it.due <= now);
         it.map(|it| it.due = now + again).is_some()
     }
 

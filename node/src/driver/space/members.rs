@@ -246,14 +246,28 @@ impl OpenSpace {
         let Some(present) = self.replica.configuration() else {
             return Err(self.open());
         };
-        let present = ConfigurationRow::from(present).members;
+        let present = ConfigurationRow::from(present);
         if change.is_in(&present) {
             return Ok(self.membership(now));
         }
-        let wanted = change.applied_to(&present);
-        if again || self.replica.proposal() != Some(&wanted[..]) {
+        let wanted = change.applied_to(&present.members);
+        let limits = change.limits_after(&present);
+        let proposed = match &limits {
+            // What was proposed says with which number a limit begins.
+            Some(limits) => self.replica.proposed_limits().is_some_and(|proposed| {
+                proposed.len() == limits.len()
+                    && proposed.iter().zip(limits).all(|(a, b)| {
+                        (&a.name, a.limit, a.period_ms) == (&b.name, b.limit, b.period_ms)
+                    })
+            }),
+            None => self.replica.proposal() == Some(&wanted[..]),
+        };
+        if again || !proposed {
             let before = self.replica.clock();
-            self.replica.propose_members(&wanted)?;
+            match limits {
+                Some(limits) => self.replica.propose_limits(&limits)?,
+                None => self.replica.propose_members(&wanted)?,
+            }
             self.wrote |= self.replica.clock() != before;
             self.tend_soon(now);
         }

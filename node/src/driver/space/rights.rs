@@ -7,7 +7,7 @@ use crate::driver::{Operation, OperationError, Release, Transacted, Written};
 use crate::handle::Demand;
 use crate::metrics::Metrics;
 use crate::resp::Lack;
-use tallymesh_core::{Error, Once, Stock, Supply, WantId};
+use tallymesh_core::{Error, Once, Stock, Supply, WantId, window_end};
 
 /// A write as it was asked for.
 pub(in crate::driver) struct Write {
@@ -25,6 +25,8 @@ pub(in crate::driver) struct Write {
 pub(in crate::driver) struct Want {
     id: WantId,
     shortage: Lack,
+    /// When the period is over that it waits for something of, in milliseconds since the start.
+    ends: Option<u64>,
 }
 
 /// A command of a Redis client that waits.
@@ -90,7 +92,10 @@ impl OpenSpace {
             Some(stock) => self.sync.want_rights(now, name, stock, amount, until),
             None => self.sync.want_numbers(now, name, amount, until),
         };
-        Want { id, shortage }
+        let window = Some(name).filter(|_| shortage.stock == Some(Stock::Window));
+        let ends = window.and_then(|it| window_end(it));
+        let ends = ends.map(|it| now.saturating_add(it.saturating_sub(self.unix_ms)));
+        Want { id, shortage, ends }
     }
 
     fn end_want(&mut self, now: u64, want: &Want) {
@@ -163,6 +168,7 @@ impl OpenSpace {
         let (short, stock) = match error {
             OperationError::Core(Error::RightsShort(short)) => (short, Stock::Rights),
             OperationError::Core(Error::RoomShort(short)) => (short, Stock::Room),
+            OperationError::Core(Error::LimitReached(short)) => (short, Stock::Window),
             _ => return None,
         };
         let name = match &ops.get(*index)? {
@@ -173,6 +179,7 @@ impl OpenSpace {
                 });
                 &full?.0
             }
+            Operation::Allow { key, .. } => &self.replica.period(key).ok()?.window,
             operation => operation.key(),
         };
         // What operations before it take of the same has to be there, too.
@@ -193,7 +200,10 @@ impl OpenSpace {
     /// When what waits for rights has waited for long enough.
     pub(super) fn shorts_due(&self) -> Option<u64> {
         let commands = self.commands.iter().map(|it| it.until);
-        let writes = self.shorts.iter().map(|it| it.until);
+        let writes = self.shorts.iter().map(|it| {
+            let ends = it.want.as_ref().and_then(|want| want.ends);
+            ends.map_or(it.until, |ends| ends.min(it.until))
+        });
         writes.chain(commands).min()
     }
 

@@ -41,6 +41,17 @@ impl OpenSpace {
                 return Err(Refusal::KeyReused);
             }
         }
+        let mut changed = Vec::new();
+        for operation in ops {
+            if let Operation::Allow { key, cost } = operation {
+                // No part of the transaction, which may be withdrawn.
+                let replica = self.writable()?;
+                replica.bring_in_for(key, *cost, &mut changed)?;
+            }
+        }
+        for counter in changed {
+            self.wrote(counter, Event::Merge);
+        }
         let mut transaction = self.writable()?.begin()?;
         let mut told = Vec::with_capacity(ops.len());
         for (index, operation) in ops.iter().enumerate() {
@@ -127,12 +138,14 @@ impl OpenSpace {
             now: None,
             budget: None,
             to: None,
+            period: None,
             number: None,
             watched: false,
         };
         match operation {
             Operation::Count { .. } => done.now = self.read_at(key),
             Operation::Begin { .. } | Operation::Next { .. } | Operation::Watch { .. } => {}
+            Operation::Allow { .. } => done.period = self.period(key).ok(),
             _ => done.budget = self.budget_row(key),
         }
         if let Operation::Transfer { to, .. } = operation {

@@ -369,7 +369,10 @@ fn the_later_configuration_stands_and_of_one_the_least_stamp() {
         let mut replica = member();
         let before = (by(1, 5), present.clone());
         replica.roster.configuration = Some(before.clone());
-        replica.roster.proposal = Some(vec![owner(0)]);
+        replica.roster.proposal = Some(Ruling {
+            members: vec![owner(0)],
+            ..Ruling::default()
+        });
         replica.take_configuration(stamp, &theirs);
         let stands = match taken {
             true => (stamp, theirs.clone()),

@@ -1,4 +1,4 @@
-//! The rules that a decoded message has to keep.
+//! Rules of the format, and what has a limit on its size: what errors name.
 
 use core::fmt;
 
@@ -56,6 +56,10 @@ pub enum Rule {
     KeyedAscend,
     /// A space without members has no budgets.
     OpenBudget,
+    /// Limits of a configuration ascend by name, and are in range.
+    Limits,
+    /// A window's name has its end, what it was born with, and a key.
+    Window,
 }
 
 impl fmt::Display for Rule {
@@ -88,6 +92,80 @@ impl fmt::Display for Rule {
             Rule::Withdrawals => "withdrawals ascend by clock, each after the add before it",
             Rule::KeyedAscend => "keyed operations ascend by writer and clock",
             Rule::OpenBudget => "a space without members has no keys that begin with U+0000",
+            Rule::Limits => "limits of a configuration ascend by name, and are in range",
+            Rule::Window => "a window's name has its end, its limit's birth, and a key",
+        })
+    }
+}
+
+/// What has a limit on its size, numbered as [`Rule`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limited {
+    /// A transfer in bytes.
+    Transfer,
+    /// A message in bytes.
+    Message,
+    /// The keys of a message in bytes.
+    MessageKeys,
+    /// A frame in bytes.
+    Frame,
+    /// A space's name in bytes.
+    SpaceName,
+    /// An agent's name in bytes.
+    Agent,
+    /// A proof in bytes.
+    Proof,
+    /// A limit's name in bytes.
+    LimitName,
+    /// What an operation under an idempotency key adds, with the keys, in bytes.
+    Keyed,
+    /// The writers that a member is asked for.
+    #[cfg(feature = "members")]
+    AskedWriters,
+    /// The counters of a page of an audit.
+    #[cfg(feature = "members")]
+    AuditedCounters,
+    /// The code of a refusal in bytes.
+    #[cfg(feature = "members")]
+    Refusal,
+    /// A budget's name in bytes.
+    #[cfg(feature = "budgets")]
+    BudgetName,
+    /// A name of a sequence of tickets in bytes.
+    #[cfg(feature = "budgets")]
+    TicketsName,
+    /// A key that a limit covers in bytes.
+    #[cfg(feature = "budgets")]
+    WindowKey,
+}
+
+impl fmt::Display for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limited::Transfer => "a transfer in bytes",
+            Limited::Message => "a message in bytes",
+            Limited::MessageKeys => "the keys of a message in bytes",
+            Limited::Frame => "a frame in bytes",
+            Limited::SpaceName => "a space's name in bytes",
+            Limited::Agent => "an agent's name in bytes",
+            Limited::Proof => "a proof in bytes",
+            Limited::LimitName => "a limit's name in bytes",
+            Limited::Keyed => {
+                "what an operation under an idempotency key adds, with the keys, in bytes"
+            }
+            #[cfg(feature = "members")]
+            Limited::AskedWriters => "the writers that a member is asked for",
+            #[cfg(feature = "members")]
+            Limited::AuditedCounters => "the counters of a page of an audit",
+            #[cfg(feature = "members")]
+            Limited::Refusal => "the code of a refusal in bytes",
+            #[cfg(feature = "budgets")]
+            Limited::BudgetName => "a budget's name in bytes",
+            #[cfg(feature = "budgets")]
+            Limited::TicketsName => "a name of a sequence in bytes",
+            #[cfg(feature = "budgets")]
+            Limited::WindowKey => "a key that a limit covers in bytes",
         })
     }
 }

@@ -1,0 +1,498 @@
+//! Limits for each period: so much is allowed of a key in a minute, an hour or a day, in the whole mesh.
+//!
+//! A period of a key, a *window*, is a budget that nobody has to begin. Each member brings its share of
+//! the limit in by itself, with its first use of the window, by its own wall clock; what it holds it allows,
+//! and rights move to those who are short as those of budgets do (`sync/wants.rs`). When a period is over
+//! nobody uses anything of it, and what was kept of it is deleted (`windows/over.rs`).
+//!
+//! What all members bring into a window never adds up to more than the limit:
+//! - **Once for each owner, not for each start.** That a share was brought in is a counter of the window. A
+//!   start brings one in only where it would see that counter: in periods that began after the start itself
+//!   did, or once all earlier starts of its owner were taken over.
+//! - **By one configuration.** Members may know of different ones. Whoever uses a later one's share, as all
+//!   members knew of it before the period began, may rely on the others' knowing it too. So each brings in
+//!   the least of its shares by all configurations from that one on that it knows of. If it does not know
+//!   them all, it brings in nothing, and lives by what others give it.
+
+mod over;
+
+use super::budgets::{Holding, Stock};
+use super::journal::Dids;
+use super::ops::{Draft, Op};
+use super::{Replica, Transaction};
+use crate::error::{Error, Short};
+use crate::keys::Handle;
+use crate::limits::{LIMITS_MAX, SKEW_MS_MAX, TRANSACTION_OPS_MAX};
+use crate::roster::{Configuration, Limit, Owner};
+use crate::shard::OWN;
+use crate::window::{
+    Window, WindowKey, WindowPart, check_window_key, is_known_key, known_key, rights_key, share_key,
+};
+use crate::writer_id::WriterId;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// So many of the last configurations are remembered.
+const REMEMBERED: usize = 32;
+
+/// Of so many of them it is kept when all members knew of them.
+const KNOWN_KEPT: usize = 4;
+
+/// What is known of configurations beside the present one.
+#[derive(Clone, Default)]
+pub(super) struct Windows {
+    /// The last ones that were decided, one number after another, the present one last.
+    decided: Vec<Configuration>,
+}
+
+/// The present period of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Period {
+    /// The limit that covers the key.
+    pub limit: Limit,
+    /// When it began, in milliseconds since 1970.
+    pub begins: u64,
+    /// When it is over.
+    pub ends: u64,
+    /// What is left to be allowed, as far as is known here.
+    pub left: Holding,
+    /// By what name its rights are asked for.
+    pub window: String,
+}
+
+impl Configuration {
+    /// The limit that covers a key: the one of its name, or else of what stands before its first colon.
+    pub fn limit_of(&self, key: &str) -> Option<&Limit> {
+        let named = |name: &str| {
+            let at = self
+                .limits
+                .binary_search_by(|it| it.name.as_str().cmp(name));
+            at.ok().map(|at| &self.limits[at])
+        };
+        named(key).or_else(|| named(key.split_once(':')?.0))
+    }
+
+    /// What an owner may bring in of a limit; nothing if it is no member, or the limit is none of this
+    /// configuration.
+    fn share(&self, owner: &Owner, limit: &Limit) -> u64 {
+        let same = |it: &&Limit| {
+            it.name == limit.name && (it.born, it.period_ms) == (limit.born, limit.period_ms)
+        };
+        let (Ok(rank), Some(limit)) = (
+            self.members.binary_search(owner),
+            self.limits.iter().find(same),
+        ) else {
+            return 0;
+        };
+        let members = self.members.len() as u64;
+        limit.limit / members + u64::from((rank as u64) < limit.limit % members)
+    }
+}
+
+impl Replica {
+    /// Notes the present configuration, which follows those before it or begins anew.
+    pub(super) fn note_configuration(&mut self) {
+        let Some((_, present)) = &self.roster.configuration else {
+            return;
+        };
+        let decided = &mut self.windows.decided;
+        if let Some(last) = decided.last() {
+            if last == present {
+                return;
+            }
+            if (last.era, last.number + 1) != (present.era, present.number) {
+                decided.clear();
+            }
+        }
+        decided.push(present.clone());
+        if decided.len() > REMEMBERED {
+            decided.remove(0);
+        }
+    }
+
+    /// Limits as the next configuration has them.
+    pub(super) fn limits_to_propose(&self, limits: &[Limit]) -> Result<Vec<Limit>, Error> {
+        let present = self.configuration().map_or(&[][..], |it| &it.limits);
+        let number = self.next_number().map_or(0, |it| it.1);
+        let mut limits = limits.to_vec();
+        limits.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        limits.dedup_by(|a, b| a.name == b.name);
+        if limits.len() > LIMITS_MAX {
+            let limits = limits.len();
+            return Err(Error::LimitsFull { limits });
+        }
+        for limit in &mut limits {
+            limit.check()?;
+            let same = |it: &&Limit| (&it.name, it.period_ms) == (&limit.name, limit.period_ms);
+            limit.born = present.iter().find(same).map_or(number, |it| it.born);
+        }
+        Ok(limits)
+    }
+
+    /// The present period of a key.
+    ///
+    /// # Errors
+    /// [`Error::NoLimit`] if no limit covers it, [`Error::NotAMember`] if this replica is none; of a key as
+    /// [`Replica::add`], and [`Error::TooLarge`] over
+    /// [`WINDOW_KEY_BYTES_MAX`](crate::limits::WINDOW_KEY_BYTES_MAX).
+    pub fn period(&self, key: &str) -> Result<Period, Error> {
+        check_window_key(key)?;
+        let limit = self.configuration().and_then(|it| it.limit_of(key));
+        let limit = limit.ok_or(match self.is_member() {
+            true => Error::NoLimit,
+            false => Error::NotAMember,
+        })?;
+        let begins = self.time - self.time % limit.period_ms;
+        let ends = begins.saturating_add(limit.period_ms);
+        let (end, born) = (ends, limit.born);
+        let window = Window { end, born, key }.name();
+        Ok(Period {
+            begins,
+            ends,
+            left: self.left_in(&window),
+            limit: limit.clone(),
+            window,
+        })
+    }
+
+    /// Allows so much of a key in its present period if it is left here, as transactions of its own, and
+    /// adds each counter that changed to `changed`. Tells what is left then.
+    ///
+    /// # Errors
+    /// As [`Replica::period`], and [`Error::LimitReached`], [`Error::AmountRange`]. Nothing is changed then.
+    pub fn allow(
+        &mut self,
+        key: &str,
+        cost: u64,
+        changed: &mut Vec<Handle>,
+    ) -> Result<Period, Error> {
+        self.bring_in_for(key, cost, changed)?;
+        let mut transaction = self.begin()?;
+        transaction.allow(key, cost)?;
+        transaction.commit(changed);
+        self.period(key)
+    }
+
+    /// Brings the own share into the present period of a key, as a transaction of its own, if that has to
+    /// be before so much of it is [allowed](Transaction::allow), and is enough for it. It has to be one of
+    /// its own, as what is made under an idempotency key may be withdrawn.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    pub fn bring_in_for(
+        &mut self,
+        key: &str,
+        cost: u64,
+        changed: &mut Vec<Handle>,
+    ) -> Result<(), Error> {
+        match self.period(key) {
+            Ok(period) if period.left.here >= i128::from(cost) => {
+                self.bring_in(&period.window, changed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings the own share into a window, if it may and has not.
+    pub(crate) fn bring_in(&mut self, name: &str, changed: &mut Vec<Handle>) -> Result<(), Error> {
+        let (Some(owner), share) = (self.owner_of(OWN), self.own_share(name)) else {
+            return Ok(());
+        };
+        let Ok(by) = i64::try_from(share) else {
+            return Ok(());
+        };
+        if by == 0 {
+            return Ok(());
+        }
+        let steps = [
+            (share_key(&owner, name), Op::Add(by)),
+            (rights_key(self.writer(), name), Op::Add(by)),
+        ];
+        self.make_steps(&steps, changed)
+    }
+
+    /// What this writer may bring into a window, and has not.
+    fn own_share(&self, name: &str) -> u64 {
+        let (Some(owner), Some(window)) = (self.owner_of(OWN), Window::parse(name)) else {
+            return 0;
+        };
+        let limit = self.configuration().and_then(|it| it.limit_of(window.key));
+        let Some(limit) = limit.filter(|it| it.born == window.born) else {
+            return 0;
+        };
+        let begins = window.end.saturating_sub(limit.period_ms);
+        let is_now = (begins..window.end).contains(&self.time);
+        // One whose period is another one's would have the same name.
+        let is_whole = window.end % limit.period_ms == 0;
+        if !is_now || !is_whole || self.value(&share_key(&owner, name)).is_some() {
+            return 0;
+        }
+        match self.may_begin(&owner, begins) {
+            true => self.share_in(&owner, limit, begins),
+            false => 0,
+        }
+    }
+
+    /// Whether no earlier start of the owner's can have brought a share into a period that began then
+    /// without its being seen here.
+    fn may_begin(&self, owner: &Owner, begins: u64) -> bool {
+        let Some((_, began)) = self.incarnation(&self.writer()) else {
+            return false;
+        };
+        if !self.is_established() {
+            return false;
+        }
+        if begins > began.saturating_add(SKEW_MS_MAX) {
+            return true;
+        }
+        let over = |number| self.roster.cards[number as usize].retired.is_some();
+        self.is_sure_member(&self.writer())
+            && self
+                .incarnations(owner)
+                .all(|number| number == OWN || over(number))
+    }
+
+    /// What an owner may bring in of a limit for a period that begins then.
+    fn share_in(&self, owner: &Owner, limit: &Limit, begins: u64) -> u64 {
+        let decided = &self.windows.decided;
+        let is_known = |it: &&Configuration| {
+            let at = self.value(&known_key(it));
+            at.is_some_and(|at| at + i128::from(SKEW_MS_MAX) < i128::from(begins))
+        };
+        let known = decided
+            .iter()
+            .rev()
+            .find(is_known)
+            .map_or(0, |it| it.number);
+        // Nobody knows the limit from before it was set.
+        let from = limit.born.max(known);
+        if decided.first().is_none_or(|it| it.number > from) {
+            return 0;
+        }
+        let since = decided.iter().filter(|it| it.number >= from);
+        since.map(|it| it.share(owner, limit)).min().unwrap_or(0)
+    }
+
+    /// What is left in a window, as far as is known here: with what members may still bring in.
+    fn left_in(&self, name: &str) -> Holding {
+        let own = self.writer();
+        let held = |writer| self.value(&rights_key(writer, name)).unwrap_or(0);
+        let here = held(own) + i128::from(self.own_share(name));
+        let others = self.keys.holders().filter(|it| *it != own);
+        let mut elsewhere: i128 = others.map(held).sum();
+        let members = self.configuration().map_or(&[][..], |it| &it.members);
+        let others = members.iter().filter(|it| Some(**it) != self.owner_of(OWN));
+        elsewhere += others.map(|it| self.share_to_come(it, name)).sum::<i128>();
+        Holding {
+            here,
+            pending: 0,
+            elsewhere,
+        }
+    }
+
+    /// What another owner may still bring into a window, as far as is known here.
+    fn share_to_come(&self, owner: &Owner, name: &str) -> i128 {
+        let window = Window::parse(name);
+        let of = |it: Window<'_>| {
+            let present = self.configuration()?;
+            let limit = present
+                .limit_of(it.key)
+                .filter(|limit| limit.born == it.born)?;
+            let brought = self.value(&share_key(owner, name)).is_some();
+            (!brought).then(|| i128::from(present.share(owner, limit)))
+        };
+        window.and_then(of).unwrap_or(0)
+    }
+
+    /// What is left in a window, `None` if it is over.
+    pub(super) fn window_stock(&self, name: &str) -> Option<Holding> {
+        let window = Window::parse(name)?;
+        (!self.is_over(window.end)).then(|| self.left_in(name))
+    }
+
+    /// What a writer holds of a window, or may bring in.
+    pub(super) fn window_stock_of(&self, name: &str, writer: WriterId) -> i128 {
+        let held = self.value(&rights_key(writer, name)).unwrap_or(0);
+        let owner = self.incarnation(&writer).map(|it| it.0);
+        held + owner.map_or(0, |it| self.share_to_come(&it, name))
+    }
+
+    /// Moves rights of a window to another member.
+    pub(super) fn grant_window(
+        &mut self,
+        name: &str,
+        to: WriterId,
+        amount: u64,
+        changed: &mut Vec<Handle>,
+    ) -> Result<(), Error> {
+        self.bring_in(name, changed)?;
+        let own = rights_key(self.writer(), name);
+        let held = self.value(&own).unwrap_or(0);
+        let Ok(by) = i64::try_from(amount) else {
+            return Err(Error::AmountRange { amount });
+        };
+        if held < i128::from(amount) {
+            let held = self.left_in(name);
+            let short = Short {
+                asked: amount,
+                held,
+            };
+            return Err(Error::LimitReached(Box::new(short)));
+        }
+        let steps = [(own, Op::Add(-by)), (rights_key(to, name), Op::Add(by))];
+        self.make_steps(&steps, changed)
+    }
+
+    /// Each window that something is left of, the writer and how much it holds, in no stated order: for
+    /// whoever compares replicas.
+    pub fn window_rights(&self) -> impl Iterator<Item = (&str, WriterId, i128)> {
+        self.keys.windows().filter_map(|(_, handle)| {
+            let key = WindowKey::parse(self.keys.get(handle)?)?;
+            let held = self.value_at(handle)?;
+            match key.part {
+                WindowPart::Rights(writer) => Some((key.name, writer, held)),
+                WindowPart::Share(_) => None,
+            }
+        })
+    }
+
+    /// Each share that was brought into a window and is still known, in no stated order.
+    pub fn window_shares(&self) -> impl Iterator<Item = (&str, i128)> {
+        self.keys.windows().filter_map(|(_, handle)| {
+            let key = WindowKey::parse(self.keys.get(handle)?)?;
+            let brought = self.value_at(handle)?;
+            matches!(key.part, WindowPart::Share(_)).then_some((key.name, brought))
+        })
+    }
+
+    /// How many counters are kept of windows.
+    pub fn window_counters(&self) -> usize {
+        self.keys.windows().count()
+    }
+
+    /// Notes when all members know of the present configuration, if it has limits and they do by now.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`], [`Error::CountersFull`].
+    pub(crate) fn note_known(&mut self, changed: &mut Vec<Handle>) -> Result<(), Error> {
+        if !self.is_established() || !self.awaits_known() || !self.is_known_to_all() {
+            return Ok(());
+        }
+        let (Some(present), Ok(now)) = (self.configuration(), i64::try_from(self.time)) else {
+            return Ok(());
+        };
+        let mut steps = Vec::from([(known_key(present), Op::Set(now))]);
+        let reserved = self.keys.reserved();
+        let older =
+            reserved.filter(|(handle, key)| is_known_key(key) && self.value_at(*handle).is_some());
+        // Periods that go on may rely on those before it.
+        let last = self.windows.decided.iter().rev().take(KNOWN_KEPT);
+        let last: Vec<String> = last.map(known_key).collect();
+        let remembered = |key: &str| last.iter().any(|it| it == key);
+        let older = older.filter(|(_, key)| !remembered(key));
+        steps.extend(older.map(|(_, key)| (String::from(key), Op::Delete)));
+        self.make_steps(&steps, changed)
+    }
+
+    /// Whether it is not known yet that all members know of the present configuration, and limits wait for
+    /// that.
+    pub(super) fn awaits_known(&self) -> bool {
+        let present = self.configuration().filter(|it| !it.limits.is_empty());
+        present.is_some_and(|it| self.value(&known_key(it)).is_none())
+    }
+
+    fn is_known_to_all(&self) -> bool {
+        let Some((by, present)) = &self.roster.configuration else {
+            return false;
+        };
+        // Who is out may not know it, and go on, until what counts of it is certain.
+        let mut cards = self.roster.cards.iter();
+        let is_out = cards.any(|card| {
+            let announce = card.announce.as_ref().filter(|_| card.retired.is_none());
+            announce.is_some_and(|it| !present.has(&it.owner))
+        });
+        let quorum = self.quorum();
+        !is_out && quorum.firm && self.acknowledged(&quorum, *by)
+    }
+
+    /// One transaction on counters of windows; adds each that changed to `changed`.
+    fn make_steps(
+        &mut self,
+        steps: &[(String, Op)],
+        changed: &mut Vec<Handle>,
+    ) -> Result<(), Error> {
+        let clock = self.next_clock()?;
+        let mut drafts: Vec<Draft> = Vec::new();
+        let mut did = Dids::default();
+        let mut done = Ok(());
+        for (key, op) in steps {
+            done = self.keys.find_or_insert(key).and_then(|handle| {
+                let at = self.draft_of(&mut drafts, handle);
+                self.step(&mut drafts[at], clock, *op, &mut did).map(|_| ())
+            });
+            if done.is_err() {
+                break;
+            }
+        }
+        for draft in &mut drafts {
+            if done.is_ok() {
+                changed.push(draft.handle);
+                self.commit(clock, draft);
+            }
+            self.forget_unused(draft.handle);
+        }
+        if done.is_ok() {
+            self.keep(clock, did);
+        }
+        done
+    }
+}
+
+impl Transaction<'_> {
+    /// Allows so much of a key in its present period, of what was brought in here by now
+    /// ([`Replica::bring_in_for`] is to be called before) and is left, with whatever else the transaction
+    /// does.
+    ///
+    /// # Errors
+    /// [`Error::NotAMember`] if this replica is none, [`Error::NoLimit`] if no limit covers the key,
+    /// [`Error::LimitReached`] if less is left here, [`Error::AmountRange`]; of a key as
+    /// [`Replica::period`]; [`Error::TransactionTooLarge`]. The transaction stays as it was then, and may go
+    /// on.
+    pub fn allow(&mut self, key: &str, cost: u64) -> Result<(), Error> {
+        let ops = self.ops + 1;
+        if ops > TRANSACTION_OPS_MAX {
+            return Err(Error::TransactionTooLarge { ops });
+        }
+        if !self.replica.is_member() {
+            return Err(Error::NotAMember);
+        }
+        let by = i64::try_from(cost).map_err(|_| Error::AmountRange { amount: cost })?;
+        let Period { window, left, .. } = self.replica.period(key)?;
+        let rights = rights_key(self.replica.writer(), &window);
+        let here = self.value(&rights).unwrap_or(0);
+        if here < i128::from(cost) {
+            // What was not brought in counts, as it is there to be had.
+            let before = self.replica.value(&rights).unwrap_or(0);
+            let here = left.here - before + here;
+            let held = Holding { here, ..left };
+            let asked = cost;
+            return Err(Error::LimitReached(Box::new(Short { asked, held })));
+        }
+        if cost > 0 {
+            let handle = self.add_to(&rights, -by, &mut Vec::new())?;
+            self.uses.push((handle, cost));
+        }
+        self.ops = ops;
+        Ok(())
+    }
+}
+
+/// The stock of a window that a handle is of, if it is this writer's.
+pub(super) fn used_of(key: &str, writer: WriterId) -> Option<(&str, Stock)> {
+    let key = WindowKey::parse(key)?;
+    (key.part == WindowPart::Rights(writer)).then_some((key.name, Stock::Window))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! The end of windows: what is kept of periods that are over is deleted.
+//!
+//! One member's delete is enough for what it has seen. Members take their turns: one of them deletes first,
+//! and the next only what is still there a while later, if that one is away. What came later, as it was on
+//! its way, is deleted by whoever sees it then. What all have seen to be deleted is collected as of any
+//! counter.
+
+use crate::error::Error;
+use crate::keys::Handle;
+use crate::limits::{SKEW_MS_MAX, TRANSACTION_OPS_MAX};
+use crate::replica::Replica;
+use crate::replica::journal::Dids;
+use crate::replica::ops::{Draft, Op};
+use crate::shard::OWN;
+use alloc::vec::Vec;
+
+/// How long after its end a window stays at least: until the slowest clock has it over, and what was made
+/// last in it has come.
+const STAYS_MS: u64 = 2 * SKEW_MS_MAX;
+/// How much later the next one deletes what is still there.
+const TURN_MS: u64 = 5 * SKEW_MS_MAX;
+/// So many take turns; those after them delete with the last of them.
+const TURNS_MAX: u64 = 8;
+/// So many transactions are made at once.
+const AT_ONCE: usize = 8;
+
+impl Replica {
+    /// Whether a window that ends then is over by this clock.
+    pub(in crate::replica) fn is_over(&self, end: u64) -> bool {
+        self.time >= end
+    }
+
+    /// Deletes what is kept of windows that have been over for long enough; adds each counter that changed
+    /// to `changed`.
+    ///
+    /// # Errors
+    /// [`Error::ClockExhausted`].
+    pub(crate) fn end_windows(&mut self, changed: &mut Vec<Handle>) -> Result<(), Error> {
+        if !self.is_established() {
+            return Ok(());
+        }
+        for _ in 0..AT_ONCE {
+            let over = self.over_windows();
+            if over.is_empty() {
+                break;
+            }
+            let clock = self.next_clock()?;
+            let mut drafts: Vec<Draft> = Vec::new();
+            // Nobody makes that again.
+            let mut did = Dids::default();
+            for handle in over {
+                let at = self.draft_of(&mut drafts, handle);
+                self.step(&mut drafts[at], clock, Op::Delete, &mut did)?;
+            }
+            for draft in &mut drafts {
+                changed.push(draft.handle);
+                self.commit(clock, draft);
+                self.forget_unused(draft.handle);
+            }
+            self.keep(clock, did);
+        }
+        Ok(())
+    }
+
+    /// What is left of windows that are over, and is to be deleted here, as much as a transaction takes.
+    fn over_windows(&self) -> Vec<Handle> {
+        let owner = self.owner_of(OWN);
+        let members = self.configuration().map_or(&[][..], |it| &it.members);
+        let rank = members.iter().position(|it| Some(*it) == owner);
+        let (rank, count) = (rank.unwrap_or(0) as u64, members.len().max(1) as u64);
+        let turn = |end: u64| (rank + end / 1_000) % count;
+        let due = |end: u64| {
+            let wait = TURN_MS * turn(end).min(TURNS_MAX);
+            end.saturating_add(STAYS_MS + wait) <= self.time
+        };
+        let ended = self.keys.windows();
+        let ended = ended.take_while(|it| it.0.saturating_add(STAYS_MS) <= self.time);
+        let left = ended.filter(|it| due(it.0) && self.value_at(it.1).is_some());
+        left.map(|it| it.1).take(TRANSACTION_OPS_MAX).collect()
+    }
+}

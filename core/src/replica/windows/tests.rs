@@ -1,0 +1,283 @@
+//! Limits at one member and at two, by hand.
+
+use super::*;
+use crate::delta::Message;
+use crate::writer_id::Space;
+use alloc::vec;
+
+const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
+/// A period of a second that begins then.
+const BEGIN: u64 = 1_800_000_000_000;
+
+fn limit(name: &str, limit: u64, period_ms: u64) -> Limit {
+    Limit {
+        name: name.into(),
+        limit,
+        period_ms,
+        born: 0,
+    }
+}
+
+/// The first member alone, long before.
+fn alone() -> Replica {
+    let mut one = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
+    one.found(&OWNERS[0], &[0; 16], BEGIN - 100_000).unwrap();
+    one.set_time(BEGIN);
+    one
+}
+
+fn allow(replica: &mut Replica, key: &str, cost: u64) -> Result<(i128, i128), Error> {
+    let period = replica.allow(key, cost, &mut Vec::new())?;
+    Ok((period.left.here, period.left.elsewhere))
+}
+
+fn short(result: Result<(i128, i128), Error>) -> (u64, i128) {
+    match result {
+        Err(Error::LimitReached(short)) => (short.asked, short.held.here),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pass(from: &Replica, to: &mut Replica) {
+    let message = from.delta(&to.vector_with_keys());
+    let message = Message::decode(&message.encode()).unwrap();
+    to.merge_live(&message, Some(from.writer()), &mut |_| ())
+        .unwrap();
+}
+
+/// Both members do their duties and tell each other.
+fn tend(both: &mut [Replica; 2]) {
+    for _ in 0..8 {
+        for at in 0..2 {
+            let replica = &mut both[at];
+            replica.vote().unwrap();
+            replica.fence_strays().unwrap();
+            replica.absorb().unwrap();
+            replica.note_known(&mut Vec::new()).unwrap();
+            replica.end_windows(&mut Vec::new()).unwrap();
+            replica.acknowledge().unwrap();
+            let kept = replica.mark();
+            replica.collect(&kept);
+            let (one, two) = both.split_at_mut(1);
+            pass(&one[0], &mut two[0]);
+            pass(&two[0], &mut one[0]);
+        }
+    }
+}
+
+/// Two members that know of each other's all.
+fn members() -> [Replica; 2] {
+    let mut one = alone();
+    one.force_members(&OWNERS).unwrap();
+    let mut two = Replica::new(Space::default(), WriterId::from_bytes([2; 16]));
+    let state = one.snapshot();
+    two.merge(&state).unwrap();
+    two.set_time(BEGIN);
+    two.announce(&OWNERS[1], &[0; 16], BEGIN - 90_000).unwrap();
+    let mut both = [one, two];
+    pass(&both[1].clone(), &mut both[0]);
+    tend(&mut both);
+    both
+}
+
+#[test]
+fn the_limit_of_a_key_is_that_of_its_name_or_of_what_stands_before_its_first_colon() {
+    let limits = vec![
+        limit("a", 1, 1_000),
+        limit("a:b", 2, 1_000),
+        limit("c:", 3, 1_000),
+    ];
+    let it = Configuration {
+        limits,
+        ..Configuration::default()
+    };
+    let of = |key| it.limit_of(key).map(|it| it.limit);
+    for (key, expected) in [
+        ("a", Some(1)),
+        ("a:", Some(1)),
+        ("a:x", Some(1)),
+        ("a:b", Some(2)),
+        ("a:b:c", Some(1)),
+        ("ab", None),
+        ("b", None),
+        ("c:", Some(3)),
+        ("c:d", None),
+    ] {
+        assert_eq!(of(key), expected, "{key}");
+    }
+}
+
+#[test]
+fn shares_of_all_members_are_the_limit() {
+    for members in 1..=7u8 {
+        for most in [1, 2, 6, 7, 8, 100, i64::MAX as u64] {
+            let it = Configuration {
+                members: (0..members).map(|it| [it; 32]).collect(),
+                limits: vec![limit("a", most, 1_000)],
+                ..Configuration::default()
+            };
+            let limit = &it.limits[0];
+            let shares = it.members.iter().map(|owner| it.share(owner, limit));
+            assert_eq!(shares.map(u128::from).sum::<u128>(), u128::from(most));
+            assert_eq!(it.share(&[9; 32], limit), 0);
+        }
+    }
+}
+
+#[test]
+fn a_member_alone_allows_the_limit_in_each_period_and_a_refusal_changes_nothing() {
+    let mut one = alone();
+    assert_eq!(one.period("login").unwrap_err(), Error::NoLimit);
+    one.propose_limits(&[limit("login", 5, 1_000)]).unwrap();
+    let before = one.clock();
+    assert_eq!(short(allow(&mut one, "login", 6)), (6, 5));
+    assert_eq!((one.clock(), one.window_counters()), (before, 0));
+    assert_eq!(allow(&mut one, "login", 3), Ok((2, 0)));
+    let before = one.clock();
+    assert_eq!(short(allow(&mut one, "login", 3)), (3, 2));
+    assert_eq!(one.clock(), before);
+    assert_eq!(allow(&mut one, "login:a", 5), Ok((0, 0)));
+    assert_eq!(allow(&mut one, "login", 2), Ok((0, 0)));
+    assert_eq!(allow(&mut one, "login", 0), Ok((0, 0)));
+    one.set_time(BEGIN + 999);
+    assert_eq!(short(allow(&mut one, "login", 1)), (1, 0));
+    one.set_time(BEGIN + 1_000);
+    assert_eq!(allow(&mut one, "login", 1), Ok((4, 0)));
+    let period = one.period("login").unwrap();
+    assert_eq!((period.begins, period.ends), (BEGIN + 1_000, BEGIN + 2_000));
+    // The first one goes, and the second one stays until it is its turn.
+    assert_eq!(one.window_counters(), 6);
+    one.set_time(BEGIN + 3_000);
+    one.end_windows(&mut Vec::new()).unwrap();
+    let kept = one.mark();
+    one.collect(&kept);
+    assert_eq!(one.window_counters(), 2);
+    one.set_time(BEGIN + 4_000);
+    one.end_windows(&mut Vec::new()).unwrap();
+    let kept = one.mark();
+    one.collect(&kept);
+    assert_eq!(one.window_counters(), 0);
+}
+
+#[test]
+fn a_limit_is_begun_anew_if_its_period_changes_and_not_if_it_is_raised() {
+    let mut one = alone();
+    one.propose_limits(&[limit("a", 5, 1_000)]).unwrap();
+    assert_eq!(allow(&mut one, "a", 1), Ok((4, 0)));
+    let born = |one: &Replica| one.configuration().unwrap().limits[0].born;
+    let first = born(&one);
+    one.propose_limits(&[limit("a", 9, 1_000)]).unwrap();
+    assert_eq!(born(&one), first);
+    assert_eq!(allow(&mut one, "a", 1), Ok((3, 0)));
+    one.propose_limits(&[limit("a", 9, 2_000)]).unwrap();
+    assert_eq!(born(&one), first + 2);
+    assert_eq!(allow(&mut one, "a", 1), Ok((8, 0)));
+}
+
+#[test]
+fn what_can_be_no_limit_is_refused() {
+    let mut one = alone();
+    let mut refused = |it: Limit| one.propose_limits(&[it]).unwrap_err().code();
+    assert_eq!(refused(limit("", 1, 1_000)), "limit_name");
+    assert_eq!(refused(limit(&"x".repeat(129), 1, 1_000)), "limit_name");
+    assert_eq!(refused(limit("\0", 1, 1_000)), "limit_name");
+    assert_eq!(refused(limit("a", 0, 1_000)), "limit_range");
+    assert_eq!(refused(limit("a", 1 << 63, 1_000)), "limit_range");
+    assert_eq!(refused(limit("a", 1, 999)), "period_range");
+    assert_eq!(refused(limit("a", 1, 366 * 86_400_000 + 1)), "period_range");
+    let many = (0..=LIMITS_MAX).map(|it| limit(&alloc::format!("{it}"), 1, 1_000));
+    let many: Vec<Limit> = many.collect();
+    assert_eq!(one.propose_limits(&many).unwrap_err().code(), "limits_full");
+    one.propose_limits(&many[1..]).unwrap();
+    assert_eq!(one.configuration().unwrap().limits.len(), LIMITS_MAX);
+    // All of it is told, and read again.
+    let bytes = one.snapshot().encode();
+    let again = Message::decode(&bytes).unwrap();
+    assert!(again.encode() == bytes);
+    let mut two = Replica::new(Space::default(), WriterId::from_bytes([2; 16]));
+    two.merge(&again).unwrap();
+    assert!(two.configuration() == one.configuration());
+}
+
+#[test]
+fn a_share_that_grows_is_used_in_the_first_period_after_all_knew_of_it() {
+    let mut both = members();
+    both[0].propose_limits(&[limit("a", 10, 1_000)]).unwrap();
+    tend(&mut both);
+    let here = |replica: &Replica| replica.period("a").unwrap().left.here;
+    assert_eq!((here(&both[0]), here(&both[1])), (5, 5));
+    let time = |both: &mut [Replica; 2], at: u64| both.iter_mut().for_each(|it| it.set_time(at));
+    time(&mut both, BEGIN + 4_500);
+    both[0].propose_limits(&[limit("a", 20, 1_000)]).unwrap();
+    assert_eq!((here(&both[0]), here(&both[1])), (5, 5));
+    tend(&mut both);
+    assert_eq!((here(&both[0]), here(&both[1])), (5, 5));
+    // The next period begins half a second after all knew of it, which is not a second.
+    time(&mut both, BEGIN + 5_000);
+    assert_eq!((here(&both[0]), here(&both[1])), (5, 5));
+    time(&mut both, BEGIN + 6_000);
+    assert_eq!((here(&both[0]), here(&both[1])), (10, 10));
+    // One that is lowered holds from when it is heard of.
+    both[0].propose_limits(&[limit("a", 4, 1_000)]).unwrap();
+    both[0].vote().unwrap();
+    let [one, two] = &mut both;
+    pass(one, two);
+    two.vote().unwrap();
+    pass(two, one);
+    one.vote().unwrap();
+    for _ in 0..4 {
+        pass(two, one);
+        one.vote().unwrap();
+        pass(one, two);
+        two.vote().unwrap();
+    }
+    assert_eq!((here(&both[0]), here(&both[1])), (2, 2));
+}
+
+#[test]
+fn a_start_brings_in_nothing_in_a_period_in_which_one_before_it_may_have() {
+    let mut both = members();
+    both[0].propose_limits(&[limit("a", 10, 60_000)]).unwrap();
+    tend(&mut both);
+    let name = both[1].period("a").unwrap().window;
+    assert_eq!(allow(&mut both[1], "a", 2), Ok((3, 5)));
+    // It ends, and begins again from a state without that.
+    let mut again = Replica::new(Space::default(), WriterId::from_bytes([3; 16]));
+    again.merge(&both[0].snapshot()).unwrap();
+    again.set_time(BEGIN + 500);
+    again.announce(&OWNERS[1], &[0; 16], BEGIN + 500).unwrap();
+    assert_eq!(short(allow(&mut again, "a", 1)), (1, 0));
+    let before = both[1].clone();
+    both[1] = again;
+    both[1]
+        .merge(&before.delta(&both[1].vector_with_keys()))
+        .unwrap();
+    tend(&mut both);
+    // What the one before it held is its own, and no more.
+    assert_eq!(both[1].period("a").unwrap().left.here, 3);
+    let shares: Vec<(&str, i128)> = both[1].window_shares().collect();
+    assert_eq!(shares, [(&*name, 5)]);
+}
+
+#[test]
+fn what_comes_after_its_period_was_deleted_is_no_fault_and_goes_too() {
+    let mut both = members();
+    both[0].propose_limits(&[limit("a", 10, 1_000)]).unwrap();
+    tend(&mut both);
+    assert_eq!(allow(&mut both[0], "a", 1), Ok((4, 5)));
+    let [one, two] = &mut both;
+    pass(one, two);
+    // The other one does not hear of this before it deletes what it knows.
+    assert_eq!(allow(one, "a", 3), Ok((1, 5)));
+    two.set_time(BEGIN + 60_000);
+    two.end_windows(&mut Vec::new()).unwrap();
+    assert!(two.window_rights().next().is_none());
+    pass(one, two);
+    assert_eq!(two.window_rights().map(|it| it.2).collect::<Vec<_>>(), [-3]);
+    assert_eq!(two.fault_count(), 0);
+    one.set_time(BEGIN + 60_000);
+    tend(&mut both);
+    for replica in &both {
+        assert_eq!((replica.window_counters(), replica.fault_count()), (0, 0));
+    }
+}

@@ -1,0 +1,222 @@
+//! Keys of what is kept of the periods of limits, beside those of [budgets](crate::account).
+//!
+//! A window is one period of one key. It is named by its end, by the number of the configuration that its
+//! limit was born with, and by the key. What each writer may still allow in it is a counter, and so is what
+//! each owner put there as its share: by that it is known that it did. When all members know of a
+//! configuration is kept beside them.
+
+use crate::account::{WRITER_CHARS, is_reserved};
+use crate::error::{Error, Limited};
+use crate::keys::RESERVED;
+use crate::limits::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
+use crate::roster::{Configuration, Owner};
+use crate::writer_id::WriterId;
+use alloc::format;
+use alloc::string::String;
+
+/// The digits of a number.
+const NUMBER_CHARS: usize = 16;
+
+const _: () = assert!(WINDOW_KEY_BYTES_MAX + WRITER_CHARS + 2 * NUMBER_CHARS + 3 == KEY_BYTES_MAX);
+
+/// A window, by what its name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window<'a> {
+    /// When its period is over, in milliseconds since 1970.
+    pub(crate) end: u64,
+    /// With which configuration its limit began.
+    pub(crate) born: u64,
+    pub(crate) key: &'a str,
+}
+
+impl Window<'_> {
+    pub(crate) fn parse(name: &str) -> Option<Window<'_>> {
+        let (end, rest) = number(name)?;
+        let (born, key) = number(rest)?;
+        check_window_key(key).ok()?;
+        Some(Window { end, born, key })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        let Window { end, born, key } = self;
+        format!("{end:016x}{born:016x}{key}")
+    }
+}
+
+/// When the period is over that goes by this [name](crate::Period::window), in milliseconds since 1970.
+pub fn window_end(name: &str) -> Option<u64> {
+    Some(Window::parse(name)?.end)
+}
+
+/// The name of a window without its period: what is the same from one period to the next.
+pub(crate) fn lasting_name(name: &str) -> &str {
+    name.get(NUMBER_CHARS..).unwrap_or(name)
+}
+
+/// A counter of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WindowPart {
+    /// How much this writer may allow.
+    Rights(WriterId),
+    /// How much an owner, of which this is the first half of its key, brought in as its share.
+    Share(WriterId),
+}
+
+/// A key of a window, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WindowKey<'a> {
+    pub(crate) part: WindowPart,
+    /// The window's name.
+    pub(crate) name: &'a str,
+}
+
+impl WindowKey<'_> {
+    /// Takes a key apart; `None` if it is none of a window.
+    pub(crate) fn parse(key: &str) -> Option<WindowKey<'_>> {
+        let mut rest = key.strip_prefix(RESERVED)?.strip_prefix('w')?.chars();
+        let (kind, rest) = (rest.next()?, rest.as_str());
+        let (id, name) = rest.split_at_checked(WRITER_CHARS)?;
+        let id = WriterId::parse(id)?;
+        let part = match kind {
+            'r' => WindowPart::Rights(id),
+            's' => WindowPart::Share(id),
+            _ => return None,
+        };
+        Window::parse(name)?;
+        Some(WindowKey { part, name })
+    }
+
+    /// The key.
+    pub(crate) fn key(&self) -> String {
+        let name = self.name;
+        match self.part {
+            WindowPart::Rights(id) => format!("{RESERVED}wr{id}{name}"),
+            WindowPart::Share(id) => format!("{RESERVED}ws{id}{name}"),
+        }
+    }
+
+    /// Whose it is, if it is something that a writer holds.
+    pub(crate) fn holder(&self) -> Option<WriterId> {
+        match self.part {
+            WindowPart::Rights(writer) => Some(writer),
+            WindowPart::Share(_) => None,
+        }
+    }
+
+    /// When its period is over.
+    pub(crate) fn end(&self) -> u64 {
+        Window::parse(self.name).map_or(0, |it| it.end)
+    }
+}
+
+/// The key of what an owner brought into a window.
+pub(crate) fn share_key(owner: &Owner, name: &str) -> String {
+    let mut half = [0; 16];
+    half.copy_from_slice(&owner[..16]);
+    let part = WindowPart::Share(WriterId::from_bytes(half));
+    WindowKey { part, name }.key()
+}
+
+/// The key of what a writer may allow in a window.
+pub(crate) fn rights_key(writer: WriterId, name: &str) -> String {
+    let part = WindowPart::Rights(writer);
+    WindowKey { part, name }.key()
+}
+
+/// The key of the counter that says when, in milliseconds since 1970, all members knew of a configuration.
+pub(crate) fn known_key(of: &Configuration) -> String {
+    let Configuration { era, number, .. } = of;
+    format!("{RESERVED}wk{era:016x}{number:016x}")
+}
+
+/// Whether a key says when all members knew of a configuration.
+pub(crate) fn is_known_key(key: &str) -> bool {
+    key.strip_prefix(RESERVED)
+        .is_some_and(|it| it.starts_with("wk"))
+}
+
+/// Refuses what can't be a key that a limit covers.
+pub(crate) fn check_window_key(key: &str) -> Result<(), Error> {
+    match key.len() {
+        0 => Err(Error::KeyLength { bytes: 0 }),
+        _ if is_reserved(key) => Err(Error::ReservedKey),
+        1..=WINDOW_KEY_BYTES_MAX => Ok(()),
+        size => Err(Error::TooLarge {
+            what: Limited::WindowKey,
+            size,
+            max: WINDOW_KEY_BYTES_MAX,
+        }),
+    }
+}
+
+fn number(text: &str) -> Option<(u64, &str)> {
+    let (digits, rest) = text.split_at_checked(NUMBER_CHARS)?;
+    let lower = digits
+        .bytes()
+        .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    lower.then_some((number, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn a_key_is_taken_apart_into_what_it_was_made_of() {
+        let long = "x".repeat(WINDOW_KEY_BYTES_MAX);
+        let mut keys = Vec::new();
+        for key in ["login", "ü:\0w", "r", long.as_str()] {
+            let window = Window {
+                end: u64::MAX,
+                born: 7,
+                key,
+            };
+            let name = window.name();
+            assert_eq!(Window::parse(&name), Some(window));
+            let id = WriterId::from_bytes([0xab; 16]);
+            for part in [WindowPart::Rights(id), WindowPart::Share(id)] {
+                let it = WindowKey { part, name: &name };
+                let key = it.key();
+                assert!(is_reserved(&key) && key.len() <= KEY_BYTES_MAX);
+                assert_eq!(WindowKey::parse(&key), Some(it));
+                assert_eq!(it.end(), u64::MAX);
+                assert_eq!(crate::account::Account::parse(&key), None);
+                assert_eq!(crate::ticket::TicketKey::parse(&key), None);
+                keys.push(key);
+            }
+        }
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
+
+    #[test]
+    fn what_is_no_key_of_a_window_is_none() {
+        let id = WriterId::from_bytes([1; 16]);
+        let name = |key| {
+            Window {
+                end: 9,
+                born: 1,
+                key,
+            }
+            .name()
+        };
+        let keys = [
+            format!("wr{id}{}", name("a")),
+            format!("\0wx{id}{}", name("a")),
+            format!("\0wr{id}{}", name("")),
+            format!("\0wr{id}{}", name("\0a")),
+            format!("\0wr{id}{}", name("a").replace('9', "A")),
+            format!("\0wr{}", name("a")),
+            format!("\0wr{id}{}", name(&"x".repeat(WINDOW_KEY_BYTES_MAX + 1))),
+        ];
+        for key in keys {
+            assert_eq!(WindowKey::parse(&key), None, "{key:?}");
+        }
+        let known = known_key(&Configuration::default());
+        assert!(is_known_key(&known) && WindowKey::parse(&known).is_none());
+    }
+}

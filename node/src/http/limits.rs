@@ -1,0 +1,158 @@
+//! LimitList for each period: who may do how much of what, in the whole mesh.
+
+use super::App;
+use super::asking::{Answered, Asking};
+use super::body::Fields;
+use super::members::{WAIT_DEFAULT, wait};
+use super::problem::{Problem, Route};
+use super::requests::{AskingRead, AskingWrite, CostBody, InSpace, LimitBody, OfLimit, OfPeriod};
+use crate::driver::{LimitList, LimitRow, MemberChange, Operation, PeriodRow};
+use crate::handle::Refusal;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use std::sync::Arc;
+
+const LIMIT: &str = r#"{"limit":"100","period_ms":60000}, and "wait_ms" if you like"#;
+const COST: &str = r#"nothing, or {"cost":"1"}"#;
+
+type Key = Route<(String, String)>;
+type Body = Result<Bytes, BytesRejection>;
+
+/// Lists the limits of a space
+#[utoipa::path(
+    get, path = "/v1/spaces/{space}/limits", operation_id = "list_limits", tag = "limits",
+    params(InSpace),
+    responses((status = 200, description = "The limits.", body = LimitList)),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Route(space): Route<String>,
+) -> Result<Json<LimitList>, Problem> {
+    let space = app.handle.space(&space)?;
+    Ok(Json(app.handle.limits(space).await?))
+}
+
+/// Reads the present period of a key
+///
+/// What is left of it here and elsewhere, and when it ends.
+#[utoipa::path(
+    get, path = "/v1/spaces/{space}/limits/{key}", operation_id = "read_limit", tag = "limits",
+    params(OfPeriod, AskingRead),
+    responses((status = 200, description = "The period.", body = PeriodRow)),
+    extensions(("x-problems" = json!(["limit_key", "no_limit", "not_a_member"]))),
+)]
+pub(super) async fn read(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+) -> Result<Answered<Json<PeriodRow>>, Problem> {
+    let space = app.handle.space(&space)?;
+    let seen = asking.wait(&app, space).await?;
+    let period = app.handle.period(space, key).await?;
+    Ok(seen.map(|()| Json(period)))
+}
+
+/// Sets a limit
+///
+/// A change of the configuration, on which a majority of the members decides; waits for that. Harmless to
+/// repeat. A limit that is raised allows more from the first period on that begins after all members knew
+/// of it.
+#[utoipa::path(
+    put, path = "/v1/spaces/{space}/limits/{key}", operation_id = "set_limit", tag = "limits",
+    params(OfLimit),
+    request_body(content = LimitBody, description = "How much is allowed, and in how long a period."),
+    responses((status = 200, description = "The limits.", body = LimitList)),
+    extensions(("x-problems" = json!([
+        "amount", "amount_range", "limit_name", "limit_range", "limits_full", "memory_only", "millis",
+        "no_members", "not_a_member", "period_range", "undecided",
+    ]))),
+)]
+pub(super) async fn set(
+    State(app): State<Arc<App>>,
+    Route((space, name)): Key,
+    body: Body,
+) -> Result<Json<LimitList>, Problem> {
+    let space = app.handle.space(&space)?;
+    let body = body?;
+    let mut fields = Fields::parse(&body, LIMIT)?;
+    let limit = fields.quantity("limit")?;
+    let period_ms = fields.quantity("period_ms")?;
+    let wait = wait(&mut fields)?;
+    fields.end()?;
+    let change = MemberChange::SetLimit(LimitRow {
+        name,
+        limit,
+        period_ms,
+        since: 0,
+    });
+    app.handle.change_members(space, &change, wait).await?;
+    Ok(Json(app.handle.limits(space).await?))
+}
+
+/// Takes a limit away
+///
+/// A change of the configuration, as setting one. Nothing is allowed of its keys from then on, as no limit
+/// covers them.
+#[utoipa::path(
+    delete, path = "/v1/spaces/{space}/limits/{key}", operation_id = "remove_limit", tag = "limits",
+    params(OfLimit),
+    responses((status = 200, description = "The limits.", body = LimitList)),
+    extensions(("x-problems" = json!([
+        "memory_only", "no_members", "not_a_member", "undecided",
+    ]))),
+)]
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    Route((space, name)): Key,
+) -> Result<Json<LimitList>, Problem> {
+    let space = app.handle.space(&space)?;
+    let change = MemberChange::RemoveLimit(name);
+    app.handle
+        .change_members(space, &change, WAIT_DEFAULT)
+        .await?;
+    Ok(Json(app.handle.limits(space).await?))
+}
+
+/// Allows something, if so much is left of it in this period
+///
+/// Of what this node holds: if that is too little it is refused at once, or waits for as long as
+/// `tallymesh-rights-wait-ms` says, and other members are asked for more. The status of a refusal is 429,
+/// and `retry-after` says when the next period begins.
+#[utoipa::path(
+    post, path = "/v1/spaces/{space}/limits/{key}/allow", operation_id = "allow", tag = "limits",
+    params(OfPeriod, AskingWrite),
+    request_body(content = Option<CostBody>, description = "How much; 1 if it is left out."),
+    responses((status = 200, description = "It is allowed; what is left.", body = PeriodRow)),
+    extensions(("x-problems" = json!([
+        "amount", "amount_range", "limit_key", "limit_reached", "no_limit", "not_a_member",
+    ]))),
+)]
+pub(super) async fn allow(
+    State(app): State<Arc<App>>,
+    Route((space, key)): Key,
+    asking: Asking,
+    body: Body,
+) -> Result<Answered<Json<PeriodRow>>, Problem> {
+    let space = app.handle.space(&space)?;
+    let body = body?;
+    let mut fields = Fields::parse(&body, COST)?;
+    let cost = fields.quantity_if_any("cost")?.unwrap_or(1);
+    fields.end()?;
+    let operation = Operation::Allow {
+        key: key.clone(),
+        cost,
+    };
+    match asking.apply(&app, space, &body, operation).await {
+        Ok(done) => {
+            let period = done.answer.period.clone().ok_or(Refusal::Stopped)?;
+            Ok(done.map(|_| Json(period)))
+        }
+        Err(problem) if problem.code() == "limit_reached" => {
+            let ends = app.handle.period(space, key).await.map(|it| it.ends);
+            Err(problem.ends(ends.ok()))
+        }
+        Err(problem) => Err(problem),
+    }
+}
