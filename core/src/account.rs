@@ -17,6 +17,8 @@ use alloc::string::String;
 
 /// The digits of a writer's id.
 pub(crate) const WRITER_CHARS: usize = 32;
+/// The digits of a number.
+pub(crate) const NUMBER_CHARS: usize = 16;
 
 const _: () = assert!(BUDGET_NAME_BYTES_MAX + WRITER_CHARS + 3 == KEY_BYTES_MAX);
 
@@ -131,9 +133,20 @@ impl Account<'_> {
     }
 }
 
-fn held(rest: &str) -> Option<(WriterId, &str)> {
+/// A writer's id, and what comes after it.
+pub(crate) fn held(rest: &str) -> Option<(WriterId, &str)> {
     let (writer, name) = rest.split_at_checked(WRITER_CHARS)?;
     Some((WriterId::parse(writer)?, name))
+}
+
+/// A number of 16 hex digits, and what comes after it.
+pub(crate) fn number(rest: &str) -> Option<(u64, &str)> {
+    let (digits, name) = rest.split_at_checked(NUMBER_CHARS)?;
+    let lower = digits
+        .bytes()
+        .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    lower.then_some((number, name))
 }
 
 /// The name of the budget of which something is kept under this key, `None` of other keys.

@@ -5,7 +5,7 @@
 //! of each range that was lost with its writer how many those were. Ranges are named by their end. Of each
 //! number that is watched it is kept that it is, and who handed it out.
 
-use crate::account::{WRITER_CHARS, is_reserved};
+use crate::account::{NUMBER_CHARS, held, is_reserved, number};
 use crate::error::{Error, Limited};
 use crate::keys::RESERVED;
 use crate::limits::TICKETS_NAME_BYTES_MAX;
@@ -13,10 +13,8 @@ use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;
 
-/// The digits of a range's end.
-const END_CHARS: usize = 16;
-
-const _: () = assert!(TICKETS_NAME_BYTES_MAX + END_CHARS == crate::limits::BUDGET_NAME_BYTES_MAX);
+const _: () =
+    assert!(TICKETS_NAME_BYTES_MAX + NUMBER_CHARS == crate::limits::BUDGET_NAME_BYTES_MAX);
 
 /// A part of a sequence, each of which is a counter of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +48,11 @@ impl TicketKey<'_> {
         let (kind, rest) = (rest.next()?, rest.as_str());
         let (piece, name) = match kind {
             'n' => {
-                let (writer, name) = writer(rest)?;
+                let (writer, name) = held(rest)?;
                 (Piece::Rest(writer), name)
             }
             'r' => {
-                let (holder, rest) = writer(rest)?;
+                let (holder, rest) = held(rest)?;
                 let (end, name) = end(rest)?;
                 (Piece::Range { holder, end }, name)
             }
@@ -68,7 +66,7 @@ impl TicketKey<'_> {
                 (Piece::Watch { number }, name)
             }
             'd' => {
-                let (by, rest) = writer(rest)?;
+                let (by, rest) = held(rest)?;
                 let (number, name) = end(rest)?;
                 (Piece::Drawn { by, number }, name)
             }
@@ -116,18 +114,8 @@ impl TicketKey<'_> {
     }
 }
 
-fn writer(rest: &str) -> Option<(WriterId, &str)> {
-    let (writer, rest) = rest.split_at_checked(WRITER_CHARS)?;
-    Some((WriterId::parse(writer)?, rest))
-}
-
 fn end(rest: &str) -> Option<(u64, &str)> {
-    let (digits, name) = rest.split_at_checked(END_CHARS)?;
-    let lower = digits
-        .bytes()
-        .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
-    let end = u64::from_str_radix(digits, 16).ok()?;
-    (lower && i64::try_from(end).is_ok()).then_some((end, name))
+    number(rest).filter(|it| i64::try_from(it.0).is_ok())
 }
 
 /// Refuses what can be no name of a sequence.

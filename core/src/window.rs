@@ -5,7 +5,7 @@
 //! each owner put there as its share: by that it is known that it did. When all members know of a
 //! configuration is kept beside them.
 
-use crate::account::{WRITER_CHARS, is_reserved};
+use crate::account::{NUMBER_CHARS, WRITER_CHARS, held, is_reserved, number};
 use crate::error::{Error, Limited};
 use crate::keys::RESERVED;
 use crate::limits::{KEY_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
@@ -13,9 +13,6 @@ use crate::roster::{Configuration, Owner};
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;
-
-/// The digits of a number.
-const NUMBER_CHARS: usize = 16;
 
 const _: () = assert!(WINDOW_KEY_BYTES_MAX + WRITER_CHARS + 2 * NUMBER_CHARS + 3 == KEY_BYTES_MAX);
 
@@ -75,8 +72,7 @@ impl WindowKey<'_> {
     pub(crate) fn parse(key: &str) -> Option<WindowKey<'_>> {
         let mut rest = key.strip_prefix(RESERVED)?.strip_prefix('w')?.chars();
         let (kind, rest) = (rest.next()?, rest.as_str());
-        let (id, name) = rest.split_at_checked(WRITER_CHARS)?;
-        let id = WriterId::parse(id)?;
+        let (id, name) = held(rest)?;
         let part = match kind {
             'r' => WindowPart::Rights(id),
             's' => WindowPart::Share(id),
@@ -147,15 +143,6 @@ pub(crate) fn check_window_key(key: &str) -> Result<(), Error> {
             max: WINDOW_KEY_BYTES_MAX,
         }),
     }
-}
-
-fn number(text: &str) -> Option<(u64, &str)> {
-    let (digits, rest) = text.split_at_checked(NUMBER_CHARS)?;
-    let lower = digits
-        .bytes()
-        .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
-    let number = u64::from_str_radix(digits, 16).ok()?;
-    lower.then_some((number, rest))
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ fn transfer(
             let start = START as i64 / parts;
             for id in pair {
                 admin.execute(
-                    "INSERT INTO accounts SELECT $1, part, $2 FROM generate_series(1, $3) AS part",
+                    "INSERT INTO accounts SELECT $1, part, $2 FROM generate_series(1::bigint, $3::bigint) AS part",
                     &[&id, &start, &parts],
                 )?;
             }

@@ -7,6 +7,8 @@ use crate::error::{Error, detail};
 use crate::keys::Handle;
 use crate::limits::{EXPIRY_MAX, TRANSACTION_OPS_MAX};
 use crate::slot::{Base, NEVER, Slot};
+#[cfg(feature = "budgets")]
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// One operation on a counter.
@@ -251,6 +253,39 @@ impl Replica {
         let (page_at, slot) = place(handle);
         self.page_mut(page_at).set_slots(slot, slots);
         self.touch(page_at, 1 << slot);
+    }
+
+    /// One transaction on counters that are no plain ones; adds each that changed to `changed`.
+    #[cfg(feature = "budgets")]
+    pub(super) fn make(
+        &mut self,
+        steps: &[(String, Op)],
+        changed: &mut Vec<Handle>,
+    ) -> Result<(), Error> {
+        let clock = self.next_clock()?;
+        let mut drafts: Vec<Draft> = Vec::new();
+        let mut did = Dids::default();
+        let mut done = Ok(());
+        for (key, op) in steps {
+            done = self.keys.find_or_insert(key).and_then(|handle| {
+                let at = self.draft_of(&mut drafts, handle);
+                self.step(&mut drafts[at], clock, *op, &mut did).map(|_| ())
+            });
+            if done.is_err() {
+                break;
+            }
+        }
+        for draft in &mut drafts {
+            if done.is_ok() {
+                changed.push(draft.handle);
+                self.commit(clock, draft);
+            }
+            self.forget_unused(draft.handle);
+        }
+        if done.is_ok() {
+            self.keep(clock, did);
+        }
+        done
     }
 }
 

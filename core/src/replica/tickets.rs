@@ -17,8 +17,7 @@ mod watch;
 pub(crate) use watch::Watching;
 pub use watch::{Reached, Watched};
 
-use super::journal::Dids;
-use super::ops::{Draft, Op};
+use super::ops::Op;
 use super::{Replica, Transaction};
 use crate::error::Error;
 use crate::keys::Handle;
@@ -377,34 +376,6 @@ impl Replica {
     /// How many numbers were handed out of which sequences since the last call.
     pub(crate) fn take_tickets_used(&mut self) -> BTreeMap<String, u64> {
         core::mem::take(&mut self.tickets.used)
-    }
-
-    /// One transaction on counters of sequences; adds each that changed to `changed`.
-    fn make(&mut self, steps: &[(String, Op)], changed: &mut Vec<Handle>) -> Result<(), Error> {
-        let clock = self.next_clock()?;
-        let mut drafts: Vec<Draft> = Vec::new();
-        let mut did = Dids::default();
-        let mut done = Ok(());
-        for (key, op) in steps {
-            done = self.keys.find_or_insert(key).and_then(|handle| {
-                let at = self.draft_of(&mut drafts, handle);
-                self.step(&mut drafts[at], clock, *op, &mut did).map(|_| ())
-            });
-            if done.is_err() {
-                break;
-            }
-        }
-        for draft in &mut drafts {
-            if done.is_ok() {
-                changed.push(draft.handle);
-                self.commit(clock, draft);
-            }
-            self.forget_unused(draft.handle);
-        }
-        if done.is_ok() {
-            self.keep(clock, did);
-        }
-        done
     }
 }
 

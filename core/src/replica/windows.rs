@@ -17,8 +17,7 @@
 mod over;
 
 use super::budgets::{Holding, Stock};
-use super::journal::Dids;
-use super::ops::{Draft, Op};
+use super::ops::Op;
 use super::{Replica, Transaction};
 use crate::error::{Error, Short};
 use crate::keys::Handle;
@@ -209,7 +208,7 @@ impl Replica {
             (share_key(&owner, name), Op::Add(by)),
             (rights_key(self.writer(), name), Op::Add(by)),
         ];
-        self.make_steps(&steps, changed)
+        self.make(&steps, changed)
     }
 
     /// What this writer may bring into a window, and has not.
@@ -341,7 +340,7 @@ impl Replica {
             return Err(Error::LimitReached(Box::new(short)));
         }
         let steps = [(own, Op::Add(-by)), (rights_key(to, name), Op::Add(by))];
-        self.make_steps(&steps, changed)
+        self.make(&steps, changed)
     }
 
     /// Each window that something is left of, the writer and how much it holds, in no stated order: for
@@ -392,7 +391,7 @@ impl Replica {
         let remembered = |key: &str| last.iter().any(|it| it == key);
         let older = older.filter(|(_, key)| !remembered(key));
         steps.extend(older.map(|(_, key)| (String::from(key), Op::Delete)));
-        self.make_steps(&steps, changed)
+        self.make(&steps, changed)
     }
 
     /// Whether it is not known yet that all members know of the present configuration, and limits wait for
@@ -414,38 +413,6 @@ impl Replica {
         });
         let quorum = self.quorum();
         !is_out && quorum.firm && self.acknowledged(&quorum, *by)
-    }
-
-    /// One transaction on counters of windows; adds each that changed to `changed`.
-    fn make_steps(
-        &mut self,
-        steps: &[(String, Op)],
-        changed: &mut Vec<Handle>,
-    ) -> Result<(), Error> {
-        let clock = self.next_clock()?;
-        let mut drafts: Vec<Draft> = Vec::new();
-        let mut did = Dids::default();
-        let mut done = Ok(());
-        for (key, op) in steps {
-            done = self.keys.find_or_insert(key).and_then(|handle| {
-                let at = self.draft_of(&mut drafts, handle);
-                self.step(&mut drafts[at], clock, *op, &mut did).map(|_| ())
-            });
-            if done.is_err() {
-                break;
-            }
-        }
-        for draft in &mut drafts {
-            if done.is_ok() {
-                changed.push(draft.handle);
-                self.commit(clock, draft);
-            }
-            self.forget_unused(draft.handle);
-        }
-        if done.is_ok() {
-            self.keep(clock, did);
-        }
-        done
     }
 }
 

@@ -1,4 +1,4 @@
-//! LimitList for each period, as they are shown.
+//! Limits for each period, as they are shown.
 
 use super::answers::{Decimal, decimal};
 use super::budgets::HoldingRow;
@@ -111,7 +111,12 @@ impl OpenSpace {
 
     /// The present period of a key.
     pub(super) fn period(&self, key: &str) -> Result<PeriodRow, Refusal> {
-        let period = self.replica.period(key)?;
+        let period = self.replica.period(key).map_err(|error| Refusal::Op {
+            index: 0,
+            on: "limit of",
+            key: key.to_owned(),
+            error: error.into(),
+        })?;
         Ok(PeriodRow::new(key, period))
     }
 }

@@ -1,4 +1,4 @@
-//! LimitList for each period: who may do how much of what, in the whole mesh.
+//! Limits for each period: who may do how much of what, in the whole mesh.
 
 use super::App;
 use super::asking::{Answered, Asking};
@@ -50,7 +50,8 @@ pub(super) async fn read(
 ) -> Result<Answered<Json<PeriodRow>>, Problem> {
     let space = app.handle.space(&space)?;
     let seen = asking.wait(&app, space).await?;
-    let period = app.handle.period(space, key).await?;
+    let period = app.handle.period(space, key).await;
+    let period = period.map_err(|it| Problem::from(it).without_op())?;
     Ok(seen.map(|()| Json(period)))
 }
 

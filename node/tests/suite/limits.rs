@@ -142,6 +142,21 @@ fn what_is_not_allowed_is_refused_with_a_code_and_when_to_try_again() {
     let wait = headers.get("retry-after").and_then(|it| it.to_str().ok());
     let wait = wait.and_then(|it| it.parse::<u64>().ok());
     assert!(wait.is_some_and(|it| it > 0), "{headers:?}");
+    // What was refused changed nothing, and under a key it counts once.
+    let once = [("idempotency-key", "k")];
+    for _ in 0..2 {
+        let (status, answer, _) = post(&node, &path, &once, "");
+        assert_eq!(
+            (status, &answer["left"]["here"]),
+            (200, &json!("0")),
+            "{answer}"
+        );
+    }
+    assert_eq!(allow(&node, key, 1, 0).0, 429);
+    assert_eq!(allow(&node, "login:bob", 2, 0).0, 200);
+    let long = format!("{LIMITS}/login:{}", "x".repeat(440));
+    let (status, problem) = node.get(&long);
+    assert_eq!((status, &problem["code"]), (400, &json!("limit_key")));
     // No counter, budget or sequence shows any of it.
     for list in ["counters", "budgets", "sequences"] {
         let (_, page) = node.get(&format!("/v1/spaces/default/{list}"));

@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::keys::Handle;
 use crate::limits::{SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::replica::Replica;
-use crate::replica::journal::Dids;
-use crate::replica::ops::{Draft, Op};
+use crate::replica::ops::Op;
 use crate::shard::OWN;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// How long after its end a window stays at least: until the slowest clock has it over, and what was made
@@ -44,20 +44,9 @@ impl Replica {
             if over.is_empty() {
                 break;
             }
-            let clock = self.next_clock()?;
-            let mut drafts: Vec<Draft> = Vec::new();
-            // Nobody makes that again.
-            let mut did = Dids::default();
-            for handle in over {
-                let at = self.draft_of(&mut drafts, handle);
-                self.step(&mut drafts[at], clock, Op::Delete, &mut did)?;
-            }
-            for draft in &mut drafts {
-                changed.push(draft.handle);
-                self.commit(clock, draft);
-                self.forget_unused(draft.handle);
-            }
-            self.keep(clock, did);
+            let key = |handle: &Handle| Some((String::from(self.keys.get(*handle)?), Op::Delete));
+            let steps: Vec<(String, Op)> = over.iter().filter_map(key).collect();
+            self.make(&steps, changed)?;
         }
         Ok(())
     }

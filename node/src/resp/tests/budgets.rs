@@ -12,7 +12,7 @@ fn client() -> Client {
     client
 }
 
-fn play_as_member(rows: &[Row]) {
+pub(super) fn play_as_member(rows: &[Row]) {
     for resp3 in [false, true] {
         let mut client = client();
         client.session.resp3 = resp3;

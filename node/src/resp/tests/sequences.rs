@@ -1,10 +1,11 @@
 //! `SEQUENCE.…`: what each command answers, in both versions of the protocol, and what it is refused with.
 
+use super::budgets::play_as_member;
 use super::*;
 
 #[test]
 fn sequences_are_begun_read_watched_and_listed() {
-    let rows: &[(&str, &str, &str)] = &[
+    play_as_member(&[
         ("SEQUENCE.GET visits", "$-1|", "_|"),
         (
             "SEQUENCE.NEXT visits",
@@ -55,21 +56,7 @@ fn sequences_are_begun_read_watched_and_listed() {
             "",
         ),
         ("DBSIZE", ":0|", ""),
-    ];
-    for resp3 in [false, true] {
-        let mut client = Client::new(RespConfig::default());
-        let founded = client.node.replicas[0].found(&[7; 32], &[0; 16], NOW);
-        founded.expect("a member");
-        client.session.resp3 = resp3;
-        for (sent, two, three) in rows {
-            let wanted = if resp3 && !three.is_empty() {
-                three
-            } else {
-                two
-            };
-            assert_eq!(&client.send(sent), wanted, "to {sent}, RESP3: {resp3}");
-        }
-    }
+    ]);
 }
 
 #[test]
