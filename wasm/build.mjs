@@ -50,6 +50,10 @@ const files = [
   ['inline-members', 'inline-members.js', 'neutral'],
   ['budgets', 'budgets.js', 'neutral'],
   ['budgets', 'budgets.cjs', 'neutral'],
+  ['limits', 'limits.js', 'neutral'],
+  ['limits', 'limits.cjs', 'neutral'],
+  ['sequences', 'sequences.js', 'neutral'],
+  ['sequences', 'sequences.cjs', 'neutral'],
   ['react', 'react.js', 'neutral'],
   ['react', 'react.cjs', 'neutral'],
 ];

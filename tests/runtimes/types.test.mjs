@@ -109,6 +109,43 @@ const budgets = `
   export const wrong = (shop: Budgets) => shop.spend('gift', '5');
 `;
 
+/** Limits and sequences, by who opens no counters. */
+const members = `
+  import { limits, RequestError, TallymeshError } from 'tallymesh/limits';
+  import type { Allowance, Allowed, AllowOptions, Holding, Limit, Limits, NodesOptions, NotAllowed, Period } from 'tallymesh/limits';
+  import { sequences } from 'tallymesh/sequences';
+  import type { Drawn, DrawOptions, Gap, HeldNumbers, Sequence, Sequences, WatchedNumber } from 'tallymesh/sequences';
+
+  type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+  const same = <A, B>(_: Same<A, B>): void => {};
+  same<ReturnType<typeof limits>, Limits>(true);
+  same<Allowance, Allowed | NotAllowed>(true);
+  same<Allowance['left'], Holding>(true);
+  same<Allowed['limit'], bigint>(true);
+  same<NotAllowed['limit'], bigint | undefined>(true);
+  same<Period['ends'], Date>(true);
+  same<Limit['periodMs'], number>(true);
+  same<AllowOptions['signal'], AbortSignal | undefined>(true);
+  same<Awaited<ReturnType<Limits['set']>>, Limit>(true);
+  same<ReturnType<typeof sequences>, Sequences>(true);
+  same<Drawn['number'], bigint>(true);
+  same<keyof DrawOptions, 'waitMs' | 'signal'>(true);
+  same<Sequence['held'], readonly HeldNumbers[]>(true);
+  same<Sequence['gaps'], readonly Gap[]>(true);
+  same<WatchedNumber['below'], bigint | undefined>(true);
+  same<Awaited<ReturnType<Sequences['get']>>, Sequence | undefined>(true);
+  const nodes: NodesOptions = { urls: ['http://127.0.0.1:4280'], fetch };
+
+  export async function visit(limiter = limits(nodes), shop = sequences(nodes)): Promise<bigint> {
+    try { if (!(await limiter.allow('visits')).allowed) return 0n; }
+    catch (error) { if (error instanceof RequestError && error.applied === 'no') return 0n; throw error as TallymeshError; }
+    for await (const sequence of shop.changes('visits', { signal: AbortSignal.timeout(1) })) if (sequence) return sequence.issued;
+    return (await shop.next('visits')).number;
+  }
+  // @ts-expect-error a cost is a number or a bigint
+  export const wrong = (limiter: Limits) => limiter.allow('visits', '5');
+`;
+
 /** Imports all entries; only the one that reads files is also called. */
 const main = `
   import { count } from './tallymesh.js';
@@ -162,7 +199,7 @@ for (const { version, tsc } of COMPILERS) {
         'package.json': JSON.stringify({ type }),
         'tsconfig.json': JSON.stringify({
           compilerOptions: { ...strict, target: 'es2022', rootDir: '.', outDir: 'built', ...compilerOptions },
-          files: ['main.ts', 'ports.ts', 'react.ts', 'budgets.ts'],
+          files: ['main.ts', 'ports.ts', 'react.ts', 'budgets.ts', 'members.ts'],
         }),
         'main.ts': main,
         'ports.ts': ports(compilerOptions.types.length > 0 ? 'node' : 'browsers'),
@@ -171,6 +208,7 @@ for (const { version, tsc } of COMPILERS) {
         'slim.ts': source('tallymesh/slim'),
         'react.ts': react,
         'budgets.ts': budgets,
+        'members.ts': members,
       });
       await execute(folder, process.execPath, [tsc, '-p', '.']).catch(({ stdout }) => assert.fail(stdout));
       assert.equal(await execute(folder, process.execPath, ['built/main.js']), '42,42\n');

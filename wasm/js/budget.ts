@@ -1,8 +1,9 @@
 import { amount } from './amount.js';
+import { text } from './asking.js';
 import { TallymeshError } from './errors.js';
-import { wellFormed } from './key.js';
+import { decimals, RequestError, type Asked, type Failure } from './requests.js';
 
-/** What of a budget is held where, as far as the node knows that was asked. */
+/** What of a budget, or of what a limit allows in a period, is held where, as far as the node knows that was asked. */
 export interface Holding {
   /** What this node may use now. */
   readonly here: bigint;
@@ -106,9 +107,7 @@ export function packed(operation: BudgetOperation): object {
 
 /** Checks that a name can be told to a node; it knows itself how long one may be. */
 export function named(key: unknown): string {
-  if (typeof key !== 'string') throw new TallymeshError('key_type', `a budget's name is a string, not ${typeof key}`);
-  if (!wellFormed(key)) throw new TallymeshError('key_unicode', "a budget's name is well-formed Unicode");
-  return key;
+  return text(key, "a budget's name");
 }
 
 /** Checks an amount of a budget. */
@@ -118,9 +117,23 @@ function quantity(much: unknown): string {
   return String(exact);
 }
 
-const NUMBERS = new Set(['value', 'floor', 'cap', 'here', 'pending', 'elsewhere', 'rights', 'room', 'asked']);
+/** Reads what a node tells of budgets. */
+export const read = decimals(['value', 'floor', 'cap', 'here', 'pending', 'elsewhere', 'rights', 'room', 'asked']);
 
-/** Reads what a node tells, with numbers for what it tells as decimals. */
-export function decimals(text: string): unknown {
-  return JSON.parse(text, (name, value) => (NUMBERS.has(name) && typeof value === 'string' ? BigInt(value) : value));
+/** What a request of budgets came to, where it is an error. */
+export class BudgetError extends RequestError {
+  /** Of a transaction that was refused: the place of the operation, from 0. */
+  declare readonly op: number | undefined;
+  /** Of `rights_short` and `room_short`: what is held where, as far as the node knows. */
+  declare readonly held: Holding | undefined;
+  /** Of these: for how much the node asks other members, if they have as much; 0 if they have not. */
+  declare readonly asked: bigint | undefined;
+
+  /** @internal */
+  constructor(failure: Failure, applied: RequestError['applied'], asked: Asked) {
+    super(failure, applied, asked);
+    this.name = 'BudgetError';
+    const { told } = failure.more;
+    Object.assign(this, { op: told?.op, held: told?.held, asked: told?.held && (told.asked ?? 0n) });
+  }
 }

@@ -4,29 +4,21 @@
  *
  * @module tallymesh/budgets
  */
-import { decimals, named, packed, type Budget, type BudgetDone, type BudgetOperation } from './budget.js';
+import { asking, idempotent } from './asking.js';
+import { BudgetError, named, packed, read, type Budget, type BudgetDone, type BudgetOperation } from './budget.js';
 import type { Watching } from './counters.js';
-import { TallymeshError } from './errors.js';
-import { freshName } from './fresh.js';
+import type { TallymeshError } from './errors.js';
 import type { Watched } from './replica.js';
-import { Requests, type Asked, type RequestOptions } from './requests.js';
+import { Requests, type NodesOptions } from './requests.js';
 
-export type { Budget, BudgetDone, BudgetOperation, Holder, Holding } from './budget.js';
+export { BudgetError, type Budget, type BudgetDone, type BudgetOperation, type Holder, type Holding } from './budget.js';
 export type { Watching } from './counters.js';
 export { TallymeshError } from './errors.js';
 export type { Watched } from './replica.js';
-export { BudgetError, type RequestOptions } from './requests.js';
+export { RequestError, type NodesOptions, type RequestOptions } from './requests.js';
 
-/** Which nodes {@link budgets} asks, and how. */
-export interface BudgetsOptions extends RequestOptions {
-  /**
-   * The addresses of nodes that are members of the space. The one that answered last is asked first, and the others
-   * in turn if it does not answer. One with a path of its own stands for `/v1/spaces/SPACE`.
-   */
-  readonly urls: readonly (string | URL)[];
-  /** The space. Default: `default`. */
-  readonly space?: string;
-}
+/** Which nodes {@link budgets} asks, and how. Spending and transfers take a ticket of the role writer. */
+export interface BudgetsOptions extends NodesOptions {}
 
 /** How a read waits. */
 export interface BudgetReadOptions {
@@ -68,11 +60,6 @@ export interface Transferred {
   readonly to: readonly Budget[];
 }
 
-/** A wait of the node's that is not told. */
-const LEVEL_WAIT_MS = 5_000;
-/** A node waits no longer for all that it was asked to wait for. */
-const WAITS_MS_MAX = 25_000;
-
 /**
  * Reaches the budgets of a space at its members. Nothing is asked before a method is called.
  *
@@ -105,7 +92,7 @@ class Budgets {
 
   /** @internal */
   constructor(options: BudgetsOptions) {
-    this.#requests = new Requests(options.urls, options.space ?? 'default', options);
+    this.#requests = new Requests(options, read, BudgetError);
   }
 
   /**
@@ -120,7 +107,7 @@ class Budgets {
       return first?.key === key ? first : undefined;
     }
     try {
-      return (await this.#requests.ask(asked(`/budgets/${encodeURIComponent(key)}`, 'rights', options))) as Budget;
+      return (await this.#requests.ask(asking(`/budgets/${encodeURIComponent(key)}`, 'rights', options))) as Budget;
     } catch (error) {
       if ((error as TallymeshError).code === 'no_budget') return undefined;
       throw error;
@@ -165,10 +152,10 @@ class Budgets {
     const one = typeof watched === 'string';
     const query = new URLSearchParams(one ? { key: named(watched) } : { prefix: named(watched.prefix) });
     let known = !one;
-    for await (const { name, data, id } of this.#requests.events(asked(`/events?${query}`, '', options))) {
+    for await (const { name, data, id } of this.#requests.events(asking(`/events?${query}`, '', options))) {
       if (name === 'budget') {
         known = true;
-        yield decimals(data) as Budget;
+        yield read(data) as Budget;
       } else if (id && !known) {
         // All was told that there is.
         known = true;
@@ -265,17 +252,14 @@ class Budgets {
   }
 
   async #write(operations: readonly BudgetOperation[], options: BudgetWriteOptions = {}): Promise<readonly BudgetDone[]> {
-    const { idempotencyKey: once = freshName() } = options;
-    if (!/^[!-~]{1,255}$/.test(once)) {
-      throw new TallymeshError('idempotency_key', `${JSON.stringify(once)} is no idempotency key: 1 to 255 bytes of ASCII without spaces`);
-    }
+    const once = idempotent(options.idempotencyKey);
     const body = JSON.stringify({ ops: operations.map(packed) });
-    const { results } = (await this.#requests.ask({ ...asked('/transactions', 'results', options, once), body, once })) as { results: BudgetDone[] };
+    const { results } = (await this.#requests.ask({ ...asking('/transactions', 'results', options, once), body })) as { results: BudgetDone[] };
     return results;
   }
 
   async #page(query: Record<string, string>, options: BudgetReadOptions): Promise<Page> {
-    return (await this.#requests.ask(asked(`/budgets?${new URLSearchParams(query)}`, 'budgets', options))) as Page;
+    return (await this.#requests.ask(asking(`/budgets?${new URLSearchParams(query)}`, 'budgets', options))) as Page;
   }
 }
 
@@ -285,21 +269,4 @@ export type { Budgets };
 interface Page {
   readonly budgets: readonly Budget[];
   readonly next?: string | null;
-}
-
-/** A request, with what it asks for beside itself. */
-function asked(path: string, has: string, { level, levelWaitMs, signal, waitMs }: BudgetWriteOptions, once?: string): Asked {
-  const levelMs = level && level !== 'local' ? (levelWaitMs ?? LEVEL_WAIT_MS) : 0;
-  return {
-    path,
-    has,
-    headers: {
-      'tallymesh-level': level,
-      'tallymesh-wait-ms': levelWaitMs,
-      'tallymesh-rights-wait-ms': waitMs,
-      'idempotency-key': once,
-    },
-    waitMs: Math.min((waitMs ?? 0) + levelMs, WAITS_MS_MAX),
-    signal,
-  };
 }

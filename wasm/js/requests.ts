@@ -1,10 +1,9 @@
 import { address } from './address.js';
-import { decimals, type Holding } from './budget.js';
 import { TallymeshError } from './errors.js';
 
 /** How requests are made, and tried again. */
 export interface RequestOptions {
-  /** What `tallymesh invite` printed, for nodes that ask for tickets. Budgets are spent with the role writer. */
+  /** What `tallymesh invite` printed, for nodes that ask for tickets. What each method takes is told there. */
   readonly ticket?: string;
   /** A try that hears nothing for so long is given up, beside what the node was asked to wait. Default: 10000. */
   readonly timeoutMs?: number;
@@ -18,61 +17,89 @@ export interface RequestOptions {
   readonly fetch?: typeof fetch;
 }
 
+/** Which nodes are asked, and how. */
+export interface NodesOptions extends RequestOptions {
+  /**
+   * The addresses of nodes that are members of the space. The one that answered last is asked first, and the others
+   * in turn if it does not answer. One with a path of its own stands for `/v1/spaces/SPACE`.
+   */
+  readonly urls: readonly (string | URL)[];
+  /** The space. Default: `default`. */
+  readonly space?: string;
+}
+
 /** What is asked of a node. */
 export interface Asked {
   /** Below the space. */
   readonly path: string;
+  /** Default: `POST` of what has a body, and else `GET`. */
+  readonly method?: 'PUT' | 'POST' | 'DELETE';
   /** Those that are `undefined` are left out. */
   readonly headers: Readonly<Record<string, string | number | undefined>>;
   /** What an answer has, if it is a node's. */
   readonly has?: string;
   /** Of a write: what is written, and its idempotency key. */
-  readonly body?: string;
-  readonly once?: string;
+  readonly body?: string | undefined;
+  readonly once?: string | undefined;
+  /** Of a write without such a key: what to know of it where it is not known whether it was made. */
+  readonly unsure?: string;
+  /** A refusal that is an answer as well: its code. */
+  readonly expected?: string;
+  /** How often it is tried again, if not as often as the options say. */
+  readonly retries?: number;
+  /** Told of each try of a write of which nothing is known. */
+  readonly onUnknown?: () => void;
   /** How long the node may take before it answers. */
   readonly waitMs: number;
   readonly signal: AbortSignal | undefined;
 }
 
 /** An error that a request came to, beside those of what cannot be asked. */
-export class BudgetError extends TallymeshError {
+export class RequestError extends TallymeshError {
   /**
    * What became of a write: `no`, nothing was changed; `here`, it counts, but the level that was asked for was not
    * reached; `unknown`, it may count, or count yet. `undefined` for what writes nothing.
    */
   declare readonly applied: 'no' | 'here' | 'unknown' | undefined;
-  /** Of a write: asked for again under this key, at whichever of the nodes, it counts once. */
+  /** Of a write that has one: asked for again under this key, at whichever of the nodes, it counts once. */
   declare readonly idempotencyKey: string | undefined;
   /** The HTTP status, if there was an answer. */
   declare readonly status: number | undefined;
-  /** Of a transaction that was refused: the place of the operation, from 0. */
-  declare readonly op: number | undefined;
-  /** Of `rights_short` and `room_short`: what is held where, as far as the node knows. */
-  declare readonly held: Holding | undefined;
-  /** Of these: for how much the node asks other members, if they have as much; 0 if they have not. */
-  declare readonly asked: bigint | undefined;
 
   /** @internal */
-  constructor({ code, why, more: { cause, status, told } }: Failure, applied: BudgetError['applied'], once: string | undefined) {
-    const advice = applied === 'unknown' ? `; the write may count: ask again with idempotencyKey ${JSON.stringify(once)}` : '';
-    super(code, why + advice, { cause });
-    this.name = 'BudgetError';
-    Object.assign(this, { applied, idempotencyKey: once, status, op: told?.op, held: told?.held, asked: told?.held && (told.asked ?? 0n) });
+  constructor({ code, why, more: { cause, status } }: Failure, applied: Applied | undefined, { once, unsure }: Asked) {
+    const advice = once ? `the write may count: ask again with idempotencyKey ${JSON.stringify(once)}` : unsure;
+    super(code, why + (applied === 'unknown' ? `; ${advice}` : ''), { cause });
+    this.name = 'RequestError';
+    Object.assign(this, { applied, idempotencyKey: once, status });
   }
 }
 
-/** What a node says of a request that it refuses. */
-interface Told {
+type Applied = 'no' | 'here' | 'unknown';
+
+/** What a node says of a request that it refuses; numbers are those that the entry reads as such. */
+export interface Told {
   readonly code: string;
   readonly detail: string;
-  readonly applied?: 'no' | 'here' | 'unknown';
+  readonly applied?: Applied;
   readonly op?: number;
-  readonly held?: Holding;
-  readonly asked?: bigint;
+  readonly held?: unknown;
+  readonly asked?: unknown;
+  readonly ends?: unknown;
+}
+
+/** A refusal that was asked for as an answer. */
+export class Refused {
+  constructor(
+    readonly told: Told,
+    readonly applied: Applied | undefined,
+    /** When the node says to try again; 0 if it does not. */
+    readonly afterMs: number,
+  ) {}
 }
 
 /** Why a try failed. */
-class Failure {
+export class Failure {
   constructor(
     readonly code: string,
     readonly why: string,
@@ -83,7 +110,7 @@ class Failure {
       readonly status?: number;
       readonly told?: Told | undefined;
       /** What became of a write; it is not known if it does not say. */
-      readonly applied?: BudgetError['applied'];
+      readonly applied?: Applied | undefined;
       /** How long the node asked to be let alone. */
       readonly afterMs?: number;
     } = {},
@@ -110,6 +137,8 @@ interface Tries {
 const RETRY_AFTER_MS_MAX = 60_000;
 /** What a node, or what is before it, says when another try may do better. */
 const AGAIN: readonly number[] = [429, 502, 503, 504];
+/** What the node has waited for in vain, which is not waited for anew. */
+const FINAL: readonly string[] = ['level_not_reached', 'undecided'];
 /** A stream on which nothing comes for so long is dead: a node says something every 15 s. */
 const SILENCE_MS_MAX = 45_000;
 
@@ -117,11 +146,19 @@ const SILENCE_MS_MAX = 45_000;
 export class Requests {
   readonly #urls: readonly string[];
   readonly #options: RequestOptions;
+  readonly #read: (text: string) => unknown;
+  readonly #Error: typeof RequestError;
   /** Which of them answered last. */
   #at = 0;
 
-  constructor(given: readonly (string | URL)[], space: string, options: RequestOptions) {
+  /**
+   * @param read - reads an answer.
+   * @param Error - what is thrown.
+   */
+  constructor({ urls: given, space = 'default', ...options }: NodesOptions, read: (text: string) => unknown, Error = RequestError) {
     this.#options = options;
+    this.#read = read;
+    this.#Error = Error;
     this.#urls = given.map((it) => {
       const url = address(it, `/v1/spaces/${encodeURIComponent(space)}`);
       if (!url) throw new TallymeshError('url', `${JSON.stringify(it)} is no address of a node, such as http://127.0.0.1:4280`);
@@ -140,9 +177,14 @@ export class Requests {
         let text = '';
         for await (const piece of this.#answer(tries.at, asked, timeoutMs + asked.waitMs)) text += piece;
         this.#at = tries.at;
-        return parsed(text, asked.has!);
+        return this.#parsed(text, asked.has!);
       } catch (error) {
-        await this.#failed(tries, asked, error, retries);
+        if (error instanceof Failure && error.code === asked.expected && error.more.told) {
+          this.#at = tries.at;
+          const { told, afterMs = 0 } = error.more;
+          return new Refused(told, tries.unknown ? 'unknown' : told.applied, afterMs);
+        }
+        await this.#failed(tries, asked, error, asked.retries ?? retries);
       }
     }
   }
@@ -179,7 +221,7 @@ export class Requests {
   }
 
   /** The text of an answer as it comes. */
-  async *#answer(at: number, { path, headers: more, body, signal }: Asked, limitMs: number): AsyncGenerator<string, void, undefined> {
+  async *#answer(at: number, { path, method, headers: more, body, signal }: Asked, limitMs: number): AsyncGenerator<string, void, undefined> {
     const { fetch: ask = globalThis.fetch, ticket } = this.#options;
     const over = new AbortController();
     const cancel = (): void => over.abort();
@@ -197,8 +239,8 @@ export class Requests {
       const headers: Record<string, string> = {};
       const all = { ...more, authorization: ticket && `Bearer ${ticket}`, 'content-type': body && 'application/json' };
       for (const [name, value] of Object.entries(all)) if (value !== undefined) headers[name] = String(value);
-      const response = await ask(url, { method: body ? 'POST' : 'GET', headers, body: body ?? null, signal: over.signal });
-      if (!response.ok) throw await refusal(url, response);
+      const response = await ask(url, { method: method ?? (body ? 'POST' : 'GET'), headers, body: body ?? null, signal: over.signal });
+      if (!response.ok) throw await this.#refusal(url, response);
       const [reader, decoder] = [response.body!.getReader(), new TextDecoder()];
       for (let read; !(read = await reader.read()).done; ) {
         // However long the reader takes, the node is not late.
@@ -219,51 +261,57 @@ export class Requests {
   }
 
   /** Waits until another try may be made, at the next node; or throws what it comes to. */
-  async #failed(tries: Tries, { once, signal }: Asked, failure: unknown, retries: number): Promise<void> {
+  async #failed(tries: Tries, asked: Asked, failure: unknown, retries: number): Promise<void> {
     if (!(failure instanceof Failure)) throw failure;
-    let applied = once && (failure.more.applied ?? 'unknown');
+    const { once, unsure, signal, onUnknown } = asked;
+    let applied = once || unsure ? (failure.more.applied ?? 'unknown') : undefined;
+    if (applied === 'unknown') onUnknown?.();
     // A node that refuses does not know what became of the same write elsewhere, or of one that is still under way.
     if (applied === 'no' && tries.unknown) applied = 'unknown';
     tries.unknown ||= applied === 'unknown';
     if (signal?.aborted && !tries.unknown) throw signal.reason;
     if (!failure.again || tries.failures >= retries) {
       if (!failure.again) this.#at = tries.at;
-      throw new BudgetError(failure, applied as BudgetError['applied'], once);
+      throw new this.#Error(failure, applied, asked);
     }
     const { retryMinMs = 250, retryMaxMs = 15_000 } = this.#options;
     // Half of it is random, so that not all come back at once.
     const wait = Math.min(retryMaxMs, retryMinMs * 2 ** tries.failures++) * (0.5 + Math.random() / 2);
     tries.at = (tries.at + 1) % this.#urls.length;
-    await pause(Math.max(wait, failure.more.afterMs ?? 0), signal);
+    await pause(Math.max(wait, Math.min(failure.more.afterMs ?? 0, RETRY_AFTER_MS_MAX)), signal);
+  }
+
+  /** Why a request was refused: nodes say so with a code, and whatever is before them does not. */
+  async #refusal(url: string, response: Response): Promise<Failure> {
+    const { status, headers } = response;
+    let told: Told | undefined;
+    try {
+      const problem = this.#read(await response.text()) as Told;
+      if (/^[a-z_]{1,64}$/.test(problem.code)) told = problem;
+    } catch {
+      // Not from a node.
+    }
+    const code = told?.code ?? 'http_status';
+    const why = String(told?.detail ?? `${url} answered with HTTP status ${status}`);
+    const afterMs = Number(headers.get('retry-after')) * 1_000 || 0;
+    return new Failure(code, why, AGAIN.includes(status) && !FINAL.includes(code), { status, told, applied: told?.applied, afterMs });
+  }
+
+  /** Reads an answer, which has a field of this name. */
+  #parsed(text: string, field: string): unknown {
+    try {
+      const answer = this.#read(text) as Record<string, unknown>;
+      if (answer[field]) return answer;
+    } catch {
+      // No JSON, or nothing that has fields.
+    }
+    throw new Failure('malformed', `this is no answer of a node: ${text.slice(0, 80)}`, false);
   }
 }
 
-/** Why a request was refused: nodes say so with a code, and whatever is before them does not. */
-async function refusal(url: string, response: Response): Promise<Failure> {
-  const { status, headers } = response;
-  let told: Told | undefined;
-  try {
-    const problem = decimals(await response.text()) as Told;
-    if (/^[a-z_]{1,64}$/.test(problem.code)) told = problem;
-  } catch {
-    // Not from a node.
-  }
-  const code = told?.code ?? 'http_status';
-  const why = String(told?.detail ?? `${url} answered with HTTP status ${status}`);
-  const afterMs = Math.min(Number(headers.get('retry-after')) * 1_000 || 0, RETRY_AFTER_MS_MAX);
-  // A level that was waited for in vain is not waited for anew.
-  return new Failure(code, why, AGAIN.includes(status) && code !== 'level_not_reached', { status, told, applied: told?.applied, afterMs });
-}
-
-/** Reads an answer, which has a field of this name. */
-function parsed(text: string, field: string): unknown {
-  try {
-    const answer = decimals(text) as Record<string, unknown>;
-    if (answer[field]) return answer;
-  } catch {
-    // No JSON, or nothing that has fields.
-  }
-  throw new Failure('malformed', `this is no answer of a node: ${text.slice(0, 80)}`, false);
+/** Reads JSON, with bigints for the decimals of fields of these names. */
+export function decimals(names: readonly string[]): (text: string) => unknown {
+  return (text) => JSON.parse(text, (name, value) => (names.includes(name) && typeof value === 'string' ? BigInt(value) : value));
 }
 
 /** Waits, but no longer than until `signal` is aborted. */

@@ -2,33 +2,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { install } from './install.mjs';
+import { broken, FAST, json, play, problem, refusal, silent, stream } from './played.mjs';
 
 const { load } = install();
 const { budgets, BudgetError, TallymeshError } = await load('tallymesh/budgets');
 
-const FAST = { retryMinMs: 1, retryMaxMs: 4 };
 const RIGHTS = { here: '50', pending: '0', elsewhere: '20' };
 const GIFT = { key: 'gift', value: '70', floor: '0', rights: RIGHTS };
 
-const json = (body, status = 200, headers = {}) => new Response(JSON.stringify(body), { status, headers });
-const problem = (status, code, more = {}, headers = {}) => json({ status, code, detail: `it is ${code}`, applied: 'no', ...more }, status, headers);
 const spent = () => json({ results: [{ key: 'gift', budget: GIFT }] });
-const broken = () => {
-  throw new TypeError('fetch failed');
-};
-/** Never answers; ends when it is aborted. */
-const silent = ({ signal }) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
-
-/** Answers one request after the other; `asked` has what was asked. */
-function play(...answers) {
-  const asked = [];
-  const fetch = async (url, init) => {
-    asked.push({ ...init, url, body: init.body && JSON.parse(init.body) });
-    assert.ok(answers.length > 0, 'it asks once too often');
-    return answers.shift()(init);
-  };
-  return { asked, fetch };
-}
 
 /** Budgets at two nodes. */
 const at = (fetch, options = {}) => budgets({ urls: ['http://a', 'http://b/'], fetch, ...FAST, ...options });
@@ -37,9 +19,6 @@ const A = 'http://a/v1/spaces/default';
 const B = 'http://b/v1/spaces/default';
 const urls = (asked) => asked.map(({ url }) => url.replace(/\/(transactions|budgets|events).*/, ''));
 const keys = (asked) => asked.map(({ headers }) => headers['idempotency-key']);
-
-/** What a promise is rejected with. */
-const refusal = (promise) => promise.then(() => assert.fail('it was not refused'), (error) => error);
 
 test('a write is one request with a key of its own, and tells the budget in bigints', async () => {
   const { asked, fetch } = play(spent, spent);
@@ -284,14 +263,6 @@ test('an address with a path stands for that of the space', async () => {
   ]);
 });
 
-/** A stream of events that comes in such pieces, and then ends, or stays open. */
-const stream = (pieces, open = false) => ({ signal }) => new Response(new ReadableStream({
-  start: (body) => {
-    for (const piece of pieces) body.enqueue(Buffer.from(piece));
-    if (open) signal.addEventListener('abort', () => body.error(signal.reason));
-    else body.close();
-  },
-}));
 const budget = (value, key = 'gift') => `event: budget\ndata: ${JSON.stringify({ ...GIFT, key, value: String(value) })}\n\n`;
 
 test('a budget is watched over the end of its stream', async () => {

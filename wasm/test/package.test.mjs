@@ -29,10 +29,10 @@ test('the transports have no copy of the package', () => {
   assert.doesNotMatch(first, /gossipsub|BroadcastChannel|postMessage|tallymesh-session|idempotency/);
 });
 
-test('the budgets are alone, with no module', () => {
-  for (const format of ['js', 'cjs']) {
-    const code = readFileSync(join(project, `node_modules/tallymesh/dist/budgets.${format}`), 'utf8');
-    assert.doesNotMatch(code, /engine_|WebAssembly|import\b.*from|require\(/);
+test('budgets, limits and sequences are alone, with no module', () => {
+  for (const file of ['budgets', 'limits', 'sequences'].flatMap((entry) => [`${entry}.js`, `${entry}.cjs`])) {
+    const code = readFileSync(join(project, 'node_modules/tallymesh/dist', file), 'utf8');
+    assert.doesNotMatch(code, /engine_|WebAssembly|import\b.*from|require\(/, file);
   }
 });
 
@@ -55,6 +55,34 @@ test('its types compile in a strict project', () => {
     `import { connect, open, TallymeshError, type Counters, type CountersStatus, type Members, type Operation, type Replica, type Returned, type Shard, type Transport, type Waiting, type Watched, type Writer } from 'tallymesh';
      import { broadcastChannel, messagePort, post, type Port, type PostOptions, type RetryOptions } from 'tallymesh/transports';
      import { BudgetError, budgets, type Budget, type BudgetDone, type BudgetOperation, type BudgetsOptions, type Transferred } from 'tallymesh/budgets';
+     import { limits, RequestError, type Allowance, type Limit, type LimitOf, type Limits, type NodesOptions, type Period } from 'tallymesh/limits';
+     import { sequences, type Drawn, type Sequence, type Sequences, type WatchedNumber } from 'tallymesh/sequences';
+     const members: NodesOptions = { urls: ['http://127.0.0.1:1'], space: 'shop', ticket: 'a.b.c', retries: 0, fetch };
+     export const limited = async (limiter: Limits = limits(members), of: LimitOf = { limit: 2n ** 40n, periodMs: 60_000 }): Promise<Limit | Period | undefined> => {
+       const answer: Allowance = await limiter.allow('login:ann', 2, { waitMs: 5, idempotencyKey: 'b', signal: AbortSignal.abort() });
+       if (answer.allowed) return { ...answer, limit: answer.limit + 1n };
+       const wait: number = answer.retryAfterMs + answer.ends.getTime() + Number(answer.left.here + answer.asked);
+       // @ts-expect-error of a refusal it may not be known
+       const limit: bigint = answer.limit;
+       // @ts-expect-error a cost is a number or a bigint
+       await limiter.allow('login', '5').catch((error) => error instanceof RequestError && error.status === wait);
+       // @ts-expect-error a limit has a period
+       await limiter.set('login', { limit });
+       await limiter.remove('login');
+       return Math.random() < 1 ? limiter.set('login', of, { waitMs: 5 }) : limiter.get('login');
+     };
+     export const drawn = async (shop: Sequences = sequences('http://127.0.0.1:1')): Promise<Drawn | Sequence | undefined> => {
+       const { number, watched, lost } = await shop.next('visits', { waitMs: 5, signal: AbortSignal.abort() });
+       const whole: [bigint, boolean, number] = [number, watched, lost];
+       // @ts-expect-error a number takes no idempotency key
+       await shop.next('visits', { idempotencyKey: 'a' });
+       // @ts-expect-error a number is watched by its sequence
+       await shop.watch(5);
+       for await (const sequence of shop.changes('visits')) console.log(sequence?.next === whole[0]);
+       for await (const { watched } of shop.changes({ prefix: 'v' })) watched.map(({ state }: WatchedNumber) => state === 'handed_out');
+       for await (const { held, gaps } of shop.list('v', { after: 'b', level: 'all' })) console.log(held[0]?.owner, gaps[0]?.first);
+       return Math.random() < 1 ? shop.unwatch('visits', 5n, { level: 'quorum' }) : shop.get('visits');
+     };
      const nodes: BudgetsOptions = { urls: ['http://127.0.0.1:1', new URL('http://127.0.0.1:2')], space: 'shop', ticket: 'a.b.c', timeoutMs: 1, retries: 0, fetch };
      const step: BudgetOperation = { op: 'transfer', key: 'a', to: { b: 1n, c: 2 } };
      export const gift = async (): Promise<Budget | readonly BudgetDone[] | Transferred | undefined> => {
@@ -105,7 +133,7 @@ test('its types compile in a strict project', () => {
      replica.transact([{ op: 'set', key: 'a' }]);
      // @ts-expect-error a delete has none
      replica.transact([{ op: 'delete', key: 'a', value: 1 }]);
-     const members: Members | undefined = replica.status().members;
+     const present: Members | undefined = replica.status().members;
      const writers: readonly Writer[] = replica.writers();
      const left: boolean = replica.leave();
      replica.onReturn(({ unknown, weaker }: Returned) => console.log(unknown?.[0], weaker));
@@ -118,7 +146,7 @@ test('its types compile in a strict project', () => {
      // @ts-expect-error it changes by itself
      replica.writer = '';
      stop();
-     export { left, members, writers };
+     export { left, present, writers };
      export { at, existed, shards, TallymeshError, told, value };`,
   );
   const typescript = dirname(createRequire(import.meta.url).resolve('typescript/package.json'));
@@ -155,9 +183,13 @@ test('every code of the package is in the README', () => {
   const libp2p = readFileSync(join(project, 'node_modules/tallymesh/dist/libp2p.js'), 'utf8');
   const further = [...(transports + libp2p).matchAll(/\.problem\("([a-z_]+)",|\["([a-z_]+)",`it answered/g)].map(([, name, other]) => name ?? other);
   assert.ok(further.length > 8 && further.includes('http_status') && further.includes('ticket_role'), `only ${further} were found`);
-  const alone = readFileSync(join(project, 'node_modules/tallymesh/dist/budgets.js'), 'utf8');
-  further.push(...[...alone.matchAll(/new \w+\("([a-z_]+)",/g)].map(([, name]) => name));
-  assert.ok(further.includes('idempotency_key') && further.includes('aborted'), `only ${further} were found`);
+  for (const entry of ['budgets', 'limits', 'sequences']) {
+    const alone = readFileSync(join(project, `node_modules/tallymesh/dist/${entry}.js`), 'utf8');
+    further.push(...[...alone.matchAll(/new \w+\("([a-z_]+)",/g)].map(([, name]) => name));
+  }
+  assert.ok(['idempotency_key', 'aborted', 'millis'].every((name) => further.includes(name)), `only ${further} were found`);
+  // What a name or a number is refused with, the node has the same codes for.
+  further.push('limit_name', 'limit_key', 'limit_range', 'period_range', 'sequence_name', 'number_range');
   // Sentences for further ones are in the second file.
   for (const name of ['left', 'upgraded', 'token', 'token_full', 'token_not_reached', ...thrown, ...further]) assert.ok(readme.includes(`\`${name}\``), name);
 });

@@ -57,6 +57,8 @@ pub(super) fn weigh(repo: &Repo) -> Result<Vec<Load>> {
         of("with `tallymesh/libp2p`, more", "./libp2p", &[])?,
         of("with `tallymesh/storage`, more", "./storage", &[])?,
         of("`tallymesh/budgets`, alone", "./budgets", &[])?,
+        of("`tallymesh/limits`, alone", "./limits", &[])?,
+        of("`tallymesh/sequences`, alone", "./sequences", &[])?,
         Load::of(
             "the second module: members, tokens, storages; more",
             &second,
