@@ -1,22 +1,14 @@
 // Budgets of three real nodes that are members, spent from each runtime with the packed package.
 import assert from 'node:assert/strict';
-import { copyFileSync, existsSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
-import { pathToFileURL } from 'node:url';
 import { Miniflare } from 'miniflare';
-import puppeteer from 'puppeteer-core';
-import { launch } from '../e2e/browser.mjs';
-import { nodes as threeNodes, oneNode, tell } from '../e2e/nodes.mjs';
-import { serve } from '../e2e/serve.mjs';
+import { oneNode, tell } from '../e2e/nodes.mjs';
 import { until } from '../e2e/until.mjs';
+import { entryOf, everywhere, example, lossy, readmeExample, threeMembers } from './asking.mjs';
 import { gate } from './gate.mjs';
-import { html } from './pages.mjs';
-import { execute, makeProject, tool, write } from './project.mjs';
+import { makeProject } from './project.mjs';
 import { bundle } from './workers.mjs';
-
-const SPACE = '/v1/spaces/default';
 
 let nodes;
 let addresses;
@@ -24,26 +16,12 @@ let project;
 let budgets;
 
 before(async () => {
-  nodes = await threeNodes();
+  nodes = await threeMembers();
   ({ addresses } = nodes);
   project = makeProject();
-  copyFileSync(join(import.meta.dirname, 'budgeting.js'), join(project, 'budgeting.js'));
-  write(project, { 'load-budgets.mjs': "export * from 'tallymesh/budgets';\n" });
-  ({ budgets } = await import(pathToFileURL(join(project, 'load-budgets.mjs')).href));
-
-  await tell(addresses[0], 'members', 'init');
-  for (const address of addresses.slice(1)) {
-    const [{ owner }] = await tell(address, 'id');
-    // A change waits until those before it have taken effect at a majority.
-    await until('a member to be taken in', () => tell(addresses[0], 'members', 'add', owner).catch(() => undefined));
-  }
-  for (const address of addresses) {
-    await until(`${address} to know the members`, async () => (await members(address)).length === 3);
-  }
+  ({ budgets } = await entryOf(project, 'budgets'));
 });
 after(() => nodes?.stop());
-
-const members = async (address) => (await (await fetch(`${address}${SPACE}/members`)).json()).members ?? [];
 
 let keys = 0;
 const fresh = () => `gift-${keys++}.`;
@@ -61,78 +39,7 @@ function judge(outcome) {
   });
 }
 
-const imported = `import * as tallymesh from 'tallymesh/budgets';
-  import process from 'node:process';
-  import { run } from './budgeting.js';
-  console.log(JSON.stringify(await run(tallymesh, JSON.parse(process.argv[2]))));\n`;
-const required = `const tallymesh = require('tallymesh/budgets');
-  import('./budgeting.js')
-    .then(({ run }) => run(tallymesh, JSON.parse(process.argv[2])))
-    .then((outcome) => console.log(JSON.stringify(outcome)));\n`;
-
-/** Programs with a command line, and the rights that they need. */
-const host = (address) => new URL(address).host;
-const RUNTIMES = {
-  'Node, imported': () => [process.execPath, ['budgets.mjs']],
-  'Node, required': () => [process.execPath, ['budgets.cjs']],
-  'Node, required where no ES module can be': () => [process.execPath, ['--no-experimental-require-module', 'budgets.cjs']],
-  'Deno': () => [tool('deno'), ['run', '--no-prompt', `--allow-net=${addresses.map(host)}`, 'budgets.mjs']],
-  'Bun': () => [tool('bun'), ['budgets.mjs']],
-};
-for (const [name, command] of Object.entries(RUNTIMES)) {
-  test(`budgets from ${name}`, async () => {
-    write(project, { 'budgets.mjs': imported, 'budgets.cjs': required });
-    const [file, args] = command();
-    judge(JSON.parse(await execute(project, file, [...args, JSON.stringify(asked())])));
-  });
-}
-
-/** A page of another origin, as a shop's. */
-async function visit(browser) {
-  const head = '<script type="importmap">{"imports":{"tallymesh/budgets":"./node_modules/tallymesh/dist/budgets.js"}}</script>';
-  write(project, {
-    'budgets.html': html('./page-budgets.js', head),
-    'page-budgets.js': `import * as tallymesh from 'tallymesh/budgets';
-      import { run } from './budgeting.js';
-      globalThis.outcome = run(tallymesh, JSON.parse(decodeURIComponent(location.hash.slice(1))));\n`,
-  });
-  const pages = await serve(project);
-  try {
-    const page = await browser.newPage();
-    await page.goto(`${pages.address}budgets.html#${encodeURIComponent(JSON.stringify(asked()))}`);
-    judge(await page.evaluate(() => globalThis.outcome));
-  } finally {
-    pages.stop();
-  }
-}
-
-test('budgets from a page in Chromium', async () => {
-  const browser = await launch();
-  await visit(browser).finally(() => browser.close());
-});
-
-const firefox = process.env.FIREFOX ?? ['/usr/bin/firefox-esr', '/usr/bin/firefox'].find((path) => existsSync(path));
-test('budgets from a page in Firefox', { skip: firefox ? false : 'no Firefox was found; name its program in FIREFOX' }, async () => {
-  const browser = await puppeteer.launch({ browser: 'firefox', executablePath: firefox, headless: true });
-  await visit(browser).finally(() => browser.close());
-});
-
-test('budgets from a Worker in workerd', async () => {
-  const modules = await bundle(project, `import * as tallymesh from 'tallymesh/budgets';
-    import { run } from './budgeting.js';
-    // A Worker may make it while it starts: nothing is asked before a method is called.
-    tallymesh.budgets('https://node.example');
-    export default { fetch: async (request) => Response.json(await run(tallymesh, await request.json())) };\n`);
-  const worker = new Miniflare({ modules, compatibilityDate: '2026-04-01', host: '127.0.0.1', port: 0, cf: false });
-  try {
-    const answer = await fetch(await worker.ready, { method: 'POST', body: JSON.stringify(asked()) });
-    const text = await answer.text();
-    assert.equal(answer.status, 200, text);
-    judge(JSON.parse(text));
-  } finally {
-    await worker.dispose();
-  }
-});
+everywhere({ entry: 'budgets', program: 'budgeting.js', at: () => ({ project, addresses }), asked, judge });
 
 /** Whether all nodes show this value of a budget. */
 async function shown(key, value) {
@@ -152,32 +59,6 @@ test('a spend waits for rights that another node holds, and is refused without',
   assert.equal((await there.spend(key, 30, { waitMs: 20_000 })).value, 70n);
   await until('all to show 70', () => shown(key, 70n));
 });
-
-/** A way to a node on which the answers of the first `count` writes get lost: the node has made them by then. */
-async function lossy(to, count) {
-  let lost = 0;
-  const server = createServer(async (request, response) => {
-    const pieces = [];
-    for await (const piece of request) pieces.push(piece);
-    const { host: _, 'content-length': __, connection: ___, ...headers } = request.headers;
-    const body = request.method === 'GET' ? undefined : Buffer.concat(pieces);
-    const answer = await fetch(to + request.url, { method: request.method, headers, body });
-    const text = await answer.text();
-    if (body && lost < count) {
-      lost++;
-      request.socket.destroy();
-    } else response.writeHead(answer.status, { 'content-type': answer.headers.get('content-type') }).end(text);
-  });
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return {
-    address: `http://127.0.0.1:${server.address().port}`,
-    lost: () => lost,
-    stop: () => {
-      server.closeAllConnections();
-      server.close();
-    },
-  };
-}
 
 for (const [where, urls] of Object.entries({ 'the same node': (way) => [way], 'the next one': (way) => [way, addresses[1]] })) {
   test(`a write whose answer is lost counts once when it is tried again at ${where}`, async () => {
@@ -230,20 +111,12 @@ test('a watch goes on over a connection that breaks', async () => {
 });
 
 test("the example of the package's README does what it says", async () => {
-  const readme = readFileSync(join(project, 'node_modules/tallymesh/README.md'), 'utf8');
-  const example = blocks(readme, 'ts');
-  assert.equal(example.split("'http://127.0.0.1:4280'").length, 2, 'the node is named once');
-  write(project, { 'example.mjs': example.replace('http://127.0.0.1:4280', addresses[0]) });
-  assert.equal(await execute(project, process.execPath, ['example.mjs']), '75n\ngift:7c1b 70n\n70n\n');
+  assert.equal(await readmeExample(project, 'budgets', addresses[0]), '75n\ngift:7c1b 70n\n70n\n');
 });
-
-/** The code of a document that imports budgets. */
-const blocks = (text, language) =>
-  [...text.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, 'gms'))].map(([, code]) => code).find((code) => code.includes("'tallymesh/budgets'"));
 
 test('the Worker of docs/budgets.md takes gift cards, each order once, with a ticket', async () => {
   const node = await oneNode();
-  const code = blocks(readFileSync(new URL('../../docs/budgets.md', import.meta.url), 'utf8'), 'js');
+  const code = example(readFileSync(new URL('../../docs/budgets.md', import.meta.url), 'utf8'), 'js', 'budgets');
   let worker;
   try {
     await tell(node.address, 'members', 'init');
