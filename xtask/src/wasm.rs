@@ -150,7 +150,8 @@ fn build_one(repo: &Repo, module: &Module) -> Result<String> {
             module.wasm
         ));
         fs::create_dir_all(&dist)?;
-        let bindings = generate_bindings(repo, module, &compiled)?;
+        let bindings = repo.target().join(module.target).join("bindings");
+        generate_bindings(&compiled, module.bindings, Names::Kept, &bindings)?;
         let input = bindings.join(format!("{}_bg.wasm", module.bindings));
         optimise(repo, &WASM_OPT, &input, &dist.join(module.wasm))?;
         fs::copy(bindings.join(&types), dist.join(&types))
@@ -160,24 +161,70 @@ fn build_one(repo: &Repo, module: &Module) -> Result<String> {
     Ok(digest)
 }
 
-fn generate_bindings(repo: &Repo, module: &Module, compiled: &Path) -> Result<PathBuf> {
-    let folder = repo.target().join(module.target).join("bindings");
+/// Brings the module of the page's stories about members, and its bindings, in web-demo/members/dist up to
+/// date. It is no part of the package, and nobody downloads it with the page: wasm-opt is left
+/// out, of which one pass takes half a minute and leaves a module that brotli packs worse.
+///
+/// Returns a digest that changes whenever these files do.
+pub(crate) fn build_members(repo: &Repo) -> Result<String> {
+    // Where the package's second module is built: all but two crates are built there already.
+    let [_, beside] = &MODULES;
+    let (mut cargo, target) = setup::module_build(repo, beside.target, beside.std_features)?;
+    let package = ["--package", "tallymesh-demo-members"];
+    shown(cargo.args(["--quiet", "--profile", PROFILE]).args(package))?;
+    let compiled = target
+        .artifacts(PROFILE)
+        .join("tallymesh_demo_members.wasm");
+    let dist = repo.path("web-demo/members/dist");
+    let digest = Stamp::new("members of the stories")
+        .file(&repo.path("Cargo.lock"))? // pins the bindings generator
+        .file(&compiled)?
+        .finish();
+    let mark = repo.path("web-demo/node_modules/.xtask-members");
+    // In the bindings, and where the page has it.
+    let files = [
+        ("members_bg.wasm", "members.wasm"),
+        ("members.js", "members.js"),
+        ("members.d.ts", "members.d.ts"),
+    ];
+    let whole = files.iter().all(|(_, name)| dist.join(name).is_file());
+    if !(whole && stamp::is_current(&mark, &digest)) {
+        say("generating the bindings of the stories' members");
+        fs::create_dir_all(&dist)?;
+        let bindings = repo.target().join("members-bindings");
+        generate_bindings(&compiled, "members", Names::Left, &bindings)?;
+        for (made, name) in files {
+            fs::copy(bindings.join(made), dist.join(name))
+                .with_context(|| format!("no {made} among the bindings"))?;
+        }
+        stamp::record(&mark, &digest)?;
+    }
+    Ok(digest)
+}
+
+/// What becomes of the names of a module's functions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// wasm-opt orders functions by them, and strips them then.
+    Kept,
+    Left,
+}
+
+fn generate_bindings(compiled: &Path, name: &str, names: Names, folder: &Path) -> Result<()> {
     let mut bindgen = Bindgen::new();
     bindgen
         .input_path(compiled)
-        .out_name(module.bindings)
+        .out_name(name)
         .web(true)?
         .typescript(true)
-        // wasm-opt orders functions by name, and strips the names then.
-        .remove_name_section(false)
+        .remove_name_section(names == Names::Left)
         .remove_producers_section(true)
-        // The package names its modules itself and always passes them; the default path would make
-        // bundlers look for a file that is not there.
+        // The package and the page name their modules themselves and always pass them; the default path
+        // would make bundlers look for a file that is not there.
         .omit_default_module_path(true);
     bindgen
-        .generate(&folder)
-        .context("generating the JavaScript bindings")?;
-    Ok(folder)
+        .generate(folder)
+        .context("generating the JavaScript bindings")
 }
 
 fn optimise(repo: &Repo, flags: &[&str], input: &Path, output: &Path) -> Result<()> {

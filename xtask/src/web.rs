@@ -11,15 +11,18 @@ use crate::repo::Repo;
 use crate::run::{say, step};
 use crate::setup;
 use crate::stamp::{self, Stamp};
+use crate::wasm;
 
 /// Brings web-demo/dist up to date; returns that folder.
 pub(crate) fn build(repo: &Repo) -> Result<PathBuf> {
     let tarball = pack::build(repo)?;
     setup::npm_install(repo, "web-demo")?;
+    let members = wasm::build_members(repo)?;
     unpack(&tarball, &repo.path("web-demo/node_modules/tallymesh"))?;
     let dist = repo.path("web-demo/dist");
     let digest = Stamp::new("web demo")
         .text(&tarball.digest)
+        .text(&members)
         .tree(&repo.path("web-demo"), &["node_modules", "dist"])?
         .finish();
     // Beside and not inside: the node embeds all that is in dist.
