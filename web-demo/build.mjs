@@ -14,6 +14,10 @@ if (!existsSync(join(root, 'node_modules/tallymesh/package.json'))) {
   console.error('the tallymesh package is not installed here: `cargo xtask web` packs and unpacks it');
   process.exit(1);
 }
+if (!existsSync(join(root, 'members/dist/members.wasm'))) {
+  console.error('the module of the stories of members is not built: `cargo xtask web` does that');
+  process.exit(1);
+}
 
 const typescript = dirname(createRequire(import.meta.url).resolve('typescript/package.json'));
 execFileSync(process.execPath, [join(typescript, 'bin/tsc'), '-p', root], { stdio: 'inherit' });

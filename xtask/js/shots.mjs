@@ -7,7 +7,7 @@ import { nodes } from '../../tests/e2e/nodes.mjs';
 import { serve } from '../../tests/e2e/serve.mjs';
 
 const [site, out] = process.argv.slice(2);
-const STORIES = ['partition', 'retry', 'delete', 'killed'];
+const STORIES = ['partition', 'retry', 'delete', 'killed', 'budget', 'cashback', 'visitor'];
 /** How long is counted before the console is pictured: its curves show a minute. */
 const CONSOLE_MS = 62_000;
 /** After so long each row was written anew. */
@@ -53,6 +53,7 @@ async function shoot(look, viewport, colorScheme) {
   for (const story of STORIES) {
     await page.click(`[data-story="${story}"].story-tab`);
     await page.click('#story-again');
+    await page.locator('#story[data-ready="true"]').waitFor();
     while (await page.locator('#story-next').isEnabled()) await page.click('#story-next');
     // Colours take a moment to change.
     await page.waitForTimeout(400);

@@ -288,9 +288,9 @@ export class Drawing {
         name.textContent = ` ${vertex.name}`;
         group.dataset['vertex'] = vertex.id;
         group.append(shape('circle', { class: 'halo' }), shape('circle', { class: 'disc' }), number, name);
-        if (vertex.replica) {
+        if (vertex.replica || vertex.does) {
           group.setAttribute('role', 'button');
-          group.setAttribute('aria-description', 'Adds one');
+          group.setAttribute('aria-description', vertex.does ?? 'Adds one');
           group.setAttribute('tabindex', '0');
           pressed(group, () => this.#hands.count(vertex));
         }

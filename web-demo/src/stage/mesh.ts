@@ -8,6 +8,8 @@ export interface Vertex {
   readonly id: string;
   readonly name: string;
   readonly kind: Kind;
+  /** What pressing it does, if that is not to add one to its replica. */
+  readonly does?: string | undefined;
   /** Its replica, if that is in this page. */
   readonly replica?: Replica | undefined;
   /** What it shows; `undefined` when the counter is absent. */
@@ -56,7 +58,7 @@ interface InPage extends Edge {
 }
 
 /** What a frame's type byte says; docs/protocol.md, section 2. */
-const TYPES = ['', 'hello', 'digest', 'pull', 'delta', 'more', 'push', 'contents', 'writer', 'return', 'ended', 'ask', 'answer', 'own'];
+export const TYPES = ['', 'hello', 'digest', 'pull', 'delta', 'more', 'push', 'contents', 'writer', 'return', 'ended', 'ask', 'answer', 'own', 'want', 'draw'];
 const TYPE_AT = 3;
 const HELLO = 1;
 /** How long a link that a replica gave up stays down. */

@@ -1,19 +1,20 @@
 import { element, make } from '../make.js';
-import { grouped } from '../number.js';
 import { Drawing } from '../stage/drawing.js';
 import { places, type Point } from '../stage/layout.js';
-import { STORIES, type Story } from './scripts.js';
-import { TRAVEL_MS, World, type Person } from './world.js';
+import { SCRIPTS } from './compared.js';
+import { MEMBERS } from './members.js';
+import type { Hands, Play, Story } from './story.js';
 
-const SEED = 7;
+const STORIES: readonly Story[] = [...SCRIPTS, ...MEMBERS];
 const STEP_MS = 2_600;
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
+const NOBODY = { vertices: [], edges: [], flying: [], now: 0 };
 
 /** Plays stories: by itself, step by step, or by the visitor's hand. */
 export class Player {
   #story: Story = STORIES[0]!;
-  #world = new World(SEED);
-  #cast: Record<string, Person> = {};
+  /** What is played; nothing while it is being loaded. */
+  #play: Play | undefined;
   /** How many steps have begun. */
   #step = 0;
   /** When the step that was begun last is over. */
@@ -25,51 +26,29 @@ export class Player {
   readonly #root = element('story');
   readonly #caption = element('story-caption');
   readonly #dots = element('story-dots');
-  readonly #play = element<HTMLButtonElement>('story-play');
+  readonly #playButton = element<HTMLButtonElement>('story-play');
   readonly #next = element<HTMLButtonElement>('story-next');
-  readonly #delete = element<HTMLButtonElement>('story-delete');
-  readonly #table = element('story-compare');
+  readonly #again = element<HTMLButtonElement>('story-again');
   readonly #tabs: HTMLButtonElement[];
+  readonly #hands: Hands = { do: (act) => this.#hand(act) };
 
   constructor() {
     const hands = {
-      count: (vertex: { id: string }) => this.#hand((world) => {
-        const person = world.vertices.find(({ id }) => id === vertex.id)!;
-        world.count(person);
-        world.tell(person);
-      }),
-      toggle: (edge: { id: string }) => this.#hand((world) => {
-        const found = world.edges.find(({ id }) => id === edge.id)!;
-        if ([found.a, found.b].some(({ gone }) => gone)) return;
-        world.cut(found, !found.cut);
-        if (!found.cut) for (const person of [found.a, found.b]) world.tell(person as Person);
-      }),
+      count: ({ id }: { id: string }) => this.#hand((play) => play.press(id)),
+      toggle: ({ id }: { id: string }) => this.#hand((play) => play.toggle(id)),
     };
-    this.#drawing = new Drawing(element('story-view'), 'The story’s replicas', this.#world, (width, height, radius) => this.#arrange(width, height, radius), hands);
+    this.#drawing = new Drawing(element('story-view'), 'The story’s replicas', NOBODY, (width, height, radius) => this.#arrange(width, height, radius), hands);
     this.#tabs = STORIES.map((story) => {
       const tab = make('button', 'story-tab', story.title);
       tab.dataset['story'] = story.id;
-      tab.addEventListener('click', () => {
-        this.#begin(story);
-        this.#setPlaying(!calm.matches);
-      });
+      tab.addEventListener('click', () => void this.#begin(story).then((begun) => begun && this.#setPlaying(!calm.matches)));
       return tab;
     });
     element('story-tabs').append(...this.#tabs);
-    this.#play.addEventListener('click', () => {
-      if (!this.#playing && this.#over) this.#begin(this.#story);
-      this.#setPlaying(!this.#playing);
-    });
+    this.#playButton.addEventListener('click', () => void this.#toggle());
     this.#next.addEventListener('click', () => this.step());
-    this.#delete.addEventListener('click', () => this.#hand((world) => {
-      world.delete(world.vertices[0]!);
-      world.tell(world.vertices[0]!);
-    }));
-    element('story-again').addEventListener('click', () => {
-      this.#begin(this.#story);
-      this.#setPlaying(false);
-    });
-    this.#begin(this.#story);
+    this.#again.addEventListener('click', () => void this.#begin(this.#story));
+    void this.#begin(this.#story);
     const seen = new IntersectionObserver(([entry]) => {
       if (!entry?.isIntersecting) return;
       seen.disconnect();
@@ -88,81 +67,108 @@ export class Player {
   step(): void {
     this.#setPlaying(false);
     if (this.#settled) this.#act();
-    if (this.#step > 0) this.#world.run(this.#until);
+    if (this.#step > 0) this.#play?.run(this.#until);
     this.#show();
   }
 
   get #settled(): boolean {
-    return this.#world.now >= this.#until;
+    return (this.#play?.now ?? 0) >= this.#until;
   }
 
   get #over(): boolean {
-    return this.#settled && this.#step >= this.#story.steps.length;
+    return this.#settled && this.#step >= (this.#play?.steps.length ?? 0);
   }
 
-  #begin(story: Story): void {
-    this.#world.free();
-    this.#world = new World(SEED);
+  async #toggle(): Promise<void> {
+    if (!this.#playing && this.#over && !(await this.#begin(this.#story))) return;
+    this.#setPlaying(!this.#playing);
+  }
+
+  /** Begins a story; false if another one was begun meanwhile, or if it could not be loaded. */
+  async #begin(story: Story): Promise<boolean> {
+    this.#setPlaying(false);
+    this.#play?.free();
+    this.#play = undefined;
     this.#story = story;
-    this.#cast = {};
-    for (const name of story.cast) this.#cast[name] = this.#world.join(name);
     this.#step = 0;
     this.#until = 0;
     this.#byHand = false;
     this.#root.dataset['story'] = story.id;
-    this.#delete.hidden = story.id !== 'delete';
     for (const tab of this.#tabs) tab.setAttribute('aria-pressed', String(tab.dataset['story'] === story.id));
-    element('story-hint').textContent = story.hint;
-    this.#dots.replaceChildren(...story.steps.map(() => make('i', '')));
+    const opening = story.open(this.#hands);
+    if (opening instanceof Promise) {
+      this.#caption.textContent = 'Loading the members.';
+      this.#drawing.use(NOBODY);
+      this.#show();
+    }
+    let play: Play;
+    try {
+      // What is there already is shown before anything else happens.
+      play = opening instanceof Promise ? await opening : opening;
+    } catch (error) {
+      if (this.#story === story) this.#caption.textContent = 'This story could not be loaded. Start over to try again.';
+      console.warn(error);
+      return false;
+    }
+    if (this.#play || this.#story !== story) {
+      play.free();
+      return false;
+    }
+    this.#play = play;
+    this.#until = play.now;
     this.#caption.textContent = 'Press Play, or step through it.';
-    this.#drawing.use(this.#world);
+    element('story-lead').textContent = play.lead;
+    element('story-hint').textContent = play.hint;
+    element('story-figures').replaceChildren(play.figures);
+    element('story-below').replaceChildren(...(play.below ? [play.below] : []));
+    this.#dots.replaceChildren(...play.steps.map(() => make('i', '')));
+    this.#drawing.use(play);
     this.#show();
+    return true;
   }
 
   /** Begins the next step. */
   #act(): void {
-    const step = this.#story.steps[this.#step];
-    if (!step) return;
-    this.#step++;
-    this.#until = this.#world.now + (step.ms ?? STEP_MS);
+    const step = this.#play?.steps[this.#step];
+    if (!step || !this.#play) return;
+    this.#until = this.#play.now + (step.ms ?? STEP_MS);
     this.#caption.textContent = step.caption;
-    step.act(this.#world, this.#cast);
-    for (const person of this.#world.vertices) this.#cast[person.name] ??= person;
-    this.#drawing.use(this.#world);
+    this.#play.act(this.#step++);
+    this.#drawing.use(this.#play);
     this.#show();
   }
 
   /** A visitor takes over: the story waits, and time goes on. */
-  #hand(act: (world: World) => void): void {
+  #hand(act: (play: Play) => void): void {
+    if (!this.#play) return;
     this.#setPlaying(false);
     this.#byHand = true;
-    act(this.#world);
-    this.#until = this.#world.now + 2 * TRAVEL_MS;
-    if (calm.matches) this.#world.run(this.#until);
-    this.#caption.textContent = 'Now it’s you. Count on both sides of a cut, then mend it.';
+    act(this.#play);
+    this.#until = this.#play.now + this.#play.handMs;
+    if (calm.matches) this.#play.run(this.#until);
+    this.#caption.textContent = this.#play.byHand;
     this.#show();
   }
 
   #setPlaying(playing: boolean): void {
-    this.#playing = playing && !this.#over;
-    this.#play.textContent = this.#playing ? 'Pause' : 'Play';
+    this.#playing = playing && this.#play !== undefined && !this.#over;
+    this.#playButton.textContent = this.#playing ? 'Pause' : 'Play';
   }
 
   #pass(ms: number): void {
-    const runs = this.#playing || (this.#byHand && !this.#settled);
-    if (!runs) return;
+    const play = this.#play;
+    if (!play || !(this.#playing || (this.#byHand && !this.#settled))) return;
     if (this.#playing && this.#settled) {
       if (this.#over) this.#setPlaying(false);
       else this.#act();
     }
-    const before = this.#world.flying.length;
-    this.#world.run(Math.min(this.#world.now + ms, Math.max(this.#until, this.#world.now)));
-    if (before !== this.#world.flying.length || this.#settled) this.#show();
+    const changed = play.run(Math.min(play.now + ms, Math.max(this.#until, play.now)));
+    if (changed || this.#settled) this.#show();
     this.#drawing.frame();
   }
 
   #arrange(width: number, height: number, radius: number): Map<string, Point> {
-    const people = this.#world.vertices;
+    const people = this.#play?.vertices ?? [];
     const points = people.length === 2 ? [{ x: -1, y: 0 }, { x: 1, y: 0 }] : places(people.length).map(({ x, y }) => ({ x: y, y: -x }));
     const wide = Math.min(width / 2 - radius - 16, 190);
     const high = height / 2 - radius - 20;
@@ -173,40 +179,12 @@ export class Player {
   #show(): void {
     this.#drawing.refresh();
     this.#drawing.frame();
-    const world = this.#world;
-    const write = (value: bigint | undefined): string => (value === undefined ? 'none' : grouped(value));
-    const settled = world.flying.length === 0 && world.edges.every(({ cut, a, b }) => !cut || a.gone || b.gone);
-    const row = (way: string, name: string, read: (person: Person) => bigint | undefined): HTMLElement => {
-      const cells = world.vertices.map((person) => {
-        const value = read(person);
-        const cell = make('td', '', person.gone ? 'gone' : write(value));
-        cell.dataset['who'] = person.name;
-        cell.dataset['value'] = person.gone ? 'gone' : String(value ?? 'absent');
-        cell.dataset['wrong'] = String(settled && !person.gone && value !== world.exact);
-        return cell;
-      });
-      const head = make('th', '', name);
-      head.scope = 'row';
-      const line = make('tr', '', head, ...cells);
-      line.dataset['way'] = way;
-      return line;
-    };
-    const names = world.vertices.map(({ name }) => {
-      const cell = make('th', '', name);
-      cell.scope = 'col';
-      return cell;
-    });
-    this.#table.replaceChildren(
-      make('tr', '', make('td', ''), ...names),
-      row('tallymesh', 'Tallymesh', ({ value }) => value),
-      row('register', 'Last write wins', ({ register }) => register.value),
-      row('naive', 'Naive counter', ({ naive }) => naive),
-    );
-    element('story-exact').textContent = write(world.exact);
-    this.#root.dataset['exact'] = String(world.exact ?? 'absent');
+    this.#play?.show();
     this.#root.dataset['step'] = String(this.#step);
     this.#root.dataset['settled'] = String(this.#settled);
-    this.#next.disabled = this.#over && !this.#byHand;
+    this.#root.dataset['ready'] = String(this.#play !== undefined);
+    this.#playButton.disabled = !this.#play;
+    this.#next.disabled = !this.#play || (this.#over && !this.#byHand);
     [...this.#dots.children].forEach((dot, at) => ((dot as HTMLElement).dataset['done'] = String(at < this.#step)));
   }
 }

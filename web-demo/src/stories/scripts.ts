@@ -1,21 +1,20 @@
+import type { Step } from './story.js';
 import type { Person, World } from './world.js';
 
 /** One step of a story: what is said, what happens, and how long it is looked at. */
-export interface Step {
-  readonly caption: string;
+export interface ScriptStep extends Step {
   act(world: World, cast: Record<string, Person>): void;
-  readonly ms?: number;
 }
 
-/** A story that tells itself. */
-export interface Story {
+/** A story, as it is written down. */
+export interface Script {
   readonly id: string;
   readonly title: string;
   /** What a visitor can try. */
   readonly hint: string;
   /** Who is there when it begins. */
   readonly cast: readonly string[];
-  readonly steps: readonly Step[];
+  readonly steps: readonly ScriptStep[];
 }
 
 const times = (count: number, act: () => void): void => {
@@ -23,7 +22,7 @@ const times = (count: number, act: () => void): void => {
 };
 
 /** All stories. */
-export const STORIES: readonly Story[] = [
+export const STORIES: readonly Script[] = [
   {
     id: 'partition',
     title: 'Likes in a tunnel',
