@@ -6,7 +6,7 @@ use tallymesh_tests::explore::Report;
 use tallymesh_tests::retirement::{budgets, explore};
 use tallymesh_tests::seeds;
 
-const SEEDS: u64 = 5_000;
+const SEEDS: u64 = 1_000;
 
 #[test]
 fn no_view_shows_a_budget_out_of_its_bounds_and_no_right_is_lost() {
@@ -32,11 +32,12 @@ fn no_view_shows_a_budget_out_of_its_bounds_and_no_right_is_lost() {
     }
 }
 
-/// Every order of events of a few operations at two and three members.
+/// Every order of events of a few operations at three members, and at two of which one starts again; `cargo
+/// xtask explore` goes through more.
 #[test]
 fn no_order_of_events_breaks_a_budget() {
     println!("{}", Report::HEAD);
-    for config in budgets() {
+    for config in budgets().into_iter().take(2) {
         let explored = explore(&config);
         let (report, more) = explored.unwrap_or_else(|failure| panic!("{failure}"));
         println!("{report}\n{more:?}");

@@ -4,7 +4,7 @@
 use tallymesh_tests::clones::{Figures, run};
 use tallymesh_tests::seeds;
 
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 1_500;
 
 #[test]
 fn processes_under_one_id_converge_and_are_reported() {

@@ -4,7 +4,7 @@
 use tallymesh_tests::seeds;
 use tallymesh_tests::sim::{Figures, run};
 
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 600;
 
 #[test]
 fn replicas_converge_and_never_show_a_wrong_number() {

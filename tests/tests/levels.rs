@@ -4,7 +4,7 @@
 use tallymesh_tests::levels::{Figures, run};
 use tallymesh_tests::seeds;
 
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 300;
 
 #[test]
 fn a_quorum_read_sees_each_quorum_write_and_a_session_never_goes_back() {

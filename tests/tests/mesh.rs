@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use tallymesh_tests::mesh::{Figures, run, run_keyed, run_limited, run_tabs};
 use tallymesh_tests::seeds;
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 80;
 /// Seeds by which faults were found.
 const FOUND: [u64; 15] = [
     162, 739, 861, 929, 1304, 1622, 2585, 2721, 3568, 4386, 6152, 7110, 11916, 14650, 16476,

@@ -7,8 +7,8 @@ use tallymesh_tests::partitions::{Figures, Half, MEMBERS, Plan, Work, play};
 use tallymesh_tests::seeds;
 
 /// So many seeds of each in a usual run: of a limit it matters what happens just when it is reached.
-const SEEDS: u64 = 2;
-const LIMIT_SEEDS: u64 = 8;
+const SEEDS: u64 = 1;
+const LIMIT_SEEDS: u64 = 4;
 /// What a limit or a budget is.
 const UNITS: u64 = 5_000;
 /// How much of the time members are cut, in hundredths: for the report, and in a usual run.

@@ -5,7 +5,7 @@
 use tallymesh_tests::store::Figures;
 use tallymesh_tests::{clones, closed, seeds};
 
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 300;
 
 /// Whether what the runs are about did happen.
 fn happened(seeds: u64, total: Figures) {

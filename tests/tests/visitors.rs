@@ -2,7 +2,7 @@
 
 use tallymesh_tests::visitors::visit;
 
-const VISITORS: u64 = 20_000;
+const VISITORS: u64 = 4_000;
 /// As many as it takes for each kind of thing to have happened.
 const FEW: u64 = 400;
 /// Slots in which members count.

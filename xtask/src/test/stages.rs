@@ -102,6 +102,9 @@ const NATIVE: [&str; 7] = [
     "xtask",
 ];
 
+/// Tests with real nodes wait for them most of the time, so more of them go on at once than there are cores.
+const TEST_THREADS: &str = "6";
+
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Runs a test command and counts; the output is shown if something failed.
@@ -187,6 +190,7 @@ pub(super) fn native(repo: &Repo, environment: &[(&str, String)]) -> Result<Tall
             .args(["test", "--release", "--no-fail-fast"])
             .args(NATIVE)
             .env("TALLYMESH_BIN", repo.node_binary())
+            .env("RUST_TEST_THREADS", TEST_THREADS)
             .envs(environment.iter().map(|(name, value)| (name, value))),
     )
 }
