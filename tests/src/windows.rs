@@ -9,13 +9,24 @@ use std::collections::BTreeMap;
 use tallymesh_core::{Configuration, Limit, Owner};
 use world::World;
 
+/// So many members are played at most.
+pub const MEMBERS_MAX: usize = 10;
+
 /// What happens.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How many members there are at most; the first three are at first.
+    /// How many members there are at most.
     pub members: usize,
+    /// How many of them there are at first.
+    pub founders: usize,
     /// How many clients ask at each.
-    pub clients: [usize; 4],
+    pub clients: [usize; MEMBERS_MAX],
+    /// How many keys they ask for, at most three.
+    pub keys: usize,
+    /// Whether they wait for what is not allowed at once.
+    pub waits: bool,
+    /// Whether all is mended in the end, and looked at what can be used then and what is left.
+    pub rests: bool,
     /// How much is allowed in a period, at first.
     pub limit: u64,
     /// How long a period is, in milliseconds.
@@ -55,11 +66,36 @@ pub struct Figures {
     pub cuts: u64,
     /// How many configurations were decided.
     pub decided: u64,
-    /// What members knew, if the last limit was not decided on in time, so that it is not known whether all
-    /// can be used.
-    pub undecided: Option<String>,
     /// The most counters that a member kept of windows at once.
     pub counters: usize,
+    /// What was asked for in each window, by its name, and allowed at once.
+    pub periods: BTreeMap<String, Metered>,
+}
+
+/// What was asked for in a window.
+#[derive(Clone, Debug)]
+pub struct Metered {
+    /// How much may be allowed.
+    pub limit: u64,
+    /// How much was asked for at each member.
+    pub asked: Vec<u64>,
+    /// How much was allowed, at once.
+    pub allowed: u64,
+}
+
+impl Metered {
+    /// The most that anybody could have allowed.
+    pub fn most(&self) -> u64 {
+        self.limit.min(self.asked.iter().sum())
+    }
+
+    /// What members would have allowed that each have a part of the limit which stays theirs.
+    pub fn fixed(&self) -> u64 {
+        let parts = self.asked.len() as u64;
+        let part = |at: u64| self.limit / parts + u64::from(at < self.limit % parts);
+        let allowed = self.asked.iter().zip(0..);
+        allowed.map(|(asked, at)| part(at).min(*asked)).sum()
+    }
 }
 
 /// What is known of configurations from outside.
@@ -107,10 +143,9 @@ fn limit(name: &str, limit: u64, period_ms: u64) -> Limit {
 /// Says what went wrong, and the seed.
 pub fn play(seed: u64, plan: &Plan) -> Result<Figures, String> {
     let mut world = World::new(seed, plan);
-    // How long it takes until all have heard of changes of members is not looked at.
-    let played = world.play().and_then(|()| match plan.moves {
-        0 => world.rest(),
-        _ => Ok(()),
+    let played = world.play().and_then(|()| match plan.rests {
+        true => world.rest(),
+        false => Ok(()),
     });
     played.map_err(|error| format!("TALLYMESH_SEED={seed}: {} ms: {error}", world.now))?;
     Ok(world.figures)

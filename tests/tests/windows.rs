@@ -2,14 +2,18 @@
 //! `TALLYMESH_SEEDS=n` runs so many.
 
 use tallymesh_tests::seeds;
-use tallymesh_tests::windows::{Figures, Plan, play};
+use tallymesh_tests::windows::{Figures, MEMBERS_MAX, Plan, play};
 
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 6;
 
 /// Cuts and restarts for 20 s, then healing.
 const TROUBLE: Plan = Plan {
     members: 3,
-    clients: [6, 3, 1, 0],
+    founders: 3,
+    clients: [6, 3, 1, 0, 0, 0, 0, 0, 0, 0],
+    keys: 3,
+    waits: true,
+    rests: true,
     limit: 60,
     period_ms: 2_000,
     skew_ms: 1_000,
@@ -81,10 +85,81 @@ fn no_more_is_allowed_than_the_limit_while_limits_change() {
 fn no_more_is_allowed_than_the_limit_while_members_and_limits_change() {
     let plan = Plan {
         members: 4,
-        clients: [4, 3, 2, 3],
+        clients: [4, 3, 2, 3, 0, 0, 0, 0, 0, 0],
         rules: 200,
         moves: 300,
         ..TROUBLE
     };
     play_all(&plan, |it| it.decided > 2);
+}
+
+/// How requests are spread over members: so many clients of one member, and the others evenly.
+fn spread(members: usize, clients: usize, at_first: usize) -> [usize; MEMBERS_MAX] {
+    let mut spread = [0; MEMBERS_MAX];
+    spread[0] = at_first;
+    for client in 0..clients - at_first {
+        let others = if at_first == 0 {
+            0..members
+        } else {
+            1..members
+        };
+        spread[others.start + client % others.len()] += 1;
+    }
+    spread
+}
+
+/// The figures of docs/reports/limits.md, all in simulated time: nobody waits, so each request is allowed
+/// at once or refused.
+#[test]
+fn more_of_a_limit_is_allowed_than_by_parts_that_stay_whatever_members_are_asked() {
+    println!(
+        "| members | requests | asked for, of the limit | allowed, of what could be | least | by fixed parts | least |"
+    );
+    println!("|---:|---|---:|---:|---:|---:|---:|");
+    // A few of the lines in a usual run.
+    let all = seeds::count(SEEDS) > SEEDS;
+    for members in if all { &[2, 3, 5, 10][..] } else { &[3] } {
+        for (name, at_first) in [("evenly", 0), ("half at one", 20), ("all at one", 40)] {
+            // 40 clients ask for some 950 a second.
+            for limit in [12_000, 9_500, 2_000] {
+                let plan = Plan {
+                    members: *members,
+                    founders: *members,
+                    clients: spread(*members, 40, at_first),
+                    keys: 1,
+                    waits: false,
+                    rests: false,
+                    limit,
+                    period_ms: 10_000,
+                    trouble_ms: 0,
+                    end_ms: 75_000,
+                    ..TROUBLE
+                };
+                accuracy(&plan, name);
+            }
+        }
+    }
+}
+
+/// A line of the report, of whole periods after the first two.
+fn accuracy(plan: &Plan, name: &str) {
+    let figures = play(seeds::chosen().unwrap_or(1), plan);
+    let figures = figures.unwrap_or_else(|failure| panic!("{failure}"));
+    let count = figures.periods.len();
+    let whole = || figures.periods.values().take(count - 1).skip(2);
+    let percent = |part: u64, of: u64| 100.0 * part as f64 / of as f64;
+    let share = |of: fn(&tallymesh_tests::windows::Metered) -> u64| {
+        let shares = || whole().map(|it| percent(of(it), it.most()));
+        let (sum, most) = whole().fold((0, 0), |all, it| (all.0 + of(it), all.1 + it.most()));
+        (percent(sum, most), shares().fold(100.0, f64::min))
+    };
+    let ((mean, least), (fixed, fixed_least)) = (share(|it| it.allowed), share(|it| it.fixed()));
+    let asked: u64 = whole().flat_map(|it| &it.asked).sum();
+    let asked = percent(asked, plan.limit * whole().count() as u64);
+    println!(
+        "| {} | {name} | {asked:.0} % | {mean:.1} % | {least:.1} % | {fixed:.1} % | {fixed_least:.1} % |",
+        plan.members
+    );
+    assert!(mean >= fixed - 1.0, "{mean} {fixed}");
+    assert!(mean > 95.0, "{mean}");
 }

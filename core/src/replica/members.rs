@@ -283,6 +283,27 @@ impl Replica {
         };
     }
 
+    /// Whether a start of a member's, or the end of one, waits for this member's acknowledgement, which waits
+    /// for those who are attached here: until then the start has [no vote](Self::has_vote), and it is not
+    /// certain what counts of the one that ended.
+    pub(crate) fn holds_up_members(&self) -> bool {
+        let acked = self.acked();
+        let is_held_up = |by: Stamp| {
+            (of(&acked, by.writer) + 1..=self.held_with_keys(by.writer)).contains(&by.clock)
+        };
+        let cards = self.roster.cards.iter().zip(0u32..);
+        let mut open = cards.filter(|(card, _)| card.retired.is_none());
+        open.any(|(card, writer)| {
+            let Some(announce) = &card.announce else {
+                return false;
+            };
+            let clock = announce.clock;
+            let begins = Stamp { writer, clock };
+            let starts = writer != OWN && self.counts(writer) && is_held_up(begins);
+            starts || card.fence.is_some_and(|fence| is_held_up(fence.by))
+        })
+    }
+
     /// What this member's last ack says.
     pub(super) fn acked(&self) -> Vec<(u32, u64)> {
         let ack = self.roster.cards[OWN as usize].ack.as_ref();

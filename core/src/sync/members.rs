@@ -4,6 +4,8 @@
 //! and has not heard for a lease. Who is told that its writer can't go on asks a member to end it,
 //! waits until it is certain what of it counts, takes the whole state, and makes the rest again.
 
+mod silent;
+
 use super::former::End;
 use super::{Body, Link, Millis, Output, Sync};
 use crate::closed::Empty;
@@ -534,7 +536,21 @@ impl Sync {
         }
         let member = it.member && !replica.is_dropped_in(state, self.config.owner);
         if it.member && !member {
-            // Members must not wait for one who is none any more: it comes back as others do.
+            // Members must not wait for one who is none any more: it comes back as others do. Nor for the
+            // writer that it told of: its own end would wait for that.
+            if DUTIES {
+                let owner = self.config.owner;
+                let intro = None;
+                self.send(
+                    replica,
+                    link,
+                    Body::Return {
+                        writer,
+                        intro,
+                        owner,
+                    },
+                );
+            }
             self.guests.coming_back = Some(ComingBack {
                 last: None,
                 member: false,
@@ -647,34 +663,6 @@ impl Sync {
         let silent = self.guests.silent.iter_mut();
         for it in silent.filter(|it| Some(it.0) == writer) {
             it.1 = now;
-        }
-    }
-
-    /// Declares dead who is attached here, and was not heard or did not get on for a lease.
-    fn give_up_silent(&mut self, now: Millis, replica: &mut Replica) {
-        let lease = Millis::from(self.config.lease_ms);
-        if lease == 0 || !replica.is_member() {
-            return;
-        }
-        let linked = self.greeted().filter_map(|peer| self.writer_of(peer.link));
-        let linked: Vec<WriterId> = linked.collect();
-        let behind = |writer: WriterId| {
-            let (far, level) = replica.progress(&writer);
-            (!level || !linked.contains(&writer)).then_some((writer, far))
-        };
-        let behind: Vec<(WriterId, u64)> = replica.attached().filter_map(behind).collect();
-        let silent = &mut self.guests.silent;
-        silent.retain(|it| behind.contains(&(it.0, it.2)));
-        for (writer, far) in behind {
-            if !silent.iter().any(|it| it.0 == writer) {
-                silent.push((writer, now, far));
-            }
-        }
-        let late = silent.iter().filter(|it| it.1 + lease <= now);
-        let late: Vec<WriterId> = late.map(|it| it.0).collect();
-        for writer in late {
-            // One that fails is tried again.
-            let _ = replica.fence(&writer);
         }
     }
 }

@@ -1,23 +1,21 @@
 //! The members, their links and their clients.
 
+mod clients;
 mod told;
 
 use super::{Decided, Figures, Plan, limit, owner};
 use crate::random::Random;
+use clients::{Client, PATIENCE_MS, Waiting};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tallymesh_core::{
     Error, Input, Limit, Link, Mark, Message, Output, Owner, Replica, Space, Stock, Sync,
-    SyncConfig, WantId, WriterId,
+    SyncConfig, WriterId,
 };
 
-const KEYS: [&str; 3] = ["api", "api:a", "api:b"];
 /// The type of the frame that opens a link.
 const HELLO: u8 = 1;
 /// One way of a link, in milliseconds.
 const DELAY_MS: (u64, u64) = (10, 30);
-/// How long a client thinks between two requests.
-const THINK_MS: (u64, u64) = (10, 200);
-const PATIENCE_MS: u64 = 1_000;
 const TEND_MS: u64 = 200;
 /// What clocks show at first: a moment that no period of the plans begins at.
 const EPOCH_MS: u64 = 1_800_000_000_123;
@@ -32,20 +30,6 @@ struct Member {
     started: u64,
     tend_at: u64,
     waiting: VecDeque<Waiting>,
-}
-
-struct Waiting {
-    client: usize,
-    key: &'static str,
-    cost: u64,
-    since: u64,
-    want: Option<(String, WantId)>,
-}
-
-struct Client {
-    at: usize,
-    /// When it asks next; none while it waits.
-    due: Option<u64>,
 }
 
 pub(super) struct World {
@@ -66,10 +50,13 @@ pub(super) struct World {
     begun: u64,
     clients: Vec<Client>,
     decided: Decided,
-    /// What was allowed and counts, by the window.
-    allowed: BTreeMap<String, u64>,
+    /// What was allowed and counts, by the window: the sum, and by which transactions.
+    allowed: BTreeMap<String, (u64, Vec<(Dot, u64)>)>,
     seen: BTreeSet<String>,
 }
+
+/// A transaction: its writer, and its clock.
+type Dot = (WriterId, u64);
 
 fn text(error: Error) -> String {
     error.to_string()
@@ -155,12 +142,7 @@ impl World {
         self.pass(1_000)?;
         self.begun = self.now;
         self.trouble_at = self.now + 1_000;
-        for at in 0..self.plan.members {
-            for _ in 0..self.plan.clients[at] {
-                let due = Some(self.now + self.random.below(THINK_MS.1));
-                self.clients.push(Client { at, due });
-            }
-        }
+        self.begin_clients();
         self.pass(self.plan.end_ms)
     }
 
@@ -170,20 +152,21 @@ impl World {
         self.cut.clear();
         self.clients.iter_mut().for_each(|it| it.due = None);
         self.pass(15_000)?;
-        let at = self.any_member().ok_or("nobody is a member")?;
         let most = self.plan.limit;
         let period = 10_000;
         let last = [limit("last", most, period)];
+        let mut at = 0;
         for _ in 0..20 {
+            // Members may change still, as was decided before.
+            at = self.any_member().ok_or("nobody is a member")?;
             if self.members[at].replica.period("last").is_ok() {
                 break;
             }
             let _ = self.propose(at, &last);
             self.pass(3_000)?;
         }
-        if self.plan.old > 0 && self.members[at].replica.period("last").is_err() {
-            self.figures.undecided = Some(self.told());
-            return Ok(());
+        if let Err(error) = self.members[at].replica.period("last") {
+            return Err(format!("nothing is decided: {error}; {}", self.told()));
         }
         self.pass(5_000)?;
         let left = period - self.clock(at) % period;
@@ -215,6 +198,15 @@ impl World {
             return Err(format!("only {used} of {most} can be used"));
         }
         self.pass(60_000)?;
+        // A process that wrote something and is gone for good is waited for until its lease is over.
+        if self.plan.moves > 0 && self.is_left(at).is_some() {
+            self.pass(600_000)?;
+        }
+        self.is_left(at).map_or(Ok(()), Err)
+    }
+
+    /// What is left of windows, which should be nothing.
+    fn is_left(&self, at: usize) -> Option<String> {
         let digest = self.members[at].replica.digest();
         for (at, member) in self.members.iter().enumerate() {
             // A guest drops what is deleted when it knows that all have seen that, which may be later.
@@ -223,14 +215,18 @@ impl World {
                 false => member.replica.window_rights().count(),
             };
             if left > 0 || member.replica.digest() != digest {
-                return Err(format!("{at} keeps {left} counters of windows"));
+                let of: Vec<_> = member.replica.window_rights().collect();
+                return Some(format!(
+                    "{at} keeps {left} counters of windows: {of:?}; {}",
+                    self.told()
+                ));
             }
             let parts = member.replica.budget_parts().count();
             if parts > 4 {
-                return Err(format!("{at} keeps {parts} reserved counters"));
+                return Some(format!("{at} keeps {parts} reserved counters"));
             }
         }
-        Ok(())
+        None
     }
 
     fn any_member(&self) -> Option<usize> {
@@ -242,7 +238,7 @@ impl World {
     }
 
     fn found(&mut self) -> Result<(), String> {
-        let owners: Vec<Owner> = (0..3).map(owner).collect();
+        let owners: Vec<Owner> = (0..self.plan.founders).map(owner).collect();
         let clock = self.clock(0);
         let first = &mut self.members[0].replica;
         first.found(&owners[0], &[0; 16], clock).map_err(text)?;
@@ -253,7 +249,7 @@ impl World {
         let until = self.now + 20_000;
         while self.now < until {
             self.event()?;
-            if self.members[..3]
+            if self.members[..owners.len()]
                 .iter()
                 .all(|it| it.replica.is_established())
             {
@@ -412,121 +408,6 @@ impl World {
         // The fastest clock may show as much more than the slowest.
         let first = end.saturating_sub(period + 2 * self.plan.skew_ms);
         self.decided.bound(key, born, first)
-    }
-
-    fn ask(&mut self, client: usize) -> Result<(), String> {
-        let at = self.clients[client].at;
-        self.clients[client].due = None;
-        let key = *self.random.pick(&KEYS);
-        let cost = 1 + self.random.below(4);
-        if self.members[at].waiting.is_empty() && self.allow(at, key, cost)? {
-            self.think(client);
-            return Ok(());
-        }
-        let since = self.now;
-        self.members[at].waiting.push_back(Waiting {
-            client,
-            key,
-            cost,
-            since,
-            want: None,
-        });
-        self.want(at)
-    }
-
-    /// Has those who wait ask for what they lack of the present period.
-    fn want(&mut self, at: usize) -> Result<(), String> {
-        let now = self.now;
-        let clock = self.clock(at);
-        let Member {
-            replica,
-            sync,
-            waiting,
-            ..
-        } = &mut self.members[at];
-        replica.set_time(clock);
-        let mut any = false;
-        for it in waiting {
-            let Ok(period) = replica.period(it.key) else {
-                continue;
-            };
-            if it.want.as_ref().is_some_and(|want| want.0 == period.window) {
-                continue;
-            }
-            if let Some((_, want)) = it.want.take() {
-                sync.end_want(now, want);
-            }
-            let until = it.since + PATIENCE_MS;
-            let want = sync.want_rights(now, &period.window, Stock::Window, it.cost, until);
-            it.want = Some((period.window, want));
-            any = true;
-        }
-        match any {
-            true => self.handle(at, Input::Tick),
-            false => Ok(()),
-        }
-    }
-
-    fn think(&mut self, client: usize) {
-        let think = self.random.range(THINK_MS.0, THINK_MS.1);
-        self.clients[client].due = Some(self.now + think);
-    }
-
-    /// Allows so much if it is left; false if not.
-    fn allow(&mut self, at: usize, key: &str, cost: u64) -> Result<bool, String> {
-        let clock = self.clock(at);
-        let replica = &mut self.members[at].replica;
-        replica.set_time(clock);
-        let writer = replica.writer();
-        match replica.allow(key, cost, &mut Vec::new()) {
-            Ok(period) => {
-                let counts = self.members.iter().all(|it| it.replica.takes_from(&writer));
-                self.handle(at, Input::Changed)?;
-                self.figures.allowed += cost;
-                if !counts {
-                    self.figures.uncounted += cost;
-                    return Ok(true);
-                }
-                let name = period.window;
-                if self.seen.insert(name.clone()) {
-                    self.figures.windows += 1;
-                }
-                let most = self.bound(&name);
-                let sum = self.allowed.entry(name.clone()).or_default();
-                *sum += cost;
-                // What an old copy of a disk knows nothing of does not count.
-                if *sum > most && self.plan.old == 0 {
-                    return Err(format!("{at} allows {cost}, so {sum} of {most} in {name}"));
-                }
-                Ok(true)
-            }
-            Err(Error::LimitReached(_) | Error::NoLimit | Error::NotAMember) => Ok(false),
-            Err(error) => Err(format!("{at} allows: {error}")),
-        }
-    }
-
-    /// Serves who waits, and lets those go who have waited for long enough.
-    fn serve(&mut self, at: usize) -> Result<(), String> {
-        while let Some(first) = self.members[at].waiting.front() {
-            let (key, cost, since) = (first.key, first.cost, first.since);
-            let served = self.allow(at, key, cost)?;
-            if !served && since + PATIENCE_MS > self.now {
-                break;
-            }
-            let now = self.now;
-            let member = &mut self.members[at];
-            if let Some(first) = member.waiting.pop_front() {
-                if let Some((_, want)) = first.want {
-                    member.sync.end_want(now, want);
-                }
-                self.think(first.client);
-            }
-            match served {
-                true => self.figures.waited += 1,
-                false => self.figures.refused += 1,
-            }
-        }
-        self.want(at)
     }
 
     fn send(&mut self, from: usize, link: Link, bytes: Vec<u8>) {

@@ -1,6 +1,7 @@
 //! Whom a member waits for, and when it collects.
 
 use super::*;
+use crate::sync::members::silent::EMPTY_LEASE_MS;
 use crate::wire::Digests;
 
 #[test]
@@ -82,6 +83,33 @@ fn three() -> (End, [WriterId; 2]) {
         writer
     });
     (end, others)
+}
+
+#[test]
+fn one_that_wrote_nothing_is_not_waited_for_long_while_a_start_waits_for_that() {
+    let (mut held_up, _) = three();
+    for (end, is_short) in [(&mut held_up, true), (&mut End::member(), false)] {
+        end.sync.config.lease_ms = 600_000;
+        let mut page = Replica::new(Space::default(), id(6));
+        for writer in [id(5), id(6)] {
+            end.replica.admit(&writer).unwrap();
+        }
+        page.merge(&full(&end.replica)).unwrap();
+        page.add("key", 1).unwrap();
+        let wrote = full(&page);
+        end.replica
+            .merge_live(&wrote, Some(id(6)), &mut |_| ())
+            .unwrap();
+        let mut alive = |now| {
+            end.now = now;
+            end.tend();
+            [5, 6].map(|byte| end.replica.takes_from(&id(byte)))
+        };
+        assert_eq!(alive(100), [true, true]);
+        assert_eq!(alive(100 + EMPTY_LEASE_MS - 1), [true, true]);
+        assert_eq!(alive(100 + EMPTY_LEASE_MS), [!is_short, true]);
+        assert_eq!(alive(100 + 600_000), [false, false]);
+    }
 }
 
 #[test]
