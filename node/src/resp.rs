@@ -21,6 +21,7 @@
 //!   them.
 //! - `ONCE key` before a command that writes, or before `EXEC`, makes it count once, however often and
 //!   at whichever member it is sent.
+//! - `INCREX` keeps the bounds of a limit or a budget, and refuses those that only a centre could keep.
 //! - `BUDGET.…` are for budgets. What else reads counters does not see these, and what else writes them
 //!   is refused.
 //! - A value is wider than Redis's: what all writers added up may leave 64 bits. `GET` then answers
@@ -36,6 +37,7 @@ mod counters;
 mod error;
 mod expire;
 mod glob;
+mod increx;
 mod keyspace;
 mod levels;
 pub mod limits;

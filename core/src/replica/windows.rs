@@ -60,6 +60,14 @@ pub struct Period {
     pub window: String,
 }
 
+impl Period {
+    /// How much was allowed in it, as far as is known here.
+    pub fn used(&self) -> i128 {
+        let left = self.left.here + self.left.elsewhere;
+        (i128::from(self.limit.limit) - left).max(0)
+    }
+}
+
 impl Configuration {
     /// The limit that covers a key: the one of its name, or else of what stands before its first colon.
     pub fn limit_of(&self, key: &str) -> Option<&Limit> {
@@ -417,6 +425,19 @@ impl Replica {
 }
 
 impl Transaction<'_> {
+    /// The present period of a key, with what this transaction has used of it by now.
+    ///
+    /// # Errors
+    /// As [`Replica::period`].
+    pub fn period(&self, key: &str) -> Result<Period, Error> {
+        let mut period = self.replica.period(key)?;
+        let rights = rights_key(self.replica.writer(), &period.window);
+        let before = self.replica.value(&rights).unwrap_or(0);
+        // What was not brought in counts, as it is there to be had.
+        period.left.here -= before - self.value(&rights).unwrap_or(0);
+        Ok(period)
+    }
+
     /// Allows so much of a key in its present period, of what was brought in here by now
     /// ([`Replica::bring_in_for`] is to be called before) and is left, with whatever else the transaction
     /// does.
@@ -435,15 +456,11 @@ impl Transaction<'_> {
             return Err(Error::NotAMember);
         }
         let by = i64::try_from(cost).map_err(|_| Error::AmountRange { amount: cost })?;
-        let Period { window, left, .. } = self.replica.period(key)?;
+        let Period { window, left, .. } = self.period(key)?;
         let rights = rights_key(self.replica.writer(), &window);
         let here = self.value(&rights).unwrap_or(0);
         if here < i128::from(cost) {
-            // What was not brought in counts, as it is there to be had.
-            let before = self.replica.value(&rights).unwrap_or(0);
-            let here = left.here - before + here;
-            let held = Holding { here, ..left };
-            let asked = cost;
+            let (asked, held) = (cost, left);
             return Err(Error::LimitReached(Box::new(Short { asked, held })));
         }
         if cost > 0 {

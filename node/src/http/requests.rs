@@ -377,7 +377,7 @@ pub(super) struct TransactionBody {
 pub(super) struct OperationBody {
     /// Which one.
     op: OperationName,
-    /// The counter, or the budget; of a `transfer` the one that is spent from.
+    /// The counter, the budget, the sequence or what a limit covers; of a `transfer` the budget that is spent from.
     key: String,
     /// Of an `add`: how much; 1 if it is left out.
     #[schema(required = false)]
@@ -394,12 +394,16 @@ pub(super) struct OperationBody {
     /// Of an operation on a budget, but a `transfer`: how much.
     #[schema(required = false)]
     amount: Quantity,
+    /// Of an `allow`: how much; 1 if it is left out.
+    #[schema(required = false)]
+    cost: Quantity,
     /// Of a `grant`, `grant_room` or `transfer`: to whom, or where to.
     #[schema(required = false)]
     to: Recipients,
 }
 
-/// The name of an operation; those from `mint` on are for budgets.
+/// The name of an operation; those from `mint` to `transfer` are for budgets, `next` is for sequences, and
+/// `allow` for limits.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub(super) enum OperationName {
@@ -418,6 +422,8 @@ pub(super) enum OperationName {
     RaiseCap,
     LowerCap,
     Transfer,
+    Next,
+    Allow,
 }
 
 /// A change of the members.

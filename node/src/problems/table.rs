@@ -319,6 +319,8 @@ kinds! {
         .advice("Look at the command's arguments.");
     UNSUPPORTED: Kind::resp("unsupported", "Redis has this command, and a mesh of counters does not.")
         .advice("The text says what to use instead.");
+    BOUNDS_CROSSED: Kind::resp("bounds_crossed", "`LBOUND` is over `UBOUND`.")
+        .advice("Swap them.");
     NOT_INTEGER: Kind::resp("not_integer", "An argument is no integer of 64 bits.")
         .advice("Send an integer.");
     NOT_COUNTER_VALUE: Kind::resp("not_counter_value", "A value that is to be stored is no integer of 64 bits.")
@@ -329,8 +331,8 @@ kinds! {
         .advice("Use UTF-8.");
     EXPIRE_OPTION: Kind::resp("expire_option", "There is no such option of the `EXPIRE` family.")
         .advice("Use `NX`, `XX`, `GT` or `LT`.");
-    EXPIRE_OPTIONS: Kind::resp("expire_options", "Two options of the `EXPIRE` family exclude each other.")
-        .advice("Use one of them.");
+    EXPIRE_OPTIONS: Kind::resp("expire_options", "Two options about an expiry exclude each other, or one lacks what it is about.")
+        .advice("Use one of them, or give the expiry along.");
     NO_AUTH: Kind::resp("no_auth", "The session has to authenticate first.")
         .advice("`AUTH` with a ticket, or with the node's password if it has one.")
         .shown(Shown::Error("NOAUTH"));

@@ -9,6 +9,7 @@ use super::error::ReplyError;
 use super::reply::Reply;
 use super::request::Args;
 use super::session::Session;
+use crate::trust::Role;
 
 /// The code of what a ticket that is good does not allow.
 const FORBIDDEN: &str = "forbidden";
@@ -40,6 +41,13 @@ impl Turned {
             code: FORBIDDEN,
             text: text.into(),
         }
+    }
+
+    /// What takes another role than the ticket gives.
+    pub(super) fn of_role(what: &str, needed: Role, role: Role) -> Turned {
+        Turned::forbidden(format!(
+            "{what} takes the role {needed}, and the ticket gives {role}; ask a member for another"
+        ))
     }
 
     /// Whether the ticket is good all the same, elsewhere or for something else.
@@ -95,12 +103,7 @@ impl Session {
         }
         match (needed, self.role) {
             (Some(needed), Some(role)) if role < needed => {
-                let name = spec.name;
-                let text = format!(
-                    "'{name}' takes the role {needed}, and the ticket gives {role}; ask a member for \
-                     another"
-                );
-                Err(Turned::forbidden(text).into())
+                Err(Turned::of_role(&format!("'{}'", spec.name), needed, role).into())
             }
             _ => Ok(()),
         }

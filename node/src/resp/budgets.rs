@@ -108,24 +108,29 @@ pub(super) fn told<'a>(
         }),
         _ => budget.map(|it| it.value),
     };
-    match shown.map(i64::try_from) {
-        Some(Ok(number)) => reply.integer(number),
-        _ => reply.value(shown),
+    match shown {
+        Some(number) => reply.number(number),
+        None => reply.null(),
     }
     Ok(())
 }
 
-/// What a command was refused for want of. In `MULTI` and of a transfer's room it is not told which
-/// budget that is.
+/// What a command was refused for want of. Of a transfer's room it is not told which budget that is.
 #[inline]
 pub(super) fn lacked(
     spec: Option<&'static Spec>,
     args: &Args<'_>,
     error: &ReplyError<'_>,
+    view: &impl View,
 ) -> Option<Lack> {
+    let error = match error {
+        ReplyError::AtBound { why, .. } => why,
+        error => error,
+    };
     let (amount, stock) = match error {
         ReplyError::Core(Error::RightsShort(short)) => (short.asked, Some(Stock::Rights)),
         ReplyError::Core(Error::RoomShort(short)) => (short.asked, Some(Stock::Room)),
+        ReplyError::Core(Error::LimitReached(short)) => (short.asked, Some(Stock::Window)),
         ReplyError::Core(Error::NumbersShort) => (1, None),
         _ => return None,
     };
@@ -136,8 +141,12 @@ pub(super) fn lacked(
     };
     let is_told = command != Some(Command::BudgetTransfer) || stock == Some(Stock::Rights);
     let name = key(args.at(1)).ok().filter(|_| is_told)?;
+    let name = match stock {
+        Some(Stock::Window) => view.period(name)?.window,
+        _ => name.to_owned(),
+    };
     Some(Lack {
-        name: name.to_owned(),
+        name,
         stock,
         amount,
     })

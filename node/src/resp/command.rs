@@ -44,6 +44,7 @@ pub(super) enum Command {
     Hello,
     Incr,
     IncrBy,
+    IncrEx,
     Info,
     Keys,
     MGet,

@@ -1,5 +1,6 @@
 //! What commands on single counters mean: reads of a view, and writes to a transaction.
 
+use super::access::Turned;
 use super::budgets;
 use super::command::{Command, Spec, Sub, find_sub};
 use super::error::ReplyError;
@@ -8,14 +9,16 @@ use super::limits::KEY_BYTES_MAX;
 use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, number};
-
-use tallymesh_core::{Budget, Error, Op, Replica, Transaction};
+use crate::trust::Role;
+use tallymesh_core::{Budget, Error, Op, Period, Replica, Transaction};
 
 /// What counters are read from: a replica, or a transaction that is being made.
 pub(super) trait View {
     fn value(&self, key: &str) -> Option<i128>;
     fn expiry(&self, key: &str) -> Option<u64>;
     fn budget(&self, name: &str) -> Option<Budget>;
+    /// The present period of a key, if a limit covers it.
+    fn period(&self, key: &str) -> Option<Period>;
 }
 
 impl View for Replica {
@@ -30,6 +33,10 @@ impl View for Replica {
     fn budget(&self, name: &str) -> Option<Budget> {
         Replica::budget(self, name)
     }
+
+    fn period(&self, key: &str) -> Option<Period> {
+        Replica::period(self, key).ok()
+    }
 }
 
 impl View for Transaction<'_> {
@@ -43,6 +50,10 @@ impl View for Transaction<'_> {
 
     fn budget(&self, name: &str) -> Option<Budget> {
         Transaction::budget(self, name)
+    }
+
+    fn period(&self, key: &str) -> Option<Period> {
+        Transaction::period(self, key).ok()
     }
 }
 
@@ -188,6 +199,8 @@ pub(super) struct Writing<'d, 'r, 'a> {
     pub(super) now: u64,
     /// Whether what only a centre could give is refused.
     pub(super) strict: bool,
+    /// What the session's ticket gives, where tickets are asked for.
+    pub(super) role: Option<Role>,
     /// What happened, for subscribers.
     pub(super) events: &'d mut Vec<(Event, &'a str)>,
 }
@@ -217,6 +230,7 @@ impl<'a> Writing<'_, '_, 'a> {
             Command::GetDel => self.get_del(args, reply),
             Command::GetEx => self.get_until(args, reply),
             Command::Del | Command::Unlink => self.delete_many(args, reply),
+            Command::IncrEx => self.add_bounded(args, reply),
             Command::Persist => {
                 let key = key(args.at(1))?;
                 let had = self.persist(key)?;
@@ -396,7 +410,7 @@ impl<'a> Writing<'_, '_, 'a> {
         Ok(existed)
     }
 
-    fn persist(&mut self, key: &'a str) -> Result<bool, ReplyError<'a>> {
+    pub(super) fn persist(&mut self, key: &'a str) -> Result<bool, ReplyError<'a>> {
         // Without an expiry there is nothing to take away, and nothing to tell others.
         let had = self.tx.expiry(key).is_some();
         if had {
@@ -414,6 +428,14 @@ impl<'a> Writing<'_, '_, 'a> {
         self.tx.apply(key, op)?;
         self.events.push((event, key));
         Ok(())
+    }
+
+    /// Checks that the session's ticket allows what only some forms of a command do.
+    pub(super) fn check_role(&self, needed: Role, what: &str) -> Result<(), ReplyError<'a>> {
+        match self.role {
+            Some(role) if role < needed => Err(Turned::of_role(what, needed, role).into()),
+            _ => Ok(()),
+        }
     }
 
     fn check_strict(

@@ -115,8 +115,24 @@ pub enum ReplyError<'a> {
         /// What to do instead.
         instead: &'static str,
     },
+    /// Bounds and an expiry that only a centre could keep, with what to do instead.
+    BoundNeedsCentre(Box<str>),
+    /// What would leave the bounds is not made, which is no error to Redis: it is answered with what there
+    /// is.
+    AtBound {
+        /// What this node sees.
+        value: i128,
+        /// Why it was not made.
+        why: Box<ReplyError<'a>>,
+    },
+    /// `LBOUND` is over `UBOUND`.
+    BoundsCrossed,
+    /// `ENX` without an expiry.
+    EnxAlone,
     /// An argument that should be a number is none.
     NotInteger,
+    /// What an option should say as a number is none.
+    NotIntegerOption(&'static str),
     /// A value that is to be stored is no integer.
     NotCounterValue,
     /// The sum would leave 64 bits.
@@ -260,12 +276,16 @@ impl ReplyError<'_> {
             ReplyError::UnknownSubcommand { .. } => "unknown_subcommand",
             ReplyError::Arity(_) | ReplyError::SubcommandArity { .. } => "arity",
             ReplyError::NeedsCentre { .. }
+            | ReplyError::BoundNeedsCentre(_)
             | ReplyError::Unsupported {
                 why: Why::Conditional,
                 ..
             } => "needs_centre",
             ReplyError::Unsupported { .. } => "unsupported",
-            ReplyError::NotInteger => "not_integer",
+            ReplyError::AtBound { why, .. } => why.code(),
+            ReplyError::BoundsCrossed => "bounds_crossed",
+            ReplyError::EnxAlone => "expire_options",
+            ReplyError::NotInteger | ReplyError::NotIntegerOption(_) => "not_integer",
             ReplyError::NotCounterValue => "not_counter_value",
             ReplyError::Overflow | ReplyError::DecrementOverflow => "overflow",
             ReplyError::Syntax => "syntax",
@@ -379,6 +399,11 @@ impl ReplyError<'_> {
                   seen, and others may have counted meanwhile. ",
                 instead.as_bytes(),
             ]),
+            ReplyError::BoundNeedsCentre(instead) => put(&[
+                b"'increx' as this one takes a centre, and there is none. ",
+                instead.as_bytes(),
+            ]),
+            ReplyError::AtBound { why, .. } => why.write_text(out),
             ReplyError::NotOnce(name) => put(&[
                 b"'",
                 name.as_bytes(),
@@ -470,6 +495,9 @@ impl ReplyError<'_> {
             ReplyError::ExpireTime(name) => {
                 put(&[b"invalid expire time in '", name.as_bytes(), b"' command"]);
             }
+            ReplyError::NotIntegerOption(name) => {
+                put(&[name.as_bytes(), b" is not an integer or out of range"]);
+            }
             ReplyError::ExpireOption(name) => put(&[b"Unsupported option ", head(name)]),
             ReplyError::HelloOption(name) => {
                 put(&[b"Syntax error in HELLO option '", head(name), b"'"]);
@@ -500,6 +528,8 @@ impl ReplyError<'_> {
     /// The text of refusals that always say the same.
     fn fixed_text(&self) -> &'static str {
         match self {
+            ReplyError::BoundsCrossed => "LBOUND can't be greater than UBOUND",
+            ReplyError::EnxAlone => "ENX flag requires an expiration",
             ReplyError::NotInteger => "value is not an integer or out of range",
             ReplyError::NotCounterValue => {
                 "counters hold integers from -9223372036854775808 to 9223372036854775807, and this \

@@ -1,6 +1,7 @@
 //! `MULTI`: commands that are queued, made as one transaction, and guarded by watched keys.
 
 use super::Host;
+use super::budgets;
 use super::command::{Command, Kind, Spec};
 use super::counters::{self, Writing, check_sub, key, ops_max};
 use super::error::ReplyError;
@@ -12,7 +13,7 @@ use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, Span};
 use super::session::Session;
-use tallymesh_core::{Asked, Error, Handle, Once, Replica};
+use tallymesh_core::{Asked, Error, Handle, Once, RESERVED, Replica};
 
 /// The commands that `MULTI` has queued, their arguments one after another.
 #[derive(Default)]
@@ -222,12 +223,14 @@ impl Session {
     ) -> Result<Option<Vec<Handle>>, ReplyError<'static>> {
         let (now, strict) = (host.unix_ms(), self.config.strict);
         let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
+        self.prepare(multi.commands(), host).map_err(abort)?;
         let begun = match multi.writes() {
             true => host.writable(self.space).and_then(Replica::begin),
             false => host.replica(self.space).begin(),
         };
         let mut tx = begun.map_err(abort)?;
         let begin = reply.out.len();
+        let (mut lacks, mut failed) = (Vec::new(), false);
         reply.array(multi.len());
         for (spec, args) in multi.commands() {
             let start = reply.out.len();
@@ -238,6 +241,7 @@ impl Session {
                         tx: &mut tx,
                         now,
                         strict,
+                        role: self.role,
                         events: &mut *events,
                     };
                     writing.run(spec, &args, reply)
@@ -250,21 +254,27 @@ impl Session {
                 Err(ReplyError::Core(
                     error @ (Error::CountersFull { .. } | Error::TransactionTooLarge { .. }),
                 )) => return Err(abort(error)),
-                Err(error) if once.is_some() => {
-                    reply.out.truncate(begin);
-                    reply.error(&ReplyError::ExecAbortBecause(Box::new(error)));
-                    return Ok(None);
-                }
                 Err(error) => {
+                    lacks.extend(budgets::lacked(Some(spec), &args, &error, &tx));
+                    if once.is_some() {
+                        reply.out.truncate(begin);
+                        reply.error(&ReplyError::ExecAbortBecause(Box::new(error)));
+                        failed = true;
+                        break;
+                    }
                     reply.out.truncate(start);
                     reply.error(&error);
                 }
             }
         }
         let mut changed = Vec::new();
-        commit(tx, once, &mut changed)
-            .map_err(|error| ReplyError::ExecAbortBecause(Box::new(error)))?;
-        Ok(Some(changed))
+        match failed {
+            true => drop(tx),
+            false => commit(tx, once, &mut changed)
+                .map_err(|error| ReplyError::ExecAbortBecause(Box::new(error)))?,
+        }
+        lacks.iter().for_each(|it| host.lacks(self.space, it));
+        Ok(Some(changed).filter(|_| !failed))
     }
 
     /// Tells the host what a transaction of this session has changed; if that is nothing, it was only
@@ -301,8 +311,13 @@ impl Session {
                 let replica = host.replica(space);
                 let event = match replica.budget_at(*counter) {
                     Some(_) => Event::Budget,
-                    // Of a sequence nobody is told.
-                    None if replica.sequence_at(*counter).is_some() => Event::Merge,
+                    // Of sequences and periods nobody is told.
+                    None if replica
+                        .key(*counter)
+                        .is_some_and(|it| it.starts_with(RESERVED)) =>
+                    {
+                        Event::Merge
+                    }
                     // Nobody asked for that change: the counter had expired, and somebody dealt with it.
                     None => Event::Expired,
                 };

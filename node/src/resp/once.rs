@@ -11,6 +11,7 @@ use super::budgets;
 use super::command::{Command, Kind, Spec, find};
 use super::counters::{self, Options, View, key};
 use super::error::ReplyError;
+use super::increx;
 use super::limits::ONCE_KEY_BYTES_MAX;
 use super::multi::Multi;
 use super::reply::Reply;
@@ -167,17 +168,15 @@ fn replay<'a>(
     reply: &mut Reply<'_>,
 ) -> Result<(), ReplyError<'a>> {
     use Command::{BudgetCap, BudgetFloor, BudgetGrant, BudgetMint, BudgetSpend, BudgetTransfer};
-    use Command::{Decr, DecrBy, GetDel, GetEx, GetSet, Incr, IncrBy};
+    use Command::{Decr, DecrBy, GetDel, GetEx, GetSet, Incr, IncrBy, IncrEx};
     use Command::{MSet, PSetEx, Set, SetEx, SetNx};
     use Command::{SequenceBegin, SequenceUnwatch, SequenceWatch};
     match spec.command {
-        Incr | Decr | IncrBy | DecrBy => {
-            let value = view.value(key(args.at(1))?);
-            match value.map(i64::try_from) {
-                Some(Ok(value)) => reply.integer(value),
-                _ => reply.value(value),
-            }
-        }
+        Incr | Decr | IncrBy | DecrBy => match view.value(key(args.at(1))?) {
+            Some(value) => reply.number(value),
+            None => reply.null(),
+        },
+        IncrEx => return increx::replay(args, view, reply),
         GetEx => reply.value(view.value(key(args.at(1))?)),
         Set if Options::of_set(args)?.tells() => return Err(ReplyError::Replayed(spec.name)),
         Set | SetEx | PSetEx | MSet => reply.ok(),

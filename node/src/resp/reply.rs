@@ -59,6 +59,21 @@ impl Reply<'_> {
         self.raw(line.bytes());
     }
 
+    /// What there is now, and how much was added.
+    pub(super) fn changed(&mut self, value: i128, by: i64) {
+        self.array(2);
+        self.number(value);
+        self.integer(by);
+    }
+
+    /// A number, as an integer if 64 bits can hold it.
+    pub(super) fn number(&mut self, number: i128) {
+        match i64::try_from(number) {
+            Ok(number) => self.integer(number),
+            Err(_) => self.value(Some(number)),
+        }
+    }
+
     pub(super) fn null(&mut self) {
         self.raw(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
@@ -99,6 +114,9 @@ impl Reply<'_> {
     }
 
     pub(super) fn error(&mut self, error: &ReplyError<'_>) {
+        if let ReplyError::AtBound { value, .. } = error {
+            return self.changed(*value, 0);
+        }
         self.out.push(b'-');
         let start = self.out.len();
         error.write(self.out);

@@ -4,6 +4,7 @@ use super::budgets;
 use super::command::{self, Command, KeysAt, Kind, Spec};
 use super::counters::{self, Writing, amount, key, sum};
 use super::error::{Broken, ReplyError};
+use super::increx;
 use super::levels::Levels;
 use super::limits::{AHEAD_MAX, HELD_BYTES_MAX, IDLE_BYTES_MAX, OUT_BYTES_PAUSE};
 use super::multi::{Multi, Watched};
@@ -16,7 +17,7 @@ use super::{Host, Place, RespConfig};
 use crate::trust::Role;
 use std::hint::black_box;
 use std::sync::Arc;
-use tallymesh_core::{Level, Once, WriterId};
+use tallymesh_core::{Error, Level, Once, WriterId};
 
 /// How a session goes on after it was fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -425,7 +426,7 @@ impl Session {
         };
         if let Err(error) = done {
             reply.out.truncate(start);
-            let lacked = budgets::lacked(found, args, &error);
+            let lacked = budgets::lacked(found, args, &error, host.replica(self.space));
             if let Some(lacked) = &lacked {
                 if self.waits_for_rights(lacked, left_ms) {
                     return;
@@ -585,16 +586,34 @@ impl Session {
     ) -> Result<(), ReplyError<'a>> {
         let (now, strict) = (host.unix_ms(), self.config.strict);
         let (mut events, mut changed) = (Vec::new(), Vec::new());
+        self.prepare([(spec, *args)].into_iter(), host)?;
         let mut tx = host.writable(self.space)?.begin()?;
         let mut writing = Writing {
             tx: &mut tx,
             now,
             strict,
+            role: self.role,
             events: &mut events,
         };
         writing.run(spec, args, reply)?;
         commit(tx, once, &mut changed)?;
         self.tell(host, &changed, &events, once.is_some());
+        Ok(())
+    }
+
+    /// Makes what has to be made before the transaction of these commands.
+    pub(super) fn prepare<'a>(
+        &self,
+        commands: impl Iterator<Item = (&'static Spec, Args<'a>)>,
+        host: &mut dyn Host,
+    ) -> Result<(), Error> {
+        for (_, args) in commands.filter(|it| it.0.command == Command::IncrEx) {
+            let mut brought = Vec::new();
+            increx::prepare(&args, host.writable(self.space)?, &mut brought)?;
+            for counter in brought {
+                host.wrote(self.space, counter, Event::Merge);
+            }
+        }
         Ok(())
     }
 

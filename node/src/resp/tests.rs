@@ -8,6 +8,7 @@ mod connections;
 mod framing;
 mod host;
 mod hostile;
+mod increx;
 mod levels;
 mod model;
 mod once;

@@ -3,6 +3,8 @@
 use crate::members::{close, nodes};
 use crate::once::post;
 use crate::process::{Node, agent, eventually, read};
+use crate::redis::Redis;
+use redis_protocol::resp2::types::OwnedFrame;
 use serde_json::{Value, json};
 use std::thread;
 
@@ -88,6 +90,56 @@ fn three_nodes_allow_no_more_than_the_limit_and_lend_each_other_what_is_not_used
             let mut all = nodes.iter().filter_map(left);
             all.all(|it| it.0 + it.1 == 120 - allowed).then_some(())
         });
+        return;
+    }
+    panic!("the period ended three times");
+}
+
+/// What `INCREX` answers: what was used, and how much was added.
+fn increx(redis: &mut Redis, words: &[&str]) -> (i64, i64) {
+    match redis.ask(&[&["INCREX"], words].concat()) {
+        OwnedFrame::Array(parts) => match parts[..] {
+            [OwnedFrame::Integer(used), OwnedFrame::Integer(by)] => (used, by),
+            _ => panic!("{words:?}: {parts:?}"),
+        },
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn redis_clients_of_two_nodes_are_held_to_one_limit() {
+    let resp = ["--resp", "127.0.0.1:0"];
+    let one = Node::start(&resp);
+    let two = Node::start(&[&resp[..], &["--peer", &one.listen[0]]].concat());
+    close(&[&one, &two]);
+    set(&one, "api", 60, 3_600_000);
+    eventually("the other has heard of it", || {
+        (two.get(&format!("{LIMITS}/api")).0 == 200).then_some(())
+    });
+    // The present period may end meanwhile: then with another key.
+    for key in ["api:a", "api:b", "api:c"] {
+        let ends = period(&one, key)["ends"].clone();
+        let asks = |node: &Node, times| {
+            let mut redis = Redis::connect(node);
+            let answer = redis.text(&["CLIENT", "RIGHTS-WAIT", "3000"]);
+            assert_eq!(answer.as_deref(), Some("OK"));
+            let rule = ["UBOUND", "60", "EX", "3600", "ENX"];
+            let asked = (0..times).map(|_| increx(&mut redis, &[&[key], &rule[..]].concat()));
+            let allowed = asked.filter(|(used, by)| {
+                assert!(*used <= 60 && (0..=1).contains(by), "{used} {by}");
+                *by == 1
+            });
+            allowed.count()
+        };
+        let allowed: usize = thread::scope(|scope| {
+            let asking = [(&one, 70), (&two, 10)];
+            let asking = asking.map(|(node, times)| scope.spawn(move || asks(node, times)));
+            asking.map(|it| it.join().expect("it asks")).iter().sum()
+        });
+        if period(&one, key)["ends"] != ends {
+            continue;
+        }
+        assert_eq!(allowed, 60, "all of it is used, and no more");
         return;
     }
     panic!("the period ended three times");

@@ -199,11 +199,12 @@ impl OpenSpace {
 
     /// When what waits for rights has waited for long enough.
     pub(super) fn shorts_due(&self) -> Option<u64> {
-        let commands = self.commands.iter().map(|it| it.until);
-        let writes = self.shorts.iter().map(|it| {
-            let ends = it.want.as_ref().and_then(|want| want.ends);
-            ends.map_or(it.until, |ends| ends.min(it.until))
-        });
+        let due = |until: u64, want: Option<&Want>| {
+            let ends = want.and_then(|want| want.ends);
+            ends.map_or(until, |ends| ends.min(until))
+        };
+        let commands = self.commands.iter().map(|it| due(it.until, Some(&it.want)));
+        let writes = self.shorts.iter().map(|it| due(it.until, it.want.as_ref()));
         writes.chain(commands).min()
     }
 

@@ -26,7 +26,7 @@ const fn spec(
 /// All commands, by name.
 // One command a line: what is compared stands below each other.
 #[rustfmt::skip]
-pub(in crate::resp) static TABLE: &[Spec; 72] = {
+pub(in crate::resp) static TABLE: &[Spec; 73] = {
     use Kind::*;
     const NO: KeysAt = KeysAt::None;
     const ONE: KeysAt = KeysAt::First;
@@ -71,6 +71,7 @@ pub(in crate::resp) static TABLE: &[Spec; 72] = {
         spec("hello", Command::Hello, -1, Connection, NO, OPEN, "Agrees on the version of the protocol."),
         spec("incr", Command::Incr, 2, Write, ONE, WRITER, "Adds one; answers what this node then sees."),
         spec("incrby", Command::IncrBy, 3, Write, ONE, WRITER, "Adds an integer; answers what this node then sees."),
+        spec("increx", Command::IncrEx, -2, Write, ONE, WRITER, "Adds within the bounds of a limit or a budget, or sets a counter's expiry along; answers what this node then sees, and how much was added."),
         spec("info", Command::Info, -1, Connection, NO, TICKET, "Tells about the node."),
         spec("keys", Command::Keys, 2, Keyspace, NO, READER, "Lists the counters that match a pattern; looks at all of them, so prefer SCAN."),
         spec("mget", Command::MGet, -2, Read, ALL, READER, "Reads counters."),

@@ -56,6 +56,7 @@ fn sample(name: &str) -> &'static str {
         "HELLO 2",
         "INCR a",
         "INCRBY a 2",
+        "INCREX a",
         "INFO",
         "KEYS *",
         "MGET a b",
