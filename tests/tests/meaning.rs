@@ -6,7 +6,7 @@ use tallymesh_tests::meaning::{Figures, TIME, replica, run};
 use tallymesh_tests::oracle::{Call, Key, Oracle, View};
 use tallymesh_tests::seeds;
 
-const SEEDS: u64 = 20_000;
+const SEEDS: u64 = 10_000;
 
 /// A transaction at a new replica, which must do as the oracle says.
 fn alone(ops: &[Op]) {

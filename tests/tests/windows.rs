@@ -93,6 +93,30 @@ fn no_more_is_allowed_than_the_limit_while_members_and_limits_change() {
     play_all(&plan, |it| it.decided > 2);
 }
 
+#[test]
+fn what_is_kept_does_not_grow_with_the_periods_that_there_were() {
+    let plan = |end_ms| Plan {
+        clients: [2, 1, 1, 0, 0, 0, 0, 0, 0, 0],
+        period_ms: 1_000,
+        trouble_ms: 0,
+        end_ms,
+        ..TROUBLE
+    };
+    let kept = |end_ms| {
+        let figures = play(seeds::chosen().unwrap_or(1), &plan(end_ms));
+        let figures = figures.unwrap_or_else(|failure| panic!("{failure}"));
+        println!(
+            "{} counters of {} periods",
+            figures.counters, figures.windows
+        );
+        (figures.counters, figures.windows)
+    };
+    let ((few, _), (many, windows)) = (kept(100_000), kept(1_500_000));
+    assert!(windows > 4_000, "{windows}");
+    // Chance makes the most of a longer time a little more.
+    assert!(many <= few + few / 4, "{many} {few}");
+}
+
 /// How requests are spread over members: so many clients of one member, and the others evenly.
 fn spread(members: usize, clients: usize, at_first: usize) -> [usize; MEMBERS_MAX] {
     let mut spread = [0; MEMBERS_MAX];

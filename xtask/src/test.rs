@@ -8,6 +8,7 @@ mod summary;
 
 pub(crate) use summary::Tally;
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -41,29 +42,48 @@ pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     }
     let budget = Budget::read(repo)?;
     let skips = Skips::read(repo)?;
-    let chosen: Vec<&Stage> = stages::ALL
-        .iter()
-        .filter(|stage| args.stages.is_empty() || args.stages.iter().any(|name| name == stage.name))
-        .collect();
+    let is_chosen = |stage: &&Stage| {
+        args.stages.is_empty() || args.stages.iter().any(|name| name == stage.name)
+    };
+    let mut chosen = stages::ALL.iter().filter(is_chosen).peekable();
     let begun = Instant::now();
     let mut total = Tally::default();
-    for stage in chosen {
+    while let Some(stage) = chosen.next() {
         run::go_on()?;
-        println!("== {}: {}", stage.name, stage.what);
-        let begun = Instant::now();
-        let mut tally = stage.run(repo);
-        run::go_on()?;
-        skips.judge(stage.name, &mut tally);
-        for failure in &tally.failures {
-            println!("{failure}\n");
+        let beside = chosen.next_if(|next| next.is_beside);
+        for (stage, mut tally, took) in run_together(repo, stage, beside) {
+            run::go_on()?;
+            skips.judge(stage.name, &mut tally);
+            for failure in &tally.failures {
+                println!("{failure}\n");
+            }
+            let line = budget.stage_line(stage.name, took)?;
+            println!("   {}: {tally}; {line}", stage.name);
+            total.join(tally);
         }
-        println!(
-            "   {tally}; {}",
-            budget.stage_line(stage.name, begun.elapsed())?
-        );
-        total.join(tally);
     }
     finish(&budget, &skips, total, begun.elapsed())
+}
+
+/// Runs a stage, and another one beside it, if there is one: what came of each, and how long it took.
+fn run_together(
+    repo: &Repo,
+    stage: &'static Stage,
+    beside: Option<&'static Stage>,
+) -> Vec<(&'static Stage, Tally, Duration)> {
+    let timed = |stage: &'static Stage| {
+        println!("== {}: {}", stage.name, stage.what);
+        let begun = Instant::now();
+        let tally = stage.run(repo);
+        (stage, tally, begun.elapsed())
+    };
+    thread::scope(|scope| {
+        let beside = beside.map(|stage| scope.spawn(move || timed(stage)));
+        let mut done = vec![timed(stage)];
+        // What panicked has told so, and ends the run.
+        done.extend(beside.map(|it| it.join().expect("a stage that ends")));
+        done
+    })
 }
 
 fn finish(budget: &Budget, skips: &Skips, mut total: Tally, took: Duration) -> Result<()> {

@@ -17,6 +17,8 @@ pub(super) struct Stage {
     pub(super) name: &'static str,
     /// What it does, for people.
     pub(super) what: &'static str,
+    /// Whether it runs beside the one before it: both wait most of the time.
+    pub(super) is_beside: bool,
     body: fn(&Repo) -> Result<Tally>,
 }
 
@@ -63,11 +65,14 @@ pub(super) const ALL: [Stage; 16] = [
         clients,
     ),
     stage("e2e", "pages in Chromium against real nodes", end_to_end),
-    stage(
-        "runtimes",
-        "the npm tarball in each runtime, bundler and browser",
-        runtimes,
-    ),
+    Stage {
+        is_beside: true,
+        ..stage(
+            "runtimes",
+            "the npm tarball in each runtime, bundler and browser",
+            runtimes,
+        )
+    },
     stage(
         "interop",
         "all runtimes and native nodes in one mesh, beside one oracle",
@@ -87,7 +92,13 @@ pub(super) const NAMES: [&str; ALL.len()] = {
 };
 
 const fn stage(name: &'static str, what: &'static str, body: fn(&Repo) -> Result<Tally>) -> Stage {
-    Stage { name, what, body }
+    let is_beside = false;
+    Stage {
+        name,
+        what,
+        is_beside,
+        body,
+    }
 }
 
 /// The packages that native tests cover: all but the half that is not Rust on this machine,
