@@ -29,7 +29,7 @@ pub(super) struct Bounded<'a> {
     by: i64,
     lower: Option<i64>,
     upper: Option<i64>,
-    pub(super) saturates: bool,
+    saturates: bool,
     until: Option<(Until, &'a [u8])>,
     persist: bool,
     /// Whether it expires only if it did not before.

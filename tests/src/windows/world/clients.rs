@@ -146,7 +146,7 @@ impl World {
                 let (sum, made) = self.allowed.entry(name.clone()).or_default();
                 *sum += cost;
                 made.push((dot, cost));
-                if *sum > most {
+                if *sum > most && self.plan.moves > 0 {
                     self.forget_lost(&name);
                 }
                 let sum = &self.allowed[&name].0;
