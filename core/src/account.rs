@@ -5,12 +5,12 @@
 //! told, stored, absorbed and collected like any other, also by programs that know nothing of kinds.
 //!
 //! A budget `name` is kept as several counters: the value, the floor and the cap, and of each writer
-//! that holds some the rights and the room. The writer comes before the name, so that the keys of one
-//! writer share their beginning.
+//! that holds some the rights and the room, and of each lease what is left of it. The writer comes before
+//! the name, so that the keys of one writer share their beginning.
 
 use crate::error::{Error, Limited};
 use crate::keys::RESERVED;
-use crate::limits::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX};
+use crate::limits::{BUDGET_NAME_BYTES_MAX, KEY_BYTES_MAX, LEASED_NAME_BYTES_MAX};
 use crate::writer_id::WriterId;
 use alloc::format;
 use alloc::string::String;
@@ -19,8 +19,46 @@ use alloc::string::String;
 pub(crate) const WRITER_CHARS: usize = 32;
 /// The digits of a number.
 pub(crate) const NUMBER_CHARS: usize = 16;
+/// The digits of a lease's id.
+const LEASE_CHARS: usize = 32;
 
 const _: () = assert!(BUDGET_NAME_BYTES_MAX + WRITER_CHARS + 3 == KEY_BYTES_MAX);
+const _: () =
+    assert!(LEASED_NAME_BYTES_MAX + WRITER_CHARS + NUMBER_CHARS + LEASE_CHARS + 3 == KEY_BYTES_MAX);
+
+/// The id of a lease, which whoever asks for it draws at random.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(u128);
+
+impl LeaseId {
+    /// The id of these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> LeaseId {
+        LeaseId(u128::from_be_bytes(bytes))
+    }
+
+    /// Reads what [`Display`](core::fmt::Display) writes: 32 hex digits in lower case.
+    ///
+    /// # Errors
+    /// [`Error::LeaseId`].
+    pub fn parse(text: &str) -> Result<LeaseId, Error> {
+        let digit = |it| matches!(it, b'0'..=b'9' | b'a'..=b'f');
+        let is_id = text.len() == LEASE_CHARS && text.bytes().all(digit);
+        let id = u128::from_str_radix(text, 16).ok().filter(|_| is_id);
+        id.map(LeaseId).ok_or(Error::LeaseId { bytes: text.len() })
+    }
+}
+
+impl core::fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl core::fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
 
 /// What goes by a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,13 +94,23 @@ pub(crate) enum Part {
     Rights(WriterId),
     /// What this writer may mint, under a cap.
     Room(WriterId),
+    /// What is left of a lease that this writer gave, or took over.
+    Leased(WriterId, LeaseKey),
+}
+
+/// Which lease it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeaseKey {
+    /// When what is left of it comes back, in milliseconds since 1970.
+    pub(crate) until: u64,
+    pub(crate) id: LeaseId,
 }
 
 impl Part {
     /// Whose it is, if it is something that a writer holds.
     pub(crate) fn holder(self) -> Option<WriterId> {
         match self {
-            Part::Rights(writer) | Part::Room(writer) => Some(writer),
+            Part::Rights(writer) | Part::Room(writer) | Part::Leased(writer, _) => Some(writer),
             Part::Value | Part::Floor | Part::Cap => None,
         }
     }
@@ -72,6 +120,7 @@ impl Part {
         match self {
             Part::Rights(_) => Part::Rights(writer),
             Part::Room(_) => Part::Room(writer),
+            Part::Leased(_, lease) => Part::Leased(writer, lease),
             part => part,
         }
     }
@@ -108,6 +157,13 @@ impl Account<'_> {
                 let (writer, name) = held(rest)?;
                 (Part::Room(writer), name)
             }
+            'h' => {
+                let (writer, rest) = held(rest)?;
+                let (until, rest) = number(rest)?;
+                let (id, name) = rest.split_at_checked(LEASE_CHARS)?;
+                let id = LeaseId::parse(id).ok()?;
+                (Part::Leased(writer, LeaseKey { until, id }), name)
+            }
             _ => return None,
         };
         let account = Account { capped, part, name };
@@ -124,6 +180,9 @@ impl Account<'_> {
             Part::Cap => format!("{RESERVED}{kind}l{name}"),
             Part::Rights(writer) => format!("{RESERVED}{kind}r{writer}{name}"),
             Part::Room(writer) => format!("{RESERVED}{kind}q{writer}{name}"),
+            Part::Leased(writer, LeaseKey { until, id }) => {
+                format!("{RESERVED}{kind}h{writer}{until:016x}{id}{name}")
+            }
         }
     }
 
@@ -159,6 +218,18 @@ pub(crate) fn is_reserved(key: &str) -> bool {
     key.starts_with(RESERVED)
 }
 
+/// Refuses the name of a budget of which nothing can be leased.
+pub(crate) fn check_leased_name(name: &str) -> Result<(), Error> {
+    match name.len() {
+        size if size > LEASED_NAME_BYTES_MAX => Err(Error::TooLarge {
+            what: Limited::LeasedName,
+            size,
+            max: LEASED_NAME_BYTES_MAX,
+        }),
+        _ => check_name(name),
+    }
+}
+
 /// Refuses what can be no name of a budget.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     match name.len() {
@@ -184,7 +255,11 @@ mod tests {
 
     #[test]
     fn a_key_is_taken_apart_into_what_it_was_made_of() {
-        let long = "x".repeat(BUDGET_NAME_BYTES_MAX);
+        let long = "x".repeat(LEASED_NAME_BYTES_MAX);
+        let lease = LeaseKey {
+            until: u64::MAX,
+            id: LeaseId::from_bytes([9; 16]),
+        };
         let mut keys = Vec::new();
         for name in ["gift", "ü\0b", "r", long.as_str()] {
             for capped in [false, true] {
@@ -194,6 +269,7 @@ mod tests {
                     Part::Cap,
                     Part::Rights(writer(0xab)),
                     Part::Room(writer(7)),
+                    Part::Leased(writer(7), lease),
                 ];
                 for part in parts {
                     let account = Account { capped, part, name };
@@ -226,6 +302,10 @@ mod tests {
             "\0br0123".into(),
             format!("\0br{upper}gift"),
             format!("\0br{}", writer(1)),
+            format!("\0bh{}gift", writer(1)),
+            format!("\0bh{}{:032}gift", writer(1), 1),
+            format!("\0bh{}{:016}{}gift", writer(1), 1, "A".repeat(32)),
+            format!("\0bh{}{:016}{:032}", writer(1), 1, 1),
             format!("\0br{}ü", "a".repeat(31)),
             format!("\0bv{}", "x".repeat(BUDGET_NAME_BYTES_MAX + 1)),
         ];

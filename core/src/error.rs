@@ -227,6 +227,24 @@ pub enum Error {
     /// This writer does not hold so much room under the cap.
     #[cfg(feature = "budgets")]
     RoomShort(Box<Short>),
+    /// A lease is too short or too long.
+    #[cfg(feature = "budgets")]
+    LeaseRange {
+        /// How long it would be, in milliseconds.
+        ms: u64,
+    },
+    /// What is no lease's id.
+    #[cfg(feature = "budgets")]
+    LeaseId {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A lease has an id of its own, so it is not given under an idempotency key.
+    #[cfg(feature = "budgets")]
+    LeaseOnce,
+    /// This writer holds nothing of such a lease.
+    #[cfg(feature = "budgets")]
+    NoLease,
     /// No limit covers this key.
     #[cfg(feature = "budgets")]
     NoLimit,
@@ -389,6 +407,14 @@ impl Error {
             Error::RightsShort(_) => "rights_short",
             #[cfg(feature = "budgets")]
             Error::RoomShort(_) => "room_short",
+            #[cfg(feature = "budgets")]
+            Error::LeaseRange { .. } => "lease_range",
+            #[cfg(feature = "budgets")]
+            Error::LeaseId { .. } => "lease_id",
+            #[cfg(feature = "budgets")]
+            Error::LeaseOnce => "lease_once",
+            #[cfg(feature = "budgets")]
+            Error::NoLease => "no_lease",
             #[cfg(feature = "budgets")]
             Error::NoLimit => "no_limit",
             #[cfg(feature = "budgets")]
@@ -571,6 +597,26 @@ impl fmt::Display for Error {
                 f,
                 "room for {} is asked for under the cap, and {short}",
                 short.asked
+            ),
+            #[cfg(feature = "budgets")]
+            Error::LeaseRange { ms } => write!(
+                f,
+                "a lease is {} to {} milliseconds long, not {ms}",
+                limits::LEASE_MS_MIN,
+                limits::LEASE_MS_MAX
+            ),
+            #[cfg(feature = "budgets")]
+            Error::LeaseId { bytes } => write!(
+                f,
+                "a lease's id has 32 hex digits in lower case, and these {bytes} bytes are none"
+            ),
+            #[cfg(feature = "budgets")]
+            Error::LeaseOnce => f.write_str(
+                "a lease has an id of its own, by which it is given once; ask without an idempotency key",
+            ),
+            #[cfg(feature = "budgets")]
+            Error::NoLease => f.write_str(
+                "nothing is left of this lease here; ask the member that gave it, or let it end by itself",
             ),
             #[cfg(feature = "budgets")]
             Error::NoLimit => f.write_str(

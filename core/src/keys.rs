@@ -1,7 +1,7 @@
 //! The key table: string keys to dense local handles and back.
 
 #[cfg(feature = "budgets")]
-use crate::account::{Account, is_reserved};
+use crate::account::{Account, Part, is_reserved};
 use crate::error::{Error, detail};
 use crate::limits::KEY_BYTES_MAX;
 #[cfg(feature = "budgets")]
@@ -41,6 +41,24 @@ fn holder(key: &str) -> Option<WriterId> {
     match WindowKey::parse(key) {
         Some(window) => window.holder(),
         None => TicketKey::parse(key)?.holder(),
+    }
+}
+
+/// The name of the budget, if it is a lease's key.
+#[cfg(feature = "budgets")]
+fn leased(key: &str) -> Option<&str> {
+    let account = Account::parse(key)?;
+    matches!(account.part, Part::Leased(..)).then_some(account.name)
+}
+
+/// Takes a handle out of those of a name.
+#[cfg(feature = "budgets")]
+fn forget(handles: &mut BTreeMap<String, BTreeSet<u32>>, name: &str, handle: Handle) {
+    if let Some(of_name) = handles.get_mut(name) {
+        of_name.remove(&handle.0);
+        if of_name.is_empty() {
+            handles.remove(name);
+        }
     }
 }
 
@@ -99,6 +117,9 @@ pub(crate) struct Keys {
     /// Those of windows, by the end of their periods.
     #[cfg(feature = "budgets")]
     windows: BTreeSet<(u64, u32)>,
+    /// Those of leases, by the budget's name.
+    #[cfg(feature = "budgets")]
+    leases: BTreeMap<String, BTreeSet<u32>>,
     /// Those of sequences, by the sequence's name.
     #[cfg(feature = "budgets")]
     sequences: BTreeMap<String, BTreeSet<u32>>,
@@ -121,6 +142,8 @@ impl Keys {
             reserved: BTreeMap::new(),
             #[cfg(feature = "budgets")]
             windows: BTreeSet::new(),
+            #[cfg(feature = "budgets")]
+            leases: BTreeMap::new(),
             #[cfg(feature = "budgets")]
             sequences: BTreeMap::new(),
             #[cfg(feature = "budgets")]
@@ -223,6 +246,9 @@ impl Keys {
             if let Some(window) = WindowKey::parse(key) {
                 self.windows.insert((window.end(), handle));
             }
+            if let Some(name) = leased(key) {
+                self.leases.entry(name.into()).or_default().insert(handle);
+            }
             if let Some(key) = TicketKey::parse(key) {
                 let of = self.sequences.entry(key.name.into()).or_default();
                 of.insert(handle);
@@ -310,6 +336,9 @@ impl Keys {
                     self.reserved.remove(&holder);
                 }
             }
+            if let Some(name) = self.get(handle).and_then(leased).map(String::from) {
+                forget(&mut self.leases, &name, handle);
+            }
             if let Some(key) = self.get(handle).and_then(TicketKey::parse) {
                 let (name, is_watch) = (String::from(key.name), key.is_watch());
                 self.forget_sequence(&name, handle, is_watch);
@@ -363,18 +392,33 @@ impl Keys {
 
     #[cfg(feature = "budgets")]
     fn forget_sequence(&mut self, name: &str, handle: Handle, is_watch: bool) {
-        if let Some(handles) = self.sequences.get_mut(name) {
-            handles.remove(&handle.0);
-            if handles.is_empty() {
-                self.sequences.remove(name);
-            }
-        }
+        forget(&mut self.sequences, name, handle);
         if let Some(watched) = self.watched.get_mut(name).filter(|_| is_watch) {
             *watched -= 1;
             if *watched == 0 {
                 self.watched.remove(name);
             }
         }
+    }
+
+    /// What is kept of the leases of a budget.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn leases_of(&self, name: &str) -> impl Iterator<Item = (Handle, Account<'_>)> {
+        let handles = self.leases.get(name).into_iter().flatten();
+        handles.filter_map(|handle| self.account(*handle))
+    }
+
+    /// What is kept of all leases.
+    #[cfg(feature = "budgets")]
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (Handle, Account<'_>)> {
+        let handles = self.leases.values().flatten();
+        handles.filter_map(|handle| self.account(*handle))
+    }
+
+    #[cfg(feature = "budgets")]
+    fn account(&self, handle: u32) -> Option<(Handle, Account<'_>)> {
+        let handle = Handle(handle);
+        Some((handle, Account::parse(self.get(handle)?)?))
     }
 
     /// The keys of a sequence.

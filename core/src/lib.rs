@@ -82,7 +82,7 @@ pub(crate) fn list<T>(count: usize) -> Vec<T> {
 }
 
 #[cfg(feature = "budgets")]
-pub use account::{Kind, budget_name};
+pub use account::{Kind, LeaseId, budget_name};
 pub use delta::Message;
 #[cfg(feature = "budgets")]
 pub use error::Short;
@@ -96,7 +96,9 @@ pub use replica::{
 #[cfg(feature = "members")]
 pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
-pub use replica::{Budget, Flow, Holder, Holding, Period, Reached, Sequence, Stock, Watched};
+pub use replica::{
+    Budget, Flow, Holder, Holding, Lease, Period, Reached, Sequence, Stock, Watched, lease_until,
+};
 pub use roster::{Configuration, Limit, Owner};
 pub use shard::Shard;
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};

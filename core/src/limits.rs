@@ -6,6 +6,15 @@
 pub const KEY_BYTES_MAX: usize = 512;
 /// Longest name of a budget, in bytes of UTF-8: its keys have a writer's id beside it.
 pub const BUDGET_NAME_BYTES_MAX: usize = 477;
+/// Longest name of a budget of which something can be leased, in bytes of UTF-8: a lease's keys have its
+/// id and its end beside that.
+pub const LEASED_NAME_BYTES_MAX: usize = 429;
+/// Shortest lease of rights, in milliseconds.
+pub const LEASE_MS_MIN: u64 = 1_000;
+/// Longest lease of rights, in milliseconds: 30 days.
+pub const LEASE_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1_000;
+/// The clock of whoever holds a lease may be late by one part in so many of the lease.
+pub const LEASE_DRIFT_PART: u64 = 100;
 /// Longest name of a sequence of tickets, in bytes of UTF-8: its keys have a number beside that.
 pub const TICKETS_NAME_BYTES_MAX: usize = 461;
 /// The largest number of a ticket.

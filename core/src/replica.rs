@@ -43,7 +43,7 @@ mod walk;
 mod windows;
 
 #[cfg(feature = "budgets")]
-pub use budgets::{Budget, Flow, Holder, Holding, Stock};
+pub use budgets::{Budget, Flow, Holder, Holding, Lease, Stock, lease_until};
 pub use build::Mark;
 pub(crate) use build::Push;
 #[cfg(feature = "members")]

@@ -13,6 +13,7 @@
 //! | `POST .../sequences/{key}`, `.../sequences/{key}/next` | begins one, and hands out its next number |
 //! | `PUT`, `DELETE .../sequences/{key}/watches/{number}` | watches a number, and ends that |
 //! | `POST .../budgets/{key}/mint`, `/spend` | one operation: `{"amount":"5"}` |
+//! | `PUT .../budgets/{key}/leases/{id}`, `DELETE` of it | sets rights aside for somebody who spends them without asking: `{"amount","lease_ms"}`; takes the rest back |
 //! | `POST .../budgets/{key}/grant`, `/transfer` | moves rights: `{"to","amount"}`; spends, and pays into others: `{"to":[{"key","amount"}]}` |
 //! | `POST /v1/spaces/{space}/counters/{key}/add` | adds `{"by":"5"}`, or 1 without a body; answers like the above |
 //! | `GET /v1/spaces/{space}/counters/{key}/shards` | what each writer says of it |
@@ -184,6 +185,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(budgets::mint))
         .routes(routes!(budgets::spend))
         .routes(routes!(budgets::grant))
+        .routes(routes!(budgets::lease, budgets::end_lease))
         .routes(routes!(budgets::transfer).layer(large()))
         .routes(routes!(sequences::list))
         .routes(routes!(sequences::read, sequences::begin))

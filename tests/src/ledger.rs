@@ -152,12 +152,17 @@ impl Sums {
         self.exists = true;
         match flow {
             Flow::Mint(by) => self.value += i128::from(by),
-            Flow::Spend(by) => self.value -= i128::from(by),
+            Flow::Spend(by) | Flow::SpendLeased { amount: by, .. } => {
+                self.value -= i128::from(by);
+            }
             Flow::LowerFloor(by) => self.floor -= i128::from(by),
             Flow::RaiseFloor(by) => self.floor += i128::from(by),
             Flow::RaiseCap(by) => self.cap += i128::from(by),
             Flow::LowerCap(by) => self.cap -= i128::from(by),
-            Flow::Grant { .. } | Flow::GrantRoom { .. } => {}
+            Flow::Grant { .. }
+            | Flow::GrantRoom { .. }
+            | Flow::Lease { .. }
+            | Flow::EndLease { .. } => {}
         }
     }
 }
@@ -183,13 +188,16 @@ fn check_one(name: &str, sums: Sums, replica: &Replica) -> Result<(), String> {
         return Err(format!("{name} is out of its bounds: {budget:?}"));
     }
     let holders = replica.holders_of(name);
-    let rights: i128 = holders.iter().map(|it| it.rights).sum();
+    let rights: i128 = holders.iter().map(|it| it.rights + it.leased).sum();
     let room: i128 = holders.iter().map(|it| it.room).sum();
     let free = budget.cap.map_or(0, |cap| cap - budget.value);
     if rights != budget.value - budget.floor || room != free {
         return Err(format!("{name}: {budget:?} is held as {holders:?}"));
     }
-    match holders.iter().any(|it| it.rights < 0 || it.room < 0) {
+    let leases = replica.leases_of(name);
+    match holders.iter().any(|it| it.rights < 0 || it.room < 0)
+        || leases.iter().any(|it| it.left < 0)
+    {
         true => Err(format!(
             "{name}: somebody holds less than nothing: {holders:?}"
         )),

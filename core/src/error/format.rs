@@ -132,6 +132,8 @@ pub enum Limited {
     /// A budget's name in bytes.
     #[cfg(feature = "budgets")]
     BudgetName,
+    /// The name of a budget of which something is leased, in bytes.
+    LeasedName,
     /// A name of a sequence of tickets in bytes.
     #[cfg(feature = "budgets")]
     TicketsName,
@@ -162,6 +164,7 @@ impl fmt::Display for Limited {
             Limited::Refusal => "the code of a refusal in bytes",
             #[cfg(feature = "budgets")]
             Limited::BudgetName => "a budget's name in bytes",
+            Limited::LeasedName => "the name in bytes of a budget that rights are leased of",
             #[cfg(feature = "budgets")]
             Limited::TicketsName => "a name of a sequence in bytes",
             #[cfg(feature = "budgets")]

@@ -14,17 +14,21 @@
 
 mod again;
 mod inherit;
+mod leases;
 mod overdrawn;
 mod pending;
 mod stock;
 
+pub use leases::{Lease, lease_until};
 pub(super) use pending::Pending;
 pub use stock::Stock;
 
 use super::ops::Draft;
 use super::{Replica, Transaction, place};
 use crate::Op;
-use crate::account::{Account, Kind, Part, budget_name, check_name, is_reserved};
+use crate::account::{
+    Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,
+};
 use crate::error::{Error, Short};
 use crate::keys::Handle;
 use crate::limits::TRANSACTION_OPS_MAX;
@@ -68,6 +72,28 @@ pub enum Flow {
     RaiseCap(u64),
     /// Lets the value go less high, for which room is taken that is held here.
     LowerCap(u64),
+    /// Sets rights aside that are held here, for somebody who spends them without asking until then.
+    Lease {
+        /// Its id. What is leased again under an id with the same end is added to it.
+        id: LeaseId,
+        /// When what is left of it [comes back](lease_until), in milliseconds since 1970.
+        until: u64,
+        /// How many.
+        amount: u64,
+    },
+    /// Spends what is left of a lease here, and beyond that rights that are held here: of one that is over,
+    /// or was given elsewhere, all of it.
+    SpendLeased {
+        /// Its id.
+        id: LeaseId,
+        /// How many.
+        amount: u64,
+    },
+    /// Takes back what is left of a lease here.
+    EndLease {
+        /// Its id.
+        id: LeaseId,
+    },
 }
 
 impl Flow {
@@ -80,7 +106,10 @@ impl Flow {
             | Flow::LowerFloor(amount)
             | Flow::RaiseFloor(amount)
             | Flow::RaiseCap(amount)
-            | Flow::LowerCap(amount) => amount,
+            | Flow::LowerCap(amount)
+            | Flow::Lease { amount, .. }
+            | Flow::SpendLeased { amount, .. } => amount,
+            Flow::EndLease { .. } => 0,
         }
     }
 
@@ -114,17 +143,22 @@ impl Flow {
         let (rights, room) = (Part::Rights(own), Part::Room(own));
         let mut steps = Vec::from(match self {
             Flow::Mint(_) => [(Part::Value, by), (rights, by)],
-            Flow::Spend(_) => [(Part::Value, -by), (rights, -by)],
+            Flow::Spend(_) | Flow::SpendLeased { .. } => [(Part::Value, -by), (rights, -by)],
             Flow::Grant { to, .. } => [(rights, -by), (Part::Rights(to), by)],
             Flow::GrantRoom { to, .. } => [(room, -by), (Part::Room(to), by)],
             Flow::LowerFloor(_) => [(Part::Floor, -by), (rights, by)],
             Flow::RaiseFloor(_) => [(Part::Floor, by), (rights, -by)],
             Flow::RaiseCap(_) => [(Part::Cap, by), (room, by)],
             Flow::LowerCap(_) => [(Part::Cap, -by), (room, -by)],
+            Flow::Lease { id, until, .. } => {
+                let lease = LeaseKey { until, id };
+                [(rights, -by), (Part::Leased(own, lease), by)]
+            }
+            Flow::EndLease { .. } => [(rights, by), (rights, -by)],
         });
         match self {
             Flow::Mint(_) if capped => steps.push((room, -by)),
-            Flow::Spend(_) if capped => steps.push((room, by)),
+            Flow::Spend(_) | Flow::SpendLeased { .. } if capped => steps.push((room, by)),
             _ => {}
         }
         steps.retain(|step| step.1 != 0);
@@ -153,8 +187,10 @@ pub struct Budget {
     pub floor: i128,
     /// What the value never goes over.
     pub cap: Option<i128>,
-    /// What can be spent.
+    /// What can be spent; what is on lease is elsewhere.
     pub rights: Holding,
+    /// What is on lease, of all members.
+    pub leased: i128,
     /// What can be minted, under a cap.
     pub room: Option<Holding>,
 }
@@ -164,8 +200,10 @@ pub struct Budget {
 pub struct Holder {
     /// The writer. If it was absorbed, its heir may use what it held.
     pub writer: WriterId,
-    /// What can be spent.
+    /// What can be spent, without what is on lease.
     pub rights: i128,
+    /// What is on lease.
+    pub leased: i128,
     /// What can be minted, under a cap.
     pub room: i128,
 }
@@ -212,11 +250,14 @@ impl Replica {
             }
         };
         let cap = account.capped.then(|| value(Part::Cap));
+        let leases = self.keys.leases_of(account.name);
+        let leases = leases.filter(|it| it.1.capped == account.capped);
         Budget {
             value: of_value,
             floor,
             cap,
             rights: holding(Part::Rights(own), of_value - floor),
+            leased: leases.map(|it| value(it.1.part)).sum(),
             room: cap.map(|cap| holding(Part::Room(own), cap - of_value)),
         }
     }
@@ -254,14 +295,20 @@ impl Replica {
         let Some(account) = self.account(name) else {
             return Vec::new();
         };
+        let mut leased: BTreeMap<WriterId, i128> = BTreeMap::new();
+        for lease in self.leases_of(name) {
+            *leased.entry(lease.writer).or_default() += lease.left;
+        }
         let holder = |writer| {
             let held = |part| self.value(&account.key_of(part));
             let rights = held(Part::Rights(writer));
             let room = held(Part::Room(writer)).filter(|_| account.capped);
-            rights.or(room)?;
+            let leased = leased.get(&writer).copied();
+            rights.or(room).or(leased)?;
             Some(Holder {
                 writer,
                 rights: rights.unwrap_or(0),
+                leased: leased.unwrap_or(0),
                 room: room.unwrap_or(0),
             })
         };
@@ -403,23 +450,30 @@ impl Transaction<'_> {
         {
             return Err(Error::UnknownWriter { writer });
         }
+        let leases = matches!(flow, Flow::Lease { .. });
+        if leases {
+            check_leased_name(name)?;
+        }
         let account = self.account_for(name, flow)?;
-        let own = self.replica.writer();
-        let mut steps = flow.steps(own, account.capped, by);
-        for (part, _) in steps.iter().filter(|step| step.1 < 0) {
-            self.check_held(&account, *part, amount)?;
+        let mut steps = self.steps(&account, flow, by)?;
+        for (part, by) in steps.iter().filter(|step| step.1 < 0) {
+            self.check_held(&account, *part, by.unsigned_abs())?;
         }
         // It makes the budget even if another one did that, and is withdrawn.
         if flow.makes().is_some() && steps.iter().all(|step| step.0 != Part::Value) {
             steps.push((Part::Value, 0));
         }
-        let uses = matches!(flow, Flow::Mint(_) | Flow::Spend(_));
+        let uses = matches!(
+            flow,
+            Flow::Mint(_) | Flow::Spend(_) | Flow::SpendLeased { .. } | Flow::Lease { .. }
+        );
         for (part, by) in steps {
             let handle = self.add_to(&account.key_of(part), by, saved)?;
-            if uses && by < 0 && part.holder().is_some() {
-                self.uses.push((handle, amount));
+            if uses && by < 0 && matches!(part, Part::Rights(_) | Part::Room(_)) {
+                self.uses.push((handle, by.unsigned_abs()));
             }
         }
+        self.leases |= leases;
         Ok(())
     }
 
@@ -460,7 +514,7 @@ impl Transaction<'_> {
         let all = match part {
             Part::Rights(_) => value(Part::Value) - value(Part::Floor),
             Part::Room(_) => value(Part::Cap) - value(Part::Value),
-            Part::Value | Part::Floor | Part::Cap => return Ok(()),
+            Part::Value | Part::Floor | Part::Cap | Part::Leased(..) => return Ok(()),
         };
         let own = value(part);
         if own >= i128::from(asked) && self.replica.has_none_pending() {

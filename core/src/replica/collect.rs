@@ -282,6 +282,7 @@ impl Replica {
         #[cfg(feature = "budgets")]
         {
             self.roster.waiting |= !self.has_none_pending() || self.awaits_known();
+            self.roster.waiting |= self.keeps_spent_leases();
         }
         self.collected |= changed;
         if changed {

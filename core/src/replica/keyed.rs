@@ -124,11 +124,15 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// [`Error::TooLarge`] if what it adds, with the keys, takes more than
-    /// [`KEYED_BYTES_MAX`]. Nothing is done then.
+    /// [`KEYED_BYTES_MAX`]; with the feature `budgets` `NumberOnce` and `LeaseOnce`. Nothing is done then.
     pub fn commit_once(mut self, once: Once, changed: &mut Vec<Handle>) -> Result<(), Error> {
         #[cfg(feature = "budgets")]
         if !self.draws.is_empty() {
             return Err(Error::NumberOnce);
+        }
+        #[cfg(feature = "budgets")]
+        if self.leases {
+            return Err(Error::LeaseOnce);
         }
         self.replica
             .remember_keyed(self.clock, once, &self.drafts)?;

@@ -23,6 +23,9 @@ pub struct Transaction<'a> {
     /// What was used of own accounts of budgets.
     #[cfg(feature = "budgets")]
     pub(super) uses: Vec<(Handle, u64)>,
+    /// Whether a lease was given.
+    #[cfg(feature = "budgets")]
+    pub(super) leases: bool,
     /// Numbers of sequences of tickets that are handed out.
     #[cfg(feature = "budgets")]
     pub(super) draws: Vec<super::tickets::Draw>,
@@ -44,6 +47,8 @@ impl Replica {
             ops: 0,
             #[cfg(feature = "budgets")]
             uses: Vec::new(),
+            #[cfg(feature = "budgets")]
+            leases: false,
             #[cfg(feature = "budgets")]
             draws: Vec::new(),
         })

@@ -624,6 +624,7 @@ impl Sync {
             {
                 replica.note_known(&mut self.changed)?;
                 replica.end_windows(&mut self.changed)?;
+                replica.end_leases(&mut self.changed)?;
             }
             replica.acknowledge()?;
             self.hurry_guests(now, replica);

@@ -6,8 +6,11 @@ use super::client::{Client, encoded};
 use super::failure::Failure;
 use super::get::text;
 use super::output::Output;
+use super::time;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
+use std::time::Duration;
+use tallymesh_core::LeaseId;
 
 /// Budgets that are asked for at once.
 const PAGE: usize = 10_000;
@@ -23,6 +26,8 @@ Examples:
   tallymesh budget spend gift 5 --once 7c1b6d0e
   tallymesh budget spend gift 50 --rights-wait 5s
   tallymesh budget transfer shop cashback 3
+  tallymesh budget lease gift 20 --for 1h
+  tallymesh budget spend gift 3 --lease ID --once 2d60e8b1
   tallymesh budget grant gift 40 MEMBER";
 
 /// The arguments of `tallymesh budget`.
@@ -38,7 +43,12 @@ enum Action {
     /// Pay into a budget, which makes it if it is not there; prints its value
     Mint(AmountArgs),
     /// Spend of a budget what this node holds of it; prints its value
-    Spend(AmountArgs),
+    Spend(SpendArgs),
+    /// Lease rights that this node holds to somebody who may spend them without asking; prints the lease's
+    /// id
+    Lease(LeaseArgs),
+    /// Take back what is left of a lease, whose holder has told all that it spent; prints the value
+    EndLease(EndLeaseArgs),
     /// Give back what was spent, which is the same as to mint it; prints the value
     GiveBack(AmountArgs),
     /// Move rights that this node holds to another member; prints how many are left here
@@ -67,6 +77,52 @@ struct AmountArgs {
     /// How much, from 0 on
     #[arg(value_name = "AMOUNT", value_parser = amount())]
     amount: u64,
+
+    #[command(flatten)]
+    asking: BudgetWriteArgs,
+}
+
+#[derive(Args, Debug)]
+struct SpendArgs {
+    #[command(flatten)]
+    amount: AmountArgs,
+
+    /// Of which lease: what is not left of it here is spent of the rights that this node holds
+    #[arg(long, value_name = "ID")]
+    lease: Option<String>,
+}
+
+#[derive(Args, Debug)]
+struct LeaseArgs {
+    /// The budget
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// How much, from 0 on
+    #[arg(value_name = "AMOUNT", value_parser = amount())]
+    amount: u64,
+
+    /// How long its holder may spend of it, from 1s to 30days
+    #[arg(long = "for", value_name = "DURATION", value_parser = time::duration)]
+    lasts: Duration,
+
+    /// Its id, 32 hex digits, by which it is given once [default: drawn at random]
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+
+    #[command(flatten)]
+    asking: BudgetWriteArgs,
+}
+
+#[derive(Args, Debug)]
+struct EndLeaseArgs {
+    /// The budget
+    #[arg(value_name = "KEY")]
+    key: String,
+
+    /// The lease's id
+    #[arg(value_name = "ID")]
+    id: String,
 
     #[command(flatten)]
     asking: BudgetWriteArgs,
@@ -172,7 +228,18 @@ pub(super) fn run(
         Action::Mint(args) | Action::GiveBack(args) => {
             make(client, output, &args.asking, &one("mint", &args), "value")
         }
-        Action::Spend(args) => make(client, output, &args.asking, &one("spend", &args), "value"),
+        Action::Spend(args) => {
+            let mut operation = one("spend", &args.amount);
+            if let Some(lease) = &args.lease {
+                operation["lease"] = json!(lease);
+            }
+            make(client, output, &args.amount.asking, &operation, "value")
+        }
+        Action::Lease(args) => lease(client, output, &args),
+        Action::EndLease(args) => {
+            let operation = json!({ "op": "end_lease", "key": args.key, "id": args.id });
+            make(client, output, &args.asking, &operation, "value")
+        }
         Action::Grant(args) => grant(client, output, &args),
         Action::Floor(args) => limit(client, output, "floor", &args),
         Action::Cap(args) => limit(client, output, "cap", &args),
@@ -214,6 +281,26 @@ fn made(client: &Client, asking: &BudgetWriteArgs, operation: &Value) -> Result<
     // There is one operation, and so its place says nothing.
     let answer = answer.map_err(Failure::without_op)?;
     Ok(answer["results"][0].clone())
+}
+
+fn lease(client: &Client, output: &mut Output, args: &LeaseArgs) -> Result<(), Failure> {
+    let id = match &args.id {
+        Some(id) => id.clone(),
+        None => {
+            let mut bytes = [0; 16];
+            getrandom::fill(&mut bytes).map_err(|error| Failure::Local {
+                code: "random",
+                problem: format!("no random bytes can be drawn: {error}; give an id with --id"),
+            })?;
+            LeaseId::from_bytes(bytes).to_string()
+        }
+    };
+    let lease_ms = time::millis(args.lasts).to_string();
+    let operation = json!({
+        "op": "lease", "key": args.key, "id": id, "amount": args.amount.to_string(), "lease_ms": lease_ms,
+    });
+    let result = made(client, &args.asking, &operation)?;
+    output.line(&result["lease"], || id)
 }
 
 fn grant(client: &Client, output: &mut Output, args: &GrantArgs) -> Result<(), Failure> {
@@ -326,8 +413,20 @@ fn describe(budget: &Value) -> String {
             ));
         }
     }
+    if budget["leased"].is_string() {
+        lines.push(format!("leased: {}", text(&budget["leased"])));
+    }
     for holder in budget["holders"].as_array().into_iter().flatten() {
         lines.push(describe_holder(holder));
+    }
+    for lease in budget["leases"].as_array().into_iter().flatten() {
+        let until = lease["until"].as_str().and_then(|it| it.parse().ok());
+        lines.push(format!(
+            "  lease {}\tleft {}\tback at {}",
+            text(&lease["id"]),
+            text(&lease["left"]),
+            time::shown(until.unwrap_or(0)),
+        ));
     }
     lines.join("\n")
 }
@@ -338,6 +437,9 @@ fn describe_holder(holder: &Value) -> String {
         text(&holder["writer"]),
         text(&holder["rights"])
     );
+    if holder["leased"].is_string() {
+        line.push_str(&format!("\tleased {}", text(&holder["leased"])));
+    }
     if holder["room"].is_string() {
         line.push_str(&format!("\troom {}", text(&holder["room"])));
     }
@@ -365,10 +467,15 @@ fn wrong(budget: &Value) -> Option<String> {
         let number = value.as_str().and_then(|text| text.parse().ok());
         number.unwrap_or(i128::MIN / 4)
     };
+    // What is on lease is told only if anything is.
+    let number = |value: &Value| match value.is_null() {
+        true => 0,
+        false => number(value),
+    };
     let holders = || budget["holders"].as_array().into_iter().flatten();
     let held = |field: &str| -> i128 { holders().map(|it| number(&it[field])).sum() };
     let (value, floor) = (number(&budget["value"]), number(&budget["floor"]));
-    let rights = held("rights");
+    let rights = held("rights") + held("leased");
     if rights != value - floor {
         let due = value - floor;
         return Some(format!(
@@ -384,7 +491,7 @@ fn wrong(budget: &Value) -> Option<String> {
         }
     }
     let short = |it: &&Value| {
-        ["rights", "room"]
+        ["rights", "leased", "room"]
             .iter()
             .any(|field| it[*field].is_string() && number(&it[*field]) < 0)
     };
@@ -462,6 +569,9 @@ mod tests {
         ] {
             assert!(wrong(&budget(value, holders)).is_some(), "{holders:?}");
         }
+        let mut leased = budget("10", &[("a", "9")]);
+        leased["holders"][0]["leased"] = json!("6");
+        assert_eq!(wrong(&leased), None);
         let mut capped = budget("10", &[("a", "15")]);
         capped["cap"] = json!("12");
         capped["holders"][0]["room"] = json!("2");

@@ -3,6 +3,7 @@
 
 use super::OwnerKey;
 use super::budgets::BudgetRow;
+use super::leases::LeaseRow;
 use super::limits::PeriodRow;
 use super::membership::{Absorption, ConfigurationRow, Membership};
 use super::position::Position;
@@ -97,6 +98,10 @@ pub struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub to: Option<Vec<BudgetRow>>,
+    /// Of a `lease`: what is left of it. Not told of one that was given before, and has come to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub lease: Option<LeaseRow>,
     /// Of an `allow`: the period that it is in, after the whole transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

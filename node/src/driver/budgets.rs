@@ -2,11 +2,12 @@
 
 use super::answers::{Decimal, decimal, decimal_if_any};
 use super::grants::{OperationError, Recipient, grant};
+use super::leases::LeaseRow;
 use super::space::OpenSpace;
 use super::{OwnerKey, Query};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
-use tallymesh_core::{Budget, Flow, Holding, Op, Stock, Transaction, WriterId};
+use tallymesh_core::{Budget, Flow, Holding, Lease, LeaseId, Op, Stock, Transaction, WriterId};
 use utoipa::ToSchema;
 
 /// An operation of a transaction.
@@ -25,6 +26,17 @@ pub enum Operation {
         key: String,
         /// What is done.
         flow: Flow,
+    },
+    /// Gives a lease of rights, or tells of the one that was given under its id.
+    Lease {
+        /// The budget.
+        key: String,
+        /// The lease's id.
+        id: LeaseId,
+        /// How long its holder may spend of it, in milliseconds.
+        ms: u64,
+        /// How many rights.
+        amount: u64,
     },
     /// Moves rights or room of a budget to another member.
     Grant {
@@ -84,6 +96,7 @@ impl Operation {
         match self {
             Operation::Count { key, .. }
             | Operation::Flow { key, .. }
+            | Operation::Lease { key, .. }
             | Operation::Grant { key, .. }
             | Operation::Begin { key }
             | Operation::Next { key }
@@ -126,14 +139,17 @@ impl Operation {
             },
             Operation::Flow { flow, .. } => match flow {
                 Flow::Mint(_) => "mint",
-                Flow::Spend(_) => "spend",
+                Flow::Spend(_) | Flow::SpendLeased { .. } => "spend",
                 Flow::Grant { .. } => "grant",
                 Flow::GrantRoom { .. } => "grant_room",
                 Flow::LowerFloor(_) => "lower_floor",
                 Flow::RaiseFloor(_) => "raise_floor",
                 Flow::RaiseCap(_) => "raise_cap",
                 Flow::LowerCap(_) => "lower_cap",
+                Flow::Lease { .. } => "lease",
+                Flow::EndLease { .. } => "end_lease",
             },
+            Operation::Lease { .. } => "lease",
             Operation::Grant { stock, .. } => match stock {
                 Stock::Rights | Stock::Window => "grant",
                 Stock::Room => "grant_room",
@@ -150,8 +166,14 @@ impl Operation {
     pub(crate) fn is_for_writers(&self) -> bool {
         match self {
             Operation::Count { op, .. } => matches!(op, Op::Add(_)),
-            Operation::Flow { flow, .. } => matches!(flow, Flow::Spend(_)),
-            Operation::Transfer { .. } | Operation::Next { .. } | Operation::Allow { .. } => true,
+            Operation::Flow { flow, .. } => matches!(
+                flow,
+                Flow::Spend(_) | Flow::SpendLeased { .. } | Flow::EndLease { .. }
+            ),
+            Operation::Lease { .. }
+            | Operation::Transfer { .. }
+            | Operation::Next { .. }
+            | Operation::Allow { .. } => true,
             Operation::Grant { .. } | Operation::Begin { .. } | Operation::Watch { .. } => false,
         }
     }
@@ -176,6 +198,12 @@ impl Operation {
                 false => transaction.end_watch(key, *number)?,
             },
             Operation::Flow { key, flow } => transaction.flow(key, *flow)?,
+            Operation::Lease {
+                key,
+                id,
+                ms,
+                amount,
+            } => return Ok(Made::Leased(transaction.lease(key, *id, *ms, *amount)?)),
             Operation::Grant {
                 key,
                 to,
@@ -198,6 +226,8 @@ pub(crate) enum Made {
     Told(bool),
     /// The number that was handed out, and whether it was watched.
     Number { number: u64, watched: bool },
+    /// The lease.
+    Leased(Lease),
     /// Nothing more.
     Done,
 }
@@ -230,6 +260,12 @@ impl From<Holding> for HoldingRow {
     }
 }
 
+/// Whether there is nothing to be told.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(amount: &i128) -> bool {
+    *amount == 0
+}
+
 /// What one writer holds of a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Holder)]
@@ -241,10 +277,14 @@ pub struct HolderRow {
     pub owner: Option<OwnerKey>,
     /// Whether it is this start of this node.
     pub own: bool,
-    /// What it may spend.
+    /// What it may spend, without what is on lease.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub rights: i128,
+    /// What of it is on lease, if anything is.
+    #[serde(serialize_with = "decimal", skip_serializing_if = "is_none")]
+    #[schema(value_type = Decimal, required = false)]
+    pub leased: i128,
     /// What it may mint, under a cap.
     #[schema(value_type = Decimal, required = false)]
     #[serde(
@@ -277,6 +317,10 @@ pub struct BudgetRow {
     pub cap: Option<i128>,
     /// What can be spent: all of it together is the value less the floor.
     pub rights: HoldingRow,
+    /// What is on lease, at all members, if anything is; it counts as held elsewhere.
+    #[serde(serialize_with = "decimal", skip_serializing_if = "is_none")]
+    #[schema(value_type = Decimal, required = false)]
+    pub leased: i128,
     /// What can be minted, if it has a cap: all of it together is the cap less the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -285,6 +329,11 @@ pub struct BudgetRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub holders: Option<Vec<HolderRow>>,
+    /// The leases of which something is left, if any, those first that come back first; told where `holders`
+    /// are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub leases: Vec<LeaseRow>,
 }
 
 impl BudgetRow {
@@ -295,8 +344,10 @@ impl BudgetRow {
             floor: it.floor,
             cap: it.cap,
             rights: it.rights.into(),
+            leased: it.leased,
             room: it.room.map(HoldingRow::from),
             holders: None,
+            leases: Vec::new(),
         }
     }
 }
@@ -368,9 +419,13 @@ impl OpenSpace {
                 owner: owners.get(&it.writer).copied(),
                 own: it.writer == own,
                 rights: it.rights,
+                leased: it.leased,
                 room: row.cap.map(|_| it.room),
             });
             row.holders = Some(holders.collect());
+            let mut leases = self.replica.leases_of(&row.key);
+            leases.sort_unstable_by_key(|it| (it.until, it.id));
+            row.leases = leases.into_iter().map(LeaseRow::from).collect();
         }
         rows
     }
@@ -392,6 +447,13 @@ mod tests {
             stock: Stock::Rights,
             amount: 1,
         };
+        let id = LeaseId::from_bytes([1; 16]);
+        let lease = Operation::Lease {
+            key: "a".to_owned(),
+            id,
+            ms: 1,
+            amount: 1,
+        };
         let transfer = Operation::Transfer {
             from: "a".to_owned(),
             to: Vec::new(),
@@ -400,6 +462,9 @@ mod tests {
             (("a".to_owned(), Op::Add(1)).into(), true),
             (("a".to_owned(), Op::Delete).into(), false),
             (flow(Flow::Spend(1)), true),
+            (flow(Flow::SpendLeased { id, amount: 1 }), true),
+            (flow(Flow::EndLease { id }), true),
+            (lease, true),
             (flow(Flow::Mint(1)), false),
             (flow(Flow::LowerFloor(1)), false),
             (flow(Flow::RaiseCap(1)), false),

@@ -2,7 +2,9 @@
 
 use super::OwnerKey;
 use std::fmt;
-use tallymesh_core::limits::{BUDGET_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX, WINDOW_KEY_BYTES_MAX};
+use tallymesh_core::limits::{
+    BUDGET_NAME_BYTES_MAX, LEASED_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX, WINDOW_KEY_BYTES_MAX,
+};
 use tallymesh_core::{Error, Holding, Limited, Replica, Stock, Transaction, WriterId};
 
 /// To whom rights are moved.
@@ -58,6 +60,8 @@ pub enum OperationError {
     NoRecipient(Recipient),
     /// A budget's name has so many bytes, which are too many.
     BudgetName(usize),
+    /// A name of a budget has so many bytes, which are too many for a lease of it.
+    LeasedName(usize),
     /// A sequence's name has so many bytes, which are too many.
     SequenceName(usize),
     /// A key that a limit covers has so many bytes, which are too many.
@@ -71,6 +75,7 @@ impl OperationError {
             OperationError::Core(error) | OperationError::Asked { error, .. } => error.code(),
             OperationError::NoRecipient(_) => "no_recipient",
             OperationError::BudgetName(_) => "budget_name",
+            OperationError::LeasedName(_) => "leased_name",
             OperationError::SequenceName(_) => "sequence_name",
             OperationError::LimitKey(_) => "limit_key",
         }
@@ -115,6 +120,10 @@ impl fmt::Display for OperationError {
                 f,
                 "a budget's name has at most {BUDGET_NAME_BYTES_MAX} bytes, not {bytes}"
             ),
+            OperationError::LeasedName(bytes) => write!(
+                f,
+                "rights are leased of budgets whose names have at most {LEASED_NAME_BYTES_MAX} bytes, not {bytes}"
+            ),
             OperationError::SequenceName(bytes) => write!(
                 f,
                 "a sequence's name has at most {TICKETS_NAME_BYTES_MAX} bytes, not {bytes}"
@@ -135,6 +144,11 @@ impl From<Error> for OperationError {
                 size,
                 ..
             } => OperationError::BudgetName(size),
+            Error::TooLarge {
+                what: Limited::LeasedName,
+                size,
+                ..
+            } => OperationError::LeasedName(size),
             Error::TooLarge {
                 what: Limited::TicketsName,
                 size,

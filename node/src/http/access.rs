@@ -61,7 +61,9 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
             let role = match (rest.as_slice(), reads) {
                 (_, true) | (["read" | "sync"], _) => Role::Reader,
                 (["add" | "transactions"] | ["counters", _, "add"], _) => Role::Writer,
-                (["budgets", _, "spend" | "transfer"], _) => Role::Writer,
+                (["budgets", _, "spend" | "transfer"] | ["budgets", _, "leases", _], _) => {
+                    Role::Writer
+                }
                 (["sequences", _, "next"] | ["limits", _, "allow"], _) => Role::Writer,
                 (["counters" | "budgets" | "sequences", ..], _) => Role::Editor,
                 _ => Role::Member,

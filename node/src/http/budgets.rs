@@ -7,7 +7,8 @@ use super::body::Fields;
 use super::counters::{ListQuery, page_query};
 use super::problem::{Asked, Problem, Route};
 use super::requests::{
-    AmountBody, AskingRead, AskingWrite, GrantBody, InSpace, OfBudget, TransferBody,
+    AmountBody, AskingRead, AskingWrite, GrantBody, InSpace, LeaseBody, OfBudget, OfLease,
+    SpendBody, TransferBody,
 };
 use crate::driver::{BudgetPage, BudgetRow, Done, Operation, Recipient};
 use crate::handle::Refusal;
@@ -18,9 +19,11 @@ use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde_json::Value;
 use std::sync::Arc;
-use tallymesh_core::{Error, Flow, Stock};
+use tallymesh_core::{Error, Flow, LeaseId, Stock};
 
 const AMOUNT: &str = r#"{"amount":"5"}"#;
+const SPEND: &str = r#"{"amount":"5"}, or {"amount":"5","lease":"<the lease's id>"}"#;
+const LEASE: &str = r#"{"amount":"5","lease_ms":"60000"}"#;
 const GRANT: &str = r#"{"to":"<a member's key, or its writer>","amount":"5"}"#;
 const TRANSFER: &str = r#"{"to":[{"key":"cashback","amount":"5"}]}"#;
 const SHARE: &str = r#"{"key":"cashback","amount":"5"}"#;
@@ -97,12 +100,15 @@ pub(super) async fn mint(
 ///
 /// Takes rights that are held here. If there are too few it is refused at once, or waits for as long as
 /// `tallymesh-rights-wait-ms` says, and other members are asked for more.
+///
+/// With `lease` it tells of what the lease's holder has spent: it takes what is left of the lease here, and
+/// the rights that are held here for the rest, as of a lease that is over or was given elsewhere.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/budgets/{key}/spend", operation_id = "spend", tag = "budgets",
     params(OfBudget, AskingWrite),
-    request_body(content = AmountBody, description = "How much."),
+    request_body(content = SpendBody, description = "How much."),
     responses((status = 200, description = "The budget.", body = BudgetRow)),
-    extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "no_budget", "not_a_member", "overflow", "rights_short"]))),
+    extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "lease_id", "no_budget", "not_a_member", "overflow", "rights_short"]))),
 )]
 pub(super) async fn spend(
     State(app): State<Arc<App>>,
@@ -111,8 +117,61 @@ pub(super) async fn spend(
     body: Body,
 ) -> Result<Answered<Json<BudgetRow>>, Problem> {
     let body = body?;
-    let flow = Flow::Spend(amount_only(&body)?);
+    let mut fields = Fields::parse(&body, SPEND)?;
+    let flow = spend_flow(&mut fields)?;
+    fields.end()?;
     flowed(&app, &space, asking, &body, Operation::Flow { key, flow }).await
+}
+
+/// Leases rights of a budget
+///
+/// Sets rights aside that are held here, for somebody who may spend them without asking for as long as the
+/// lease is. It tells what it has spent by `spend` with the lease's id, at this node. What is left comes
+/// back when it [ends](#operation/end_lease) the lease, or after the lease, a hundredth of it and 2 s.
+///
+/// One that is asked for again under its id is not given again: the answer tells what is left of it.
+#[utoipa::path(
+    put, path = "/v1/spaces/{space}/budgets/{key}/leases/{id}", operation_id = "lease", tag = "budgets",
+    params(OfLease, AskingWrite),
+    request_body(content = LeaseBody, description = "How many, and for how long."),
+    responses((status = 200, description = "The lease, and the budget.", body = Done)),
+    extensions(("x-problems" = json!([
+        "amount", "amount_range", "lease_id", "lease_once", "lease_range", "leased_name", "no_budget", "not_a_member",
+        "overflow", "rights_short",
+    ]))),
+)]
+pub(super) async fn lease(
+    State(app): State<Arc<App>>,
+    Route((space, key, id)): Route<(String, String, String)>,
+    asking: Asking,
+    body: Body,
+) -> Result<Answered<Json<Done>>, Problem> {
+    let (space, body) = (app.handle.space(&space)?, body?);
+    let id = lease_id(&id)?;
+    let mut fields = Fields::parse(&body, LEASE)?;
+    let operation = lease_op(&mut fields, key, id)?;
+    fields.end()?;
+    let done = asking.apply(&app, space, &body, operation).await?;
+    Ok(done.map(Json))
+}
+
+/// Ends a lease
+///
+/// What is left of it comes back at once: its holder has told all that it spent, and spends no more.
+#[utoipa::path(
+    delete, path = "/v1/spaces/{space}/budgets/{key}/leases/{id}", operation_id = "end_lease", tag = "budgets",
+    params(OfLease, AskingWrite),
+    responses((status = 200, description = "The budget.", body = BudgetRow)),
+    extensions(("x-problems" = json!(["budget_name", "lease_id", "no_budget", "no_lease", "not_a_member"]))),
+)]
+pub(super) async fn end_lease(
+    State(app): State<Arc<App>>,
+    Route((space, key, id)): Route<(String, String, String)>,
+    asking: Asking,
+) -> Result<Answered<Json<BudgetRow>>, Problem> {
+    let id = lease_id(&id)?;
+    let flow = Flow::EndLease { id };
+    flowed(&app, &space, asking, &[], Operation::Flow { key, flow }).await
 }
 
 /// Moves rights of a budget to another member
@@ -193,8 +252,20 @@ pub(super) fn op(name: &str, fields: &mut Fields, key: &str) -> Result<Option<Op
         "grant" => return grant_op(fields, key, Stock::Rights).map(Some),
         "grant_room" => return grant_op(fields, key, Stock::Room).map(Some),
         "transfer" => return transfer_op(fields, key).map(Some),
+        "spend" => {
+            let flow = spend_flow(fields)?;
+            return Ok(Some(Operation::Flow { key, flow }));
+        }
+        "lease" => {
+            let id = lease_id(&fields.text("id")?)?;
+            return lease_op(fields, key, id).map(Some);
+        }
+        "end_lease" => {
+            let id = lease_id(&fields.text("id")?)?;
+            let flow = Flow::EndLease { id };
+            return Ok(Some(Operation::Flow { key, flow }));
+        }
         "mint" => Flow::Mint,
-        "spend" => Flow::Spend,
         "lower_floor" => Flow::LowerFloor,
         "raise_floor" => Flow::RaiseFloor,
         "raise_cap" => Flow::RaiseCap,
@@ -203,6 +274,32 @@ pub(super) fn op(name: &str, fields: &mut Fields, key: &str) -> Result<Option<Op
     };
     let flow = flow(fields.quantity("amount")?);
     Ok(Some(Operation::Flow { key, flow }))
+}
+
+fn lease_id(text: &str) -> Result<LeaseId, Problem> {
+    LeaseId::parse(text).map_err(|error| Problem::from(&error))
+}
+
+fn spend_flow(fields: &mut Fields) -> Result<Flow, Problem> {
+    let amount = fields.quantity("amount")?;
+    Ok(match fields.text_if_any("lease")? {
+        Some(id) => {
+            let id = lease_id(&id)?;
+            Flow::SpendLeased { id, amount }
+        }
+        None => Flow::Spend(amount),
+    })
+}
+
+fn lease_op(fields: &mut Fields, key: String, id: LeaseId) -> Result<Operation, Problem> {
+    let (amount, ms) = (fields.quantity("amount")?, fields.millis("lease_ms")?);
+    let ms = fields.required("lease_ms", ms)?;
+    Ok(Operation::Lease {
+        key,
+        id,
+        ms,
+        amount,
+    })
 }
 
 fn grant_op(fields: &mut Fields, key: String, stock: Stock) -> Result<Operation, Problem> {

@@ -369,8 +369,13 @@ impl Reader {
 
     fn tell_budgets(&mut self, budgets: Vec<BudgetRow>) {
         let told = |budget: BudgetRow| {
-            let holders = None;
-            Told::Budget(Box::new(BudgetRow { holders, ..budget }), None)
+            let (holders, leases) = (None, Vec::new());
+            let row = BudgetRow {
+                holders,
+                leases,
+                ..budget
+            };
+            Told::Budget(Box::new(row), None)
         };
         self.ready.extend(budgets.into_iter().map(told));
     }

@@ -25,7 +25,7 @@ use utoipa::ToSchema;
 const SET: &str = r#"{"value":"5"}"#;
 const EXPIRE: &str = r#"{"in_ms":"60000"}, or {"at":"1767225600000"} in milliseconds since 1970"#;
 const TRANSACTION: &str = r#"{"ops":[{"op":"add","key":"a","by":"1"}]}"#;
-const OPERATION: &str = r#"{"op","key"} with op one of add ("by"), set ("value"), reset, delete, expire ("at" or "in_ms") and persist, or, of a budget, mint, spend, lower_floor, raise_floor, raise_cap, lower_cap ("amount"), grant, grant_room ("to", "amount") and transfer ("to", a list of {"key","amount"}), or, of a sequence, next, or, of a limit, allow ("cost")"#;
+const OPERATION: &str = r#"{"op","key"} with op one of add ("by"), set ("value"), reset, delete, expire ("at" or "in_ms") and persist, or, of a budget, mint, spend, lower_floor, raise_floor, raise_cap, lower_cap ("amount"), lease ("id", "amount", "lease_ms"), end_lease ("id"), grant, grant_room ("to", "amount") and transfer ("to", a list of {"key","amount"}), or, of a sequence, next, or, of a limit, allow ("cost")"#;
 
 /// What became of a transaction.
 #[derive(Serialize, ToSchema)]
@@ -195,7 +195,7 @@ pub(super) async fn persist(
     request_body(content = TransactionBody, description = "The operations."),
     responses((status = 200, description = "What became of each.", body = Results)),
     extensions(("x-problems" = json!([
-        "amount", "amount_range", "budget_name", "millis", "expiry_range", "limit_key", "limit_reached", "no_budget",
+        "amount", "amount_range", "budget_name", "millis", "expiry_range", "limit_key", "limit_reached", "lease_id", "lease_once", "lease_range", "leased_name", "no_budget", "no_lease",
         "no_limit", "no_recipient", "not_a_member", "overflow", "recipient", "rights_short", "room_short", "transaction_too_large",
     ]))),
 )]

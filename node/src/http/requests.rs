@@ -44,6 +44,24 @@ pub(super) struct OfBudget {
     key: String,
 }
 
+/// The lease of a request.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct OfLease {
+    /// The space, such as `default`.
+    #[param(example = "default", pattern = "^[A-Za-z0-9._-]{1,64}$")]
+    space: String,
+    /// The budget's name, 1 to 429 bytes of UTF-8, with percent signs where needed.
+    #[param(example = "gift", min_length = 1)]
+    key: String,
+    /// The lease's id, which whoever asks for it draws at random.
+    #[param(
+        example = "8d1c0f3a5b7e49d2a6c4e8f012345678",
+        pattern = "^[0-9a-f]{32}$"
+    )]
+    id: String,
+}
+
 /// The sequence of a request.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
@@ -302,6 +320,29 @@ pub(super) struct ExpireBody {
 pub(super) struct AmountBody {
     /// How much.
     amount: Quantity,
+}
+
+/// How much is spent, and of which lease.
+#[derive(ToSchema)]
+#[schema(example = json!({"amount": "5"}))]
+pub(super) struct SpendBody {
+    /// How much.
+    amount: Quantity,
+    /// The lease that it is spent of, as 32 hex digits: what is not left of it here is spent of the rights
+    /// that this node holds.
+    #[schema(required = false, pattern = "^[0-9a-f]{32}$")]
+    lease: String,
+}
+
+/// How many rights are leased, and for how long.
+#[derive(ToSchema)]
+#[schema(example = json!({"amount": "5", "lease_ms": "60000"}))]
+pub(super) struct LeaseBody {
+    /// How many.
+    amount: Quantity,
+    /// How long the holder may spend of them, from 1,000 (a second) to 2,592,000,000 (30 days). It counts
+    /// that from before it asks, and stops when that time has passed by any of its clocks.
+    lease_ms: Millis,
 }
 
 /// How much is allowed, in how long a period.

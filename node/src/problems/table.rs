@@ -189,6 +189,21 @@ kinds! {
     ROOM_SHORT: Kind::http("room_short", 409, "This node does not hold as much room under the cap of the budget; the text says how much it holds, and how much others do as far as it knows.")
         .advice("Ask a node that holds more, or let one grant room to this one.")
         .shown(Shown::Error("ROOMSHORT"));
+    LEASE_RANGE: Kind::http("lease_range", 400, "A lease is too short or too long.")
+        .advice("Lease rights for 1,000 (a second) to 2,592,000,000 (30 days) milliseconds.")
+        .both();
+    LEASE_ID: Kind::http("lease_id", 400, "This is no lease's id.")
+        .advice("Draw 16 bytes at random, and write them as 32 hex digits in lower case.")
+        .both();
+    LEASE_ONCE: Kind::http("lease_once", 400, "A lease has an id of its own, by which it is given once, so it is not given under an idempotency key.")
+        .advice("Ask without one, and retry with the same id at the same node.")
+        .both();
+    LEASED_NAME: Kind::http("leased_name", 400, "Rights are leased of budgets whose names have at most 429 bytes.")
+        .advice("Use a budget with a shorter name.")
+        .both();
+    NO_LEASE: Kind::http("no_lease", 404, "Nothing is left of this lease at this node.")
+        .advice("Ask the member that gave it, or let it end by itself.")
+        .shown(Shown::Error("NOLEASE"));
     NO_SEQUENCE: Kind::http("no_sequence", 404, "No sequence of numbers of this name is known at this node.")
         .advice("Begin it first, or wait until this node has heard of it.")
         .shown(Shown::Error("NOSEQUENCE"));

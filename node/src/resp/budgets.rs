@@ -9,7 +9,7 @@ use super::reply::Reply;
 use super::request::{Args, number};
 use crate::driver::{OperationError, Recipient, grant};
 use std::collections::BTreeSet;
-use tallymesh_core::{Budget, Error, Flow, Holding, Replica, Stock};
+use tallymesh_core::{Budget, Error, Flow, Holding, LeaseId, Replica, Stock};
 
 /// Most names that one `BUDGET.LIST` answers.
 pub(super) const LIST_MAX: usize = 1_000;
@@ -47,16 +47,33 @@ impl<'a> Writing<'_, '_, 'a> {
                 self.transfer(name, args)?;
                 return told(command, args, self.tx, reply);
             }
+            Command::BudgetLease => return self.lease(name, args, reply),
+            Command::BudgetEndLease => Flow::EndLease {
+                id: lease_id(args.at(2))?,
+            },
             Command::BudgetFloor if raises(args.at(2))? => Flow::RaiseFloor(quantity(args.at(3))?),
             Command::BudgetFloor => Flow::LowerFloor(quantity(args.at(3))?),
             Command::BudgetCap if raises(args.at(2))? => Flow::RaiseCap(quantity(args.at(3))?),
             Command::BudgetCap => Flow::LowerCap(quantity(args.at(3))?),
             Command::BudgetMint => Flow::Mint(quantity(args.at(2))?),
-            _ => Flow::Spend(quantity(args.at(2))?),
+            _ => spend(args)?,
         };
         let made = self.tx.flow(name, flow);
         made.map_err(OperationError::from)?;
         told(command, args, self.tx, reply)
+    }
+
+    fn lease(
+        &mut self,
+        name: &'a str,
+        args: &Args<'a>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let (id, amount) = (lease_id(args.at(2))?, quantity(args.at(3))?);
+        let given = self.tx.lease(name, id, quantity(args.at(4))?, amount);
+        let lease = given.map_err(OperationError::from)?;
+        reply.number(lease.until.into());
+        Ok(())
     }
 
     fn grant(&mut self, name: &'a str, args: &Args<'a>) -> Result<(), ReplyError<'a>> {
@@ -78,6 +95,25 @@ impl<'a> Writing<'_, '_, 'a> {
         let made = self.tx.transfer(from, &shares?);
         made.map_err(OperationError::from)?;
         Ok(())
+    }
+}
+
+/// A lease's id.
+fn lease_id<'a>(text: &'a [u8]) -> Result<LeaseId, ReplyError<'a>> {
+    let id = std::str::from_utf8(text).unwrap_or_default();
+    Ok(LeaseId::parse(id)?)
+}
+
+/// What `BUDGET.SPEND` does: it may name a lease.
+fn spend<'a>(args: &Args<'a>) -> Result<Flow, ReplyError<'a>> {
+    let amount = quantity(args.at(2))?;
+    match args.len() {
+        3 => Ok(Flow::Spend(amount)),
+        5 if args.at(3).eq_ignore_ascii_case(b"lease") => {
+            let id = lease_id(args.at(4))?;
+            Ok(Flow::SpendLeased { id, amount })
+        }
+        _ => Err(ReplyError::Syntax),
     }
 }
 
@@ -163,6 +199,7 @@ pub(super) fn get(budget: Option<Budget>, reply: &mut Reply<'_>) {
     let mut fields = vec![("value", budget.value), ("floor", budget.floor)];
     fields.extend(budget.cap.map(|cap| ("cap", cap)));
     fields.extend(rights.into_iter().zip(held(budget.rights)));
+    fields.push(("leased", budget.leased));
     let of_room = budget.room.into_iter().flat_map(held);
     fields.extend(room.into_iter().zip(of_room));
     reply.map(fields.len());
@@ -172,7 +209,7 @@ pub(super) fn get(budget: Option<Budget>, reply: &mut Reply<'_>) {
     }
 }
 
-/// Answers `BUDGET.HOLDERS`: for each writer its id, its rights and its room.
+/// Answers `BUDGET.HOLDERS`: for each writer its id, its rights, its room and what of it is on lease.
 pub(super) fn holders<'a>(
     args: &Args<'a>,
     replica: &Replica,
@@ -181,10 +218,31 @@ pub(super) fn holders<'a>(
     let holders = replica.holders_of(key(args.at(1))?);
     reply.array(holders.len());
     for holder in holders {
-        reply.array(3);
+        reply.array(4);
         reply.bulk(holder.writer.to_string().as_bytes());
         reply.value(Some(holder.rights));
         reply.value(Some(holder.room));
+        reply.value(Some(holder.leased));
+    }
+    Ok(())
+}
+
+/// Answers `BUDGET.LEASES`: for each lease its id, the writer that gave it, what is left of it, and when
+/// that comes back.
+pub(super) fn leases<'a>(
+    args: &Args<'a>,
+    replica: &Replica,
+    reply: &mut Reply<'_>,
+) -> Result<(), ReplyError<'a>> {
+    let mut leases = replica.leases_of(key(args.at(1))?);
+    leases.sort_unstable_by_key(|it| (it.until, it.id));
+    reply.array(leases.len());
+    for lease in leases {
+        reply.array(4);
+        reply.bulk(lease.id.to_string().as_bytes());
+        reply.bulk(lease.writer.to_string().as_bytes());
+        reply.value(Some(lease.left));
+        reply.value(Some(lease.until.into()));
     }
     Ok(())
 }

@@ -13,10 +13,13 @@ use crate::trust::Role;
 pub(super) enum Command {
     Auth,
     BudgetCap,
+    BudgetEndLease,
     BudgetFloor,
     BudgetGet,
     BudgetGrant,
     BudgetHolders,
+    BudgetLease,
+    BudgetLeases,
     BudgetList,
     BudgetMint,
     BudgetSpend,

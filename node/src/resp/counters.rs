@@ -238,8 +238,10 @@ impl<'a> Writing<'_, '_, 'a> {
                 Ok(())
             }
             Command::BudgetCap
+            | Command::BudgetEndLease
             | Command::BudgetFloor
             | Command::BudgetGrant
+            | Command::BudgetLease
             | Command::BudgetMint
             | Command::BudgetSpend
             | Command::BudgetTransfer => self.flow(spec.command, args, reply),

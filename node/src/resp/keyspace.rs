@@ -40,6 +40,7 @@ impl Session {
         match command {
             Command::Scan => return scan(space, args, host, reply),
             Command::BudgetHolders => return budgets::holders(args, host.replica(space), reply),
+            Command::BudgetLeases => return budgets::leases(args, host.replica(space), reply),
             Command::BudgetList => return budgets::list(args, host.replica(space), reply),
             Command::SequenceGet => return sequences::get(args, host.replica(space), reply),
             Command::SequenceList => return sequences::list(args, host.replica(space), reply),

@@ -167,8 +167,8 @@ fn replay<'a>(
     view: &impl View,
     reply: &mut Reply<'_>,
 ) -> Result<(), ReplyError<'a>> {
-    use Command::{BudgetCap, BudgetFloor, BudgetGrant, BudgetMint, BudgetSpend, BudgetTransfer};
-    use Command::{Decr, DecrBy, GetDel, GetEx, GetSet, Incr, IncrBy, IncrEx};
+    use Command::{BudgetCap, BudgetEndLease, BudgetFloor, BudgetGrant, BudgetMint, BudgetSpend};
+    use Command::{BudgetTransfer, Decr, DecrBy, GetDel, GetEx, GetSet, Incr, IncrBy, IncrEx};
     use Command::{MSet, PSetEx, Set, SetEx, SetNx};
     use Command::{SequenceBegin, SequenceUnwatch, SequenceWatch};
     match spec.command {
@@ -181,7 +181,8 @@ fn replay<'a>(
         Set if Options::of_set(args)?.tells() => return Err(ReplyError::Replayed(spec.name)),
         Set | SetEx | PSetEx | MSet => reply.ok(),
         SequenceBegin | SequenceWatch | SequenceUnwatch => reply.ok(),
-        BudgetCap | BudgetFloor | BudgetGrant | BudgetMint | BudgetSpend | BudgetTransfer => {
+        BudgetCap | BudgetEndLease | BudgetFloor | BudgetGrant | BudgetMint | BudgetSpend
+        | BudgetTransfer => {
             return budgets::told(spec.command, args, view, reply);
         }
         SetNx | GetSet | GetDel => return Err(ReplyError::Replayed(spec.name)),

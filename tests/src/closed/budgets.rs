@@ -4,7 +4,7 @@ use super::World;
 use crate::ledger::{Ledger, Made, NAMES, Name};
 use crate::oracle::{Dot, OnceId, Takeovers, View, once};
 use crate::random::Random;
-use tallymesh_core::{Again, Asked, Error, Flow, Kind, Replica, WriterId};
+use tallymesh_core::{Again, Asked, Error, Flow, Kind, LeaseId, Replica, WriterId};
 
 /// The budget with a cap.
 const CAPPED: Name = NAMES.len() - 1;
@@ -20,6 +20,12 @@ pub struct Figures {
     pub short: u64,
     /// Rights or room moved to other members.
     pub grants: u64,
+    /// Rights set aside on lease.
+    pub leases: u64,
+    /// Spends of something of a lease.
+    pub leased: u64,
+    /// Times that something of a lease came back since it was over.
+    pub came_back: u64,
     /// Transactions under keys.
     pub keyed: u64,
     /// Of these, those that were withdrawn.
@@ -38,6 +44,9 @@ impl Figures {
         self.made += other.made;
         self.short += other.short;
         self.grants += other.grants;
+        self.leases += other.leases;
+        self.leased += other.leased;
+        self.came_back += other.came_back;
         self.keyed += other.keyed;
         self.withdrawn += other.withdrawn;
         self.again += other.again;
@@ -145,6 +154,10 @@ impl Books {
             if let Some(gone) = holders.iter().find(|it| !living.contains(&it.writer)) {
                 return Err(format!("{name}: {gone:?} is gone"));
             }
+            let leases = replica.leases_of(name);
+            if !leases.is_empty() {
+                return Err(format!("{name} is still on lease: {leases:?}"));
+            }
             keys += 3 + 2 * holders.len();
         }
         Ok(keys)
@@ -152,7 +165,10 @@ impl Books {
 }
 
 fn is_move(flow: Flow) -> bool {
-    matches!(flow, Flow::Grant { .. } | Flow::GrantRoom { .. })
+    matches!(
+        flow,
+        Flow::Grant { .. } | Flow::GrantRoom { .. } | Flow::Lease { .. } | Flow::EndLease { .. }
+    )
 }
 
 impl World {
@@ -168,7 +184,10 @@ impl World {
             return Ok(());
         };
         let random = &mut books.random;
-        let mut flows = flows(random, &members);
+        let mut flows = flows(random, &members, self.now);
+        if random.chance(800) {
+            of_own_lease(random, &self.actors[at].replica, &mut flows[0]);
+        }
         let mut number = None;
         if random.chance(300) && flows.iter().all(|flow| !is_move(flow.1)) {
             // One of the last keys, or a new one.
@@ -192,6 +211,13 @@ impl World {
             return Ok(());
         }
         let before = replica.clock();
+        let on_lease = |replica: &Replica| -> i128 {
+            let own = |name| replica.leases_of(name).into_iter();
+            let own = NAMES.into_iter().flat_map(own);
+            let own = own.filter(|it| it.writer == replica.writer());
+            own.map(|it| it.left).sum()
+        };
+        let leased = on_lease(replica);
         let done = make(replica, &flows, number);
         let dot = (replica.writer(), replica.clock());
         match &done {
@@ -199,7 +225,15 @@ impl World {
                 if replica.clock() > before {
                     books.figures.made += 1;
                     books.figures.keyed += u64::from(number.is_some());
-                    books.figures.grants += u64::from(flows.iter().any(|it| is_move(it.1)));
+                    let is_grant = |it: &(Name, Flow)| {
+                        matches!(it.1, Flow::Grant { .. } | Flow::GrantRoom { .. })
+                    };
+                    books.figures.grants += u64::from(flows.iter().any(is_grant));
+                    let is_lease = matches!(flows[0].1, Flow::Lease { .. });
+                    books.figures.leases += u64::from(is_lease);
+                    let is_spend = matches!(flows[0].1, Flow::SpendLeased { .. });
+                    let less = on_lease(replica) < leased;
+                    books.figures.leased += u64::from(is_spend && less);
                     let made = Made {
                         flows: flows.clone(),
                         once: number,
@@ -209,7 +243,9 @@ impl World {
                 }
             }
             Err(Error::RightsShort(_) | Error::RoomShort(_)) => books.figures.short += 1,
-            Err(Error::NoBudget | Error::NotAMember | Error::UnknownWriter { .. }) => {}
+            Err(
+                Error::NoBudget | Error::NoLease | Error::NotAMember | Error::UnknownWriter { .. },
+            ) => {}
             Err(error) => return Err(format!("replica {at}: {flows:?}: {error}")),
         }
         if done.is_err() && replica.clock() > before {
@@ -217,6 +253,20 @@ impl World {
         }
         self.note(|| format!("{at} makes {flows:?} once {number:?}: {done:?}"));
         self.check(at)
+    }
+
+    /// A member takes back what is left of its leases that are over.
+    pub(super) fn end_leases(&mut self, at: usize) -> Result<(), String> {
+        let replica = &mut self.actors[at].replica;
+        let mut changed = Vec::new();
+        replica.set_time(self.now);
+        let done = replica.end_leases(&mut changed);
+        done.map_err(|error| error.to_string())?;
+        if let Some(books) = &mut self.ledger {
+            books.figures.came_back += u64::from(!changed.is_empty());
+        }
+        self.note(|| format!("{at} ends leases: {}", changed.len()));
+        self.settle(at)
     }
 
     /// Everything that can be spent can be spent somewhere.
@@ -275,14 +325,32 @@ fn make(
     }
 }
 
-fn flows(random: &mut Random, members: &[WriterId]) -> Vec<(Name, Flow)> {
+/// Lets an operation on a lease be on one that the replica gave, if there is any.
+fn of_own_lease(random: &mut Random, replica: &Replica, (name, flow): &mut (Name, Flow)) {
+    let (Flow::SpendLeased { id, .. } | Flow::EndLease { id }) = flow else {
+        return;
+    };
+    let own = |name: Name| {
+        let leases = replica.leases_of(NAMES[name]).into_iter();
+        leases
+            .filter(|it| it.writer == replica.writer())
+            .map(move |it| (name, it.id))
+    };
+    let own: Vec<(Name, LeaseId)> = (0..NAMES.len()).flat_map(own).collect();
+    if !own.is_empty() {
+        (*name, *id) = own[random.index(own.len())];
+    }
+}
+
+fn flows(random: &mut Random, members: &[WriterId], now: u64) -> Vec<(Name, Flow)> {
     let amount = random.below(12);
+    let id = LeaseId::from_bytes([random.below(6) as u8; 16]);
     let (last, name) = (CAPPED, random.index(NAMES.len()));
     let to = match members.len() {
         0 => WriterId::from_bytes([0; 16]),
         count => members[random.index(count)],
     };
-    match random.below(20) {
+    match random.below(26) {
         0..4 => vec![(name, Flow::Mint(amount + 8))],
         4..10 => vec![(name, Flow::Spend(amount))],
         10..14 => vec![(name, Flow::Grant { to, amount })],
@@ -294,6 +362,12 @@ fn flows(random: &mut Random, members: &[WriterId]) -> Vec<(Name, Flow)> {
         }
         17 => vec![(last, Flow::RaiseCap(amount + 20))],
         18 => vec![(name.min(last - 1), Flow::LowerFloor(amount))],
+        19 | 20 => {
+            let until = now + random.below(80);
+            vec![(name, Flow::Lease { id, until, amount })]
+        }
+        21..24 => vec![(name, Flow::SpendLeased { id, amount })],
+        24 => vec![(name, Flow::EndLease { id })],
         _ => match random.chance(500) {
             true => vec![(name, Flow::RaiseFloor(amount))],
             false => vec![(last, Flow::LowerCap(amount))],

@@ -50,6 +50,7 @@ impl World {
                         let Actor { replica, view, .. } = &mut self.actors[at];
                         self.oracle.materialize(view, replica, self.now, key)?;
                     }
+                    self.end_leases(at)?;
                     let replica = &mut self.actors[at].replica;
                     replica.acknowledge().map_err(|error| error.to_string())?;
                     self.settle(at)?;

@@ -12,6 +12,7 @@ impl World {
             return Ok(());
         };
         self.note(|| format!("{at} acknowledges"));
+        self.end_leases(at)?;
         work(&mut self.actors[at].replica).map_err(|error| error.to_string())?;
         self.settle(at)?;
         if self.random.chance(100) {

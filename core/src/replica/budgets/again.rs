@@ -44,12 +44,18 @@ impl Replica {
                 continue;
             };
             // Whoever held it: what was moved to others is as it was before.
-            let part = account.part.held_by(self.writer());
+            let part = match account.part.held_by(self.writer()) {
+                // What was spent of a lease is spent of the rights now.
+                Part::Leased(own, _) => Part::Rights(own),
+                part => part,
+            };
             *sums.entry(account.key_of(part)).or_default() += i128::from(by);
         }
         // Nobody else holds anything, and nothing is taken of it.
         let may_hold = self.is_member() || self.is_next_start;
-        if !may_hold && sums.values().any(|by| *by != 0) {
+        // Nor does anybody else make a budget.
+        let is_value = |key| Account::parse(key).is_some_and(|it| it.part == Part::Value);
+        if !may_hold && sums.iter().any(|(key, by)| *by != 0 || is_value(key)) {
             return None;
         }
         for (key, by) in sums {
@@ -60,7 +66,7 @@ impl Replica {
                 return None;
             }
             let by = i64::try_from(by).ok()?;
-            if by != 0 || account.part == Part::Value && may_hold {
+            if by != 0 || account.part == Part::Value {
                 again.push(Did {
                     key: key.into(),
                     op: Op::Add(by),

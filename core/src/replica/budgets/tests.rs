@@ -58,11 +58,12 @@ pub(super) fn check_sums(replica: &Replica) {
     for name in names {
         let budget = replica.budget(&name).unwrap();
         let holders = replica.holders_of(&name);
-        let rights: i128 = holders.iter().map(|it| it.rights).sum();
+        let rights: i128 = holders.iter().map(|it| it.rights + it.leased).sum();
         let room: i128 = holders.iter().map(|it| it.room).sum();
         assert_eq!(rights, budget.value - budget.floor, "{name}");
         assert_eq!(room, budget.cap.map_or(0, |cap| cap - budget.value));
-        assert!(holders.iter().all(|it| it.rights >= 0 && it.room >= 0));
+        let least = |it: &Holder| it.rights.min(it.leased).min(it.room);
+        assert!(holders.iter().all(|it| least(it) >= 0));
     }
 }
 
@@ -397,6 +398,7 @@ pub(super) fn settle(replicas: &mut [Replica]) {
     for _ in 0..6 {
         for from in 0..replicas.len() {
             replicas[from].absorb().unwrap();
+            replicas[from].end_leases(&mut Vec::new()).unwrap();
             replicas[from].acknowledge().unwrap();
             let mark = replicas[from].mark();
             replicas[from].collect(&mark);

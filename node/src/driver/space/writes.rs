@@ -74,9 +74,13 @@ impl OpenSpace {
         }
         let done = ops.iter().zip(told).map(|(operation, told)| {
             let mut done = self.shown(operation);
-            if let Made::Number { number, watched } = told {
-                done.number = Some(number);
-                done.watched = watched;
+            match told {
+                Made::Number { number, watched } => {
+                    done.number = Some(number);
+                    done.watched = watched;
+                }
+                Made::Leased(lease) => done.lease = Some(lease.into()),
+                Made::Told(_) | Made::Done => {}
             }
             let (Some(op), Made::Told(told)) = (operation.op(), told) else {
                 return done;
@@ -138,6 +142,7 @@ impl OpenSpace {
             now: None,
             budget: None,
             to: None,
+            lease: None,
             period: None,
             number: None,
             watched: false,

@@ -36,7 +36,7 @@ const SMALL: [&str; 24] = [
 ];
 
 /// Numbers of answers that are texts.
-const TEXTS: [&str; 14] = [
+const TEXTS: [&str; 16] = [
     "begins",
     "cap",
     "clock",
@@ -45,6 +45,8 @@ const TEXTS: [&str; 14] = [
     "expires_at",
     "floor",
     "here",
+    "leased",
+    "left",
     "pending",
     "rights",
     "room",
@@ -54,13 +56,14 @@ const TEXTS: [&str; 14] = [
 ];
 
 /// Numbers of requests, which may be texts.
-const EITHER: [&str; 10] = [
+const EITHER: [&str; 11] = [
     "amount",
     "at",
     "by",
     "cost",
     "expires_in_ms",
     "in_ms",
+    "lease_ms",
     "limit",
     "period_ms",
     "value",
@@ -228,7 +231,7 @@ fn all_that_touches_counters_takes_keys_and_levels() {
         assert_eq!(headers.get("tallymesh-token").is_some(), counters);
         *found.entry((counters, writes)).or_insert(0) += 1;
     }
-    assert_eq!(found[&(true, true)], 17, "writes");
+    assert_eq!(found[&(true, true)], 19, "writes");
     assert_eq!(found[&(true, false)], 9, "reads");
 }
 

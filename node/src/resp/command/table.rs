@@ -26,7 +26,7 @@ const fn spec(
 /// All commands, by name.
 // One command a line: what is compared stands below each other.
 #[rustfmt::skip]
-pub(in crate::resp) static TABLE: &[Spec; 73] = {
+pub(in crate::resp) static TABLE: &[Spec; 76] = {
     use Kind::*;
     const NO: KeysAt = KeysAt::None;
     const ONE: KeysAt = KeysAt::First;
@@ -40,13 +40,16 @@ pub(in crate::resp) static TABLE: &[Spec; 73] = {
     &[
         spec("auth", Command::Auth, -2, Connection, NO, OPEN, "Authenticates the connection."),
         spec("budget.cap", Command::BudgetCap, 4, Write, ONE, EDITOR, "Raises or lowers the cap of a budget; answers it."),
+        spec("budget.endlease", Command::BudgetEndLease, 3, Write, ONE, WRITER, "Takes back what is left here of a lease; answers the value."),
         spec("budget.floor", Command::BudgetFloor, 4, Write, ONE, EDITOR, "Raises or lowers the floor of a budget; answers it."),
         spec("budget.get", Command::BudgetGet, 2, Read, ONE, READER, "Reads a budget, as this node sees it."),
         spec("budget.grant", Command::BudgetGrant, -4, Write, ONE, EDITOR, "Moves rights of a budget, or room, to another member; answers how many are left here."),
         spec("budget.holders", Command::BudgetHolders, 2, Keyspace, ONE, READER, "Tells which writer holds what of a budget."),
+        spec("budget.lease", Command::BudgetLease, 5, Write, ONE, WRITER, "Sets rights aside for somebody who may spend them without asking, for a while; answers when they come back."),
+        spec("budget.leases", Command::BudgetLeases, 2, Keyspace, ONE, READER, "Tells what is left of which lease of a budget."),
         spec("budget.list", Command::BudgetList, -1, Keyspace, NO, READER, "Lists budgets by name, from a prefix and a name on."),
         spec("budget.mint", Command::BudgetMint, 3, Write, ONE, EDITOR, "Pays into a budget; answers its value."),
-        spec("budget.spend", Command::BudgetSpend, 3, Write, ONE, WRITER, "Spends of a budget what this node holds of it; answers its value."),
+        spec("budget.spend", Command::BudgetSpend, -3, Write, ONE, WRITER, "Spends of a budget what this node holds of it, or of a lease first; answers its value."),
         spec("budget.transfer", Command::BudgetTransfer, -4, Write, ONE, WRITER, "Spends of a budget and pays that into others, all at once; answers its value."),
         spec("client", Command::Client, -2, Connection, NO, TICKET, "Tells of connections, names this one, and says how many members its commands have to reach, and how long they wait for rights."),
         spec("command", Command::Commands, -1, Connection, NO, TICKET, "Tells which commands there are."),

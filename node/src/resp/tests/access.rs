@@ -25,10 +25,13 @@ fn sample(name: &str) -> &'static str {
     let samples = [
         "AUTH reader",
         "BUDGET.CAP b RAISE 1",
+        "BUDGET.ENDLEASE b 00000000000000000000000000000000",
         "BUDGET.FLOOR b LOWER 1",
         "BUDGET.GET b",
         "BUDGET.GRANT b 00000000000000000000000000000000 1",
         "BUDGET.HOLDERS b",
+        "BUDGET.LEASE b 00000000000000000000000000000000 1 1000",
+        "BUDGET.LEASES b",
         "BUDGET.LIST",
         "BUDGET.MINT b 1",
         "BUDGET.SPEND b 1",

@@ -48,8 +48,8 @@ fn budgets_are_minted_spent_and_read() {
         ("BUDGET.FLOOR gift raise 5", ":-5|", ""),
         (
             "BUDGET.GET gift",
-            "*10|$5|value|$2|-5|$5|floor|$2|-5|$6|rights|$1|0|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|",
-            "%5|$5|value|$2|-5|$5|floor|$2|-5|$6|rights|$1|0|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|",
+            "*12|$5|value|$2|-5|$5|floor|$2|-5|$6|rights|$1|0|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$6|leased|$1|0|",
+            "%6|$5|value|$2|-5|$5|floor|$2|-5|$6|rights|$1|0|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$6|leased|$1|0|",
         ),
         ("BUDGET.MINT gift 0", ":-5|", ""),
         (
@@ -80,8 +80,8 @@ fn a_cap_keeps_room() {
         ("BUDGET.CAP seats LOWER 1", ":9|", ""),
         (
             "BUDGET.GET seats",
-            "*18|$5|value|$1|4|$5|floor|$1|0|$3|cap|$1|9|$6|rights|$1|4|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$4|room|$1|5|$12|room-pending|$1|0|$14|room-elsewhere|$1|0|",
-            "%9|$5|value|$1|4|$5|floor|$1|0|$3|cap|$1|9|$6|rights|$1|4|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$4|room|$1|5|$12|room-pending|$1|0|$14|room-elsewhere|$1|0|",
+            "*20|$5|value|$1|4|$5|floor|$1|0|$3|cap|$1|9|$6|rights|$1|4|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$6|leased|$1|0|$4|room|$1|5|$12|room-pending|$1|0|$14|room-elsewhere|$1|0|",
+            "%10|$5|value|$1|4|$5|floor|$1|0|$3|cap|$1|9|$6|rights|$1|4|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$6|leased|$1|0|$4|room|$1|5|$12|room-pending|$1|0|$14|room-elsewhere|$1|0|",
         ),
         ("BUDGET.MINT plain 4", ":4|", ""),
         (
@@ -130,8 +130,8 @@ fn a_transfer_is_one_and_the_kinds_are_kept_apart() {
         ("BUDGET.GET a", "+QUEUED|", ""),
         (
             "EXEC",
-            "*4|:2|-RIGHTSSHORT 3 are asked for, and 2 are held here, 0 elsewhere as far as is known here|:1|*10|$5|value|$1|2|$5|floor|$1|0|$6|rights|$1|2|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|",
-            "*4|:2|-RIGHTSSHORT 3 are asked for, and 2 are held here, 0 elsewhere as far as is known here|:1|%5|$5|value|$1|2|$5|floor|$1|0|$6|rights|$1|2|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|",
+            "*4|:2|-RIGHTSSHORT 3 are asked for, and 2 are held here, 0 elsewhere as far as is known here|:1|*12|$5|value|$1|2|$5|floor|$1|0|$6|rights|$1|2|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$6|leased|$1|0|",
+            "*4|:2|-RIGHTSSHORT 3 are asked for, and 2 are held here, 0 elsewhere as far as is known here|:1|%6|$5|value|$1|2|$5|floor|$1|0|$6|rights|$1|2|$14|rights-pending|$1|0|$16|rights-elsewhere|$1|0|$6|leased|$1|0|",
         ),
     ]);
 }
@@ -152,11 +152,55 @@ fn a_spend_under_a_key_counts_once() {
 }
 
 #[test]
+fn rights_are_leased() {
+    let mut client = client();
+    let id = "0a".repeat(16);
+    let until = NOW + 60_000 + 600 + 2_000;
+    let writer = client.node.replicas[0].writer().to_string();
+    let leases = format!("*1|*4|$32|{id}|$32|{writer}|$1|4|$7|{until}|");
+    client.node.replicas[0].set_time(NOW);
+    for (sent, told) in [
+        ("BUDGET.MINT gift 10", ":10|"),
+        ("BUDGET.LEASE gift ID 6 60000", &format!(":{until}|")),
+        ("BUDGET.LEASE gift ID 6 60000", &format!(":{until}|")),
+        (
+            "BUDGET.SPEND gift 5",
+            "-RIGHTSSHORT 5 are asked for, and 4 are held here, 6 elsewhere as far as is known here|",
+        ),
+        ("BUDGET.SPEND gift 2 LEASE ID", ":8|"),
+        ("ONCE k BUDGET.SPEND gift 0 lease ID", ":8|"),
+        ("BUDGET.LEASES gift", &leases),
+        ("BUDGET.ENDLEASE gift ID", ":8|"),
+        ("BUDGET.LEASES gift", "*0|"),
+        (
+            "BUDGET.ENDLEASE gift ID",
+            "-NOLEASE nothing is left of this lease here; ask the member that gave it, or let it end by itself|",
+        ),
+        (
+            "BUDGET.LEASE gift ID 6 999",
+            "-ERR a lease is 1000 to 2592000000 milliseconds long, not 999|",
+        ),
+        (
+            "BUDGET.LEASE gift me 6 1000",
+            "-ERR a lease's id has 32 hex digits in lower case, and these 2 bytes are none|",
+        ),
+        ("BUDGET.SPEND gift 2 of ID", "-ERR syntax error|"),
+        (
+            "ONCE k2 BUDGET.LEASE gift ID 1 1000",
+            "-ERR a lease has an id of its own, by which it is given once; ask without an idempotency key|",
+        ),
+        ("BUDGET.SPEND gift 8", ":0|"),
+    ] {
+        assert_eq!(client.send(&sent.replace("ID", &id)), told, "{sent}");
+    }
+}
+
+#[test]
 fn rights_are_granted_to_members_alone() {
     let mut client = client();
     client.send("BUDGET.MINT gift 10");
     let writer = client.node.replicas[0].writer().to_string();
-    let holders = format!("*1|*3|$32|{writer}|$2|10|$1|0|");
+    let holders = format!("*1|*4|$32|{writer}|$2|10|$1|0|$1|0|");
     assert_eq!(client.send("BUDGET.HOLDERS gift"), holders);
     assert_eq!(client.send("BUDGET.HOLDERS none"), "*0|");
     let nobody = "0".repeat(64);

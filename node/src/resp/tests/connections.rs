@@ -250,7 +250,7 @@ fn the_node_answers_about_itself() {
             "CONFIG REWRITE",
             "-ERR unknown subcommand 'REWRITE'. Try CONFIG HELP.|",
         ),
-        ("COMMAND COUNT", ":73|"),
+        ("COMMAND COUNT", ":76|"),
         (
             "COMMAND FOO",
             "-ERR unknown subcommand 'FOO'. Try COMMAND HELP.|",
@@ -268,11 +268,11 @@ fn the_node_answers_about_itself() {
     ] {
         assert_eq!(client.send(sent), answer, "{sent}");
     }
-    assert!(client.send("COMMAND").starts_with("*73|*10|$4|auth|:-2|"));
+    assert!(client.send("COMMAND").starts_with("*76|*10|$4|auth|:-2|"));
     assert!(
         client
             .send("COMMAND DOCS")
-            .starts_with("*146|$4|auth|*4|$7|summary|")
+            .starts_with("*152|$4|auth|*4|$7|summary|")
     );
     client.send("HELLO 3");
     assert_eq!(
