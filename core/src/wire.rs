@@ -1,4 +1,4 @@
-//! The wire format, version 1 (unstable). docs/protocol.md specifies it byte by byte.
+//! The wire format, version 1, which is stable. docs/protocol.md specifies it byte by byte.
 //!
 //! It is strict: a decoder accepts only what the encoder would write, so that one state has one
 //! encoding, and checks each length against its limit before it allocates.

@@ -63,7 +63,7 @@ Exit codes:
   1  refused, or failed; nothing was written
   2  the command line or the configuration is wrong
   3  no node answers
-  4  the counter, the budget or the sequence is absent
+  4  the counter, the budget, the lease or the sequence is absent
   5  not known whether a write counts: the connection broke, or the members have not decided yet
   6  written at this node, but the level that was asked for was not reached";
 

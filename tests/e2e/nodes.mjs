@@ -21,8 +21,11 @@ export async function nodes() {
  * Starts a node that nobody else uses, from TALLYMESH_BIN, with further arguments; returns its HTTP address, where it
  * listens for nodes, what stops it, and what starts it again with other such arguments, at another address.
  */
-export async function oneNode(...first) {
-  const { ready, stop, again } = await cluster(process.env.TALLYMESH_BIN, 1, first);
+export const oneNode = (...first) => nodeOf(process.env.TALLYMESH_BIN, ...first);
+
+/** The same of another program. */
+export async function nodeOf(binary, ...first) {
+  const { ready, stop, again } = await cluster(binary, 1, first);
   const node = {
     address: ready[0].http,
     listen: ready[0].listen,

@@ -11,9 +11,9 @@ const here = dirname(fileURLToPath(import.meta.url));
 const run = promisify(execFile);
 const TIMEOUT_MS = 120_000;
 
-/** Makes a project with the package and the program; returns its folder. */
-export function makeProject() {
-  const { project } = install();
+/** Makes a project with the package, or another one's tarball, and the program; returns its folder. */
+export function makeProject(tarball) {
+  const { project } = install(tarball);
   for (const file of ['program.js', 'tell.js']) copyFileSync(join(here, file), join(project, file));
   return project;
 }

@@ -6,6 +6,8 @@
 
 mod clients;
 mod figures;
+mod holders;
+mod strikes;
 mod world;
 
 pub use figures::Figures;
@@ -21,6 +23,15 @@ pub enum Policy {
     Missing,
     /// Half of what the richest other member holds.
     HalfOfRichest,
+}
+
+/// What happens to one of the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// It is gone for good, and taken out by an operator.
+    TakenOut,
+    /// Its process is copied while it runs, and both go on.
+    Copied,
 }
 
 /// Who spends where, and what happens meanwhile.
@@ -42,6 +53,10 @@ pub struct Plan {
     pub keyed: bool,
     /// How many in a thousand wishes are to give a unit back, under a cap, before it is quiet.
     pub given_back: u64,
+    /// How many spend on leases, with clocks of their own.
+    pub holders: usize,
+    /// What happens to one of the members while there is trouble.
+    pub strike: Option<Strike>,
     /// When it ends, if not all is spent before.
     pub end_ms: u64,
 }

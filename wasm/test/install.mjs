@@ -10,12 +10,12 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const windows = process.platform === 'win32';
 const npm = (args, cwd) => execFileSync('npm', args, { cwd, encoding: 'utf8', shell: windows, stdio: ['ignore', 'pipe', 'ignore'] });
 
-/** Makes the project; `load()` imports an entry of the package from within it. */
-export function install() {
+/** Makes the project, with another tarball if one is given; `load()` imports an entry of the package from within it. */
+export function install(given = process.env.TALLYMESH_TARBALL) {
   const project = mkdtempSync(join(tmpdir(), 'tallymesh-package-'));
   process.on('exit', () => rmSync(project, { recursive: true, force: true }));
   const [{ filename, files }] = JSON.parse(npm(['pack', '--json', '--pack-destination', project], root));
-  const tarball = process.env.TALLYMESH_TARBALL ?? join(project, filename);
+  const tarball = given ?? join(project, filename);
   writeFileSync(join(project, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
   npm(['install', '--offline', '--no-package-lock', tarball], project);
   return {

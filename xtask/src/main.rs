@@ -7,6 +7,7 @@ mod blocks;
 mod check;
 mod demo;
 mod fuzz;
+mod keep;
 mod mutants;
 mod pack;
 mod pass_on;
@@ -72,6 +73,8 @@ enum Command {
     Explore(proofs::ExploreArgs),
     /// Play the fuzz targets, each for a while, from the corpus on
     Fuzz(fuzz::Args),
+    /// Keep the node and the npm package of this state in tests/kept, for tests of later ones
+    Keep(keep::Args),
     /// Change core in many small ways, see whether a test notices, and write docs/reports/mutants.md
     Mutants(mutants::Args),
     /// Run one WebAssembly test binary (cargo calls this)
@@ -113,6 +116,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Soak(args) => proofs::soak(&repo, &args),
         Command::Explore(args) => proofs::explore(&repo, &args),
         Command::Fuzz(args) => fuzz::command(&repo, &args),
+        Command::Keep(args) => keep::command(&repo, &args),
         Command::Mutants(args) => mutants::command(&repo, &args),
         Command::WasmTestRunner { .. } => unreachable!("handled above"),
     }

@@ -80,7 +80,7 @@ impl Failure {
             Failure::Refused { code, .. }
                 if matches!(
                     code.as_str(),
-                    "absent" | "no_budget" | "no_limit" | "no_sequence"
+                    "absent" | "no_budget" | "no_lease" | "no_limit" | "no_sequence"
                 ) =>
             {
                 4

@@ -16,6 +16,7 @@ mod figures;
 mod hostile;
 mod http;
 mod join;
+mod kept;
 mod leases;
 mod liar;
 mod limits;

@@ -73,7 +73,7 @@ fn add_member(node: &Node, owner: &str) {
 }
 
 /// Waits until each of these nodes sees all of them as members, with starts that all know.
-fn settled(nodes: &[&Node]) {
+pub(crate) fn settled(nodes: &[&Node]) {
     eventually("the members know each other", || {
         let knows = |node: &&Node| {
             let rows = members(node)["members"].as_array().cloned();

@@ -8,6 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// The program that is tested.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tallymesh");
+
 /// How long anything that a test waits for may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -15,6 +18,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) struct Node {
     folder: TempDir,
     child: Option<Child>,
+    program: PathBuf,
     arguments: Vec<String>,
     pub(crate) url: String,
     /// The address of the Redis protocol; empty if it is not served.
@@ -30,20 +34,38 @@ impl Node {
         Node::start_on(arguments, |_| ())
     }
 
+    /// Starts a node of another program.
+    pub(crate) fn start_of(program: &Path, arguments: &[&str]) -> Node {
+        let mut node = Node::prepared(program, arguments);
+        node.start_again();
+        node
+    }
+
     /// Starts a node on a data folder that was prepared.
     pub(crate) fn start_on(arguments: &[&str], prepare: impl FnOnce(&Path)) -> Node {
-        let mut node = Node {
+        let mut node = Node::prepared(Path::new(PROGRAM), arguments);
+        prepare(&node.data());
+        node.start_again();
+        node
+    }
+
+    fn prepared(program: &Path, arguments: &[&str]) -> Node {
+        Node {
             folder: tempfile::tempdir().expect("temporary folder"),
             child: None,
+            program: program.to_owned(),
             arguments: arguments.iter().map(|&text| text.to_owned()).collect(),
             url: String::new(),
             resp: String::new(),
             peer_id: String::new(),
             listen: Vec::new(),
-        };
-        prepare(&node.data());
-        node.start_again();
-        node
+        }
+    }
+
+    /// Starts a node that stopped, on the same folder, by the program of now.
+    pub(crate) fn start_again_now(&mut self) {
+        self.program = PROGRAM.into();
+        self.start_again();
     }
 
     /// Starts a node that stopped, on the same folder.
@@ -52,7 +74,7 @@ impl Node {
         // The file of the last start must not be taken for the new one's.
         let _ = fs::remove_file(&ready);
         let log = File::create(self.folder.path().join("log")).expect("log file");
-        let child = up(&self.data())
+        let child = up_of(&self.program, &self.data())
             .args(["--http", "127.0.0.1:0", "--ready-file"])
             .arg(&ready)
             .args(&self.arguments)
@@ -176,7 +198,7 @@ impl Node {
     pub(crate) fn run(&self, arguments: &[&str], input: &str) -> Output {
         let file = self.folder.path().join("input");
         fs::write(&file, input).expect("write the input");
-        Command::new(env!("CARGO_BIN_EXE_tallymesh"))
+        Command::new(PROGRAM)
             .args(arguments)
             .env("TALLYMESH_NODE", &self.url)
             .stdin(File::open(file).expect("open the input"))
@@ -194,7 +216,11 @@ impl Drop for Node {
 /// The command `tallymesh up` on a data folder. Nodes have the links that a test gives them, and find
 /// no others by themselves, unless it says so.
 pub(crate) fn up(data: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tallymesh"));
+    up_of(Path::new(PROGRAM), data)
+}
+
+fn up_of(program: &Path, data: &Path) -> Command {
+    let mut command = Command::new(program);
     command
         .args(["up", "--data"])
         .arg(data)

@@ -23,6 +23,7 @@ pub(super) struct Client {
     spent: u64,
 }
 
+#[derive(Clone)]
 pub(super) struct Waiting {
     pub(super) client: usize,
     pub(super) since: u64,
@@ -97,9 +98,10 @@ impl World {
                         Stock::Room | Stock::Window => self.figures.spent -= 1,
                     }
                 }
-                if self.figures.spent > self.plan.minted {
+                if self.figures.spent > self.plan.minted && self.plan.strike.is_none() {
                     return Err("more was spent than there is".into());
                 }
+                self.note_spent(at);
                 self.handle(at, Input::Changed)?;
                 self.check(at)?;
                 Ok(true)

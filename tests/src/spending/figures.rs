@@ -15,6 +15,20 @@ pub struct Figures {
     pub refused_early: u64,
     /// Spends at the member that is cut off, while it is: those that succeeded, and those that were given up.
     pub cut: (u64, u64),
+    /// Leases that were given.
+    pub leases: u64,
+    /// Units that were spent on leases, and told.
+    pub told: u64,
+    /// Units that were spent on leases by who vanished: they are spent again.
+    pub vanished: u64,
+    /// Times that what was spent on a lease was refused, as it was not held where that was told.
+    pub late: u64,
+    /// Units that a member spent that is gone, and told nobody.
+    pub lost: u64,
+    /// Units that were spent beyond what there was, by the two copies of a process.
+    pub overdrawn: u64,
+    /// Most faults that a member reported.
+    pub faults: u64,
     /// Grants of rights.
     pub moves: u64,
     /// Requests for rights that were sent.
@@ -62,6 +76,13 @@ impl Figures {
         self.refused_early += other.refused_early;
         self.cut.0 += other.cut.0;
         self.cut.1 += other.cut.1;
+        self.leases += other.leases;
+        self.told += other.told;
+        self.vanished += other.vanished;
+        self.late += other.late;
+        self.lost += other.lost;
+        self.overdrawn += other.overdrawn;
+        self.faults = self.faults.max(other.faults);
         self.moves += other.moves;
         self.requests += other.requests;
         self.restarts += other.restarts;

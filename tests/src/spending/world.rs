@@ -1,9 +1,12 @@
 //! Members, clients and links, event by event.
 
 use super::clients::{Client, Waiting};
-use super::{Figures, Plan, Policy};
+use super::holders::Holder;
+use super::strikes::Struck;
+use super::{Figures, Plan, Policy, Strike};
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tallymesh_core::limits::SKEW_MS_MAX;
 use tallymesh_core::{
     Error, Flow, Input, Link, Mark, Message, Output, Owner, Replica, Space, Sync, SyncConfig,
     WriterId,
@@ -20,13 +23,18 @@ pub(super) const DELAY_MS: (u64, u64) = (10, 30);
 /// How long a client thinks between two spends.
 pub(super) const THINK_MS: (u64, u64) = (20, 200);
 const TEND_MS: u64 = 200;
+/// What the wall clocks say at first, in milliseconds.
+const WALL_MS: u64 = 1_000_000;
 
+#[derive(Clone)]
 pub(super) struct Member {
+    /// Whose process it is.
+    pub(super) owner: Owner,
     pub(super) replica: Replica,
     pub(super) sync: Sync,
     mark: Mark,
     log: Vec<Vec<u8>>,
-    started: u64,
+    pub(super) started: u64,
     tend_at: u64,
     /// Who waits here, the longest first.
     pub(super) waiting: VecDeque<Waiting>,
@@ -55,6 +63,10 @@ pub(super) struct World {
     /// When the last frame of a link to an end arrives: a link keeps the order.
     arrivals: BTreeMap<(Link, usize), u64>,
     pub(super) clients: Vec<Client>,
+    pub(super) holders: Vec<Holder>,
+    /// How far the wall clock of each member is ahead, in milliseconds.
+    ahead: Vec<u64>,
+    pub(super) struck: Struck,
     /// The keys of all that was ever made, if clients use keys.
     pub(super) made: BTreeSet<String>,
     sent: u64,
@@ -87,6 +99,9 @@ impl World {
             flights: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             clients: Vec::new(),
+            holders: Vec::new(),
+            ahead: vec![0; MEMBERS],
+            struck: Struck::default(),
             made: BTreeSet::new(),
             sent: 0,
             trouble_at: 0,
@@ -96,6 +111,10 @@ impl World {
         for at in 0..MEMBERS {
             let member = world.member(at);
             world.members.push(member);
+        }
+        if plan.holders > 0 {
+            let ahead = (0..MEMBERS).map(|_| world.random.below(SKEW_MS_MAX + 1));
+            world.ahead = ahead.collect();
         }
         world
     }
@@ -108,9 +127,15 @@ impl World {
             interval_ms: 500,
             pull_timeout_ms: 1_000,
             owner: Some(owner(at)),
+            lease_ms: match self.plan.strike {
+                // Starts of a copy that is gone are waited for.
+                Some(Strike::Copied) => 10_000,
+                _ => SyncConfig::default().lease_ms,
+            },
             ..SyncConfig::default()
         };
         Member {
+            owner: owner(at),
             replica: Replica::new(space, writer),
             sync: Sync::new(config, self.random.next_u64()),
             mark: Mark::default(),
@@ -139,10 +164,11 @@ impl World {
                 self.clients.push(Client::new(at, first));
             }
         }
-        while self.now < self.begun + self.plan.end_ms && self.figures.spent < self.plan.minted {
+        self.add_holders();
+        while self.now < self.begun + self.plan.end_ms && !self.is_spent() {
             self.event()?;
         }
-        if self.figures.spent < self.plan.minted {
+        if !self.is_spent() {
             return Ok(());
         }
         self.figures.done_ms = self.now - self.begun;
@@ -156,13 +182,19 @@ impl World {
         self.pass(5_000)?;
         let moves = self.figures.moves;
         self.pass(5_000)?;
-        for (at, member) in self.members.iter().enumerate() {
+        if self.plan.strike.is_some() {
+            self.count_struck()?;
+        }
+        let exact = self.struck.copied.is_none();
+        for (at, member) in self.living().filter(|_| exact) {
             let budget = member.replica.budget(NAME).ok_or("it is gone")?;
             if budget.value != 0 {
                 return Err(format!("all is spent, and {at} sees {budget:?}"));
             }
         }
-        match self.figures.moves == moves && self.figures.spent == self.plan.minted {
+        let counted = self.figures.spent - self.figures.lost;
+        let is_right = !exact || counted == self.plan.minted;
+        match self.figures.moves == moves && is_right {
             true => Ok(()),
             false => Err(format!("it goes on: {:?}", self.figures)),
         }
@@ -199,8 +231,9 @@ impl World {
     fn event(&mut self) -> Result<(), String> {
         let flight = self.flights.keys().next().map(|it| it.0);
         let clients = self.clients.iter().filter_map(|it| it.due);
+        let clients = clients.chain(self.holders.iter().map(|it| it.due));
         let patience = self.plan.patience_ms;
-        let members = self.members.iter().flat_map(|it| {
+        let members = self.living().flat_map(|(_, it)| {
             let refusal = it.waiting.front().map(|it| it.since + patience);
             let asks = !it.waiting.is_empty() && self.policy != Policy::Members;
             let asks = asks.then_some(it.ask_at);
@@ -241,7 +274,15 @@ impl World {
                 self.ask(client)?;
             }
         }
-        for at in 0..MEMBERS {
+        for holder in 0..self.holders.len() {
+            if self.holders[holder].due <= self.now {
+                self.hold(holder)?;
+            }
+        }
+        for at in 0..self.members.len() {
+            if self.struck.gone == Some(at) {
+                continue;
+            }
             if self.members[at]
                 .sync
                 .next_deadline()
@@ -259,13 +300,26 @@ impl World {
         Ok(())
     }
 
+    /// The second copy of a process has the clock of the first one.
+    pub(super) fn copy_clock(&mut self, at: usize) {
+        self.ahead.push(self.ahead[at]);
+    }
+
+    /// Tells a member what its wall clock says.
+    pub(super) fn set_time(&mut self, at: usize) {
+        let time = WALL_MS + self.now + self.ahead[at];
+        self.members[at].replica.set_time(time);
+    }
+
     pub(super) fn handle(&mut self, at: usize, input: Input<'_>) -> Result<(), String> {
         let now = self.now;
+        self.set_time(at);
         let member = &mut self.members[at];
         let before = member.replica.clock();
         let is_frame = matches!(input, Input::Frame { .. });
         let asked = matches!(&input, Input::Frame { bytes, .. } if bytes[3] == WANT);
         member.sync.handle(now, &mut member.replica, input);
+        self.figures.faults = self.figures.faults.max(member.replica.fault_count());
         self.figures.moves += u64::from(asked && member.replica.clock() > before);
         if let Some(message) = member.replica.since(&mut member.mark) {
             if message.is_whole() {
@@ -284,7 +338,7 @@ impl World {
         }
         if renew {
             let nonce: [u8; 16] = self.random.bytes();
-            let writer = WriterId::mint(&Space::default(), &owner(at), &nonce);
+            let writer = WriterId::mint(&Space::default(), &self.members[at].owner, &nonce);
             self.handle(at, Input::Renew { writer })?;
         }
         match is_frame {
@@ -293,21 +347,46 @@ impl World {
         }
     }
 
+    /// The members that run, with their places.
+    pub(super) fn living(&self) -> impl Iterator<Item = (usize, &Member)> {
+        let gone = self.struck.gone;
+        let members = self.members.iter().enumerate();
+        members.filter(move |it| Some(it.0) != gone)
+    }
+
+    /// All two that may have a link.
+    fn pairs(&self) -> Vec<[usize; 2]> {
+        let living: Vec<usize> = self.living().map(|it| it.0).collect();
+        let of = |&to: &usize| {
+            let before = living.iter().filter(move |at| **at < to);
+            before.map(move |at| [*at, to])
+        };
+        living.iter().flat_map(of).collect()
+    }
+
     /// No view is out of its bounds, and its rights add up.
     pub(super) fn check(&self, at: usize) -> Result<(), String> {
+        if self.struck.copied.is_some() {
+            return Ok(()); // what two copies spend may be too much: it is counted in the end
+        }
         let replica = &self.members[at].replica;
         let Some(budget) = replica.budget(NAME) else {
             return Ok(());
         };
         // Of what is made twice under one key both may be seen; and what was given back may not be.
-        let exact = !self.plan.keyed && self.plan.given_back == 0;
+        let exact = !self.plan.keyed
+            && self.plan.given_back == 0
+            && self.plan.holders == 0
+            && self.plan.strike.is_none();
         let least = i128::from(self.plan.minted) - i128::from(self.figures.spent);
         let least = if exact { least.max(0) } else { 0 };
         let holders = replica.holders_of(NAME);
-        let rights: i128 = holders.iter().map(|it| it.rights).sum();
+        let rights: i128 = holders.iter().map(|it| it.rights + it.leased).sum();
         let room: i128 = holders.iter().map(|it| it.room).sum();
         let wrong = budget.value < least || budget.value > i128::from(self.plan.minted);
-        let less = holders.iter().any(|it| it.rights < 0 || it.room < 0);
+        let less = holders
+            .iter()
+            .any(|it| it.rights.min(it.leased).min(it.room) < 0);
         let left = budget.cap.map_or(0, |cap| cap - budget.value);
         match wrong || less || rights != budget.value || room != left {
             true => Err(format!(
@@ -349,7 +428,7 @@ impl World {
         self.flights.insert((arrives, self.sent), (to, flight));
     }
 
-    fn connect(&mut self, pair: [usize; 2]) -> Result<(), String> {
+    pub(super) fn connect(&mut self, pair: [usize; 2]) -> Result<(), String> {
         let link = Link(self.next_link);
         self.next_link += 1;
         self.links.insert(link, pair);
@@ -360,7 +439,7 @@ impl World {
         Ok(())
     }
 
-    fn disconnect(&mut self, of: impl Fn(&[usize; 2]) -> bool) -> Result<(), String> {
+    pub(super) fn disconnect(&mut self, of: impl Fn(&[usize; 2]) -> bool) -> Result<(), String> {
         let links = self.links.iter().filter(|it| of(it.1));
         let links: Vec<(Link, [usize; 2])> = links.map(|it| (*it.0, *it.1)).collect();
         for (link, ends) in links {
@@ -374,14 +453,17 @@ impl World {
 
     fn tend(&mut self, at: usize) -> Result<(), String> {
         let now = self.now;
+        self.set_time(at);
         let member = &mut self.members[at];
         member.tend_at = now + TEND_MS;
         let replica = &mut member.replica;
         let late = member.started + 5_000 <= now;
         if !replica.is_announced() && (late || member.sync.has_caught_up(replica)) {
             let members = replica.configuration();
-            if members.is_some_and(|it| it.has(&owner(at))) {
-                replica.announce(&owner(at), &[0; 16], now).map_err(text)?;
+            if members.is_some_and(|it| it.has(&member.owner)) {
+                replica
+                    .announce(&member.owner, &[0; 16], now)
+                    .map_err(text)?;
             }
         }
         let tended = member.sync.tend(now, &mut member.replica, &member.mark);
@@ -406,7 +488,7 @@ impl World {
             && self.trouble_at <= self.now
         {
             self.trouble_at = self.now + self.random.range(200, 1_500);
-            let pair = *self.random.pick(&[[0, 1], [0, 2], [1, 2]]);
+            let pair = *self.random.pick(&self.pairs());
             match self.random.chance(850) {
                 true => {
                     self.figures.cuts += 1;
@@ -420,7 +502,8 @@ impl World {
         self.cut.retain(|_, until| *until > now);
         let cut: Vec<[usize; 2]> = self.cut.keys().copied().collect();
         self.disconnect(|ends| cut.contains(ends))?;
-        for pair in [[0, 1], [0, 2], [1, 2]] {
+        self.strike()?;
+        for pair in self.pairs() {
             let open = self.links.values().any(|ends| *ends == pair);
             if !open && !cut.contains(&pair) && self.next_link > 0 {
                 self.connect(pair)?;
@@ -430,7 +513,7 @@ impl World {
     }
 
     /// A member's process ends, and another begins from what it had stored. Clients ask again.
-    fn restart(&mut self, at: usize) -> Result<(), String> {
+    pub(super) fn restart(&mut self, at: usize) -> Result<(), String> {
         self.figures.restarts += 1;
         self.disconnect(|ends| ends.contains(&at))?;
         let mut fresh = self.member(at);

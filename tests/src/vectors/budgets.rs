@@ -2,7 +2,7 @@
 
 use super::keyed::{members, tell};
 use super::{Vector, full, refused, vector, with};
-use tallymesh_core::{Flow, Limit, Message, Replica};
+use tallymesh_core::{Flow, LeaseId, Limit, Message, Replica};
 
 fn flow(replica: &mut Replica, name: &str, flow: Flow) {
     replica
@@ -24,6 +24,12 @@ pub(super) fn messages() -> Vec<Vector> {
     flow(&mut one, "seats", Flow::Mint(5));
     flow(&mut one, "seats", Flow::LowerFloor(1));
     let capped = one.delta(&known);
+    let known = one.vector();
+    let id = LeaseId::from_bytes([0x0a; 16]);
+    let (until, amount) = (1_800_000_062_600, 4);
+    flow(&mut one, "gift", Flow::Lease { id, until, amount });
+    flow(&mut one, "gift", Flow::SpendLeased { id, amount: 1 });
+    let leased = one.delta(&known);
     let limits = limits();
     vec![
         vector(
@@ -40,6 +46,11 @@ pub(super) fn messages() -> Vec<Vector> {
             "budget_capped",
             "What came after that: 11.. made the budget `seats` with a cap of 20, minted 5, and lowered the floor by 1.",
             capped.encode(),
+        ),
+        vector(
+            "budget_leased",
+            "And after that: 11.. leased 4 of `gift` under the id 0a0a.., which come back at 1800000062600, and spent 1 of that.",
+            leased.encode(),
         ),
     ]
 }

@@ -27,6 +27,8 @@ const AHEAD: u64 = 4;
 const REST_AGAIN_MS: Millis = 1_000;
 /// How long a watched number is kept back at most, from when somebody asks who could have it.
 const PATIENCE_MS: Millis = 1_000;
+/// How soon is looked again for a link to the one that gives numbers.
+const UNREACHED_AGAIN_MS: Millis = 50;
 /// How soon is asked again while a watched number is kept back.
 const WATCHED_AGAIN_MS: Millis = 100;
 /// Who hands numbers out before a watched one keeps this share of what it used of late for itself, some
@@ -318,9 +320,11 @@ impl Sync {
         let link = self.dealer(holder);
         let round = self.wants.tickets.rounds.entry(name.into());
         let (due, tries) = round.or_insert((now, 0));
-        let Some(link) = link.filter(|_| *due <= now) else {
-            // Who comes back is asked then.
-            *due = (*due).max(now + 1);
+        if *due > now {
+            return;
+        }
+        let Some(link) = link else {
+            *due = now + UNREACHED_AGAIN_MS;
             return;
         };
         let wait = match replica.watching(name) {
