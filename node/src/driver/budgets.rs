@@ -261,7 +261,6 @@ impl From<Holding> for HoldingRow {
 }
 
 /// Whether there is nothing to be told.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_none(amount: &i128) -> bool {
     *amount == 0
 }

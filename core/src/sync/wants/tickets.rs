@@ -324,7 +324,11 @@ impl Sync {
             return;
         }
         let Some(link) = link else {
-            *due = now + UNREACHED_AGAIN_MS;
+            // Before a watched number each moment counts.
+            *due = match replica.watching(name) {
+                Watching::Nothing => now + UNREACHED_AGAIN_MS,
+                _ => now + 1,
+            };
             return;
         };
         let wait = match replica.watching(name) {
