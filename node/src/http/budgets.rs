@@ -127,7 +127,7 @@ pub(super) async fn spend(
 ///
 /// Sets rights aside that are held here, for somebody who may spend them without asking for as long as the
 /// lease is. It tells what it has spent by `spend` with the lease's id, at this node. What is left comes
-/// back when it [ends](#operation/end_lease) the lease, or after the lease, a hundredth of it and 2 s.
+/// back when it ends the lease, or after the lease, a hundredth of it and 2 s.
 ///
 /// One that is asked for again under its id is not given again: the answer tells what is left of it.
 #[utoipa::path(
