@@ -39,7 +39,7 @@ export function entryOf(project, entry) {
   return import(pathToFileURL(join(project, `load-${entry}.mjs`)).href);
 }
 
-/** A way to a node on which the answers of the first `count` writes get lost: the node has made them by then. */
+/** A way to a node on which the answers of the first `count` writes get lost, and of more, if it is told: the node has made them by then. */
 export async function lossy(to, count) {
   let lost = 0;
   const server = createServer(async (request, response) => {
@@ -58,6 +58,7 @@ export async function lossy(to, count) {
   return {
     address: `http://127.0.0.1:${server.address().port}`,
     lost: () => lost,
+    lose: (more) => (count = lost + more),
     stop: () => {
       server.closeAllConnections();
       server.close();
@@ -65,15 +66,15 @@ export async function lossy(to, count) {
   };
 }
 
-/** The code of a document that imports an entry. */
-export function example(text, language, entry) {
+/** The code of a document that imports an entry, and has `more`. */
+export function example(text, language, entry, more = '') {
   const blocks = [...text.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, 'gms'))].map(([, code]) => code);
-  return blocks.find((code) => code.includes(`'tallymesh/${entry}'`));
+  return blocks.find((code) => code.includes(`'tallymesh/${entry}'`) && code.includes(more));
 }
 
 /** The example of the package's README of an entry, for a node; its text is made a program. */
-export function readmeExample(project, entry, address) {
-  const code = example(readFileSync(join(project, 'node_modules/tallymesh/README.md'), 'utf8'), 'ts', entry);
+export function readmeExample(project, entry, address, more) {
+  const code = example(readFileSync(join(project, 'node_modules/tallymesh/README.md'), 'utf8'), 'ts', entry, more);
   assert.equal(code.split("'http://127.0.0.1:4280'").length, 2, 'the node is named once');
   write(project, { [`example-${entry}.mjs`]: code.replace('http://127.0.0.1:4280', address) });
   return execute(project, process.execPath, [`example-${entry}.mjs`]);

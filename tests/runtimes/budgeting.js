@@ -2,7 +2,7 @@
 
 const DEADLINE_MS = 30_000;
 
-/** Pays in, spends, moves and watches, at nodes that are members; tells what came of it. */
+/** Pays in, spends, moves, watches and leases, at nodes that are members; tells what came of it. */
 export async function run({ budgets, BudgetError, TallymeshError }, { nodes, key }) {
   const shop = budgets(nodes);
   const watch = shop.watch(key, { signal: AbortSignal.timeout(DEADLINE_MS) });
@@ -19,12 +19,28 @@ export async function run({ budgets, BudgetError, TallymeshError }, { nodes, key
   const { holders } = await shop.get(key);
   let seen;
   for await (seen of watch) if (seen.value === 58n) break;
+  const lease = await shop.lease(key, 10, { ms: 3_600_000, waitMs: 20_000 });
+  const left = [lease.spend(4)];
+  let short;
+  try {
+    lease.spend(7);
+  } catch (error) {
+    short = error;
+  }
+  // As after a reload.
+  const again = shop.resume(JSON.parse(JSON.stringify(lease.state)));
+  left.push(again.left, again.spend(1));
+  await again.tell();
+  await again.end();
+  const { value: rest, leased } = await shop.get(key);
   return {
     before: typeof before,
     values: [value, from.value, to[0].value, seen.value].map(String),
     refused: [refused instanceof BudgetError, refused.code, refused.applied, String(here + pending + elsewhere)],
     wrong: [wrong instanceof TallymeshError, wrong.code],
     names,
+    lease: [...left, again.untold, rest, leased].map(String),
+    short: [short instanceof TallymeshError, short.code, lease.isOver, again.isOver],
     held: String(holders.reduce((sum, { rights }) => sum + rights, 0n)),
   };
 }

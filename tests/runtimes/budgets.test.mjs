@@ -35,6 +35,8 @@ function judge(outcome) {
     refused: [true, 'rights_short', 'no', '58'],
     wrong: [true, 'amount_not_integer'],
     names: ['', ':cashback'],
+    lease: ['6', '6', '5', '0', '53', '0'],
+    short: [true, 'lease_short', false, true],
     held: '58',
   });
 }

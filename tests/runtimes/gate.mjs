@@ -1,13 +1,13 @@
 // The network between pages and a node, which a test can take away: a proxy on loopback.
 import { connect, createServer } from 'node:net';
 
-/** Opens a way to an address such as a node's; returns its own address, and what cuts it, heals it and ends it. */
+/** Opens a way to an address such as a node's; returns its own address, and what cuts it, heals it, moves it and ends it. */
 export async function gate(to) {
-  const { hostname, port } = new URL(to);
   const sockets = new Set();
   let whole = true;
   const server = createServer((near) => {
     if (!whole) return near.destroy();
+    const { hostname, port } = new URL(to);
     const far = connect(Number(port), hostname);
     for (const [socket, other] of [[near, far], [far, near]]) {
       sockets.add(socket);
@@ -28,6 +28,7 @@ export async function gate(to) {
     address: `http://127.0.0.1:${server.address().port}`,
     cut,
     heal: () => (whole = true),
+    move: (address) => (to = address),
     stop: () => {
       cut();
       server.close();

@@ -84,7 +84,7 @@ const react = `
 /** Budgets, by who opens no counters. */
 const budgets = `
   import { BudgetError, budgets, TallymeshError } from 'tallymesh/budgets';
-  import type { Budget, Budgets, BudgetsOptions, Holder, Holding, Transferred } from 'tallymesh/budgets';
+  import type { Budget, Budgets, BudgetsOptions, Holder, Holding, Lease, LeaseState, LeaseTold, Transferred } from 'tallymesh/budgets';
 
   type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
   const same = <A, B>(_: Same<A, B>): void => {};
@@ -96,6 +96,11 @@ const budgets = `
   same<Awaited<ReturnType<Budgets['spend']>>, Budget>(true);
   same<Awaited<ReturnType<Budgets['get']>>, Budget | undefined>(true);
   same<Awaited<ReturnType<Budgets['transfer']>>, Transferred>(true);
+  same<Budget['leased'], bigint>(true);
+  same<Budget['leases'], readonly LeaseTold[] | undefined>(true);
+  same<Awaited<ReturnType<Budgets['lease']>>, Lease>(true);
+  same<Lease['state'], LeaseState>(true);
+  same<ReturnType<Lease['spend']>, bigint>(true);
   same<BudgetError['applied'], 'no' | 'here' | 'unknown' | undefined>(true);
   same<BudgetError['held'], Holding | undefined>(true);
   const options: BudgetsOptions = { urls: ['http://127.0.0.1:4280'], fetch };
@@ -107,6 +112,9 @@ const budgets = `
   }
   // @ts-expect-error an amount is a number or a bigint
   export const wrong = (shop: Budgets) => shop.spend('gift', '5');
+  // @ts-expect-error a lease has a time
+  export const endless = (shop: Budgets) => shop.lease('gift', 5, {});
+  export const till = async (shop: Budgets, lease: Lease) => { lease.spend(1n); await lease.tell({ waitMs: 5 }); return shop.resume(lease.state); };
 `;
 
 /** Limits and sequences, by who opens no counters. */

@@ -5,15 +5,18 @@
  * @module tallymesh/budgets
  */
 import { asking, idempotent } from './asking.js';
-import { BudgetError, named, packed, read, type Budget, type BudgetDone, type BudgetOperation } from './budget.js';
+import { BudgetError, named, quantity, read, transaction, type Budget, type BudgetDone, type BudgetOperation } from './budget.js';
 import type { Watching } from './counters.js';
-import type { TallymeshError } from './errors.js';
+import { TallymeshError } from './errors.js';
+import { freshName } from './fresh.js';
+import { checked, Lease, type LeaseState } from './lease.js';
 import type { Watched } from './replica.js';
 import { Requests, type NodesOptions } from './requests.js';
 
-export { BudgetError, type Budget, type BudgetDone, type BudgetOperation, type Holder, type Holding } from './budget.js';
+export { BudgetError, type Budget, type BudgetDone, type BudgetOperation, type Holder, type Holding, type LeaseTold } from './budget.js';
 export type { Watching } from './counters.js';
 export { TallymeshError } from './errors.js';
+export type { Lease, LeaseState, TellOptions } from './lease.js';
 export type { Watched } from './replica.js';
 export { RequestError, type NodesOptions, type RequestOptions } from './requests.js';
 
@@ -44,6 +47,21 @@ export interface BudgetWriteOptions extends BudgetReadOptions {
   readonly idempotencyKey?: string;
   /** How long the node waits for rights that it lacks, in milliseconds, at most 20000. Default: 0, it refuses at once. */
   readonly waitMs?: number;
+}
+
+/** How rights are leased. */
+export interface LeaseOptions extends BudgetReadOptions {
+  /** For how long, in milliseconds: a second to 30 days. */
+  readonly ms: number;
+  /** How long the node waits for rights that it lacks, in milliseconds, at most 20000. Default: 0, it refuses at once. */
+  readonly waitMs?: number;
+  /** 32 hex digits in lower case, drawn at random, by which a node gives the lease once. Default: a fresh one. */
+  readonly id?: string;
+  /**
+   * Of a lease that was asked for before with this `id`, and may have been given: what `Date.now()` was before that, so
+   * that it does not last longer here than at the node. Default: now.
+   */
+  readonly since?: number;
 }
 
 /** How budgets are listed. */
@@ -184,6 +202,53 @@ class Budgets {
     return this.#one({ op: 'spend', key, amount }, options);
   }
 
+  /**
+   * Leases rights that the node holds, to be spent here without asking while the time lasts: see {@link Lease}. With
+   * `waitMs` the node waits for rights that it lacks. Takes the role writer.
+   *
+   * A node that does not answer is asked once more, as it gives the lease only once, and then the next one. What it may
+   * have set aside comes back when the time is over.
+   *
+   * @param amount - 0 to 2^63 - 1.
+   * @throws {@link BudgetError} `rights_short`; {@link TallymeshError} `lease_used`, if it was given before under this `id`,
+   * and has been spent of or is over; `leased_name`, `lease_range`, `lease_id`, as for all that cannot be asked.
+   *
+   * @example
+   * ```ts
+   * const lease = await shop.lease('gift:7c1b', 20, { ms: 3_600_000 });
+   * lease.spend(3); // with no network
+   * await lease.tell();
+   * await lease.end();
+   * ```
+   */
+  async lease(key: string, amount: number | bigint, { ms, id = freshName(), since = Date.now(), ...waits }: LeaseOptions): Promise<Lease> {
+    const begun = performance.now();
+    if (!Number.isFinite(since)) throw new TallymeshError('millis', `${String(since)} is no time: one is milliseconds since 1970`);
+    let node = '';
+    const { results: [done] } = (await this.#requests.ask({
+      ...transaction([{ op: 'lease', key, amount, id, ms }], waits),
+      each: 2,
+      unsure: `the rights may be set aside for a while: ask again with id ${JSON.stringify(id)} and since ${since}`,
+      onAnswer: (answered) => (node = answered),
+    })) as { results: BudgetDone[] };
+    const most = quantity(amount);
+    if (done!.lease?.left !== BigInt(most)) {
+      throw new TallymeshError('lease_used', `the lease ${id} was given before, and ${done!.lease?.left ?? 0n} are left of it: go on from its state`);
+    }
+    const passedMs = performance.now() - begun;
+    return new Lease(this.#requests, { id, key, node, amount: most, spent: '0', told: '0', parts: [], ms, since, passedMs });
+  }
+
+  /**
+   * Goes on with a lease from its {@link Lease.state}, such as after a reload. What was spent by then and not known to be
+   * told is told again, and counts once. The time until now is known from the wall clock alone.
+   *
+   * @throws {@link TallymeshError} `lease_state`.
+   */
+  resume(state: LeaseState): Lease {
+    return new Lease(this.#requests, checked(state));
+  }
+
   /** Lets the value go lower, as for an overdraft. Makes a budget if there is none. Takes the role editor. */
   lowerFloor(key: string, by: number | bigint, options?: BudgetWriteOptions): Promise<Budget> {
     return this.#one({ op: 'lower_floor', key, amount: by }, options);
@@ -235,7 +300,7 @@ class Budgets {
 
   /**
    * Makes several operations, all of them or none, which every replica sees together. Of a refusal `op` is the place
-   * of the operation.
+   * of the operation. One with a `lease` takes no idempotency key (`lease_once`), and is not tried again.
    *
    * @example
    * ```ts
@@ -252,9 +317,14 @@ class Budgets {
   }
 
   async #write(operations: readonly BudgetOperation[], options: BudgetWriteOptions = {}): Promise<readonly BudgetDone[]> {
-    const once = idempotent(options.idempotencyKey);
-    const body = JSON.stringify({ ops: operations.map(packed) });
-    const { results } = (await this.#requests.ask({ ...asking('/transactions', 'results', options, once), body })) as { results: BudgetDone[] };
+    const leases = operations.some(({ op }) => op === 'lease');
+    if (leases && options.idempotencyKey !== undefined) {
+      throw new TallymeshError('lease_once', 'a lease has an id of its own, by which it is given once, and takes no idempotency key');
+    }
+    const asked = leases
+      ? { ...transaction(operations, options), retries: 0, unsure: 'it may have been made, and would be made again' }
+      : transaction(operations, options, idempotent(options.idempotencyKey));
+    const { results } = (await this.#requests.ask(asked)) as { results: BudgetDone[] };
     return results;
   }
 

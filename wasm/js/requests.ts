@@ -47,8 +47,14 @@ export interface Asked {
   readonly expected?: string;
   /** How often it is tried again, if not as often as the options say. */
   readonly retries?: number;
+  /** The node that is asked first, if it is one of them, as `onAnswer` tells it. Default: the one that answered last. */
+  readonly first?: string | undefined;
+  /** How often a node is asked before the next one is. Default: 1. */
+  readonly each?: number;
   /** Told of each try of a write of which nothing is known. */
   readonly onUnknown?: () => void;
+  /** Told which node answered. */
+  readonly onAnswer?: (node: string) => void;
   /** How long the node may take before it answers. */
   readonly waitMs: number;
   readonly signal: AbortSignal | undefined;
@@ -170,13 +176,14 @@ export class Requests {
 
   /** Asks until there is an answer, and reads it. */
   async ask(asked: Asked): Promise<unknown> {
-    const tries = this.#begin();
+    const tries = this.#begin(asked.first);
     const { timeoutMs = 10_000, retries = 5 } = this.#options;
     for (;;) {
       try {
         let text = '';
         for await (const piece of this.#answer(tries.at, asked, timeoutMs + asked.waitMs)) text += piece;
         this.#at = tries.at;
+        asked.onAnswer?.(this.#urls[tries.at]!);
         return this.#parsed(text, asked.has!);
       } catch (error) {
         if (error instanceof Failure && error.code === asked.expected && error.more.told) {
@@ -216,8 +223,9 @@ export class Requests {
     }
   }
 
-  #begin(): Tries {
-    return { at: this.#at, failures: 0, unknown: false };
+  #begin(first?: string): Tries {
+    const at = first === undefined ? -1 : this.#urls.indexOf(first);
+    return { at: at < 0 ? this.#at : at, failures: 0, unknown: false };
   }
 
   /** The text of an answer as it comes. */
@@ -263,7 +271,7 @@ export class Requests {
   /** Waits until another try may be made, at the next node; or throws what it comes to. */
   async #failed(tries: Tries, asked: Asked, failure: unknown, retries: number): Promise<void> {
     if (!(failure instanceof Failure)) throw failure;
-    const { once, unsure, signal, onUnknown } = asked;
+    const { once, unsure, signal, onUnknown, each = 1 } = asked;
     let applied = once || unsure ? (failure.more.applied ?? 'unknown') : undefined;
     if (applied === 'unknown') onUnknown?.();
     // A node that refuses does not know what became of the same write elsewhere, or of one that is still under way.
@@ -277,7 +285,7 @@ export class Requests {
     const { retryMinMs = 250, retryMaxMs = 15_000 } = this.#options;
     // Half of it is random, so that not all come back at once.
     const wait = Math.min(retryMaxMs, retryMinMs * 2 ** tries.failures++) * (0.5 + Math.random() / 2);
-    tries.at = (tries.at + 1) % this.#urls.length;
+    if (tries.failures % each === 0) tries.at = (tries.at + 1) % this.#urls.length;
     await pause(Math.max(wait, Math.min(failure.more.afterMs ?? 0, RETRY_AFTER_MS_MAX)), signal);
   }
 
@@ -309,9 +317,13 @@ export class Requests {
   }
 }
 
-/** Reads JSON, with bigints for the decimals of fields of these names. */
-export function decimals(names: readonly string[]): (text: string) => unknown {
-  return (text) => JSON.parse(text, (name, value) => (names.includes(name) && typeof value === 'string' ? BigInt(value) : value));
+/** Reads JSON, with bigints for the decimals of fields of these names; `complete` adds to objects what they leave out. */
+export function decimals(names: readonly string[], complete = (told: object): object => told): (text: string) => unknown {
+  return (text) =>
+    JSON.parse(text, (name, value) => {
+      if (typeof value === 'string') return names.includes(name) ? BigInt(value) : value;
+      return value && typeof value === 'object' && !Array.isArray(value) ? complete(value) : value;
+    });
 }
 
 /** Waits, but no longer than until `signal` is aborted. */

@@ -23,7 +23,7 @@ const keys = (asked) => asked.map(({ headers }) => headers['idempotency-key']);
 test('a write is one request with a key of its own, and tells the budget in bigints', async () => {
   const { asked, fetch } = play(spent, spent);
   const shop = at(fetch, { ticket: 'a.b-c.d_e' });
-  assert.deepEqual(await shop.spend('gift', 25), { key: 'gift', value: 70n, floor: 0n, rights: { here: 50n, pending: 0n, elsewhere: 20n } });
+  assert.deepEqual(await shop.spend('gift', 25), { key: 'gift', value: 70n, floor: 0n, leased: 0n, rights: { here: 50n, pending: 0n, elsewhere: 20n } });
   await shop.spend('gift', 25n, { level: 'quorum', levelWaitMs: 0, waitMs: 5_000, idempotencyKey: 'order-7' });
   const [first, second] = asked;
   assert.deepEqual([first.method, first.url], ['POST', `${A}/transactions`]);
@@ -230,7 +230,7 @@ test('a budget is read by its name, whatever that is', async () => {
   );
   const shop = at(fetch, { space: 'shop' });
   const budget = await shop.get('50% off/é', { level: 'all' });
-  assert.deepEqual([budget.cap, budget.room.elsewhere, budget.holders[0]], [100n, 20n, { writer: 'ab', own: true, rights: 50n, room: 5n }]);
+  assert.deepEqual([budget.cap, budget.room.elsewhere, budget.holders[0]], [100n, 20n, { writer: 'ab', own: true, rights: 50n, room: 5n, leased: 0n }]);
   assert.equal(await shop.get('gift'), undefined);
   assert.equal((await shop.get('..')).key, '..');
   assert.equal(await shop.get('.'), undefined);
