@@ -207,7 +207,13 @@ test('it goes on from its state, and what was told without an answer counts once
 
 test('calls that tell at once tell each part once', async () => {
   const key = await minted(100);
-  const lease = await budgets(addresses[0]).lease(key, 20, { ms: HOUR_MS });
+  const asked = [];
+  let open = 0;
+  const watched = async (url, init) => {
+    asked.push([open++, JSON.parse(init.body).ops[0]]);
+    return fetch(url, init).finally(() => open--);
+  };
+  const lease = await budgets({ urls: [addresses[0]], fetch: watched }).lease(key, 20, { ms: HOUR_MS });
   lease.spend(3);
   const tells = [lease.tell(), lease.tell()];
   lease.spend(4);
@@ -216,6 +222,10 @@ test('calls that tell at once tell each part once', async () => {
   const end = lease.end();
   await Promise.all([...tells, end]);
   assert.deepEqual([lease.untold, lease.spent], [0n, 8n]);
+  // One request after the other.
+  assert.deepEqual(asked.map(([others, { op, amount }]) => [others, op, amount]), [
+    [0, 'lease', '20'], [0, 'spend', '8'], [0, 'end_lease', undefined],
+  ]);
   await until('all to show 92', () => shown(key, 92n));
   await adds(key);
 });
