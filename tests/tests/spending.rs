@@ -98,7 +98,7 @@ fn what_is_on_lease_is_spent_or_comes_back() {
         holders: 12,
         ..SMALL
     };
-    play_all(&plan, 3 * SEEDS, &[]);
+    play_all(&plan, 2 * SEEDS, &[]);
 }
 
 /// A member is gone for good while clients spend, and an operator takes it out: what it held is spent by the
@@ -109,7 +109,7 @@ fn what_a_member_held_that_is_taken_out_is_spent_by_the_others() {
         strike: Some(Strike::TakenOut),
         ..SMALL
     };
-    play_all(&plan, 3 * SEEDS, &[]);
+    play_all(&plan, 2 * SEEDS, &[]);
 }
 
 /// A member's process is copied while it runs, until an operator ends the copy: no more is spent too much than
@@ -120,7 +120,7 @@ fn a_copy_of_a_process_overdraws_what_it_spends_at_most() {
         strike: Some(Strike::Copied),
         ..SMALL
     };
-    play_all(&plan, 3 * SEEDS, &[]);
+    play_all(&plan, 2 * SEEDS, &[]);
 }
 
 #[test]

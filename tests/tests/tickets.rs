@@ -4,7 +4,7 @@
 use tallymesh_tests::seeds;
 use tallymesh_tests::tickets::{Figures, Plan, play};
 
-const SEEDS: u64 = 8;
+const SEEDS: u64 = 6;
 
 /// Cuts and restarts for 15 s, then healing.
 const TROUBLE: Plan = Plan {

@@ -6,7 +6,7 @@ use tallymesh_core::{Configuration, Message, Owner, Replica, Space, VersionVecto
 use tallymesh_tests::random::Random;
 use tallymesh_tests::seeds;
 
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 1_000;
 
 struct Member {
     replica: Replica,
