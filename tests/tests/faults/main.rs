@@ -31,7 +31,7 @@ use play::{Figures, Plan};
 use std::time::Duration;
 
 /// How long the faults go on.
-const SECONDS: u64 = 45;
+const SECONDS: u64 = 30;
 const LEASE: &str = "10s";
 
 #[test]
