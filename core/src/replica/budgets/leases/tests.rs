@@ -59,6 +59,13 @@ fn what_is_on_lease_is_spent_by_its_holder_alone() {
         assert_eq!((value(replica, "gift"), budget(replica).leased), (8, 4));
         check_sums(replica);
     }
+    // Another member takes nothing of it, though it knows of it.
+    assert_eq!(
+        two.flow("gift", spend(1)).unwrap_err().code(),
+        "rights_short"
+    );
+    let ended = two.flow("gift", Flow::EndLease { id: ID });
+    assert_eq!(ended, Err(Error::NoLease));
     // Beyond that it is spent of the rights, as all of one that is not known here.
     one.flow("gift", spend(5)).unwrap();
     assert_eq!(left(&one), (3, 3, 0));
