@@ -113,9 +113,10 @@ fn what_a_member_held_that_is_taken_out_is_spent_by_the_others() {
 }
 
 /// A member's process is copied while it runs, until an operator ends the copy: no more is spent too much than
-/// the writer held that both wrote under, and what it was given, and all rights that are left can be spent.
+/// the writer held that both wrote under, with what one of them spent after that, and all rights that are left
+/// can be spent.
 #[test]
-fn a_copy_of_a_process_overdraws_what_it_spends_at_most() {
+fn a_copy_of_a_process_overdraws_no_more_than_its_writer_held() {
     let plan = Plan {
         strike: Some(Strike::Copied),
         ..SMALL

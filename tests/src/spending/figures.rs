@@ -27,8 +27,6 @@ pub struct Figures {
     pub lost: u64,
     /// Units that were spent beyond what there was, by the two copies of a process.
     pub overdrawn: u64,
-    /// Most faults that a member reported.
-    pub faults: u64,
     /// Grants of rights.
     pub moves: u64,
     /// Requests for rights that were sent.
@@ -82,7 +80,6 @@ impl Figures {
         self.late += other.late;
         self.lost += other.lost;
         self.overdrawn += other.overdrawn;
-        self.faults = self.faults.max(other.faults);
         self.moves += other.moves;
         self.requests += other.requests;
         self.restarts += other.restarts;

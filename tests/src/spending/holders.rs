@@ -35,7 +35,7 @@ pub(super) struct Holder {
 enum State {
     Idle,
     Spends(Held),
-    /// Whom it tells, and how often it was refused.
+    /// And whom it tells.
     Tells(Held, usize),
 }
 

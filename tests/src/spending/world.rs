@@ -319,7 +319,6 @@ impl World {
         let is_frame = matches!(input, Input::Frame { .. });
         let asked = matches!(&input, Input::Frame { bytes, .. } if bytes[3] == WANT);
         member.sync.handle(now, &mut member.replica, input);
-        self.figures.faults = self.figures.faults.max(member.replica.fault_count());
         self.figures.moves += u64::from(asked && member.replica.clock() > before);
         if let Some(message) = member.replica.since(&mut member.mark) {
             if message.is_whole() {
@@ -428,7 +427,7 @@ impl World {
         self.flights.insert((arrives, self.sent), (to, flight));
     }
 
-    pub(super) fn connect(&mut self, pair: [usize; 2]) -> Result<(), String> {
+    fn connect(&mut self, pair: [usize; 2]) -> Result<(), String> {
         let link = Link(self.next_link);
         self.next_link += 1;
         self.links.insert(link, pair);

@@ -85,7 +85,6 @@ impl Replica {
             let Part::Leased(writer, LeaseKey { until, .. }) = account.part else {
                 continue;
             };
-            let key = account.key();
             let Some(left) = self.value_at(handle) else {
                 continue;
             };
@@ -93,12 +92,16 @@ impl Replica {
                 // What was spent of it under an idempotency key is not withdrawn any more.
                 let quorum = quorum.get_or_insert_with(|| self.quorum());
                 if self.is_settled(quorum, handle) {
-                    spent.push((key, Op::Delete));
+                    spent.push((account.key(), Op::Delete));
                 }
                 continue;
             }
+            if until > self.time {
+                continue;
+            }
+            let key = account.key();
             let free = i64::try_from(left - self.pending_of(&key)).unwrap_or(0);
-            if free > 0 && until <= self.time {
+            if free > 0 {
                 back.push((account.key_of(Part::Rights(writer)), Op::Add(free)));
                 back.push((key, Op::Add(-free)));
             }
