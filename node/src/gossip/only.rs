@@ -1,4 +1,10 @@
-//! A behaviour that only some peers get to see: with all others this node does not speak its protocols.
+//! Gossip with some peers only: with all others this node does not speak that protocol.
+//!
+//! Gossipsub tells a peer its subscriptions on the first connection. That may be one to a process which
+//! has ended since, while its next start is on the second one: it would hear of none, and push nothing
+//! here for as long as that lasts. So each connection is shown to it as a first one, and whenever one is
+//! closed and others are left, it is shown those again: messages to a peer go out on any of its
+//! connections, and so may have gone out on the closed one. It does nothing else with first ones.
 
 use either::Either;
 use libp2p::core::Endpoint;
@@ -107,10 +113,9 @@ where
                 if !self.let_through.contains(&event.connection_id) {
                     return;
                 }
-                let connections = self.connections.entry(event.peer_id).or_default();
-                let others = std::mem::replace(connections, *connections + 1);
+                *self.connections.entry(event.peer_id).or_default() += 1;
                 FromSwarm::ConnectionEstablished(ConnectionEstablished {
-                    other_established: others,
+                    other_established: 0,
                     ..event
                 })
             }
@@ -123,12 +128,21 @@ where
                     *connections -= 1;
                     *connections
                 });
-                if left == 0 {
-                    self.connections.remove(&event.peer_id);
-                }
-                FromSwarm::ConnectionClosed(ConnectionClosed {
+                let closed = FromSwarm::ConnectionClosed(ConnectionClosed {
                     remaining_established: left,
                     ..event
+                });
+                if left == 0 {
+                    self.connections.remove(&event.peer_id);
+                    return self.inner.on_swarm_event(closed);
+                }
+                self.inner.on_swarm_event(closed);
+                FromSwarm::ConnectionEstablished(ConnectionEstablished {
+                    peer_id: event.peer_id,
+                    connection_id: event.connection_id,
+                    endpoint: event.endpoint,
+                    failed_addresses: &[],
+                    other_established: 0,
                 })
             }
             FromSwarm::AddressChange(event) => {

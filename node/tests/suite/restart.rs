@@ -1,9 +1,11 @@
 //! Disks that are not what they were: lost tails, backups, copies, empty ones. Every node must come to
 //! the right number, whatever its peers know of its former starts.
 
+use crate::network::figure;
 use crate::process::{Node, eventually, up};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Waits until all nodes hold the same, and this of the counter.
 fn converged(nodes: &[&Node], key: &str, value: i128) {
@@ -109,6 +111,34 @@ fn a_folder_that_is_copied_and_both_run() {
     // Of two with one key a peer may keep but one link; they find each other out over it in turn.
     converged(&[&peer, &node, &twin], "likes", 115);
     without_faults(&[&peer, &node, &twin]);
+}
+
+/// The last start of a node hangs, so that its connection stays, and a next one connects. Gossipsub tells a
+/// peer what it listens to on the first connection alone.
+#[test]
+fn pushes_come_of_a_start_that_connects_while_the_last_one_is_connected() {
+    let (peer, mut node) = pair();
+    node.add("likes", 5);
+    converged(&[&peer, &node], "likes", 5);
+    assert!(node.terminate().success(), "{}", node.log());
+    let mut next = Node::start(&["--peer", &peer.listen[0]]);
+    assert!(next.terminate().success(), "{}", next.log());
+    copy(&node.data(), &next.data());
+    node.start_again();
+    node.add("likes", 5);
+    converged(&[&peer, &node], "likes", 10);
+    let mut hang = Command::new("kill");
+    hang.args(["-STOP", &node.pid().to_string()]);
+    assert!(hang.status().expect("kill").success());
+    next.start_again();
+    next.add("likes", 5);
+    converged(&[&peer, &next], "likes", 15);
+    let fresh = || figure(&peer.url, "tallymesh_network_pushes_fresh_total");
+    let before = fresh();
+    eventually("a push came", || {
+        next.add("likes", 1);
+        (fresh() > before).then_some(())
+    });
 }
 
 #[test]
