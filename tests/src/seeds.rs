@@ -9,9 +9,10 @@ pub fn chosen() -> Option<u64> {
     number("TALLYMESH_SEED")
 }
 
-/// How many seeds are to be run: `TALLYMESH_SEEDS`, or so many.
+/// How many seeds are to be run: `TALLYMESH_SEEDS`, or so many, or `TALLYMESH_TIMES` as many as that.
 pub fn count(default: u64) -> u64 {
-    number("TALLYMESH_SEEDS").unwrap_or(default)
+    let times = || number("TALLYMESH_TIMES").unwrap_or(1);
+    number("TALLYMESH_SEEDS").unwrap_or_else(|| times() * default)
 }
 
 /// A number that an environment variable has, if it is there.

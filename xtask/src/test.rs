@@ -27,7 +27,8 @@ pub(crate) struct Args {
     /// Run the longer tests instead and write docs/reports/long.md
     #[arg(long, conflicts_with = "stages")]
     long: bool,
-    /// How many seeds the longer tests use
+    /// How many seeds the longer tests use; the native ones as many times their usual number as this has
+    /// thousands
     #[arg(long, default_value_t = 5_000, requires = "long")]
     seeds: u64,
     /// Run only these parts of the longer tests, and write only their rows of the report; repeat the option for
