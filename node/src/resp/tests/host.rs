@@ -1,6 +1,6 @@
 //! A host around real replicas.
 
-use crate::resp::{Event, Facts, Handles, Host, Place, Seen, Sizes, Turned, Written};
+use crate::resp::{Event, Facts, Handles, Host, Lack, Place, Seen, Sizes, Turned, Written};
 use crate::trust::Role;
 use std::time::Duration;
 use tallymesh_core::{Asked, Handle, Replica, Space, WriterId};
@@ -21,6 +21,8 @@ pub(crate) struct Node {
     /// What became of commands under keys.
     pub(crate) keyed: Vec<Asked>,
     pub(crate) asked: Vec<Written>,
+    /// What others are to be asked for.
+    pub(crate) lacked: Vec<Lack>,
     /// The ticket of the one connection that has one.
     pub(crate) pass: Option<Pass>,
     /// Whether who signs tickets is still a member.
@@ -74,6 +76,7 @@ impl Node {
             made: 0,
             keyed: Vec::new(),
             asked: Vec::new(),
+            lacked: Vec::new(),
             pass: None,
             trusts: true,
             tries: 10,
@@ -131,6 +134,10 @@ impl Host for Node {
 
     fn asked(&mut self, _: usize, asked: Asked) {
         self.keyed.push(asked);
+    }
+
+    fn lacks(&mut self, _: usize, lacked: &Lack) {
+        self.lacked.push(lacked.clone());
     }
 
     fn may_log_in(&mut self) -> Result<(), Duration> {

@@ -125,3 +125,50 @@ fn room_is_waited_for_and_other_refusals_are_told_at_once() {
         assert_eq!(client.send(sent), answer);
     }
 }
+
+/// Whoever asks again finds more here, if others have it.
+#[test]
+fn others_are_asked_for_all_that_a_transaction_is_refused_for_want_of() {
+    let mut client = client();
+    let refused = |amount: u64, held: u64| {
+        format!(
+            "-RIGHTSSHORT {amount} are asked for, and {held} are held here, 0 elsewhere as far as is known here|"
+        )
+    };
+    for (sent, answer) in [
+        ("BUDGET.CAP seats RAISE 3", ":3|"),
+        ("MULTI", "+OK|"),
+        ("BUDGET.SPEND gift 6", "+QUEUED|"),
+        ("BUDGET.SPEND gift 5", "+QUEUED|"),
+        ("BUDGET.MINT seats 4", "+QUEUED|"),
+    ] {
+        assert_eq!(client.send(sent), answer);
+    }
+    let answers = client.send("EXEC");
+    assert!(
+        answers.starts_with(&format!("*3|:4|{}-ROOMSHORT ", refused(5, 4))),
+        "{answers}"
+    );
+    let lack = |name: &str, stock, amount| Lack {
+        name: name.to_owned(),
+        stock: Some(stock),
+        amount,
+    };
+    let both = [
+        lack("gift", Stock::Rights, 5),
+        lack("seats", Stock::Room, 4),
+    ];
+    assert_eq!(client.node.lacked, both);
+    // Under a key nothing is made, and nothing after what was refused is tried.
+    client.node.lacked.clear();
+    for (sent, answer) in [
+        ("MULTI", "+OK|"),
+        ("BUDGET.SPEND gift 7", "+QUEUED|"),
+        ("BUDGET.MINT seats 4", "+QUEUED|"),
+    ] {
+        assert_eq!(client.send(sent), answer);
+    }
+    let answer = client.send("ONCE k EXEC");
+    assert!(answer.starts_with("-EXECABORT "), "{answer}");
+    assert_eq!(client.node.lacked, [lack("gift", Stock::Rights, 7)]);
+}
