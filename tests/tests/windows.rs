@@ -4,7 +4,7 @@
 use tallymesh_tests::seeds;
 use tallymesh_tests::windows::{Figures, MEMBERS_MAX, Plan, play};
 
-const SEEDS: u64 = 4;
+const SEEDS: u64 = 3;
 
 /// Cuts and restarts for 20 s, then healing.
 const TROUBLE: Plan = Plan {

@@ -35,12 +35,12 @@ pub(crate) struct Args {
     target: Option<String>,
 }
 
-/// A cargo command on the workspace of the fuzz targets.
+/// A cargo command on the workspace of the fuzz targets, built where all else is.
 pub(crate) fn cargo(repo: &Repo, what: &str) -> Command {
     let mut command = repo.cargo();
     command
         .current_dir(repo.path("tests/fuzz"))
-        .env("CARGO_TARGET_DIR", folder(repo))
+        .env("CARGO_TARGET_DIR", repo.target())
         .args([what, "--release", "--locked"]);
     command
 }
@@ -55,6 +55,7 @@ pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
     let mut build = cargo(repo, "build");
     // With a target named, build scripts are not instrumented.
     build
+        .env("CARGO_TARGET_DIR", folder(repo))
         .args(["--target", &host])
         .env("RUSTFLAGS", INSTRUMENTED);
     step(repo, "fuzz build", &mut build)?;
