@@ -134,10 +134,21 @@ impl fmt::Display for Failure {
                 "no node at {node} ({problem}); start one with `tallymesh up`, or name another \
                  with --node URL"
             ),
-            Failure::Refused { detail, line, .. } => match line {
-                Some(line) => write!(f, "line {line}: {detail}"),
-                None => f.write_str(detail),
-            },
+            Failure::Refused {
+                code, detail, line, ..
+            } => {
+                if let Some(line) = line {
+                    write!(f, "line {line}: ")?;
+                }
+                f.write_str(detail)?;
+                match code.as_str() {
+                    "not_a_member" => f.write_str(
+                        "; `tallymesh members` lists them, and `tallymesh members init` makes a node the \
+                         first one where there are none",
+                    ),
+                    _ => Ok(()),
+                }
+            }
             Failure::Broken { problem, write } => match write {
                 true => write!(
                     f,
