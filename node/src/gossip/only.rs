@@ -4,7 +4,8 @@
 //! has ended since, while its next start is on the second one: it would hear of none, and push nothing
 //! here for as long as that lasts. So each connection is shown to it as a first one, and whenever one is
 //! closed and others are left, it is shown those again: messages to a peer go out on any of its
-//! connections, and so may have gone out on the closed one. It does nothing else with first ones.
+//! connections, and so may have gone out on the closed one. It does nothing else with first ones while it
+//! keeps no scores, as here.
 
 use either::Either;
 use libp2p::core::Endpoint;

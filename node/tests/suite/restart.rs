@@ -46,6 +46,18 @@ fn pair() -> (Node, Node) {
     (one, two)
 }
 
+/// A node, another one that has counted 5 with it and stopped, and a third one that is a copy of that.
+fn copied() -> (Node, Node, Node) {
+    let (peer, mut node) = pair();
+    node.add("likes", 5);
+    converged(&[&peer, &node], "likes", 5);
+    assert!(node.terminate().success(), "{}", node.log());
+    let mut copied = Node::start(&["--peer", &peer.listen[0]]);
+    assert!(copied.terminate().success(), "{}", copied.log());
+    copy(&node.data(), &copied.data());
+    (peer, node, copied)
+}
+
 /// The machine loses power, and the disk what it had acknowledged as flushed: the file is what it was
 /// some time before, in the middle of its life.
 #[test]
@@ -96,13 +108,7 @@ fn an_old_backup_that_is_put_back_while_peers_know_more() {
 /// Both have the same key and the same past, and go on with writer ids of their own.
 #[test]
 fn a_folder_that_is_copied_and_both_run() {
-    let (peer, mut node) = pair();
-    node.add("likes", 5);
-    converged(&[&peer, &node], "likes", 5);
-    assert!(node.terminate().success(), "{}", node.log());
-    let mut twin = Node::start(&["--peer", &peer.listen[0]]);
-    assert!(twin.terminate().success(), "{}", twin.log());
-    copy(&node.data(), &twin.data());
+    let (peer, mut node, mut twin) = copied();
     node.start_again();
     twin.start_again();
     assert_ne!(node.space()["writer"], twin.space()["writer"]);
@@ -117,13 +123,7 @@ fn a_folder_that_is_copied_and_both_run() {
 /// peer what it listens to on the first connection alone.
 #[test]
 fn pushes_come_of_a_start_that_connects_while_the_last_one_is_connected() {
-    let (peer, mut node) = pair();
-    node.add("likes", 5);
-    converged(&[&peer, &node], "likes", 5);
-    assert!(node.terminate().success(), "{}", node.log());
-    let mut next = Node::start(&["--peer", &peer.listen[0]]);
-    assert!(next.terminate().success(), "{}", next.log());
-    copy(&node.data(), &next.data());
+    let (peer, mut node, mut next) = copied();
     node.start_again();
     node.add("likes", 5);
     converged(&[&peer, &node], "likes", 10);
