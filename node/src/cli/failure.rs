@@ -141,13 +141,13 @@ impl fmt::Display for Failure {
                     write!(f, "line {line}: ")?;
                 }
                 f.write_str(detail)?;
-                match code.as_str() {
-                    "not_a_member" => f.write_str(
-                        "; `tallymesh members` lists them, and `tallymesh members init` makes a node the \
-                         first one where there are none",
-                    ),
-                    _ => Ok(()),
+                if code == "not_a_member" {
+                    f.write_str(
+                        "; `tallymesh members` lists them, and `tallymesh members init` makes a node the first \
+                         one where there are none",
+                    )?;
                 }
+                Ok(())
             }
             Failure::Broken { problem, write } => match write {
                 true => write!(

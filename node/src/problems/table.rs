@@ -264,7 +264,7 @@ kinds! {
     MEMBERS_UNSUPPORTED: Kind::http("members_unsupported", 501, "The space has members, which this program can't deal with.")
         .advice("Use a program that can.");
     NOT_A_MEMBER: Kind::http("not_a_member", 409, "Only a member of the space may do this.")
-        .advice("Ask a member.")
+        .advice("Ask one of those that `tallymesh members` lists. Where there are none, `tallymesh members init` makes a node the first one.")
         .both();
     MEMBERS_FULL: Kind::http("members_full", 409, "A space has 1 to 255 members.")
         .advice("Take one out first.");
