@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::io;
 
+use crate::problems::NOT_A_MEMBER;
+
 /// Why a command did not do what it was asked for.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -141,11 +143,9 @@ impl fmt::Display for Failure {
                     write!(f, "line {line}: ")?;
                 }
                 f.write_str(detail)?;
-                if code == "not_a_member" {
-                    f.write_str(
-                        "; `tallymesh members` lists them, and `tallymesh members init` makes a node the first \
-                         one where there are none",
-                    )?;
+                // Of the codes whose texts do not tell it by themselves.
+                if *code == NOT_A_MEMBER.code {
+                    write!(f, ". {}", NOT_A_MEMBER.advice)?;
                 }
                 Ok(())
             }
