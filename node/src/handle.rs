@@ -11,6 +11,7 @@ use crate::driver::{
     Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, WriterRow,
 };
 use crate::gossip::RESERVED;
+use crate::problems;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -207,9 +208,9 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Core(error) => error.fmt(f),
+            Refusal::Core(error) => f.write_str(&problems::text(error)),
             Refusal::Line { line, key, error } => {
-                write!(f, "line {line}, counter `{key}`: {error}")
+                write!(f, "line {line}, counter `{key}`: {}", problems::text(error))
             }
             Refusal::Op {
                 index,

@@ -12,7 +12,9 @@ mod tests;
 
 pub use table::*;
 
+use std::borrow::Cow;
 use std::fmt::Write;
+use tallymesh_core::Error;
 
 /// What a refusal tells about the write that it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
@@ -141,6 +143,19 @@ pub fn of(code: &str) -> &'static Kind {
     let found = TABLE.iter().find(|kind| kind.code == code);
     found.unwrap_or(&&INTERNAL)
 }
+
+/// The sentence about a refusal of the replica: the replica's own text, or the node's where it must say
+/// how to go on and the replica knows no commands. Every protocol shows this text.
+pub(crate) fn text(error: &Error) -> Cow<'static, str> {
+    match error {
+        Error::NotAMember => Cow::Borrowed(NEEDS_MESH),
+        error => Cow::Owned(error.to_string()),
+    }
+}
+
+/// The refusal `not_a_member`. Most who meet it run a fresh node, so the way out for them comes first.
+const NEEDS_MESH: &str = "Budgets need a mesh: run `tallymesh members init` once (sequences, rate limits \
+    and tickets need one too). If the space has members, ask one of those that `tallymesh members` lists";
 
 /// A section of the page: its title, and what stands in it.
 type Section = (&'static str, fn(&Kind) -> bool);

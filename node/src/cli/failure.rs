@@ -4,8 +4,6 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::io;
 
-use crate::problems::NOT_A_MEMBER;
-
 /// Why a command did not do what it was asked for.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -136,17 +134,11 @@ impl fmt::Display for Failure {
                 "no node at {node} ({problem}); start one with `tallymesh up`, or name another \
                  with --node URL"
             ),
-            Failure::Refused {
-                code, detail, line, ..
-            } => {
+            Failure::Refused { detail, line, .. } => {
                 if let Some(line) = line {
                     write!(f, "line {line}: ")?;
                 }
                 f.write_str(detail)?;
-                // Of the codes whose texts do not tell it by themselves.
-                if *code == NOT_A_MEMBER.code {
-                    write!(f, ". {}", NOT_A_MEMBER.advice)?;
-                }
                 Ok(())
             }
             Failure::Broken { problem, write } => match write {

@@ -1,6 +1,7 @@
 //! Rights and room that move from one member to another, and why an operation is not made.
 
 use super::OwnerKey;
+use crate::problems;
 use std::fmt;
 use tallymesh_core::limits::{
     BUDGET_NAME_BYTES_MAX, LEASED_NAME_BYTES_MAX, TICKETS_NAME_BYTES_MAX, WINDOW_KEY_BYTES_MAX,
@@ -106,7 +107,7 @@ impl OperationError {
 impl fmt::Display for OperationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OperationError::Core(error) => error.fmt(f),
+            OperationError::Core(error) => f.write_str(&problems::text(error)),
             OperationError::Asked { error, asked } => write!(
                 f,
                 "{error}; {asked} more are asked for of other members: try again, or wait for them"

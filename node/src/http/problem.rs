@@ -171,7 +171,7 @@ pub(super) fn tell_applied(mut response: Response, writes: bool) -> Response {
 
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Problem {
-        Problem::new(problems::of(error.code()), error.to_string())
+        Problem::new(problems::of(error.code()), problems::text(error))
     }
 }
 
@@ -181,7 +181,8 @@ impl From<Refusal> for Problem {
         match refusal {
             // The place has a field of its own.
             Refusal::Line { line, key, error } => {
-                Problem::new(kind, format!("counter `{key}`: {error}")).line(line)
+                Problem::new(kind, format!("counter `{key}`: {}", problems::text(&error)))
+                    .line(line)
             }
             Refusal::Op {
                 index,

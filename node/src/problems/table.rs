@@ -263,8 +263,8 @@ kinds! {
         .advice("Add and remove members.");
     MEMBERS_UNSUPPORTED: Kind::http("members_unsupported", 501, "The space has members, which this program can't deal with.")
         .advice("Use a program that can.");
-    NOT_A_MEMBER: Kind::http("not_a_member", 409, "Only a member of the space may do this.")
-        .advice("Ask one of those that `tallymesh members` lists. Where there are none, `tallymesh members init` makes a node the first one.")
+    NOT_A_MEMBER: Kind::http("not_a_member", 409, "Only a member of the space may do this, and this node is none.")
+        .advice("Budgets, sequences, rate limits and tickets need a mesh: run `tallymesh members init` once. In a space that has members, ask one of those that `tallymesh members` lists.")
         .both();
     MEMBERS_FULL: Kind::http("members_full", 409, "A space has 1 to 255 members.")
         .advice("Take one out first.");

@@ -447,7 +447,7 @@ impl ReplyError<'_> {
             ReplyError::Core(Error::WrongKind { .. }) => {
                 put(&[b"Operation against a key holding the wrong kind of value"]);
             }
-            ReplyError::Core(error) => show(out, format_args!("{error}")),
+            ReplyError::Core(error) => put(&[problems::text(error).as_bytes()]),
             ReplyError::Operation(error) => show(out, format_args!("{error}")),
             ReplyError::Recipient(text) => put(&[
                 b"'",

@@ -216,7 +216,7 @@ fn all_operations_are_there_and_say_what_is_wrong_with_them() {
     assert_eq!((status, &problem["code"]), (409, &json!("not_a_member")));
     let refused = open.run(&["budget", "mint", "gift", "1"], "");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("`tallymesh members init` makes"), "{said}");
+    assert!(said.contains("run `tallymesh members init` once"), "{said}");
 }
 
 #[test]

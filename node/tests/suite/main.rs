@@ -13,6 +13,7 @@ mod data;
 mod durability;
 mod events;
 mod figures;
+mod fresh;
 mod hostile;
 mod http;
 mod join;
