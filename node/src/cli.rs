@@ -204,7 +204,7 @@ pub fn run(cli: Cli) -> ExitCode {
             let result = init::run(&mut output, args);
             output.finish(result)
         }
-        Command::Up(args) => Output::new(false).finish(up::run(*args)),
+        Command::Up(args) => up::run(*args),
         Command::Config(args) => config::run(*args),
         Command::Add(remote) => remote.run(add::run),
         Command::Get(remote) => remote.run(get::run),

@@ -12,6 +12,7 @@ pub mod driver;
 pub mod gossip;
 pub mod handle;
 pub mod http;
+mod logging;
 pub mod metrics;
 pub mod node;
 pub mod problems;

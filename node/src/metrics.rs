@@ -186,6 +186,7 @@ impl Metrics {
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
         registry.register_collector(Box::new(requests.clone()));
+        registry.register_collector(Box::new(machine::Log));
         if let Some(folder) = watched.data {
             registry.register_collector(Box::new(machine::Disk(folder)));
         }

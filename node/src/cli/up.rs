@@ -1,18 +1,50 @@
 //! `tallymesh up`: runs a node until it is told to stop.
 
+mod signals;
+
 use super::failure::Failure;
 use super::notify;
 use crate::config::{self, Effective, Layers, LogFormat};
+use crate::logging::Lines;
 use crate::node::{Node, NodeError};
 use crate::store::Durability;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::ffi::OsStr;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::time::Duration;
 
-pub(super) fn run(layers: Layers) -> Result<(), Failure> {
+/// How long the last lines are waited for when the process ends. A reader that is there takes them at
+/// once.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// How long tasks of the runtime may take to end, such as looking up a name.
+const RUNTIME_END: Duration = Duration::from_millis(500);
+
+/// Runs a node, and turns its end into an exit code.
+pub(super) fn run(layers: Layers) -> ExitCode {
+    let (log, told) = match (Lines::to_stderr(), Lines::to_stdout()) {
+        (Ok(log), Ok(told)) => (log, told),
+        // Without a thread for its log there are none for the node.
+        (Err(_), _) | (_, Err(_)) => return ExitCode::FAILURE,
+    };
+    log.be_the_log();
+    let ended = run_with(layers, &log, &told);
+    let code = ended.as_ref().err().map_or(0, Failure::exit_code);
+    if let Err(failure) = ended {
+        log.put(format!("error: {failure}\n").as_bytes());
+    }
+    told.finish(LAST_LINES);
+    log.finish(LAST_LINES);
+    ExitCode::from(code)
+}
+
+/// Runs a node with lines for standard error and for standard output, neither of which it waits for.
+fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
     let effective = layers.effective().map_err(|errors| Failure::Usage {
         problem: errors.to_string(),
     })?;
-    log_to_stderr(&effective)?;
+    log_to(log, &effective)?;
     let config = effective.config;
     // Named once for all of TLS, so that no second provider can make the choice ambiguous. It
     // fails only if one was named before, which does as well.
@@ -21,12 +53,12 @@ pub(super) fn run(layers: Layers) -> Result<(), Failure> {
         code: "runtime",
         problem: format!("can't start the runtime: {error}"),
     })?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let data = config.data.clone();
         let durability = config.durability;
         let demo = config.demo;
         // Before the node starts, so that no signal is missed once it listens.
-        let stop = stop_signal().map_err(|error| Failure::Local {
+        let stop = signals::take_over(log.clone()).map_err(|error| Failure::Local {
             code: "signals",
             problem: format!("can't listen for signals: {error}"),
         })?;
@@ -45,15 +77,16 @@ pub(super) fn run(layers: Layers) -> Result<(), Failure> {
         if demo {
             lines.push("demo     whoever reaches the page can cut this node's links".into());
         }
-        // A node goes on without anybody who reads this.
-        let _ = writeln!(io::stdout(), "{}", lines.join("\n"));
+        told.put((lines.join("\n") + "\n").as_bytes());
         notify::tell(notify::READY);
         let stop = async {
             stop.await;
             notify::tell(notify::STOPPING);
         };
         node.run(stop).await.map_err(failed)
-    })
+    });
+    runtime.shutdown_timeout(RUNTIME_END);
+    ended
 }
 
 fn failed(error: NodeError) -> Failure {
@@ -63,15 +96,19 @@ fn failed(error: NodeError) -> Failure {
     }
 }
 
-fn log_to_stderr(effective: &Effective) -> Result<(), Failure> {
+/// Sends the log to lines, and with it what a thread says when it panics.
+fn log_to(lines: &Lines, effective: &Effective) -> Result<(), Failure> {
     let filter = effective.args.log.as_deref().unwrap_or_default();
     let filter = config::log(filter).map_err(|error| Failure::Usage {
         problem: error.to_string(),
     })?;
-    // Times are in UTC, in both forms.
+    let lines = lines.clone();
+    // Times are in UTC, in both forms. What can't be logged is not printed instead: that would wait, or
+    // panic.
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr);
+        .log_internal_errors(false)
+        .with_writer(move || lines.clone());
     match effective.args.log_format.unwrap_or_default() {
         LogFormat::Json => log.json().flatten_event(true).init(),
         LogFormat::Text => {
@@ -80,6 +117,20 @@ fn log_to_stderr(effective: &Effective) -> Result<(), Failure> {
             log.with_ansi(colours).init();
         }
     }
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = Backtrace::capture();
+        let backtrace =
+            (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or_default();
+        let place = panic.location().map(ToString::to_string);
+        let message = panic.payload();
+        let message = message
+            .downcast_ref::<&str>()
+            .map(|it| (*it).to_owned())
+            .or_else(|| message.downcast_ref::<String>().cloned());
+        tracing::error!(place, message, thread, backtrace, "a thread panicked");
+    }));
     Ok(())
 }
 
@@ -87,30 +138,6 @@ fn log_to_stderr(effective: &Effective) -> Result<(), Failure> {
 /// (no-color.org).
 fn is_coloured(terminal: bool, no_color: Option<&OsStr>) -> bool {
     terminal && no_color.is_none_or(OsStr::is_empty)
-}
-
-/// One future for every way of being told to stop. The signals are taken over when this is called,
-/// not when the future is first polled.
-#[cfg(unix)]
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
-}
-
-/// One future for every way of being told to stop.
-#[cfg(not(unix))]
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    let mut interrupt = tokio::signal::windows::ctrl_c()?;
-    Ok(async move {
-        interrupt.recv().await;
-    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! What the process and its disk take, read when somebody asks.
 
+use crate::logging;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 use std::fs;
@@ -51,6 +53,22 @@ impl Collector for Process {
             "Most file descriptors that may be open",
             most_files(),
         )
+    }
+}
+
+/// The log of this process.
+#[derive(Debug)]
+pub(super) struct Log;
+
+impl Collector for Log {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let row = encoder.encode_descriptor(
+            "log_lines_dropped",
+            "Lines of the log that were dropped, as nobody read them or there was no room",
+            None,
+            MetricType::Counter,
+        )?;
+        ConstCounter::new(logging::dropped()).encode(row)
     }
 }
 

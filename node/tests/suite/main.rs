@@ -22,6 +22,8 @@ mod leases;
 mod liar;
 mod limits;
 mod links;
+#[cfg(unix)]
+mod logs;
 mod members;
 mod network;
 mod once;
