@@ -12,6 +12,7 @@ pub mod driver;
 pub mod gossip;
 pub mod handle;
 pub mod http;
+mod listen;
 mod logging;
 pub mod metrics;
 pub mod node;

@@ -8,6 +8,7 @@ use crate::http::post::Sessions;
 use crate::http::rate::Rate;
 use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
+use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::store::{Durability, Log, Memory, Store, StoreError};
 use crate::trust::{Grant, Ledger, LedgerError, TicketError};
@@ -500,7 +501,7 @@ fn listen_resp(resp: Resp, ledger: &Ledger) -> Result<Listening, NodeError> {
         address: resp.address,
         problem,
     };
-    let listener = std::net::TcpListener::bind(resp.address).map_err(problem)?;
+    let listener = listen(resp.address).map_err(problem)?;
     let address = listener.local_addr().map_err(problem)?;
     let (plain, secured) = match resp.tls {
         None => (Some(listener), None),

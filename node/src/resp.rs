@@ -37,6 +37,7 @@ mod counters;
 mod error;
 mod expire;
 mod glob;
+mod held;
 mod increx;
 mod keyspace;
 mod levels;

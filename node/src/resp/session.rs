@@ -4,6 +4,7 @@ use super::budgets;
 use super::command::{self, Command, KeysAt, Kind, Spec};
 use super::counters::{self, Writing, amount, key, sum};
 use super::error::{Broken, ReplyError};
+use super::held::Held;
 use super::increx;
 use super::levels::Levels;
 use super::limits::{AHEAD_MAX, HELD_BYTES_MAX, IDLE_BYTES_MAX, OUT_BYTES_PAUSE};
@@ -161,9 +162,8 @@ pub struct Session {
     pub(super) closing: bool,
     /// Commands that were read and not executed; between two feeds the one that goes on, if any.
     ahead: Vec<Ready>,
-    /// Bytes that were not executed yet, from `held_from` on.
-    held: Vec<u8>,
-    held_from: usize,
+    /// Bytes that came and wait. Empty while they are executed.
+    held: Held,
     pub(super) multi: Option<Box<Multi>>,
     pub(super) watched: Vec<Watched>,
     pub(super) subscriptions: Option<Subscriptions>,
@@ -196,8 +196,7 @@ impl Session {
             guarded: false,
             closing: false,
             ahead: Vec::new(),
-            held: Vec::new(),
-            held_from: 0,
+            held: Held::default(),
             multi: None,
             watched: Vec::new(),
             subscriptions: None,
@@ -247,10 +246,13 @@ impl Session {
             self.hold(&bytes[used..], out);
         } else {
             self.hold(bytes, out);
-            let held = std::mem::take(&mut self.held);
-            self.held_from += self.run(&held[self.held_from..], host, out);
+            let mut held = std::mem::take(&mut self.held);
+            let used = self.run(held.rest(), host, out);
+            match self.closing {
+                true => held.clear(),
+                false => held.executed(used),
+            }
             self.held = held;
-            self.compact();
         }
         match (self.closing, self.wait) {
             (true, _) => Flow::Close,
@@ -290,12 +292,12 @@ impl Session {
         let multi = self.multi.as_ref().map_or(0, |multi| multi.heap_bytes());
         let requests = self.ahead.iter().map(|ready| ready.request.heap_bytes());
         let ahead = self.ahead.capacity() * size_of::<Ready>() + requests.sum::<usize>();
-        self.held.capacity() + ahead + multi
+        self.held.heap_bytes() + ahead + multi
     }
 
-    /// Bytes that came and were not executed.
+    /// Bytes that came and wait for their turn; none while it is theirs.
     pub(super) fn unparsed(&self) -> usize {
-        self.held.len() - self.held_from
+        self.held.len()
     }
 
     /// Executes the commands at the start of `source`; returns how many bytes they took.
@@ -376,23 +378,10 @@ impl Session {
         if self.closing || bytes.is_empty() {
             return;
         }
-        if self.unparsed() + bytes.len() > HELD_BYTES_MAX {
+        if self.held.len() + bytes.len() > HELD_BYTES_MAX {
             return self.break_off(Broken::Held, out);
         }
-        self.held.extend_from_slice(bytes);
-    }
-
-    /// Forgets what was executed of the bytes that are held.
-    fn compact(&mut self) {
-        if self.unparsed() == 0 || self.closing {
-            self.held.clear();
-            self.held_from = 0;
-            self.held.shrink_to(IDLE_BYTES_MAX);
-        } else if self.held_from > self.held.len() / 2 {
-            // What is moved is less than what was executed since the last time.
-            self.held.drain(..self.held_from);
-            self.held_from = 0;
-        }
+        self.held.append(bytes);
     }
 
     fn break_off(&mut self, broken: Broken, out: &mut Vec<u8>) {

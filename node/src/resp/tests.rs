@@ -12,6 +12,7 @@ mod increx;
 mod levels;
 mod model;
 mod once;
+mod pipelines;
 mod pubsub;
 mod refusals;
 mod rights;

@@ -470,3 +470,72 @@ fn hostile_clients_break_nothing_and_nobody_elses_count() {
         hostile::client(&script);
     }
 }
+
+#[test]
+fn pipelines_of_all_commands_are_answered_as_one_command_after_the_other() {
+    for seed in 0..seeds(1_000) {
+        let mut state = seed;
+        let bytes = |state: &mut u64| random(state).to_le_bytes();
+        let size = 1 + random(&mut state) as usize % 40;
+        let script: Vec<u8> = (0..size).flat_map(|_| bytes(&mut state)).collect();
+        let played = std::panic::catch_unwind(|| pipelines::pipelines(&script));
+        assert!(played.is_ok(), "seed {seed}");
+    }
+}
+
+/// Each command, and each subcommand, runs where an earlier piece of the buffer was executed and little
+/// of it: after two waits, and after two writes that had to reach a level.
+#[test]
+fn each_command_runs_from_a_buffer_that_is_partly_executed() {
+    let args = |least: i8| " 1".repeat(usize::from(least.unsigned_abs()).saturating_sub(1));
+    let whole = command::TABLE
+        .iter()
+        .map(|it| format!("{}{}", it.name, args(it.arity)));
+    let subs = command::SUBS.iter().map(|sub| {
+        let of = command::TABLE
+            .iter()
+            .find(|it| it.command == sub.of)
+            .expect("a command");
+        let args = args(sub.arity);
+        format!(
+            "{} {}{}",
+            of.name,
+            sub.name,
+            args.get(2..).unwrap_or_default()
+        )
+    });
+    for command in whole.chain(subs) {
+        for first in ["WAIT 1 50", "INCR q"] {
+            let mut client = Client::new(RespConfig::default());
+            client.node.replicas[0]
+                .found(&[7; 32], &[0; 16], NOW)
+                .expect("a member");
+            if first == "INCR q" {
+                assert_eq!(client.send("CLIENT LEVEL quorum"), "+OK|");
+            }
+            let mut bytes = request(first).repeat(2);
+            bytes.extend(request(&command));
+            bytes.extend(request(&format!("ECHO {}", "behind".repeat(100))));
+            let mut flow = client.feed(&bytes).1;
+            let mut out = Vec::new();
+            let mut ends = 0;
+            while flow == Flow::Waits && ends < 10 {
+                ends += 1;
+                client.session.answer_wait(0, &mut out);
+                client.session.answer_level(Ok(()), &mut out);
+                client.session.answer_rights(0);
+                let (more, then) = client.feed(b"");
+                out.extend(more);
+                flow = then;
+            }
+            assert_ne!(flow, Flow::Waits, "{command}");
+            let ends = |text: &str| show(&out).ends_with(text);
+            let well = flow == Flow::Close || ends("behind|") || ends("+QUEUED|");
+            assert!(
+                well || command.contains("subscribe"),
+                "{command}: {}",
+                show(&out)
+            );
+        }
+    }
+}

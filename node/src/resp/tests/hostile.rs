@@ -430,7 +430,7 @@ fn sized_count(rest: &mut &[u8]) -> usize {
 
 /// Where the reply at the start of `bytes` ends, and whether it may be one that no command asked
 /// for. `None` if it is in no good form.
-fn reply(bytes: &[u8], depth: usize) -> Option<(usize, bool)> {
+pub(crate) fn reply(bytes: &[u8], depth: usize) -> Option<(usize, bool)> {
     let line_end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let line = &bytes[1..line_end];
     let from = line_end + 2;

@@ -1,0 +1,368 @@
+//! Pipelines of the commands that there are, as scripts: the fuzz target `resp_session` and seeded
+//! scripts of a test play these.
+//!
+//! A script says which commands are sent, where the bytes are cut, how waits end, and when the client
+//! reads. Each is played twice: as it says, and command by command with a client that reads at once.
+//! Both have to be answered the same, in good form. So each command runs from a buffer that is partly
+//! executed, and from one that is not.
+
+use super::host::{Node, random};
+use super::hostile::reply;
+use crate::resp::limits::{HELD_BYTES_MAX, OUT_BYTES_PAUSE};
+use crate::resp::{Event, Flow, Notice, RespConfig, Session, Unmet, Wait};
+use std::sync::{Arc, LazyLock};
+
+/// Most commands of a script.
+const COMMANDS_MAX: usize = 200;
+
+/// Arguments that are at an edge of something, or name what there is.
+const WORDS: &[&str] = &[
+    "a",
+    "b",
+    "c",
+    "own",
+    "",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3",
+    "10",
+    "50",
+    "127",
+    "65535",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "01",
+    "1.5",
+    "x",
+    "*",
+    "a*",
+    "[",
+    "__key*__:*",
+    "__keyspace@0__:a",
+    "NX",
+    "XX",
+    "GET",
+    "EX",
+    "PX",
+    "EXAT",
+    "KEEPTTL",
+    "ENX",
+    "LBOUND",
+    "UBOUND",
+    "SATURATE",
+    "COUNT",
+    "MATCH",
+    "TYPE",
+    "string",
+    "local",
+    "quorum",
+    "all",
+    "TO",
+    "default",
+    "secret",
+    "AUTH",
+    "SETNAME",
+    "id",
+    "incr",
+    "exec",
+    "8640000000000000",
+    "keyspace",
+];
+
+/// Commands that leave something behind which changes how the next ones are executed.
+const STATES: &[&str] = &[
+    "MULTI",
+    "EXEC",
+    "DISCARD",
+    "WATCH a",
+    "WAIT 1 50",
+    "WAIT 0 0",
+    "CLIENT LEVEL quorum",
+    "CLIENT LEVEL all 10",
+    "CLIENT LEVEL local",
+    "CLIENT RIGHTS-WAIT 100",
+    "SUBSCRIBE a",
+    "PSUBSCRIBE *",
+    "UNSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "HELLO 3",
+    "HELLO 2",
+    "RESET",
+    "SELECT 1",
+    "SELECT 0",
+    "BUDGET.MINT pot 5",
+    "BUDGET.SPEND pot 9",
+    "SEQUENCE.BEGIN seq",
+    "SEQUENCE.NEXT seq",
+    "CLIENT INFO",
+    "CLIENT LIST",
+    "ONCE k INCRBY a 2",
+    "ONCE k EXEC",
+    "INCR a",
+    "GET a",
+];
+
+/// What a script has left to say. At its end it says 0.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn byte(&mut self) -> usize {
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        usize::from(*first)
+    }
+
+    /// One of so many.
+    fn pick(&mut self, count: usize) -> usize {
+        match count {
+            0..=256 => self.byte() % count.max(1),
+            _ => (self.byte() << 8 | self.byte()) % count,
+        }
+    }
+
+    fn word(&mut self) -> &'static str {
+        WORDS[self.pick(WORDS.len())]
+    }
+}
+
+/// Plays a script.
+pub(crate) fn pipelines(script: &[u8]) {
+    let mut script = Script(script);
+    let setup = script.byte();
+    let mut commands = Vec::new();
+    while !script.0.is_empty() && commands.len() < COMMANDS_MAX {
+        commands.push(command(&mut script, &SHAPES));
+    }
+    let (seed, slow) = (script.byte() as u64 + commands.len() as u64, setup & 1 != 0);
+    let apart = Play::new(setup).play(&commands, None);
+    let together = Play::new(setup).play(&commands, Some((seed, slow)));
+    let (apart, together) = (replies(&apart), replies(&together));
+    let shown = |at: usize| {
+        let shown = |all: &[Vec<u8>]| {
+            all.get(at)
+                .map(|it| String::from_utf8_lossy(it).into_owned())
+        };
+        format!("{:?} apart, {:?} together", shown(&apart), shown(&together))
+    };
+    let count = apart.len().max(together.len());
+    if let Some(at) = (0..count).find(|at| apart.get(*at) != together.get(*at)) {
+        panic!("reply {at} differs: {}", shown(at));
+    }
+}
+
+/// The commands that there are and their subcommands, with how many words each has at least. `COMMAND`
+/// tells.
+static SHAPES: LazyLock<Vec<(String, usize)>> = LazyLock::new(|| {
+    let mut out = Vec::new();
+    let mut session = Session::new(1, Arc::new(RespConfig::default()));
+    session.feed(b"COMMAND\r\n", &mut Node::new(), &mut out);
+    let text = String::from_utf8_lossy(&out);
+    let mut shapes = Vec::new();
+    for entry in text.split("*10\r\n").skip(1) {
+        let mut lines = entry.lines().skip(1);
+        let name = lines.next().unwrap_or_default().replace('|', " ");
+        let arity = lines
+            .next()
+            .and_then(|it| it.strip_prefix(':')?.parse::<i64>().ok());
+        let words = name.split(' ').count();
+        let least = usize::try_from(arity.unwrap_or(1).unsigned_abs()).unwrap_or(1);
+        shapes.push((name, least.max(words) - words));
+    }
+    assert!(shapes.len() > 80, "{} commands", shapes.len());
+    shapes
+});
+
+/// A command: one that changes the session's state, or any of the table with words behind it.
+fn command(script: &mut Script<'_>, shapes: &[(String, usize)]) -> Vec<u8> {
+    let kind = script.byte();
+    let words: Vec<String> = match kind % 4 {
+        0 => {
+            let state = STATES[script.pick(STATES.len())];
+            state.split(' ').map(str::to_owned).collect()
+        }
+        _ => {
+            let (name, least) = &shapes[script.pick(shapes.len())];
+            let more = match kind % 8 {
+                7 => script.pick(6),
+                _ => 0,
+            };
+            let mut words: Vec<String> = name.split(' ').map(str::to_owned).collect();
+            words.extend((0..least + more).map(|_| script.word().to_owned()));
+            words
+        }
+    };
+    if kind >= 240 && words.iter().all(|it| !it.is_empty() && it != "[") {
+        return format!("{}\r\n", words.join(" ")).into_bytes();
+    }
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in &words {
+        // Some are long, so that little of a buffer is executed when the next wait begins.
+        let pad = if kind == 239 && word.is_empty() {
+            700
+        } else {
+            0
+        };
+        bytes.extend(format!("${}\r\n{word}{}\r\n", word.len() + pad, "p".repeat(pad)).bytes());
+    }
+    bytes
+}
+
+/// One session at a node, and its client.
+struct Play {
+    session: Session,
+    node: Node,
+    flow: Flow,
+    /// What the client has not read, and what it has.
+    unread: Vec<u8>,
+    read: Vec<u8>,
+    waits: usize,
+}
+
+impl Play {
+    fn new(setup: usize) -> Play {
+        let config = RespConfig {
+            password: (setup & 2 != 0).then(|| "secret".to_owned()),
+            strict: setup & 4 != 0,
+            flush: setup & 8 != 0,
+            ..RespConfig::default()
+        };
+        let mut node = Node::new();
+        if setup & 16 == 0 {
+            let now = node.now;
+            let found = node.replicas[0].found(&[7; 32], &[0; 16], now);
+            found.expect("the first member");
+        }
+        let mut play = Play {
+            session: Session::new(7, Arc::new(config)),
+            node,
+            flow: Flow::Open,
+            unread: Vec::new(),
+            read: Vec::new(),
+            waits: 0,
+        };
+        if setup & 2 != 0 && setup & 32 != 0 {
+            play.feed(b"AUTH secret\r\n");
+            play.go_on();
+        }
+        play
+    }
+
+    /// Sends the commands, one after the other, or all together in pieces by that seed and maybe with a
+    /// client that reads only when it must. Returns all that was answered.
+    fn play(mut self, commands: &[Vec<u8>], together: Option<(u64, bool)>) -> Vec<u8> {
+        let Some((mut seed, slow)) = together else {
+            for command in commands {
+                self.feed(command);
+                self.go_on();
+                self.take();
+            }
+            return self.read;
+        };
+        let all = commands.concat();
+        let mut rest = all.as_slice();
+        while !rest.is_empty() && self.flow != Flow::Close {
+            let most = match random(&mut seed) % 4 {
+                0 => 3,
+                1 => 100,
+                _ => rest.len(),
+            };
+            let size = 1 + random(&mut seed) as usize % most.min(rest.len());
+            let (piece, after) = rest.split_at(size);
+            rest = after;
+            self.feed(piece);
+            // A piece may come while the session waits: a node does not read then, and might.
+            if random(&mut seed) % 4 != 0 {
+                self.go_on();
+            }
+            if !slow || self.unread.len() >= OUT_BYTES_PAUSE {
+                self.take();
+            }
+        }
+        self.go_on();
+        self.take();
+        self.read
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        self.flow = self.session.feed(bytes, &mut self.node, &mut self.unread);
+        assert!(self.session.heap_bytes() <= 4 * HELD_BYTES_MAX);
+    }
+
+    fn take(&mut self) {
+        self.read.append(&mut self.unread);
+    }
+
+    /// Has all that came be executed: ends waits, reads what has to be read.
+    fn go_on(&mut self) {
+        for _ in 0..100_000 {
+            match self.flow {
+                Flow::Close => return,
+                Flow::Open => {
+                    self.tell();
+                    return;
+                }
+                Flow::Waits => self.end_wait(),
+                Flow::Full => self.take(),
+            }
+            self.feed(b"");
+        }
+        panic!("a session does not come to an end");
+    }
+
+    /// Ends a wait. How depends on which one it is alone.
+    fn end_wait(&mut self) {
+        self.waits += 1;
+        let (at, out) = (self.waits, &mut self.unread);
+        match self.session.wait().expect("it waits") {
+            Wait::Holders { .. } => self.session.answer_wait(at % 3, out),
+            Wait::Write { .. } | Wait::Read { .. } => {
+                let unmet = || Unmet {
+                    code: "level_not_reached",
+                    text: "too few".to_owned(),
+                };
+                let met = if at.is_multiple_of(4) {
+                    Err(unmet())
+                } else {
+                    Ok(())
+                };
+                self.session.answer_level(met, out);
+            }
+            Wait::Rights { .. } => {
+                self.session
+                    .answer_rights(if at.is_multiple_of(2) { 0 } else { 5 })
+            }
+        }
+    }
+
+    /// Subscribers are told of something, to see that it fits between replies. It is not kept: when it
+    /// comes differs.
+    fn tell(&mut self) {
+        self.node.wrote.clear();
+        if self.session.is_subscribed() {
+            let mut out = Vec::new();
+            self.session
+                .notify(&Notice::new(0, "a", Event::IncrBy), &mut out);
+            assert!(out.is_empty() || reply(&out, 0).is_some());
+        }
+    }
+}
+
+/// The replies one by one, without those that tell how much of a pipeline waits.
+fn replies(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let shown = || String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+        let (end, _) = reply(bytes, 0).unwrap_or_else(|| panic!("no reply: {:?}", shown()));
+        let (one, rest) = bytes.split_at(end);
+        if !one.windows(6).any(|part| part == b" qbuf=") {
+            all.push(one.to_vec());
+        }
+        bytes = rest;
+    }
+    all
+}

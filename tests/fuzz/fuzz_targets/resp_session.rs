@@ -1,0 +1,42 @@
+//! Fuzzes a session of the Redis face of a node with pipelines of the commands that there are.
+//!
+//! It takes that module and the tests' host as they are, as the target `resp` does.
+
+#![no_main]
+
+#[path = "../../../node/src"]
+mod node {
+    #[allow(dead_code)]
+    pub(crate) mod driver {
+        mod grants;
+        mod owner_key;
+        pub(crate) use grants::{OperationError, Recipient, grant};
+        pub(crate) use owner_key::OwnerKey;
+    }
+
+    #[allow(dead_code, unused_imports)]
+    pub(crate) mod problems;
+
+    // What only the rest of the node calls is not dead.
+    #[allow(dead_code, unused_imports)]
+    pub(crate) mod resp;
+
+    #[allow(dead_code)]
+    pub(crate) mod trust {
+        mod role;
+        pub(crate) use role::Role;
+    }
+
+    #[path = "resp/tests"]
+    pub(crate) mod tests {
+        #[allow(dead_code)]
+        pub(crate) mod host;
+        #[allow(dead_code)]
+        pub(crate) mod hostile;
+        pub(crate) mod pipelines;
+    }
+}
+
+use node::{driver, problems, resp, trust};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::tests::pipelines::pipelines(bytes));
