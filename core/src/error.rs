@@ -178,6 +178,12 @@ pub enum Error {
     /// The role of whoever asks for this does not allow it.
     #[cfg(feature = "guests")]
     BeyondRole,
+    /// A peer with limited rights tells a total that no adds of one writer come to.
+    #[cfg(feature = "members")]
+    WideTotal {
+        /// The total.
+        total: i128,
+    },
     /// The counter has expired, or an expiry of an earlier life is left. That has to be cancelled before
     /// anything is added, which the role does not allow.
     #[cfg(feature = "guests")]
@@ -381,6 +387,8 @@ impl Error {
             Error::NotYours { .. } => "not_yours",
             #[cfg(feature = "guests")]
             Error::BeyondRole => "beyond_role",
+            #[cfg(feature = "members")]
+            Error::WideTotal { .. } => "wide_total",
             #[cfg(feature = "guests")]
             Error::Expired => "expired",
             #[cfg(feature = "budgets")]
@@ -544,6 +552,13 @@ impl fmt::Display for Error {
             Error::BeyondRole => {
                 f.write_str("the role does not allow this: writers only add, and readers only read")
             }
+            #[cfg(feature = "members")]
+            Error::WideTotal { total } => write!(
+                f,
+                "{total} is beyond the totals of one writer, which are from {} to {}",
+                i64::MIN,
+                i64::MAX
+            ),
             #[cfg(feature = "guests")]
             Error::Expired => f.write_str(
                 "the counter has expired, and this role may not delete it; add through a member",

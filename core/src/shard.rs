@@ -364,9 +364,7 @@ impl Page {
                 column.remove(slot);
             }
         }
-        while let Some(at) = self.others.iter().position(|column| column.present == 0) {
-            self.others.remove(at);
-        }
+        self.others.retain(|column| column.present != 0);
         let mut sides = Vec::new();
         let mut hint = 0;
         for Slot { row, side } in &mut slots {

@@ -85,6 +85,7 @@ struct SpaceGauges {
     members: Family<SpaceLabel, Gauge>,
     attached: Family<SpaceLabel, Gauge>,
     waiting: Family<SpaceLabel, Gauge>,
+    stuck_writers: Family<SpaceLabel, Gauge>,
     unacknowledged: Family<SpaceLabel, Gauge>,
 }
 
@@ -143,6 +144,11 @@ impl SpaceGauges {
             &self.waiting,
         );
         gauge(
+            "stuck_writers",
+            "Those of them whose totals do not fit into this member's",
+            &self.stuck_writers,
+        );
+        gauge(
             "unacknowledged",
             "Most transactions of members that any one member has not acknowledged",
             &self.unacknowledged,
@@ -156,8 +162,9 @@ impl SpaceGauges {
         };
         let count = |of: fn(&Membership) -> usize| membership.map_or(0, of) as u64;
         set(&self.members, count(|it| it.members.len()));
-        set(&self.attached, count(|it| it.attached.len()));
-        set(&self.waiting, count(|it| it.waiting.len()));
+        set(&self.attached, count(|it| it.attached_count));
+        set(&self.waiting, count(|it| it.waiting_count));
+        set(&self.stuck_writers, count(|it| it.stuck));
         let behind = membership.and_then(|it| it.members.iter().map(|it| it.behind).max());
         set(&self.unacknowledged, behind.unwrap_or(0));
     }

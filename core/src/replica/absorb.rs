@@ -7,10 +7,19 @@ use crate::error::Error;
 use crate::keys::Handle;
 use crate::roster::{Card, HEIRS_MAX, Retired, Says};
 use crate::shard::{OWN, PAGE, bits};
-use crate::slot::{Moved, Slot, Stamp};
+use crate::slot::{Moved, Slot, Stamp, WIDE_MAX};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+/// One counter, as writers are absorbed that count in it.
+#[derive(Default)]
+struct Part {
+    /// The own total, which takes the others up.
+    total: i128,
+    /// What each of the writers comes to, by local number, ascending; `None` if nothing of it survives.
+    amounts: Vec<(u32, Option<i128>)>,
+}
 
 impl Replica {
     /// Who alone may absorb a writer: its heir, or whoever has absorbed that one. An heir that was
@@ -62,25 +71,30 @@ impl Replica {
             (free && mine).then_some(number)
         };
         let cards = self.roster.cards.iter().zip(0u32..);
-        let mut ready: Vec<u32> = cards.filter_map(ready).collect();
+        let ready: Vec<u32> = cards.filter_map(ready).collect();
+        let mut chosen = alloc::vec![false; self.writers.len()];
+        ready.iter().for_each(|it| chosen[*it as usize] = true);
+        let parts = match ready.is_empty() {
+            true => Vec::new(),
+            false => self.parts_of(&chosen),
+        };
+        let stuck = self.misfits(&parts);
+        stuck.iter().for_each(|it| chosen[*it as usize] = false);
+        self.roster.stuck = stuck.len();
+        let ready = ready.into_iter().filter(|it| chosen[*it as usize]);
+        let ready: Vec<u32> = ready.collect();
         if ready.is_empty() {
             return Ok(0);
         }
         let clock = self.next_clock()?;
-        let mut taken = Vec::new();
-        for handle in self.slots_of(&ready) {
-            let mut slots = self.slots(handle);
-            if !self.absorb_counter(&mut slots, &ready, clock) {
-                return Ok(0); // it would not fit; values stay right without
-            }
-            taken.push((handle, slots));
-        }
-        for (handle, slots) in taken {
-            self.put_slots(handle, slots);
-            self.forget_unused(handle);
+        for (handle, part) in &parts {
+            let mut slots = self.slots(*handle);
+            self.absorb_counter(&mut slots, part, &chosen, clock);
+            self.put_slots(*handle, slots);
+            self.forget_unused(*handle);
         }
         let to = Stamp { writer: OWN, clock };
-        for number in &mut ready {
+        for number in &ready {
             let upto = self.clocks[*number as usize];
             self.note(*number, Says::Retired(Retired { to, upto }));
         }
@@ -88,36 +102,90 @@ impl Replica {
         Ok(ready.len())
     }
 
-    /// Moves what these writers' slots come to into the own slot; false if it would not fit.
-    pub(super) fn absorb_counter(
-        &self,
-        slots: &mut Vec<Slot>,
-        writers: &[u32],
-        clock: u64,
-    ) -> bool {
-        for &writer in writers {
-            let sums = counter::sums(slots, &self.writers);
-            let Ok(at) = counter::find(slots, writer) else {
-                continue;
-            };
-            if slots[at].side.moved.is_some() {
-                continue;
+    /// How many writers were left alone by the last [`absorb`](Replica::absorb), because their totals do
+    /// not fit into this replica's. They are tried again each time: the values that they count in are
+    /// right, and a delete of the counter frees them.
+    pub fn stuck_writers(&self) -> usize {
+        self.roster.stuck
+    }
+
+    /// Each counter in which one of the chosen writers, which are marked by number, has a slot that was
+    /// not moved yet.
+    fn parts_of(&self, chosen: &[bool]) -> Vec<(Handle, Part)> {
+        let mut parts = Vec::new();
+        for (at, page) in self.pages.iter().enumerate() {
+            let columns = page.columns();
+            let columns = columns.filter(|column| chosen[column.writer as usize]);
+            let present = columns.fold(0, |set, column| set | column.present);
+            for slot in bits(present) {
+                let handle = Handle((at * PAGE) as u32 + slot);
+                parts.push((handle, self.part(&page.slots(slot), chosen)));
             }
-            if !sums[at].is_alive() {
-                slots.remove(at);
-                continue;
+        }
+        parts
+    }
+
+    /// What the chosen writers have in one counter.
+    fn part(&self, slots: &[Slot], chosen: &[bool]) -> Part {
+        let sums = counter::sums(slots, &self.writers);
+        let mut part = Part::default();
+        for (slot, sum) in slots.iter().zip(&sums) {
+            match slot.writer() {
+                OWN if sum.is_alive() => part.total = slot.total(),
+                OWN => {}
+                writer if chosen[writer as usize] && slot.side.moved.is_none() => {
+                    let amount = sum.is_alive().then_some(sum.amount);
+                    part.amounts.push((writer, amount));
+                }
+                _ => {}
             }
-            let amount = sums[at].amount;
-            if !self.act(clock).take_over(slots, amount) {
-                return false;
+        }
+        part
+    }
+
+    /// The writers of which something would not fit into the own total, if all the others are taken
+    /// over: one writer after the other is judged in all of its counters.
+    fn misfits(&self, parts: &[(Handle, Part)]) -> Vec<u32> {
+        let mut totals: Vec<i128> = parts.iter().map(|(_, part)| part.total).collect();
+        let mut moves: Vec<(u32, usize, i128)> = Vec::new();
+        for (at, (_, part)) in parts.iter().enumerate() {
+            for (writer, amount) in &part.amounts {
+                moves.extend(amount.map(|amount| (*writer, at, amount)));
             }
-            let to = Stamp { writer: OWN, clock };
-            if let Ok(at) = counter::find(slots, writer) {
-                *slots[at].side.moved = Some(Box::new(Moved { to, amount }));
+        }
+        moves.sort_unstable();
+        let mut misfits = Vec::new();
+        for of_one in moves.chunk_by(|a, b| a.0 == b.0) {
+            let mut of_one_fit = of_one.iter();
+            match of_one_fit.all(|(_, at, amount)| (totals[*at] + amount).abs() < WIDE_MAX) {
+                true => of_one.iter().for_each(|(_, at, by)| totals[*at] += by),
+                false => misfits.extend(of_one.first().map(|it| it.0)),
+            }
+        }
+        misfits
+    }
+
+    /// Moves what the chosen writers' slots come to into the own slot. It fits.
+    fn absorb_counter(&self, slots: &mut Vec<Slot>, part: &Part, chosen: &[bool], clock: u64) {
+        let taken = part.amounts.iter().filter(|it| chosen[it.0 as usize]);
+        let taken: Vec<(u32, Option<i128>)> = taken.copied().collect();
+        let amount = |writer: u32| {
+            let at = taken.binary_search_by_key(&writer, |it| it.0).ok()?;
+            Some(taken[at].1)
+        };
+        slots.retain(|slot| amount(slot.writer()) != Some(None));
+        let alive: Vec<i128> = taken.iter().filter_map(|it| it.1).collect();
+        if !alive.is_empty() {
+            let fits = self.act(clock).take_over(slots, alive.iter().sum());
+            debug_assert!(fits, "it was judged before");
+        }
+        let to = Stamp { writer: OWN, clock };
+        for slot in slots.iter_mut() {
+            if let Some(amount) = amount(slot.writer()).flatten() {
+                *slot.side.moved = Some(Box::new(Moved { to, amount }));
             }
         }
         counter::normalize(slots);
-        true
     }
 
     /// The counters of which one of these writers has a slot.
@@ -139,12 +207,34 @@ impl Replica {
 
     /// Drops the slots of writers that were absorbed without them: nothing survived in them.
     pub(super) fn drop_unmoved(&mut self, writers: &[u32]) {
-        for handle in self.slots_of(writers) {
+        if writers.is_empty() {
+            return;
+        }
+        let mut writers = writers.to_vec();
+        writers.sort_unstable();
+        let gone = |writer: u32| writers.binary_search(&writer).is_ok();
+        for handle in self.slots_of(&writers) {
             let mut slots = self.slots(handle);
-            slots.retain(|slot| slot.side.moved.is_some() || !writers.contains(&slot.writer()));
+            slots.retain(|slot| slot.side.moved.is_some() || !gone(slot.writer()));
             counter::normalize(&mut slots);
             self.put_slots(handle, slots);
             self.forget_unused(handle);
         }
     }
 }
+
+#[cfg(test)]
+impl Replica {
+    /// Takes over so much in a counter, of nobody.
+    pub(crate) fn absorb_for_test(&mut self, key: &str, amount: i128) {
+        let handle = self.add(key, 0).unwrap();
+        let mut slots = self.slots(handle);
+        let clock = self.clock() + 1;
+        assert!(self.act(clock).take_over(&mut slots, amount));
+        self.put_slots(handle, slots);
+        self.made(clock);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ impl Empty for Roster {
         configuration: None,
         gone: Vec::new(),
         attached: Vec::new(),
+        stuck: 0,
         settled: Vec::new(),
         floor: Vec::new(),
         pending: None,

@@ -18,6 +18,7 @@ impl Replica {
             configuration: _,
             gone: _,
             attached,
+            stuck: _,
             settled,
             floor,
             pending,

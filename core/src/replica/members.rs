@@ -37,6 +37,8 @@ pub(super) struct Roster {
     /// of its absorption.
     pub(super) gone: Vec<(Owner, u64, Stamp)>,
     pub(super) attached: Vec<Attached>,
+    /// How many writers could not be absorbed the last time, because their totals did not fit.
+    pub(super) stuck: usize,
     /// Everything up to here, by local number, is stable.
     pub(super) settled: Vec<u64>,
     /// The members' part, by local number, of what was stable when something was collected, here or

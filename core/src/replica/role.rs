@@ -7,7 +7,7 @@ use super::{Op, Replica};
 use crate::counter::Sum;
 use crate::error::Error;
 #[cfg(feature = "members")]
-use crate::slot::Extra;
+use crate::slot::{Side, Slot};
 #[cfg(feature = "members")]
 use crate::writer_id::WriterId;
 
@@ -24,13 +24,19 @@ impl Replica {
         self.adds_only
     }
 
-    /// The rare part of the shard that is held of a counter and a writer.
+    /// What is held of a counter and a writer.
     #[cfg(feature = "members")]
-    pub(crate) fn extra_of(&self, key: &str, writer: &WriterId) -> Option<Extra> {
+    pub(crate) fn slot_of(&self, key: &str, writer: &WriterId) -> Option<Slot> {
         let number = self.numbers.get(writer)?;
-        let slots = self.slots(self.keys.find(key)?);
-        let slot = slots.iter().find(|slot| slot.writer() == number)?;
-        Some(slot.extra())
+        let (page_at, slot) = super::place(self.keys.find(key)?);
+        let page = self.pages.get(page_at)?;
+        let row = *page.column(number)?.get(slot)?;
+        let sides = page.sides(slot);
+        let side = match sides.binary_search_by_key(&number, |side| side.writer) {
+            Ok(at) => sides[at].clone(),
+            Err(_) => Side::new(number),
+        };
+        Some(Slot { row, side })
     }
 
     /// Refuses an operation that cancels, and an add that has to cancel first what the counter comes to:

@@ -167,7 +167,7 @@ impl Sync {
         2 * (owners.len() + 1) > members.members.len()
     }
 
-    /// Takes in whoever greets and has written nothing yet.
+    /// Takes in whoever greets and has written nothing yet, but no reader.
     pub(super) fn admit(
         &mut self,
         now: Millis,
@@ -177,6 +177,9 @@ impl Sync {
         clock: u64,
     ) {
         if !MEMBERS || !replica.is_member() || replica.knows(&writer) {
+            return;
+        }
+        if !self.may_be_taken_in(link) {
             return;
         }
         if clock > 0 {
@@ -380,6 +383,12 @@ impl Sync {
             return;
         }
         let unknown = !replica.knows(&writer) && replica.last_of(&writer).is_none();
+        if unknown && !self.may_be_taken_in(link) {
+            // Nothing of it was taken on this link, and nothing is written for its sake. Of what it told
+            // elsewhere, as one that might write, nobody here knows.
+            let last = Last::Forgotten(false);
+            return self.send(replica, link, Body::Ended { writer, last });
+        }
         if let Some(intro) = intro.filter(|_| unknown) {
             if replica.has_seen(&intro) {
                 let before = self.peer(link).is_some_and(|peer| peer.forgotten);

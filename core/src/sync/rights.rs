@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::limits::OWN_WRITERS_MAX;
 use crate::replica::Replica;
 use crate::roster::{Fact, Owner, Says};
-use crate::slot::Side;
+use crate::shard::Row;
+use crate::slot::{Extra, Side, Slot};
 use crate::vector::VersionVector;
 use crate::wire::{Last, TAKES_NOTHING, TAKES_OWN};
 use crate::writer_id::WriterId;
@@ -80,6 +81,12 @@ impl Sync {
             Some(_) => !peer.proved.is_empty(),
             None => true,
         }
+    }
+
+    /// Whether the peer's writer may be taken in: a reader makes nothing that is waited for.
+    pub(super) fn may_be_taken_in(&self, link: Link) -> bool {
+        let limits = self.peer(link).and_then(|peer| *peer.limits);
+        !matches!(limits, Some((_, Role::Reader)))
     }
 
     /// A peer shows that a writer is its owner's.
@@ -212,6 +219,9 @@ impl Sync {
                 let writer = id(side.writer);
                 return Err(Error::NotYours { writer });
             }
+            if let Some(total) = wide_total(replica, message, *key, side) {
+                return Err(Error::WideTotal { total });
+            }
             let key = message.keys.get(*key as usize);
             if role == Role::Writer && !only_adds(replica, key, &id(side.writer), side) {
                 return Err(Error::BeyondRole);
@@ -281,13 +291,41 @@ fn speaks_as_member(message: &Message, side: &Side) -> bool {
     absorbed || moved || cut > hi || lift > hi
 }
 
+/// A total that a guest says of a slot, and that no adds of one writer come to: what is left of it leaves
+/// 64 bits. Too many of them would not fit into the total of the member that takes them over. A cancel
+/// notes a wider one only of a slot that is as wide here.
+fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Option<i128> {
+    let is_wide = |total: &i128| i64::try_from(*total).is_err();
+    let row = message.row(key, side.writer).copied();
+    let row = row.unwrap_or(Row { clock: 0, total: 0 });
+    let told = Slot {
+        row,
+        side: side.clone(),
+    };
+    let cut = side.cut.as_ref().map(|cut| cut.total).filter(is_wide);
+    if !is_wide(&told.total()) && cut.is_none() {
+        return None;
+    }
+    let key = message.keys.get(key as usize);
+    let writer = &message.writers[side.writer as usize].writer;
+    let held = replica.slot_of(key, writer);
+    // Of the life that is told here, what was cancelled before it went on.
+    let cancelled = held.as_ref().and_then(|held| held.side.cut.as_ref());
+    let cancelled = cancelled.filter(|cut| cut.clock >= told.born() && cut.clock < row.clock);
+    let left = told.total() - cancelled.map_or(0, |cut| cut.total);
+    let is_as_wide = |held: &Slot| held.extra().absorbed || is_wide(&held.total());
+    let cut = cut.filter(|_| !held.as_ref().is_some_and(is_as_wide));
+    Some(left).filter(is_wide).or(cut)
+}
+
 /// Whether a slot says nothing but what came of adds. What an owner cancelled while it might stays in the
 /// slot's later shards, as it is held here.
 fn only_adds(replica: &Replica, key: &str, writer: &WriterId, side: &Side) -> bool {
     let Some(extra) = side.extra.as_deref() else {
         return side.cut.is_none() && side.lift.is_none();
     };
-    let held = replica.extra_of(key, writer).unwrap_or_default();
+    let held = replica.slot_of(key, writer);
+    let held = held.map_or(Extra::default(), |held| held.extra());
     let base = extra.base.is_none() || extra.base == held.base && extra.born == held.born;
     let expiry = extra.expiry.is_none() || extra.expiry == held.expiry;
     side.cut.is_none() && side.lift.is_none() && base && expiry

@@ -27,6 +27,11 @@ impl Sync {
         true
     }
 
+    #[inline(always)]
+    pub(super) fn may_be_taken_in(&self, _: Link) -> bool {
+        true
+    }
+
     pub(super) fn check_proof(
         &mut self,
         _: Millis,

@@ -191,8 +191,13 @@ fn describe(members: &Value) -> String {
     lines.extend(rows(members, "members").map(member));
     let mut list = |title: &str, field: &str| {
         let names: Vec<String> = rows(members, field).map(text).collect();
+        let more = count(members, field).saturating_sub(names.len() as u64);
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         if !names.is_empty() {
-            lines.push(format!("{title}: {}", names.join(", ")));
+            lines.push(format!("{title}: {}{more}", names.join(", ")));
         }
     };
     list("attached here", "attached");
@@ -200,6 +205,12 @@ fn describe(members: &Value) -> String {
     list("proposed", "proposal");
     list("no answer yet from", "unanswered");
     lines.join("\n")
+}
+
+/// How many there are of what is listed in a field; a node of an earlier version lists all.
+fn count(members: &Value, field: &str) -> u64 {
+    let told = members[format!("{field}_count")].as_u64();
+    told.unwrap_or_else(|| rows(members, field).count() as u64)
 }
 
 fn rows<'a>(members: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
@@ -240,7 +251,7 @@ pub(super) fn summary(membership: &Value) -> Option<String> {
             true => " with this node",
             false => " without this node",
         },
-        rows(membership, "attached").count(),
-        rows(membership, "waiting").count(),
+        count(membership, "attached"),
+        count(membership, "waiting"),
     ))
 }

@@ -129,6 +129,9 @@ impl From<&Configuration> for ConfigurationRow {
     }
 }
 
+/// Most writers of a kind that are listed beside the members.
+pub(crate) const LISTED_MAX: usize = 100;
+
 /// The members of a space as this node sees them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Membership {
@@ -143,10 +146,18 @@ pub struct Membership {
     pub configuration: Option<ConfigurationRow>,
     /// Its members.
     pub members: Vec<MemberRow>,
-    /// Writers that this node takes care of: clients, and nodes that are no members.
+    /// Writers that this node takes care of: clients, and nodes that are no members. Of more than
+    /// 100 so many are listed.
     pub attached: Vec<String>,
-    /// Writers that are gone and whose part was not taken over yet.
+    /// How many these are in all.
+    pub attached_count: usize,
+    /// Writers that are gone and whose part was not taken over yet. Of more than 100 so many are
+    /// listed.
     pub waiting: Vec<String>,
+    /// How many these are in all.
+    pub waiting_count: usize,
+    /// How many of them this node can't take over, because their totals do not fit into its own.
+    pub stuck: usize,
     /// The members that a change was proposed to have here, until it is decided.
     pub proposal: Option<Vec<OwnerKey>>,
     /// While something is to be decided: the members who have not answered, as far as this node

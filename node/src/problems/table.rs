@@ -282,6 +282,8 @@ kinds! {
     BEYOND_ROLE: Kind::http("beyond_role", 403, "The role of this node, or of whoever sent it, does not allow this: writers only add, and readers only read.")
         .advice("Ask a node that may, or ask a member for a ticket with a greater role.")
         .shown(Shown::Error("NOPERM"));
+    WIDE_TOTAL: Kind::link("wide_total", "A guest tells a total that leaves 64 bits, which no adds of one writer come to.")
+        .advice("Look at the sender's program: it, or who uses its ticket, makes totals up.");
     EXPIRED: Kind::http("expired", 409, "The counter has expired, and has to be deleted before it is added to, which this node's role does not allow.")
         .advice("Try again once a member or an editor has deleted it, which a member's node does by itself; or add at one of these.")
         .both();

@@ -7,7 +7,7 @@ use crate::delta::KeyedOp;
 use crate::once::Once;
 use crate::replica::Walk;
 use crate::roster::{Ack, Announce, Bye};
-use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, Stamp, Withdrawal};
+use crate::slot::{Base, Cut, Expiry, Fold, Lift, Moved, Stamp, Withdrawal};
 use crate::sync::{Input, Output};
 use crate::{Op, Space};
 use alloc::boxed::Box;
@@ -200,6 +200,129 @@ fn only_editors_cancel() {
         extra(side, Extra { born, added, ..it });
     });
     assert_eq!(again, ADDS, "an add begins another life");
+}
+
+const WIDE: [&str; 3] = ["beyond_role", "wide_total", "wide_total"];
+
+/// A few such totals in one counter would not fit into the total of the member that takes them over.
+#[test]
+fn nobody_but_a_member_tells_totals_of_more_than_64_bits() {
+    for high in [1, -2, i64::MAX >> 28] {
+        let told = beside(|side, _| {
+            let (high, added) = (high, 1);
+            let it = Extra::default();
+            side.extra = Some(Box::new(Extra { high, added, ..it }));
+        });
+        assert_eq!(told, WIDE);
+    }
+    let cut = |total| {
+        beside(move |side, by| {
+            let clock = 1;
+            side.cut = Some(Cut { clock, total, by });
+        })
+    };
+    assert_eq!(cut(i128::from(i64::MIN)), CANCELS);
+    assert_eq!(cut(i128::from(i64::MIN) - 1), WIDE);
+    // A member may hold as much, once it has taken others over.
+    let mut end = linked(Role::Editor);
+    let wide = i128::from(i64::MAX) + 9;
+    end.replica.absorb_for_test("k", wide);
+    let mut peer = peer(&end);
+    peer.apply("k", Op::Reset).unwrap();
+    let message = told(&end, &peer);
+    let noted = message.sides.iter().find_map(|it| it.side.cut);
+    assert_eq!(noted.map(|cut| cut.total), Some(wide));
+    assert_eq!(end.sync.may_tell(&end.replica, LINK, &message), Ok(()));
+}
+
+/// It added while others cancelled: what was cancelled is part of the total, and fills no room.
+#[test]
+fn what_was_cancelled_does_not_make_a_total_too_wide() {
+    let mut end = linked(Role::Writer);
+    let mut peer = peer(&end);
+    peer.add("k", i64::MAX).unwrap();
+    let merge = |end: &mut End, peer: &Replica| {
+        let message = told(end, peer);
+        let judged = end.sync.may_tell(&end.replica, LINK, &message);
+        let live = Some(writer());
+        judged.and_then(|()| end.replica.merge_live(&message, live, &mut |_| ()))
+    };
+    merge(&mut end, &peer).unwrap();
+    end.replica.apply("k", Op::Reset).unwrap();
+    peer.add("k", -1).unwrap();
+    peer.merge(&end.replica.delta(&peer.vector())).unwrap();
+    assert_eq!(peer.value("k"), Some(-1));
+    peer.add("k", i64::MAX).unwrap();
+    merge(&mut end, &peer).unwrap();
+    assert_eq!(end.replica.value("k"), Some(i128::from(i64::MAX) - 1));
+    // It says so of another counter, in which nothing was cancelled.
+    let message = told(&end, &{
+        let mut peer = peer.clone();
+        peer.add("other", 1).unwrap();
+        peer
+    });
+    let mut forged = message;
+    forged.sides.clear();
+    let at = forged.writers.iter().position(|it| it.writer == writer());
+    let mut side = Side::new(at.unwrap() as u32);
+    side.extra = Some(Box::new(Extra {
+        high: 1,
+        added: 1,
+        ..Extra::default()
+    }));
+    forged.sides.push(KeySide { key: 0, side });
+    let refused = end.sync.may_tell(&end.replica, LINK, &forged);
+    assert_eq!(refused.map_err(|it| it.code()), Err("wide_total"));
+}
+
+/// It makes nothing that is waited for, so nobody speaks for it, and nothing is written for its sake.
+#[test]
+fn a_reader_is_taken_in_by_nobody() {
+    let mut end = linked(Role::Reader);
+    let before = end.replica.clock();
+    assert!(!end.replica.knows(&writer()));
+    for number in 0..1_000u64 {
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&number.to_le_bytes());
+        let writer = WriterId::mint(&Space::default(), &OWNER, &nonce);
+        end.frame(LINK, Body::Writer(writer));
+        end.frame(LINK, Body::Own { writer, nonce });
+        let (intro, owner) = (None, Some(OWNER));
+        end.frame(
+            LINK,
+            Body::Return {
+                writer,
+                intro,
+                owner,
+            },
+        );
+    }
+    assert_eq!(end.replica.attached().count(), 0);
+    assert_eq!(
+        (end.replica.clock(), end.replica.roster().count()),
+        (before, 1)
+    );
+    let ended = |output: &Output| matches!(output, Output::Send { bytes, .. } if bytes[3] == 10);
+    let sent = core::iter::from_fn(|| end.sync.poll());
+    assert_eq!(
+        sent.filter(ended).count(),
+        1_000,
+        "each is told that it is not known"
+    );
+    // It still hears everything.
+    let mut peer = Replica::new(Space::default(), WriterId::from_bytes([9; 16]));
+    peer.merge(&full(&end.replica)).unwrap();
+    end.replica.add("k", 1).unwrap();
+    end.input(Input::Changed);
+    end.wait(1_000);
+    while let Some(output) = end.sync.poll() {
+        if let Output::Send { bytes, .. } = output
+            && let Body::Push(message) = crate::wire::Frame::decode(&bytes).unwrap().body
+        {
+            peer.merge(&message).unwrap();
+        }
+    }
+    assert_eq!(peer.value("k"), Some(1));
 }
 
 #[test]

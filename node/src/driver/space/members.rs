@@ -3,7 +3,8 @@
 
 use super::{OpenSpace, mint};
 use crate::driver::membership::{
-    Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement, fate,
+    Absorption, ConfigurationRow, LISTED_MAX, MemberChange, MemberRow, Membership, Retiree,
+    Retirement, fate,
 };
 use crate::driver::nonces::{Nonce, Nonces};
 use crate::driver::{Comeback, News, OwnerKey, WriterRow};
@@ -404,8 +405,10 @@ impl OpenSpace {
             }
         };
         let waits = |it: &Listed| matches!(it.fate, Fate::Left | Fate::Dead);
-        let waiting = self.replica.roster().filter(waits);
+        let waiting = self.replica.roster().filter(waits).map(|it| it.writer);
+        let (waiting, waiting_count) = listed(waiting);
         let attached = self.replica.attached().filter(|_| self.replica.is_member());
+        let (attached, attached_count) = listed(attached);
         let proposal = self.replica.proposal();
         Membership {
             owner: OwnerKey(self.owner),
@@ -414,8 +417,11 @@ impl OpenSpace {
                 || !present.is_some_and(|it| it.has(&self.owner)),
             configuration: present.map(ConfigurationRow::from),
             members: self.replica.members().into_iter().map(row).collect(),
-            attached: attached.map(|writer| writer.to_string()).collect(),
-            waiting: waiting.map(|it| it.writer.to_string()).collect(),
+            attached,
+            attached_count,
+            waiting,
+            waiting_count,
+            stuck: self.replica.stuck_writers(),
             proposal: proposal.map(|it| it.iter().copied().map(OwnerKey).collect()),
             unanswered: {
                 let silent = self.replica.silent_voters().into_iter();
@@ -503,4 +509,12 @@ impl OpenSpace {
         self.tell_renewal(was, writer);
         Ok(())
     }
+}
+
+/// The first writers, as they are listed, and how many there are.
+fn listed(mut writers: impl Iterator<Item = WriterId>) -> (Vec<String>, usize) {
+    let first = writers.by_ref().take(LISTED_MAX);
+    let first: Vec<String> = first.map(|writer| writer.to_string()).collect();
+    let count = first.len() + writers.count();
+    (first, count)
 }

@@ -1,0 +1,110 @@
+//! What does not fit delays its own writer, and nobody else.
+
+use super::*;
+use crate::slot::Extra;
+use crate::{Op, Space, VersionVector};
+
+fn id(byte: u8) -> WriterId {
+    WriterId::from_bytes([byte; 16])
+}
+
+fn member() -> Replica {
+    let mut member = Replica::new(Space::default(), id(1));
+    member.found(&[1; 32], &[7; 16], 1).unwrap();
+    member
+}
+
+/// A guest that has counted so much in each of these counters.
+fn guest(member: &mut Replica, byte: u8, totals: &[(&str, i128)]) {
+    let writer = id(byte);
+    member.admit(&writer).unwrap();
+    let mut guest = Replica::new(Space::default(), writer);
+    guest
+        .merge(&member.delta(&VersionVector::default()))
+        .unwrap();
+    for (key, total) in totals {
+        let handle = guest.add(key, 1).unwrap();
+        let mut slots = guest.slots(handle);
+        let added = guest.clock();
+        let extra = Extra {
+            added,
+            ..Extra::default()
+        };
+        let own = counter::find(&slots, OWN).unwrap();
+        slots[own].set_shard(added, *total, extra);
+        guest.put_slots(handle, slots);
+    }
+    let message = guest.delta(&member.vector());
+    member
+        .merge_live(&message, Some(writer), &mut |_| ())
+        .unwrap();
+}
+
+/// What a member does again and again; no value changes by it.
+fn tend(member: &mut Replica, keys: &[&str]) {
+    for _ in 0..6 {
+        let values: Vec<_> = keys.iter().map(|key| member.value(key)).collect();
+        member.absorb().unwrap();
+        let moved: Vec<_> = keys.iter().map(|key| member.value(key)).collect();
+        assert_eq!(values, moved);
+        member.acknowledge().unwrap();
+        let kept = member.mark();
+        member.collect(&kept);
+        let left: Vec<_> = keys.iter().map(|key| member.value(key)).collect();
+        assert_eq!(values, left);
+    }
+}
+
+#[test]
+fn a_total_that_does_not_fit_delays_its_own_writer_only() {
+    let mut member = member();
+    let wide = WIDE_MAX - 1;
+    guest(&mut member, 2, &[("w", wide), ("a", 2)]);
+    guest(&mut member, 3, &[("w", wide), ("a", 3), ("b", 30)]);
+    guest(&mut member, 4, &[("a", 4), ("b", 40)]);
+    guest(&mut member, 5, &[("w", -7), ("b", 50)]);
+    for byte in 2..6 {
+        member.fence(&id(byte)).unwrap();
+    }
+    let keys = ["w", "a", "b"];
+    tend(&mut member, &keys);
+    let known = |member: &Replica| [2, 3, 4, 5].map(|byte| member.knows(&id(byte)));
+    assert_eq!(known(&member), [false, true, false, false]);
+    assert_eq!(member.stuck_writers(), 1);
+    assert_eq!(member.value("w"), Some(2 * wide - 7));
+    assert_eq!([member.value("a"), member.value("b")], [Some(9), Some(120)]);
+    // One that ends later is not held up.
+    guest(&mut member, 6, &[("a", 1)]);
+    member.fence(&id(6)).unwrap();
+    tend(&mut member, &keys);
+    assert!(!member.knows(&id(6)));
+    // What it can't take over is cancelled.
+    member.apply("w", Op::Delete).unwrap();
+    tend(&mut member, &keys);
+    assert_eq!((member.knows(&id(3)), member.stuck_writers()), (false, 0));
+    assert_eq!(
+        [member.value("a"), member.value("b")],
+        [Some(10), Some(120)]
+    );
+}
+
+/// Many that end at once in one counter are taken over as one after the other would be.
+#[test]
+fn many_are_taken_over_in_one_transaction() {
+    let mut member = member();
+    member.add("n", 1).unwrap();
+    for byte in 2..200 {
+        guest(&mut member, byte, &[("n", byte.into())]);
+    }
+    member.apply("n", Op::Reset).unwrap();
+    for byte in 2..200 {
+        member.fence(&id(byte)).unwrap();
+    }
+    member.add("n", 5).unwrap();
+    let before = member.clock();
+    assert_eq!(member.absorb(), Ok(198));
+    assert_eq!(member.clock(), before + 1);
+    assert_eq!(member.value("n"), Some(5));
+    tend(&mut member, &["n"]);
+    assert_eq!(member.roster().count(), 1);
+}
