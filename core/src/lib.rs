@@ -101,9 +101,9 @@ pub use replica::{
 };
 pub use roster::{Configuration, Limit, Owner};
 pub use shard::Shard;
-pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 #[cfg(feature = "members")]
-pub use sync::{Level, Question, Reach, Rights, Role};
+pub use sync::{Brought, Level, Question, Reach, Rights, Role};
+pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 #[cfg(feature = "budgets")]
 pub use sync::{Supply, WantId};
 pub use vector::VersionVector;

@@ -57,6 +57,8 @@ mod hello;
 #[cfg(feature = "members")]
 mod levels;
 mod members;
+#[cfg(feature = "members")]
+mod origins;
 mod own;
 mod pull;
 mod push;
@@ -69,8 +71,11 @@ mod serve;
 #[cfg(feature = "budgets")]
 mod wants;
 
+pub use hello::LinkStatus;
 #[cfg(feature = "members")]
 pub use levels::{Level, Question, Reach};
+#[cfg(feature = "members")]
+pub use origins::Brought;
 #[cfg(feature = "members")]
 pub use rights::{Rights, Role};
 #[cfg(feature = "budgets")]
@@ -245,25 +250,6 @@ pub enum Output {
     },
 }
 
-/// A link as it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkStatus {
-    /// The link.
-    pub link: Link,
-    /// The peer's program, once it has greeted.
-    pub agent: Option<String>,
-    /// The writer at the other end, once it has greeted.
-    pub writer: Option<WriterId>,
-    /// When the last frame came.
-    pub last_heard: Option<Millis>,
-    /// Bytes of frames that came on the link.
-    pub bytes_in: u64,
-    /// Bytes of frames that were sent on the link.
-    pub bytes_out: u64,
-    /// Whether this peer is being pulled from.
-    pub pulling: bool,
-}
-
 #[derive(Clone)]
 struct Peer {
     link: Link,
@@ -346,6 +332,8 @@ pub struct Sync {
     guests: Closed<members::Guests>,
     #[cfg(feature = "members")]
     levels: levels::Levels,
+    #[cfg(feature = "members")]
+    origins: origins::Origins,
     #[cfg(feature = "budgets")]
     wants: wants::Wants,
 }
@@ -371,6 +359,8 @@ impl Sync {
             guests: Closed::default(),
             #[cfg(feature = "members")]
             levels: levels::Levels::default(),
+            #[cfg(feature = "members")]
+            origins: origins::Origins::default(),
             #[cfg(feature = "budgets")]
             wants: wants::Wants::default(),
         };
@@ -495,6 +485,8 @@ impl Sync {
         if greeted == matches!(frame.body, Body::Hello(_)) {
             return Err(Error::Handshake);
         }
+        #[cfg(feature = "members")]
+        self.denied(replica, link, &frame.body);
         if DUTIES && !self.may_say(replica, link, &frame.body)? {
             return Ok(());
         }

@@ -29,6 +29,7 @@ mod limits;
 mod links;
 mod membership;
 mod nonces;
+mod origins;
 mod owner_key;
 mod position;
 pub(crate) mod replay;
@@ -59,6 +60,7 @@ pub(crate) use membership::Rosters;
 pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
 };
+pub use origins::Origin;
 pub use owner_key::OwnerKey;
 pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub(crate) use turn::Turn;
@@ -76,6 +78,7 @@ use kept::Kept;
 use links::{FLUSH_MS, Peer};
 use mio::{Poll, Registry, Token, Waker};
 use nonces::Nonces;
+use origins::Origins;
 use space::OpenSpace;
 pub(crate) use space::{TELL_PROGRESS, Tally};
 use spaces::Spaces;
@@ -128,6 +131,8 @@ pub(crate) struct Driver {
     kept: Kept,
     clients: Option<Clients>,
     peers: HashMap<Link, Peer>,
+    /// Who is, or was, at the other ends.
+    origins: Origins,
     /// When new peers are greeted in more spaces, in milliseconds since the start.
     greet_next: u64,
     /// When it is tried again to hand over frames, in milliseconds since the start.
@@ -270,6 +275,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         kept: Kept::new(worker, durability),
         clients: clients.transpose()?,
         peers: HashMap::new(),
+        origins: Origins::default(),
         greet_next: u64::MAX,
         flush_next: u64::MAX,
         closed: false,
@@ -617,7 +623,7 @@ impl Driver {
                     other => self.output(SpaceId(place), other),
                 }
             }
-            let notices = self.spaces[place].settle(place);
+            let notices = self.spaces[place].settle(place, &self.origins);
             if let Some(clients) = &mut self.clients {
                 let spaces = (place, &self.spaces);
                 clients.notify(&notices, spaces, &self.clock, &self.kept);

@@ -73,6 +73,17 @@ impl From<SpaceId> for Carried {
     }
 }
 
+/// What is known of the sender at the other end of a new link, beside its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sender {
+    /// The key that it has proved to be its owner's.
+    pub owner: Option<OwnerKey>,
+    /// Its address, as it was seen here.
+    pub address: Option<String>,
+    /// The id of the ticket that it showed.
+    pub ticket: Option<String>,
+}
+
 /// A new connection, as the driver hears of it.
 pub struct NewLink {
     /// Its number, from [`Handle::next_link`].
@@ -87,6 +98,8 @@ pub struct NewLink {
     pub broadcast: bool,
     /// Where its outgoing frames go. Frames that find it full are dropped: sync repairs that.
     pub outbox: mpsc::Sender<Order>,
+    /// What else is known of the other end, to be named if it brings what is forged.
+    pub from: Sender,
 }
 
 /// Why a request to the node was not done.

@@ -249,7 +249,8 @@ where
             let door = door.clone();
             async move {
                 let (app, programs, pages) = &*door;
-                if app.rate.is_some() {
+                // A link keeps the address of its sender, to be named later.
+                if app.rate.is_some() || request.uri().path().ends_with("/sync") {
                     request.extensions_mut().insert(ConnectInfo(client));
                 }
                 let writes = !request.method().is_safe();

@@ -80,6 +80,7 @@ struct SpaceGauges {
     key_bytes: Family<SpaceLabel, Gauge>,
     writers: Family<SpaceLabel, Gauge>,
     faults: Family<SpaceLabel, Gauge>,
+    faults_attributed: Family<SpaceLabel, Gauge>,
     keyed: Family<SpaceLabel, Gauge>,
     withdrawn: Family<SpaceLabel, Gauge>,
     members: Family<SpaceLabel, Gauge>,
@@ -302,6 +303,11 @@ impl Metrics {
             "Times it showed that two processes wrote under one writer id",
             spaces.faults.clone(),
         );
+        registry.register(
+            "faults_attributed",
+            "Faults of which it is known which link brought them",
+            spaces.faults_attributed.clone(),
+        );
         all.register_collector(Box::new(machine::Process::new()));
         Metrics {
             registry: Arc::new(Mutex::new(all)),
@@ -351,6 +357,8 @@ impl Metrics {
             set(&self.spaces.key_bytes, status.key_bytes as u64);
             set(&self.spaces.writers, status.writers as u64);
             set(&self.spaces.faults, status.faults);
+            let attributed = status.evidence.iter().filter(|it| it.brought_by.is_some());
+            set(&self.spaces.faults_attributed, attributed.count() as u64);
             set(&self.spaces.keyed, status.keyed as u64);
             set(&self.spaces.withdrawn, status.withdrawn);
             let membership = status.membership.as_ref();

@@ -6,7 +6,11 @@
 //! whatever comes at or below a clock that is held already is the other process's.
 
 use super::Replica;
+#[cfg(feature = "members")]
+use super::place;
 use crate::closed::Empty;
+#[cfg(feature = "members")]
+use crate::delta::Message;
 use crate::hash::{fold, hash_bytes};
 use crate::keys::Handle;
 use crate::limits::FAULTS_KEPT_MAX;
@@ -16,6 +20,8 @@ use crate::writer_id::WriterId;
 use crate::{FORKS, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+#[cfg(feature = "members")]
+use core::cmp::Ordering;
 
 /// A writer id that two processes wrote under, or whose stored shards have rotted.
 ///
@@ -55,9 +61,9 @@ pub enum Evidence {
         /// The peer's.
         theirs: u64,
     },
-    /// A peer knows this clock of the replica's own writer, which had not come to it.
+    /// A replica knows this clock of the writer, and the writer's own replica had not come to it.
     Ahead {
-        /// The clock that the replica had come to.
+        /// The clock that the writer's replica had come to, by its own word.
         own: u64,
     },
     /// More was taken from what the writer held of a budget than was ever there.
@@ -84,6 +90,17 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// A writer's clock alone, without digests.
+    #[cfg(feature = "members")]
+    pub(crate) fn only_clock(writer: WriterId, clock: u64) -> Contents {
+        Contents {
+            writer,
+            clock,
+            shards: 0,
+            cancels: 0,
+        }
+    }
+
     /// Whether they have no digests: nothing is left of the writer, or the program makes none.
     pub(crate) fn is_unknown(&self) -> bool {
         self.shards == 0 && self.cancels == 0
@@ -319,6 +336,67 @@ impl Replica {
             if let Some(number) = self.numbers.get(writer) {
                 self.roster.assigned[number as usize] = self.epoch;
             }
+        }
+    }
+
+    /// The clock up to which a writer is held.
+    #[cfg(feature = "members")]
+    pub(crate) fn clock_held(&self, writer: &WriterId) -> u64 {
+        let number = self.numbers.get(writer);
+        number.map_or(0, |number| self.clocks[number as usize])
+    }
+
+    /// The writers of which a message has something newer, and up to which clock each is held.
+    #[cfg(feature = "members")]
+    pub(crate) fn raised(&self, message: &Message) -> Vec<(WriterId, u64)> {
+        let held = message
+            .writers
+            .iter()
+            .map(|entry| (entry, self.clock_of(entry)));
+        held.filter(|(entry, held)| entry.hi > *held)
+            .map(|(entry, held)| (entry.writer, held))
+            .collect()
+    }
+
+    /// Notes where the rows of a writer in a message, all of clocks that are held, are not those that are
+    /// held. A row that is not here may have been collected.
+    #[cfg(feature = "members")]
+    pub(crate) fn compare_rows(&mut self, message: &Message, writer: &WriterId) {
+        let Some(number) = self.numbers.get(writer) else {
+            return;
+        };
+        let mut found = Vec::new();
+        for (at, columns) in message.pages.iter().enumerate() {
+            let its = |it: &&Column| message.writers[it.writer as usize].writer == *writer;
+            for (slot, theirs) in columns.iter().filter(its).flat_map(Column::iter) {
+                let key = message.keys.get(at * PAGE + slot as usize);
+                let Some(handle) = self.keys.find(key) else {
+                    continue;
+                };
+                let (page, slot) = place(handle);
+                let column = self.pages.get(page).and_then(|page| page.column(number));
+                let Some(ours) = column.and_then(|column| column.get(slot)) else {
+                    continue;
+                };
+                let evidence = match ours.clock.cmp(&theirs.clock) {
+                    Ordering::Equal if ours.total != theirs.total => Evidence::Totals {
+                        key: key.into(),
+                        ours: ours.total.into(),
+                        theirs: theirs.total.into(),
+                    },
+                    Ordering::Less => Evidence::Late { key: key.into() },
+                    _ => continue,
+                };
+                found.push((theirs.clock, evidence));
+            }
+        }
+        for (clock, evidence) in found {
+            let writer = *writer;
+            self.note_fault(|| Fault {
+                writer,
+                clock,
+                evidence,
+            });
         }
     }
 

@@ -132,6 +132,8 @@ impl Sync {
                 continue;
             }
             let digest = |it: &Contents| it.shards.wrapping_add(it.cancels);
+            #[cfg(feature = "members")]
+            let before = replica.faults().len();
             replica.note_fault(|| Fault {
                 writer: ours.writer,
                 clock: ours.clock,
@@ -140,6 +142,8 @@ impl Sync {
                     theirs: digest(theirs),
                 },
             });
+            #[cfg(feature = "members")]
+            self.attribute(replica, before, Some(link));
             if own {
                 self.ask_for_id(replica);
             }
@@ -269,7 +273,14 @@ impl Sync {
 
     /// A peer knows a clock of this replica's own writer that it has not come to.
     pub(super) fn doubled(&mut self, replica: &mut Replica, link: Option<Link>, heard: u64) {
+        #[cfg(feature = "members")]
+        let before = replica.faults().len();
         replica.doubt_self(heard);
+        #[cfg(feature = "members")]
+        {
+            self.attribute(replica, before, link);
+            self.deny(replica);
+        }
         if let Some(link) = link {
             self.want_whole(link, replica.writer());
         }

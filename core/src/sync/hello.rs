@@ -1,7 +1,7 @@
 //! Greeting: who is at the other end of a link, and what that holds.
 
 use super::rights::{Limits, takes_of};
-use super::{Greeting, Link, LinkStatus, Millis, Peer, Sync};
+use super::{Greeting, Link, Millis, Peer, Sync};
 use crate::closed::Closed;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::Replica;
@@ -12,6 +12,7 @@ use crate::wire::{
 };
 use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS, STATUS};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// How often at most those who are attached are hurried, in milliseconds.
@@ -23,6 +24,25 @@ const GIVES_HERE: u64 = if cfg!(feature = "budgets") {
 } else {
     0
 };
+
+/// A link as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkStatus {
+    /// The link.
+    pub link: Link,
+    /// The peer's program, once it has greeted.
+    pub agent: Option<String>,
+    /// The writer at the other end, once it has greeted.
+    pub writer: Option<WriterId>,
+    /// When the last frame came.
+    pub last_heard: Option<Millis>,
+    /// Bytes of frames that came on the link.
+    pub bytes_in: u64,
+    /// Bytes of frames that were sent on the link.
+    pub bytes_out: u64,
+    /// Whether this peer is being pulled from.
+    pub pulling: bool,
+}
 
 impl Sync {
     /// The links as they stand.

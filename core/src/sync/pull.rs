@@ -289,6 +289,8 @@ impl Sync {
         last: &Message,
     ) -> Result<usize, Error> {
         let live = self.writer_of(link);
+        #[cfg(feature = "members")]
+        let (raised, faults) = (replica.raised(last), replica.faults().len());
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
@@ -303,6 +305,11 @@ impl Sync {
                 return Ok(0);
             }
         };
+        #[cfg(feature = "members")]
+        {
+            self.attribute(replica, faults, Some(link));
+            self.note_raised(replica, Some(link), &raised);
+        }
         self.is_level(link);
         self.withdraw(now, replica);
         let shards = merged.shards;

@@ -243,13 +243,22 @@ impl Sync {
         bytes: &[u8],
     ) -> Result<bool, Error> {
         if !replica.news(message) {
+            #[cfg(feature = "members")]
+            self.compare_known(replica, from, message);
             return Ok(true);
         }
+        #[cfg(feature = "members")]
+        let (raised, faults) = (replica.raised(message), replica.faults().len());
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
         let live = origin(message);
         match replica.merge_live(message, live, &mut changed) {
             Ok(merged) => {
+                #[cfg(feature = "members")]
+                {
+                    self.attribute(replica, faults, from);
+                    self.note_raised(replica, from, &raised);
+                }
                 let shards = merged.shards;
                 self.outputs.push(Output::Merged { link: from, shards });
                 self.pass_on(replica, from, broadcast, message, bytes);

@@ -6,6 +6,7 @@ use super::budgets::BudgetRow;
 use super::leases::LeaseRow;
 use super::limits::PeriodRow;
 use super::membership::{Absorption, ConfigurationRow, Membership};
+use super::origins::Origin;
 use super::position::Position;
 use super::sequences::SequenceRow;
 use crate::handle::PeerKind;
@@ -142,17 +143,22 @@ struct ReadingIfAny {
 }
 
 /// A writer id that two processes wrote under, or whose shards have rotted, with the evidence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FaultReport {
+    /// When it showed, in milliseconds since 1970, by the node's clock.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub at: u64,
     /// What the evidence is: `totals`, two shards of this clock that differ; `late`, something of
     /// this clock that came although everything up to it was held; `contents`, two digests of all up
-    /// to this clock; `ahead`, this clock of the node's own writer, which had not come to it;
+    /// to this clock; `ahead`, this clock of the writer, which had not come to it by its own word;
     /// `overdrawn`, more was taken from what the writer held of a budget than was ever there.
     pub kind: &'static str,
     /// The writer, as 32 hex digits.
     pub writer: String,
     /// The clock.
     #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
     pub clock: u64,
     /// The counter or budget where it showed, if it was one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,17 +168,33 @@ pub struct FaultReport {
         serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schema(value_type = Decimal, required = false)]
     pub ours: Option<i128>,
     /// The total or the digest that came.
     #[serde(
         serialize_with = "decimal_if_any",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schema(value_type = Decimal, required = false)]
     pub theirs: Option<i128>,
+    /// The link that brought it first, if this node knows since it started. For a clock of the node's own
+    /// writer it is the link that told of it, whose node may name another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Origin, required = false)]
+    pub brought_by: Option<Arc<Origin>>,
+    /// The link whose peer said otherwise, if it was not this node itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Origin, required = false)]
+    pub denied_by: Option<Arc<Origin>>,
 }
 
 impl FaultReport {
-    pub(super) fn of(fault: &Fault) -> FaultReport {
+    pub(super) fn of(
+        fault: &Fault,
+        brought_by: Option<Arc<Origin>>,
+        denied_by: Option<Arc<Origin>>,
+        at: u64,
+    ) -> FaultReport {
         let (kind, key, ours, theirs) = match &fault.evidence {
             Evidence::Totals { key, ours, theirs } => {
                 ("totals", Some(key.to_string()), Some(*ours), Some(*theirs))
@@ -188,12 +210,15 @@ impl FaultReport {
             }
         };
         FaultReport {
+            at,
             kind,
             writer: fault.writer.to_string(),
             clock: fault.clock,
             key,
             ours,
             theirs,
+            brought_by,
+            denied_by,
         }
     }
 }
@@ -385,6 +410,9 @@ pub struct SpaceStatus {
     pub contents: String,
     /// How often it showed that a writer id was used by two processes.
     pub faults: u64,
+    /// The evidence of the first of these, and who brought it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<FaultReport>,
     /// How often the node went on under another writer id since it started, because of that.
     pub renewals: u64,
     /// How many operations under idempotency keys are remembered.

@@ -82,6 +82,7 @@ impl Peer {
 
 impl Driver {
     pub(super) fn connect(&mut self, now: u64, new: NewLink) {
+        self.origins.connected(&new);
         let mut peer = Peer {
             name: new.peer,
             kind: new.kind,
@@ -103,6 +104,7 @@ impl Driver {
         let Some(peer) = self.peers.remove(&link) else {
             return; // Closed from here before.
         };
+        self.origins.disconnected(link);
         let in_use: Vec<SpaceId> = self.spaces.in_use().collect();
         let greeted = |space: &SpaceId| peer.carries(*space) && !peer.ungreeted.contains(space);
         for space in in_use.into_iter().filter(greeted) {

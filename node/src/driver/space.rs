@@ -1,5 +1,6 @@
 //! One open space: its replica, its sync machine, and how far the store has followed.
 
+mod faults;
 mod levels;
 mod members;
 mod reading;
@@ -13,8 +14,9 @@ pub(super) use rights::Write;
 
 use super::expiries::Expiries;
 use super::nonces::{Nonce, Nonces};
+use super::origins::Origins;
 use super::replay::Replay;
-use super::{FaultReport, News, Renewal, SpaceStatus};
+use super::{News, Renewal, SpaceStatus};
 use crate::handle::{Limits, Refusal};
 use crate::resp::{Event, Notice};
 use crate::store::{Kind, Record, Store, StoreError};
@@ -77,8 +79,7 @@ pub(crate) struct OpenSpace {
     role: Role,
     /// For how long idempotency keys are known.
     window: Window,
-    /// Faults that were told of.
-    faults_told: u64,
+    told: faults::Told,
     /// Requests that wait for a level, or for what a session depends on.
     waits: Vec<levels::Wait>,
     /// Writes that wait for rights, the longest waiting first.
@@ -151,7 +152,7 @@ impl OpenSpace {
             part: Part::new((writer, nonce), durable),
             role: Role::Member,
             window: Window::new(key_window),
-            faults_told: 0,
+            told: faults::Told::default(),
             waits: Vec::new(),
             shorts: Vec::new(),
             commands: Vec::new(),
@@ -410,7 +411,7 @@ impl OpenSpace {
 
     /// Ends a batch: notes when the changed counters expire, and tells the readers of events of
     /// each of them once. Returns what to tell subscribers.
-    pub(super) fn settle(&mut self, place: usize) -> Vec<Notice> {
+    pub(super) fn settle(&mut self, place: usize, origins: &Origins) -> Vec<Notice> {
         let notices = self.notices(place);
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable();
@@ -436,46 +437,9 @@ impl OpenSpace {
             give_back_memory();
         }
         self.changed = changed;
-        self.tell_faults();
+        self.tell_faults(origins);
         self.tell_members();
         notices
-    }
-
-    /// A fault is a writer id in two hands: the operator must hear of it.
-    fn tell_faults(&mut self) {
-        let count = self.replica.fault_count();
-        if count == self.faults_told {
-            return;
-        }
-        let mut news = Vec::new();
-        let space = self.name().as_str();
-        let told = usize::try_from(self.faults_told).unwrap_or(usize::MAX);
-        for fault in self.replica.faults().iter().skip(told) {
-            let report = FaultReport::of(fault);
-            tracing::error!(
-                space,
-                count,
-                kind = report.kind,
-                key = report.key,
-                writer = %report.writer,
-                clock = report.clock,
-                ours = report.ours,
-                theirs = report.theirs,
-                "two processes wrote under one writer id: was one of them copied while it ran?"
-            );
-            news.push(News::Fault(Arc::new(report)));
-        }
-        let kept = self.replica.faults().len() as u64;
-        if count > kept {
-            tracing::error!(
-                space,
-                count,
-                kept,
-                "two processes wrote under one writer id; the evidence of the first faults is kept"
-            );
-        }
-        self.faults_told = count;
-        self.news.extend(news);
     }
 
     pub(super) fn status(&mut self, now: u64) -> SpaceStatus {
@@ -493,6 +457,7 @@ impl OpenSpace {
             digest: hex(&self.replica.digest()),
             contents: hex(&self.replica.content_digest().to_be_bytes()),
             faults: self.replica.fault_count(),
+            evidence: self.evidence(),
             renewals: self.renewals,
             keyed: self.replica.keyed_count(),
             withdrawn: self.replica.withdrawn_count(),

@@ -261,6 +261,7 @@ impl Bench {
             peer: "a test".to_owned(),
             broadcast,
             outbox,
+            from: Default::default(),
         }));
         (link, inbox)
     }

@@ -262,13 +262,15 @@ impl Network {
                 peer_id,
                 connection_id,
                 num_established,
+                endpoint,
                 ..
             } => {
                 if self.redial.reached(connection_id, peer_id, now) {
                     self.swarm.behaviour_mut().gate.reserve(peer_id);
                 }
                 if num_established.get() == 1 {
-                    self.connected(peer_id).await;
+                    let address = endpoint.get_remote_address();
+                    self.connected(peer_id, Some(address)).await;
                 }
                 if let Some(peer) = self.peers.get_mut(&peer_id) {
                     peer.opened(connection_id);

@@ -6,14 +6,16 @@
 
 use super::App;
 use super::problem::Problem;
-use crate::handle::SpaceId;
+use crate::handle::{Sender, SpaceId};
 use crate::problems;
 use crate::trust::{Grant, Role, TicketError};
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// What the subprotocol of a WebSocket begins with that carries a ticket.
 const TICKET_OFFER: &str = "tallymesh.ticket.";
@@ -46,6 +48,24 @@ impl Caller {
     /// Checks for a role that only the body of the request shows to be needed.
     pub(super) fn has(self, role: Role) -> Result<(), Problem> {
         enough(self.0, role)
+    }
+}
+
+/// Who sends a request, for whoever later asks who brought something on its link.
+pub(super) struct SentBy(pub(super) Sender);
+
+impl FromRequestParts<Arc<App>> for SentBy {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<SentBy, Infallible> {
+        let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let ticket = bearer(&parts.headers).ok();
+        let grant = ticket.and_then(|it| Grant::read(it, app.clock.now()).ok());
+        Ok(SentBy(Sender {
+            owner: None,
+            address: address.map(|it| it.0.to_string()),
+            ticket: grant.map(|it| it.id.to_string()),
+        }))
     }
 }
 

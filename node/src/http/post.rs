@@ -10,14 +10,14 @@
 //! With a ticket of a lesser role than member the first request brings no frames and takes a challenge,
 //! and the second one proves the owner's key, both in headers.
 
-use super::access::Caller;
+use super::access::{Caller, SentBy};
 use super::problem::{Asked, Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::{Frames, InSpace};
 use super::sync::{OUTBOX_FRAMES_MAX, cut_off, passes_on};
 use super::{App, BULK_BYTES_MAX};
 use crate::driver::Order;
-use crate::handle::{Carried, NewLink, PeerKind, SpaceId};
+use crate::handle::{Carried, NewLink, PeerKind, Sender, SpaceId};
 use crate::problems;
 use crate::trust::Role;
 use axum::body::Bytes;
@@ -118,7 +118,7 @@ impl Sessions {
         &self,
         app: &Arc<App>,
         space: SpaceId,
-        role: Role,
+        (role, from): (Role, Sender),
         challenge: Option<Challenge>,
     ) -> Result<(String, Session), Problem> {
         let mut secret = [0; 16];
@@ -141,7 +141,7 @@ impl Sessions {
             return Err(Problem::new(&problems::SYNC_SESSIONS_FULL, detail));
         }
         open.insert(name.clone(), session.clone());
-        let link = (space, challenge, name.clone());
+        let link = (space, challenge, name.clone(), from);
         tokio::spawn(serve(app.clone(), link, inbox));
         Ok((name, session))
     }
@@ -185,6 +185,7 @@ pub(super) async fn exchange(
     Route(space): Route<String>,
     Asked(query): Asked<ExchangeQuery>,
     Caller(role): Caller,
+    SentBy(from): SentBy,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<(HeaderMap, Vec<u8>), Problem> {
@@ -196,10 +197,12 @@ pub(super) async fn exchange(
     }
     let (name, session) = match headers.get(SESSION) {
         None => match role.limit() {
-            None => app.sessions.begin(&app, space, role, None)?,
+            None => app.sessions.begin(&app, space, (role, from), None)?,
             Some(limit) if frames.is_empty() => {
                 let challenge = Challenge::draw(&app, limit)?;
-                let (name, _) = app.sessions.begin(&app, space, role, Some(challenge))?;
+                let (name, _) = app
+                    .sessions
+                    .begin(&app, space, (role, from), Some(challenge))?;
                 let asked = [
                     (CHALLENGE, challenge.digits()),
                     (NODE, app.owner.to_string()),
@@ -298,7 +301,7 @@ fn frames(mut body: &[u8]) -> Result<Vec<Vec<u8>>, Problem> {
 /// Serves one link until nothing is heard of it for too long, or the node has enough of it.
 async fn serve(
     app: Arc<App>,
-    (space, challenge, name): (SpaceId, Option<Challenge>, String),
+    (space, challenge, name, from): (SpaceId, Option<Challenge>, String, Sender),
     mut requests: mpsc::Receiver<Exchange>,
 ) {
     let (mut first, mut limits) = (None, None);
@@ -328,6 +331,7 @@ async fn serve(
         peer: format!("post-{}", link.0),
         broadcast: false,
         outbox,
+        from,
     };
     app.handle.connect(new).await;
     let mut cuts = app.cuts.subscribe();

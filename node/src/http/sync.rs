@@ -1,13 +1,13 @@
 //! WebSocket sync: a browser tab, or any other replica, as a peer of this node.
 
 use super::App;
-use super::access::Caller;
+use super::access::{Caller, SentBy};
 use super::problem::{Problem, Route};
 use super::proof::{Challenge, Pass, Proof, unproved};
 use super::requests::InSpace;
 use crate::driver::Order;
 use crate::gossip::Cuts;
-use crate::handle::{Carried, Limits, NewLink, PeerKind, SpaceId};
+use crate::handle::{Carried, Limits, NewLink, PeerKind, Sender, SpaceId};
 use crate::problems;
 use crate::trust::Role;
 use axum::body::Bytes;
@@ -61,6 +61,7 @@ pub(super) async fn upgrade(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
     caller: Caller,
+    SentBy(from): SentBy,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -85,7 +86,7 @@ pub(super) async fn upgrade(
         .protocols([PROTOCOL])
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
-        .on_upgrade(move |socket| serve(app, space, limited, socket)))
+        .on_upgrade(move |socket| serve(app, space, (limited, from), socket)))
 }
 
 /// Refuses other replicas where this node is less than a member: what they write would stay here.
@@ -105,7 +106,7 @@ pub(super) fn passes_on(app: &App, space: SpaceId) -> Result<(), Problem> {
 async fn serve(
     app: Arc<App>,
     space: SpaceId,
-    limited: Option<(Challenge, Pass)>,
+    (limited, from): (Option<(Challenge, Pass)>, Sender),
     mut socket: WebSocket,
 ) {
     let (limits, pass) = match limited {
@@ -130,6 +131,7 @@ async fn serve(
         peer: format!("ws-{}", link.0),
         broadcast: false,
         outbox,
+        from,
     };
     app.handle.connect(new).await;
     let close = exchange(&app, (link, pass), &mut socket, inbox).await;

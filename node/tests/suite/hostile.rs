@@ -9,6 +9,7 @@
 
 mod attacker;
 mod doors;
+mod forged;
 mod frames;
 mod lies;
 mod mesh;

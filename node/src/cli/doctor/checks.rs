@@ -390,8 +390,9 @@ fn undecided(facts: &Facts) -> Vec<Finding> {
 }
 
 fn faults(facts: &Facts) -> Vec<Finding> {
-    let advice = "Two processes run on one data folder's copy, or a disk rots. Find the copy by the events \
-                  `fault`, stop it, and run `tallymesh audit`.";
+    let advice = "Two processes run on one data folder's copy, a disk rots, or a peer speaks in another's \
+                  name. Look at `evidence` in `tallymesh status --json`, find the copy or the peer, stop it, \
+                  and run `tallymesh audit`; docs/trust.md tells how to remove a member and repair a counter.";
     let mut found = Vec::new();
     for space in facts.spaces() {
         let faults = number(&space["faults"]).unwrap_or(0);
@@ -401,12 +402,28 @@ fn faults(facts: &Facts) -> Vec<Finding> {
             (0, _) => Severity::Warning,
             _ => Severity::Problem,
         };
-        let what = format!(
-            "{faults} times two processes wrote under one writer id; this node left its own {renewals} times"
+        let mut what = format!(
+            "{faults} times two wrote under one writer id; this node left its own {renewals} times"
         );
+        let brought = rows(&space["evidence"]).find_map(brought_by);
+        what.extend(brought);
         found.push(in_space(space, severity, what, advice));
     }
     found
+}
+
+/// Who brought what a fault is about, if that is known.
+fn brought_by(fault: &Value) -> Option<String> {
+    let text = |value: &Value, field| Some(value.get(field)?.as_str()?.to_owned());
+    let by = fault.get("brought_by")?;
+    let fields = ["owner", "address", "ticket"].into_iter();
+    let known = fields.filter_map(|field| Some(format!(", {field} {}", text(by, field)?)));
+    Some(format!(
+        "; the clock of writer {} came first from {}{}",
+        text(fault, "writer")?,
+        text(by, "peer")?,
+        known.collect::<String>()
+    ))
 }
 
 /// How bad it is that so much of a limit is used up, if it is.

@@ -139,6 +139,7 @@ impl Cluster {
                 peer: "a test".to_owned(),
                 broadcast: false,
                 outbox,
+                from: Default::default(),
             }));
             let (to, link) = ends[1 - from];
             let to = self.nodes[to].clone();

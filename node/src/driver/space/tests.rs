@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::driver::Operation;
+use crate::driver::origins::Origins;
 use crate::handle::Sum;
 use crate::store::Memory;
 use tallymesh_core::{Asked, Once, Op};
@@ -35,7 +36,7 @@ impl Followed {
 
     /// Ends a batch, and keeps what the store lacks.
     fn keep(&mut self) {
-        self.space.settle(0);
+        self.space.settle(0, &Origins::default());
         self.records.extend(self.space.record());
     }
 

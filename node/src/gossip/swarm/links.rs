@@ -4,14 +4,14 @@ use super::Network;
 use crate::gossip::refusals::Reason;
 use crate::gossip::rights::owner_of;
 use crate::gossip::{Cuts, Peer};
-use crate::handle::{NewLink, PeerKind};
+use crate::handle::{NewLink, PeerKind, Sender};
 use libp2p::swarm::ConnectionId;
 use libp2p::swarm::dial_opts::DialOpts;
 use libp2p::{Multiaddr, PeerId};
 use std::time::Instant;
 
 impl Network {
-    pub(super) async fn connected(&mut self, peer: PeerId) {
+    pub(super) async fn connected(&mut self, peer: PeerId, address: Option<&Multiaddr>) {
         let link = self.handle.next_link();
         let now = Instant::now();
         self.peers.insert(peer, link, now);
@@ -31,6 +31,11 @@ impl Network {
             peer: peer.to_string(),
             broadcast: self.swarm.behaviour().gossipsub.has(&peer),
             outbox: self.orders.clone(),
+            from: Sender {
+                owner: owner_of(&peer),
+                address: address.map(Multiaddr::to_string),
+                ticket: None,
+            },
         };
         self.handle.connect(new).await;
         self.addresses.reached(&peer);
@@ -95,7 +100,7 @@ impl Network {
         frames: Vec<Vec<u8>>,
     ) {
         self.unlink(&peer, Instant::now()).await;
-        self.connected(peer).await;
+        self.connected(peer, None).await;
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.opened(connection);
         }

@@ -5,7 +5,7 @@ use super::frames::{
 };
 use super::mesh::{Mesh, NODES};
 use super::{Fate, Row, Stage, id};
-use crate::process::DEADLINE;
+use crate::process::{DEADLINE, Node};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -22,7 +22,12 @@ pub(crate) struct Page(WebSocket<TcpStream>);
 impl Page {
     /// Opens a socket of the space `default` with a ticket, or gives the status of the refusal.
     pub(crate) fn open(mesh: &Mesh, ticket: &str) -> Result<Page, u16> {
-        let url = mesh.attacked().url.replace("http:", "ws:");
+        Page::open_at(mesh.attacked(), ticket)
+    }
+
+    /// The same at this node.
+    pub(crate) fn open_at(node: &Node, ticket: &str) -> Result<Page, u16> {
+        let url = node.url.replace("http:", "ws:");
         let url = format!("{url}/v1/spaces/default/sync");
         let mut request = url.into_client_request().expect("a request");
         if !ticket.is_empty() {
@@ -32,7 +37,7 @@ impl Page {
         let config = WebSocketConfig::default()
             .max_message_size(None)
             .max_frame_size(None);
-        let stream = connect(mesh);
+        let stream = connect_to(node);
         match tungstenite::client::client_with_config(request, stream, Some(config)) {
             Ok((socket, _)) => Ok(Page(socket)),
             Err(tungstenite::HandshakeError::Failure(Error::Http(response))) => {
@@ -91,7 +96,11 @@ impl Page {
 
 /// A connection to the attacked node's HTTP.
 pub(crate) fn connect(mesh: &Mesh) -> TcpStream {
-    let address = mesh.attacked().url.replace("http://", "");
+    connect_to(mesh.attacked())
+}
+
+fn connect_to(node: &Node) -> TcpStream {
+    let address = node.url.replace("http://", "");
     open(address.parse().expect("an address"))
 }
 

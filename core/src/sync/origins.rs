@@ -1,0 +1,208 @@
+//! Attribution: the link on which each writer's clocks came first, and whom a writer contradicts.
+//!
+//! A member's word is taken, so one of them can push shards in another's name. A version vector does not
+//! say who did. The machine therefore keeps, for each writer, the links that raised its clock last, as runs
+//! of clocks. A writer that hears of a clock of its own which it has not made denies it to all nodes, in a
+//! frame that earlier versions pass over. Whoever holds that clock then knows which link brought it.
+//!
+//! An accusation is a testimony, no proof: the writer, or the link, lies. Shards are not signed.
+
+use super::members::origin;
+use super::{Body, Link, Sync, Why};
+use crate::delta::Message;
+use crate::limits::{FAULTS_KEPT_MAX, WRITERS_MAX};
+use crate::replica::{Contents, Evidence, Fault, Replica};
+use crate::writer_id::WriterId;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// How many runs of clocks are kept of a writer. With one, whoever raises the clock next would hide the
+/// link that forged it.
+const RUNS: usize = 3;
+/// How often a replica denies clocks of one writer: each time all nodes are sent a frame.
+const DENIALS_MAX: u32 = 8;
+
+/// Which link brought what a fault is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Brought {
+    /// The writer of the fault.
+    pub writer: WriterId,
+    /// The clock of the fault.
+    pub clock: u64,
+    /// The link on which it came first, if that is known since this process started.
+    pub first: Option<Link>,
+    /// The link whose peer said otherwise. None if this replica itself knows, as the writer is its own.
+    pub denied: Option<Link>,
+}
+
+/// Clocks of a writer that came on one link, after those of the run before.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    link: Option<Link>,
+    /// The clock that was held before; only a run with a link counts.
+    since: u64,
+}
+
+/// Who brought what.
+#[derive(Clone, Default)]
+pub(super) struct Origins {
+    /// The newest run first.
+    of: BTreeMap<WriterId, [Run; RUNS]>,
+    brought: Vec<Brought>,
+    /// The own writer whose clocks were denied, and how often.
+    denials: Option<(WriterId, u32)>,
+}
+
+impl Origins {
+    /// The link on which the first clock after this one came.
+    fn after(&self, writer: &WriterId, clock: u64) -> Option<Link> {
+        let runs = self.of.get(writer)?;
+        let known = runs.iter().filter(|run| run.link.is_some());
+        known.into_iter().find(|run| run.since <= clock)?.link
+    }
+
+    fn raised(&mut self, writer: WriterId, link: Link, since: u64) {
+        let runs = self.of.entry(writer).or_default();
+        if runs[0].link != Some(link) {
+            runs.rotate_right(1);
+            runs[0] = Run {
+                link: Some(link),
+                since,
+            };
+        }
+    }
+
+    fn keep(&mut self, brought: Brought) {
+        if self.brought.len() < FAULTS_KEPT_MAX {
+            self.brought.push(brought);
+        }
+    }
+}
+
+impl Sync {
+    /// Which link brought what a fault is about, and which peer contradicted that.
+    pub fn brought(&self, fault: &Fault) -> Option<Brought> {
+        let is_its = |it: &&Brought| (it.writer, it.clock) == (fault.writer, fault.clock);
+        self.origins.brought.iter().rev().find(is_its).copied()
+    }
+
+    /// Notes, after a merge, which link raised the clocks of which writers: these are the writers of the
+    /// message with the clocks that were held before.
+    pub(super) fn note_raised(
+        &mut self,
+        replica: &Replica,
+        link: Option<Link>,
+        raised: &[(WriterId, u64)],
+    ) {
+        let Some(link) = link else {
+            return;
+        };
+        for (writer, since) in raised {
+            if *writer != replica.writer() {
+                self.origins.raised(*writer, link, *since);
+            }
+        }
+        if self.origins.of.len() > WRITERS_MAX {
+            self.origins.of.retain(|writer, _| replica.knows(writer));
+        }
+    }
+
+    /// Notes who brought what the faults are about that were noted since there were so many.
+    pub(super) fn attribute(&mut self, replica: &Replica, before: usize, link: Option<Link>) {
+        for fault in replica.faults().iter().skip(before) {
+            let (writer, clock) = (fault.writer, fault.clock);
+            let own = writer == replica.writer();
+            let held = self.origins.after(&writer, clock.saturating_sub(1));
+            self.origins.keep(Brought {
+                writer,
+                clock,
+                first: if own { link } else { held },
+                denied: link.filter(|_| !own),
+            });
+        }
+    }
+
+    /// Tells all nodes that the own writer has come to no more than its clock.
+    pub(super) fn deny(&mut self, replica: &Replica) {
+        let writer = replica.writer();
+        let times = match self.origins.denials {
+            Some((of, times)) if of == writer => times,
+            _ => 0,
+        };
+        // A vector has no writer of clock 0.
+        if times >= DENIALS_MAX || replica.clock() == 0 {
+            return;
+        }
+        self.origins.denials = Some((writer, times + 1));
+        let nodes = self.greeted().filter(|peer| {
+            let greeting = peer.greeting.as_ref();
+            greeting.is_some_and(|it| it.remembers)
+        });
+        let nodes: Vec<Link> = nodes.map(|peer| peer.link).collect();
+        for link in nodes {
+            let body = Body::Contents {
+                why: Why::Forked,
+                vector: replica.digest(),
+                writers: [Contents::only_clock(writer, replica.clock())].into(),
+            };
+            self.send(replica, link, body);
+        }
+    }
+
+    /// A peer says of the writer that it writes under that it has come to no more than a clock.
+    pub(super) fn denied(&mut self, replica: &mut Replica, link: Link, body: &Body) {
+        let Body::Contents {
+            why: Why::Forked,
+            writers,
+            ..
+        } = body
+        else {
+            return;
+        };
+        let own = self.writer_of(link);
+        for it in writers {
+            let held = replica.clock_held(&it.writer);
+            if own != Some(it.writer) || !it.is_unknown() || held <= it.clock {
+                continue;
+            }
+            let before = replica.faults().len();
+            replica.note_fault(|| Fault {
+                writer: it.writer,
+                clock: held,
+                evidence: Evidence::Ahead { own: it.clock },
+            });
+            if replica.faults().len() > before {
+                let first = self.origins.after(&it.writer, it.clock);
+                self.origins.keep(Brought {
+                    writer: it.writer,
+                    clock: held,
+                    first,
+                    denied: Some(link),
+                });
+            }
+        }
+    }
+
+    /// A push came whose clocks are held already, from another link: both must have said the same.
+    pub(super) fn compare_known(
+        &mut self,
+        replica: &mut Replica,
+        link: Option<Link>,
+        message: &Message,
+    ) {
+        let Some(writer) = origin(message).filter(|_| link.is_some()) else {
+            return;
+        };
+        let hi = message.hi(&writer).unwrap_or_default();
+        let first = self.origins.after(&writer, hi.saturating_sub(1));
+        if writer != replica.writer() && (first.is_none() || first == link) {
+            return;
+        }
+        let before = replica.faults().len();
+        replica.compare_rows(message, &writer);
+        self.attribute(replica, before, link);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Who was at the other end of a link: kept for a while after it is closed, so that whoever brought a
+//! forged shard can be named when that shows.
+
+use super::OwnerKey;
+use crate::handle::{NewLink, PeerKind};
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tallymesh_core::Link;
+use utoipa::ToSchema;
+
+/// Links that are closed and can be named still. A forged shard shows within seconds, unless its writer
+/// is cut off; a peer that is let in makes a few links a second at most.
+const GONE_MAX: usize = 4_096;
+
+/// Who is, or was, at the other end of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Origin {
+    /// The link's number, as in `GET /v1/peers`.
+    pub link: u32,
+    /// The name of the other end: a libp2p peer id, `ws-N` or `post-N`.
+    pub peer: String,
+    /// What was at the other end.
+    pub kind: PeerKind,
+    /// The key that it has proved to be its owner's, as 64 hex digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<OwnerKey>,
+    /// Its address, as it was seen here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The id of the ticket that it showed, if it was one of HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<String>,
+}
+
+/// The links that are open, and the last ones that were.
+#[derive(Default)]
+pub(super) struct Origins {
+    of: BTreeMap<Link, Arc<Origin>>,
+    /// Those that are closed, the oldest first.
+    gone: VecDeque<Link>,
+}
+
+impl Origins {
+    pub(super) fn connected(&mut self, new: &NewLink) {
+        let limited = new.spaces.iter().flatten().find_map(|it| it.limits);
+        let origin = Origin {
+            link: new.link.0,
+            peer: new.peer.clone(),
+            kind: new.kind,
+            owner: new.from.owner.or(limited.map(|it| it.owner)),
+            address: new.from.address.clone(),
+            ticket: new.from.ticket.clone(),
+        };
+        self.of.insert(new.link, Arc::new(origin));
+    }
+
+    pub(super) fn disconnected(&mut self, link: Link) {
+        self.gone.push_back(link);
+        if self.gone.len() > GONE_MAX
+            && let Some(oldest) = self.gone.pop_front()
+        {
+            self.of.remove(&oldest);
+        }
+    }
+
+    /// Who is, or was, at the other end.
+    pub(super) fn of(&self, link: Link) -> Option<Arc<Origin>> {
+        self.of.get(&link).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::Sender;
+    use tokio::sync::mpsc;
+
+    fn link(number: u32) -> NewLink {
+        NewLink {
+            link: Link(number),
+            spaces: None,
+            kind: PeerKind::Post,
+            peer: format!("post-{number}"),
+            broadcast: false,
+            outbox: mpsc::channel(1).0,
+            from: Sender {
+                ticket: Some("t".to_owned()),
+                ..Sender::default()
+            },
+        }
+    }
+
+    #[test]
+    fn a_closed_link_is_named_until_so_many_others_are() {
+        let mut origins = Origins::default();
+        origins.connected(&link(0));
+        origins.connected(&link(1));
+        origins.disconnected(Link(1));
+        for number in 2..2 + GONE_MAX as u32 {
+            assert!(origins.of(Link(1)).is_some());
+            origins.connected(&link(number));
+            origins.disconnected(Link(number));
+        }
+        assert_eq!(origins.of(Link(1)), None);
+        let open = origins.of(Link(0)).expect("it is open");
+        assert_eq!((&*open.peer, open.ticket.as_deref()), ("post-0", Some("t")));
+        assert_eq!(origins.of.len(), GONE_MAX + 1);
+    }
+}
