@@ -220,7 +220,8 @@ fn honest_nodes_agree_whatever_a_peer_says() {
     println!("{text}");
     assert!(failed.is_empty(), "{failed:#?}");
     if let Some(file) = report_file() {
-        let text = report::head() + &text;
+        let before = fs::read_to_string(&file).unwrap_or_default();
+        let text = report::head() + &text + report::parts(&before).1;
         fs::write(file, text).expect("write the report");
     }
 }
@@ -257,7 +258,8 @@ fn whoever_never_gets_on_is_cut_off() {
     println!("{text}");
     if let Some(file) = report_file() {
         // The other test has written the first part.
-        let first = fs::read_to_string(&file).unwrap_or_default();
-        fs::write(file, first + &text).expect("write the report");
+        let before = fs::read_to_string(&file).unwrap_or_default();
+        let (first, others) = report::parts(&before);
+        fs::write(file, [first, &text, others].concat()).expect("write the report");
     }
 }

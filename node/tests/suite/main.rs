@@ -11,6 +11,8 @@ mod cluster;
 mod config;
 mod data;
 mod durability;
+#[cfg(target_os = "linux")]
+mod endurance;
 mod events;
 mod figures;
 mod fresh;

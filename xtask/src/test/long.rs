@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use super::Tally;
 use super::stages::{interop_with, native, tests};
 use super::summary::Runner;
+use crate::blocks;
 use crate::mutants;
 use crate::pass_on;
 use crate::proofs::{self, ExploreArgs, SoakArgs};
@@ -21,8 +22,17 @@ const FAULTS_REPORT: &str = "docs/reports/faults.md";
 const LIARS_REPORT: &str = "docs/reports/hostile.md";
 const INTEROP_REPORT: &str = "docs/reports/interop.md";
 /// The parts, in their order.
-pub(super) const PARTS: [&str; 9] = [
-    "native", "soak", "explore", "hostile", "retries", "faults", "liars", "interop", "postgres",
+pub(super) const PARTS: [&str; 10] = [
+    "native",
+    "soak",
+    "explore",
+    "hostile",
+    "retries",
+    "faults",
+    "liars",
+    "endurance",
+    "interop",
+    "postgres",
 ];
 /// With so many seeds the native tests play as many as in a usual run: some of those seeds take
 /// milliseconds, others seconds.
@@ -35,13 +45,17 @@ const KILLS: u64 = 1_000;
 const OPERATIONS: u64 = 100_000;
 /// How long everything is done to five nodes.
 const FAULTS_SECONDS: u64 = 600;
+/// How long two nodes bear everything that costs its sender nothing, once for each limit on descriptors.
+const ENDURANCE_SECONDS: u64 = 600;
+/// What makes that shorter, for a trial.
+const ENDURANCE: &str = "TALLYMESH_ENDURANCE_SECONDS";
 /// The longest that budgets beside PostgreSQL may take, building included.
 const POSTGRES_LIMIT: Duration = Duration::from_secs(1_800);
 /// How many steps replicas in all runtimes take.
 const STEPS: u64 = 3_000;
 
 /// Runs the native tests with many seeds, the random histories, the exploration, the attacks, the
-/// clients that ask again, the faults, the peer that lies, the runtimes and budgets beside PostgreSQL,
+/// clients that ask again, the faults, the peer that lies, the load that costs nothing, the runtimes and budgets beside PostgreSQL,
 /// tells whether the report on mutants is of these sources, which takes longer than all of that to make,
 /// and writes the reports, also when something failed. If only some parts are `chosen`, the rows of the
 /// others stay as they are.
@@ -63,6 +77,7 @@ pub(super) fn command(repo: &Repo, seeds: u64, chosen: &[String]) -> Result<()> 
             "retries" => retries(repo)?,
             "faults" => faults(repo)?,
             "liars" => liars(repo)?,
+            "endurance" => endurance(repo)?,
             "postgres" => postgres(repo)?,
             _ => interop(repo)?,
         };
@@ -179,6 +194,32 @@ fn liars(repo: &Repo) -> Result<Tally> {
         .arg("--test-threads=1")
         .env("TALLYMESH_HOSTILE_REPORT", repo.path(LIARS_REPORT));
     tests(repo, "liars", Runner::Rust, &mut command)
+}
+
+/// Idle connections, silence, tickets and proofs without end, at two nodes whose honest clients must not
+/// notice. Puts its figures into the report on hostile peers, also if they are not what is promised.
+fn endurance(repo: &Repo) -> Result<Tally> {
+    let table = repo.path("target/endurance-table.md");
+    // What a run before left must not be taken for what this one found.
+    if table.exists() {
+        fs::remove_file(&table)?;
+    }
+    let seconds = std::env::var(ENDURANCE).unwrap_or_else(|_| ENDURANCE_SECONDS.to_string());
+    let mut command = repo.cargo();
+    command
+        .args(["test", "--release", "--package", "tallymesh-node"])
+        .args(["--test", "suite", "endurance::", "--", "--ignored"])
+        .arg("--test-threads=1")
+        .env(ENDURANCE, seconds)
+        .env("TALLYMESH_ENDURANCE_TABLE", &table);
+    let tally = tests(repo, "endurance", Runner::Rust, &mut command)?;
+    if let Ok(rows) = fs::read_to_string(&table) {
+        let made = blocks::made_by("cargo xtask test --long --part endurance", true);
+        let report = repo.path(LIARS_REPORT);
+        blocks::put(&report, "endurance", &format!("{made}\n\n{rows}"))?;
+        println!("report: {LIARS_REPORT}");
+    }
+    Ok(tally)
 }
 
 /// Replicas in all runtimes beside one oracle, for longer than in a usual run. Writes the report, if they

@@ -75,6 +75,14 @@ pub(super) fn slow(ended: &[Ended], writes: usize) -> String {
     text + "\n" + include_str!("found.md")
 }
 
+/// What other tests and people wrote at the end of the report, which is theirs.
+const OTHERS: &str = "\n## Beside everything that costs nothing\n";
+
+/// Splits a report into the part of these tests and that of others.
+pub(super) fn parts(report: &str) -> (&str, &str) {
+    report.split_at(report.find(OTHERS).unwrap_or(report.len()))
+}
+
 /// The head of a report: what was run, of which commit, when, and on what.
 pub(super) fn head() -> String {
     let ask = |program: &str, arguments: &[&str]| {

@@ -1,0 +1,322 @@
+//! Everything that costs its sender nothing, at once and for long: two members under idle event streams,
+//! silent Redis connections, tickets shown by ever other keys, a reader that proves writers without end, a
+//! log that nobody reads, and bodies that never finish. Honest clients must not notice.
+//!
+//! `TALLYMESH_ENDURANCE_SECONDS` says for how long each test lasts, `TALLYMESH_ENDURANCE_TABLE` names a file
+//! for the figures. The tests need the machine and some 8,000 file descriptors for themselves, so they are
+//! played by `cargo xtask test --long --part endurance`.
+
+mod hold;
+mod honest;
+mod strangers;
+
+use crate::members;
+use crate::process::{Node, eventually};
+use crate::tickets::{ask, ticket};
+use honest::{Figures, Honest};
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Idle event streams at each node.
+const STREAMS: usize = 1_100;
+/// Silent Redis connections at each node.
+const SILENT: usize = 2_000;
+/// Bodies that never finish, at each node.
+const BODIES: usize = 40;
+/// Keys that show one ticket at the first node.
+const KEYS: usize = 4_096;
+/// Honest clients, half of them at each node.
+const CLIENTS: usize = 20;
+/// The least that the strangers get of the time before the figures of honest clients count.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// How long honest clients may wait, all but one of a hundred requests.
+const P99_MAX: Duration = Duration::from_millis(50);
+/// How long an honest client may wait for a new connection and the first answer on it.
+const ENTRY_MAX: Duration = Duration::from_secs(5);
+/// Most memory of each node, in KiB.
+const MEMORY_MAX_KIB: u64 = 512 << 10;
+
+/// How much longer than its seconds a run goes on at most.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// What the load comes to, counted while it goes on.
+#[derive(Default)]
+struct Load {
+    over: AtomicBool,
+    /// Connections that are open, by kind.
+    streams: AtomicUsize,
+    silent: AtomicUsize,
+    bodies: AtomicUsize,
+    /// Connections of these kinds that the nodes closed.
+    closed: AtomicUsize,
+    /// Keys that have shown the ticket, and those of them that were let in.
+    shown: AtomicUsize,
+    let_in: AtomicUsize,
+    /// Writers that the reader has proved.
+    proved: AtomicUsize,
+}
+
+impl Load {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+/// Ends the load however a test ends.
+struct Over<'a>(&'a Load);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The tickets of the nodes' space.
+struct Tickets {
+    reader: String,
+    writer: String,
+    /// For the operator, in every space.
+    every: String,
+}
+
+/// Two members, each with a limit on its descriptors and a log that nobody reads.
+struct Pair {
+    nodes: Vec<Node>,
+    tickets: Tickets,
+    _folder: TempDir,
+}
+
+impl Pair {
+    fn start(limit: &str) -> Pair {
+        let folder = tempfile::tempdir().expect("a folder");
+        let programs = [0, 1].map(|at| program(folder.path(), at, limit));
+        let mut nodes = vec![Node::start_of(&programs[0], &[])];
+        let peer = nodes[0].listen[0].clone();
+        nodes.push(Node::start_of(&programs[1], &["--peer", &peer]));
+        members::close(&nodes.iter().collect::<Vec<_>>());
+        let invite = |role: &str, more: &[&str]| {
+            let arguments = [&["invite", "--role", role], more].concat();
+            ticket(&nodes[0].run(&arguments, ""))
+        };
+        let tickets = Tickets {
+            reader: invite("reader", &[]),
+            writer: invite("writer", &[]),
+            every: invite("member", &["--every-space"]),
+        };
+        for at in 0..nodes.len() {
+            assert!(nodes[at].terminate().success());
+            let mut arguments: Vec<String> = Vec::new();
+            if at > 0 {
+                arguments.extend(["--peer".to_owned(), nodes[0].listen[0].clone()]);
+            }
+            let closed = "--http-tickets --listen-tickets --resp 127.0.0.1:0 --resp-tickets \
+                          --connect-rate 100/s --log debug";
+            arguments.extend(closed.split_whitespace().map(str::to_owned));
+            nodes[at].start_again_with(arguments);
+        }
+        let pair = Pair {
+            nodes,
+            tickets,
+            _folder: folder,
+        };
+        for node in 0..pair.nodes.len() {
+            eventually("the members are ready", || {
+                let (status, _) = pair.ask(node, "GET", "/readyz");
+                (status == 200).then_some(())
+            });
+        }
+        pair
+    }
+
+    fn ask(&self, node: usize, method: &str, path: &str) -> (u16, serde_json::Value) {
+        ask(&self.nodes[node], &self.tickets.every, method, path, "")
+    }
+
+    /// Most memory that each node had, in KiB; fails if one has ended.
+    fn memory(&self) -> Vec<u64> {
+        let most = |node: &Node| {
+            let status = format!("/proc/{}/status", node.pid());
+            let status = fs::read_to_string(status).expect("the node runs");
+            let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+            let number = line.and_then(|it| it.split_whitespace().next());
+            number
+                .and_then(|it| it.parse().ok())
+                .expect("the node runs")
+        };
+        self.nodes.iter().map(most).collect()
+    }
+}
+
+/// A program that runs a node with this limit on its descriptors, and its log in a pipe that nobody reads.
+fn program(folder: &Path, at: usize, limit: &str) -> std::path::PathBuf {
+    let (path, pipe) = (
+        folder.join(format!("up{at}")),
+        folder.join(format!("pipe{at}")),
+    );
+    let text = format!(
+        "#!/bin/sh\n{limit}\n[ -p {pipe} ] || mkfifo {pipe}\nexec 9<>{pipe}\nexec {} \"$@\" 2>&9\n",
+        env!("CARGO_BIN_EXE_tallymesh"),
+        pipe = pipe.display(),
+    );
+    fs::write(&path, text).expect("write the program");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("set its mode");
+    path
+}
+
+/// What a run came to.
+struct Run {
+    limit: &'static str,
+    seconds: u64,
+    figures: Figures,
+    memory: Vec<u64>,
+    load: Load,
+}
+
+fn play(limit: &'static str) -> Run {
+    let seconds = std::env::var("TALLYMESH_ENDURANCE_SECONDS").ok();
+    let seconds = seconds.map_or(60, |it| it.parse().expect("a number of seconds"));
+    let length = Duration::from_secs(seconds);
+    let pair = Pair::start(limit);
+    let load = Load::default();
+    let begun = Instant::now();
+    let settled = begun + SETTLE.min(length / 4);
+    let figures = thread::scope(|scope| {
+        let over = Over(&load);
+        let (load, tickets) = (&load, &pair.tickets);
+        for node in &pair.nodes {
+            scope.spawn(move || hold::streams(load, node, &tickets.reader, STREAMS));
+            scope.spawn(move || hold::silent(load, node, SILENT));
+            for _ in 0..BODIES {
+                scope.spawn(move || hold::body(load, node, &tickets.reader));
+            }
+        }
+        let first = &pair.nodes[0];
+        scope.spawn(move || strangers::prove(load, first, &tickets.reader));
+        scope.spawn(move || strangers::show(load, first, &tickets.reader, KEYS, length));
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let node = &pair.nodes[number % 2];
+                let honest = Honest::new(number, node, &tickets.writer);
+                scope.spawn(move || honest.work(load, settled))
+            })
+            .collect();
+        while begun.elapsed() < length {
+            thread::sleep(Duration::from_secs(1).min(length));
+            pair.memory();
+        }
+        drop(over);
+        let mut figures = Figures::default();
+        for client in clients {
+            figures.join(client.join().expect("the client ends"));
+        }
+        figures
+    });
+    assert!(begun.elapsed() < length + GRACE, "it hangs");
+    let memory = pair.memory();
+    for (node, _) in pair.nodes.iter().enumerate() {
+        for (number, made) in &figures.made {
+            let path = format!("/v1/spaces/default/counters/honest-{number}");
+            let mut shown = 0;
+            let counted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                eventually("all that was acknowledged is counted", || {
+                    let (_, answer) = pair.ask(node, "GET", &path);
+                    shown = answer["value"].as_str()?.parse().ok()?;
+                    (made.0..=made.0 + made.1).contains(&shown).then_some(())
+                });
+            }));
+            assert!(counted.is_ok(), "node {node} shows {shown} of {made:?}");
+        }
+    }
+    let run = Run {
+        limit,
+        seconds,
+        figures,
+        memory,
+        load,
+    };
+    println!("{}", run.row());
+    run
+}
+
+impl Run {
+    const HEAD: &str = "| descriptors | seconds | streams, silent, bodies open at the end | closed by the nodes | keys, let in | writers proved | honest requests | failed | p50 | p99 | most | slowest entry | MiB |\n\
+                        |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+
+    fn row(&self) -> String {
+        let it = &self.load;
+        let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
+        let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+        let figures = &self.figures;
+        let most = self.memory.iter().max().copied().unwrap_or_default() >> 10;
+        format!(
+            "| `{}` | {} | {}, {}, {} | {} | {}, {} | {} | {} | {} | {} | {} | {} | {} | {most} |\n",
+            self.limit,
+            self.seconds,
+            count(&it.streams),
+            count(&it.silent),
+            count(&it.bodies),
+            count(&it.closed),
+            count(&it.shown),
+            count(&it.let_in),
+            count(&it.proved),
+            figures.times.len(),
+            figures.failed,
+            ms(figures.part(50)),
+            ms(figures.part(99)),
+            ms(figures.part(100)),
+            ms(figures.slowest_entry),
+        )
+    }
+
+    /// Writes the row, and then asserts what honest clients are promised.
+    fn judge(&self) {
+        if let Some(file) = std::env::var_os("TALLYMESH_ENDURANCE_TABLE") {
+            let mut text = fs::read_to_string(&file).unwrap_or_default();
+            if text.is_empty() {
+                text += Run::HEAD;
+            }
+            text += &self.row();
+            fs::write(file, text).expect("write the table");
+        }
+        let mut wrong = String::new();
+        let figures = &self.figures;
+        let mut must = |holds: bool, what: &str| {
+            if !holds {
+                let _ = writeln!(wrong, "{what}");
+            }
+        };
+        let all = figures.entered.len() == CLIENTS && figures.entered.iter().all(|it| *it > 0);
+        must(all, "each honest client gets in");
+        must(figures.failed == 0, "no honest request fails");
+        must(
+            figures.slowest_entry < ENTRY_MAX,
+            "each honest client gets in soon",
+        );
+        must(figures.times.len() >= CLIENTS, "honest clients are served");
+        let most = self.memory.iter().max().copied().unwrap_or_default();
+        must(most < MEMORY_MAX_KIB, "memory stays under 512 MiB");
+        // A build for debugging is several times as slow.
+        let quick = figures.part(99) < P99_MAX;
+        must(quick || cfg!(debug_assertions), "p99 stays under 50 ms");
+        assert!(wrong.is_empty(), "{wrong}{}{}", Run::HEAD, self.row());
+    }
+}
+
+#[test]
+#[ignore = "it takes the machine for minutes"]
+fn honest_clients_do_not_notice_what_costs_nothing() {
+    play("ulimit -Sn 1024").judge();
+}
+
+#[test]
+#[ignore = "it takes the machine for minutes"]
+fn honest_clients_get_in_where_descriptors_are_few() {
+    play("ulimit -n 1024").judge();
+}
