@@ -8,6 +8,7 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod descriptors;
 pub mod driver;
 pub mod gossip;
 pub mod handle;

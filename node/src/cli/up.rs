@@ -5,6 +5,7 @@ mod signals;
 use super::failure::Failure;
 use super::notify;
 use crate::config::{self, Effective, Layers, LogFormat};
+use crate::descriptors;
 use crate::logging::Lines;
 use crate::node::{Node, NodeError};
 use crate::store::Durability;
@@ -45,7 +46,11 @@ fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
         problem: errors.to_string(),
     })?;
     log_to(log, &effective)?;
-    let config = effective.config;
+    let mut config = effective.config;
+    descriptors::fit(&mut config).map_err(|error| Failure::Local {
+        code: "descriptors",
+        problem: error.to_string(),
+    })?;
     // Named once for all of TLS, so that no second provider can make the choice ambiguous. It
     // fails only if one was named before, which does as well.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -23,10 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// Most connections that are still being set up, in each direction.
-const PENDING_MAX: usize = 256;
-
-/// Most of those from one address, so that no one fills them all up.
+/// Most connections that are still being set up from one address, so that no one fills them all up.
 const PENDING_PER_ADDRESS_MAX: usize = 64;
 
 /// Judges connections.
@@ -82,7 +79,9 @@ impl Gate {
         }
         self.arrivals.spend(from, 1, now);
         let same = self.pending_in.values().filter(|it| **it == from);
-        match self.pending_in.len() >= PENDING_MAX || same.count() >= PENDING_PER_ADDRESS_MAX {
+        match self.pending_in.len() >= self.limits.pending as usize
+            || same.count() >= PENDING_PER_ADDRESS_MAX
+        {
             true => Err(Reason::Pending),
             false => Ok(()),
         }
@@ -92,7 +91,9 @@ impl Gate {
         let reserved = peer.is_some_and(|peer| self.is_reserved(&peer));
         match self.closed {
             true => Err(Reason::Cut),
-            false if !reserved && self.pending_out.len() >= PENDING_MAX => Err(Reason::Pending),
+            false if !reserved && self.pending_out.len() >= self.limits.pending as usize => {
+                Err(Reason::Pending)
+            }
             false => Ok(()),
         }
     }

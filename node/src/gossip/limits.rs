@@ -16,6 +16,9 @@ pub struct GossipLimits {
     /// Most of these that came in. What is left is for those that this node dials, so that strangers
     /// can't fill it up.
     pub incoming: u32,
+    /// Most connections that are still being set up, in each direction. Too low, and peers that come at
+    /// once try again; each takes a descriptor.
+    pub pending: u32,
     /// Most connections with one peer. Two nodes that dial each other at once have 2.
     pub per_peer: u32,
     /// Above this the node takes no new connections; `None` without a limit.
@@ -49,6 +52,7 @@ impl Default for GossipLimits {
         GossipLimits {
             connections: 256,
             incoming: GossipLimits::incoming_of(256),
+            pending: 256,
             per_peer: 4,
             memory: Some(MemoryMax::Percent(90)),
             arrivals: rate(20, 100),

@@ -1,5 +1,6 @@
 //! The few things that the store asks of a disk. The real one is [`Disk`]; tests play another.
 
+use crate::descriptors::with_spare;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -101,7 +102,7 @@ pub(super) fn sync_parent(folder: &Path) -> io::Result<()> {
 /// Elsewhere than on Unix a folder can't be opened to be synced, and need not be.
 fn sync_folder(path: &Path) -> io::Result<()> {
     match cfg!(unix) {
-        true => fs::File::open(path)?.sync_all(),
+        true => with_spare(|| fs::File::open(path))?.sync_all(),
         false => Ok(()),
     }
 }
@@ -143,7 +144,7 @@ impl Folder for Disk {
 
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
+        for entry in with_spare(|| fs::read_dir(&self.path))? {
             // A name that is no text is none of ours.
             names.extend(entry?.file_name().into_string());
         }
@@ -151,18 +152,18 @@ impl Folder for Disk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(fs::File::open(self.path.join(name))?))
+        let path = self.path.join(name);
+        Ok(Arc::new(with_spare(|| fs::File::open(&path))?))
     }
 
     fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(to_write().open(self.path.join(name))?))
+        let path = self.path.join(name);
+        Ok(Arc::new(with_spare(|| to_write().open(&path))?))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let file = to_write()
-            .create(true)
-            .truncate(true)
-            .open(self.path.join(name))?;
+        let path = self.path.join(name);
+        let file = with_spare(|| to_write().create(true).truncate(true).open(&path))?;
         Ok(Arc::new(file))
     }
 

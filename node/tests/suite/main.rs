@@ -10,6 +10,8 @@ mod clock;
 mod cluster;
 mod config;
 mod data;
+#[cfg(unix)]
+mod descriptors;
 mod durability;
 #[cfg(target_os = "linux")]
 mod endurance;
