@@ -119,6 +119,8 @@ pub enum Error {
     WritersFull {
         /// How many there would be.
         writers: Detail<usize>,
+        /// How many there may be, by who brings them.
+        max: Detail<usize>,
     },
     /// A message needs something that is not held here yet.
     NotCovered(Detail<Box<Missing>>),
@@ -498,10 +500,9 @@ impl fmt::Display for Error {
             Error::CountersFull { counters } => {
                 write!(f, "the space is full: it holds {counters} counters")
             }
-            Error::WritersFull { writers } => write!(
+            Error::WritersFull { writers, max } => write!(
                 f,
-                "{writers} writers are more than the {} that a space may hold",
-                limits::WRITERS_MAX
+                "{writers} writers are more than the {max} that there is room for in this space"
             ),
             Error::NotCovered(ref missing) => write!(
                 f,

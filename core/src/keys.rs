@@ -2,8 +2,9 @@
 
 #[cfg(feature = "budgets")]
 use crate::account::{Account, Part, is_reserved};
+use crate::delta::SortedKeys;
 use crate::error::{Error, detail};
-use crate::limits::KEY_BYTES_MAX;
+use crate::limits::{KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
 #[cfg(feature = "budgets")]
 use crate::ticket::TicketKey;
 #[cfg(feature = "budgets")]
@@ -25,6 +26,9 @@ use core::hash::{BuildHasher, Hasher};
 
 #[cfg(not(target_family = "wasm"))]
 type Table = hashbrown::HashTable<u32>;
+
+/// Whether there is memory for more text than 32-bit offsets name.
+const HUGE: bool = !cfg!(target_family = "wasm");
 
 /// What the hashes of keys begin with.
 #[cfg(not(target_family = "wasm"))]
@@ -111,6 +115,9 @@ pub(crate) struct Keys {
     garbage_bytes: usize,
     free: Vec<u32>,
     seed: Seed,
+    /// A lower bound, for tests that have less memory.
+    #[cfg(any(test, feature = "explore"))]
+    pub(crate) bytes_max: u32,
     /// The keys that are no plain counters', by the writer that holds what is kept there.
     #[cfg(feature = "budgets")]
     reserved: BTreeMap<Option<WriterId>, BTreeSet<u32>>,
@@ -138,6 +145,8 @@ impl Keys {
             garbage_bytes: 0,
             free: Vec::new(),
             seed: seed(random),
+            #[cfg(any(test, feature = "explore"))]
+            bytes_max: KEY_TABLE_BYTES_MAX,
             #[cfg(feature = "budgets")]
             reserved: BTreeMap::new(),
             #[cfg(feature = "budgets")]
@@ -221,8 +230,25 @@ impl Keys {
         if let Some(handle) = self.find(key) {
             return Ok(handle);
         }
-        self.check(key)?;
         self.room_for(key.len())?;
+        self.insert(key)
+    }
+
+    /// The same of a key that came with others, which were judged together.
+    pub(crate) fn find_or_take(&mut self, key: &str) -> Result<Handle, Error> {
+        match self.find(key) {
+            Some(handle) => Ok(handle),
+            None => self.insert(key),
+        }
+    }
+
+    /// Gives a key that has none a handle.
+    fn insert(&mut self, key: &str) -> Result<Handle, Error> {
+        self.check(key)?;
+        if HUGE && self.text.len() + key.len() > u32::MAX as usize {
+            self.compact(); // What is left of keys that went takes 32-bit offsets too.
+        }
+        self.room_up_to(key.len(), u32::MAX)?;
         let start = self.text.len() as u32;
         self.text.push_str(key);
         let span = Span {
@@ -270,20 +296,54 @@ impl Keys {
         Ok(Handle(handle))
     }
 
-    /// Bytes of the text that 32-bit offsets name, with what freed keys left in it.
-    pub(crate) fn text_bytes(&self) -> usize {
-        self.text.len()
+    /// Refuses so many bytes of new keys if there is no room for them.
+    pub(crate) fn room_for(&self, key_bytes: usize) -> Result<(), Error> {
+        self.room_up_to(key_bytes, self.bytes_max())
     }
 
-    /// Refuses what the 32-bit offsets and handles could not name.
-    pub(crate) fn room_for(&self, key_bytes: usize) -> Result<(), Error> {
-        let bytes = self.text.len() as u64 + key_bytes as u64;
-        if bytes > u64::from(u32::MAX) || self.spans.len() as u64 >= u64::from(u32::MAX) {
+    /// The same of a record of the own store, which may bring more.
+    pub(crate) fn room_for_stored(&self, keys: &SortedKeys) -> Result<(), Error> {
+        self.room_up_to(self.unknown_bytes(keys, u32::MAX), u32::MAX)
+    }
+
+    /// Refuses what the 32-bit offsets and handles could not name, or a lower bound does not allow.
+    fn room_up_to(&self, new: usize, max: u32) -> Result<(), Error> {
+        let bytes = self.bytes() + new as u64;
+        if new > 0 && (bytes > u64::from(max) || self.spans.len() as u64 >= u64::from(u32::MAX)) {
             return Err(Error::CountersFull {
                 counters: detail(self.table.len()),
             });
         }
         Ok(())
+    }
+
+    /// Bytes of the keys that are known.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.text.len() - self.garbage_bytes) as u64
+    }
+
+    /// Bytes that a message's keys add to those that are known: no less than that, and exactly that if
+    /// it matters.
+    pub(crate) fn new_bytes(&self, keys: &SortedKeys) -> usize {
+        self.unknown_bytes(keys, self.bytes_max())
+    }
+
+    fn unknown_bytes(&self, keys: &SortedKeys, max: u32) -> usize {
+        if !HUGE || self.bytes() + keys.bytes() as u64 <= u64::from(max) {
+            return keys.bytes();
+        }
+        let new = keys.iter().filter(|key| self.find(key).is_none());
+        new.map(str::len).sum()
+    }
+
+    #[cfg(not(any(test, feature = "explore")))]
+    fn bytes_max(&self) -> u32 {
+        KEY_TABLE_BYTES_MAX
+    }
+
+    #[cfg(any(test, feature = "explore"))]
+    fn bytes_max(&self) -> u32 {
+        self.bytes_max
     }
 
     /// The key of a handle, `None` if the handle is free.

@@ -47,8 +47,17 @@ pub const TRANSACTION_OPS_MAX: usize = 10_000;
 pub const EXPIRY_MAX: u64 = 8_640_000_000_000_000;
 /// Largest frame that a peer may send, in bytes.
 pub const FRAME_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Most writers that one space may hold: a version vector must fit a frame.
+/// Most writers that a space may hold by what peers of limited rights bring, and by what members admit.
+/// The places above are for the starts of nodes.
 pub const WRITERS_MAX: usize = 40_000;
+/// Most writers that a space may hold by what peers of full rights bring.
+pub const WRITERS_MERGED_MAX: usize = 41_000;
+/// Most writers that a version vector or a message of a peer names, each of which must fit a frame. Up
+/// to there a replica's own starts write. What its store kept is read back however many there are.
+pub const WRITERS_TOLD_MAX: usize = 41_500;
+/// Most bytes that the keys of a replica may take by what it writes and merges. Its store may bring
+/// more, up to 2^32: keys that went between two records come in before they go.
+pub const KEY_TABLE_BYTES_MAX: u32 = u32::MAX - (256 << 20);
 /// Most bytes that the keys of one message may take once their shared prefixes are written out.
 pub const MESSAGE_KEY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Size at which a transfer closes a chunk, in bytes as estimated before encoding.

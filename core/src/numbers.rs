@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 /// The local number of each writer, ascending by writer: one sorted vector, which is smaller in
 /// memory and in code than a tree. An insertion moves what comes after it, at most
-/// [`WRITERS_MAX`](crate::limits::WRITERS_MAX) entries, and a message brings its writers in order.
+/// [`WRITERS_TOLD_MAX`](crate::limits::WRITERS_TOLD_MAX) entries or few more, and a message brings its writers in order.
 #[derive(Clone)]
 pub(crate) struct Numbers(Vec<(WriterId, u32)>);
 

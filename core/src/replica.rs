@@ -29,6 +29,7 @@ mod ops;
 mod restore;
 #[cfg(feature = "guests")]
 mod role;
+pub(crate) mod room;
 #[cfg(feature = "members")]
 mod snapshot;
 mod standing;
@@ -230,7 +231,8 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::KeyLength`], [`Error::Overflow`] if this writer's total would leave `i64`,
-    /// [`Error::ClockExhausted`], [`Error::CountersFull`]. Nothing is changed then.
+    /// [`Error::ClockExhausted`], [`Error::CountersFull`], [`Error::WritersFull`] for a writer's first
+    /// transaction in a full space. Nothing is changed then.
     #[inline]
     pub fn add(&mut self, key: &str, by: i64) -> Result<Handle, Error> {
         if let Some(handle) = self.keys.find(key)
@@ -322,7 +324,14 @@ impl Replica {
         Ok(())
     }
 
+    /// The clock of the next own transaction.
     fn next_clock(&self) -> Result<u64, Error> {
+        self.room_for_start()?;
+        self.clock_after()
+    }
+
+    /// The same of a transaction for which there is room always.
+    fn clock_after(&self) -> Result<u64, Error> {
         let next = self.clock().checked_add(1);
         next.filter(|clock| !MEMBERS || *clock < u64::MAX)
             .ok_or(Error::ClockExhausted)
@@ -501,10 +510,16 @@ impl Replica {
         (self.pages.len() * PAGE) as u32
     }
 
-    /// Bytes that the keys take in the key table, with what keys that are gone left there. At 2^32
-    /// no key has room any more ([`Error::CountersFull`]).
+    /// Bytes of all keys that are known. At [`KEY_TABLE_BYTES_MAX`](crate::limits::KEY_TABLE_BYTES_MAX)
+    /// no new key has room any more ([`Error::CountersFull`]).
     pub fn key_bytes(&self) -> usize {
-        self.keys.text_bytes()
+        self.keys.bytes() as usize
+    }
+
+    /// Sets another bound than that, for tests.
+    #[cfg(any(test, feature = "explore"))]
+    pub fn set_key_bytes_max(&mut self, bytes: u32) {
+        self.keys.bytes_max = bytes;
     }
 
     /// Goes up when a whole state takes the place of all that was held: its counters have other

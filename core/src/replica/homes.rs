@@ -2,8 +2,8 @@
 
 use super::Replica;
 use super::members::Attached;
+use super::room::Bringer;
 use crate::error::{Error, detail};
-use crate::limits::WRITERS_MAX;
 use crate::roster::{Admit, Card, HEARD, HEIRS_MAX, Owner, Says};
 use crate::shard::OWN;
 use crate::writer_id::WriterId;
@@ -43,7 +43,7 @@ impl Replica {
                 writer: detail(*writer),
             });
         }
-        self.room_for_writer(writer)?;
+        self.room_for_writer(writer, Bringer::Guest)?;
         self.take_in(*writer, false)
     }
 
@@ -63,17 +63,6 @@ impl Replica {
             it.seen = seen;
         }
         Ok(())
-    }
-
-    /// Refuses one writer too many.
-    pub(super) fn room_for_writer(&self, writer: &WriterId) -> Result<(), Error> {
-        let writers = self.numbers.len();
-        match self.numbers.get(writer).is_none() && writers >= WRITERS_MAX {
-            true => Err(Error::WritersFull {
-                writers: detail(writers),
-            }),
-            false => Ok(()),
-        }
     }
 
     /// Makes this member the home of a writer: one that greets, if it has none yet; or one that was heard

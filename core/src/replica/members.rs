@@ -5,6 +5,7 @@
 
 use super::Replica;
 use super::collect::Prospect;
+use super::room::Bringer;
 use super::votes::checked;
 use crate::delta::Message;
 use crate::error::{Error, detail};
@@ -89,7 +90,8 @@ impl Replica {
         if self.configuration().is_some() {
             return Err(Error::Closed);
         }
-        let clock = self.next_clock()?;
+        // A full space gets room by that.
+        let clock = self.clock_after()?;
         let configuration = Configuration {
             era: 0,
             number: 1,
@@ -462,13 +464,13 @@ impl Replica {
         if self.taken_over(writer).is_some() {
             return Ok(());
         }
-        self.room_for_writer(writer)?;
+        let clock = self.next_clock()?;
+        self.room_for_writer(writer, Bringer::Peer)?;
         let number = self.number(*writer);
         let card = &self.roster.cards[number as usize];
         if card.fence.is_some() || card.retired.is_some() {
             return Ok(());
         }
-        let clock = self.next_clock()?;
         let by = Stamp { writer: OWN, clock };
         if card.intro.is_none() && card.announce.is_none() {
             self.note(number, Says::Admit(Admit { turn: 0, by }));

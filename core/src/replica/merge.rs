@@ -105,8 +105,11 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::NotCovered`] if something that the message builds on is missing here,
-    /// [`Error::OwnClockAhead`], [`Error::WritersFull`], [`Error::CountersFull`]. Nothing is
-    /// changed then.
+    /// [`Error::OwnClockAhead`], [`Error::WritersFull`] over [`WRITERS_MERGED_MAX`], for a replica that
+    /// has nothing yet over [`WRITERS_TOLD_MAX`], [`Error::CountersFull`]. Nothing is changed then.
+    ///
+    /// [`WRITERS_MERGED_MAX`]: crate::limits::WRITERS_MERGED_MAX
+    /// [`WRITERS_TOLD_MAX`]: crate::limits::WRITERS_TOLD_MAX
     pub fn merge(&mut self, message: &Message) -> Result<Merged, Error> {
         self.merge_with(message, &mut |_| ())
     }
@@ -156,7 +159,7 @@ impl Replica {
         let mut key_bytes = 0;
         for bytes in staged {
             let chunk = Message::decode(bytes)?;
-            key_bytes += chunk.keys.bytes();
+            key_bytes += self.keys.new_bytes(&chunk.keys);
             if !chunk.writers.iter().all(covered) {
                 let rule = Rule::ChunkCovered;
                 return Err(Error::Malformed { rule: detail(rule) });
@@ -282,7 +285,7 @@ impl Replica {
             let keys = message.keys.page(at);
             let count = keys.len();
             for (handle, key) in handles.iter_mut().zip(keys) {
-                *handle = self.keys.find_or_insert(key)?;
+                *handle = self.keys.find_or_take(key)?;
                 expected = Handle(handle.0 + 1);
             }
             // Which of them have no more than rows here and there.

@@ -4,9 +4,8 @@ use super::Replica;
 use super::merge::Found;
 use super::standing::Forgotten;
 use crate::MEMBERS;
-use crate::delta::{Entry, Message};
-use crate::error::{Error, detail};
-use crate::limits::WRITERS_MAX;
+use crate::delta::Message;
+use crate::error::Error;
 use crate::shard::OWN;
 use crate::writer_id::{Space, WriterId};
 use alloc::boxed::Box;
@@ -17,8 +16,8 @@ impl Replica {
     /// were merged first, by more than was stored, so who sent them is not asked again.
     ///
     /// # Errors
-    /// [`Error::NotCovered`] if a message between is missing, [`Error::WritersFull`],
-    /// [`Error::CountersFull`]. Nothing is changed then.
+    /// [`Error::NotCovered`] if a message between is missing, [`Error::CountersFull`] over 2^32 bytes of
+    /// keys. Nothing is changed then. What was merged once is never refused for the number of writers.
     pub fn restore(&mut self, message: &Message) -> Result<(), Error> {
         self.check_stored(message)?;
         let mut ignore = |_| ();
@@ -34,19 +33,7 @@ impl Replica {
                 return Err(Error::not_covered(entry.writer, entry.lo, held));
             }
         }
-        self.room_for_stored(message)
-    }
-
-    /// Refuses what there is no room for.
-    pub(super) fn room_for_stored(&self, message: &Message) -> Result<(), Error> {
-        let new = |entry: &&Entry| self.numbers.get(&entry.writer).is_none();
-        let writers = self.numbers.len() + message.writers.iter().filter(new).count();
-        if writers > WRITERS_MAX {
-            return Err(Error::WritersFull {
-                writers: detail(writers),
-            });
-        }
-        self.keys.room_for(message.keys.bytes())
+        self.room_for_keys(message, true)
     }
 
     /// Takes in a message that was judged when it was merged first.
@@ -75,8 +62,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::Closed`] if the space has members in that state: then more than the state is needed
-    /// to go on. [`Error::NotCovered`] if the state is not whole, [`Error::WritersFull`],
-    /// [`Error::CountersFull`].
+    /// to go on. [`Error::NotCovered`] if the state is not whole, [`Error::CountersFull`].
     pub fn resume(space: Space, writer: WriterId, state: &Message) -> Result<Replica, Error> {
         if state.is_closed() {
             return Err(Error::Closed);

@@ -105,10 +105,10 @@ impl Restoring {
     /// none is left out.
     ///
     /// # Errors
-    /// [`Error::WritersFull`], [`Error::CountersFull`].
+    /// [`Error::CountersFull`], as for [`Replica::restore`].
     pub fn take(mut self, part: &Message) -> Result<Restoring, Error> {
         let replica = &mut self.replica;
-        replica.room_for_stored(part)?;
+        replica.room_for_keys(part, true)?;
         let mut ignore = |_| ();
         let mut found = Found::new(true, &mut ignore);
         found.odd = self.odd;
@@ -127,7 +127,7 @@ impl Restoring {
     ///
     /// # Errors
     /// [`Error::NotCovered`] if that is no last part, [`Error::Malformed`] if the parts are not of
-    /// its snapshot, [`Error::WritersFull`], [`Error::CountersFull`].
+    /// its snapshot, [`Error::CountersFull`].
     pub fn finish(self, last: &Message) -> Result<Replica, Error> {
         let mut replica = self.replica;
         replica.check_stored(last)?;

@@ -1,12 +1,12 @@
 //! Who may tell this replica what: strangers, those who were given up, those who are behind.
 
 use super::Replica;
+use super::room::Bringer;
 use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::delta::{Entry, Message};
 use crate::error::{Error, detail};
 use crate::keys::Handle;
-use crate::limits::WRITERS_MAX;
 use crate::roster::{Card, Configuration, Fact, HEARD, Owner, Says, of};
 use crate::shard::OWN;
 use crate::slot::Stamp;
@@ -480,13 +480,8 @@ impl Replica {
                 return Err(Error::Outdated); // it holds what was collected there
             }
         }
-        let writers = self.numbers.len() + strangers;
-        if writers > WRITERS_MAX {
-            return Err(Error::WritersFull {
-                writers: detail(writers),
-            });
-        }
-        self.keys.room_for(message.keys.bytes())
+        self.room_for_writers(strangers, Bringer::Peer)?;
+        self.room_for_keys(message, false)
     }
 
     /// Refuses a member's incarnation that began from too old a state: it may cancel what was

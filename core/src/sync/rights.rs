@@ -13,6 +13,7 @@ use crate::delta::{KeySide, Message};
 use crate::error::Error;
 use crate::limits::OWN_WRITERS_MAX;
 use crate::replica::Replica;
+use crate::replica::room::Bringer;
 use crate::roster::{Fact, Owner, Says};
 use crate::shard::Row;
 use crate::slot::{Extra, Side, Slot};
@@ -185,8 +186,10 @@ impl Sync {
                 false => Err(Error::BeyondRole),
             };
         }
+        let mut new = 0;
         for entry in &message.writers {
             let writer = entry.writer;
+            new += usize::from(!replica.knows(&writer));
             let says = entry.hi > entry.lo;
             // Of a writer that has made nothing there is nothing to build on, but room that it takes.
             let unknown = entry.hi == 0 && !replica.knows(&writer);
@@ -194,6 +197,7 @@ impl Sync {
                 return Err(Error::NotYours { writer });
             }
         }
+        replica.room_for_writers(new, Bringer::Guest)?;
         #[cfg(feature = "budgets")]
         let holds = message.has_reserved_keys();
         #[cfg(not(feature = "budgets"))]

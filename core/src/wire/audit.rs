@@ -6,7 +6,7 @@ use super::bytes::{Fail, Reader, put_bytes, put_varint, read_all};
 use crate::error::{Error, Limited, Rule};
 use crate::limits::{
     AUDIT_COUNTERS_MAX, AUDIT_QUESTION_BYTES_MAX, AUDIT_REFUSAL_BYTES_MAX, AUDIT_SHARDS_MIN,
-    FRAME_BYTES_MAX, KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_MAX,
+    FRAME_BYTES_MAX, KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_TOLD_MAX,
 };
 use crate::shard::Shard;
 use crate::writer_id::{Space, WriterId};
@@ -28,7 +28,7 @@ const _: () = assert!(
     1 + 16
         + 2
         + AUDIT_COUNTERS_MAX * COUNTER_BYTES_MAX
-        + (AUDIT_SHARDS_MIN + WRITERS_MAX) * SHARD_BYTES_MAX
+        + (AUDIT_SHARDS_MIN + WRITERS_TOLD_MAX) * SHARD_BYTES_MAX
         <= FRAME_BYTES_MAX
 );
 const _: () = assert!(1 + SPACE_BYTES_MAX + 2 * (2 + KEY_BYTES_MAX) == AUDIT_QUESTION_BYTES_MAX);
@@ -191,8 +191,11 @@ fn read_page(reader: &mut Reader<'_>, more: bool) -> Result<AuditedPage, Fail> {
 
 fn read_shards(reader: &mut Reader<'_>) -> Result<Vec<Shard>, Fail> {
     let count = reader.count(16 + 1 + 16);
-    if count > WRITERS_MAX {
-        return Err(reader.fail(Error::WritersFull { writers: count }));
+    if count > WRITERS_TOLD_MAX {
+        return Err(reader.fail(Error::WritersFull {
+            writers: count,
+            max: WRITERS_TOLD_MAX,
+        }));
     }
     let mut shards: Vec<Shard> = Vec::with_capacity(count);
     for _ in 0..count {

@@ -8,7 +8,7 @@ use super::side::{put_sides, read_sides};
 use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::error::{Error, Limited, Rule, detail};
-use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_MAX};
+use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
 use crate::shard::{Column, PAGE, Row};
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -26,6 +26,24 @@ const PRESENT_ONE: u64 = 2;
 const MEMORY_PART: u8 = 0;
 const MEMORY_GAPS: u8 = 1;
 const MEMORY_ALL: u8 = 2;
+
+/// What a message may have.
+struct Bounds {
+    writers: usize,
+    key_bytes: usize,
+}
+
+/// Of a peer.
+const TOLD: Bounds = Bounds {
+    writers: WRITERS_TOLD_MAX,
+    key_bytes: MESSAGE_KEY_BYTES_MAX,
+};
+
+/// Of the own store: a replica reads back everything that it wrote.
+const STORED: Bounds = Bounds {
+    writers: usize::MAX,
+    key_bytes: usize::MAX,
+};
 
 /// The bits of the first `count` keys of a page.
 fn all(count: usize) -> u64 {
@@ -125,7 +143,7 @@ impl Message {
     /// Any error of the format.
     pub fn decode_stored(bytes: &[u8]) -> Result<Message, Error> {
         read_all(bytes, |reader| {
-            let mut message = read_message(reader, usize::MAX)?;
+            let mut message = read_message(reader, &STORED)?;
             if MEMBERS && reader.len() > 0 {
                 let bytes = reader.len();
                 read_memory(reader, &mut message)?;
@@ -156,7 +174,7 @@ pub(super) fn read_memory(reader: &mut Reader<'_>, message: &mut Message) -> Res
 
 /// Reads a message that a peer tells. Of an open space it has no keyed operations: only stores do.
 pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
-    let message = read_message(reader, MESSAGE_KEY_BYTES_MAX)?;
+    let message = read_message(reader, &TOLD)?;
     if !message.closed && message.has_reserved_keys() {
         return Err(reader.malformed(Rule::OpenBudget));
     }
@@ -167,9 +185,9 @@ pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
 }
 
 /// Reads a message to the end.
-fn read_message(reader: &mut Reader<'_>, key_bytes_max: usize) -> Result<Message, Fail> {
-    let writers = read_writers(reader)?;
-    let keys = read_keys(reader, key_bytes_max)?;
+fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fail> {
+    let writers = read_writers(reader, bounds.writers)?;
+    let keys = read_keys(reader, bounds.key_bytes)?;
     let pages = keys.len().div_ceil(PAGE);
     let mut message = Message {
         writers,
@@ -235,13 +253,20 @@ fn put_column(out: &mut Vec<u8>, column: &Column, base: u64, all: u64) {
     }
 }
 
-fn read_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
-    let count = reader.count(18);
-    if count > WRITERS_MAX {
-        return Err(reader.fail(Error::WritersFull {
+/// Refuses a table of more writers than so many.
+fn check_writers(reader: &mut Reader<'_>, count: usize, max: usize) -> Result<(), Fail> {
+    match count > max {
+        true => Err(reader.fail(Error::WritersFull {
             writers: detail(count),
-        }));
+            max: detail(max),
+        })),
+        false => Ok(()),
     }
+}
+
+fn read_writers(reader: &mut Reader<'_>, max: usize) -> Result<Vec<Entry>, Fail> {
+    let count = reader.count(18);
+    check_writers(reader, count, max)?;
     let mut writers: Vec<Entry> = crate::list(count);
     for _ in 0..count {
         let writer = WriterId::from_bytes(reader.array());
@@ -411,11 +436,7 @@ pub(super) fn put_vector(out: &mut Vec<u8>, vector: &VersionVector) {
 /// Reads a version vector.
 pub(super) fn read_vector(reader: &mut Reader<'_>) -> Result<VersionVector, Fail> {
     let count = reader.count(17);
-    if count > WRITERS_MAX {
-        return Err(reader.fail(Error::WritersFull {
-            writers: detail(count),
-        }));
-    }
+    check_writers(reader, count, WRITERS_TOLD_MAX)?;
     let mut entries: Vec<(WriterId, u64)> = crate::list(count);
     for _ in 0..count {
         let writer = WriterId::from_bytes(reader.array());

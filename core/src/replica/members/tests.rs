@@ -2,7 +2,7 @@
 
 use super::super::collect::tests::space;
 use super::*;
-use crate::limits::WRITERS_MAX;
+use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX};
 use crate::roster::{Ack, Retired};
 use alloc::vec;
 
@@ -138,17 +138,24 @@ fn who_lacks_what_may_have_been_collected_is_not_taken_in() {
 #[test]
 fn one_writer_too_many_is_refused() {
     let (mut one, ..) = member();
-    for at in one.numbers.len() as u64..WRITERS_MAX as u64 {
-        let mut bytes = [200; 16];
-        bytes[8..].copy_from_slice(&at.to_be_bytes());
-        one.number(WriterId::from_bytes(bytes));
-    }
-    let full = Err(Error::WritersFull {
-        writers: WRITERS_MAX,
-    });
+    let fill = |one: &mut Replica, upto: usize| {
+        for at in one.numbers.len()..upto {
+            let mut bytes = [200; 16];
+            bytes[8..].copy_from_slice(&(at as u64).to_be_bytes());
+            one.number(WriterId::from_bytes(bytes));
+        }
+    };
+    let full = |max: usize| {
+        let writers = max + 1;
+        Err(Error::WritersFull { writers, max })
+    };
+    fill(&mut one, WRITERS_MAX);
     let known = one.writers[WRITERS_MAX - 1];
-    assert_eq!(one.admit(&id(250)), full);
-    assert_eq!(one.fence(&id(250)), full);
+    assert_eq!(one.admit(&id(250)), full(WRITERS_MAX));
+    let mut other = one.clone();
+    assert_eq!(other.fence(&id(250)), Ok(()));
+    fill(&mut other, WRITERS_MERGED_MAX);
+    assert_eq!(other.fence(&id(251)), full(WRITERS_MERGED_MAX));
     assert_eq!(one.admit(&known), Ok(()));
     assert_eq!(one.fence(&known), Ok(()));
 }

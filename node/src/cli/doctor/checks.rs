@@ -5,7 +5,7 @@ use super::{Finding, Severity};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use tallymesh_core::limits::{KEYED_MAX, WRITERS_MAX};
+use tallymesh_core::limits::{KEY_TABLE_BYTES_MAX, KEYED_MAX, WRITERS_MAX};
 
 /// One check: its stable code, what is so when it finds nothing, and how it finds.
 pub(super) struct Check {
@@ -456,7 +456,7 @@ fn of_limit(
 fn keys_full(facts: &Facts) -> Vec<Finding> {
     let advice = "No new counter can be made at the limit. Let counters expire or delete them, use shorter \
                   keys, or count in a second space.";
-    let limit = 4_294_967_296.0;
+    let limit = f64::from(KEY_TABLE_BYTES_MAX);
     of_limit(facts, "key_bytes", limit, "bytes of keys are used", advice)
 }
 

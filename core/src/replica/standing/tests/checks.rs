@@ -1,6 +1,7 @@
 //! What is refused of a message, and what is taken of what it says of writers.
 
 use super::*;
+use crate::limits::WRITERS_MERGED_MAX;
 
 const ONE: (u32, u64, u64) = (1, 10, 10);
 const TWO: (u32, u64, u64) = (2, 10, 10);
@@ -191,11 +192,11 @@ fn there_may_be_so_many_writers() {
         }
     };
     let mut message = open(&[]);
-    message.writers = (0..WRITERS_MAX - 3).map(entry).collect();
+    message.writers = (0..WRITERS_MERGED_MAX - 3).map(entry).collect();
     assert_eq!(replica.check(&message, None), Ok(()));
-    message.writers.push(entry(WRITERS_MAX));
-    let writers = WRITERS_MAX + 1;
-    let full = Err(Error::WritersFull { writers });
+    message.writers.push(entry(WRITERS_MERGED_MAX));
+    let (writers, max) = (WRITERS_MERGED_MAX + 1, WRITERS_MERGED_MAX);
+    let full = Err(Error::WritersFull { writers, max });
     assert_eq!(replica.check(&message, None), full);
 }
 

@@ -1,0 +1,97 @@
+//! Bounds of a replica's state, each judged here and nowhere else: by merges, by local writes, by
+//! admissions, and when a store is read back.
+//!
+//! The rule is that a replica can write everything that it accepts, and read back everything that it
+//! wrote. So a bound has levels, each above the one before, and nothing is judged by a lower level after
+//! it was taken by a higher one:
+//!
+//! | brought by | writers | bytes of keys |
+//! |---|---|---|
+//! | peers of limited rights, admissions | [`WRITERS_MAX`] | [`KEY_TABLE_BYTES_MAX`] |
+//! | peers of full rights | [`WRITERS_MERGED_MAX`] | [`KEY_TABLE_BYTES_MAX`] |
+//! | this replica's own start; what a peer may tell | [`WRITERS_TOLD_MAX`] | [`KEY_TABLE_BYTES_MAX`] |
+//! | its store | no bound | 2^32 |
+//!
+//! The own writer has its place from the begin on, also before its first transaction. But it takes no
+//! place in what is told or stored until then, so a start that adds nothing leaves nothing.
+
+use super::Replica;
+use crate::delta::Message;
+use crate::error::{Error, detail};
+use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
+use crate::writer_id::WriterId;
+
+/// Whether own starts are judged. A page merges no more than leaves room for its writer, and has no
+/// store that brings more.
+const JUDGES_STARTS: bool = !cfg!(target_family = "wasm");
+
+/// Who brings writers that are new to a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bringer {
+    /// A peer of limited rights, or a member that admits a guest.
+    #[cfg_attr(not(feature = "guests"), allow(dead_code))]
+    Guest,
+    /// A peer of full rights.
+    Peer,
+}
+
+impl Replica {
+    /// Refuses so many new writers if there is no room for them beside those that are known, the own
+    /// one included.
+    ///
+    /// # Errors
+    /// [`Error::WritersFull`].
+    pub(crate) fn room_for_writers(&self, new: usize, by: Bringer) -> Result<(), Error> {
+        let known = self.numbers.len();
+        let max = match by {
+            Bringer::Guest => WRITERS_MAX,
+            // Who has nothing yet takes all that another one holds.
+            Bringer::Peer if known == 1 => WRITERS_TOLD_MAX + 1,
+            Bringer::Peer => WRITERS_MERGED_MAX,
+        };
+        match new > 0 && known + new > max {
+            true => Err(full(known + new, max)),
+            false => Ok(()),
+        }
+    }
+
+    /// The same of one writer, which may be known.
+    pub(super) fn room_for_writer(&self, writer: &WriterId, by: Bringer) -> Result<(), Error> {
+        let new = self.numbers.get(writer).is_none();
+        self.room_for_writers(usize::from(new), by)
+    }
+
+    /// Refuses the first transaction of the own writer if others have taken all places, its own one
+    /// too. In a space with members a writer's place is judged where it is admitted, and a member has
+    /// one always: its transactions are what makes room.
+    #[inline]
+    pub(super) fn room_for_start(&self) -> Result<(), Error> {
+        let known = self.numbers.len();
+        let first = JUDGES_STARTS && self.clock() == 0;
+        match first && known > WRITERS_TOLD_MAX && self.configuration().is_none() {
+            true => Err(full(known, WRITERS_TOLD_MAX)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a message with more keys than there is room for.
+    ///
+    /// # Errors
+    /// [`Error::CountersFull`].
+    pub(super) fn room_for_keys(&self, message: &Message, stored: bool) -> Result<(), Error> {
+        match stored {
+            true => self.keys.room_for_stored(&message.keys),
+            false => self.keys.room_for(self.keys.new_bytes(&message.keys)),
+        }
+    }
+}
+
+fn full(writers: usize, max: usize) -> Error {
+    Error::WritersFull {
+        writers: detail(writers),
+        max: detail(max),
+    }
+}
+
+#[cfg(test)]
+mod tests;
