@@ -1,7 +1,9 @@
 //! Limits: what is refused changes nothing.
 
 use crate::support::{cases, full, observer, replica, writer};
-use tallymesh_core::limits::{KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_MAX};
+use tallymesh_core::limits::{
+    KEY_BYTES_MAX, SPACE_BYTES_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX,
+};
 use tallymesh_core::{Error, Mark, Message, Space, WriterId};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -141,25 +143,25 @@ fn a_space_holds_so_many_writers() {
         bytes.extend_from_slice(&[0, 0, 0]);
         bytes
     };
-    let max = WRITERS_MAX as u64;
+    let max = WRITERS_MERGED_MAX as u64;
     let mut replica = observer();
     let most = Message::decode(&table(0..max - 1)).unwrap();
     replica.merge(&most).unwrap();
-    assert_eq!(replica.vector().len(), WRITERS_MAX - 1);
+    assert_eq!(replica.vector().len(), WRITERS_MERGED_MAX - 1);
     let before = replica.digest();
     let one_more = Message::decode(&table(max..max + 1)).unwrap();
-    let writers = WRITERS_MAX + 1;
-    assert_eq!(
-        replica.merge(&one_more),
-        Err(Error::WritersFull { writers })
-    );
+    let full = |max: usize| {
+        let writers = max + 1;
+        Error::WritersFull { writers, max }
+    };
+    assert_eq!(replica.merge(&one_more), Err(full(WRITERS_MERGED_MAX)));
     assert_eq!(replica.digest(), before);
     // Its own writer was counted from the start.
     replica.add("k", 1).unwrap();
-    assert_eq!(replica.vector().len(), WRITERS_MAX);
+    assert_eq!(replica.vector().len(), WRITERS_MERGED_MAX);
     assert_eq!(
-        Message::decode(&table(0..max + 1)),
-        Err(Error::WritersFull { writers })
+        Message::decode(&table(0..WRITERS_TOLD_MAX as u64 + 1)),
+        Err(full(WRITERS_TOLD_MAX))
     );
 }
 
