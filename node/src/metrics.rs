@@ -20,6 +20,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Bytes of memory that the process uses, if this system tells.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    machine::resident().map(|bytes| bytes as u64)
+}
+
 /// The figures of one node. Clones share them; recording takes no lock that another task holds
 /// for long.
 #[derive(Clone)]

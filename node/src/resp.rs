@@ -139,14 +139,15 @@ pub trait Host {
     /// Hears that a command was refused, with its stable code.
     fn refused(&mut self, _code: &'static str) {}
 
-    /// Whether this connection may try to authenticate; if not yet, how long it has to wait.
+    /// Whether this connection may try a password; if not yet, how long it has to wait.
     ///
     /// # Errors
     /// When too many tries failed where it comes from.
     fn may_log_in(&mut self) -> Result<(), Duration>;
 
-    /// Hears that it tried in vain, with the stable code of the refusal.
-    fn log_in_failed(&mut self, code: &'static str);
+    /// Hears that it tried in vain, with the stable code of the refusal; tells how long it should pause, if
+    /// too many tries failed where it comes from.
+    fn log_in_failed(&mut self, code: &'static str) -> Option<Duration>;
 
     /// Takes a ticket that this connection shows, in place of the one before; tells its role.
     ///
@@ -163,7 +164,10 @@ pub trait Host {
 
     /// How many counters of a space exist, and how many of them expire: at once, without looking
     /// at them all.
-    fn sizes(&self, space: usize) -> Sizes;
+    fn sizes(&mut self, space: usize) -> Sizes;
+
+    /// Bytes of memory in use, told at once.
+    fn memory_bytes(&mut self) -> u64;
 
     /// Where the handles of a space end.
     fn handles(&self, space: usize) -> Handles;
@@ -226,8 +230,6 @@ pub struct Facts {
     pub connections_total: u64,
     /// Commands since the start.
     pub commands_total: u64,
-    /// Bytes of memory in use.
-    pub memory_bytes: u64,
     /// Links to other nodes.
     pub links: usize,
 }

@@ -24,7 +24,7 @@ use super::kept::Kept;
 use super::spaces::Spaces;
 use crate::clock::WallClock;
 use crate::metrics::Metrics;
-use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE};
+use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
 use crate::resp::{Flow, Notice, Place, RespConfig, Seen, Session};
 use mio::event::Event;
 use mio::net::TcpListener;
@@ -43,6 +43,10 @@ const CONNECTIONS: usize = 2;
 
 /// Bytes that are taken from one connection before others have their turn.
 const READ_BYTES: usize = 64 << 10;
+
+/// Work of all connections together after which other work of the driver has its turn, in the unit of
+/// [`TURN_WORK_MAX`]. More lets many busy clients hold up HTTP and other nodes; less makes more commits.
+const ROUND_WORK_MAX: usize = 10 * TURN_WORK_MAX;
 
 /// How long a connection that is over may take to read its last answers.
 const LINGER: Duration = Duration::from_secs(5);
@@ -237,7 +241,11 @@ impl Clients {
         }
         self.answer_told(kept);
         let now = Instant::now();
+        let mut work = 0;
         for _ in 0..self.ready.len() {
+            if work >= ROUND_WORK_MAX {
+                break; // The others have their turn first in the next batch.
+            }
             let Some(at) = self.ready.pop_front() else {
                 break;
             };
@@ -267,6 +275,7 @@ impl Clients {
                 kept.touch();
             }
             connection.pass = desk.pass;
+            work += connection.session.work();
             let commands = connection.session.commands() - before;
             self.books.commands += commands;
             metrics.resp_commands(commands);
@@ -347,6 +356,16 @@ impl Clients {
             };
             if connection.ending.is_some_and(|until| until <= now) {
                 self.close(at, metrics);
+                continue;
+            }
+            if connection
+                .wait
+                .as_ref()
+                .is_some_and(|wait| wait.has_paused(now))
+            {
+                (connection.wait, connection.again) = (None, true);
+                connection.session.answer_pause();
+                self.queue(at);
                 continue;
             }
             let writes = connection.session.writes();
@@ -517,7 +536,7 @@ impl Connection {
         }
         match flow {
             Flow::Open => {}
-            Flow::Full => self.again = true,
+            Flow::Full | Flow::Turn => self.again = true,
             Flow::Waits => {
                 let id = self.session.id();
                 let teller = Teller { at, id, to: teller };

@@ -45,6 +45,12 @@ impl Expiries {
         self.by_time.first().map(|(at, _)| *at)
     }
 
+    /// The counters that expire from a time on and before another.
+    pub(super) fn between(&self, from: u64, until: u64) -> impl Iterator<Item = Handle> {
+        let all = (from, Handle::from_u32(0))..(until.max(from), Handle::from_u32(0));
+        self.by_time.range(all).map(|(_, counter)| *counter)
+    }
+
     /// How many counters expire.
     pub(super) fn len(&self) -> usize {
         self.times.len()

@@ -1,5 +1,6 @@
 //! One open space: its replica, its sync machine, and how far the store has followed.
 
+mod existing;
 mod faults;
 mod levels;
 mod members;
@@ -18,9 +19,10 @@ use super::origins::Origins;
 use super::replay::Replay;
 use super::{News, Renewal, SpaceStatus};
 use crate::handle::{Limits, Refusal};
-use crate::resp::{Event, Notice};
+use crate::resp::{Event, Notice, Sizes};
 use crate::store::{Kind, Record, Store, StoreError};
 use crate::trust::Role;
+use existing::Existing;
 use members::{Part, TEND_SOON_MS};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -70,6 +72,9 @@ pub(crate) struct OpenSpace {
     events: Vec<(Counted, Event)>,
     listening: bool,
     expiries: Expiries,
+    /// How many counters exist, and how many of those that `changed` lists were looked at for that.
+    existing: Existing,
+    looked: usize,
     /// Local transactions were made since the sync machine was last told.
     wrote: bool,
     /// The wall clock of the present batch, in milliseconds since 1970.
@@ -131,6 +136,8 @@ impl OpenSpace {
         for (counter, _) in replica.counters() {
             expiries.note(counter, replica.expiry_at(counter));
         }
+        let mut existing = Existing::default();
+        existing.recount(&replica, 0);
         Ok(OpenSpace {
             replica,
             owner: *owner,
@@ -147,6 +154,8 @@ impl OpenSpace {
             events: Vec::new(),
             listening: false,
             expiries,
+            existing,
+            looked: 0,
             wrote: false,
             unix_ms: 0,
             part: Part::new((writer, nonce), durable),
@@ -165,6 +174,9 @@ impl OpenSpace {
 
     /// Sets the time by which counters expire, in milliseconds since 1970. It may go back.
     pub(super) fn set_time(&mut self, unix_ms: u64) {
+        if unix_ms < self.unix_ms {
+            self.existing.forget(); // What had expired may be there again.
+        }
         self.unix_ms = unix_ms;
         self.replica.set_time(unix_ms);
     }
@@ -206,6 +218,7 @@ impl OpenSpace {
             self.replica.set_time(self.unix_ms);
         }
         self.replica.set_adds_only(only_adds);
+        self.existing.forget();
     }
 
     /// The replica, to write to it: a reader's node does not.
@@ -398,9 +411,31 @@ impl OpenSpace {
         events.into_iter().filter_map(told).collect()
     }
 
-    /// How many counters expire.
-    pub(super) fn expiring(&self) -> usize {
-        self.expiries.len()
+    /// How many counters exist, and how many of these expire. It takes time only for what changed, or
+    /// expired, since this was last asked.
+    pub(super) fn sizes(&mut self) -> Sizes {
+        self.look_at_changed();
+        if !self.existing.is_of(&self.replica) {
+            self.existing.recount(&self.replica, self.unix_ms);
+        }
+        let (from, until) = self.existing.pass(self.unix_ms);
+        for counter in self.expiries.between(from, until) {
+            self.existing.look(&self.replica, counter);
+        }
+        Sizes {
+            counters: self.existing.count(),
+            expiring: self.expiries.len(),
+        }
+    }
+
+    /// Looks at the counters that changed: whether they exist, and when they expire.
+    fn look_at_changed(&mut self) {
+        for counter in self.changed.get(self.looked..).unwrap_or_default() {
+            self.existing.look(&self.replica, *counter);
+            let at = self.replica.effective_expiry(*counter);
+            self.expiries.note(*counter, at);
+        }
+        self.looked = self.changed.len();
     }
 
     /// Has the other members say what they hold, at once.
@@ -413,13 +448,15 @@ impl OpenSpace {
     /// each of them once. Returns what to tell subscribers.
     pub(super) fn settle(&mut self, place: usize, origins: &Origins) -> Vec<Notice> {
         let notices = self.notices(place);
+        if self.looked == 0 {
+            self.changed.sort_unstable();
+            self.changed.dedup();
+        }
+        self.look_at_changed();
         let mut changed = std::mem::take(&mut self.changed);
+        self.looked = 0;
         changed.sort_unstable();
         changed.dedup();
-        for counter in &changed {
-            let at = self.replica.effective_expiry(*counter);
-            self.expiries.note(*counter, at);
-        }
         if !changed.is_empty() && self.watchers.receiver_count() > 0 {
             let changes = Arc::new(self.changes(&changed));
             let position = self.position();
@@ -443,14 +480,16 @@ impl OpenSpace {
     }
 
     pub(super) fn status(&mut self, now: u64) -> SpaceStatus {
+        let sizes = self.sizes();
+        debug_assert_eq!(sizes.counters, self.replica.len(), "counters that exist");
         let closed = self.replica.configuration().is_some();
         SpaceStatus {
             space: self.name().to_string(),
             role: self.role.limit().map(|_| self.role),
             writer: self.replica.writer().to_string(),
             clock: self.replica.clock(),
-            counters: self.replica.len(),
-            expiring: self.expiries.len(),
+            counters: sizes.counters,
+            expiring: sizes.expiring,
             shards: self.replica.shard_count(),
             key_bytes: self.replica.key_bytes(),
             writers: self.replica.writers().count(),

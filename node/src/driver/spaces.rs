@@ -7,6 +7,7 @@
 
 use super::space::OpenSpace;
 use crate::handle::SpaceId;
+use crate::resp::Sizes;
 use crate::store::Record;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Index, IndexMut};
@@ -84,6 +85,12 @@ impl Spaces {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut OpenSpace> {
         self.all.iter_mut()
+    }
+
+    /// How many counters there are in a space. One that sleeps is not woken: none of its counters has
+    /// changed or expired.
+    pub(super) fn sizes(&mut self, place: usize) -> Sizes {
+        self.all[place].sizes()
     }
 
     pub(super) fn find(&self, name: &str) -> Option<SpaceId> {

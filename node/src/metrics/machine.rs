@@ -130,7 +130,7 @@ fn told(file: &str, word: &str) -> Option<f64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-fn resident() -> Option<f64> {
+pub(super) fn resident() -> Option<f64> {
     told("status", "VmRSS:").map(|kib| kib * 1024.0)
 }
 

@@ -79,6 +79,7 @@ pub(super) enum Command {
     SetEx,
     SetNx,
     Subscribe,
+    Time,
     Touch,
     Ttl,
     Type,
@@ -239,6 +240,7 @@ const PACKED: [u128; TABLE.len()] = {
 /// A part of a command that has parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sub {
+    Help,
     ClientGetName,
     ClientId,
     ClientInfo,
@@ -287,6 +289,7 @@ const fn sub(of: Command, name: &'static str, sub: Sub, arity: i8) -> SubSpec {
 /// The parts of all commands that have parts.
 pub(super) static SUBS: &[SubSpec] = &[
     sub(Command::Client, "getname", Sub::ClientGetName, 2),
+    sub(Command::Client, "help", Sub::Help, 2),
     sub(Command::Client, "id", Sub::ClientId, 2),
     sub(Command::Client, "info", Sub::ClientInfo, 2),
     sub(Command::Client, "level", Sub::ClientLevel, -2),
@@ -297,11 +300,14 @@ pub(super) static SUBS: &[SubSpec] = &[
     sub(Command::Client, "setname", Sub::ClientSetName, 3),
     sub(Command::Commands, "count", Sub::CommandCount, 2),
     sub(Command::Commands, "docs", Sub::CommandDocs, -2),
+    sub(Command::Commands, "help", Sub::Help, 2),
     sub(Command::Commands, "info", Sub::CommandInfo, -2),
     sub(Command::Config, "get", Sub::ConfigGet, -3),
+    sub(Command::Config, "help", Sub::Help, 2),
     sub(Command::Config, "set", Sub::ConfigSet, -4),
     sub(Command::Object, "encoding", Sub::ObjectEncoding, 3),
     sub(Command::Object, "freq", Sub::ObjectFreq, 3),
+    sub(Command::Object, "help", Sub::Help, 2),
     sub(Command::Object, "idletime", Sub::ObjectIdleTime, 3),
     sub(Command::Object, "refcount", Sub::ObjectRefCount, 3),
 ];

@@ -4,11 +4,11 @@ use super::command::{Command, Sub};
 use super::counters::{check_sub, integer};
 use super::error::ReplyError;
 use super::levels::Levels;
-use super::limits::NAME_BYTES_MAX;
+use super::limits::{LOGIN_WORK, NAME_BYTES_MAX};
 use super::reply::Reply;
 use super::request::{Args, number};
 use super::rights::RightsWait;
-use super::server::{REDIS_VERSION, command_table, config, info};
+use super::server::{REDIS_VERSION, command_table, config, help, info};
 use super::session::{Session, Wait};
 use super::{Host, Place, Seen, session};
 use std::fmt::Write;
@@ -50,7 +50,18 @@ impl Session {
                 self.closing = true;
                 reply.ok();
             }
-            Command::Info => info(args, host, reply),
+            Command::Info => {
+                // It has a row or two for each space.
+                self.work += host.spaces();
+                info(args, host, reply);
+            }
+            Command::Time => {
+                let now = host.unix_ms();
+                reply.array(2);
+                for number in [now / 1000, now % 1000 * 1000] {
+                    reply.bulk(number.to_string().as_bytes());
+                }
+            }
             Command::Config => return config(args, &self.config, host, reply),
             _ => return command_table(args, reply),
         }
@@ -129,9 +140,13 @@ impl Session {
         secret: &[u8],
         host: &mut dyn Host,
     ) -> Result<(), ReplyError<'static>> {
-        host.may_log_in().map_err(|wait| ReplyError::TooManyTries {
-            wait_s: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
-        })?;
+        self.work += LOGIN_WORK;
+        if !self.config.tickets {
+            // A password can be guessed, so tries are bounded before one is looked at.
+            host.may_log_in().map_err(|wait| ReplyError::TooManyTries {
+                wait_s: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
+            })?;
+        }
         let tried = match self.config.tickets {
             // It says who shows it; whatever name stands beside it says nothing.
             true => host
@@ -140,7 +155,16 @@ impl Session {
                 .map_err(ReplyError::WrongTicket),
             false => self.check_password(user, secret).map(|()| None),
         };
-        self.role = tried.inspect_err(|error| host.log_in_failed(error.code()))?;
+        if let Err(error) = &tried {
+            let pause = host.log_in_failed(error.code());
+            // A ticket is signed and can't be guessed. So a good one passes whatever others showed from
+            // the same address, and only the connection that shows bad ones goes on more slowly.
+            if let Some(pause) = pause.filter(|_| self.config.tickets) {
+                let timeout_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                self.wait = Some(Wait::Pause { timeout_ms });
+            }
+        }
+        self.role = tried?;
         (self.authenticated, self.judged) = (true, None);
         Ok(())
     }
@@ -202,6 +226,7 @@ impl Session {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         match check_sub("client", Command::Client, args)? {
+            Sub::Help => help("client", Command::Client, reply),
             Sub::ClientId => reply.integer(i64::try_from(self.id).unwrap_or(i64::MAX)),
             Sub::ClientGetName if self.name.is_empty() => reply.null(),
             Sub::ClientGetName => reply.bulk(self.name.as_bytes()),

@@ -9,6 +9,7 @@ use super::limits::KEY_BYTES_MAX;
 use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, number};
+use super::server::help;
 use crate::trust::Role;
 use tallymesh_core::{Budget, Error, Op, Period, Replica, Transaction};
 
@@ -143,6 +144,10 @@ fn read_object<'a>(
     reply: &mut Reply<'_>,
 ) -> Result<(), ReplyError<'a>> {
     let sub = check_sub("object", Command::Object, args)?;
+    if sub == Sub::Help {
+        help("object", Command::Object, reply);
+        return Ok(());
+    }
     if view.value(key(args.at(2))?).is_none() {
         reply.null();
         return Ok(());

@@ -532,8 +532,8 @@ impl ReplyError<'_> {
             ReplyError::EnxAlone => "ENX flag requires an expiration",
             ReplyError::NotInteger => "value is not an integer or out of range",
             ReplyError::NotCounterValue => {
-                "counters hold integers from -9223372036854775808 to 9223372036854775807, and this \
-                 value is none"
+                "counters hold integers from -9223372036854775808 to 9223372036854775807, and \
+                 the value that was sent is no such number"
             }
             ReplyError::Overflow => "increment or decrement would overflow",
             ReplyError::DecrementOverflow => "decrement would overflow",

@@ -37,8 +37,15 @@ impl Session {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         let space = self.space;
+        self.work += match command {
+            Command::DbSize | Command::Scan => 0,
+            // All of them are looked at.
+            _ => host.handles(space).end as usize,
+        };
         match command {
-            Command::Scan => return scan(space, args, host, reply),
+            Command::Scan => {
+                self.work += scan(space, args, host, reply)?;
+            }
             Command::BudgetHolders => return budgets::holders(args, host.replica(space), reply),
             Command::BudgetLeases => return budgets::leases(args, host.replica(space), reply),
             Command::BudgetList => return budgets::list(args, host.replica(space), reply),
@@ -89,6 +96,7 @@ impl Session {
         let mut counters = Vec::new();
         host.replica(space)
             .each_counter(&mut |counter| counters.push(counter));
+        self.work += 4 * counters.len();
         for part in counters.chunks(TRANSACTION_OPS_MAX) {
             let replica = host.writable(space)?;
             let keys = part.iter().filter_map(|counter| replica.key(*counter));
@@ -149,13 +157,14 @@ impl<'a> Scan<'a> {
 
 /// Lists the counters from the cursor on. A counter keeps its handle as long as it exists, and a
 /// cursor is where to go on among the handles; so what exists from a scan's first call to its last
-/// is listed. If handles were given anew in between, the scan begins again.
+/// is listed. If handles were given anew in between, the scan begins again. Returns how many handles were
+/// looked at.
 fn scan<'a>(
     space: usize,
     args: &Args<'a>,
     host: &mut dyn Host,
     reply: &mut Reply<'_>,
-) -> Result<(), ReplyError<'a>> {
+) -> Result<usize, ReplyError<'a>> {
     let cursor = cursor(args.at(1)).ok_or(ReplyError::Cursor)?;
     let scan = Scan::parse(args)?;
     let Handles { end, generation } = host.handles(space);
@@ -172,7 +181,7 @@ fn scan<'a>(
     if scan.void {
         at = end;
     }
-    let count = scan.count.min(SCAN_WORK_MAX) as usize;
+    let (count, from) = (scan.count.min(SCAN_WORK_MAX) as usize, at);
     let mut seen = 0;
     while at < end && left > 0 && seen < count {
         let counter = Handle::from_u32(at);
@@ -193,7 +202,7 @@ fn scan<'a>(
     reply.array(2);
     reply.value(Some(i128::from(next)));
     write_keys(replica, &found, reply);
-    Ok(())
+    Ok((at - from) as usize)
 }
 
 fn cursor(text: &[u8]) -> Option<u64> {

@@ -213,7 +213,7 @@ impl Session {
                     None => out.extend_from_slice(&answer),
                 }
             }
-            Some(Wait::Holders { .. } | Wait::Rights { .. }) | None => {}
+            Some(Wait::Holders { .. } | Wait::Rights { .. } | Wait::Pause { .. }) | None => {}
         }
     }
 }

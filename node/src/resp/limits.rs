@@ -55,5 +55,11 @@ pub const PATTERN_BYTES_MAX: usize = 2 * KEY_BYTES_MAX + 64;
 pub const NAME_BYTES_MAX: usize = 128;
 /// Most counters that one `SCAN` looks at, whatever `COUNT` asks for: others wait meanwhile.
 pub const SCAN_WORK_MAX: u32 = 100_000;
+/// Work that a session does before others have their turn: about so many arguments and counters looked at,
+/// and 64 times as many bytes answered. More lets one client hold up all others for longer; less makes
+/// more commits of a long pipeline.
+pub const TURN_WORK_MAX: usize = 20_000;
+/// Work that looking at a ticket or a password counts for: a signature takes some 70 µs.
+pub const LOGIN_WORK: usize = 2_000;
 /// Bytes of memory that a session keeps for its next command when it has nothing to do.
 pub const IDLE_BYTES_MAX: usize = 4 << 10;

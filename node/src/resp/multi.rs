@@ -187,6 +187,7 @@ impl Session {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         let multi = self.multi.take().ok_or(ReplyError::ExecWithoutMulti)?;
+        self.work += multi.len();
         let watched = std::mem::take(&mut self.watched);
         if multi.failed {
             return Err(ReplyError::ExecAbort);

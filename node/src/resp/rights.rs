@@ -72,6 +72,13 @@ impl Session {
         true
     }
 
+    /// Ends a pause after tries to authenticate in vain. Feed it then, if only nothing.
+    pub fn answer_pause(&mut self) {
+        if let Some(Wait::Pause { .. }) = self.wait {
+            self.wait = None;
+        }
+    }
+
     /// What it waits for, if that is rights.
     pub fn lack(&self) -> Option<&Lack> {
         self.rights.lack.as_ref()

@@ -25,7 +25,7 @@ pub(super) fn info(args: &Args<'_>, host: &mut dyn Host, reply: &mut Reply<'_>) 
             .iter()
             .any(|name| matches!(name.as_slice(), b"all" | b"default" | b"everything"));
     let mut text = String::new();
-    for (name, lines) in sections(host) {
+    for (name, tell) in SECTIONS {
         if all
             || asked
                 .iter()
@@ -35,71 +35,82 @@ pub(super) fn info(args: &Args<'_>, host: &mut dyn Host, reply: &mut Reply<'_>) 
                 text.push_str("\r\n");
             }
             // Writing to a string can't fail.
-            let _ = write!(text, "# {name}\r\n{lines}");
+            let _ = write!(text, "# {name}\r\n{}", tell(host));
         }
     }
     reply.verbatim(&text);
 }
 
-fn sections(host: &mut dyn Host) -> [(&'static str, String); 7] {
+/// The sections of `INFO`. Each is put together only if it is asked for, in a time that does not depend on
+/// how many counters there are: clients ask whenever they connect.
+static SECTIONS: &[(&str, fn(&mut dyn Host) -> String)] = &[
+    ("Server", server),
+    ("Clients", |host| {
+        format!("connected_clients:{}\r\n", host.facts().connections)
+    }),
+    ("Memory", |host| {
+        format!(
+            "used_memory:{}\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
+            host.memory_bytes()
+        )
+    }),
+    ("Persistence", |_| {
+        "loading:0\r\nasync_loading:0\r\n".to_owned()
+    }),
+    ("Stats", |host| {
+        let facts = host.facts();
+        format!(
+            "total_connections_received:{}\r\ntotal_commands_processed:{}\r\n",
+            facts.connections_total, facts.commands_total
+        )
+    }),
+    ("Replication", |host| {
+        let links = host.facts().links;
+        format!("role:master\r\nconnected_slaves:0\r\ntallymesh_links:{links}\r\n")
+    }),
+    ("Tallymesh", |host| {
+        let named = |space| format!("db{space}_space:{}\r\n", host.space_name(space));
+        spaces_told(host).into_iter().map(named).collect()
+    }),
+    ("Keyspace", keyspace),
+];
+
+fn server(host: &mut dyn Host) -> String {
     let facts = host.facts();
     let uptime_s = facts.uptime_ms / 1000;
+    format!(
+        "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\ntallymesh_version:{}\r\n\
+         process_id:{}\r\nrun_id:{}\r\ntcp_port:{}\r\nuptime_in_seconds:{uptime_s}\r\n\
+         uptime_in_days:{}\r\n",
+        facts.version,
+        facts.process_id,
+        facts.run_id,
+        facts.port,
+        uptime_s / 86_400
+    )
+}
+
+/// The spaces that the session's ticket speaks of.
+fn spaces_told(host: &dyn Host) -> Vec<usize> {
     let told = |space: &usize| host.judge(Place::Space(*space)).is_ok();
-    let keyspace: String = (0..host.spaces())
-        .filter(told)
-        .filter_map(|space| {
-            let sizes = host.sizes(space);
-            let line = format!(
-                "db{space}:keys={},expires={},avg_ttl=0,space={}\r\n",
-                sizes.counters,
-                sizes.expiring,
-                host.space_name(space)
+    (0..host.spaces()).filter(told).collect()
+}
+
+/// A row for each space with counters, with Redis's fields and no other: parsers refuse others.
+fn keyspace(host: &mut dyn Host) -> String {
+    let mut rows = String::new();
+    for space in spaces_told(host) {
+        let sizes = host.sizes(space);
+        if sizes.counters > 0 {
+            let (keys, expires) = (sizes.counters, sizes.expiring);
+            // Writing to a string can't fail.
+            let _ = write!(
+                rows,
+                "db{space}:keys={keys},expires={expires},avg_ttl=0\r\n"
             );
-            (sizes.counters > 0).then_some(line)
-        })
-        .collect();
-    [
-        (
-            "Server",
-            format!(
-                "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n\
-                 tallymesh_version:{}\r\nprocess_id:{}\r\nrun_id:{}\r\ntcp_port:{}\r\n\
-                 uptime_in_seconds:{uptime_s}\r\nuptime_in_days:{}\r\n",
-                facts.version,
-                facts.process_id,
-                facts.run_id,
-                facts.port,
-                uptime_s / 86_400
-            ),
-        ),
-        (
-            "Clients",
-            format!("connected_clients:{}\r\n", facts.connections),
-        ),
-        (
-            "Memory",
-            format!(
-                "used_memory:{}\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
-                facts.memory_bytes
-            ),
-        ),
-        ("Persistence", "loading:0\r\nasync_loading:0\r\n".to_owned()),
-        (
-            "Stats",
-            format!(
-                "total_connections_received:{}\r\ntotal_commands_processed:{}\r\n",
-                facts.connections_total, facts.commands_total
-            ),
-        ),
-        (
-            "Replication",
-            format!(
-                "role:master\r\nconnected_slaves:0\r\ntallymesh_links:{}\r\n",
-                facts.links
-            ),
-        ),
-        ("Keyspace", keyspace),
-    ]
+        }
+    }
+    rows
 }
 
 /// Answers `CONFIG`.
@@ -111,6 +122,7 @@ pub(super) fn config<'a>(
 ) -> Result<(), ReplyError<'a>> {
     let parameters = parameters(config, host);
     match check_sub("config", Command::Config, args)? {
+        Sub::Help => help("config", Command::Config, reply),
         Sub::ConfigGet => {
             args.iter().try_for_each(glob::check)?;
             let patterns: Vec<Vec<u8>> = args
@@ -184,6 +196,23 @@ fn parameters(config: &RespConfig, host: &mut dyn Host) -> Vec<(String, String)>
     all
 }
 
+/// Answers `HELP` of a command that has parts.
+pub(super) fn help(name: &str, command: Command, reply: &mut Reply<'_>) {
+    let parts: Vec<&str> = SUBS
+        .iter()
+        .filter(|sub| sub.of == command)
+        .map(|sub| sub.name)
+        .collect();
+    reply.array(parts.len() + 1);
+    let name = name.to_ascii_uppercase();
+    reply.status(&format!(
+        "{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    ));
+    for part in parts {
+        reply.status(&part.to_ascii_uppercase());
+    }
+}
+
 /// Answers `COMMAND`.
 pub(super) fn command_table<'a>(
     args: &Args<'a>,
@@ -196,6 +225,7 @@ pub(super) fn command_table<'a>(
     }
     let named = || args.iter().skip(2).map(find);
     match check_sub("command", Command::Commands, args)? {
+        Sub::Help => help("command", Command::Commands, reply),
         Sub::CommandCount => reply.count(TABLE.len()),
         Sub::CommandInfo if args.len() == 2 => write_all(all(), reply),
         Sub::CommandInfo => write_all(named(), reply),

@@ -7,7 +7,7 @@ use super::error::{Broken, ReplyError};
 use super::held::Held;
 use super::increx;
 use super::levels::Levels;
-use super::limits::{AHEAD_MAX, HELD_BYTES_MAX, IDLE_BYTES_MAX, OUT_BYTES_PAUSE};
+use super::limits::{AHEAD_MAX, HELD_BYTES_MAX, IDLE_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
 use super::multi::{Multi, Watched};
 use super::once::commit;
 use super::pubsub::{Event, Subscriptions};
@@ -28,6 +28,9 @@ pub enum Flow {
     /// Its output is long, and commands may be left: flush some of it, and feed again, if only
     /// nothing.
     Full,
+    /// It has done the work of a turn, and commands are left: let others have theirs, and feed again, if
+    /// only nothing.
+    Turn,
     /// It waits for members, as [`Session::wait`] says; answer it as that says, and feed again.
     Waits,
     /// It is over: flush its output, and close the connection.
@@ -61,6 +64,12 @@ pub enum Wait {
         /// The level.
         level: Level,
         /// For how long it waits at most.
+        timeout_ms: u64,
+    },
+    /// That time passes, as it tried to authenticate in vain too often. Call
+    /// [`Session::answer_pause`] then.
+    Pause {
+        /// For how long.
         timeout_ms: u64,
     },
     /// That there are enough rights here for [what was refused](Session::lack). Call
@@ -178,6 +187,8 @@ pub struct Session {
     pub(super) library_version: String,
     pub(super) no_evict: bool,
     commands: u64,
+    /// What it has done in its present turn; see [`TURN_WORK_MAX`].
+    pub(super) work: usize,
     /// The last command's name.
     pub(super) last: &'static str,
 }
@@ -210,6 +221,7 @@ impl Session {
             library_version: String::new(),
             no_evict: false,
             commands: 0,
+            work: 0,
             last: "NULL",
         };
         session.guard_again();
@@ -233,14 +245,14 @@ impl Session {
 
     /// Takes `bytes` in, executes all complete commands, and appends their replies to `out`.
     ///
-    /// It stops early, and keeps the rest, when it waits or when `out` is longer than
-    /// [`OUT_BYTES_PAUSE`]. What is fed after that is kept too, up to [`HELD_BYTES_MAX`]; so
+    /// It stops early, and keeps the rest, when it waits, when it has done [`TURN_WORK_MAX`], or when
+    /// `out` is longer than [`OUT_BYTES_PAUSE`]. What is fed after that is kept too, up to [`HELD_BYTES_MAX`]; so
     /// nothing more should be read then.
     pub fn feed(&mut self, bytes: &[u8], host: &mut dyn Host, out: &mut Vec<u8>) -> Flow {
         if self.closing {
             return Flow::Close;
         }
-        self.judged = None;
+        (self.judged, self.work) = (None, 0);
         if self.held.is_empty() {
             let used = self.run(bytes, host, out);
             self.hold(&bytes[used..], out);
@@ -258,6 +270,7 @@ impl Session {
             (true, _) => Flow::Close,
             (false, Some(_)) => Flow::Waits,
             (false, None) if out.len() >= OUT_BYTES_PAUSE => Flow::Full,
+            (false, None) if self.has_worked() && !self.held.is_empty() => Flow::Turn,
             (false, None) => Flow::Open,
         }
     }
@@ -265,6 +278,11 @@ impl Session {
     /// How many commands it has executed, refused ones too.
     pub fn commands(&self) -> u64 {
         self.commands
+    }
+
+    /// What it has done since it was last fed; see [`TURN_WORK_MAX`].
+    pub fn work(&self) -> usize {
+        self.work
     }
 
     /// What it waits for.
@@ -351,7 +369,13 @@ impl Session {
 
     #[inline]
     fn may_execute(&self, out: &[u8]) -> bool {
-        !self.closing && self.wait.is_none() && out.len() < OUT_BYTES_PAUSE
+        !self.closing && self.wait.is_none() && out.len() < OUT_BYTES_PAUSE && !self.has_worked()
+    }
+
+    /// Whether it has done the work of a turn.
+    #[inline]
+    fn has_worked(&self) -> bool {
+        self.work >= TURN_WORK_MAX
     }
 
     /// Looks at the counters of the next commands, so that they are at hand when they are dealt
@@ -425,6 +449,7 @@ impl Session {
             host.refused(error.code());
             reply.error(&error);
         }
+        self.work += args.len() + (reply.out.len() - start.min(reply.out.len())) / 64;
     }
 
     /// Answers what is no command, or has the wrong number of arguments.

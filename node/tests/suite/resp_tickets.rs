@@ -153,15 +153,13 @@ fn without_a_good_ticket_nothing_is_told_or_changed() {
         assert_eq!(text.as_deref(), Some("NOAUTH Authentication required."));
     }
     assert_eq!(node.value("likes"), None);
-    // 18 failed, and no more than 20 may at once.
+    // Far more failed than may: bad ones are slowed down, and a good one is let in all the same.
     for _ in 0..3 {
         refused(&mut redis, &["AUTH", "nonsense"]);
     }
-    let text = refused(&mut redis, &["AUTH", &good]).unwrap_or_default();
-    assert!(text.starts_with("ERR rate_limited: "), "{text}");
-    eventually("it may try again", || {
-        (redis.text(&["AUTH", "me", &good])? == "OK").then_some(())
-    });
+    let mut other = Redis::connect(&node);
+    assert_eq!(other.text(&["AUTH", &good]), Some("OK".into()));
+    assert_eq!(redis.text(&["AUTH", "me", &good]), Some("OK".into()));
     assert_eq!(redis.integer(&["INCR", "likes"]), 1);
     assert_eq!(redis.text(&["RESET"]), Some("RESET".into()));
     assert!(refused(&mut redis, &["INCR", "likes"]).is_some());

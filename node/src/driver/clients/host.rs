@@ -4,13 +4,16 @@ use super::knocks::Knocks;
 use super::passes::Pass;
 use super::{Connection, Ends};
 use crate::driver::spaces::Spaces;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, resident_bytes};
 use crate::resp::{Event, Facts, Handles, Host, Lack, Place, Seen, Sizes, Turned, Written};
 use crate::trust::{Ledger, Role};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Asked, Error, Handle as Counted, Replica};
+
+/// For how long what was looked up of the memory is told.
+const MEMORY_TIME: Duration = Duration::from_secs(1);
 
 /// What is counted over all connections.
 pub(super) struct Books {
@@ -27,6 +30,8 @@ pub(super) struct Books {
     knocks: Knocks,
     /// Which tickets are revoked.
     ledger: Ledger,
+    /// The memory in use, and when that was looked up.
+    memory: Option<(Instant, u64)>,
 }
 
 impl Books {
@@ -37,6 +42,7 @@ impl Books {
         Books {
             port,
             ledger,
+            memory: None,
             run_id: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             started: Instant::now(),
             made: 0,
@@ -44,6 +50,17 @@ impl Books {
             links: 0,
             knocks: Knocks::new(),
         }
+    }
+
+    /// Bytes of memory that the process uses. It is looked up once a second at most.
+    fn memory_bytes(&mut self, now: Instant) -> u64 {
+        let fresh = |it: &(Instant, u64)| now.duration_since(it.0) < MEMORY_TIME;
+        if let Some((_, bytes)) = self.memory.filter(fresh) {
+            return bytes;
+        }
+        let bytes = resident_bytes().unwrap_or(0);
+        self.memory = Some((now, bytes));
+        bytes
     }
 
     /// A number for a new connection, never given twice.
@@ -85,9 +102,9 @@ impl Host for Desk<'_> {
         self.books.knocks.may_try(self.own.1.address, self.now)
     }
 
-    fn log_in_failed(&mut self, code: &'static str) {
+    fn log_in_failed(&mut self, code: &'static str) -> Option<Duration> {
         let from = self.own.1.address;
-        self.books.knocks.failed(from, code, self.now);
+        self.books.knocks.failed(from, code, self.now)
     }
 
     fn log_in(&mut self, ticket: &[u8]) -> Result<Role, Turned> {
@@ -135,11 +152,12 @@ impl Host for Desk<'_> {
         self.spaces[space].asked(asked);
     }
 
-    fn sizes(&self, space: usize) -> Sizes {
-        Sizes {
-            counters: self.spaces[space].replica.len(),
-            expiring: self.spaces[space].expiring(),
-        }
+    fn sizes(&mut self, space: usize) -> Sizes {
+        self.spaces.sizes(space)
+    }
+
+    fn memory_bytes(&mut self) -> u64 {
+        self.books.memory_bytes(self.now)
     }
 
     fn handles(&self, space: usize) -> Handles {
@@ -166,7 +184,6 @@ impl Host for Desk<'_> {
     }
 
     fn facts(&self) -> Facts {
-        let heap = self.spaces.iter().map(|space| space.replica.heap_bytes());
         Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             run_id: self.books.run_id.clone(),
@@ -176,7 +193,6 @@ impl Host for Desk<'_> {
             connections: self.others.len(),
             connections_total: self.books.made,
             commands_total: self.books.commands,
-            memory_bytes: heap.sum::<usize>() as u64,
             links: self.books.links,
         }
     }

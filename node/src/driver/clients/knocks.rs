@@ -1,7 +1,9 @@
 //! Redis clients that try to come in and can't: how often they may try, and what is logged of it.
 //!
-//! A ticket takes its signature to be checked, on the thread that all others wait for. All tries are
-//! counted with the other refusals.
+//! A password is not looked at while too many tries failed from its address, since it can be guessed. A
+//! ticket always is: a good one passes whatever others behind the same address show. A connection that
+//! shows a bad one after too many pauses, since to check a signature takes the thread that all others wait
+//! for. All tries are counted with the other refusals.
 
 use crate::gossip::{Pace, Rate};
 use crate::http::rate::client;
@@ -17,6 +19,10 @@ const FAILS: (u64, u64) = (1, 20);
 /// How often one kind of failure from one address is logged. Lower fills the log, higher hides that it
 /// goes on.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long a connection pauses that shows a bad ticket after too many failed. Shorter, and 1,024
+/// connections take more than a tenth of the driver's thread.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Most failures that are logged in one interval, wherever they come from.
 const LOGGED_MAX: usize = 128;
@@ -35,7 +41,7 @@ impl Knocks {
         }
     }
 
-    /// Whether who comes from there may try.
+    /// Whether who comes from there may try a password.
     ///
     /// # Errors
     /// With how long to wait.
@@ -44,13 +50,22 @@ impl Knocks {
         wait.map_or(Ok(()), Err)
     }
 
-    /// A try failed, with this code.
-    pub(super) fn failed(&mut self, from: IpAddr, code: &'static str, now: Instant) {
+    /// A try failed, with this code. Tells how long the connection should pause, if too many did.
+    pub(super) fn failed(
+        &mut self,
+        from: IpAddr,
+        code: &'static str,
+        now: Instant,
+    ) -> Option<Duration> {
         let from = client(from);
-        self.fails.spend(from, 1, now);
+        let too_many = self.fails.wait(&from, 1, now).is_some();
+        if !too_many {
+            self.fails.spend(from, 1, now);
+        }
         if self.is_to_be_logged(from, code, now) {
             tracing::warn!(%from, code, "a Redis client was not let in; not told again for a minute");
         }
+        too_many.then_some(PAUSE)
     }
 
     fn is_to_be_logged(&mut self, from: IpAddr, code: &'static str, now: Instant) -> bool {
@@ -81,12 +96,13 @@ mod tests {
         let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().expect(it));
         for _ in 0..FAILS.1 {
             assert_eq!(knocks.may_try(one, start), Ok(()));
-            knocks.failed(one, "ticket", start);
+            assert_eq!(knocks.failed(one, "ticket", start), None);
         }
         assert_eq!(knocks.may_try(one, start), Err(Duration::from_secs(1)));
+        assert_eq!(knocks.failed(one, "ticket", start), Some(PAUSE));
         assert_eq!(knocks.may_try(other, start), Ok(()));
         assert_eq!(knocks.may_try(one, after(1000)), Ok(()));
-        knocks.failed(one, "ticket", after(1000));
+        assert_eq!(knocks.failed(one, "ticket", after(1000)), None);
         assert!(knocks.may_try(one, after(1000)).is_err());
 
         assert!(!knocks.is_to_be_logged(one, "ticket", after(59_999)));

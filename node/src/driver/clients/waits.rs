@@ -18,6 +18,8 @@ pub(super) enum Waiting {
         until: Option<Instant>,
         asked: Vec<Option<Question>>,
     },
+    /// For time to pass.
+    Pause(Instant),
     /// For a level, or for rights; its space tells how that ends.
     Space,
 }
@@ -89,6 +91,9 @@ impl Waiting {
                 spaces[space].wait_for_read(now, &demand(level, timeout_ms), teller.end());
                 Waiting::Space
             }
+            Wait::Pause { timeout_ms } => {
+                Waiting::Pause(Instant::now() + Duration::from_millis(timeout_ms))
+            }
             Wait::Rights { space, timeout_ms } => {
                 if let Some(lack) = session.lack() {
                     spaces[space].wait_for_rights(now, lack, timeout_ms, teller.end_of_rights());
@@ -128,10 +133,16 @@ impl Waiting {
         (over || held >= *members).then_some(held)
     }
 
+    /// Whether it is a pause that is over.
+    pub(super) fn has_paused(&self, now: Instant) -> bool {
+        matches!(self, Waiting::Pause(until) if *until <= now)
+    }
+
     /// When it is over by time alone.
     pub(super) fn until(&self) -> Option<Instant> {
         match self {
             Waiting::Holders { until, .. } => *until,
+            Waiting::Pause(until) => Some(*until),
             Waiting::Space => None, // Its space knows.
         }
     }

@@ -189,3 +189,112 @@ fn whatever_happens_is_given_to_the_store() {
     }
     assert!(kinds.iter().all(|count| *count > 1_000), "{kinds:?}");
 }
+
+#[test]
+fn how_many_counters_exist_is_counted_along() {
+    let exact = |space: &mut OpenSpace, context: &str| {
+        let sizes = space.sizes();
+        assert_eq!(sizes.counters, space.replica.len(), "{context}");
+        let expiring = space
+            .replica
+            .counters()
+            .filter(|it| space.replica.expiry_at(it.0).is_some());
+        let due = sizes.expiring - expiring.count();
+        assert!(
+            due == 0 || space.expiries.next().is_some_and(|at| at <= space.unix_ms),
+            "{context}"
+        );
+    };
+    for seed in 0..100u64 {
+        let mut random = seed;
+        let mut below = |end: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % end
+        };
+        let mut space = Followed::new().space;
+        let mut peer = Followed::new().space.replica;
+        let mut now = 1_000;
+        for step in 0..150 {
+            let key = format!("k{}", below(70));
+            let op = match below(8) {
+                0 => Op::Delete,
+                1 => Op::Expire(now + below(50)),
+                2 => Op::Persist,
+                3 | 4 => Op::Set(below(9) as i64),
+                _ => Op::Add(1),
+            };
+            match below(4) {
+                0 => {
+                    // What others did comes in.
+                    peer.set_time(now);
+                    peer.apply(&key, op).expect("room");
+                    let message = peer.snapshot();
+                    space.replica.merge(&message).expect("a good message");
+                    let changed: Vec<Counted> = (0..space.replica.handles_end())
+                        .map(Counted::from_u32)
+                        .collect();
+                    for counter in changed {
+                        if space.replica.key(counter).is_some() {
+                            space.changed(counter);
+                        }
+                    }
+                }
+                _ => {
+                    space.transact(&[(key, op).into()], None).expect("room");
+                }
+            }
+            match below(6) {
+                0 => {
+                    // Mostly it goes on; now and then the clock is put back.
+                    now = (now + below(40)).saturating_sub(15);
+                    space.set_time(now);
+                    if below(2) == 0 {
+                        space.delete_expired(now);
+                    }
+                }
+                1 => drop(space.settle(0, &Origins::default())),
+                2 => exact(&mut space, &format!("seed {seed}, step {step}")),
+                _ => {}
+            }
+        }
+        exact(&mut space, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn to_ask_how_many_counters_exist_looks_at_none_of_them() {
+    let mut space = Followed::new().space;
+    for at in 0..500 {
+        let op = if at % 2 == 0 {
+            Op::Set(1)
+        } else {
+            Op::Expire(1_000 + at)
+        };
+        space.add(format!("k{at}"), 1).expect("room");
+        space
+            .transact(&[(format!("k{at}"), op).into()], None)
+            .expect("room");
+    }
+    space.settle(0, &Origins::default());
+    space.set_time(500);
+    assert_eq!(
+        space.sizes(),
+        Sizes {
+            counters: 500,
+            expiring: 250
+        }
+    );
+    let looked = space.existing.looked;
+    for _ in 0..10_000 {
+        space.sizes();
+    }
+    assert_eq!(space.existing.looked, looked);
+    // When time passes, it looks at what expired meanwhile, each once.
+    space.set_time(1_100);
+    assert_eq!(space.sizes().counters, 450);
+    assert_eq!(space.existing.looked, looked + 50);
+    space.sizes();
+    assert_eq!(space.existing.looked, looked + 50);
+}

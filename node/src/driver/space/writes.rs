@@ -213,6 +213,8 @@ impl OpenSpace {
             let Some(counter) = self.expiries.take_due(now) else {
                 break;
             };
+            // Once it is taken out, nothing else tells that it has expired.
+            self.existing.look(&self.replica, counter);
             if self.replica.is_adds_only() {
                 // Somebody else deletes it, of which a merge tells.
                 continue;

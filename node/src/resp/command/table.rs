@@ -26,7 +26,7 @@ const fn spec(
 /// All commands, by name.
 // One command a line: what is compared stands below each other.
 #[rustfmt::skip]
-pub(in crate::resp) static TABLE: &[Spec; 76] = {
+pub(in crate::resp) static TABLE: &[Spec; 77] = {
     use Kind::*;
     const NO: KeysAt = KeysAt::None;
     const ONE: KeysAt = KeysAt::First;
@@ -106,6 +106,7 @@ pub(in crate::resp) static TABLE: &[Spec; 76] = {
         spec("setex", Command::SetEx, 4, Write, ONE, EDITOR, "Sets a counter that expires after seconds."),
         spec("setnx", Command::SetNx, 3, Write, ONE, EDITOR, "Sets a counter that this node does not see; others may see it."),
         spec("subscribe", Command::Subscribe, -2, PubSub, NO, READER, "Subscribes to channels, which tell of changed counters."),
+        spec("time", Command::Time, 1, Connection, NO, TICKET, "Tells the node's clock: seconds since 1970, and microseconds."),
         spec("touch", Command::Touch, -2, Read, ALL, READER, "Counts which of the counters exist."),
         spec("ttl", Command::Ttl, 2, Read, ONE, READER, "Tells in how many seconds a counter expires."),
         spec("type", Command::Type, 2, Read, ONE, READER, "Tells whether a counter exists: string, as in Redis, or none."),

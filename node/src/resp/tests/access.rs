@@ -91,6 +91,7 @@ fn sample(name: &str) -> &'static str {
         "SETEX a 9 1",
         "SETNX a 1",
         "SUBSCRIBE x",
+        "TIME",
         "TOUCH a",
         "TTL a",
         "TYPE a",
@@ -321,25 +322,57 @@ fn a_ticket_is_judged_once_for_a_piece_and_its_space() {
 }
 
 #[test]
-fn who_tries_too_often_has_to_wait() {
-    for config in [
-        asking().session.config.as_ref().clone(),
-        RespConfig {
-            password: Some("writer".into()),
-            ..RespConfig::default()
-        },
-    ] {
-        let mut client = Client::new(config);
+fn who_guesses_passwords_too_often_has_to_wait() {
+    let mut client = Client::new(RespConfig {
+        password: Some("writer".into()),
+        ..RespConfig::default()
+    });
+    client.node.tries = 2;
+    for _ in 0..2 {
+        assert!(client.send("AUTH x").starts_with("-WRONGPASS "));
+    }
+    let wait = "-ERR rate_limited: too many tickets or passwords that let nobody in came from \
+                this address; wait 2 s, and find out which client sends them|";
+    assert_eq!(client.send("AUTH writer"), wait);
+    assert_eq!(client.send("HELLO 3 AUTH default writer"), wait);
+    client.node.failed.clear();
+    assert_eq!(client.send("AUTH writer"), "+OK|");
+    assert_eq!(client.send("INCR a"), ":1|");
+}
+
+#[test]
+fn a_good_ticket_passes_whatever_was_shown_before_and_bad_ones_are_slowed() {
+    for login in ["AUTH writer", "HELLO 3 AUTH me writer"] {
+        let mut client = Client::new(asking().session.config.as_ref().clone());
         client.node.tries = 2;
         for _ in 0..2 {
-            assert!(client.send("AUTH x").starts_with("-WRONGPASS "));
+            let (out, flow) = client.feed(&request("AUTH x"));
+            assert!(show(&out).starts_with("-WRONGPASS ") && flow == Flow::Open);
         }
-        let wait = "-ERR rate_limited: too many tickets or passwords that let nobody in came from \
-                    this address; wait 2 s, and find out which client sends them|";
-        assert_eq!(client.send("AUTH writer"), wait);
-        assert_eq!(client.send("HELLO 3 AUTH default writer"), wait);
-        client.node.failed.clear();
-        assert_eq!(client.send("AUTH writer"), "+OK|");
+        // From now on each further one is answered at once, and makes this connection pause.
+        for _ in 0..10 {
+            let (out, flow) = client.feed(&[request("AUTH x"), request("PING")].concat());
+            assert!(
+                show(&out).starts_with("-WRONGPASS ticket: "),
+                "{}",
+                show(&out)
+            );
+            assert_eq!(flow, Flow::Waits);
+            assert_eq!(
+                client.session.wait(),
+                Some(Wait::Pause { timeout_ms: 1500 })
+            );
+            client.session.answer_pause();
+            let (out, flow) = client.feed(b"");
+            assert!(show(&out).starts_with("-NOAUTH ") && flow == Flow::Open);
+        }
+        // The same address, the same connection even: a good ticket is let in at once.
+        let (out, flow) = client.feed(&request(login));
+        assert!(
+            !show(&out).starts_with('-') && flow == Flow::Open,
+            "{}",
+            show(&out)
+        );
         assert_eq!(client.send("INCR a"), ":1|");
     }
 }

@@ -141,7 +141,7 @@ fn redis_py() {
 #[test]
 fn redis_cli_and_benchmark() {
     let mut client = Client::new(RespConfig::default());
-    assert!(client.send("COMMAND DOCS").starts_with("*152|"));
+    assert!(client.send("COMMAND DOCS").starts_with("*154|"));
     assert_eq!(client.send("CONFIG GET save"), "*2|$4|save|$0||");
     assert_eq!(
         client.send("CONFIG GET appendonly"),

@@ -76,12 +76,12 @@ fn sets_take_integers_and_options() {
             ("GET a", "$2|-7|", ""),
             (
                 "SET a x",
-                "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and this value is none|",
+                "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and the value that was sent is no such number|",
                 "",
             ),
             (
                 "SET a 9223372036854775808",
-                "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and this value is none|",
+                "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and the value that was sent is no such number|",
                 "",
             ),
             ("SET a 1 NX", "$-1|", "_|"),
@@ -150,7 +150,7 @@ fn sets_take_integers_and_options() {
             ("SETNX f 2", ":0|", ""),
             (
                 "SETNX g x",
-                "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and this value is none|",
+                "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and the value that was sent is no such number|",
                 "",
             ),
             ("SETEX f 10 3", "+OK|", ""),
@@ -181,7 +181,7 @@ fn sets_take_integers_and_options() {
             ),
             (
                 "MSET i 9 j x",
-                "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and this value is none|",
+                "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and the value that was sent is no such number|",
                 "",
             ),
             ("GET i", "$1|3|", ""),

@@ -206,15 +206,13 @@ fn the_node_answers_about_itself() {
         "|tallymesh_version:0.1.0|",
         "|tcp_port:6379|",
         "||# Clients|connected_clients:2|",
-        "||# Keyspace|db0:keys=1,expires=1,avg_ttl=0,space=first|",
+        "||# Tallymesh|db0_space:first|db1_space:second|",
+        "||# Keyspace|db0:keys=1,expires=1,avg_ttl=0|",
     ] {
         assert!(info.contains(part), "{info}");
     }
     let keyspace = client.send("INFO keyspace");
-    assert_eq!(
-        keyspace,
-        "$56|# Keyspace|db0:keys=1,expires=1,avg_ttl=0,space=first||"
-    );
+    assert_eq!(keyspace, "$44|# Keyspace|db0:keys=1,expires=1,avg_ttl=0||");
     for (sent, answer) in [
         ("CONFIG GET save", "*2|$4|save|$0||"),
         ("CONFIG GET appendonly", "*2|$10|appendonly|$3|yes|"),
@@ -250,7 +248,12 @@ fn the_node_answers_about_itself() {
             "CONFIG REWRITE",
             "-ERR unknown subcommand 'REWRITE'. Try CONFIG HELP.|",
         ),
-        ("COMMAND COUNT", ":76|"),
+        ("COMMAND COUNT", ":77|"),
+        ("TIME", "*2|$4|1000|$1|0|"),
+        (
+            "CONFIG HELP",
+            "*4|+CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:|+GET|+HELP|+SET|",
+        ),
         (
             "COMMAND FOO",
             "-ERR unknown subcommand 'FOO'. Try COMMAND HELP.|",
@@ -268,11 +271,11 @@ fn the_node_answers_about_itself() {
     ] {
         assert_eq!(client.send(sent), answer, "{sent}");
     }
-    assert!(client.send("COMMAND").starts_with("*76|*10|$4|auth|:-2|"));
+    assert!(client.send("COMMAND").starts_with("*77|*10|$4|auth|:-2|"));
     assert!(
         client
             .send("COMMAND DOCS")
-            .starts_with("*152|$4|auth|*4|$7|summary|")
+            .starts_with("*154|$4|auth|*4|$7|summary|")
     );
     client.send("HELLO 3");
     assert_eq!(

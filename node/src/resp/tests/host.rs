@@ -32,6 +32,8 @@ pub(crate) struct Node {
     pub(crate) failed: Vec<&'static str>,
     /// How often a ticket was judged.
     pub(crate) judged: std::cell::Cell<usize>,
+    /// How often it was asked how many counters there are.
+    pub(crate) sized: usize,
 }
 
 /// A ticket as tests write it: `writer@1<1500000` is a writer's in the second space, which ends then;
@@ -82,6 +84,7 @@ impl Node {
             tries: 10,
             failed: Vec::new(),
             judged: std::cell::Cell::new(0),
+            sized: 0,
         }
     }
 
@@ -147,8 +150,9 @@ impl Host for Node {
         }
     }
 
-    fn log_in_failed(&mut self, code: &'static str) {
+    fn log_in_failed(&mut self, code: &'static str) -> Option<Duration> {
         self.failed.push(code);
+        (self.failed.len() > self.tries).then_some(Duration::from_millis(1500))
     }
 
     fn log_in(&mut self, ticket: &[u8]) -> Result<Role, Turned> {
@@ -189,7 +193,12 @@ impl Host for Node {
         }
     }
 
-    fn sizes(&self, space: usize) -> Sizes {
+    fn memory_bytes(&mut self) -> u64 {
+        0
+    }
+
+    fn sizes(&mut self, space: usize) -> Sizes {
+        self.sized += 1;
         let replica = &self.replicas[space];
         let expiring = replica
             .counters()

@@ -305,6 +305,9 @@ impl Play {
             if client.reads {
                 client.read(&mut self.transcript);
             }
+            if client.flow == Flow::Turn {
+                continue;
+            }
             let is_full = client.flow == Flow::Full;
             if !is_full || !client.reads || self.is_over() {
                 return;

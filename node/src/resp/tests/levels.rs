@@ -137,7 +137,7 @@ fn what_waits_and_what_does_not() {
         (
             "SET a x",
             0,
-            "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and this value is none|",
+            "-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and the value that was sent is no such number|",
         ),
         ("ECHO a", 0, "$1|a|"),
         ("WATCH a", 0, "+OK|"),

@@ -308,6 +308,7 @@ impl Play {
                 }
                 Flow::Waits => self.end_wait(),
                 Flow::Full => self.take(),
+                Flow::Turn => {}
             }
             self.feed(b"");
         }
@@ -332,6 +333,7 @@ impl Play {
                 };
                 self.session.answer_level(met, out);
             }
+            Wait::Pause { .. } => self.session.answer_pause(),
             Wait::Rights { .. } => {
                 self.session
                     .answer_rights(if at.is_multiple_of(2) { 0 } else { 5 })

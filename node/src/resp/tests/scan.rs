@@ -218,3 +218,77 @@ fn random_keys_exist_and_all_come_up() {
     }
     assert_eq!(client.send("RANDOMKEY"), "$6|k12345|");
 }
+
+/// Many counters; looking at all of them is more than the work of a turn.
+fn crowded() -> Client {
+    filled(TURN_WORK_MAX as u32 + 500)
+}
+
+#[test]
+fn others_have_their_turn_between_commands_that_look_at_all_counters() {
+    let mut client = crowded();
+    let commands = 5;
+    let mut flow = client.feed(&request("KEYS nomatch*").repeat(commands)).1;
+    for done in 1..=commands as u64 {
+        assert_eq!(client.session.commands(), done, "one of them a turn");
+        assert_eq!(
+            flow,
+            if done < commands as u64 {
+                Flow::Turn
+            } else {
+                Flow::Open
+            }
+        );
+        flow = client.feed(b"").1;
+    }
+    // The work counts, and not the commands: a turn of cheap ones takes many.
+    let (out, flow) = client.feed(&request("GET k1").repeat(1_000));
+    assert_eq!((out.len(), flow), (1_000 * "$1\r\n1\r\n".len(), Flow::Open));
+    // A scan counts for what it passes by, a read of many for each, an answer for its length, a ticket
+    // or password for its check.
+    let many = format!("MGET{}", " k".repeat(9_999));
+    let named = "CLIENT SETNAME x".to_owned();
+    for (command, most) in [
+        ("SCAN 0 COUNT 5000", 5),
+        (many.as_str(), 3),
+        ("COMMAND", 200),
+        ("AUTH default x", 11),
+        (named.as_str(), 10_000),
+    ] {
+        let before = client.session.commands();
+        let mut flow = client.feed(&request(command).repeat(200)).1;
+        let first = client.session.commands() - before;
+        assert!(first <= most, "{first} of {command} in one turn");
+        let mut turns = 1;
+        while flow != Flow::Open {
+            flow = client.feed(b"").1;
+            turns += 1;
+        }
+        assert_eq!(client.session.commands() - before, 200, "{command}");
+        assert!(first == 200 || turns > 1, "{command}: {turns} turns");
+    }
+}
+
+#[test]
+fn info_puts_together_only_what_is_asked_for() {
+    let mut client = filled(3);
+    for section in [
+        "server",
+        "clients",
+        "memory",
+        "persistence",
+        "stats",
+        "replication",
+        "tallymesh",
+    ] {
+        assert!(
+            client.send(&format!("INFO {section}")).contains("|# "),
+            "{section}"
+        );
+        assert_eq!(client.node.sized, 0, "{section}");
+    }
+    assert_eq!(client.send("INFO nothing"), "$0||");
+    client.send("INFO keyspace");
+    client.send("INFO");
+    assert_eq!(client.node.sized, 4, "once for each space and time");
+}

@@ -43,7 +43,7 @@ fn transactions_answer_as_in_redis() {
             ("OBJECT ENCODING b", "+QUEUED|", ""),
             (
                 "EXEC",
-                "*4|-ERR increment or decrement would overflow|:1|-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and this value is none|$3|int|",
+                "*4|-ERR increment or decrement would overflow|:1|-ERR counters hold integers from -9223372036854775808 to 9223372036854775807, and the value that was sent is no such number|$3|int|",
                 "",
             ),
             // One that is refused while it is queued takes all with it.
