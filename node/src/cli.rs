@@ -15,6 +15,7 @@ mod init;
 mod invite;
 mod limit;
 mod list;
+mod log_fields;
 mod members;
 mod notify;
 mod openapi;

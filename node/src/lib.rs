@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 mod descriptors;
 pub mod driver;
+mod escape;
 pub mod gossip;
 pub mod handle;
 pub mod http;

@@ -3,8 +3,7 @@
 use super::asking::WriteArgs;
 use super::client::{Client, encoded};
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;

@@ -9,6 +9,7 @@ use super::client::{Client, encoded};
 use super::failure::Failure;
 use super::output::Output;
 use crate::driver::replay::Replay;
+use crate::escape;
 use crate::store::{self, StoreError};
 use clap::Args;
 use serde_json::{Value, json};
@@ -135,8 +136,8 @@ impl Scope<'_> {
 /// A key for people.
 fn shown_key(key: &str) -> String {
     match budget_name(key) {
-        Some(name) => format!("budget {name}"),
-        None => key.to_owned(),
+        Some(name) => format!("budget {}", escape::value(name)),
+        None => escape::value(key).into_owned(),
     }
 }
 
@@ -252,8 +253,10 @@ impl<'a> Audit<'a> {
 
     fn tell_skipped(&mut self, name: &str, why: &str) -> Result<(), Failure> {
         let line = json!({ "with": name, "compared": false, "why": why });
-        self.output
-            .line(&line, || format!("{name}: not compared, as {why}"))
+        self.output.line(&line, || {
+            let (name, why) = (escape::value(name), escape::value(why));
+            format!("{name}: not compared, as {why}")
+        })
     }
 
     /// What it comes to.

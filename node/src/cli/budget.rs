@@ -4,9 +4,9 @@ use super::asking::{BudgetWriteArgs, LevelArgs};
 use super::audit;
 use super::client::{Client, encoded};
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use super::time;
+use crate::escape;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -445,7 +445,7 @@ fn describe_holder(holder: &Value) -> String {
     }
     match (holder["own"] == true, holder["owner"].as_str()) {
         (true, _) => line.push_str("\tthis node"),
-        (false, Some(owner)) => line.push_str(&format!("\tmember {owner}")),
+        (false, Some(owner)) => line.push_str(&format!("\tmember {}", escape::value(owner))),
         (false, None) => {}
     }
     line

@@ -85,7 +85,7 @@ fn check(output: &mut Output, settings: Settings) -> Result<(), Failure> {
 fn show(output: &mut Output, settings: Settings) -> Result<(), Failure> {
     let layers = settings.layers.with_file(settings.file);
     let effective = layers.effective();
-    let effective = effective.map_err(|errors: ConfigErrors| Failure::Usage {
+    let effective = effective.map_err(|errors: ConfigErrors| Failure::Lines {
         problem: errors.to_string(),
     })?;
     for row in effective.rows() {

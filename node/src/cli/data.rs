@@ -4,6 +4,7 @@ use super::failure::Failure;
 use super::output::Output;
 use crate::config::{ConfigError, default_data};
 use crate::driver::replay::Replay;
+use crate::escape;
 use crate::store::{self, Progress, Report, StoreError};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -167,7 +168,8 @@ fn tell(
         "torn": torn,
     });
     output.line(&value, || {
-        let mut lines = vec![format!("{done} {}", folder.display())];
+        let shown = folder.display().to_string();
+        let mut lines = vec![format!("{done} {}", escape::value(&shown))];
         lines.push(format!(
             "log      commits {first} to {last} in {} segments, {} bytes",
             report.segments, report.segment_bytes

@@ -11,6 +11,7 @@ mod tests;
 use super::client::Client;
 use super::failure::Failure;
 use super::output::Output;
+use crate::escape;
 use facts::Facts;
 use serde_json::{Value, json};
 
@@ -82,9 +83,11 @@ fn told(code: &str, finding: &Finding) -> Value {
 
 fn line(code: &str, finding: &Finding) -> String {
     let space = finding.space.as_ref();
-    let space = space.map_or(String::new(), |space| format!("space {space}: "));
+    let space = space.map_or(String::new(), |space| {
+        format!("space {}: ", escape::value(space))
+    });
     let word = finding.severity.word();
-    let what = &finding.what;
+    let what = escape::value(&finding.what);
     match finding.advice {
         "" => format!("{word:<8} {code:<16} {space}{what}"),
         advice => format!("{word:<8} {code:<16} {space}{what}\n{:<26}{advice}", ""),

@@ -4,12 +4,20 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::io;
 
+use crate::escape;
+
 /// Why a command did not do what it was asked for.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// An argument means nothing.
     Usage {
         /// What is wrong with it.
+        problem: String,
+    },
+    /// The same, in several lines whose values are escaped already: one for each wrong setting, or a
+    /// warning that was not confirmed.
+    Lines {
+        /// The lines.
         problem: String,
     },
     /// No node answers at the address.
@@ -74,7 +82,7 @@ impl Failure {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Failure::OutputClosed => 0,
-            Failure::Usage { .. } => 2,
+            Failure::Usage { .. } | Failure::Lines { .. } => 2,
             Failure::NoNode { .. } => 3,
             Failure::Refused { applied, .. } if applied.as_deref() == Some("here") => 6,
             Failure::Refused { code, .. }
@@ -94,13 +102,44 @@ impl Failure {
 
     fn code(&self) -> &str {
         match self {
-            Failure::Usage { .. } => "usage",
+            Failure::Usage { .. } | Failure::Lines { .. } => "usage",
             Failure::NoNode { .. } => "no_node",
             Failure::Refused { code, .. } => code,
             Failure::Broken { .. } => "broken",
             Failure::Bulk { cause, .. } => cause.code(),
             Failure::Local { code, .. } => code,
             Failure::OutputClosed => "output_closed",
+        }
+    }
+
+    /// How far a bulk write got.
+    fn how_far(&self) -> String {
+        let Failure::Bulk {
+            cause,
+            acknowledged,
+            last,
+            sent,
+        } = self
+        else {
+            return String::new();
+        };
+        let first = last + 1;
+        let rest = match cause.exit_code() {
+            5 => format!("; whether lines {first} to {sent} count is not known, and none after"),
+            6 => format!(
+                "; lines {first} to {sent} are added at this node too, and none after; go on from there"
+            ),
+            _ => format!(", and none from line {first} on was added; go on from there"),
+        };
+        format!("{acknowledged} lines were acknowledged{rest}")
+    }
+
+    /// The failure for people: each line of it has what it says escaped.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Failure::Bulk { cause, .. } => format!("{}\n{}", cause.text(), self.how_far()),
+            Failure::Lines { problem } => escape::layout(problem).into_owned(),
+            other => escape::value(&other.to_string()).into_owned(),
         }
     }
 
@@ -128,7 +167,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage { problem } | Failure::Local { problem, .. } => f.write_str(problem),
+            Failure::Usage { problem }
+            | Failure::Lines { problem }
+            | Failure::Local { problem, .. } => f.write_str(problem),
             Failure::NoNode { node, problem } => write!(
                 f,
                 "no node at {node} ({problem}); start one with `tallymesh up`, or name another \
@@ -149,30 +190,7 @@ impl fmt::Display for Failure {
                 ),
                 false => write!(f, "the connection to the node broke ({problem}); try again"),
             },
-            Failure::Bulk {
-                cause,
-                acknowledged,
-                last,
-                sent,
-            } => {
-                write!(f, "{cause}\n{acknowledged} lines were acknowledged")?;
-                let first = last + 1;
-                match cause.exit_code() {
-                    5 => write!(
-                        f,
-                        "; whether lines {first} to {sent} count is not known, and none after"
-                    ),
-                    6 => write!(
-                        f,
-                        "; lines {first} to {sent} are added at this node too, and none after; go on from \
-                         there"
-                    ),
-                    _ => write!(
-                        f,
-                        ", and none from line {first} on was added; go on from there"
-                    ),
-                }
-            }
+            Failure::Bulk { cause, .. } => write!(f, "{cause}\n{}", self.how_far()),
             Failure::OutputClosed => f.write_str("the output was closed"),
         }
     }

@@ -3,7 +3,7 @@
 use super::asking::LevelArgs;
 use super::client::{Client, encoded};
 use super::failure::Failure;
-use super::output::Output;
+use super::output::{Output, text};
 use clap::Args;
 
 /// The arguments of `tallymesh get`.
@@ -21,13 +21,4 @@ pub(super) fn run(client: &Client, output: &mut Output, args: GetArgs) -> Result
     let client = client.asking(args.level.headers());
     let counter = client.get_in_space(&format!("counters/{}", encoded(&args.key)))?;
     output.line(&counter, || text(&counter["value"]))
-}
-
-/// A field as text, without the quotes of JSON.
-pub(super) fn text(value: &serde_json::Value) -> String {
-    match value {
-        serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Null => "-".into(),
-        other => other.to_string(),
-    }
 }

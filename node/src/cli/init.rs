@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::output::Output;
 use crate::config::UpArgs;
 use crate::driver::OwnerKey;
+use crate::escape;
 use crate::handle::Refusal;
 use crate::node::{Node, NodeError};
 use clap::Args;
@@ -36,7 +37,7 @@ pub(super) fn run(output: &mut Output, args: InitArgs) -> Result<(), Failure> {
         space: Some(args.space),
         ..UpArgs::default()
     };
-    let config = settings.config().map_err(|errors| Failure::Usage {
+    let config = settings.config().map_err(|errors| Failure::Lines {
         problem: errors.to_string(),
     })?;
     let data = config.data.clone();
@@ -69,7 +70,10 @@ pub(super) fn run(output: &mut Output, args: InitArgs) -> Result<(), Failure> {
     })?;
     let made = json!({ "data": data.display().to_string(), "owner": owner, "spaces": spaces });
     output.line(&made, || {
-        let mut lines = vec![format!("data     {}", data.display())];
+        let mut lines = vec![format!(
+            "data     {}",
+            escape::value(&data.display().to_string())
+        )];
         lines.extend(owner.map(|owner| format!("owner    {owner}")));
         lines.push(format!("spaces   {}", spaces.join(", ")));
         lines.join("\n")

@@ -2,8 +2,7 @@
 
 use super::client::Client;
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use super::{tickets, time};
 use crate::clock::WallClock;
 use crate::trust::{Grant, Role};

@@ -3,8 +3,7 @@
 use super::asking::{BudgetWriteArgs, LevelArgs};
 use super::client::{Client, encoded};
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use super::time;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};

@@ -3,8 +3,7 @@
 use super::asking::LevelArgs;
 use super::client::{Client, encoded};
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use clap::Args;
 
 /// Counters that are asked for at once.

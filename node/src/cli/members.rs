@@ -2,8 +2,7 @@
 
 use super::client::Client;
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use super::time;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -127,7 +126,7 @@ fn waiting(
 
 fn force(client: &Client, output: &mut Output, args: &ForceArgs) -> Result<(), Failure> {
     if !args.yes {
-        return Err(Failure::Usage {
+        return Err(Failure::Lines {
             problem: format!("{BREAKS}\nNothing was done. Add --yes to do it"),
         });
     }

@@ -3,8 +3,7 @@
 use super::asking::{LevelArgs, WriteArgs};
 use super::client::{Client, encoded};
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use super::time;
 use clap::{ArgGroup, Args};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
+use crate::escape;
 use serde_json::Value;
 
 pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
@@ -41,7 +41,8 @@ fn about(about: &Value) -> String {
         return String::new();
     };
     format!(
-        ", version {version}, clock {:+} ms ± {}, round trip {:.1} ms",
+        ", version {}, clock {:+} ms ± {}, round trip {:.1} ms",
+        escape::value(version),
         about["clock_offset_ms"].as_i64().unwrap_or_default(),
         text(&about["clock_error_ms"]),
         about["rtt_us"].as_f64().unwrap_or_default() / 1000.0,

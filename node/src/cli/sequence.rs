@@ -3,10 +3,10 @@
 use super::asking::LevelArgs;
 use super::client::{Client, encoded};
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use super::time;
 use super::watch::Events;
+use crate::escape;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -156,7 +156,8 @@ pub(super) fn run(client: &Client, output: &mut Output, args: SequenceArgs) -> R
             let path = watch_path(&args.key, args.number);
             let sequence = client.delete_in_space(&path)?;
             output.line(&sequence, || {
-                format!("{} of {} is not watched", args.number, args.key)
+                let key = escape::value(&args.key);
+                format!("{} of {key} is not watched", args.number)
             })
         }
         Action::List(args) => list(&client.asking(args.level.headers()), output, &args.prefix),
@@ -181,16 +182,17 @@ fn watch(client: &Client, output: &mut Output, args: &WatchArgs) -> Result<(), F
         let rows = sequence["watched"].as_array().into_iter().flatten();
         let mut row = rows.filter(|it| text(&it["number"]) == number.to_string());
         let Some(row) = row.next() else {
+            let key = escape::value(key);
             return output.line(&sequence, || format!("{number} of {key} is not watched"));
         };
         match &mut events {
             Some(events) if row["state"] == "open" => sequence = events.next_of("sequence")?,
-            _ => return output.line(row, || described(key, row)),
+            _ => return output.line(row, || described(&escape::value(key), row)),
         }
     }
 }
 
-/// A number that is watched, for people.
+/// A number that is watched, for people; the key is escaped already.
 fn described(key: &str, row: &Value) -> String {
     let number = text(&row["number"]);
     match row["state"].as_str() {
@@ -202,7 +204,7 @@ fn described(key: &str, row: &Value) -> String {
         _ => {
             let who = match (row["own"] == true, row["owner"].as_str()) {
                 (true, _) => "this node".to_owned(),
-                (false, Some(owner)) => format!("member {owner}"),
+                (false, Some(owner)) => format!("member {}", escape::value(owner)),
                 (false, None) => format!("writer {}", text(&row["writer"])),
             };
             let below = match text(&row["below"]).as_str() {
@@ -246,7 +248,7 @@ fn describe(sequence: &Value) -> String {
     for held in sequence["held"].as_array().into_iter().flatten() {
         let who = match (held["own"] == true, held["owner"].as_str()) {
             (true, _) => "this node".to_owned(),
-            (false, Some(owner)) => format!("member {owner}"),
+            (false, Some(owner)) => format!("member {}", escape::value(owner)),
             (false, None) => format!("writer {}", text(&held["writer"])),
         };
         lines.push(format!("  held\t{}\t{who}", range(held)));

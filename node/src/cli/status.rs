@@ -2,9 +2,9 @@
 
 use super::client::Client;
 use super::failure::Failure;
-use super::get::text;
 use super::members;
-use super::output::Output;
+use super::output::{Output, text};
+use crate::escape;
 use serde_json::Value;
 
 pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ fn describe(status: &Value) -> String {
         lines.push(format!("listen   {}", text(address)));
     }
     if let Some(address) = status["resp"].as_str() {
-        lines.push(format!("redis    {address}"));
+        lines.push(format!("redis    {}", escape::value(address)));
     }
     lines.push(format!("durable  {}", text(&status["durability"])));
     if status["demo"] == true {

@@ -2,9 +2,9 @@
 
 use super::client::Client;
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use super::time;
+use crate::escape;
 use crate::trust::{Grant, TicketId};
 use clap::Args;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ pub(super) fn revoke(
     query.extend(ends.map(|end| format!("expires_at={}", end.saturating_mul(1000))));
     let revoked = client.delete(&format!("/v1/tickets/{id}?{}", query.join("&")))?;
     output.line(&revoked, || {
-        let spaces = names(&revoked["spaces"]).join(", ");
+        let spaces = shown(&names(&revoked["spaces"]), ", ");
         format!("revoked ticket {id} in space {spaces}")
     })?;
     match output.is_json() {
@@ -96,8 +96,14 @@ fn names(value: &Value) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// Names for people.
+fn shown(names: &[String], between: &str) -> String {
+    let names: Vec<_> = names.iter().map(|name| escape::value(name)).collect();
+    names.join(between)
+}
+
 fn line(kind: &str, row: &Value) -> String {
-    let spaces = names(&row["spaces"]).join(",");
+    let spaces = shown(&names(&row["spaces"]), ",");
     let id = text(&row["id"]);
     if kind == "revoked" {
         return format!("revoked\t{id}\tin {spaces}\tby {}", text(&row["by"]));
@@ -107,10 +113,12 @@ fn line(kind: &str, row: &Value) -> String {
     let mut state = text(&row["state"]).to_string();
     let revoked = names(&row["revoked_in"]);
     if !revoked.is_empty() {
-        state = format!("{state} in {}", revoked.join(","));
+        state = format!("{state} in {}", shown(&revoked, ","));
     }
     let holder = row["holder"].as_str();
-    let holder = holder.map_or_else(String::new, |holder| format!("\tfor {holder}"));
+    let holder = holder.map_or_else(String::new, |holder| {
+        format!("\tfor {}", escape::value(holder))
+    });
     let role = text(&row["role"]);
     format!("{kind}\t{id}\t{state}\t{role} in {spaces}\tends {ends}{holder}")
 }
@@ -119,7 +127,7 @@ fn line(kind: &str, row: &Value) -> String {
 pub(super) fn told(revoked_in: Option<&[String]>) -> (Value, Option<String>) {
     let line = revoked_in.map(|spaces| match spaces {
         [] => "revoked  not as far as the node knows".to_owned(),
-        spaces => format!("revoked  in {}", spaces.join(", ")),
+        spaces => format!("revoked  in {}", shown(spaces, ", ")),
     });
     (json!(revoked_in), line)
 }

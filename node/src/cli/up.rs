@@ -3,9 +3,11 @@
 mod signals;
 
 use super::failure::Failure;
+use super::log_fields;
 use super::notify;
 use crate::config::{self, Effective, Layers, LogFormat};
 use crate::descriptors;
+use crate::escape;
 use crate::logging::Lines;
 use crate::node::{Node, NodeError};
 use crate::store::Durability;
@@ -33,7 +35,7 @@ pub(super) fn run(layers: Layers) -> ExitCode {
     let ended = run_with(layers, &log, &told);
     let code = ended.as_ref().err().map_or(0, Failure::exit_code);
     if let Err(failure) = ended {
-        log.put(format!("error: {failure}\n").as_bytes());
+        log.put(format!("error: {}\n", failure.text()).as_bytes());
     }
     told.finish(LAST_LINES);
     log.finish(LAST_LINES);
@@ -42,7 +44,7 @@ pub(super) fn run(layers: Layers) -> ExitCode {
 
 /// Runs a node with lines for standard error and for standard output, neither of which it waits for.
 fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
-    let effective = layers.effective().map_err(|errors| Failure::Usage {
+    let effective = layers.effective().map_err(|errors| Failure::Lines {
         problem: errors.to_string(),
     })?;
     log_to(log, &effective)?;
@@ -73,7 +75,10 @@ fn run_with(layers: Layers, log: &Lines, told: &Lines) -> Result<(), Failure> {
             Durability::Memory => {
                 lines.push("data     none: what is counted is gone when this ends".into())
             }
-            _ => lines.push(format!("data     {}", data.display())),
+            _ => {
+                let data = data.display().to_string();
+                lines.push(format!("data     {}", escape::value(&data)));
+            }
         }
         lines.extend(node.resp().map(|address| format!("redis    {address}")));
         lines.push(format!("peer id  {}", node.peer_id()));
@@ -119,7 +124,7 @@ fn log_to(lines: &Lines, effective: &Effective) -> Result<(), Failure> {
         LogFormat::Text => {
             let no_color = std::env::var_os("NO_COLOR");
             let colours = is_coloured(io::stderr().is_terminal(), no_color.as_deref());
-            log.with_ansi(colours).init();
+            log.with_ansi(colours).fmt_fields(log_fields::Fields).init();
         }
     }
     std::panic::set_hook(Box::new(|panic| {

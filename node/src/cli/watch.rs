@@ -2,8 +2,7 @@
 
 use super::client::{Client, encoded};
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
 use clap::Args;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Lines, Read};

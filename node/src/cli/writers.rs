@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::failure::Failure;
-use super::get::text;
-use super::output::Output;
+use super::output::{Output, text};
+use crate::escape;
 use serde_json::Value;
 
 pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
@@ -15,7 +15,7 @@ pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
                 false => "",
             };
             let fate = match row["fate"].as_str() {
-                Some(fate) => format!("\t{fate}{}", belongs(row)),
+                Some(fate) => format!("\t{}{}", escape::value(fate), belongs(row)),
                 None => String::new(),
             };
             let (writer, clock) = (text(&row["writer"]), text(&row["clock"]));
@@ -29,7 +29,7 @@ pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
 fn belongs(row: &Value) -> String {
     let one = |name: &str, field: &str| {
         let value = row[field].as_str();
-        value.map(|value| format!(", {name} {value}"))
+        value.map(|value| format!(", {name} {}", escape::value(value)))
     };
     let parts = [("member", "owner"), ("home", "home"), ("heir", "heir")];
     parts

@@ -1,5 +1,6 @@
 //! What is wrong with a setting, and where that was written.
 
+use crate::escape;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt;
@@ -103,7 +104,11 @@ impl ConfigErrors {
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(ConfigError::to_string).collect();
+        let lines: Vec<String> = self
+            .0
+            .iter()
+            .map(|error| escape::value(&error.to_string()).into_owned())
+            .collect();
         f.write_str(&lines.join("\n"))
     }
 }

@@ -1,6 +1,7 @@
 //! Replies in bytes, in the version of the protocol that the session speaks.
 
 use super::error::ReplyError;
+use crate::escape;
 
 /// Appends replies to a session's output.
 pub(super) struct Reply<'a> {
@@ -120,12 +121,15 @@ impl Reply<'_> {
         self.out.push(b'-');
         let start = self.out.len();
         error.write(self.out);
-        // What a client sent may stand in the text, and a line break would end it.
-        for byte in &mut self.out[start..] {
+        // What a client sent may stand in the text. A line break would end it, and is a blank to Redis;
+        // other controls are for no terminal.
+        let mut text = self.out.split_off(start);
+        for byte in &mut text {
             if matches!(byte, b'\r' | b'\n') {
                 *byte = b' ';
             }
         }
+        self.raw(&escape::bytes(&text));
         self.raw(b"\r\n");
     }
 

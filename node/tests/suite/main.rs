@@ -34,6 +34,7 @@ mod once;
 mod operation;
 mod operations;
 mod post;
+mod printed;
 mod process;
 mod redis;
 mod relay;
