@@ -1,7 +1,9 @@
 //! `cargo xtask check`: formatting, lints, docs, dependencies, the service and the tidy rules.
 
+mod advisories;
+
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -18,20 +20,46 @@ const LIMIT: Duration = Duration::from_secs(20 * 60);
 /// A database that has not come after this long is taken for out of reach.
 const ADVISORIES_LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) fn command(repo: &Repo) -> Result<()> {
-    let tally = run(repo)?;
+/// Where a copy of the advisory database may be named, for `check` and for `test` alike.
+const ADVISORIES: &str = "TALLYMESH_ADVISORIES";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A folder with a copy of the RustSec advisory database (it has crates/), to be read in place of the
+    /// one on the network
+    #[arg(long, value_name = "DIR", env = ADVISORIES)]
+    advisories: Option<PathBuf>,
+}
+
+pub(crate) fn command(repo: &Repo, args: &Args) -> Result<()> {
+    let tally = checked(repo, args.advisories.as_deref())?;
     for failure in &tally.failures {
         eprintln!("{failure}\n");
     }
-    println!("{tally}");
     if tally.failed > 0 {
-        bail!("{} of the checks failed", tally.failed);
+        println!("{tally}");
+        bail!("{} of the checks failed{}", tally.failed, unchecked(&tally));
     }
+    println!("{tally}{}", unchecked(&tally));
     Ok(())
 }
 
-/// Runs every check, also after one has failed, and prints a line for each.
+/// The end of the last line: it is read where the lines above are not.
+pub(crate) fn unchecked(tally: &Tally) -> &'static str {
+    match tally.skipped.iter().any(|name| name == "advisories") {
+        true => "; advisories not checked",
+        false => "",
+    }
+}
+
+/// Runs every check, also after one has failed, and prints a line for each. The environment may name the
+/// advisory database.
 pub(crate) fn run(repo: &Repo) -> Result<Tally> {
+    let folder = std::env::var_os(ADVISORIES).map(PathBuf::from);
+    checked(repo, folder.as_deref())
+}
+
+fn checked(repo: &Repo, advisories_in: Option<&Path>) -> Result<Tally> {
     let mut tally = Tally::default();
     let deny = setup::cargo_deny(repo)?;
 
@@ -73,7 +101,10 @@ pub(crate) fn run(repo: &Repo) -> Result<Tally> {
     let mut dependencies = deny_command(repo, &deny);
     dependencies.args(["check", "bans", "licenses", "sources"]);
     external(repo, &mut tally, "dependencies", &mut dependencies)?;
-    advisories(repo, &mut tally, &deny)?;
+    match advisories_in {
+        Some(folder) => advisories_of(repo, &mut tally, folder)?,
+        None => advisories(repo, &mut tally, &deny)?,
+    }
     service(repo, &mut tally)?;
     Ok(tally)
 }
@@ -82,6 +113,17 @@ fn deny_command(repo: &Repo, deny: &Path) -> Command {
     let mut command = Command::new(deny);
     command.current_dir(repo.path(""));
     command
+}
+
+/// Checks for known vulnerabilities by a copy of their database. One that was given and can't be read is a
+/// failure and no skip.
+fn advisories_of(repo: &Repo, tally: &mut Tally, folder: &Path) -> Result<()> {
+    let begun = Instant::now();
+    let ignored = advisories::ignored(&repo.path("deny.toml"))?;
+    let known = advisories::known(folder, &repo.path("Cargo.lock"), &ignored);
+    let said = known.map_or_else(|error| format!("{error:#}"), |found| found.join("\n"));
+    report(tally, "advisories", begun, said.is_empty(), said);
+    Ok(())
 }
 
 /// Checks for known vulnerabilities, if their database can be had.
@@ -100,7 +142,9 @@ fn advisories(repo: &Repo, tally: &mut Tally, deny: &Path) -> Result<()> {
         check.args(["check", "advisories"]);
         return external(repo, tally, "advisories", &mut check);
     }
-    println!("  advisories    skipped: their database could not be reached");
+    println!(
+        "  advisories    skipped: their database could not be reached; --advisories DIR reads a copy"
+    );
     tally.skip("advisories");
     Ok(())
 }
@@ -148,5 +192,24 @@ fn report(tally: &mut Tally, name: &str, begun: Instant, passed: bool, why: Stri
         tally.passed += 1;
     } else {
         tally.fail(format!("{name}:\n{why}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_that_advisories_were_not_checked() {
+        let mut tally = Tally::pass();
+        assert_eq!(unchecked(&tally), "");
+        tally.skip("service");
+        assert_eq!(unchecked(&tally), "");
+        tally.skip("advisories");
+        let line = format!("{tally}{}", unchecked(&tally));
+        assert_eq!(
+            line,
+            "1 passed, 0 failed, 2 skipped; advisories not checked"
+        );
     }
 }

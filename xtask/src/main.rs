@@ -64,7 +64,7 @@ enum Command {
     /// Run every test in stages and end with one line: N passed, N failed, N skipped
     Test(test::Args),
     /// Check formatting, lints, docs, licences and the tidy rules
-    Check,
+    Check(check::Args),
     /// Run the benchmarks; arguments after `--` go to them
     Bench(pass_on::BenchArgs),
     /// Play many random histories and write docs/reports/soak.md
@@ -111,7 +111,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Shots(args) => shots::command(&repo, &args),
         Command::Demo(args) => demo::command(&repo, &args),
         Command::Test(args) => test::command(&repo, &args),
-        Command::Check => check::command(&repo),
+        Command::Check(args) => check::command(&repo, &args),
         Command::Bench(args) => pass_on::bench(&repo, &args),
         Command::Soak(args) => proofs::soak(&repo, &args),
         Command::Explore(args) => proofs::explore(&repo, &args),

@@ -95,7 +95,7 @@ fn finish(budget: &Budget, skips: &Skips, mut total: Tally, took: Duration) -> R
     for (skipped, reason) in skips.reasons(&total) {
         println!("   skipped: {skipped}: {reason}");
     }
-    println!("{total}");
+    println!("{total}{}", crate::check::unchecked(&total));
     if total.failed > 0 {
         bail!("the test run failed");
     }
