@@ -56,11 +56,11 @@ pub use leases::LeaseRow;
 pub(crate) use levels::Request;
 pub use levels::{Completeness, Heard, ReadBack, Written};
 pub use limits::{LimitList, LimitRow, PeriodRow};
-pub(crate) use membership::Rosters;
 pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
 };
 pub use origins::Origin;
+pub(crate) use membership::{Roster, Rosters};
 pub use owner_key::OwnerKey;
 pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub(crate) use turn::Turn;

@@ -27,6 +27,7 @@ mod peers;
 mod redial;
 mod refusals;
 mod relay;
+mod removals;
 mod revocations;
 mod rights;
 mod swarm;

@@ -4,6 +4,7 @@ mod levels;
 mod members;
 
 pub use levels::{Centre, Demand, Unreached};
+pub(crate) use members::Admission;
 
 use crate::driver::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LimitList, LinkRow,

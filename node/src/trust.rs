@@ -6,6 +6,7 @@
 //! ([`Revocation`]); what a node knows of that, and of its own tickets, is in its [`Ledger`].
 
 mod ledger;
+mod removal;
 mod revocation;
 mod role;
 mod signing;
@@ -16,6 +17,8 @@ pub(crate) use ledger::{FILE as LEDGER_FILE, FILE_BYTES_MAX as LEDGER_BYTES_MAX}
 pub use ledger::{
     HELD_MAX, ISSUED_MAX, Issued, Ledger, LedgerError, REVOKED_MAX, Revoked, TicketState,
 };
+pub(crate) use ledger::{REMOVED_MAX, Seen};
+pub(crate) use removal::{REMOVED_KEY, Removal};
 pub(crate) use revocation::KEY as REVOKED_KEY;
 pub use revocation::{REVOCATION_BYTES_MAX, Revocation};
 pub use role::Role;

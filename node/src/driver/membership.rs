@@ -4,19 +4,38 @@ use super::OwnerKey;
 use super::answers::{Decimal, decimal};
 use super::limits::LimitRow;
 use serde::Serialize;
+use std::ops::Deref;
 use std::sync::Arc;
 use tallymesh_core::{Configuration, Fate, Limit, Listed, Owner, WriterId};
 use utoipa::ToSchema;
 
-/// The members of each open space, by its place in the configuration, ascending; `None` of a space
-/// without members.
-pub(crate) type Rosters = Arc<[Option<Arc<[OwnerKey]>>]>;
+/// The members of each open space, by its place in the configuration; `None` of a space without members.
+pub(crate) type Rosters = Arc<[Option<Roster>]>;
+
+/// The members of a space, ascending, and by which configuration they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Roster {
+    /// The era of the configuration and its number.
+    pub(crate) at: (u64, u64),
+    pub(crate) owners: Arc<[OwnerKey]>,
+}
+
+impl Deref for Roster {
+    type Target = [OwnerKey];
+
+    fn deref(&self) -> &[OwnerKey] {
+        &self.owners
+    }
+}
 
 /// A change of the members, or of the limits for each period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberChange {
     /// Makes an owner a member.
     Add(OwnerKey),
+    /// Makes an owner a member by a ticket, which was judged by the configuration of this era and number:
+    /// later ones may have removed it.
+    Admit(OwnerKey, (u64, u64)),
     /// Takes an owner out.
     Remove(OwnerKey),
     /// Sets a limit for each period.
@@ -30,7 +49,9 @@ impl MemberChange {
     pub(crate) fn is_in(&self, present: &ConfigurationRow) -> bool {
         let (members, mut limits) = (&present.members, present.limits.iter());
         match self {
-            MemberChange::Add(owner) => members.binary_search(owner).is_ok(),
+            MemberChange::Add(owner) | MemberChange::Admit(owner, _) => {
+                members.binary_search(owner).is_ok()
+            }
             MemberChange::Remove(owner) => members.binary_search(owner).is_err(),
             MemberChange::SetLimit(limit) => limits.any(|it| {
                 (&it.name, it.limit, it.period_ms) == (&limit.name, limit.limit, limit.period_ms)
@@ -44,7 +65,9 @@ impl MemberChange {
         let (name, new) = match self {
             MemberChange::SetLimit(limit) => (&limit.name, Some(Limit::from(limit))),
             MemberChange::RemoveLimit(name) => (name, None),
-            MemberChange::Add(_) | MemberChange::Remove(_) => return None,
+            MemberChange::Add(_) | MemberChange::Admit(..) | MemberChange::Remove(_) => {
+                return None;
+            }
         };
         let others = present.limits.iter().filter(|it| it.name != *name);
         let mut limits: Vec<Limit> = others.map(Limit::from).chain(new).collect();
@@ -52,11 +75,16 @@ impl MemberChange {
         Some(limits)
     }
 
+    /// Whether it was judged by another configuration than this.
+    pub(crate) fn is_stale(&self, present: &ConfigurationRow) -> bool {
+        matches!(self, MemberChange::Admit(_, at) if *at != (present.era, present.number))
+    }
+
     /// The members after it.
     pub(super) fn applied_to(&self, members: &[OwnerKey]) -> Vec<Owner> {
         let mut members: Vec<Owner> = members.iter().map(|owner| owner.0).collect();
         match self {
-            MemberChange::Add(owner) => members.push(owner.0),
+            MemberChange::Add(owner) | MemberChange::Admit(owner, _) => members.push(owner.0),
             MemberChange::Remove(owner) => members.retain(|member| *member != owner.0),
             MemberChange::SetLimit(_) | MemberChange::RemoveLimit(_) => {}
         }

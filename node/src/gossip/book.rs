@@ -22,11 +22,12 @@
 
 use super::addresses::{self, Addresses, Held, PEERS_MAX, PER_PEER_MAX};
 use super::redial::Chance;
+use super::removals::Removals;
 use super::revocations::{Revocations, Say, Told};
 use super::{Address, Identity};
 use crate::clock::WallClock;
 use crate::driver::OwnerKey;
-use crate::trust::{Ledger, REVOKED_MAX};
+use crate::trust::{Ledger, REMOVED_MAX, REVOKED_MAX};
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -54,9 +55,9 @@ const WRITE_WAIT_MIN: Duration = Duration::from_secs(1);
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// A book of more counters than this takes no more: it is filled by somebody who is up to no good. All
-/// addresses that are ever read fit, and twice the revocations that a node knows, as others may know
-/// other ones.
-const COUNTERS_MAX: usize = PEERS_MAX * PER_PEER_MAX + 2 * REVOKED_MAX;
+/// addresses that are ever read fit, and twice the revocations and removals that a node knows, as others
+/// may know other ones.
+const COUNTERS_MAX: usize = PEERS_MAX * PER_PEER_MAX + 2 * (REVOKED_MAX + REMOVED_MAX);
 
 /// How long a node waits, by chance, before it writes what somebody else revoked: who signed that does
 /// so at once, and all but the first of the others find it there.
@@ -81,6 +82,7 @@ pub(super) struct Book {
     /// Addresses that are told beside those that are listened on; nothing if none are told or used.
     announce: Option<BTreeSet<Multiaddr>>,
     revocations: Revocations,
+    removals: Removals,
     day: u64,
     replica: Replica,
     sync: Sync,
@@ -120,6 +122,7 @@ impl Book {
             clock,
             begun: now,
             announce,
+            removals: Removals::new(ledger.clone(), identity.clone(), now),
             revocations: Revocations::new(ledger, identity.clone(), now),
             others_wait: others_wait(&own, day),
             day,
@@ -222,8 +225,9 @@ impl Book {
             if self.has_addresses() {
                 known.heard(self.read(wall), wall);
             }
-            let keys = self.replica.counters().map(|(_, key)| key);
-            self.changed = self.revocations.read(keys);
+            let keys = || self.replica.counters().map(|(_, key)| key);
+            self.changed = self.revocations.read(keys());
+            self.changed |= self.removals.read(keys());
         }
         Ok(())
     }
@@ -231,13 +235,20 @@ impl Book {
     /// Whether it is time to tell who has a say in each space that this node has open.
     pub(super) fn is_to_judge(&mut self, now: Instant) -> bool {
         let wall = self.clock.now();
-        self.revocations.is_due(wall, now)
+        // Both look, also where one is enough to judge.
+        self.revocations.is_due(wall, now) | self.removals.is_due(now)
+    }
+
+    /// The members of a space are others.
+    pub(super) fn members_changed(&mut self) {
+        self.removals.members_changed();
     }
 
     /// Has the revocations of the book count that were signed by somebody with a say.
     pub(super) fn judge(&mut self, says: &[Say], now: Instant) {
         let wall = self.clock.now();
         self.revocations.judge(says, self.others_wait, wall, now);
+        self.removals.judge(says, wall, now);
     }
 
     fn turn_over(&mut self, day: u64, now: Instant) -> Result<(), getrandom::Error> {
@@ -245,6 +256,7 @@ impl Book {
         self.day = day;
         self.others_wait = others_wait(&self.own, day);
         self.revocations.turn_over();
+        self.removals.turn_over();
         self.write_wait = WRITE_WAIT_MIN;
         self.write_next = now;
         self.settled = (!self.links.is_empty()).then_some(now + SETTLE);
@@ -258,7 +270,8 @@ impl Book {
     /// revoked.
     fn write(&mut self, own: BTreeSet<Multiaddr>, wall: u64, now: Instant) {
         let (revoked, is_new) = self.revocations.told();
-        if self.told != own || is_new {
+        let is_removed = self.removals.has_more_to_tell(now);
+        if self.told != own || is_new || is_removed {
             (self.told, self.write_wait) = (own, WRITE_WAIT_MIN);
             self.write_next = now;
         }
@@ -272,12 +285,17 @@ impl Book {
         let addresses = self.lacking(wall);
         let others = now >= settled + self.others_wait;
         let revoked = self.lacking_revocations(&revoked, wall, others);
-        if addresses.is_empty() && revoked.is_empty() {
+        let removed = self.lacking_removals(wall);
+        if addresses.is_empty() && revoked.is_empty() && removed.is_empty() {
             return;
         }
         self.write_next = now + self.write_wait;
         self.write_wait = (self.write_wait * 2).min(WRITE_WAIT_MAX);
-        for (what, ops) in [("addresses", addresses), ("revocations", revoked)] {
+        for (what, ops) in [
+            ("addresses", addresses),
+            ("revocations", revoked),
+            ("removals", removed),
+        ] {
             if ops.is_empty() {
                 continue;
             }
@@ -318,6 +336,15 @@ impl Book {
                 false => self.others_wait.as_millis() as u64,
             };
             self.renew(&told.key, wall, HOLDS_MS / 2 - wait, &mut ops);
+        }
+        ops
+    }
+
+    /// What makes the book say who was removed, as far as this node is to tell.
+    fn lacking_removals(&self, wall: u64) -> Vec<(String, Op)> {
+        let mut ops = Vec::new();
+        for key in self.removals.to_tell() {
+            self.renew(key, wall, HOLDS_MS / 2, &mut ops);
         }
         ops
     }

@@ -73,6 +73,7 @@ impl Worthless {
             Worthless::Space => "space_not_open",
             Worthless::Revoked => "ticket_revoked",
             Worthless::Issuer => "ticket_issuer",
+            Worthless::Removed => "ticket_removed",
             Worthless::Room => "busy",
         }
     }
@@ -88,6 +89,10 @@ impl fmt::Display for Worthless {
             Worthless::Revoked => "the ticket was revoked; ask a member for another",
             Worthless::Issuer => {
                 "who signed the ticket has no say in its spaces at this node; ask a member for another"
+            }
+            Worthless::Removed => {
+                "this node was removed from the members after the ticket was signed; ask a member for a new \
+                 ticket"
             }
             Worthless::Room => "too many nodes have shown tickets here; try again later",
         })

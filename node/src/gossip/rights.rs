@@ -11,13 +11,14 @@
 //! connections are closed, and it comes again.
 
 use super::revocations::Say;
-use crate::driver::{OwnerKey, Rosters};
-use crate::handle::SpaceId;
-use crate::trust::{Grant, Ledger, Role, Standing};
+use crate::driver::{OwnerKey, Roster, Rosters};
+use crate::handle::{Admission, SpaceId};
+use crate::trust::{Grant, Ledger, Role, Seen, Standing};
 use libp2p::PeerId;
 use libp2p::identity::{PublicKey, ed25519};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tallymesh_core::Space;
 
 /// Most peers of which is remembered what they have shown.
@@ -25,6 +26,11 @@ const SHOWN_MAX: usize = 4096;
 
 /// Most tickets of one peer that count at a time.
 const SHOWN_PER_PEER_MAX: usize = 8;
+
+/// How long a member that may not know of a removal leaves it to the address book to tell, before it
+/// makes somebody a member by a ticket. Higher makes joining slower after changes that were missed,
+/// lower lets in who was removed meanwhile.
+pub(super) const UNSURE: Duration = Duration::from_secs(5);
 
 /// What a peer may do in a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +52,8 @@ pub(super) enum Worthless {
     Revoked,
     /// Who signed it has no say in any of its spaces.
     Issuer,
+    /// Its holder was removed from the members of its spaces after it was signed.
+    Removed,
     /// So many have shown tickets that this one finds no room.
     Room,
 }
@@ -66,6 +74,11 @@ struct Known {
     /// Whom the operator named.
     named: BTreeSet<OwnerKey>,
     shown: HashMap<PeerId, Vec<Grant>>,
+    /// Until when this node may have missed a removal, by space.
+    unsure: HashMap<SpaceId, Instant>,
+    /// The same for a single owner, whose removal was just seen: a ticket of another clock may seem to
+    /// have been signed later.
+    unsure_of: BTreeMap<(SpaceId, OwnerKey), Instant>,
 }
 
 impl Rights {
@@ -86,7 +99,10 @@ impl Rights {
             own_roles: Vec::new(),
             named: BTreeSet::new(),
             shown: HashMap::new(),
+            unsure: HashMap::new(),
+            unsure_of: BTreeMap::new(),
         };
+        known.look_at_members(now_ms);
         known.look_at_own(now_ms);
         Rights(Arc::new(Mutex::new(known)))
     }
@@ -105,6 +121,7 @@ impl Rights {
     pub(super) fn set_rosters(&self, rosters: Rosters, now_ms: u64) {
         let mut known = self.known();
         known.rosters = rosters;
+        known.look_at_members(now_ms);
         known.look_at_own(now_ms);
     }
 
@@ -145,7 +162,7 @@ impl Rights {
         if grant.holder.is_some() && grant.holder != holder {
             return Err(Worthless::Holder);
         }
-        let spaces = known.worth(&grant)?;
+        let spaces = known.worth(&grant, holder)?;
         if !known.shown.contains_key(&peer) && known.shown.len() >= SHOWN_MAX {
             return Err(Worthless::Room);
         }
@@ -191,7 +208,7 @@ impl Rights {
     pub(super) fn says(&self) -> Vec<Say> {
         let known = self.known();
         let spaces = known.spaces.iter().zip(known.rosters.iter());
-        let say = |(space, roster): (&Space, &Option<Arc<[OwnerKey]>>)| Say {
+        let say = |(space, roster): (&Space, &Option<Roster>)| Say {
             space: space.clone(),
             owners: match roster {
                 Some(roster) => roster.to_vec(),
@@ -210,13 +227,36 @@ impl Rights {
         owners.into_iter().filter_map(peer_of).collect()
     }
 
-    /// Whether this node is a member of a space that has members, and this owner is not.
-    pub(super) fn lacks_member(&self, space: SpaceId, peer: &PeerId) -> Option<OwnerKey> {
+    /// Whether a ticket that a peer has shown makes it a member of a space: if this node is one, the peer
+    /// is none, and it was not removed since the ticket was signed.
+    pub(super) fn admits(
+        &self,
+        space: SpaceId,
+        peer: &PeerId,
+        grant: &Grant,
+        now_ms: u64,
+        now: Instant,
+    ) -> Admission {
         let known = self.known();
-        let roster = known.rosters.get(space.0)?.as_ref()?;
-        let owner = owner_of(peer)?;
-        let missing = roster.binary_search(&owner).is_err();
-        (missing && roster.binary_search(&known.own).is_ok()).then_some(owner)
+        let (Some(owner), Some(roster)) = (owner_of(peer), known.roster(space)) else {
+            return Admission::Never;
+        };
+        let is_in = |owner: &OwnerKey| roster.binary_search(owner).is_ok();
+        let is_good = || {
+            let worth = known.worth(grant, Some(owner));
+            grant.is_timely(now_ms).is_ok() && worth.is_ok_and(|it| it.contains(&space))
+        };
+        if grant.role != Role::Member || !is_in(&known.own) || is_in(&owner) || !is_good() {
+            return Admission::Never;
+        }
+        let unsure_of = known.unsure_of.get(&(space, owner));
+        // Of its own tickets this node knows by the same clock when they were signed.
+        let unsure_of = unsure_of.filter(|_| grant.issuer != known.own);
+        let until = known.unsure.get(&space).max(unsure_of);
+        match until.and_then(|until| until.checked_duration_since(now)) {
+            Some(left) if !left.is_zero() => Admission::Later(left),
+            _ => Admission::Now(owner, roster.at),
+        }
     }
 }
 
@@ -236,7 +276,7 @@ impl Known {
         let shown: Vec<(&Grant, Vec<SpaceId>)> = shown
             .iter()
             .filter(|grant| grant.is_timely(now_ms).is_ok())
-            .filter_map(|grant| Some((grant, self.worth(grant).ok()?)))
+            .filter_map(|grant| Some((grant, self.worth(grant, owner).ok()?)))
             .collect();
         let held = self.ledger.held();
         let signed = held.iter().map(|(_, grant)| grant);
@@ -281,7 +321,44 @@ impl Known {
         self.own_roles = self.spaces.iter().enumerate().map(role).collect();
     }
 
-    fn roster(&self, space: SpaceId) -> Option<&Arc<[OwnerKey]>> {
+    /// Notes who was removed from the members of the spaces.
+    fn look_at_members(&mut self, now_ms: u64) {
+        let (now, until) = (now_ms / 1000, Instant::now() + UNSURE);
+        let places = self.spaces.iter().enumerate();
+        let rows = places.zip(self.rosters.iter());
+        for ((place, space), roster) in rows {
+            let Some(roster) = roster else {
+                continue;
+            };
+            let seen = Seen {
+                era: roster.at.0,
+                number: roster.at.1,
+                owners: roster.iter().copied().collect(),
+            };
+            // A ticket that it has shown was signed before, whatever the clock of its issuer said.
+            let signed = |owner: &OwnerKey| {
+                let shown = peer_of(owner).and_then(|peer| self.shown.get(&peer));
+                let shown = shown.into_iter().flatten().map(|grant| grant.issued);
+                shown.max().unwrap_or_default()
+            };
+            let (difference, saved) = self.ledger.see(space, seen, now, signed);
+            if let Err(error) = saved {
+                tracing::warn!(%space, %error, "who was removed is not kept on the disk");
+            }
+            if difference.skipped && roster.len() > 1 {
+                self.unsure.insert(SpaceId(place), until);
+            }
+            for owner in difference.removed {
+                tracing::info!(%space, %owner, "no member any more: tickets from before count no longer");
+                self.unsure_of.insert((SpaceId(place), owner), until);
+            }
+        }
+        let now = Instant::now();
+        self.unsure.retain(|_, until| *until > now);
+        self.unsure_of.retain(|_, until| *until > now);
+    }
+
+    fn roster(&self, space: SpaceId) -> Option<&Roster> {
         self.rosters.get(space.0)?.as_ref()
     }
 
@@ -297,9 +374,10 @@ impl Known {
         spaces.map(|(place, _)| SpaceId(place))
     }
 
-    /// In which of its spaces a ticket is worth something: who signed it has a say there, as members
-    /// have, and in a space without members this node alone.
-    fn worth(&self, grant: &Grant) -> Result<Vec<SpaceId>, Worthless> {
+    /// In which of its spaces a ticket is worth something to this holder: who signed it has a say there,
+    /// as members have, and in a space without members this node alone; and the holder was not removed
+    /// since.
+    fn worth(&self, grant: &Grant, holder: Option<OwnerKey>) -> Result<Vec<SpaceId>, Worthless> {
         let covered: Vec<SpaceId> = self.covered(grant).collect();
         if covered.is_empty() {
             return Err(Worthless::Space);
@@ -314,9 +392,17 @@ impl Known {
             Some(_) => self.is_member(*space, grant.issuer),
             None => grant.issuer == self.own,
         };
-        let worth: Vec<SpaceId> = good.into_iter().filter(has_say).collect();
+        let said: Vec<SpaceId> = good.into_iter().filter(has_say).collect();
+        if said.is_empty() {
+            return Err(Worthless::Issuer);
+        }
+        let stays = |space: &SpaceId| {
+            let removed = holder.and_then(|it| self.ledger.removed_at(&self.spaces[space.0], &it));
+            removed.is_none_or(|at| grant.issued > at)
+        };
+        let worth: Vec<SpaceId> = said.into_iter().filter(stays).collect();
         match worth.is_empty() {
-            true => Err(Worthless::Issuer),
+            true => Err(Worthless::Removed),
             false => Ok(worth),
         }
     }

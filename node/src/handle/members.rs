@@ -11,6 +11,20 @@ use tokio::time::{Instant, timeout_at};
 /// for a time of their own, so that one of them gets through.
 const PROPOSE_AGAIN: Duration = Duration::from_secs(2);
 
+/// How soon a ticket is judged again when the configuration changed meanwhile.
+const JUDGE_AGAIN: Duration = Duration::from_millis(20);
+
+/// Whether a ticket makes its holder a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It does not, or the holder is one.
+    Never,
+    /// This node may not know of a removal yet; it is judged again after this time.
+    Later(Duration),
+    /// It does, by the configuration of this era and number.
+    Now(OwnerKey, (u64, u64)),
+}
+
 impl Handle {
     /// The members of a space.
     ///
@@ -76,6 +90,57 @@ impl Handle {
                 return Err(Refusal::Undecided {
                     unanswered: now.unanswered,
                 });
+            }
+            again = !told;
+        }
+    }
+
+    /// Makes an owner a member by a ticket, unless it turns out meanwhile to be worth nothing any more:
+    /// `judge` is asked before each proposal, and a proposal is made only if the configuration is still
+    /// the one that it was judged by.
+    ///
+    /// # Errors
+    /// As [`Handle::change_members`].
+    pub(crate) async fn admit(
+        &self,
+        space: SpaceId,
+        judge: impl Fn() -> Admission,
+        wait: Duration,
+    ) -> Result<(), Refusal> {
+        let deadline = Instant::now() + wait;
+        let mut news = self.watch(space).await?;
+        let mut again = false;
+        loop {
+            let change = match judge() {
+                Admission::Never => return Ok(()),
+                Admission::Later(wait) => {
+                    tokio::time::sleep(wait).await;
+                    continue;
+                }
+                Admission::Now(owner, at) => MemberChange::Admit(owner, at),
+            };
+            let ask = |reply| Command::ChangeMembers {
+                space,
+                change: change.clone(),
+                again,
+                reply,
+            };
+            let now = self.ask(ask).await??;
+            let present = now.configuration.as_ref();
+            if present.is_some_and(|it| change.is_in(it)) {
+                return Ok(());
+            }
+            if present.is_some_and(|it| change.is_stale(it)) {
+                // The network is about to hear of the configuration, too.
+                again = false;
+                tokio::time::sleep(JUDGE_AGAIN).await;
+                continue;
+            }
+            let retry = Instant::now() + PROPOSE_AGAIN + jitter();
+            let told = members_changed(&mut news, deadline.min(retry)).await?;
+            if !told && Instant::now() >= deadline {
+                let unanswered = self.members(space).await?.unanswered;
+                return Err(Refusal::Undecided { unanswered });
             }
             again = !told;
         }

@@ -334,7 +334,7 @@ pub(super) async fn make(
             return Err(Problem::from(&Error::NotAMember));
         }
     }
-    let issued = app.clock.now() / 1000;
+    let issued = app.ledger.signing_time(app.clock.now() / 1000);
     let grant = Grant {
         id: TicketId::new(random()?),
         issuer: app.owner,

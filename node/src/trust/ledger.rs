@@ -5,6 +5,10 @@
 //! The tickets that were given to the node are in it with their text, which is as good as a key: so
 //! the file is for its owner alone. Of those that the node signed only what they say is kept.
 
+mod removed;
+
+pub(crate) use removed::{REMOVED_MAX, Seen};
+
 use super::revocation::Revocation;
 use super::role::Role;
 use super::ticket::{CLOCK_SKEW_MAX, Grant, TicketId, named, spaces_named};
@@ -23,8 +27,11 @@ use tallymesh_core::Space;
 /// The file's name in the data folder.
 pub(crate) const FILE: &str = "tickets.json";
 
-/// The version of the file that this build writes, and the only one that it reads.
-const VERSION: u64 = 1;
+/// The version of the file that this build writes. It reads earlier ones, too.
+const VERSION: u64 = 2;
+
+/// What a file without anything newer has, so that earlier builds read it.
+const VERSION_MIN: u64 = 1;
 
 /// Largest file that is read: one with as much in it as may be is smaller.
 pub(crate) const FILE_BYTES_MAX: u64 = 128 << 20;
@@ -175,6 +182,7 @@ struct Kept {
     held: BTreeMap<TicketId, (String, Grant)>,
     /// By their statements.
     revoked: BTreeMap<String, Revoked>,
+    removals: removed::Removals,
 }
 
 impl Ledger {
@@ -395,6 +403,12 @@ struct Written {
     issued: Vec<IssuedRow>,
     held: Vec<String>,
     revoked: Vec<RevokedRow>,
+    /// The members of each space as they were seen last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    members: Vec<removed::SeenRow>,
+    /// Who was removed from them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    removed: Vec<removed::RemovedRow>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -439,7 +453,7 @@ impl Kept {
         let value: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         match value["version"].as_u64() {
-            Some(VERSION) => {}
+            Some(VERSION_MIN..=VERSION) => {}
             Some(found) => return Err(LedgerError::Version { file, found }),
             None => return Err(damaged("it names no version".into())),
         }
@@ -482,6 +496,7 @@ impl Kept {
             };
             kept.revoked.insert(row.statement, revoked);
         }
+        kept.removals = removed::Removals::of(written.members, written.removed)?;
         Ok(kept)
     }
 
@@ -515,11 +530,17 @@ impl Kept {
             statement: it.statement.clone(),
             spaces: it.spaces.iter().map(Space::to_string).collect(),
         });
+        let (members, removed) = self.removals.rows();
         let written = Written {
-            version: VERSION,
+            version: match self.has_removals() {
+                true => VERSION,
+                false => VERSION_MIN,
+            },
             issued: issued.collect(),
             held: self.held.values().map(|it| it.0.clone()).collect(),
             revoked: revoked.collect(),
+            members,
+            removed,
         };
         let bytes = serde_json::to_vec(&written).map_err(io::Error::from);
         let saved = bytes.and_then(|bytes| store::write_small(folder, FILE, &bytes));

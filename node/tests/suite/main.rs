@@ -38,6 +38,7 @@ mod printed;
 mod process;
 mod redis;
 mod relay;
+mod removed;
 mod resp;
 mod resp_tickets;
 mod resp_tls;

@@ -282,7 +282,7 @@ fn a_folder_with_tickets_of_another_version_is_not_used() {
     node.terminate();
     let file = node.data().join("tickets.json");
     let kept = std::fs::read_to_string(&file).expect("the file");
-    let newer = kept.replace("\"version\":1", "\"version\":2");
+    let newer = kept.replace("\"version\":1", "\"version\":3");
     assert_ne!(newer, kept);
     std::fs::write(&file, &newer).expect("written");
     let data = node.data().display().to_string();
@@ -290,7 +290,7 @@ fn a_folder_with_tickets_of_another_version_is_not_used() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(
-        error.contains("version 2") && error.contains("tickets.json"),
+        error.contains("version 3") && error.contains("tickets.json"),
         "{error}"
     );
     assert_eq!(std::fs::read_to_string(&file).expect("the file"), newer);

@@ -4,7 +4,7 @@
 use super::{OpenSpace, mint};
 use crate::driver::membership::{
     Absorption, ConfigurationRow, LISTED_MAX, MemberChange, MemberRow, Membership, Retiree,
-    Retirement, fate,
+    Retirement, Roster, fate,
 };
 use crate::driver::nonces::{Nonce, Nonces};
 use crate::driver::{Comeback, News, OwnerKey, WriterRow};
@@ -248,7 +248,7 @@ impl OpenSpace {
             return Err(self.open());
         };
         let present = ConfigurationRow::from(present);
-        if change.is_in(&present) {
+        if change.is_in(&present) || change.is_stale(&present) {
             return Ok(self.membership(now));
         }
         let wanted = change.applied_to(&present.members);
@@ -377,9 +377,12 @@ impl OpenSpace {
     }
 
     /// The members, if there are any.
-    pub(in crate::driver) fn roster(&self) -> Option<Arc<[OwnerKey]>> {
-        let members = self.replica.configuration()?.members.iter();
-        Some(members.copied().map(OwnerKey).collect())
+    pub(in crate::driver) fn roster(&self) -> Option<Roster> {
+        let present = self.replica.configuration()?;
+        Some(Roster {
+            at: (present.era, present.number),
+            owners: present.members.iter().copied().map(OwnerKey).collect(),
+        })
     }
 
     /// The members as they are seen from here.

@@ -12,10 +12,17 @@ fn peer(number: u8) -> PeerId {
     peer_of(&owner(number)).expect("a key")
 }
 
-fn roster(members: &[u8]) -> Option<Arc<[OwnerKey]>> {
+fn roster(members: &[u8]) -> Option<Roster> {
+    roster_at(1, members)
+}
+
+fn roster_at(number: u64, members: &[u8]) -> Option<Roster> {
     let mut members: Vec<OwnerKey> = members.iter().map(|it| owner(*it)).collect();
     members.sort_unstable();
-    Some(members.into())
+    Some(Roster {
+        at: (0, number),
+        owners: members.into(),
+    })
 }
 
 fn grant(id: u8, issuer: u8, role: Role, spaces: Option<&[&str]>) -> Grant {
@@ -172,18 +179,6 @@ fn whoever_signed_a_ticket_that_is_held_is_trusted_until_members_are_known() {
 fn fellows_are_the_members_of_spaces_that_this_node_is_a_member_of() {
     let (rights, _) = rights(false);
     assert_eq!(rights.fellows(), [peer(0), peer(1)].into());
-    assert_eq!(rights.lacks_member(SpaceId(0), &peer(9)), Some(owner(9)));
-    assert_eq!(rights.lacks_member(SpaceId(0), &peer(1)), None, "it is one");
-    assert_eq!(
-        rights.lacks_member(SpaceId(1), &peer(9)),
-        None,
-        "others decide"
-    );
-    assert_eq!(
-        rights.lacks_member(SpaceId(2), &peer(9)),
-        None,
-        "it has none"
-    );
 }
 
 #[test]
@@ -198,4 +193,51 @@ fn what_others_made_is_passed_on_where_this_node_may_do_all() {
     let rosters: Rosters = [roster(&[0, 1]), roster(&[0, 2, 3]), None].into();
     rights.set_rosters(rosters, NOW);
     assert_eq!(all(&rights), [true, true, true], "and now of b");
+}
+
+#[test]
+fn who_was_removed_is_no_member_again_by_a_ticket_from_before() {
+    let (rights, _) = rights(false);
+    let old = Grant {
+        expires: None,
+        ..grant(1, 1, Role::Member, Some(&["a"]))
+    };
+    let space = SpaceId(0);
+    let admits = |grant: &Grant, after: u64| {
+        let now = Instant::now() + Duration::from_secs(after);
+        rights.admits(space, &peer(9), grant, NOW, now)
+    };
+    let now = Admission::Now(owner(9), (0, 1));
+    assert!(
+        matches!(admits(&old, 0), Admission::Later(_)),
+        "what came before is not known"
+    );
+    assert_eq!(admits(&old, 6), now);
+    assert!(rights.show(peer(9), old.clone()).is_ok());
+    let set = |number, members: &[u8]| {
+        let rosters = [roster_at(number, members), None, None].into();
+        rights.set_rosters(rosters, NOW);
+    };
+    set(2, &[0, 1, 9]);
+    assert_eq!(admits(&old, 6), Admission::Never, "it is one");
+    set(3, &[0, 1]);
+    assert_eq!(admits(&old, 6), Admission::Never);
+    assert_eq!(rights.show(peer(9), old.clone()), Err(Worthless::Removed));
+    assert_eq!(roles(&rights, 9, NOW), []);
+    assert!(rights.show(peer(8), old).is_ok(), "for others it is good");
+    let signed = |issuer| Grant {
+        issued: NOW / 1000 + 1,
+        ..grant(2, issuer, Role::Member, Some(&["a"]))
+    };
+    // Another's clock may be ahead; this node's own is not.
+    assert!(matches!(admits(&signed(1), 0), Admission::Later(_)));
+    let at = |number| Admission::Now(owner(9), (0, number));
+    assert_eq!(admits(&signed(1), 6), at(3));
+    assert_eq!(admits(&signed(0), 6), at(3));
+    assert!(rights.show(peer(9), signed(1)).is_ok());
+    // Nobody knows who was a member in a configuration that was not seen.
+    set(5, &[0, 1]);
+    assert!(matches!(admits(&signed(0), 0), Admission::Later(_)));
+    let reads = grant(3, 1, Role::Reader, Some(&["a"]));
+    assert_eq!(admits(&reads, 6), Admission::Never);
 }

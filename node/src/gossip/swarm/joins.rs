@@ -1,12 +1,11 @@
 //! Rights: given when a peer comes, by tickets too, and looked at again when they may have changed.
 
 use super::Network;
-use crate::driver::MemberChange;
 use crate::gossip::figures::{Direction, Protocol};
 use crate::gossip::join::{Answer, NAMED_MAX};
 use crate::gossip::refusals::Reason;
 use crate::gossip::rights::{Right, owner_of};
-use crate::handle::{Carried, Handle, SpaceId};
+use crate::handle::{Admission, Carried, Handle, SpaceId};
 use crate::trust::{Grant, Role};
 use libp2p::PeerId;
 use libp2p::request_response;
@@ -55,6 +54,9 @@ impl Network {
             .map(|it| self.rights.to_show(it, now))
             .collect();
         self.rights.set_rosters(rosters, now);
+        if let Some(book) = &mut self.book {
+            book.members_changed();
+        }
         self.learn_members();
         self.look_at_rights(Instant::now());
         // Who turns out to be a member only now is not asked for its rights again by itself.
@@ -165,12 +167,15 @@ impl Network {
             }
         };
         let role = grant.role;
-        match self.rights.show(peer, grant) {
+        match self.rights.show(peer, grant.clone()) {
             Ok(spaces) => {
-                for space in spaces.iter().filter(|_| role == Role::Member) {
-                    if let Some(owner) = self.rights.lacks_member(*space, &peer) {
-                        let change = MemberChange::Add(owner);
-                        tokio::spawn(admit(self.handle.clone(), *space, change));
+                for space in spaces.iter().copied().filter(|_| role == Role::Member) {
+                    let (rights, clock, grant) =
+                        (self.rights.clone(), self.clock.clone(), grant.clone());
+                    let judge =
+                        move || rights.admits(space, &peer, &grant, clock.now(), Instant::now());
+                    if judge() != Admission::Never {
+                        tokio::spawn(admit(self.handle.clone(), space, judge));
                     }
                 }
                 let names = self.handle.spaces();
@@ -189,9 +194,9 @@ impl Network {
 }
 
 /// Makes whoever has shown a member's ticket a member.
-async fn admit(handle: Handle, space: SpaceId, change: MemberChange) {
+async fn admit(handle: Handle, space: SpaceId, judge: impl Fn() -> Admission) {
     let name = handle.spaces()[space.0].clone();
-    if let Err(error) = handle.change_members(space, &change, ADMIT_WAIT).await {
+    if let Err(error) = handle.admit(space, judge, ADMIT_WAIT).await {
         let code = error.code();
         tracing::warn!(%name, code, "who joined as a member is none yet: {error}");
     }

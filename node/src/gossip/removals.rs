@@ -1,0 +1,247 @@
+//! Removals of members in the address book: what is read there, which of it counts here, and what this
+//! node tells.
+//!
+//! A removal counts if its issuer is a member of the space when it is heard. Each member sees to that
+//! every removal that it knows stands in the book by the word of somebody who is a member now.
+
+use super::Identity;
+use super::redial::Chance;
+use super::revocations::Say;
+use crate::driver::OwnerKey;
+use crate::trust::{Ledger, REMOVED_KEY, Removal};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tallymesh_core::Space;
+
+/// Most signatures that are verified at one look: it is done between frames.
+const VERIFIED_MAX: usize = 256;
+
+/// How often is looked whether something else counts or is to be told.
+const JUDGE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a member waits, by chance, before it states a removal that all members saw: all but the
+/// first of them then find it in the book. Less than [`super::rights::UNSURE`].
+const TELL_WAIT_SPREAD_MS: usize = 1_500;
+
+/// Who was removed, and from which space.
+type Gone = (Space, OwnerKey);
+
+/// What the book says of removals.
+pub(super) struct Removals {
+    ledger: Ledger,
+    identity: Identity,
+    own: OwnerKey,
+    /// What each statement of the book says; nothing if it is none. No signature is verified twice.
+    read: BTreeMap<String, Option<Removal>>,
+    /// When this node tells each removal that it knows, unless others did, and what it says then.
+    told: BTreeMap<Gone, Told>,
+    chance: Chance,
+    is_new: bool,
+    judge_next: Instant,
+}
+
+struct Told {
+    at: u64,
+    due: Instant,
+    /// The key of the book, once it was signed.
+    key: Option<String>,
+}
+
+impl Removals {
+    pub(super) fn new(ledger: Ledger, identity: Identity, now: Instant) -> Removals {
+        let own = OwnerKey(identity.public_key());
+        let seed = own.0.last_chunk::<8>().copied().unwrap_or_default();
+        Removals {
+            ledger,
+            identity,
+            own,
+            read: BTreeMap::new(),
+            told: BTreeMap::new(),
+            chance: Chance::new(u64::from_le_bytes(seed)),
+            is_new: true,
+            judge_next: now,
+        }
+    }
+
+    /// The book is another one now.
+    pub(super) fn turn_over(&mut self) {
+        self.read.clear();
+        self.is_new = true;
+    }
+
+    /// Reads the keys of the book; tells whether there are more than can be read now.
+    pub(super) fn read<'a>(&mut self, keys: impl Iterator<Item = &'a str>) -> bool {
+        let mut verified = 0;
+        for statement in keys.filter_map(|key| key.strip_prefix(REMOVED_KEY)) {
+            if self.read.contains_key(statement) {
+                continue;
+            }
+            if verified == VERIFIED_MAX {
+                return true;
+            }
+            verified += 1;
+            let read = Removal::read(statement);
+            self.is_new |= read.is_some();
+            self.read.insert(statement.to_owned(), read);
+        }
+        false
+    }
+
+    /// The members of a space are others: somebody may have been removed.
+    pub(super) fn members_changed(&mut self) {
+        self.is_new = true;
+    }
+
+    /// Whether it is time to judge.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.is_new || now >= self.judge_next;
+        if is_due {
+            (self.judge_next, self.is_new) = (now + JUDGE_INTERVAL, false);
+        }
+        is_due
+    }
+
+    /// Has count what counts by the word of members, and looks what this node has to tell.
+    pub(super) fn judge(&mut self, says: &[Say], wall_ms: u64, now: Instant) {
+        let says: BTreeMap<&Space, &[OwnerKey]> =
+            says.iter().map(|it| (&it.space, &it.owners[..])).collect();
+        let has_say =
+            |owner: &OwnerKey, space: &Space| says.get(space).is_some_and(|it| it.contains(owner));
+        let stated = self.read.values().flatten();
+        let stated = stated.filter(|it| has_say(&it.issuer, &it.space));
+        let mut newest: BTreeMap<Gone, u64> = BTreeMap::new();
+        for removal in stated {
+            let at = newest
+                .entry((removal.space.clone(), removal.owner))
+                .or_default();
+            *at = removal.at.max(*at);
+        }
+        let counts: Vec<(Space, OwnerKey, u64)> = newest
+            .iter()
+            .map(|((space, owner), at)| (space.clone(), *owner, *at))
+            .collect();
+        if let Err(error) = self.ledger.remove(&counts, wall_ms / 1000) {
+            tracing::warn!(%error, "who was removed is not kept on the disk");
+        }
+        let mut told = BTreeMap::new();
+        for (space, owner, at) in self.ledger.removals() {
+            let gone = (space, owner);
+            let is_stated = newest.get(&gone).is_some_and(|stated| *stated >= at);
+            if !has_say(&self.own, &gone.0) {
+                continue;
+            }
+            let known = self.told.remove(&gone).filter(|told| told.at == at);
+            let row = match known {
+                // What this node tells, it renews.
+                Some(known) if known.key.is_some() || !is_stated => known,
+                _ if is_stated => continue,
+                _ => {
+                    let wait = self.chance.below(TELL_WAIT_SPREAD_MS) as u64;
+                    let due = now + Duration::from_millis(wait);
+                    Told { at, due, key: None }
+                }
+            };
+            if row.key.is_none() {
+                self.judge_next = self.judge_next.min(row.due);
+            }
+            told.insert(gone, row);
+        }
+        self.told = told;
+    }
+
+    /// Signs what is due to be told; tells whether that is anything.
+    pub(super) fn has_more_to_tell(&mut self, now: Instant) -> bool {
+        let mut is_more = false;
+        for ((space, owner), told) in &mut self.told {
+            if told.key.is_some() || now < told.due {
+                continue;
+            }
+            let removal = Removal {
+                owner: *owner,
+                issuer: self.own,
+                space: space.clone(),
+                at: told.at,
+            };
+            let statement = removal.sign(&self.identity);
+            told.key = statement.map(|statement| format!("{REMOVED_KEY}{statement}"));
+            is_more |= told.key.is_some();
+        }
+        is_more
+    }
+
+    /// The keys that this node sees to that they are in the book.
+    pub(super) fn to_tell(&self) -> impl Iterator<Item = &str> {
+        self.told.values().filter_map(|told| told.key.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALL: u64 = 1_000_000_000;
+
+    struct Member {
+        removals: Removals,
+        ledger: Ledger,
+        owner: OwnerKey,
+    }
+
+    fn member(number: u8, now: Instant) -> Member {
+        let ledger = Ledger::open(None).expect("in memory");
+        let identity = Identity::from_secret([number; 32]);
+        Member {
+            owner: OwnerKey(identity.public_key()),
+            removals: Removals::new(ledger.clone(), identity, now),
+            ledger,
+        }
+    }
+
+    #[test]
+    fn a_removal_counts_by_the_word_of_members_who_tell_it_on() {
+        let now = Instant::now();
+        let space = Space::new("shop").expect("a name");
+        let (mut one, mut two, mut three) = (member(1, now), member(2, now), member(3, now));
+        let gone = OwnerKey([9; 32]);
+        let says = |owners: &[OwnerKey]| {
+            vec![Say {
+                space: space.clone(),
+                owners: owners.to_vec(),
+            }]
+        };
+        let all = [one.owner, two.owner];
+        one.ledger
+            .remove(&[(space.clone(), gone, 77)], WALL / 1000)
+            .expect("in memory");
+        one.removals.judge(&says(&all), WALL, now);
+        let later = now + Duration::from_millis(TELL_WAIT_SPREAD_MS as u64);
+        let tell = |member: &mut Member| {
+            member.removals.has_more_to_tell(later);
+            let told = member.removals.to_tell();
+            told.map(String::from).collect::<Vec<String>>()
+        };
+        let keys = tell(&mut one);
+        assert_eq!(keys.len(), 1);
+        let read = |member: &mut Member, keys: &[String], owners: &[OwnerKey]| {
+            member.removals.read(keys.iter().map(String::as_str));
+            member.removals.judge(&says(owners), WALL, now);
+            member.ledger.removed_at(&space, &gone)
+        };
+        assert_eq!(
+            read(&mut three, &keys, &[two.owner]),
+            None,
+            "it is no member's word"
+        );
+        assert_eq!(read(&mut two, &keys, &all), Some(77));
+        assert!(tell(&mut two).is_empty(), "it is told already");
+        // Whoever said so is removed, too: then another member says it.
+        let rest = [two.owner, three.owner];
+        two.removals.judge(&says(&rest), WALL, now);
+        let keys = tell(&mut two);
+        assert_eq!(read(&mut three, &keys, &rest), Some(77));
+        // And so in the book of the next day.
+        three.removals.turn_over();
+        three.removals.judge(&says(&rest), WALL, now);
+        assert_eq!(tell(&mut three).len(), 1);
+    }
+}

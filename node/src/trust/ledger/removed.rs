@@ -1,0 +1,288 @@
+//! Who was removed from the members of a space, and when, as far as this node knows.
+//!
+//! A node compares each configuration that it sees with the one that it saw last, which it keeps on the
+//! disk for that. If both follow each other, the difference is exact. Otherwise a configuration in
+//! between may have had further members, and the node is told of them by the address book.
+
+use super::{Kept, Ledger, LedgerError};
+use crate::driver::OwnerKey;
+use crate::trust::CLOCK_SKEW_MAX;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use tallymesh_core::Space;
+
+/// Most removals that a node remembers; the oldest is forgotten first.
+pub(crate) const REMOVED_MAX: usize = 4_096;
+
+/// The members of a space, by the configuration of this era and number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) era: u64,
+    pub(crate) number: u64,
+    pub(crate) owners: BTreeSet<OwnerKey>,
+}
+
+/// How a configuration differs from the one that was seen before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Whom it removes.
+    pub(crate) removed: Vec<OwnerKey>,
+    /// Whether configurations in between were not seen, or none was before.
+    pub(crate) skipped: bool,
+}
+
+/// What is kept of that.
+#[derive(Debug, Default)]
+pub(super) struct Removals {
+    seen: BTreeMap<Space, Seen>,
+    /// When each was removed, in seconds since 1970.
+    removed: BTreeMap<(Space, OwnerKey), u64>,
+}
+
+impl Removals {
+    fn note(&mut self, space: &Space, owner: OwnerKey, at: u64) -> bool {
+        let place = (space.clone(), owner);
+        if self.removed.get(&place).is_some_and(|known| *known >= at) {
+            return false;
+        }
+        self.removed.insert(place, at);
+        while self.removed.len() > REMOVED_MAX {
+            let oldest = self.removed.iter().min_by_key(|(_, at)| **at);
+            let Some(oldest) = oldest.map(|(place, _)| place.clone()) else {
+                break;
+            };
+            self.removed.remove(&oldest);
+        }
+        true
+    }
+}
+
+impl Ledger {
+    /// The members of a space are these now, at a time in seconds since 1970. Gives how that differs from
+    /// what was seen before. Who was removed is remembered; `signed` is when the newest ticket was
+    /// signed that an owner is known to have.
+    ///
+    /// # Errors
+    /// [`LedgerError::Io`]: it is remembered as long as this process runs.
+    pub(crate) fn see(
+        &self,
+        space: &Space,
+        seen: Seen,
+        now: u64,
+        signed: impl Fn(&OwnerKey) -> u64,
+    ) -> (Difference, Result<(), LedgerError>) {
+        let mut kept = self.kept();
+        let removals = &mut kept.removals;
+        let before = removals.seen.get(space);
+        if before == Some(&seen) {
+            return (Difference::default(), Ok(()));
+        }
+        let difference = Difference {
+            skipped: before
+                .is_none_or(|it| it.era != seen.era || it.number.saturating_add(1) != seen.number),
+            removed: before.map_or_else(Vec::new, |it| {
+                it.owners.difference(&seen.owners).copied().collect()
+            }),
+        };
+        removals.seen.insert(space.clone(), seen);
+        for owner in &difference.removed {
+            removals.note(space, *owner, now.max(signed(owner)));
+        }
+        (difference, kept.save())
+    }
+
+    /// A member of the space states that an owner was removed. The time of a clock that is far ahead is
+    /// not taken: tickets that are signed now have to count.
+    ///
+    /// # Errors
+    /// [`LedgerError::Io`]: it is remembered as long as this process runs.
+    pub(crate) fn remove(
+        &self,
+        removals: &[(Space, OwnerKey, u64)],
+        now: u64,
+    ) -> Result<bool, LedgerError> {
+        let latest = now.saturating_add(CLOCK_SKEW_MAX.as_secs());
+        let mut kept = self.kept();
+        let mut is_new = false;
+        for (space, owner, at) in removals {
+            is_new |= kept.removals.note(space, *owner, (*at).min(latest));
+        }
+        match is_new {
+            true => kept.save().map(|()| true),
+            false => Ok(false),
+        }
+    }
+
+    /// When an owner was last removed from the members of a space, in seconds since 1970.
+    pub(crate) fn removed_at(&self, space: &Space, owner: &OwnerKey) -> Option<u64> {
+        let kept = self.kept();
+        let removed = &kept.removals.removed;
+        if removed.is_empty() {
+            return None;
+        }
+        removed.get(&(space.clone(), *owner)).copied()
+    }
+
+    /// All removals: the space, who, and when, in seconds since 1970.
+    pub(crate) fn removals(&self) -> Vec<(Space, OwnerKey, u64)> {
+        let kept = self.kept();
+        let removed = kept.removals.removed.iter();
+        removed
+            .map(|((space, owner), at)| (space.clone(), *owner, *at))
+            .collect()
+    }
+
+    /// The time that a ticket is to bear that is signed now, in seconds since 1970: later than each
+    /// removal, so that it counts for those who were removed in the same second. A removal by a clock
+    /// that is far ahead is not waited for.
+    pub(crate) fn signing_time(&self, now: u64) -> u64 {
+        let kept = self.kept();
+        let latest = kept.removals.removed.values().max();
+        let after = latest.map_or(0, |at| at.saturating_add(1));
+        after
+            .min(now.saturating_add(CLOCK_SKEW_MAX.as_secs() / 2))
+            .max(now)
+    }
+}
+
+/// The members of a space as they are written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SeenRow {
+    space: String,
+    era: u64,
+    number: u64,
+    owners: Vec<String>,
+}
+
+/// A removal as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RemovedRow {
+    space: String,
+    owner: String,
+    at: u64,
+}
+
+impl Removals {
+    pub(super) fn of(seen: Vec<SeenRow>, removed: Vec<RemovedRow>) -> Result<Removals, String> {
+        let owner = |text: &String| {
+            OwnerKey::parse(text).ok_or_else(|| format!("`{text}` is no owner's key"))
+        };
+        let space = |name: &str| Space::new(name).map_err(|error| error.to_string());
+        let mut removals = Removals::default();
+        for row in seen {
+            let owners: Result<BTreeSet<OwnerKey>, String> = row.owners.iter().map(owner).collect();
+            let seen = Seen {
+                era: row.era,
+                number: row.number,
+                owners: owners?,
+            };
+            removals.seen.insert(space(&row.space)?, seen);
+        }
+        for row in removed {
+            removals.note(&space(&row.space)?, owner(&row.owner)?, row.at);
+        }
+        Ok(removals)
+    }
+
+    pub(super) fn rows(&self) -> (Vec<SeenRow>, Vec<RemovedRow>) {
+        let seen = self.seen.iter().map(|(space, it)| SeenRow {
+            space: space.to_string(),
+            era: it.era,
+            number: it.number,
+            owners: it.owners.iter().map(OwnerKey::to_string).collect(),
+        });
+        let removed = self.removed.iter().map(|((space, owner), at)| RemovedRow {
+            space: space.to_string(),
+            owner: owner.to_string(),
+            at: *at,
+        });
+        (seen.collect(), removed.collect())
+    }
+}
+
+impl Kept {
+    /// Whether anything is kept that earlier builds do not know.
+    pub(super) fn has_removals(&self) -> bool {
+        !self.removals.seen.is_empty() || !self.removals.removed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space() -> Space {
+        Space::new("shop").expect("a name")
+    }
+
+    fn seen(number: u64, owners: &[u8]) -> Seen {
+        Seen {
+            era: 0,
+            number,
+            owners: owners.iter().map(|it| OwnerKey([*it; 32])).collect(),
+        }
+    }
+
+    #[test]
+    fn who_is_not_in_the_next_configuration_was_removed_also_over_a_restart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let ledger = Ledger::open(Some(folder.path())).expect("a ledger");
+        let see = |ledger: &Ledger, number, owners: &[u8], now| {
+            let (difference, saved) = ledger.see(&space(), seen(number, owners), now, |_| 0);
+            saved.expect("saved");
+            let removed = difference
+                .removed
+                .iter()
+                .map(|it| it.0[0])
+                .collect::<Vec<u8>>();
+            (removed, difference.skipped)
+        };
+        assert_eq!(see(&ledger, 3, &[1, 2, 3], 10), (vec![], true), "the first");
+        assert_eq!(see(&ledger, 3, &[1, 2, 3], 11), (vec![], false), "the same");
+        assert_eq!(see(&ledger, 4, &[1, 2], 12), (vec![3], false));
+        let at = |ledger: &Ledger, owner: u8| ledger.removed_at(&space(), &OwnerKey([owner; 32]));
+        assert_eq!((at(&ledger, 3), at(&ledger, 2)), (Some(12), None));
+        drop(ledger);
+        let ledger = Ledger::open(Some(folder.path())).expect("a ledger");
+        assert_eq!(at(&ledger, 3), Some(12));
+        assert_eq!(
+            see(&ledger, 6, &[1], 20),
+            (vec![2], true),
+            "one was skipped"
+        );
+        assert_eq!(ledger.signing_time(19), 21);
+        assert_eq!(ledger.signing_time(30), 30);
+        // The word of a member whose clock is far ahead counts as if it were not.
+        let far = [(space(), OwnerKey([9; 32]), u64::MAX)];
+        assert!(ledger.remove(&far, 40).expect("saved"));
+        assert_eq!(at(&ledger, 9), Some(40 + CLOCK_SKEW_MAX.as_secs()));
+        assert_eq!(ledger.signing_time(40), 40 + CLOCK_SKEW_MAX.as_secs() / 2);
+    }
+
+    #[test]
+    fn a_ticket_of_a_clock_that_is_ahead_was_signed_before_the_removal() {
+        let ledger = Ledger::open(None).expect("a ledger");
+        let _ = ledger.see(&space(), seen(1, &[1, 2]), 10, |_| 0);
+        let _ = ledger.see(&space(), seen(2, &[1]), 20, |_| 45);
+        assert_eq!(ledger.removed_at(&space(), &OwnerKey([2; 32])), Some(45));
+    }
+
+    #[test]
+    fn removals_are_bounded_and_the_oldest_goes() {
+        let ledger = Ledger::open(None).expect("a ledger");
+        let owner = |number: usize| {
+            let mut bytes = [0; 32];
+            bytes[..8].copy_from_slice(&(number as u64).to_le_bytes());
+            OwnerKey(bytes)
+        };
+        let all: Vec<_> = (0..=REMOVED_MAX)
+            .map(|at| (space(), owner(at), at as u64 + 1))
+            .collect();
+        assert!(ledger.remove(&all, 1 << 40).expect("in memory"));
+        assert_eq!(ledger.removals().len(), REMOVED_MAX);
+        assert_eq!(ledger.removed_at(&space(), &owner(0)), None);
+        assert_eq!(ledger.removed_at(&space(), &owner(1)), Some(2));
+    }
+}

@@ -1,0 +1,103 @@
+//! Members that are removed stay out, whatever tickets they have from before.
+
+use crate::join::CLOSED;
+use crate::members::{close, owner, settled};
+use crate::network::refused;
+use crate::process::{Node, eventually};
+use serde_json::json;
+
+const SPACE: &str = "/v1/spaces/default";
+
+fn run(node: &Node, arguments: &[&str]) -> String {
+    let output = node.run(arguments, "");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn members(node: &Node) -> usize {
+    let answer = node.get(&format!("{SPACE}/members")).1;
+    answer["members"].as_array().map_or(0, Vec::len)
+}
+
+fn change(node: &Node, path: &str, whom: &Node) {
+    let body = json!({"owner": owner(whom), "wait_ms": 20_000}).to_string();
+    let (status, answer) = node.post(&format!("{SPACE}/members/{path}"), &body);
+    assert_eq!(status, 200, "{path}: {answer}");
+}
+
+/// Removes a member, and waits until each of the others has refused the ticket that it shows again.
+fn remove(by: &Node, gone: &Node, others: [&Node; 2]) {
+    let before = others.map(|it| refused(&it.url, "ticket"));
+    change(by, "remove", gone);
+    eventually("all refuse the ticket from before", || {
+        assert_eq!(members(by), 2, "it is a member again");
+        let now = others.map(|it| refused(&it.url, "ticket"));
+        (now[0] > before[0] && now[1] > before[1]).then_some(())
+    });
+    for node in others {
+        eventually("all know who is left", || {
+            (members(node) == 2).then_some(())
+        });
+    }
+}
+
+#[test]
+fn who_joined_by_a_ticket_and_is_removed_stays_out_until_it_has_a_new_one() {
+    let mut one = Node::start(&[CLOSED]);
+    close(&[&one]);
+    let ticket = run(&one, &["invite", "--role", "member"]);
+    let mut two = Node::start(&[CLOSED, "--join", &ticket]);
+    let three = Node::start(&[CLOSED, "--join", &ticket]);
+    let nodes = [&one, &two, &three];
+    settled(&nodes);
+    for node in nodes {
+        eventually("each has a link to each", || {
+            let links = node.peers();
+            let up = links.iter().filter(|row| row["space"] == "default");
+            (up.count() == 2).then_some(())
+        });
+    }
+    for (by, gone, other) in [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)] {
+        let [by, gone, other] = [by, gone, other].map(|at: usize| nodes[at]);
+        remove(by, gone, [by, other]);
+        change(other, "add", gone);
+        settled(&nodes);
+    }
+    // Right after the ticket is revoked, which is not known everywhere yet, too.
+    let shown = run(&one, &["ticket", &ticket, "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    run(&one, &["revoke", shown["id"].as_str().expect("an id")]);
+    remove(&one, &two, [&one, &three]);
+    // A removal outlives a restart of who has to know it.
+    let listen = one.listen[0].clone();
+    one.terminate();
+    one.start_again_with(vec![CLOSED.into(), "--listen".into(), listen]);
+    let fresh = run(&one, &["invite", "--role", "member"]);
+    two.terminate();
+    two.start_again_with(vec![CLOSED.into(), "--join".into(), fresh]);
+    settled(&[&one, &two, &three]);
+}
+
+/// Two of three are lost, and the one that is left goes on without them.
+#[test]
+fn who_was_left_out_by_force_stays_out() {
+    let one = Node::start(&[]);
+    close(&[&one]);
+    let ticket = run(&one, &["invite", "--role", "member"]);
+    let mut others = [(); 2].map(|()| Node::start(&["--join", &ticket]));
+    let [two, three] = &others;
+    settled(&[&one, two, three]);
+    for node in &mut others {
+        node.kill();
+    }
+    let body = json!({"members": [owner(&one)]}).to_string();
+    let (status, answer) = one.post(&format!("{SPACE}/members/force"), &body);
+    assert_eq!(status, 200, "{answer}");
+    let before = refused(&one.url, "ticket");
+    others[0].start_again();
+    eventually("its ticket is refused", || {
+        assert_eq!(members(&one), 1, "it is a member again");
+        (refused(&one.url, "ticket") > before).then_some(())
+    });
+    assert_eq!(members(&one), 1);
+}
