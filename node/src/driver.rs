@@ -69,6 +69,7 @@ pub use position::{Position, Wanted};
 
 use crate::clock::WallClock;
 use crate::handle::{Bell, Handle, SpaceId};
+use crate::log_pace::LogPace;
 use crate::metrics::Metrics;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
 use crate::trust::Ledger;
@@ -90,6 +91,9 @@ use std::time::{Duration, Instant};
 use tallymesh_core::{Error, Link, Output, Space, SyncConfig, frame_space};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
+
+/// The lines that tell of pushes which were refused.
+static PUSHES_LOG: LogPace = LogPace::new();
 
 /// The [`Bell`] among what wakes the driver.
 const BELL: Token = Token(0);
@@ -683,7 +687,9 @@ impl Driver {
                 Some(link) => self.close(self.now(), link, error),
                 None => {
                     self.metrics.refused(SYNC, error.code());
-                    tracing::warn!(code = error.code(), %error, "refused a push");
+                    if let Some(left_out) = PUSHES_LOG.admit(Instant::now()) {
+                        tracing::warn!(code = error.code(), left_out, %error, "refused a push");
+                    }
                 }
             },
         }

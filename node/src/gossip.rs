@@ -31,6 +31,8 @@ mod removals;
 mod revocations;
 mod rights;
 mod swarm;
+mod unreached;
+mod waiting;
 
 pub use about::AboutRow;
 pub(crate) use audit::{Auditor, Unanswered};
@@ -42,6 +44,7 @@ pub use limits::{GossipLimits, MemoryMax};
 pub(crate) use pace::Pace;
 pub use pace::Rate;
 pub use relay::RelayLimits;
+pub use unreached::UnreachedRow;
 
 use crate::clock::WallClock;
 use crate::driver::Order;

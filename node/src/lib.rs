@@ -15,6 +15,7 @@ pub mod gossip;
 pub mod handle;
 pub mod http;
 mod listen;
+mod log_pace;
 mod logging;
 pub mod metrics;
 pub mod node;

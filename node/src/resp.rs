@@ -136,6 +136,11 @@ pub trait Host {
     /// Hears that a command was refused as so much of a budget is not held here.
     fn lacks(&mut self, _space: usize, _lacked: &Lack) {}
 
+    /// Whether the node is to be a member of a space, and does not take part yet after its start.
+    fn is_starting(&self, _space: usize) -> bool {
+        false
+    }
+
     /// Hears that a command was refused, with its stable code.
     fn refused(&mut self, _code: &'static str) {}
 

@@ -6,6 +6,7 @@
 //! ([`Revocation`]); what a node knows of that, and of its own tickets, is in its [`Ledger`].
 
 mod ledger;
+mod place;
 mod removal;
 mod revocation;
 mod role;
@@ -18,6 +19,7 @@ pub use ledger::{
     HELD_MAX, ISSUED_MAX, Issued, Ledger, LedgerError, REVOKED_MAX, Revoked, TicketState,
 };
 pub(crate) use ledger::{REMOVED_MAX, Seen};
+pub(crate) use place::Place;
 pub(crate) use removal::{REMOVED_KEY, Removal};
 pub(crate) use revocation::KEY as REVOKED_KEY;
 pub use revocation::{REVOCATION_BYTES_MAX, Revocation};

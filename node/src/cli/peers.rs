@@ -4,19 +4,35 @@ use super::client::Client;
 use super::failure::Failure;
 use super::output::{Output, text};
 use crate::escape;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
     let answer = client.get("/v1/peers")?;
     let peers: Vec<&Value> = answer["peers"].as_array().into_iter().flatten().collect();
-    if peers.is_empty() && !output.is_json() {
+    let unreached = answer["unreached"].as_array().into_iter().flatten();
+    let unreached: Vec<&Value> = unreached.collect();
+    if peers.is_empty() && unreached.is_empty() && !output.is_json() {
         let text = "no peers; connect to one with `tallymesh up --peer MULTIADDR`";
         return output.line(&Value::Null, || text.into());
     }
     for peer in peers {
         output.line(peer, || row(peer))?;
     }
+    for peer in unreached {
+        output.line(&json!({ "unreached": peer }), || away(peer))?;
+    }
     Ok(())
+}
+
+/// A configured peer that is not linked.
+fn away(peer: &Value) -> String {
+    format!(
+        "{} not reached for {:.0} s ({}): {}",
+        text(&peer["address"]),
+        peer["for_ms"].as_f64().unwrap_or_default() / 1000.0,
+        text(&peer["code"]),
+        text(&peer["detail"]),
+    )
 }
 
 fn row(peer: &Value) -> String {

@@ -67,6 +67,8 @@ pub enum OperationError {
     SequenceName(usize),
     /// A key that a limit covers has so many bytes, which are too many.
     LimitKey(usize),
+    /// Only a member may do it, and this node is about to be one: it catches up after its start.
+    CatchingUp,
 }
 
 impl OperationError {
@@ -79,6 +81,7 @@ impl OperationError {
             OperationError::LeasedName(_) => "leased_name",
             OperationError::SequenceName(_) => "sequence_name",
             OperationError::LimitKey(_) => "limit_key",
+            OperationError::CatchingUp => "catching_up",
         }
     }
 
@@ -132,6 +135,10 @@ impl fmt::Display for OperationError {
             OperationError::LimitKey(bytes) => write!(
                 f,
                 "a key that a limit covers has at most {WINDOW_KEY_BYTES_MAX} bytes, not {bytes}"
+            ),
+            OperationError::CatchingUp => f.write_str(
+                "this node has just started, and catches up with the other members before it takes part; try \
+                 again in some seconds",
             ),
         }
     }

@@ -2,11 +2,16 @@
 
 use super::{Driver, LinkRow, LinkState, Order, SYNC};
 use crate::handle::{Carried, Limits, NewLink, PeerKind, SpaceId};
+use crate::log_pace::LogPace;
 use crate::metrics::Metrics;
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Instant;
 use tallymesh_core::{Error, Link};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+
+/// The lines that tell of links which their peers had closed, as any stranger may.
+static CLOSED_LOG: LogPace = LogPace::new();
 
 /// So many spaces are greeted in at a time. More holds up what else there is to do.
 const GREETED_AT_ONCE: usize = 256;
@@ -191,7 +196,10 @@ impl Driver {
     pub(super) fn close(&mut self, now: u64, link: Link, error: Error) {
         if let Some(peer) = self.peers.get(&link) {
             self.metrics.refused(SYNC, error.code());
-            tracing::warn!(peer = %peer.name, code = error.code(), %error, "closing a link");
+            if let Some(left_out) = CLOSED_LOG.admit(Instant::now()) {
+                let (peer, code) = (&peer.name, error.code());
+                tracing::warn!(%peer, code, left_out, %error, "closing a link");
+            }
             // If the outbox is full, the transport keeps a connection on which nobody listens,
             // until the peer gives up.
             let _ = peer.outbox.try_send(Order::Close(link, error));

@@ -133,7 +133,9 @@ pub(super) async fn build(
         ),
         identify: identify::Behaviour::new(
             identify::Config::new("tallymesh/1".into(), key.public())
-                .with_agent_version(format!("tallymesh-node/{}", env!("CARGO_PKG_VERSION"))),
+                // Strangers are told it, too: no version, and no address but a relay's.
+                .with_agent_version("tallymesh".into())
+                .with_hide_listen_addrs(true),
         ),
         mdns,
         gossipsub: Only::new(gossipsub, may_gossip),

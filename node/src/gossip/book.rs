@@ -18,9 +18,11 @@
 //! kept beside it, in [`Addresses`], as long as it holds. A start writes only if what it has to say is
 //! not there already. So no book has more writers than starts that moved and nodes that renewed in one
 //! day, and those who are first to miss a revocation. Days begin by each node's wall clock: while two
-//! nodes are not on the same day, they hear nothing new of each other.
+//! nodes are not on the same day, they hear nothing new of each other. A link carries one hello for each
+//! day, and of two clocks one is ahead: so the hello of another day is kept until that day begins.
 
 use super::addresses::{self, Addresses, Held, PEERS_MAX, PER_PEER_MAX};
+use super::peers::greeting;
 use super::redial::Chance;
 use super::removals::Removals;
 use super::revocations::{Revocations, Say, Told};
@@ -33,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tallymesh_core::{
     Error, Handle, Input, Link, Op, Output, Replica, Role, Space, Sync, SyncConfig, WriterId,
+    frame_space,
 };
 
 /// The names of the node's own spaces begin so; users can't have such.
@@ -64,6 +67,9 @@ const COUNTERS_MAX: usize = PEERS_MAX * PER_PEER_MAX + 2 * (REVOKED_MAX + REMOVE
 const OTHERS_WAIT_MIN: Duration = Duration::from_secs(1);
 const OTHERS_WAIT_SPREAD_MS: usize = 9_000;
 
+/// Longest hello that is kept for another day, in bytes. Those of nodes are a few hundred.
+const HELLO_BYTES_MAX: usize = 4_096;
+
 /// What the book wants of the network.
 pub(super) enum Want {
     /// Send a frame on a link.
@@ -88,6 +94,10 @@ pub(super) struct Book {
     sync: Sync,
     /// The links, each with the key of its peer if that may only read.
     links: BTreeMap<Link, Option<OwnerKey>>,
+    /// The session of each peer that has greeted on this day.
+    greeted: BTreeMap<Link, u64>,
+    /// The last hello of another day on each link.
+    other_day: BTreeMap<Link, Vec<u8>>,
     /// How much later than others this node writes what somebody else revoked.
     others_wait: Duration,
     /// What this node tells, if it is not in the book already.
@@ -129,6 +139,8 @@ impl Book {
             replica,
             sync,
             links: BTreeMap::new(),
+            greeted: BTreeMap::new(),
+            other_day: BTreeMap::new(),
             told: BTreeSet::new(),
             write_wait: WRITE_WAIT_MIN,
             write_next: now,
@@ -175,6 +187,8 @@ impl Book {
     }
 
     pub(super) fn disconnected(&mut self, link: Link, now: Instant) {
+        self.greeted.remove(&link);
+        self.other_day.remove(&link);
         if self.links.remove(&link).is_some() {
             self.handle(now, Input::Disconnected { link });
         }
@@ -183,10 +197,34 @@ impl Book {
         }
     }
 
-    /// A frame of the book came. One of another day is passed over.
+    /// A frame of the book came. One of another day is passed over, but for the hello.
     pub(super) fn frame(&mut self, link: Link, space: &str, bytes: &[u8], now: Instant) {
-        let is_present = space == self.replica.space().as_str();
-        if is_present && self.links.contains_key(&link) && self.replica.len() <= COUNTERS_MAX {
+        let Some(reader) = self.links.get(&link).copied() else {
+            return;
+        };
+        let greeting = greeting(bytes);
+        if space != self.replica.space().as_str() {
+            if greeting.is_some() && bytes.len() <= HELLO_BYTES_MAX {
+                self.other_day.insert(link, bytes.to_vec());
+            }
+            return;
+        }
+        if let Some((_, session)) = greeting {
+            match self.greeted.insert(link, session) {
+                // It came before, on another day.
+                Some(before) if before == session => return,
+                // The peer was on another day meanwhile, and begins this one anew.
+                Some(_) => {
+                    self.handle(now, Input::Disconnected { link });
+                    self.greet(link, reader, now);
+                }
+                None => {}
+            }
+        } else if !self.greeted.contains_key(&link) {
+            // It was said before the peer heard that this node begins the day anew.
+            return;
+        }
+        if self.replica.len() <= COUNTERS_MAX {
             self.handle(now, Input::Frame { link, bytes });
         }
     }
@@ -260,8 +298,15 @@ impl Book {
         self.write_wait = WRITE_WAIT_MIN;
         self.write_next = now;
         self.settled = (!self.links.is_empty()).then_some(now + SETTLE);
+        self.greeted.clear();
         for (link, reader) in self.links.clone() {
             self.greet(link, reader, now);
+        }
+        let name = self.replica.space().to_string();
+        let is_of_today = |_: &Link, hello: &mut Vec<u8>| frame_space(hello) == Ok(&*name);
+        let hellos: Vec<_> = self.other_day.extract_if(.., is_of_today).collect();
+        for (link, hello) in hellos {
+            self.frame(link, &name, &hello, now);
         }
         Ok(())
     }

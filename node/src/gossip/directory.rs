@@ -3,10 +3,13 @@
 
 use super::about::AboutRow;
 use super::figures::{Direction, Protocol};
+use super::unreached::UnreachedRow;
+use super::waiting::Outside;
 use libp2p::PeerId;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use utoipa::ToSchema;
 
 /// Messages of one protocol, and their bytes.
@@ -84,9 +87,16 @@ impl NodeRow {
     }
 }
 
-/// The connected nodes. The network writes it, and whoever asks what it says looks at it.
+/// The connected nodes, and those that should be and are not. The network writes it, and whoever asks what
+/// it says looks at it.
 #[derive(Clone, Default)]
-pub(crate) struct Directory(Arc<Mutex<HashMap<PeerId, NodeRow>>>);
+pub(crate) struct Directory {
+    nodes: Arc<Mutex<HashMap<PeerId, NodeRow>>>,
+    /// Each with since when it is not there.
+    unreached: Arc<Mutex<Vec<(UnreachedRow, Instant)>>>,
+    /// The spaces that this node is not in as it should be.
+    outside: Arc<Mutex<Vec<Outside>>>,
+}
 
 impl Directory {
     /// All rows, by the peer id as text.
@@ -96,6 +106,37 @@ impl Directory {
             .iter()
             .map(|(peer, row)| (peer.to_string(), row.clone()));
         rows.collect()
+    }
+
+    /// The configured nodes that are not there.
+    pub(crate) fn unreached(&self) -> Vec<UnreachedRow> {
+        let (rows, now) = (self.unreached.lock(), Instant::now());
+        let rows = rows.unwrap_or_else(PoisonError::into_inner);
+        let row = |(row, since): &(UnreachedRow, Instant)| UnreachedRow {
+            for_ms: u64::try_from(now.duration_since(*since).as_millis()).unwrap_or(u64::MAX),
+            ..row.clone()
+        };
+        rows.iter().map(row).collect()
+    }
+
+    /// The first of the spaces that this node waits to join, or was removed from.
+    pub(crate) fn outside(&self) -> Option<Outside> {
+        let outside = self.outside.lock();
+        outside
+            .unwrap_or_else(PoisonError::into_inner)
+            .first()
+            .cloned()
+    }
+
+    pub(super) fn set_outside(&self, outside: Vec<Outside>) {
+        *self.outside.lock().unwrap_or_else(PoisonError::into_inner) = outside;
+    }
+
+    pub(super) fn set_unreached(&self, rows: Vec<(UnreachedRow, Instant)>) {
+        *self
+            .unreached
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = rows;
     }
 
     pub(super) fn insert(&self, peer: PeerId) {
@@ -115,6 +156,6 @@ impl Directory {
 
     fn nodes(&self) -> MutexGuard<'_, HashMap<PeerId, NodeRow>> {
         // Nobody panics with it in hand; if somebody did, the rows were whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -30,7 +30,10 @@ const PENDING_PER_ADDRESS_MAX: usize = 64;
 pub(super) struct Gate {
     limits: GossipLimits,
     arrivals: Pace<IpAddr>,
+    /// Configured peers.
     reserved: HashSet<PeerId>,
+    /// Members of this node's spaces.
+    members: HashSet<PeerId>,
     /// Nobody may connect: the links are cut on purpose.
     closed: bool,
     pending_in: HashMap<ConnectionId, IpAddr>,
@@ -49,6 +52,7 @@ impl Gate {
             limits,
             arrivals: Pace::new(limits.arrivals),
             reserved: HashSet::new(),
+            members: HashSet::new(),
             closed: false,
             pending_in: HashMap::new(),
             pending_out: HashSet::new(),
@@ -61,8 +65,13 @@ impl Gate {
         self.reserved.insert(peer);
     }
 
+    /// These members are let in as well, and those before no longer, unless they are configured.
+    pub(super) fn reserve_members(&mut self, members: impl Iterator<Item = PeerId>) {
+        self.members = members.collect();
+    }
+
     pub(super) fn is_reserved(&self, peer: &PeerId) -> bool {
-        self.reserved.contains(peer)
+        self.reserved.contains(peer) || self.members.contains(peer)
     }
 
     /// Lets nobody in, or everybody as before.
@@ -126,7 +135,7 @@ impl Gate {
 }
 
 /// What counts as one address. Those that come through a relay have none, and so are one.
-fn source(address: &Multiaddr) -> IpAddr {
+pub(super) fn source(address: &Multiaddr) -> IpAddr {
     let relayed = address.iter().any(|part| part == Protocol::P2pCircuit);
     let ip = address.iter().find_map(|part| match part {
         Protocol::Ip4(ip) => Some(IpAddr::V4(ip)),
@@ -285,6 +294,21 @@ mod tests {
         gate.close(true);
         assert_eq!(next(&mut gate, one, true), Err(Reason::Cut));
         assert_eq!(gate.leaves(Some(one)), Err(Reason::Cut));
+    }
+
+    #[test]
+    fn a_member_that_was_removed_has_no_place_of_its_own_any_more() {
+        let mut gate = gate(1, 1);
+        let [configured, stays, gone] = [0; 3].map(|_| PeerId::random());
+        gate.reserve(configured);
+        gate.reserve_members([configured, stays, gone].into_iter());
+        assert_eq!(open(&mut gate, 1, PeerId::random(), true), Ok(()));
+        assert_eq!(open(&mut gate, 2, gone, true), Ok(()));
+        gate.established.remove(&ConnectionId::new_unchecked(2));
+        gate.reserve_members([stays].into_iter());
+        assert_eq!(open(&mut gate, 3, gone, true), Err(Reason::Incoming));
+        assert_eq!(open(&mut gate, 4, stays, true), Ok(()));
+        assert_eq!(open(&mut gate, 5, configured, true), Ok(()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use libp2p::request_response::{OutboundRequestId, ResponseChannel};
 use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::time::Instant;
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{Link, Space, frame_space};
@@ -32,7 +33,7 @@ fn is_hello(frame: &[u8]) -> bool {
 }
 
 /// The space and the session of a hello.
-fn greeting(frame: &[u8]) -> Option<(Space, u64)> {
+pub(super) fn greeting(frame: &[u8]) -> Option<(Space, u64)> {
     if !is_hello(frame) {
         return None;
     }
@@ -67,6 +68,8 @@ pub(super) struct Peer {
     sessions: HashMap<Space, u64>,
     /// Whether it has greeted in any space, open here or not.
     pub(super) greeted: bool,
+    /// The address that it came from.
+    pub(super) from: Option<IpAddr>,
     /// Since when it could have.
     pub(super) since: Instant,
     /// What it may do, since it came.
@@ -127,6 +130,7 @@ impl Peers {
             connections: Vec::new(),
             sessions: HashMap::new(),
             greeted: false,
+            from: None,
             since: now,
             rights: Vec::new(),
             loses: None,
@@ -163,6 +167,10 @@ impl Peers {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&PeerId, &Peer)> {
         self.by_id.iter()
+    }
+
+    pub(super) fn get(&self, peer: &PeerId) -> Option<&Peer> {
+        self.by_id.get(peer)
     }
 
     pub(super) fn get_mut(&mut self, peer: &PeerId) -> Option<&mut Peer> {

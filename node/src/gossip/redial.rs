@@ -1,5 +1,6 @@
 //! When to dial the nodes that this one should be connected to.
 
+use super::unreached::Expected;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
@@ -121,6 +122,17 @@ impl Redial {
         configured.filter_map(|target| target.peer)
     }
 
+    /// Whether the target at `place` is a configured one.
+    pub(super) fn is_configured(&self, place: usize) -> bool {
+        self.targets[place].configured
+    }
+
+    /// The configured addresses, and who is there.
+    pub(super) fn expected(&self) -> impl Iterator<Item = Expected> + '_ {
+        let configured = self.targets.iter().filter(|target| target.configured);
+        configured.map(|target| (target.address.clone(), target.peer))
+    }
+
     /// Takes an address that was found off the list.
     pub(super) fn lost_address(&mut self, address: &Multiaddr) {
         self.targets
@@ -167,13 +179,13 @@ impl Redial {
         target.configured
     }
 
-    /// An attempt has failed.
-    pub(super) fn failed(&mut self, attempt: ConnectionId, now: Instant) {
+    /// An attempt has failed; gives the address if it is a configured one.
+    pub(super) fn failed(&mut self, attempt: ConnectionId, now: Instant) -> Option<Multiaddr> {
         let mut targets = self.targets.iter_mut();
-        if let Some(target) = targets.find(|target| target.dialling == Some(attempt)) {
-            target.dialling = None;
-            target.back_off(now, &mut self.chance);
-        }
+        let target = targets.find(|target| target.dialling == Some(attempt))?;
+        target.dialling = None;
+        target.back_off(now, &mut self.chance);
+        target.configured.then(|| target.address.clone())
     }
 
     /// The last connection to `peer` is gone.

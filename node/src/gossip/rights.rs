@@ -10,22 +10,20 @@
 //! A peer has the rights for as long as it is connected that it had when it came. When they change its
 //! connections are closed, and it comes again.
 
+mod shown;
+
 use super::revocations::Say;
 use crate::driver::{OwnerKey, Roster, Rosters};
 use crate::handle::{Admission, SpaceId};
-use crate::trust::{Grant, Ledger, Role, Seen, Standing};
+use crate::trust::{Grant, Ledger, Place, Role, Seen, Standing};
 use libp2p::PeerId;
 use libp2p::identity::{PublicKey, ed25519};
+use shown::{Full, Shown};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
-
-/// Most peers of which is remembered what they have shown.
-const SHOWN_MAX: usize = 4096;
-
-/// Most tickets of one peer that count at a time.
-const SHOWN_PER_PEER_MAX: usize = 8;
 
 /// How long a member that may not know of a removal leaves it to the address book to tell, before it
 /// makes somebody a member by a ticket. Higher makes joining slower after changes that were missed,
@@ -73,7 +71,7 @@ struct Known {
     own_roles: Vec<Role>,
     /// Whom the operator named.
     named: BTreeSet<OwnerKey>,
-    shown: HashMap<PeerId, Vec<Grant>>,
+    shown: Shown,
     /// Until when this node may have missed a removal, by space.
     unsure: HashMap<SpaceId, Instant>,
     /// The same for a single owner, whose removal was just seen: a ticket of another clock may seem to
@@ -98,7 +96,7 @@ impl Rights {
             rosters,
             own_roles: Vec::new(),
             named: BTreeSet::new(),
-            shown: HashMap::new(),
+            shown: Shown::default(),
             unsure: HashMap::new(),
             unsure_of: BTreeMap::new(),
         };
@@ -156,32 +154,43 @@ impl Rights {
     ///
     /// # Errors
     /// [`Worthless`], and nothing is remembered.
-    pub(super) fn show(&self, peer: PeerId, grant: Grant) -> Result<Vec<SpaceId>, Worthless> {
+    pub(super) fn show(
+        &self,
+        peer: PeerId,
+        grant: Grant,
+        from: IpAddr,
+    ) -> Result<Vec<SpaceId>, Worthless> {
         let mut known = self.known();
         let holder = owner_of(&peer);
         if grant.holder.is_some() && grant.holder != holder {
             return Err(Worthless::Holder);
         }
         let spaces = known.worth(&grant, holder)?;
-        if !known.shown.contains_key(&peer) && known.shown.len() >= SHOWN_MAX {
-            return Err(Worthless::Room);
-        }
-        let shown = known.shown.entry(peer).or_default();
-        shown.retain(|before| before.id != grant.id);
-        if shown.len() >= SHOWN_PER_PEER_MAX {
-            shown.remove(0);
-        }
-        shown.push(grant);
+        let shown = known.shown.show(peer, grant, from);
+        shown.map_err(|Full| Worthless::Room)?;
         Ok(spaces)
     }
 
-    /// Forgets the tickets that have ended, and looks what those that this node was given are worth.
+    /// The last connection to a peer is gone.
+    pub(super) fn gone(&self, peer: &PeerId) {
+        self.known().shown.gone(peer);
+    }
+
+    /// Forgets the tickets that have ended or are revoked, and looks what those that this node was given
+    /// are worth.
     pub(super) fn tidy(&self, now_ms: u64) {
         let mut known = self.known();
-        known.shown.retain(|_, shown| {
-            shown.retain(|grant| grant.is_timely(now_ms).is_ok());
-            !shown.is_empty()
+        let mut shown = std::mem::take(&mut known.shown);
+        shown.retain(|peer, grant| {
+            let is_over = match known.worth(grant, owner_of(peer)) {
+                Ok(_) => false,
+                // Who signed it may be a member again.
+                Err(Worthless::Issuer) => !known.ledger.revoked_in(grant.id).is_empty(),
+                Err(_) => true,
+            };
+            grant.is_timely(now_ms).is_ok() && !is_over
         });
+        known.shown = shown;
         known.look_at_own(now_ms);
     }
 
@@ -216,6 +225,23 @@ impl Rights {
             },
         };
         spaces.map(say).collect()
+    }
+
+    /// Where this node is in each of its spaces; `linked` tells whether another node greeted in one.
+    pub(super) fn places(
+        &self,
+        linked: impl Fn(&Space) -> bool,
+        now_ms: u64,
+    ) -> Vec<(Space, Place)> {
+        let known = self.known();
+        let spaces = known.spaces.iter().enumerate();
+        let place = |(place, space): (usize, &Space)| {
+            let roster = known.roster(SpaceId(place)).map(|it| &**it);
+            let (own, ledger) = (known.own, &known.ledger);
+            let place = Place::of(own, ledger, space, roster, linked(space), now_ms);
+            (space.clone(), place)
+        };
+        spaces.map(place).collect()
     }
 
     /// The members of the spaces that this node is a member of.
@@ -272,7 +298,7 @@ impl Known {
         if self.open || owner.is_some_and(|owner| self.named.contains(&owner)) {
             return all.map(member).collect();
         }
-        let shown = self.shown.get(peer).map_or(&[][..], |shown| shown);
+        let shown = self.shown.of(peer);
         let shown: Vec<(&Grant, Vec<SpaceId>)> = shown
             .iter()
             .filter(|grant| grant.is_timely(now_ms).is_ok())
@@ -337,8 +363,9 @@ impl Known {
             };
             // A ticket that it has shown was signed before, whatever the clock of its issuer said.
             let signed = |owner: &OwnerKey| {
-                let shown = peer_of(owner).and_then(|peer| self.shown.get(&peer));
-                let shown = shown.into_iter().flatten().map(|grant| grant.issued);
+                let peer = peer_of(owner);
+                let shown = peer.iter().flat_map(|peer| self.shown.of(peer));
+                let shown = shown.map(|grant| grant.issued);
                 shown.max().unwrap_or_default()
             };
             let (difference, saved) = self.ledger.see(space, seen, now, signed);

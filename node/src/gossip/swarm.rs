@@ -12,16 +12,21 @@ use super::audit::{self, Audits};
 use super::behaviour::{self, Behaviour, BehaviourEvent};
 use super::book::Book;
 use super::directory::Directory;
+use super::gate::source;
 use super::pace::Pace;
 use super::peers::Peers;
 use super::redial::{Chance, Redial};
 use super::refusals::{Reason, Refusals};
 use super::relay::{Circuits, Relayed, relay_of};
 use super::rights::Rights;
+use super::unreached::Unreached;
+use super::waiting::Waiting;
 use super::{Address, Cuts, Figures, GossipError, GossipLimits, Start};
 use crate::clock::WallClock;
 use crate::driver::{Order, Rosters};
 use crate::handle::{Handle, SpaceId};
+use crate::log_pace::LogPace;
+use crate::trust::Ledger;
 use futures::StreamExt;
 use libp2p::core::transport::ListenerId;
 use libp2p::multiaddr::Protocol;
@@ -29,6 +34,7 @@ use libp2p::swarm::{ConnectionDenied, DialError, ListenError, Swarm, SwarmEvent}
 use libp2p::{Multiaddr, PeerId, gossipsub, identify, mdns, memory_connection_limits, relay};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::net::{IpAddr, TcpListener};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
@@ -37,6 +43,9 @@ const TICK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The file in the data folder that has the addresses of other nodes.
 const ADDRESSES: &str = "addresses.json";
+
+/// The lines that tell of connections which come and go.
+static PEERS_LOG: LogPace = LogPace::new();
 
 /// How long all listeners together may take to be bound.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,6 +56,10 @@ pub(super) struct Network {
     handle: Handle,
     peers: Peers,
     redial: Redial,
+    unreached: Unreached,
+    unreached_next: Instant,
+    waiting: Waiting,
+    waiting_next: Instant,
     orders: mpsc::Sender<Order>,
     inbox: mpsc::Receiver<Order>,
     spaces_used: mpsc::UnboundedReceiver<SpaceId>,
@@ -66,6 +79,9 @@ pub(super) struct Network {
     /// The members of spaces that this node is a member of: they need links to each other.
     fellows: BTreeSet<PeerId>,
     clock: WallClock,
+    /// What is revoked, and which of that was looked at.
+    ledger: Ledger,
+    revoked_seen: u64,
     /// When is looked next whether rights have ended.
     review_next: Instant,
     directory: Directory,
@@ -85,6 +101,22 @@ pub(super) struct Network {
     cut: Cuts,
     /// The peers that were connected when they were cut off, and where they listened.
     cut_off: HashMap<PeerId, Vec<Multiaddr>>,
+}
+
+/// Whether nobody listens at an address over TCP. libp2p has its listeners share a port with others that
+/// allow that, so that a second node would get some of the connections that are meant for the first.
+fn is_free(address: &Multiaddr) -> std::io::Result<()> {
+    let mut parts = address.iter();
+    let ip = match parts.next() {
+        Some(Protocol::Ip4(ip)) => IpAddr::V4(ip),
+        Some(Protocol::Ip6(ip)) => IpAddr::V6(ip),
+        _ => return Ok(()),
+    };
+    match parts.next() {
+        // The system finds a free one for port 0.
+        Some(Protocol::Tcp(port)) if port != 0 => TcpListener::bind((ip, port)).map(|_| ()),
+        _ => Ok(()),
+    }
 }
 
 impl Network {
@@ -130,6 +162,10 @@ impl Network {
             handle: start.handle,
             peers: Peers::default(),
             redial,
+            unreached: Unreached::default(),
+            unreached_next: now,
+            waiting: Waiting::default(),
+            waiting_next: now,
             orders: start.orders,
             inbox: start.inbox,
             spaces_used: start.spaces_used,
@@ -142,6 +178,8 @@ impl Network {
             rights,
             rosters,
             clock: start.clock,
+            revoked_seen: start.ledger.generation(),
+            ledger: start.ledger,
             review_next: now,
             directory,
             refusals: Refusals::new(figures.clone()),
@@ -164,6 +202,7 @@ impl Network {
             }
         }
         network.learn_members();
+        network.look_at_places(now);
         Ok(network)
     }
 
@@ -186,6 +225,7 @@ impl Network {
                 bound.push((place, address.0.clone()));
                 continue;
             }
+            is_free(&address.0).map_err(|error| failed(address, error.to_string()))?;
             let listener = self.swarm.listen_on(address.0.clone());
             let listener = listener.map_err(|error| failed(address, error.to_string()))?;
             unbound.insert(listener, (place, address));
@@ -244,6 +284,8 @@ impl Network {
     async fn tick(&mut self) {
         let now = Instant::now();
         self.dial();
+        self.look_at_unreached(now);
+        self.look_at_places(now);
         self.release(now).await;
         self.ask_about(now);
         self.drop_silent(now);
@@ -274,6 +316,7 @@ impl Network {
                 }
                 if let Some(peer) = self.peers.get_mut(&peer_id) {
                     peer.opened(connection_id);
+                    peer.from = Some(source(endpoint.get_remote_address()));
                 }
             }
             SwarmEvent::ConnectionClosed {
@@ -282,7 +325,9 @@ impl Network {
                 cause,
                 ..
             } => {
-                tracing::info!(peer = %peer_id, ?cause, "disconnected");
+                if let Some(left_out) = PEERS_LOG.admit(now) {
+                    tracing::info!(peer = %peer_id, ?cause, left_out, "disconnected");
+                }
                 self.disconnected(peer_id, now).await;
             }
             SwarmEvent::ConnectionClosed {
@@ -301,7 +346,9 @@ impl Network {
                 error,
             } => {
                 tracing::debug!(%error, "dialling failed");
-                self.redial.failed(connection_id, now);
+                if let Some(address) = self.redial.failed(connection_id, now) {
+                    self.unreached.failed(address, &error, now);
+                }
                 if let (DialError::Denied { cause }, Some(peer)) = (&error, peer_id) {
                     self.denied(cause, &peer, now);
                 }

@@ -4,7 +4,7 @@ use super::App;
 use super::problem::{Problem, Route};
 use super::requests::InSpace;
 use crate::driver::{Decimal, LinkRow, OwnerKey, SpaceStatus, WriterRow, decimal};
-use crate::gossip::NodeRow;
+use crate::gossip::{NodeRow, UnreachedRow};
 use crate::problems;
 use axum::Json;
 use axum::extract::State;
@@ -54,6 +54,8 @@ pub(super) struct Status {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Peers {
     peers: Vec<PeerRow>,
+    /// Nodes that were named by `--peer`, or by a ticket to join with, and are not linked.
+    unreached: Vec<UnreachedRow>,
 }
 
 /// A link in one space, and what is known of the node at its other end.
@@ -117,7 +119,8 @@ pub(super) async fn peers(State(app): State<Arc<App>>) -> Result<Json<Peers>, Pr
         link,
     });
     let peers = peers.collect();
-    Ok(Json(Peers { peers }))
+    let unreached = app.directory.unreached();
+    Ok(Json(Peers { peers, unreached }))
 }
 
 /// The writers of a space
@@ -148,12 +151,12 @@ pub(super) async fn healthy() -> &'static str {
 
 /// Whether the node is to be sent requests
 ///
-/// It is, unless it stops, its store has failed, or it is a member of a space that has not caught up
-/// with the others yet.
+/// It is, unless it stops, its store has failed, it is a member of a space that has not caught up with the
+/// others yet, it waits to join a space, or it was removed from the members of one.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "node",
     responses((status = 200, description = "It does.", body = String, example = "ready\n")),
-    extensions(("x-problems" = json!(["stopped", "catching_up"]))),
+    extensions(("x-problems" = json!(["stopped", "catching_up", "joining", "removed"]))),
 )]
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if *app.stopping.borrow() {
@@ -172,7 +175,11 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, P
             );
             Err(Problem::new(&problems::CATCHING_UP, detail))
         }
-        None => Ok("ready\n"),
+        None => match app.directory.outside() {
+            Some(it) if it.is_removed => Err(Problem::new(&problems::REMOVED, it.detail)),
+            Some(it) => Err(Problem::new(&problems::JOINING, it.detail)),
+            None => Ok("ready\n"),
+        },
     }
 }
 

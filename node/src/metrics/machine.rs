@@ -1,6 +1,6 @@
 //! What the process and its disk take, read when somebody asks.
 
-use crate::logging;
+use crate::{log_pace, logging};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -68,7 +68,14 @@ impl Collector for Log {
             None,
             MetricType::Counter,
         )?;
-        ConstCounter::new(logging::dropped()).encode(row)
+        ConstCounter::new(logging::dropped()).encode(row)?;
+        let row = encoder.encode_descriptor(
+            "log_lines_left_out",
+            "Lines of the log that others caused, and that were left out as there were too many",
+            None,
+            MetricType::Counter,
+        )?;
+        ConstCounter::new(log_pace::left_out()).encode(row)
     }
 }
 

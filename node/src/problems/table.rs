@@ -153,7 +153,12 @@ kinds! {
         .advice("Add, or let one member alone set the counter; the text says what fits.")
         .shown(Shown::Error("NEEDSCENTRE"));
     CATCHING_UP: Kind::http("catching_up", 503, "The node does not take part in one of its spaces yet: it catches up with the members.")
-        .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile.");
+        .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile; what only members may do is to be tried again.")
+        .shown(Shown::Error("TRYAGAIN"));
+    JOINING: Kind::http("joining", 503, "The node waits to join one of its spaces.")
+        .advice("Start a node that its ticket names, or name another with `--peer`. `tallymesh peers` tells which it tries to reach.");
+    REMOVED: Kind::http("removed", 503, "The node was removed from the members of one of its spaces.")
+        .advice("Run `tallymesh members add` at a member, or start it with `--join` and a new ticket.");
     STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")
         .advice("Read the counter when the node is back, or try again under the same idempotency key.")
         .unknown();

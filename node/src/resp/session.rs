@@ -15,6 +15,7 @@ use super::reply::Reply;
 use super::request::{Args, Parsed, Request};
 use super::rights::RightsWait;
 use super::{Host, Place, RespConfig};
+use crate::driver::OperationError;
 use crate::trust::Role;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -446,6 +447,12 @@ impl Session {
                 }
                 host.lacks(self.space, lacked);
             }
+            let error = match error {
+                ReplyError::Core(Error::NotAMember) if host.is_starting(self.space) => {
+                    OperationError::CatchingUp.into()
+                }
+                error => error,
+            };
             host.refused(error.code());
             reply.error(&error);
         }

@@ -47,6 +47,7 @@ mod retries;
 mod revoked;
 mod roles;
 mod sequences;
+mod silent;
 mod spaces;
 mod spending;
 mod sync;

@@ -47,7 +47,7 @@ fn who_joined_by_a_ticket_and_is_removed_stays_out_until_it_has_a_new_one() {
     close(&[&one]);
     let ticket = run(&one, &["invite", "--role", "member"]);
     let mut two = Node::start(&[CLOSED, "--join", &ticket]);
-    let three = Node::start(&[CLOSED, "--join", &ticket]);
+    let three = Node::start(&[CLOSED, "--join", &ticket, "--peer", &two.listen[0]]);
     let nodes = [&one, &two, &three];
     settled(&nodes);
     for node in nodes {
@@ -60,6 +60,10 @@ fn who_joined_by_a_ticket_and_is_removed_stays_out_until_it_has_a_new_one() {
     for (by, gone, other) in [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 2, 1)] {
         let [by, gone, other] = [by, gone, other].map(|at: usize| nodes[at]);
         remove(by, gone, [by, other]);
+        eventually("it is not ready", || {
+            let (status, answer) = gone.get("/readyz");
+            (status == 503 && answer["code"] == "removed").then_some(())
+        });
         change(other, "add", gone);
         settled(&nodes);
     }

@@ -1,10 +1,12 @@
 //! What is judged of a node, a check each. A further one is a line in [`CHECKS`] and a function.
 
+mod exposure;
+
 use super::facts::Facts;
 use super::{Finding, Severity};
+use exposure::{open_http, open_network, open_resp};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
 use tallymesh_core::limits::{KEY_TABLE_BYTES_MAX, KEYED_MAX, WRITERS_MAX};
 
 /// One check: its stable code, what is so when it finds nothing, and how it finds.
@@ -26,6 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "durability", fine: "what is acknowledged is kept", judge: durability },
     Check { code: "not_announced", fine: "the node takes part in its spaces", judge: not_announced },
     Check { code: "links", fine: "links are up as far as members need them", judge: links },
+    Check { code: "peers_unreached", fine: "all configured peers are reached", judge: peers_unreached },
     Check { code: "cut", fine: "no link is cut on purpose", judge: cut },
     Check { code: "frames_dropped", fine: "no frames were dropped", judge: frames_dropped },
     Check { code: "member_silent", fine: "all members are heard of", judge: member_silent },
@@ -266,6 +269,35 @@ fn links(facts: &Facts) -> Vec<Finding> {
     facts.closed().filter_map(told).collect()
 }
 
+/// A configured peer may be away for so long, in milliseconds, before it is told of.
+const UNREACHED_MS: u64 = 5_000;
+
+fn peers_unreached(facts: &Facts) -> Vec<Finding> {
+    let told = |row: &Value| {
+        let for_ms = number(&row["for_ms"]).filter(|ms| *ms >= UNREACHED_MS)?;
+        let text = |field: &str| row[field].as_str().unwrap_or("?");
+        let what = format!(
+            "{} is not reached for {}: {}",
+            text("address"),
+            seconds(for_ms),
+            text("detail")
+        );
+        let advice = match text("code") {
+            "refused" | "no_answer" => {
+                "Start the node there, or correct `--peer`: a wrong port or a firewall looks the same."
+            }
+            "not_resolved" => "Correct the name in `--peer`, or the name service.",
+            "other_identity" => {
+                "Give `--peer` the address that the node prints at its start, with its id."
+            }
+            "own_address" => "Leave it out of `--peer`.",
+            _ => "Correct `--peer`, or see the log of the node there.",
+        };
+        Some(finding(Severity::Warning, what, advice))
+    };
+    rows(&facts.unreached).filter_map(told).collect()
+}
+
 fn cut(facts: &Facts) -> Vec<Finding> {
     match facts.status["cut"] == true {
         true => {
@@ -390,24 +422,39 @@ fn undecided(facts: &Facts) -> Vec<Finding> {
 }
 
 fn faults(facts: &Facts) -> Vec<Finding> {
-    let advice = "Two processes run on one data folder's copy, a disk rots, or a peer speaks in another's \
+    let copied = "Two processes run on one data folder's copy, a disk rots, or a peer speaks in another's \
                   name. Look at `evidence` in `tallymesh status --json`, find the copy or the peer, stop it, \
                   and run `tallymesh audit`; docs/trust.md tells how to remove a member and repair a counter.";
+    let renewed = "That is so after a backup was put back, or when the node was removed and added again: \
+                   nothing has to be done. Otherwise look at the log for `begins again`.";
     let mut found = Vec::new();
     for space in facts.spaces() {
         let faults = number(&space["faults"]).unwrap_or(0);
         let renewals = number(&space["renewals"]).unwrap_or(0);
-        let severity = match (faults, renewals) {
+        let is_closed = !space["membership"]["configuration"].is_null();
+        found.push(match (faults, renewals) {
             (0, 0) => continue,
-            (0, _) => Severity::Warning,
-            _ => Severity::Problem,
-        };
-        let mut what = format!(
-            "{faults} times two wrote under one writer id; this node left its own {renewals} times"
-        );
-        let brought = rows(&space["evidence"]).find_map(brought_by);
-        what.extend(brought);
-        found.push(in_space(space, severity, what, advice));
+            // A member that was passed over begins again, and nobody did anything wrong.
+            (0, _) if is_closed => {
+                let what = format!(
+                    "this node went on under a new writer id {renewals} times since its start, as its own was \
+                     retired meanwhile"
+                );
+                in_space(space, Severity::Notice, what, renewed)
+            }
+            _ => {
+                let severity = match faults {
+                    0 => Severity::Warning,
+                    _ => Severity::Problem,
+                };
+                let mut what = format!(
+                    "{faults} times two wrote under one writer id; this node left its own {renewals} times"
+                );
+                let brought = rows(&space["evidence"]).find_map(brought_by);
+                what.extend(brought);
+                in_space(space, severity, what, copied)
+            }
+        });
     }
     found
 }
@@ -531,59 +578,4 @@ fn issued_tickets(facts: &Facts) -> Vec<Finding> {
         0 => Vec::new(),
         _ => vec![finding(Severity::Notice, what, advice)],
     }
-}
-
-fn open_http(facts: &Facts) -> Vec<Finding> {
-    let address = facts.status["http"].as_str().unwrap_or_default();
-    let open = address
-        .parse::<SocketAddr>()
-        .is_ok_and(|it| !it.ip().is_loopback());
-    if !open || facts.status["tickets"] == true {
-        return Vec::new();
-    }
-    let what =
-        format!("HTTP at {address} is reached from other machines, and asks nobody for a ticket");
-    let advice =
-        "Leave `--http-open` out and name a certificate, or keep strangers away by a firewall.";
-    vec![finding(Severity::Warning, what, advice)]
-}
-
-fn open_resp(facts: &Facts) -> Vec<Finding> {
-    let address = facts.status["resp"].as_str().unwrap_or_default();
-    let beyond = address
-        .parse::<SocketAddr>()
-        .is_ok_and(|it| !it.ip().is_loopback());
-    if !beyond || facts.status["resp_open"] != true {
-        return Vec::new();
-    }
-    let what =
-        format!("Redis clients at {address} come from other machines, and are asked for nothing");
-    let advice =
-        "Leave `--resp-open` out and name a certificate, or keep strangers away by a firewall.";
-    vec![finding(Severity::Warning, what, advice)]
-}
-
-/// The address of a multiaddress, such as `/ip4/10.0.0.1/tcp/4001`.
-fn ip(multiaddress: &str) -> Option<IpAddr> {
-    let mut parts = multiaddress.split('/').skip(1);
-    match parts.next()? {
-        "ip4" | "ip6" => parts.next()?.parse().ok(),
-        _ => None,
-    }
-}
-
-fn open_network(facts: &Facts) -> Vec<Finding> {
-    let listen = rows(&facts.status["listen"]).filter_map(Value::as_str);
-    let open = |address: &&str| ip(address).is_some_and(|it| !it.is_loopback());
-    let open: Vec<&str> = listen.filter(open).collect();
-    if open.is_empty() || facts.status["listen_open"] != true {
-        return Vec::new();
-    }
-    let what = format!(
-        "other machines reach {}, and whoever does is trusted as a member",
-        open.join(", ")
-    );
-    let advice = "Leave `--listen-open` out and give nodes tickets (`tallymesh invite --role member`), or \
-                  let only the nodes of this mesh reach these ports.";
-    vec![finding(Severity::Warning, what, advice)]
 }

@@ -15,6 +15,8 @@ pub(super) struct Facts {
     pub(super) status: Value,
     /// The rows of `/v1/peers`.
     pub(super) peers: Value,
+    /// The configured peers that are not reached.
+    pub(super) unreached: Value,
     /// The answer of `/metrics`.
     pub(super) figures: Figures,
     /// Why it is not ready, in its own words.
@@ -36,12 +38,14 @@ impl Facts {
         let status = client.get("/v1/status")?;
         let after = time::unix_millis(SystemTime::now());
         let told = status["time"].as_str().and_then(|time| time.parse().ok());
+        let mut links = client.get("/v1/peers")?;
         Ok(Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             figures: Figures::parse(&client.text("/metrics")?),
             ahead_ms: told.map(|told| ahead(told, before, after)),
             status,
-            peers: client.get("/v1/peers")?["peers"].take(),
+            peers: links["peers"].take(),
+            unreached: links["unreached"].take(),
             not_ready,
         })
     }

@@ -50,6 +50,7 @@ fn fine() -> Facts {
         member(false, Some(4_000), "5"),
     ];
     Facts {
+        unreached: json!([]),
         version: "1.0".into(),
         status: json!({
             "version": "1.0", "durability": "always", "cut": false,
@@ -196,6 +197,15 @@ fn each_check_finds_what_it_is_for() {
         ("not_announced", Problem, set(announced, json!(false))),
         ("not_announced", Notice, young(set(announced, json!(false)))),
         ("links", Problem, figure("tallymesh_links", "0")),
+        (
+            "peers_unreached",
+            Warning,
+            Box::new(|facts| {
+                let row = |for_ms: u64, code| json!({ "address": "/ip4/127.0.0.1/tcp/9", "code": code, "detail": "why", "for_ms": for_ms });
+                // One that was just started may take a moment.
+                facts.unreached = json!([row(4_999, "no_answer"), row(5_000, "refused")]);
+            }),
+        ),
         ("cut", Warning, set("/cut", json!(true))),
         (
             "frames_dropped",
@@ -226,7 +236,16 @@ fn each_check_finds_what_it_is_for() {
             ),
         ),
         ("faults", Problem, set(status("/faults"), json!(1))),
-        ("faults", Warning, set(status("/renewals"), json!(1))),
+        // A member was passed over; in a space without members nobody retires a writer.
+        ("faults", Notice, set(status("/renewals"), json!(1))),
+        (
+            "faults",
+            Warning,
+            Box::new(|facts| {
+                facts.status["spaces"][0]["renewals"] = json!(1);
+                facts.status["spaces"][0]["membership"] = Value::Null;
+            }),
+        ),
         (
             "keys_full",
             Warning,

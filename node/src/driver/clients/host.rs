@@ -94,6 +94,10 @@ impl Host for Desk<'_> {
         self.spaces[space].lacks(self.since_start, lacked);
     }
 
+    fn is_starting(&self, space: usize) -> bool {
+        self.spaces[space].is_starting()
+    }
+
     fn refused(&mut self, code: &'static str) {
         self.metrics.refused("redis", code);
     }

@@ -9,9 +9,11 @@ use crate::driver::membership::{
 use crate::driver::nonces::{Nonce, Nonces};
 use crate::driver::{Comeback, News, OwnerKey, WriterRow};
 use crate::handle::Refusal;
+use crate::log_pace::LogPace;
 use crate::store::StoreError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 use tallymesh_core::{Configuration, Error, Fate, Input, Listed, Owner, Returned, WriterId};
 
 /// How often a member does its duties, in milliseconds. More keeps what is dead for longer, less
@@ -24,6 +26,9 @@ pub(super) const TEND_SOON_MS: u64 = 50;
 /// How long after its start a member waits for others that it could catch up with, in milliseconds.
 /// More helps where they are slow to reach, less where they are gone.
 const ANNOUNCE_MS: u64 = 5_000;
+
+/// The lines that tell of writers that were retired, one for each visitor.
+static RETIRED_LOG: LogPace = LogPace::new();
 
 /// What this node knows of its part in a space.
 pub(super) struct Part {
@@ -82,6 +87,13 @@ impl OpenSpace {
         if now >= ANNOUNCE_MS || self.sync.has_caught_up(&self.replica) {
             self.announce();
         }
+    }
+
+    /// Whether this node is to be a member, and has not announced this start yet.
+    pub(in crate::driver) fn is_starting(&self) -> bool {
+        let named = self.replica.configuration();
+        let named = named.is_some_and(|it| it.has(&self.owner));
+        named && self.part.durable && !self.replica.is_announced()
     }
 
     fn announce(&mut self) {
@@ -172,7 +184,15 @@ impl OpenSpace {
             self.part.tally.absorbed += usize::from(it.heir == Some(own));
             let (space, writer) = (self.name().as_str(), it.writer.to_string());
             let heir = it.heir.map(|heir| heir.to_string());
-            tracing::info!(space, %writer, heir, "a writer was retired, and its part taken over");
+            if let Some(left_out) = RETIRED_LOG.admit(Instant::now()) {
+                tracing::info!(
+                    space,
+                    %writer,
+                    heir,
+                    left_out,
+                    "a writer was retired, and its part taken over"
+                );
+            }
             let news = Absorption { writer, heir };
             self.news.push(News::Absorbed(Arc::new(news)));
         }

@@ -2,7 +2,7 @@
 
 use super::{Counted, OpenSpace};
 use crate::driver::budgets::Made;
-use crate::driver::{Counter, Done, Operation, Transacted};
+use crate::driver::{Counter, Done, Operation, OperationError, Transacted};
 use crate::handle::{Refusal, Sum};
 use crate::resp::Event;
 use tallymesh_core::limits::TRANSACTION_OPS_MAX;
@@ -52,6 +52,7 @@ impl OpenSpace {
         for counter in changed {
             self.wrote(counter, Event::Merge);
         }
+        let is_starting = self.is_starting();
         let mut transaction = self.writable()?.begin()?;
         let mut told = Vec::with_capacity(ops.len());
         for (index, operation) in ops.iter().enumerate() {
@@ -59,7 +60,12 @@ impl OpenSpace {
                 index,
                 on: operation.on(),
                 key: operation.key().to_owned(),
-                error,
+                error: match error {
+                    OperationError::Core(Error::NotAMember) if is_starting => {
+                        OperationError::CatchingUp
+                    }
+                    error => error,
+                },
             };
             told.push(operation.make(&mut transaction).map_err(refusal)?);
         }

@@ -3,7 +3,7 @@ use crate::driver::OwnerKey;
 use crate::gossip::Identity;
 use crate::trust::{Revocation, Revoked, TicketId};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// A node of a mesh in which every two are linked, by the number of the other.
 struct Node {
@@ -24,6 +24,8 @@ struct Mesh {
     members: Vec<OwnerKey>,
     /// Whether who joins tells addresses.
     has_addresses: bool,
+    /// How far the clocks of those that join are ahead, in milliseconds.
+    ahead: Arc<AtomicI64>,
 }
 
 /// The key of the node with this number.
@@ -63,6 +65,7 @@ impl Mesh {
             gone: BTreeSet::new(),
             members: Vec::new(),
             has_addresses: true,
+            ahead: Arc::default(),
         };
         for (node, port) in ports.iter().enumerate() {
             // What waits by chance does so by its name.
@@ -74,7 +77,11 @@ impl Mesh {
 
     fn join(&mut self, peer: PeerId, port: usize) {
         let wall = self.wall.clone();
-        let clock = WallClock::new(move || wall.load(Ordering::SeqCst));
+        let ahead = self.ahead.clone();
+        let clock = WallClock::new(move || {
+            let ahead = ahead.load(Ordering::SeqCst);
+            wall.load(Ordering::SeqCst).saturating_add_signed(ahead)
+        });
         let identity = identity(self.nodes.len());
         let ledger = Ledger::open(None).expect("in memory");
         let announce = self.has_addresses.then(BTreeSet::new);
@@ -465,4 +472,35 @@ fn a_book_of_one_day_has_few_writers_whatever_is_revoked() {
         mesh.wall.fetch_add(DAY_MS, Ordering::SeqCst);
         mesh.run(Duration::from_secs(15));
     }
+}
+
+/// Clocks differ by some milliseconds or minutes, so that one node is on the next day before another. The
+/// mesh panics where a link is closed.
+#[test]
+fn a_day_that_begins_earlier_at_some_nodes_breaks_no_link() {
+    let mut mesh = Mesh::new(&[1]);
+    for (port, ahead) in [(2, 700), (3, 2_500), (4, -3_100)] {
+        mesh.ahead = Arc::new(AtomicI64::new(ahead));
+        let peer = identity(mesh.nodes.len()).peer_id().parse();
+        mesh.join(peer.expect("a peer id"), port);
+    }
+    mesh.members = (0..4)
+        .map(|node| OwnerKey(identity(node).public_key()))
+        .collect();
+    mesh.wall.store(20_001 * DAY_MS - 5_000, Ordering::SeqCst);
+    mesh.run(Duration::from_secs(20));
+    let days: BTreeSet<u64> = mesh.nodes.iter().map(|node| node.book.day).collect();
+    assert_eq!(days.into_iter().collect::<Vec<_>>(), [20_001]);
+    mesh.revoke(3, 1, None);
+    mesh.run(Duration::from_secs(5));
+    assert_eq!(mesh.revoked(1), [true; 4]);
+    // One clock is set back over midnight, and on again.
+    mesh.ahead.store(-60_000, Ordering::SeqCst);
+    mesh.run(Duration::from_secs(5));
+    assert_eq!(mesh.nodes[3].book.day, 20_000);
+    mesh.ahead.store(0, Ordering::SeqCst);
+    mesh.run(Duration::from_secs(5));
+    mesh.revoke(3, 2, None);
+    mesh.run(Duration::from_secs(5));
+    assert_eq!(mesh.revoked(2), [true; 4]);
 }

@@ -6,18 +6,24 @@ use crate::gossip::join::{Answer, NAMED_MAX};
 use crate::gossip::refusals::Reason;
 use crate::gossip::rights::{Right, owner_of};
 use crate::handle::{Admission, Carried, Handle, SpaceId};
+use crate::log_pace::LogPace;
 use crate::trust::{Grant, Role};
 use libp2p::PeerId;
 use libp2p::request_response;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 type JoinEvent = request_response::Event<String, Answer>;
 
+/// The lines that tell whose rights have changed.
+static RIGHTS_LOG: LogPace = LogPace::new();
+
 /// How often is looked whether tickets have ended or were revoked.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a peer that is no member any more may still hear of it, and hand over what it has.
-const LEAVE_GRACE: Duration = Duration::from_secs(10);
+/// How long a peer that is no member any more may still hear of it, and hand over what it has. Longer
+/// leaves it a member's rights, shorter leaves it without the word that it is none.
+const LEAVE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a majority may take to agree to a new member.
 const ADMIT_WAIT: Duration = Duration::from_secs(60);
@@ -72,14 +78,17 @@ impl Network {
     /// Keeps room for the members of this node's spaces.
     pub(super) fn learn_members(&mut self) {
         self.fellows = self.rights.fellows();
-        for peer in &self.fellows {
-            self.swarm.behaviour_mut().gate.reserve(*peer);
-        }
+        let members = self.fellows.iter().copied();
+        self.swarm.behaviour_mut().gate.reserve_members(members);
     }
 
     /// Looks now and then whether tickets have ended or were revoked, and whose time to leave is over.
     pub(super) fn review(&mut self, now: Instant) {
         let leaves = || self.peers.iter().any(|(_, peer)| peer.loses.is_some());
+        let generation = self.ledger.generation();
+        if std::mem::replace(&mut self.revoked_seen, generation) != generation {
+            self.review_next = now;
+        }
         if now >= self.review_next && (self.rights.has_shown() || leaves()) {
             self.review_next = now + REVIEW_INTERVAL;
             self.rights.tidy(self.clock.now());
@@ -105,7 +114,9 @@ impl Network {
                 Change::Left => *peer.loses.get_or_insert(now) + LEAVE_GRACE,
             };
             if since <= now {
-                tracing::info!(peer = %id, "its rights have changed: it may come again");
+                if let Some(left_out) = RIGHTS_LOG.admit(now) {
+                    tracing::info!(peer = %id, left_out, "its rights have changed: it may come again");
+                }
                 self.drop_peer(id);
             } else {
                 self.review_next = self.review_next.min(since);
@@ -167,7 +178,9 @@ impl Network {
             }
         };
         let role = grant.role;
-        match self.rights.show(peer, grant.clone()) {
+        let from = self.peers.get(&peer).and_then(|peer| peer.from);
+        let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        match self.rights.show(peer, grant.clone(), from) {
             Ok(spaces) => {
                 for space in spaces.iter().copied().filter(|_| role == Role::Member) {
                     let (rights, clock, grant) =

@@ -1,14 +1,30 @@
 //! Links: made, taken over, given up, dialled and cut.
 
-use super::Network;
+use super::{Network, PEERS_LOG};
+use crate::gossip::peers;
 use crate::gossip::refusals::Reason;
 use crate::gossip::rights::owner_of;
+use crate::gossip::unreached::{Standing, Why};
 use crate::gossip::{Cuts, Peer};
 use crate::handle::{NewLink, PeerKind, Sender};
+use crate::log_pace::LogPace;
 use libp2p::swarm::ConnectionId;
 use libp2p::swarm::dial_opts::DialOpts;
 use libp2p::{Multiaddr, PeerId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tallymesh_core::Space;
+
+/// The lines that tell of strangers, who may be many.
+static STRANGERS_LOG: LogPace = LogPace::new();
+
+/// How often is looked which of the configured peers are not there.
+const UNREACHED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often is looked whether this node is in its spaces.
+const PLACES_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long after it came a peer has told who the members are, if there are any.
+const TELLS_AFTER: Duration = Duration::from_secs(1);
 
 impl Network {
     pub(super) async fn connected(&mut self, peer: PeerId, address: Option<&Multiaddr>) {
@@ -19,10 +35,14 @@ impl Network {
         let spaces = self.give_rights(&peer);
         self.show_tickets(&peer);
         if spaces.is_empty() {
-            tracing::info!(%peer, "connected with a stranger");
+            if let Some(left_out) = STRANGERS_LOG.admit(now) {
+                tracing::info!(%peer, left_out, "connected with a stranger");
+            }
             return;
         }
-        tracing::info!(%peer, link = link.0, "connected");
+        if let Some(left_out) = PEERS_LOG.admit(now) {
+            tracing::info!(%peer, link = link.0, left_out, "connected");
+        }
         self.abouts.connected(peer, now);
         let new = NewLink {
             link,
@@ -50,6 +70,7 @@ impl Network {
     /// The last connection to a peer is gone.
     pub(super) async fn disconnected(&mut self, peer: PeerId, now: Instant) {
         self.redial.lost(peer, now);
+        self.rights.gone(&peer);
         self.directory.remove(&peer);
         self.abouts.disconnected(&peer);
         self.relayed.disconnected(&peer);
@@ -123,12 +144,58 @@ impl Network {
         }
         let now = Instant::now();
         let swarm = &self.swarm;
-        for (place, address) in self.redial.due(now, |peer| swarm.is_connected(peer)) {
-            let options = DialOpts::from(address);
+        let due = self.redial.due(now, |peer| swarm.is_connected(peer));
+        for (place, address) in due {
+            let is_configured = self.redial.is_configured(place);
+            let options = DialOpts::from(address.clone());
             let attempt = options.connection_id();
-            let dialled = self.swarm.dial(options).map(|()| attempt).ok();
+            let dialled = self.swarm.dial(options);
+            if let Err(error) = &dialled
+                && is_configured
+            {
+                self.unreached.failed(address, error, now);
+            }
+            let dialled = dialled.map(|()| attempt).ok();
             self.redial.dialling(place, dialled, now);
         }
+    }
+
+    /// Looks now and then which of the configured peers are not there.
+    pub(super) fn look_at_unreached(&mut self, now: Instant) {
+        if now < self.unreached_next || self.cut.all {
+            return;
+        }
+        self.unreached_next = now + UNREACHED_INTERVAL;
+        let (peers, cut) = (&self.peers, &self.cut);
+        let standing = |peer: Option<PeerId>| match peer.and_then(|peer| peers.get(&peer)) {
+            None => Standing::Away,
+            Some(peer) if peer.is_stranger() => Standing::Connected(Why::stranger()),
+            Some(peer) if !peer.greeted => Standing::Connected(Why::silent()),
+            Some(_) => Standing::Well,
+        };
+        let expected = self.redial.expected();
+        let expected = expected.filter(|it| it.1.is_none_or(|it| !cut.peers.contains(&Peer(it))));
+        let expected = expected.map(|(address, peer)| (address, standing(peer)));
+        let rows = self.unreached.look(expected, now);
+        self.directory.set_unreached(rows);
+    }
+
+    /// Looks now and then whether this node is in its spaces as it should be.
+    pub(super) fn look_at_places(&mut self, now: Instant) {
+        if now < self.waiting_next {
+            return;
+        }
+        self.waiting_next = now + PLACES_INTERVAL;
+        let all = &self.peers;
+        // So soon it may not have told who the members are.
+        let tells = |peer: &&peers::Peer| now.duration_since(peer.since) >= TELLS_AFTER;
+        let linked = |space: &Space| {
+            let mut peers = all.iter().map(|(_, peer)| peer).filter(tells);
+            peers.any(|peer| peer.has_greeted(space))
+        };
+        let places = self.rights.places(linked, self.clock.now());
+        let outside = self.waiting.look(places.into_iter(), now);
+        self.directory.set_outside(outside);
     }
 
     /// Makes the wanted cuts the ones in effect.

@@ -1,0 +1,265 @@
+//! Configured peers, and those that tickets name, that are not there.
+//!
+//! A setting that has no effect must not be silent: such a peer stands in the log, in `/v1/peers` and in
+//! what `tallymesh doctor` finds, with the reason.
+
+use libp2p::core::transport::TransportError;
+use libp2p::swarm::DialError;
+use libp2p::{Multiaddr, PeerId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::time::{Duration, Instant};
+use utoipa::ToSchema;
+
+/// How long a peer may be away before the log tells of it. Lower tells of restarts, too.
+const TELL_AFTER: Duration = Duration::from_secs(5);
+
+/// The wait before the log tells of it again; it doubles up to its limit.
+const TELL_WAIT_MIN: Duration = Duration::from_secs(10);
+const TELL_WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Why a peer is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Why {
+    code: &'static str,
+    detail: String,
+}
+
+impl Why {
+    fn new(code: &'static str, detail: impl Into<String>) -> Why {
+        let detail = detail.into();
+        Why { code, detail }
+    }
+
+    /// Nothing has come of dialling it yet.
+    fn waiting() -> Why {
+        Why::new("no_answer", "no answer so far")
+    }
+
+    /// It is connected, and says nothing.
+    pub(super) fn silent() -> Why {
+        Why::new(
+            "silent",
+            "it answers, and greets in no space: it may take this node for a stranger. Let a member there \
+             run `tallymesh invite`, and start this node with `--join TICKET`",
+        )
+    }
+
+    /// It is connected, and has no right here.
+    pub(super) fn stranger() -> Why {
+        Why::new(
+            "stranger",
+            "it has no right at this node: name it with its id (`/p2p/ID`), or give it a ticket",
+        )
+    }
+
+    /// What a failed attempt says; nothing if it says nothing about the peer.
+    pub(super) fn of(error: &DialError) -> Option<Why> {
+        Some(match error {
+            // An address that the node listens on is not even dialled.
+            DialError::LocalPeerId { .. } | DialError::NoAddresses => {
+                Why::new("own_address", "this is an address of this node itself")
+            }
+            DialError::WrongPeerId { obtained, .. } => Why::new(
+                "other_identity",
+                format!(
+                    "{obtained} answers there: the node has another key, or another node its address"
+                ),
+            ),
+            DialError::Transport(errors) => errors.last().map(|(_, error)| transport(error))?,
+            DialError::Denied { cause } => Why::new("denied", innermost(cause)),
+            DialError::Aborted | DialError::DialPeerConditionFalse(_) => return None,
+        })
+    }
+}
+
+fn transport(error: &TransportError<io::Error>) -> Why {
+    let error = match error {
+        TransportError::MultiaddrNotSupported(_) => {
+            return Why::new("unsupported", "this kind of address can't be dialled");
+        }
+        TransportError::Other(error) => error,
+    };
+    let text = innermost(error);
+    let all = format!("{error} {text}").to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| all.contains(word));
+    if has(&["connection refused"]) {
+        Why::new("refused", "nobody listens there (connection refused)")
+    } else if has(&["resolve", "dns", "no record", "name or service"]) {
+        Why::new("not_resolved", format!("its name does not resolve: {text}"))
+    } else if has(&["timeout", "timed out"]) {
+        Why::new("no_answer", "nobody answered in time")
+    } else {
+        Why::new("unreachable", text)
+    }
+}
+
+/// The cause that is furthest down.
+fn innermost(error: &dyn Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// A peer that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct UnreachedRow {
+    /// Its address, as it was configured.
+    pub address: String,
+    /// A stable name of the reason: `refused`, `not_resolved`, `other_identity`, `own_address`,
+    /// `no_answer`, `silent`, `stranger`, `unsupported`, `denied` or `unreachable`.
+    pub code: &'static str,
+    /// The reason.
+    pub detail: String,
+    /// For how long it has not been there, in milliseconds.
+    pub for_ms: u64,
+}
+
+struct Row {
+    why: Why,
+    since: Instant,
+    /// What the log was told last.
+    told: Option<&'static str>,
+    tell_next: Instant,
+    tell_wait: Duration,
+}
+
+/// How a configured peer stands.
+pub(super) enum Standing {
+    /// It is linked.
+    Well,
+    /// It is connected, and not linked.
+    Connected(Why),
+    /// It is not connected.
+    Away,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Unreached(BTreeMap<Multiaddr, Row>);
+
+impl Unreached {
+    /// An attempt to reach a configured address failed.
+    pub(super) fn failed(&mut self, address: Multiaddr, error: &DialError, now: Instant) {
+        if let Some(why) = Why::of(error) {
+            self.row(address, now).why = why;
+        }
+    }
+
+    fn row(&mut self, address: Multiaddr, now: Instant) -> &mut Row {
+        self.0.entry(address).or_insert(Row {
+            why: Why::waiting(),
+            since: now,
+            told: None,
+            tell_next: now + TELL_AFTER,
+            tell_wait: TELL_WAIT_MIN,
+        })
+    }
+
+    /// Looks how the peers stand, each with its address and who was there last; tells the log.
+    pub(super) fn look(
+        &mut self,
+        peers: impl Iterator<Item = (Multiaddr, Standing)>,
+        now: Instant,
+    ) -> Vec<(UnreachedRow, Instant)> {
+        let mut rows = Vec::new();
+        for (address, standing) in peers {
+            match standing {
+                Standing::Well => {
+                    if self
+                        .0
+                        .remove(&address)
+                        .is_some_and(|row| row.told.is_some())
+                    {
+                        tracing::info!(%address, "the configured peer is reached");
+                    }
+                    continue;
+                }
+                Standing::Connected(why) => self.row(address.clone(), now).why = why,
+                Standing::Away => {}
+            }
+            let row = self.row(address.clone(), now);
+            // Another reason is told soon, the same one more and more seldom.
+            let is_other = row.told.is_some_and(|told| told != row.why.code);
+            let first = row.tell_next.min(row.since + TELL_AFTER);
+            if now >= row.tell_next || is_other && now >= first {
+                if is_other {
+                    row.tell_wait = TELL_WAIT_MIN;
+                }
+                row.tell_next = now + row.tell_wait;
+                row.tell_wait = (row.tell_wait * 2).min(TELL_WAIT_MAX);
+                row.told = Some(row.why.code);
+                let (code, detail) = (row.why.code, &row.why.detail);
+                let seconds = now.duration_since(row.since).as_secs();
+                tracing::warn!(%address, code, seconds, "a configured peer is not reached: {detail}");
+            }
+            let shown = UnreachedRow {
+                address: address.to_string(),
+                code: row.why.code,
+                detail: row.why.detail.clone(),
+                for_ms: 0,
+            };
+            rows.push((shown, row.since));
+        }
+        rows
+    }
+}
+
+/// Who is expected at a configured address, and where.
+pub(super) type Expected = (Multiaddr, Option<PeerId>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(unreached: &Unreached) -> Option<&'static str> {
+        unreached.0.values().next().and_then(|row| row.told)
+    }
+
+    #[test]
+    fn a_peer_that_is_away_is_told_of_at_growing_intervals_with_the_reason() {
+        let address: Multiaddr = "/ip4/127.0.0.1/tcp/9".parse().expect("an address");
+        let start = Instant::now();
+        let mut unreached = Unreached::default();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let away = |unreached: &mut Unreached, seconds| {
+            let peers = [(address.clone(), Standing::Away)];
+            unreached.look(peers.into_iter(), at(seconds))
+        };
+        assert_eq!(away(&mut unreached, 0)[0].0.code, "no_answer");
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let refused = DialError::Transport(vec![(address.clone(), TransportError::Other(refused))]);
+        unreached.failed(address.clone(), &refused, at(1));
+        assert_eq!((away(&mut unreached, 4).len(), told(&unreached)), (1, None));
+        let mut lines = Vec::new();
+        for second in 5..1000 {
+            let before = unreached.0[&address].tell_next;
+            assert_eq!(away(&mut unreached, second)[0].0.code, "refused");
+            if unreached.0[&address].tell_next != before {
+                lines.push(second);
+            }
+        }
+        assert_eq!(lines, [5, 15, 35, 75, 155, 315, 635]);
+        let obtained = PeerId::random();
+        let other = DialError::WrongPeerId {
+            obtained,
+            address: address.clone(),
+        };
+        unreached.failed(address.clone(), &other, at(1000));
+        let rows = away(&mut unreached, 1000);
+        assert_eq!(rows[0].0.code, "other_identity");
+        assert!(rows[0].0.detail.contains(&obtained.to_string()));
+        assert_eq!(
+            told(&unreached),
+            Some("other_identity"),
+            "another reason is news"
+        );
+        let well = [(address.clone(), Standing::Well)];
+        assert!(unreached.look(well.into_iter(), at(1001)).is_empty());
+        assert!(unreached.0.is_empty());
+    }
+}

@@ -1,0 +1,115 @@
+//! Spaces that this node waits to join, or was removed from: the log is told at growing intervals, and
+//! `/readyz` at once.
+
+use crate::trust::Place;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tallymesh_core::Space;
+
+/// How long a node may wait before the log tells of it. Lower tells of joins that just take a moment.
+const TELL_AFTER: Duration = Duration::from_secs(5);
+
+/// The wait before the log tells of it again; it doubles up to its limit.
+const TELL_WAIT_MIN: Duration = Duration::from_secs(10);
+const TELL_WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Why a node is not in one of its spaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outside {
+    /// The space.
+    pub(crate) space: Space,
+    /// Whether it was removed; it waits to join otherwise.
+    pub(crate) is_removed: bool,
+    /// What is so, and what to do.
+    pub(crate) detail: String,
+}
+
+struct Row {
+    place: Place,
+    since: Instant,
+    tell_next: Instant,
+    tell_wait: Duration,
+}
+
+/// All such spaces.
+#[derive(Default)]
+pub(super) struct Waiting(BTreeMap<Space, Row>);
+
+impl Waiting {
+    /// Takes where this node is in each of its spaces; gives where it is not as it should be.
+    pub(super) fn look(
+        &mut self,
+        places: impl Iterator<Item = (Space, Place)>,
+        now: Instant,
+    ) -> Vec<Outside> {
+        let mut outside = Vec::new();
+        for (space, place) in places {
+            if place == Place::In {
+                if self.0.remove(&space).is_some() {
+                    tracing::info!(%space, "the node has joined the space");
+                }
+                continue;
+            }
+            let new = Row {
+                place,
+                since: now,
+                tell_next: now + TELL_AFTER,
+                tell_wait: TELL_WAIT_MIN,
+            };
+            let row = self.0.entry(space.clone()).or_insert(new);
+            row.place = place;
+            let detail = detail(&space, place, now.duration_since(row.since));
+            if now >= row.tell_next {
+                row.tell_next = now + row.tell_wait;
+                row.tell_wait = (row.tell_wait * 2).min(TELL_WAIT_MAX);
+                tracing::warn!(%space, "{detail}");
+            }
+            outside.push(Outside {
+                is_removed: place == Place::Removed,
+                space,
+                detail,
+            });
+        }
+        outside
+    }
+}
+
+fn detail(space: &Space, place: Place, waits: Duration) -> String {
+    let seconds = waits.as_secs();
+    match place {
+        Place::Removed => format!(
+            "this node was removed from the members of the space `{space}`. To let it in again, run \
+             `tallymesh members add` with its key at a member, or start it with `--join` and a new ticket"
+        ),
+        Place::Admitted => format!(
+            "this node waits for {seconds} s until the members of the space `{space}` make it one, which \
+             takes a majority of them; `tallymesh members` there tells who has not answered"
+        ),
+        Place::Waits | Place::In => format!(
+            "this node waits for {seconds} s to join the space `{space}`, and no node of its ticket has let \
+             it in; `tallymesh peers` tells which it tries to reach. Start one of them, or name another \
+             with `--peer`"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_waits_says_so_until_it_is_in() {
+        let space = Space::new("shop").expect("a name");
+        let start = Instant::now();
+        let mut waiting = Waiting::default();
+        let mut look = |place, after| {
+            let places = [(space.clone(), place)].into_iter();
+            waiting.look(places, start + Duration::from_secs(after))
+        };
+        let first = look(Place::Waits, 0);
+        assert!(!first[0].is_removed && first[0].detail.contains("to join the space `shop`"));
+        assert!(look(Place::Admitted, 3)[0].detail.contains("for 3 s"));
+        assert!(look(Place::In, 4).is_empty());
+        assert!(look(Place::Removed, 9)[0].is_removed);
+    }
+}

@@ -1,0 +1,98 @@
+//! Log lines that others cause, at a bounded rate.
+//!
+//! Each kind of line has a token bucket. A line that finds none is left out and counted; the next one of
+//! its kind that is written says how many were.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many lines of one kind are written at once.
+const BURST: u32 = 32;
+
+/// How long until there is room for one more: 12 a minute. Lower lets strangers fill the log, higher
+/// hides what goes on.
+const REFILL: Duration = Duration::from_secs(5);
+
+/// All lines that were left out since the start.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// How many lines were left out since the process started.
+pub(crate) fn left_out() -> u64 {
+    LEFT_OUT.load(Ordering::Relaxed)
+}
+
+/// The lines of one kind.
+#[derive(Debug)]
+pub(crate) struct LogPace(Mutex<Bucket>);
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: u32,
+    /// When the last token came; nothing before the first line.
+    filled: Option<Instant>,
+    left_out: u64,
+}
+
+impl LogPace {
+    /// A full bucket.
+    pub(crate) const fn new() -> LogPace {
+        LogPace(Mutex::new(Bucket {
+            tokens: BURST,
+            filled: None,
+            left_out: 0,
+        }))
+    }
+
+    /// Whether a line is to be written: then how many of its kind were left out before it.
+    pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
+        let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let filled = *bucket.filled.get_or_insert(now);
+        let due = now.saturating_duration_since(filled).as_millis() / REFILL.as_millis();
+        let due = u32::try_from(due).unwrap_or(u32::MAX).min(BURST);
+        if due > 0 {
+            bucket.tokens = bucket.tokens.saturating_add(due).min(BURST);
+            bucket.filled = Some(match bucket.tokens {
+                BURST => now,
+                _ => filled + REFILL * due,
+            });
+        }
+        match bucket.tokens.checked_sub(1) {
+            Some(left) => {
+                bucket.tokens = left;
+                Some(std::mem::take(&mut bucket.left_out))
+            }
+            None => {
+                bucket.left_out += 1;
+                LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_lines_become_a_few_and_none_is_left_uncounted() {
+        let pace = LogPace::new();
+        let start = Instant::now();
+        let (mut written, mut left_out) = (0, 0);
+        // Forty a second for a minute and a half.
+        for line in 0..3_600_u32 {
+            if let Some(before) = pace.admit(start + Duration::from_millis(25) * line) {
+                (written, left_out) = (written + 1, left_out + before);
+            }
+        }
+        assert_eq!(written, u64::from(BURST) + 17);
+        let last = pace.admit(start + Duration::from_secs(3600));
+        left_out += last.expect("there is room again");
+        assert_eq!(written + left_out, 3_600);
+        // After an hour the bucket is full, and holds no more than that.
+        let later = start + Duration::from_secs(3600);
+        let more = (0..100).filter(|_| pace.admit(later).is_some()).count();
+        assert_eq!(more, BURST as usize - 1);
+    }
+}
