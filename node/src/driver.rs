@@ -59,8 +59,8 @@ pub use limits::{LimitList, LimitRow, PeriodRow};
 pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
 };
-pub use origins::Origin;
 pub(crate) use membership::{Roster, Rosters};
+pub use origins::Origin;
 pub use owner_key::OwnerKey;
 pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub(crate) use turn::Turn;
