@@ -1,6 +1,8 @@
 //! The command line: `up` starts a node, all else talks to one over HTTP.
 
 mod add;
+#[cfg(test)]
+mod advice;
 mod asking;
 mod audit;
 mod budget;

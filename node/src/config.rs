@@ -9,12 +9,14 @@ mod error;
 mod file;
 mod layers;
 mod network;
+mod pages;
 
 pub use args::{LogFormat, UpArgs};
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use layers::{Effective, Layers, Row};
 pub use network::NetworkArgs;
 
+use crate::browser::Pages;
 use crate::clock::WallClock;
 use crate::gossip::{Address, GossipConfig, RESERVED};
 use crate::http::tls::TlsFiles;
@@ -79,12 +81,10 @@ pub struct Config {
 /// Who is let in over HTTP, and how fast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRules {
-    /// Whether HTTP may be reached from other machines, and so under any host name.
-    pub open: bool,
+    /// Under which names, and for which pages, HTTP is served.
+    pub pages: Pages,
     /// Whether requests need tickets.
     pub tickets: bool,
-    /// Origins of which pages may talk to the node, beside loopback's and its own.
-    pub origins: Vec<String>,
     /// How fast one client may send requests; `None` without a limit.
     pub rate: Option<HttpRate>,
     /// How many connections there may be at once.
@@ -98,9 +98,8 @@ pub struct HttpRules {
 impl Default for HttpRules {
     fn default() -> HttpRules {
         HttpRules {
-            open: false,
+            pages: Pages::default(),
             tickets: false,
-            origins: Vec::new(),
             rate: None,
             clients_max: HTTP_CLIENTS as usize,
             sync_idle: crate::http::post::IDLE,
@@ -152,7 +151,8 @@ impl UpArgs {
         let durability = durability(&args.durability.unwrap_or_default());
         let durability = errors.note(durability);
         let data = errors.note(args.data.map_or_else(default_data, Ok));
-        let origins = errors.note(origins(&args.cors_origin.unwrap_or_default()));
+        let hosts = errors.note(pages::hosts(&args.http_host.unwrap_or_default()));
+        let origins = errors.note(pages::origins(&args.cors_origin.unwrap_or_default()));
         let rate = rate(args.http_rate.as_deref(), args.http_burst, http);
         let rate = errors.note(rate);
         let listen = errors.note(addresses("listen", &args.listen.unwrap_or_default()));
@@ -182,16 +182,23 @@ impl UpArgs {
         let lease = errors.note(duration("lease", &args.lease.unwrap_or_default()));
         let key_window = errors.note(duration("key-window", &args.key_window.unwrap_or_default()));
         errors.note(log(&args.log.unwrap_or_default()));
+        let pages = |tickets, is_near: bool| {
+            let hosts = hosts.clone()?;
+            Some(Pages {
+                any_host: tickets && hosts.is_empty(),
+                ip_hosts: !is_near,
+                hosts,
+                origins: origins.clone()?,
+            })
+        };
         let config = || {
             Some(Config {
                 data: data?,
                 http: http?,
                 http_tls: tls?,
                 http_rules: HttpRules {
-                    // Whoever has a ticket need not be kept from other names of this node.
-                    open: open || tickets,
+                    pages: pages(tickets, !http.is_some_and(is_beyond))?,
                     tickets,
-                    origins: origins?,
                     rate: rate?,
                     clients_max: args.http_clients.map_or(HTTP_CLIENTS, NonZeroU32::get) as usize,
                     ..HttpRules::default()
@@ -199,6 +206,7 @@ impl UpArgs {
                 durability: durability?,
                 resp: resp?,
                 gossip: GossipConfig {
+                    pages: pages(!listen_open && (!near || listen_tickets), near)?,
                     listen: listen?,
                     peers: peers?,
                     open: listen_open || near && !listen_tickets,
@@ -328,29 +336,6 @@ fn entry(
             ),
         )),
     }
-}
-
-/// Origins as browsers write them.
-fn origins(texts: &[String]) -> Result<Vec<String>, ConfigError> {
-    let parse = |text: &String| {
-        let origin = text.trim().trim_end_matches('/').to_ascii_lowercase();
-        let host = origin
-            .strip_prefix("https://")
-            .or(origin.strip_prefix("http://"));
-        match host {
-            Some(host) if !host.is_empty() && !host.contains(['/', '*', '@', '?', '#', ' ']) => {
-                Ok(origin)
-            }
-            _ => {
-                let problem = format!(
-                    "`{text}` is no origin: name a scheme and a host, such as \
-                     https://shop.example, and each one by itself"
-                );
-                Err(wrong("cors-origin", problem))
-            }
-        }
-    };
-    texts.iter().map(parse).collect()
 }
 
 /// `http` is the address, if it is one: nobody needs a rate for what means nothing.

@@ -17,6 +17,7 @@ mod behaviour;
 mod book;
 mod codec;
 mod directory;
+mod door;
 mod figures;
 mod gate;
 mod join;
@@ -31,6 +32,7 @@ mod removals;
 mod revocations;
 mod rights;
 mod swarm;
+mod transports;
 mod unreached;
 mod waiting;
 
@@ -46,6 +48,7 @@ pub use pace::Rate;
 pub use relay::RelayLimits;
 pub use unreached::UnreachedRow;
 
+use crate::browser::Pages;
 use crate::clock::WallClock;
 use crate::driver::Order;
 use crate::handle::{Handle, SpaceId};
@@ -73,10 +76,20 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let parsed = text.parse().map(Address);
-        parsed.map_err(|error| {
+        let parsed: Result<Multiaddr, _> = text.parse();
+        let address = parsed.map_err(|error| {
             format!("{error}; an address looks like /ip4/127.0.0.1/tcp/4001, /ip4/127.0.0.1/udp/4001/quic-v1 or /ip4/127.0.0.1/tcp/4001/ws")
-        })
+        })?;
+        for part in &address {
+            if let Protocol::P2p(peer) = part
+                && rights::is_weak(&peer)
+            {
+                return Err(format!(
+                    "{peer} has a weak key, in whose name anybody can sign; take what the node prints"
+                ));
+            }
+        }
+        Ok(Address(address))
     }
 }
 
@@ -152,17 +165,13 @@ impl Identity {
     }
 }
 
-/// Whether this is the signature of a message by whoever has an Ed25519 public key.
-pub(crate) fn is_signed_by(public_key: &[u8; 32], message: &[u8], signature: &[u8]) -> bool {
-    let key = ed25519::PublicKey::try_from_bytes(public_key);
-    key.is_ok_and(|key| key.verify(message, signature))
-}
-
 /// What the network part of a node is to do.
 #[derive(Clone, Debug)]
 pub struct GossipConfig {
     /// Where to listen. Port 0 takes a free one.
     pub listen: Vec<Address>,
+    /// Under which names, and for which pages, a WebSocket is served.
+    pub pages: Pages,
     /// Nodes to stay connected to.
     pub peers: Vec<Address>,
     /// Whether whoever connects is taken for a member of all spaces.

@@ -82,7 +82,7 @@ use crate::handle::{Handle, SpaceId};
 use crate::metrics::Metrics;
 use crate::problems;
 use crate::store::Durability;
-use crate::trust::{Ledger, Role, Standing};
+use crate::trust::{Ledger, OperatorToken, Role, Standing};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
@@ -122,6 +122,8 @@ pub(crate) struct App {
     pub(crate) identity: Identity,
     /// What is known of them.
     pub(crate) ledger: Ledger,
+    /// Shows who is this node's operator.
+    pub(crate) token: OperatorToken,
     pub(crate) listen: Vec<String>,
     /// Where others should try to reach this node.
     pub(crate) reach: Vec<Address>,
@@ -259,13 +261,17 @@ where
                     Instant::now(),
                     requests.place(request.method(), request.uri().path()),
                 );
-                let response = match guard::refusal(app, &request) {
-                    Some(refusal) => refusal,
-                    None if guard::is_of_a_page(&request) => {
-                        guard::closed(pages.clone().oneshot(request).await?)
+                let response = match guard::judge(app, &request) {
+                    Err(refusal) => *refusal,
+                    Ok(comer) => {
+                        request.extensions_mut().insert(comer);
+                        match guard::is_of_a_page(&request) {
+                            true => pages.clone().oneshot(request).await?,
+                            false => programs(request).await?,
+                        }
                     }
-                    None => guard::closed(programs(request).await?),
                 };
+                let response = guard::closed(response);
                 if let Some(code) = problem::code(&response) {
                     app.metrics.refused("http", code);
                 }
@@ -292,9 +298,7 @@ where
     if let Some(refusal) = rate::refusal(&app, &request) {
         return Ok(refusal);
     }
-    if app.rules.tickets
-        && let Some(refusal) = access::refusal(&app, &mut request).await
-    {
+    if let Some(refusal) = access::refusal(&app, &mut request) {
         return Ok(refusal);
     }
     // Routes are always ready.

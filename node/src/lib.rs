@@ -5,6 +5,7 @@
 //! [`handle::Handle`] is how everything in it talks to the one task that owns the replicas, the
 //! driver, which persists before it publishes and before it acknowledges.
 
+pub mod browser;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -11,7 +11,7 @@ use crate::http::{self, App};
 use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::store::{Durability, Log, Memory, Store, StoreError};
-use crate::trust::{Grant, Ledger, LedgerError, TicketError};
+use crate::trust::{Grant, Ledger, LedgerError, OperatorToken, TicketError, TokenError};
 use axum::serve::Listener;
 use serde_json::json;
 use std::fmt;
@@ -41,6 +41,8 @@ pub enum NodeError {
     Store(StoreError),
     /// What is known of tickets can't be read.
     Ledger(LedgerError),
+    /// The operator's token can't be read or made.
+    Token(TokenError),
     /// The network could not be started.
     Gossip(GossipError),
     /// The address for HTTP can't be bound.
@@ -88,6 +90,7 @@ impl NodeError {
         match self {
             NodeError::Store(error) => error.code(),
             NodeError::Ledger(error) => error.code(),
+            NodeError::Token(_) => "token_file",
             NodeError::Gossip(_) => "network",
             NodeError::Http { .. } => "http_address",
             NodeError::Tls(_) => "http_tls",
@@ -105,6 +108,7 @@ impl fmt::Display for NodeError {
         match self {
             NodeError::Store(error) => error.fmt(f),
             NodeError::Ledger(error) => error.fmt(f),
+            NodeError::Token(error) => error.fmt(f),
             NodeError::Gossip(error) => error.fmt(f),
             NodeError::Tls(error) | NodeError::RespTls(error) => error.fmt(f),
             NodeError::Http { address, problem } => write!(
@@ -147,6 +151,12 @@ impl From<LedgerError> for NodeError {
     }
 }
 
+impl From<TokenError> for NodeError {
+    fn from(error: TokenError) -> NodeError {
+        NodeError::Token(error)
+    }
+}
+
 impl From<TicketError> for NodeError {
     fn from(error: TicketError) -> NodeError {
         NodeError::Ticket {
@@ -176,6 +186,7 @@ pub struct Node {
     /// What agrees on keys with Redis clients, if they have to.
     secured: Option<JoinHandle<()>>,
     peer_id: String,
+    token: OperatorToken,
     listen: Vec<String>,
     handle: Handle,
     driver_ended: oneshot::Receiver<Result<(), StoreError>>,
@@ -191,10 +202,15 @@ impl Node {
     /// When the folder, an address or the ready file can't be used.
     pub async fn start(config: Config) -> Result<Node, NodeError> {
         match config.durability {
-            Durability::Memory => Node::start_on(Box::new(Memory::default()), config).await,
+            // The token alone is written: without it nobody could make a ticket there.
+            Durability::Memory => {
+                let token = OperatorToken::open(Some(&config.data))?;
+                Node::start_with(Box::new(Memory::default()), None, token, config).await
+            }
             Durability::Always | Durability::Interval(_) => {
                 let (store, folder) = (open(&config.data)?, config.data.clone());
-                Node::start_with(Box::new(store), Some(folder), config).await
+                let token = OperatorToken::open(Some(&folder))?;
+                Node::start_with(Box::new(store), Some(folder), token, config).await
             }
         }
     }
@@ -204,13 +220,14 @@ impl Node {
     /// # Errors
     /// As [`Node::start`].
     pub async fn start_on(store: Box<dyn Store>, config: Config) -> Result<Node, NodeError> {
-        Node::start_with(store, None, config).await
+        Node::start_with(store, None, OperatorToken::open(None)?, config).await
     }
 
     /// Starts a node; `data` is the folder of the store, if it has one.
     async fn start_with(
         mut store: Box<dyn Store>,
         data: Option<PathBuf>,
+        token: OperatorToken,
         config: Config,
     ) -> Result<Node, NodeError> {
         if let Some(file) = &config.ready_file {
@@ -291,6 +308,7 @@ impl Node {
             peer_id: identity.peer_id(),
             owner: OwnerKey(identity.public_key()),
             identity: identity.clone(),
+            token: token.clone(),
             listen: network.listen.clone(),
             reach: network.reach,
             listen_open,
@@ -320,6 +338,7 @@ impl Node {
             resp: resp_address,
             secured: secured.map(|it| tokio::spawn(hand_over(it, handle.clone()))),
             peer_id: identity.peer_id(),
+            token,
             listen: network.listen,
             handle,
             driver_ended: driver.ended,
@@ -352,6 +371,11 @@ impl Node {
     /// The name of this node in the network.
     pub fn peer_id(&self) -> &str {
         &self.peer_id
+    }
+
+    /// What shows that a request comes from this node's operator.
+    pub fn token(&self) -> &OperatorToken {
+        &self.token
     }
 
     /// The addresses for other nodes, with this node's name at the end.

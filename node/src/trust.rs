@@ -5,6 +5,7 @@
 //! without asking anybody. That one is revoked is a statement that a member signs in the same way
 //! ([`Revocation`]); what a node knows of that, and of its own tickets, is in its [`Ledger`].
 
+pub(crate) mod keys;
 mod ledger;
 mod place;
 mod removal;
@@ -13,6 +14,7 @@ mod role;
 mod signing;
 mod standing;
 mod ticket;
+mod token;
 
 pub(crate) use ledger::{FILE as LEDGER_FILE, FILE_BYTES_MAX as LEDGER_BYTES_MAX};
 pub use ledger::{
@@ -26,3 +28,5 @@ pub use revocation::{REVOCATION_BYTES_MAX, Revocation};
 pub use role::Role;
 pub(crate) use standing::Standing;
 pub use ticket::{CLOCK_SKEW_MAX, Grant, TICKET_BYTES_MAX, TicketError, TicketId};
+pub(crate) use token::{FILE as TOKEN_FILE, PREFIX as TOKEN_PREFIX};
+pub use token::{OperatorToken, TokenError};

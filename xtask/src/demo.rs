@@ -61,6 +61,8 @@ fn invite(repo: &Repo, cluster: &Cluster) {
     );
     println!("Or count from another terminal:\n");
     println!("  export TALLYMESH_NODE={}", nodes[nodes.len() - 1].http());
+    let token = nodes[nodes.len() - 1].token_file();
+    println!("  export TALLYMESH_TOKEN_FILE={}", token.display());
     println!("  {} add visits 5", binary.display());
     println!("  {} watch\n", binary.display());
     println!("Ctrl-C ends it.");

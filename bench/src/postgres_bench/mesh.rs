@@ -124,7 +124,10 @@ impl<'a> Mesh<'a> {
     /// Asks the first node for a change.
     fn post(&self, path: &str, body: &Value) -> Result<()> {
         let url = format!("{}{SPACE}/{path}", self.nodes[0].base()?);
-        ureq::post(url).send(body.to_string())?;
+        let shown = format!("Bearer {}", self.nodes[0].token()?);
+        ureq::post(url)
+            .header("authorization", shown)
+            .send(body.to_string())?;
         Ok(())
     }
 

@@ -192,6 +192,12 @@ impl<'a> Server<'a> {
         Ok(base.trim_end_matches('/').to_owned())
     }
 
+    /// What shows that a request comes from its operator.
+    pub(crate) fn token(&self) -> Result<String> {
+        let text = fs::read_to_string(self.folder.path().join("data/token"))?;
+        Ok(text.trim().to_owned())
+    }
+
     pub(crate) fn http(&self, path: &str) -> Result<String> {
         let mut answer = ureq::get(format!("{}{path}", self.base()?)).call()?;
         Ok(answer.body_mut().read_to_string()?)

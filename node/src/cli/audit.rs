@@ -14,7 +14,7 @@ use crate::store::{self, StoreError};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 use tallymesh_core::{RESERVED, Replica, Space, WriterId, budget_name};
@@ -37,10 +37,6 @@ pub struct AuditArgs {
     /// several times. Without this and --data, all nodes are that are connected
     #[arg(long, value_name = "URL")]
     with: Vec<String>,
-
-    /// The node's data folder, to be read and recounted
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
 }
 
 /// What one replica shows: for each counter, what each writer's part comes to. A part of 0 is left out,
@@ -77,11 +73,11 @@ pub(super) fn run(
         let other = client.at(url)?;
         audit.compare(url, |digest| side(&other, scope, None, Some(digest)))?;
     }
-    if let Some(folder) = &args.data {
+    if let Some(folder) = client.data() {
         let name = folder.display().to_string();
         audit.compare(&name, |_| kept(folder, space, scope).map(Some))?;
     }
-    if args.with.is_empty() && args.data.is_none() {
+    if args.with.is_empty() && client.data().is_none() {
         audit.compare_peers(space)?;
     }
     audit.end()

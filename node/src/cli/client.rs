@@ -2,11 +2,15 @@
 
 use super::asking::Header;
 use super::failure::Failure;
+use crate::browser::is_loopback;
+use crate::config::default_data;
+use crate::trust::TOKEN_FILE;
 use clap::Args;
 use serde_json::Value;
+use std::env;
 use std::fs;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::http::Response;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
@@ -28,6 +32,9 @@ pub(super) struct Client {
     space: String,
     /// The header that shows the ticket.
     ticket: Option<String>,
+    /// The data folder and the file with the token that were named.
+    data: Option<PathBuf>,
+    token_file: Option<PathBuf>,
     /// What is asked for beside each request's own.
     headers: Vec<Header>,
 }
@@ -45,6 +52,15 @@ pub(super) struct Entry {
         hide_env_values = true
     )]
     ticket: Option<String>,
+
+    /// The node's data folder, in which the operator's token is: what makes tickets, and changes members
+    /// [default: that of `tallymesh up`, for a node on this machine]
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// The file with the operator's token
+    #[arg(long, global = true, value_name = "FILE", env = "TALLYMESH_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
 
     /// Trust the certificates in this PEM file instead of the well-known ones, for a node whose
     /// certificate you made yourself
@@ -97,8 +113,55 @@ impl Client {
                 .ticket
                 .as_deref()
                 .map(|it| format!("Bearer {}", it.trim())),
+            data: entry.data.clone(),
+            token_file: entry.token_file.clone(),
             headers: Vec::new(),
         })
+    }
+
+    /// The data folder that was named.
+    pub(super) fn data(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
+    /// The same client, which shows the operator's token: one whose place was named, or else the ticket
+    /// that was given, or else the token in the usual folder. The last is shown to nodes of this machine
+    /// only.
+    pub(super) fn as_operator(&self) -> Result<Client, Failure> {
+        let mut client = self.asking(self.headers.clone());
+        let named = match (&self.token_file, &self.data) {
+            (Some(file), _) => Some(file.clone()),
+            (None, Some(folder)) => Some(folder.join(TOKEN_FILE)),
+            (None, None) => None,
+        };
+        let usual = || {
+            let folder = env::var_os("TALLYMESH_DATA").filter(|it| !it.is_empty());
+            let folder = folder.map(PathBuf::from).or_else(|| default_data().ok());
+            let file = folder.map(|folder| folder.join(TOKEN_FILE));
+            file.filter(|file| self.is_near() && file.exists())
+        };
+        let file = match named {
+            None if self.ticket.is_some() => None,
+            named => named.or_else(usual),
+        };
+        if let Some(file) = file {
+            let text = fs::read_to_string(&file).map_err(|error| Failure::Usage {
+                problem: format!(
+                    "can't read the operator's token in {}: {error}; run this as the node's user, or name \
+                     the file with --token-file",
+                    file.display()
+                ),
+            })?;
+            client.ticket = Some(format!("Bearer {}", text.trim()));
+        }
+        Ok(client)
+    }
+
+    /// Whether the node is at a loopback address.
+    fn is_near(&self) -> bool {
+        let rest = self.node.split_once("://").map_or("", |(_, rest)| rest);
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        is_loopback(host)
     }
 
     /// A client of another node, which comes in as this one.
@@ -116,6 +179,8 @@ impl Client {
             node: self.node.clone(),
             space: self.space.clone(),
             ticket: self.ticket.clone(),
+            data: self.data.clone(),
+            token_file: self.token_file.clone(),
             headers,
         }
     }

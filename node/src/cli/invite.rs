@@ -68,7 +68,7 @@ pub(super) fn run(
     if let Some(holder) = &args.holder {
         body["holder"] = holder.as_str().into();
     }
-    let made = client.post_json("/v1/tickets", &body)?;
+    let made = client.as_operator()?.post_json("/v1/tickets", &body)?;
     output.line(&made, || text(&made["ticket"]).to_string())
 }
 

@@ -82,7 +82,8 @@ pub(super) fn run(client: &Client, output: &mut Output, args: MembersArgs) -> Re
             output.line(&members, || describe(&members))
         }
         Action::Init => {
-            let members = client.post_json_in_space("members/init", &json!({}))?;
+            let operator = client.as_operator()?;
+            let members = operator.post_json_in_space("members/init", &json!({}))?;
             output.line(&members, || describe(&members))
         }
         Action::Add(args) => change(client, output, "members/add", &args),
@@ -98,6 +99,7 @@ fn change(
     path: &str,
     args: &ChangeArgs,
 ) -> Result<(), Failure> {
+    let client = client.as_operator()?;
     let members = waiting(args.timeout, |wait| {
         let body = json!({ "owner": args.owner, "wait_ms": time::millis(wait) });
         match client.post_json_in_space(path, &body) {
@@ -131,7 +133,9 @@ fn force(client: &Client, output: &mut Output, args: &ForceArgs) -> Result<(), F
         });
     }
     let body = json!({ "members": args.owners });
-    let members = client.post_json_in_space("members/force", &body)?;
+    let members = client
+        .as_operator()?
+        .post_json_in_space("members/force", &body)?;
     output.line(&members, || describe(&members))
 }
 
@@ -145,6 +149,7 @@ pub(super) fn retire(
         64 => "owner",
         _ => "writer",
     };
+    let client = client.as_operator()?;
     let answer = waiting(args.timeout, |wait| {
         let mut body = json!({ "wait_ms": time::millis(wait) });
         body[kind] = json!(args.who);

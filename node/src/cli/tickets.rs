@@ -24,7 +24,7 @@ pub struct RevokeArgs {
 
 /// Prints the tickets that a node signed or was given, and what else is revoked.
 pub(super) fn list(client: &Client, output: &mut Output) -> Result<(), Failure> {
-    let answer = client.get("/v1/tickets")?;
+    let answer = client.as_operator()?.get("/v1/tickets")?;
     for kind in ["issued", "held", "revoked"] {
         for row in rows(&answer[kind]) {
             let mut told = row.clone();
@@ -37,7 +37,7 @@ pub(super) fn list(client: &Client, output: &mut Output) -> Result<(), Failure> 
 
 /// The spaces in which a node knows a ticket to be revoked.
 pub(super) fn revoked_in(client: &Client, id: TicketId) -> Result<Vec<String>, Failure> {
-    let answer = client.get("/v1/tickets")?;
+    let answer = client.as_operator()?.get("/v1/tickets")?;
     let id = id.to_string();
     let revoked = rows(&answer["revoked"]).filter(|row| row["id"] == id.as_str());
     let mut spaces: Vec<String> = revoked.flat_map(|row| names(&row["spaces"])).collect();
@@ -57,7 +57,8 @@ pub(super) fn revoke(
         query.push(format!("spaces={}", args.only_in.join(",")));
     }
     query.extend(ends.map(|end| format!("expires_at={}", end.saturating_mul(1000))));
-    let revoked = client.delete(&format!("/v1/tickets/{id}?{}", query.join("&")))?;
+    let path = format!("/v1/tickets/{id}?{}", query.join("&"));
+    let revoked = client.as_operator()?.delete(&path)?;
     output.line(&revoked, || {
         let spaces = shown(&names(&revoked["spaces"]), ", ");
         format!("revoked ticket {id} in space {spaces}")

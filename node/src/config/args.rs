@@ -6,12 +6,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-/// Listeners if none are named: each transport on a free port of the loopback address.
-const LISTEN_DEFAULT: [&str; 3] = [
-    "/ip4/127.0.0.1/tcp/0",
-    "/ip4/127.0.0.1/udp/0/quic-v1",
-    "/ip4/127.0.0.1/tcp/0/ws",
-];
+/// Listeners if none are named: transports of nodes on free ports of the loopback address. WebSocket is
+/// for pages, and so is asked for.
+const LISTEN_DEFAULT: [&str; 2] = ["/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"];
 
 /// Most connections to HTTP, if nothing is said.
 pub(super) const HTTP_CLIENTS: u32 = 4096;
@@ -63,7 +60,14 @@ pub struct UpArgs {
     #[serde(serialize_with = "path")]
     pub http_tls_key: Option<PathBuf>,
 
-    /// Let pages of this origin, such as `https://shop.example`, talk to this node; repeatable
+    /// Answer to this host name, such as `counts.example`, beside those of loopback; repeatable. Where
+    /// others reach the node by it, let --http-tickets ask them for tickets [default: none; every name
+    /// where tickets are asked for]
+    #[arg(long, value_name = "NAME", env = "TALLYMESH_HTTP_HOSTS", num_args = 1.., value_delimiter = ',')]
+    pub http_host: Option<Vec<String>>,
+
+    /// Let pages of this origin talk to this node, such as `https://shop.example`, `tauri://localhost`
+    /// of an app, or `null` for pages that have none; repeatable
     #[arg(long, value_name = "URL", env = "TALLYMESH_CORS_ORIGINS", num_args = 1.., value_delimiter = ',')]
     pub cors_origin: Option<Vec<String>>,
 
@@ -136,7 +140,8 @@ pub struct UpArgs {
     #[arg(long, value_name = "YES", env = "TALLYMESH_RESP_FLUSH", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub resp_flush: Option<bool>,
 
-    /// Addresses for other nodes [default: TCP, QUIC and WebSocket on free loopback ports]
+    /// Addresses for other nodes, and for pages with js-libp2p if they end in `/ws`; a page there takes a
+    /// ticket, also on loopback [default: TCP and QUIC on free loopback ports]
     #[arg(long, value_name = "MULTIADDR", env = "TALLYMESH_LISTEN", num_args = 1.., value_delimiter = ',')]
     pub listen: Option<Vec<String>>,
 
@@ -214,6 +219,7 @@ impl UpArgs {
             http_tickets: Some(false),
             http_tls_cert: None,
             http_tls_key: None,
+            http_host: Some(Vec::new()),
             cors_origin: Some(Vec::new()),
             http_rate: None,
             http_burst: None,
@@ -254,6 +260,7 @@ impl UpArgs {
             http_tickets: self.http_tickets.or(below.http_tickets),
             http_tls_cert: self.http_tls_cert.or(below.http_tls_cert),
             http_tls_key: self.http_tls_key.or(below.http_tls_key),
+            http_host: self.http_host.or(below.http_host),
             cors_origin: self.cors_origin.or(below.cors_origin),
             http_rate: self.http_rate.or(below.http_rate),
             http_burst: self.http_burst.or(below.http_burst),

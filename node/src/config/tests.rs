@@ -15,7 +15,7 @@ fn args() -> UpArgs {
 fn what_is_not_named_has_a_default() {
     let config = args().config().expect("valid");
     assert_eq!(config.spaces, None);
-    assert_eq!(config.gossip.listen.len(), 3);
+    assert_eq!(config.gossip.listen.len(), 2);
     assert!(config.gossip.peers.is_empty() && !config.demo && !config.gossip.mdns);
     assert_eq!(config.lease_ms, 600_000);
     assert_eq!(config.key_window, Duration::from_secs(86_400));
@@ -58,7 +58,7 @@ fn origins_are_written_as_browsers_write_them() {
         "https://Shop.example/".into(),
         "http://b.example:81".into(),
     ]);
-    let origins = args.config().expect("valid").http_rules.origins;
+    let origins = args.config().expect("valid").http_rules.pages.origins;
     assert_eq!(origins, ["https://shop.example", "http://b.example:81"]);
 }
 
@@ -78,13 +78,16 @@ fn a_space_named_twice_is_opened_once() {
 #[test]
 fn what_means_nothing_is_named() {
     type Spoil = fn(&mut UpArgs);
-    let table: [(&str, &str, Spoil); 27] = [
+    let table: [(&str, &str, Spoil); 28] = [
         ("log", "`=x=`", |args| args.log = Some("=x=".into())),
         ("cors-origin", "`*`", |args| {
             args.cors_origin = Some(vec!["*".into()])
         }),
-        ("cors-origin", "`null`", |args| {
-            args.cors_origin = Some(vec!["https://a.example".into(), "null".into()]);
+        ("cors-origin", "`nobody`", |args| {
+            args.cors_origin = Some(vec!["https://a.example".into(), "nobody".into()]);
+        }),
+        ("http-host", "`a.example:80`", |args| {
+            args.http_host = Some(vec!["b.example".into(), "a.example:80".into()]);
         }),
         ("cors-origin", "`https://a.example/b`", |args| {
             args.cors_origin = Some(vec!["https://a.example/b".into()]);
@@ -174,7 +177,7 @@ fn beyond_loopback_tickets_are_asked_for_and_kept_from_the_network() {
         args.http = Some(http.into());
         change(&mut args);
         let rules = args.config().map(|config| config.http_rules);
-        rules.map(|it| (it.tickets, it.open)).ok()
+        rules.map(|it| (it.tickets, it.pages.any_host)).ok()
     };
     let tls = |args: &mut UpArgs| {
         (args.http_tls_cert, args.http_tls_key) = (Some("c".into()), Some("k".into()));
@@ -188,7 +191,10 @@ fn beyond_loopback_tickets_are_asked_for_and_kept_from_the_network() {
     assert_eq!(rules("0.0.0.0:0", &|_| ()), None);
     assert_eq!(rules("0.0.0.0:0", &tls), Some((true, true)));
     assert_eq!(rules("0.0.0.0:0", &tickets), Some((true, true)));
-    assert_eq!(rules("0.0.0.0:0", &open), Some((false, true)));
+    assert_eq!(rules("0.0.0.0:0", &open), Some((false, false)));
+    let hosts = |args: &mut UpArgs| args.http_host = Some(vec!["a.example".into()]);
+    let named = |it: &mut UpArgs| (tickets(it), hosts(it)).1;
+    assert_eq!(rules("127.0.0.1:0", &named), Some((true, false)));
     assert_eq!(rules("127.0.0.1:0", &key), None);
     assert_eq!(rules("127.0.0.1:0", &|it| (open(it), tickets(it)).1), None);
 }

@@ -20,7 +20,7 @@ pub enum Recipient {
 impl Recipient {
     /// Reads a member's key, 64 hex digits, or a writer, 32 of them.
     pub fn parse(text: &str) -> Option<Recipient> {
-        let member = OwnerKey::parse(text).map(Recipient::Member);
+        let member = OwnerKey::digits(text).map(Recipient::Member);
         member.or_else(|| WriterId::parse(text).map(Recipient::Writer))
     }
 

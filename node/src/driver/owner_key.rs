@@ -1,5 +1,6 @@
 //! The public key of an owner, as people and programs name it.
 
+use crate::trust::keys;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use tallymesh_core::Owner;
@@ -11,8 +12,14 @@ use utoipa::ToSchema;
 pub struct OwnerKey(pub Owner);
 
 impl OwnerKey {
-    /// Reads 64 hex digits, of either case.
+    /// Reads a key of 64 hex digits, of either case, of which somebody can have the secret half.
     pub fn parse(text: &str) -> Option<OwnerKey> {
+        OwnerKey::digits(text).filter(|key| keys::is_sound(&key.0))
+    }
+
+    /// Reads 64 hex digits, of either case, whatever they come to: what was stored before keys were
+    /// looked at.
+    pub(crate) fn digits(text: &str) -> Option<OwnerKey> {
         let digits = text.as_bytes();
         if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
             return None;

@@ -3,13 +3,14 @@
 use super::about::{self, AboutCodec};
 use super::audit::{self, AuditCodec};
 use super::codec::{FrameCodec, PROTOCOL};
+use super::door::Door;
 use super::figures::{Figures, Pushes, TOPIC};
 use super::gate::Gate;
 use super::join::{self, JoinCodec};
 use super::limits::MemoryMax;
 use super::only::Only;
 use super::rights::Rights;
-use super::{GossipConfig, GossipError, Identity};
+use super::{GossipConfig, GossipError, Identity, transports};
 use crate::clock::WallClock;
 use crate::handle::Handle;
 use crate::metrics::Metrics;
@@ -22,7 +23,7 @@ use libp2p::request_response::{self, ProtocolSupport};
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::swarm::{NetworkBehaviour, Swarm};
 use libp2p::{
-    PeerId, SwarmBuilder, identify, mdns, memory_connection_limits, noise, ping, relay, tcp, yamux,
+    PeerId, SwarmBuilder, identify, mdns, memory_connection_limits, noise, ping, relay, yamux,
 };
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
@@ -99,11 +100,16 @@ pub(super) fn topic(space: &Space) -> gossipsub::IdentTopic {
 }
 
 /// Makes the swarm, subscribed to the topics of the open spaces and not yet listening.
-pub(super) async fn build(
+#[expect(
+    clippy::too_many_arguments,
+    reason = "all that a node's network is made of"
+)]
+pub(super) fn build(
     identity: &Identity,
     config: &GossipConfig,
     handle: &Handle,
     rights: &Rights,
+    door: Door,
     clock: WallClock,
     metrics: &Metrics,
     figures: &Figures,
@@ -170,18 +176,8 @@ pub(super) async fn build(
     };
     let builder = SwarmBuilder::with_existing_identity(identity.0.clone())
         .with_tokio()
-        .with_tcp(
-            tcp::Config::default().nodelay(true),
-            noise::Config::new,
-            yamux::Config::default,
-        )
-        .map_err(|error| start("TCP", error))?
-        .with_quic()
-        .with_dns()
-        .map_err(|error| start("DNS", error))?
-        .with_websocket(noise::Config::new, yamux::Config::default)
-        .await
-        .map_err(|error| start("WebSocket", error))?
+        .with_other_transport(|key| transports::build(key, door))
+        .map_err(|error| start("transports", error))?
         .with_relay_client(noise::Config::new, yamux::Config::default)
         .map_err(|error| start("circuits", error))?;
     // The builder borrows the registry until the swarm is made.

@@ -7,6 +7,9 @@
 //! - by a ticket that it has shown since this node started;
 //! - if it signed a ticket with which this node joins, where members are not known.
 //!
+//! A page in a browser, which comes by WebSocket, is never taken for a member because the node is open, as
+//! on loopback, and its tickets make it an editor at most.
+//!
 //! A peer has the rights for as long as it is connected that it had when it came. When they change its
 //! connections are closed, and it comes again.
 
@@ -15,11 +18,11 @@ mod shown;
 use super::revocations::Say;
 use crate::driver::{OwnerKey, Roster, Rosters};
 use crate::handle::{Admission, SpaceId};
-use crate::trust::{Grant, Ledger, Place, Role, Seen, Standing};
+use crate::trust::{Grant, Ledger, Place, Role, Seen, Standing, keys};
 use libp2p::PeerId;
 use libp2p::identity::{PublicKey, ed25519};
 use shown::{Full, Shown};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -72,6 +75,8 @@ struct Known {
     /// Whom the operator named.
     named: BTreeSet<OwnerKey>,
     shown: Shown,
+    /// Pages that are connected.
+    browsers: HashSet<PeerId>,
     /// Until when this node may have missed a removal, by space.
     unsure: HashMap<SpaceId, Instant>,
     /// The same for a single owner, whose removal was just seen: a ticket of another clock may seem to
@@ -97,6 +102,7 @@ impl Rights {
             own_roles: Vec::new(),
             named: BTreeSet::new(),
             shown: Shown::default(),
+            browsers: HashSet::new(),
             unsure: HashMap::new(),
             unsure_of: BTreeMap::new(),
         };
@@ -123,6 +129,20 @@ impl Rights {
         known.look_at_own(now_ms);
     }
 
+    /// Notes whether a peer is a page, for as long as it is connected. Tells whether that is news.
+    pub(super) fn set_browser(&self, peer: &PeerId, browser: bool) -> bool {
+        let mut known = self.known();
+        match browser {
+            true => known.browsers.insert(*peer),
+            false => known.browsers.remove(peer),
+        }
+    }
+
+    /// Whether a peer is a page in a browser.
+    pub(super) fn is_browser(&self, peer: &PeerId) -> bool {
+        self.known().browsers.contains(peer)
+    }
+
     /// What a peer may do, by space, in their order.
     pub(super) fn of(&self, peer: &PeerId, now_ms: u64) -> Vec<Right> {
         self.known().of(peer, now_ms)
@@ -146,7 +166,7 @@ impl Rights {
     pub(super) fn has_shown(&self) -> bool {
         let known = self.known();
         let is_shown = !known.shown.is_empty() || !known.ledger.held().is_empty();
-        is_shown && !known.open
+        is_shown && (!known.open || !known.browsers.is_empty())
     }
 
     /// A peer has shown a ticket that is good by itself. Gives the places of its spaces that are open
@@ -295,7 +315,8 @@ impl Known {
             by_ticket: false,
         };
         let owner = owner_of(peer);
-        if self.open || owner.is_some_and(|owner| self.named.contains(&owner)) {
+        let browser = self.browsers.contains(peer);
+        if self.open && !browser || owner.is_some_and(|owner| self.named.contains(&owner)) {
             return all.map(member).collect();
         }
         let shown = self.shown.of(peer);
@@ -323,7 +344,8 @@ impl Known {
             if is_without && signed.iter().any(|grant| grant.covers(name)) {
                 roles.push(Role::Member);
             }
-            let role = roles.into_iter().max()?;
+            let most = if browser { Role::Editor } else { Role::Member };
+            let role = roles.into_iter().max()?.min(most);
             // Of what it makes it has to prove that it is its own.
             if role < Role::Member {
                 owner?;
@@ -435,8 +457,18 @@ impl Known {
     }
 }
 
-/// The key of a peer, which its name has in it if it is an Ed25519 key, as nodes have.
+/// The key of a peer, which its name has in it if it is an Ed25519 key, as nodes have. A weak one is
+/// nobody's.
 pub(super) fn owner_of(peer: &PeerId) -> Option<OwnerKey> {
+    key_of(peer).filter(|key| keys::is_sound(&key.0))
+}
+
+/// Whether the key in a peer's name is one that nobody has.
+pub(super) fn is_weak(peer: &PeerId) -> bool {
+    key_of(peer).is_some_and(|key| !keys::is_sound(&key.0))
+}
+
+fn key_of(peer: &PeerId) -> Option<OwnerKey> {
     const IDENTITY: u64 = 0;
     let hash = peer.as_ref();
     if hash.code() != IDENTITY {

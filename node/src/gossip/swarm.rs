@@ -12,6 +12,7 @@ use super::audit::{self, Audits};
 use super::behaviour::{self, Behaviour, BehaviourEvent};
 use super::book::Book;
 use super::directory::Directory;
+use super::door::Door;
 use super::gate::source;
 use super::pace::Pace;
 use super::peers::Peers;
@@ -75,6 +76,8 @@ pub(super) struct Network {
     find_next: Instant,
     /// Who may do what, and the members, whenever they change.
     rights: Rights,
+    /// Which connections are of browsers.
+    door: Door,
     rosters: watch::Receiver<Rosters>,
     /// The members of spaces that this node is a member of: they need links to each other.
     fellows: BTreeSet<PeerId>,
@@ -134,16 +137,17 @@ impl Network {
         let ledger = start.ledger.clone();
         let (spaces, wall) = (handle.spaces(), start.clock.now());
         let rights = Rights::new(config.open, public_key, spaces, known, ledger, wall);
+        let door = Door::new(config.pages.clone());
         let swarm = behaviour::build(
             start.identity,
             config,
             handle,
             &rights,
+            door.clone(),
             start.clock.clone(),
             &start.metrics,
             &figures,
-        )
-        .await?;
+        )?;
         let held = start.ledger.held();
         let joining = held.iter().flat_map(|(_, grant)| &grant.nodes);
         let peers = config.peers.iter().chain(joining);
@@ -176,6 +180,7 @@ impl Network {
             find_next: now,
             fellows: BTreeSet::new(),
             rights,
+            door,
             rosters,
             clock: start.clock,
             revoked_seen: start.ledger.generation(),
@@ -307,6 +312,12 @@ impl Network {
                 endpoint,
                 ..
             } => {
+                // Before it is given rights. One that has some already comes again with fewer.
+                let news =
+                    self.door.is_browser(&endpoint) && self.rights.set_browser(&peer_id, true);
+                if news && num_established.get() > 1 {
+                    return self.drop_peer(peer_id);
+                }
                 if self.redial.reached(connection_id, peer_id, now) {
                     self.swarm.behaviour_mut().gate.reserve(peer_id);
                 }
@@ -328,6 +339,7 @@ impl Network {
                 if let Some(left_out) = PEERS_LOG.admit(now) {
                     tracing::info!(peer = %peer_id, ?cause, left_out, "disconnected");
                 }
+                self.rights.set_browser(&peer_id, false);
                 self.disconnected(peer_id, now).await;
             }
             SwarmEvent::ConnectionClosed {

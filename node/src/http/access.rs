@@ -1,14 +1,19 @@
-//! Who may ask for what: tickets, as bearer tokens (RFC 6750).
+//! Who may ask for what: tickets, and the operator's token, as bearer tokens (RFC 6750).
 //!
 //! Where tickets are asked for, a request to a space takes a role there, and one about the node as a
 //! whole takes it in every space. The word of a ticket's issuer is worth something in the spaces of
 //! which it is a member, and in those without members only if it is this node.
+//!
+//! Where none are asked for, a program speaks as a member, and a browser as an editor. Tickets and
+//! membership are the operator's everywhere: they take the token in the data folder, or a member's
+//! ticket that is not a browser's.
 
 use super::App;
 use super::problem::Problem;
+use crate::browser::Comer;
 use crate::handle::{Sender, SpaceId};
 use crate::problems;
-use crate::trust::{Grant, Role, TicketError};
+use crate::trust::{Grant, Role, TOKEN_PREFIX, TicketError};
 use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -16,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the subprotocol of a WebSocket begins with that carries a ticket.
 const TICKET_OFFER: &str = "tallymesh.ticket.";
@@ -29,25 +35,97 @@ pub(super) enum Needs<'a> {
     InSpace(&'a str, Role),
     /// A role in every space.
     Everywhere(Role),
+    /// The operator's token, or the role member in this space, or in every one.
+    Operator(Option<&'a str>),
 }
 
-/// The role of whoever asks; where no tickets are asked for, everybody speaks as a member.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Caller(pub(super) Role);
+/// Who asks, and what that may do.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    role: Role,
+    comer: Comer,
+    /// The ticket that gives the role, if one does.
+    grant: Option<Arc<Grant>>,
+}
 
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Infallible> {
-        let caller = parts.extensions.get().copied();
-        Ok(caller.unwrap_or(Caller(Role::Member)))
+        let caller = parts.extensions.get().cloned();
+        // Each request to a space has one.
+        Ok(caller.unwrap_or(Caller {
+            role: Role::Reader,
+            comer: Comer::Browser,
+            grant: None,
+        }))
     }
 }
 
 impl Caller {
     /// Checks for a role that only the body of the request shows to be needed.
-    pub(super) fn has(self, role: Role) -> Result<(), Problem> {
-        enough(self.0, role)
+    pub(super) fn has(&self, role: Role) -> Result<(), Problem> {
+        match self.role >= role {
+            true => Ok(()),
+            false => Err(short(role, self.role, self.comer)),
+        }
+    }
+
+    /// The role of a link: never a member's in a browser, whatever it shows.
+    pub(super) fn link(&self) -> Role {
+        self.role.min(most(self.comer))
+    }
+
+    /// What ends the rights of something that stays open in a space.
+    pub(super) fn pass(&self, space: SpaceId) -> Pass {
+        Pass {
+            grant: self.grant.clone(),
+            space,
+        }
+    }
+}
+
+/// The most that somebody may do without the operator's token.
+fn most(comer: Comer) -> Role {
+    match comer {
+        Comer::Program => Role::Member,
+        Comer::OwnPage | Comer::Browser => Role::Editor,
+    }
+}
+
+/// The ticket of something that stays open, which may end or be revoked meanwhile.
+#[derive(Clone)]
+pub(super) struct Pass {
+    grant: Option<Arc<Grant>>,
+    space: SpaceId,
+}
+
+/// How long is waited at most between two looks at the clock, which may be set.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
+impl Pass {
+    /// Resolves with the reason once the ticket is worth nothing: when it ends, is revoked, or who
+    /// signed it has no say any more. Without a ticket it never does.
+    pub(super) async fn ended(self, app: Arc<App>) -> Problem {
+        let Some(grant) = self.grant else {
+            return std::future::pending().await;
+        };
+        let mut revoked = app.ledger.changes();
+        let mut rosters = app.handle.rosters();
+        loop {
+            // What changes from here on is looked at again.
+            revoked.mark_unchanged();
+            rosters.mark_unchanged();
+            if let Err(problem) = is_good(&app, &grant, self.space) {
+                return problem;
+            }
+            let left = grant.lasts(app.clock.now()).min(LOOK_MAX);
+            tokio::select! {
+                Ok(()) = revoked.changed() => {}
+                Ok(()) = rosters.changed() => {}
+                () = tokio::time::sleep(left) => {}
+            }
+        }
     }
 }
 
@@ -59,7 +137,7 @@ impl FromRequestParts<Arc<App>> for SentBy {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<SentBy, Infallible> {
         let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        let ticket = bearer(&parts.headers).ok();
+        let ticket = shown(&parts.headers).ok().flatten();
         let grant = ticket.and_then(|it| Grant::read(it, app.clock.now()).ok());
         Ok(SentBy(Sender {
             owner: None,
@@ -86,12 +164,15 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
                 }
                 (["sequences", _, "next"] | ["limits", _, "allow"], _) => Role::Writer,
                 (["counters" | "budgets" | "sequences", ..], _) => Role::Editor,
+                (["members" | "retire", ..], _) => return Needs::Operator(Some(space)),
                 _ => Role::Member,
             };
             Needs::InSpace(space, role)
         }
         // Whoever may revoke tickets may see which there are, and nobody else.
-        (Some("v1"), Some("tickets")) => Needs::Everywhere(Role::Member),
+        (Some("v1"), Some("tickets")) => Needs::Operator(None),
+        // There with `--demo` only, for pages.
+        (Some("v1"), Some("demo")) => Needs::Everywhere(Role::Editor),
         (Some("v1"), _) => Needs::Everywhere(match reads {
             true => Role::Reader,
             false => Role::Member,
@@ -101,16 +182,21 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     }
 }
 
-/// Looks at the ticket of a request, if one is needed, and notes its role; or gives the answer to one
+/// Looks at what a request shows, if it takes something, and notes who asks; or gives the answer to one
 /// that is not let in.
-pub(super) async fn refusal(app: &App, request: &mut Request) -> Option<Response> {
-    let path = request.uri().path();
-    let (space, role) = match needs(request.method(), path) {
-        Needs::Nothing => return None,
-        Needs::InSpace(space, role) => (Some(space), role),
-        Needs::Everywhere(role) => (None, role),
+pub(super) fn refusal(app: &App, request: &mut Request) -> Option<Response> {
+    let needs = needs(request.method(), request.uri().path());
+    if needs == Needs::Nothing {
+        return None;
+    }
+    let comer = request.extensions().get().copied();
+    // What was not judged is trusted least.
+    let comer = match comer.unwrap_or(Comer::Browser) {
+        // The page of a demonstration passes on what other replicas in it count.
+        Comer::OwnPage if app.demo => Comer::Program,
+        comer => comer,
     };
-    match caller(app, request.headers(), space, role).await {
+    match caller(app, request.headers(), comer, needs) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             None
@@ -130,19 +216,59 @@ fn challenged(problem: Problem) -> Response {
     response
 }
 
-/// Looks whether the ticket of a link is good yet.
-pub(super) async fn check(app: &App, headers: &HeaderMap, space: &str) -> Result<(), Problem> {
-    caller(app, headers, Some(space), Role::Reader).await?;
-    Ok(())
-}
-
-async fn caller(
+fn caller(
     app: &App,
     headers: &HeaderMap,
-    space: Option<&str>,
-    role: Role,
+    comer: Comer,
+    needs: Needs<'_>,
 ) -> Result<Caller, Problem> {
-    let grant = Grant::read(bearer(headers)?, app.clock.now())?;
+    let (space, role) = match needs {
+        Needs::Nothing => (None, Role::Reader),
+        Needs::InSpace(space, role) => (Some(space), role),
+        Needs::Everywhere(role) => (None, role),
+        Needs::Operator(space) => (space, Role::Member),
+    };
+    let of_operator = matches!(needs, Needs::Operator(_));
+    let asks = app.rules.tickets || of_operator;
+    let shown = match shown(headers) {
+        // Where nothing is asked for, what is shown needlessly is not looked at.
+        Err(_) if !asks => None,
+        shown => shown?,
+    };
+    if let Some(token) = shown.filter(|it| it.starts_with(TOKEN_PREFIX)) {
+        return match app.token.is(token) {
+            true => Ok(Caller {
+                role: Role::Member,
+                comer,
+                grant: None,
+            }),
+            false => Err(wrong_token()),
+        };
+    }
+    let (has, grant) = match shown {
+        _ if !asks => (Role::Member, None),
+        Some(ticket) => {
+            let grant = judged(app, ticket, space)?;
+            (grant.role, Some(Arc::new(grant)))
+        }
+        None if of_operator => return Err(no_token()),
+        None => return Err(needed()),
+    };
+    if of_operator && comer != Comer::Program {
+        return Err(no_token());
+    }
+    let caller = Caller {
+        role: has.min(most(comer)),
+        comer,
+        grant,
+    };
+    caller.has(role)?;
+    Ok(caller)
+}
+
+/// What a ticket says, if it is worth something in a space, or in every one.
+fn judged(app: &App, ticket: &str, space: Option<&str>) -> Result<Grant, Problem> {
+    let grant = Grant::read(ticket, app.clock.now())?;
     if grant.holder.is_some() {
         let detail = "the ticket is for the node that it names, not for clients of HTTP; ask for one \
                       without a holder";
@@ -164,56 +290,94 @@ async fn caller(
         }
     };
     for space in spaces {
-        let name = &app.handle.spaces()[space.0];
-        if app.ledger.is_revoked(grant.id, name.as_str()) {
-            let detail = format!(
-                "ticket {} is revoked in space `{name}`; ask a member for another",
-                grant.id
-            );
-            return Err(Problem::new(&problems::TICKET_REVOKED, detail));
-        }
-        if !app.handle.trusts(space, grant.issuer).await? {
+        is_good(app, &grant, space)?;
+    }
+    Ok(grant)
+}
+
+/// Looks whether a ticket is worth something in a space now.
+fn is_good(app: &App, grant: &Grant, space: SpaceId) -> Result<(), Problem> {
+    grant.is_timely(app.clock.now())?;
+    let name = &app.handle.spaces()[space.0];
+    if app.ledger.is_revoked(grant.id, name.as_str()) {
+        let detail = format!(
+            "ticket {} is revoked in space `{name}`; ask a member for another",
+            grant.id
+        );
+        return Err(Problem::new(&problems::TICKET_REVOKED, detail));
+    }
+    let rosters = app.handle.rosters().borrow().clone();
+    let has_say = match rosters.get(space.0).and_then(Option::as_ref) {
+        Some(members) => members.binary_search(&grant.issuer).is_ok(),
+        None => grant.issuer == app.owner,
+    };
+    match has_say {
+        true => Ok(()),
+        false => {
             let detail = format!(
                 "{} signed the ticket, who has no say in space `{name}` at this node; ask a member \
                  of it for another",
                 grant.issuer
             );
-            return Err(Problem::new(&problems::TICKET_ISSUER, detail));
+            Err(Problem::new(&problems::TICKET_ISSUER, detail))
         }
     }
-    enough(grant.role, role)?;
-    Ok(Caller(grant.role))
 }
 
-fn enough(has: Role, needed: Role) -> Result<(), Problem> {
-    if has >= needed {
-        return Ok(());
-    }
-    let detail =
-        format!("this takes the role {needed}, and the ticket gives {has}; ask for another");
-    Err(Problem::new(&problems::FORBIDDEN, detail))
+fn short(needed: Role, has: Role, comer: Comer) -> Problem {
+    let detail = match comer {
+        Comer::OwnPage | Comer::Browser if has == Role::Editor => format!(
+            "this takes the role {needed}, and a page has at most the role {has}, whatever its ticket \
+             gives; use a program, or the operator's token"
+        ),
+        _ => format!("this takes the role {needed}, and the ticket gives {has}; ask for another"),
+    };
+    Problem::new(&problems::FORBIDDEN, detail)
 }
 
-/// The ticket of a request.
-fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+/// The ticket or the token of a request.
+fn shown(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let header = headers.get(header::AUTHORIZATION);
-    let text = header.and_then(|it| it.to_str().ok()).unwrap_or_default();
-    match text.split_once(' ') {
-        Some((scheme, ticket)) if scheme.eq_ignore_ascii_case("bearer") => Ok(ticket),
-        _ if text.is_empty() => offered(headers).ok_or_else(needed),
-        _ => Err(needed()),
+    let text = header.map(|it| it.to_str().unwrap_or_default());
+    let borne = match text.map(|it| it.split_once(' ').unwrap_or((it, ""))) {
+        None | Some(("", _)) => None,
+        Some((scheme, shown)) if scheme.eq_ignore_ascii_case("bearer") => Some(shown.trim()),
+        Some(_) => return Err(needed()),
+    };
+    let mut offers = offered(headers);
+    let first = borne.filter(|it| !it.is_empty()).or_else(|| offers.next());
+    match first {
+        Some(first) if offers.any(|other| other != first) => {
+            let detail = "two different tickets are shown; send one";
+            Err(Problem::new(&problems::HEADER_TWICE, detail))
+        }
+        first => Ok(first),
     }
 }
 
-/// The ticket that a page offers as a subprotocol, since it can give a socket no other header.
-fn offered(headers: &HeaderMap) -> Option<&str> {
+/// The tickets that a page offers as subprotocols, since it can give a socket no other header.
+fn offered(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let offers = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).into_iter();
     let names = offers
         .filter_map(|it| it.to_str().ok())
         .flat_map(|it| it.split(','));
     names
         .map(str::trim)
-        .find_map(|name| name.strip_prefix(TICKET_OFFER))
+        .filter_map(|name| name.strip_prefix(TICKET_OFFER))
+}
+
+fn no_token() -> Problem {
+    let detail = "tickets and membership are the operator's: send what is in the file `token` of the \
+                  node's data folder in the header `authorization: Bearer TOKEN`. `tallymesh` reads it \
+                  there: run it as the node's user, with --data DIR or --token-file FILE if the folder is \
+                  not the usual one. A member's ticket is good too, but not from a browser";
+    Problem::new(&problems::TOKEN_NEEDED, detail)
+}
+
+fn wrong_token() -> Problem {
+    let detail = "this is not the token of this node's operator; take the one in the file `token` of \
+                  this node's data folder, with --data DIR or --token-file FILE";
+    Problem::new(&problems::TOKEN_WRONG, detail)
 }
 
 fn needed() -> Problem {

@@ -15,6 +15,7 @@
 //! the other events with names.
 
 use super::App;
+use super::access::Caller;
 use super::problem::{Asked, Problem, Route};
 use super::requests::InSpace;
 use crate::driver::{
@@ -85,6 +86,7 @@ pub(super) async fn stream(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
     Asked(query): Asked<EventsQuery>,
+    caller: Caller,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let space = app.handle.space(&space)?;
@@ -107,12 +109,17 @@ pub(super) async fn stream(
         caught_up: Some(position),
     };
     reader.begin(since.as_deref());
-    let events = stream::unfold((reader, app), |(mut reader, app)| async move {
+    let ended = Box::pin(caller.pass(space).ended(app.clone()));
+    let begun = (reader, app, ended);
+    let events = stream::unfold(begun, |(mut reader, app, mut ended)| async move {
         let next = tokio::select! {
-            next = reader.next() => next,
+            // First: nothing is told any more, also if there is always something to tell.
+            biased;
+            _ = &mut ended => None,
             () = app.stopped() => None,
+            next = reader.next() => next,
         };
-        next.map(|event| (Ok(event), (reader, app)))
+        next.map(|event| (Ok(event), (reader, app, ended)))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }

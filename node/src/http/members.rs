@@ -36,6 +36,9 @@ pub(super) struct Retirements {
 
 type Body = Result<Bytes, BytesRejection>;
 
+/// How the text of a key is read.
+type Parse = fn(&str) -> Option<OwnerKey>;
+
 /// The members of a space
 #[utoipa::path(
     get, path = "/v1/spaces/{space}/members", operation_id = "list_members", tag = "members",
@@ -91,7 +94,7 @@ pub(super) async fn add(
     Route(space): Route<String>,
     body: Body,
 ) -> Result<Json<Membership>, Problem> {
-    change(&app, &space, body, MemberChange::Add).await
+    change(&app, &space, body, (MemberChange::Add, OwnerKey::parse)).await
 }
 
 /// Takes an owner out of the members
@@ -114,18 +117,19 @@ pub(super) async fn remove(
     Route(space): Route<String>,
     body: Body,
 ) -> Result<Json<Membership>, Problem> {
-    change(&app, &space, body, MemberChange::Remove).await
+    // A weak key that became a member before keys were looked at can be taken out.
+    change(&app, &space, body, (MemberChange::Remove, OwnerKey::digits)).await
 }
 
 async fn change(
     app: &App,
     space: &str,
     body: Body,
-    change: fn(OwnerKey) -> MemberChange,
+    (change, parse): (fn(OwnerKey) -> MemberChange, Parse),
 ) -> Result<Json<Membership>, Problem> {
     let space = app.handle.space(space)?;
     let read = Fields::parse(&body?, CHANGE).and_then(|mut fields| {
-        let owner = owner(&fields.text("owner")?)?;
+        let owner = owner(&fields.text("owner")?, parse)?;
         let wait = wait(&mut fields)?;
         fields.end()?;
         Ok((owner, wait))
@@ -158,8 +162,8 @@ pub(super) async fn force(
     let read = Fields::parse(&body?, FORCE).and_then(|mut fields| {
         let members = fields.list("members")?.into_iter();
         let members = members.map(|member| match member {
-            Value::String(text) => owner(&text),
-            other => owner(&other.to_string()),
+            Value::String(text) => owner(&text, OwnerKey::parse),
+            other => owner(&other.to_string(), OwnerKey::parse),
         });
         let members = members.collect::<Result<Vec<OwnerKey>, Problem>>()?;
         fields.end()?;
@@ -201,7 +205,7 @@ pub(super) async fn retire(
 
 fn retiree(fields: &mut Fields) -> Result<Retiree, Problem> {
     if let Some(text) = fields.text_if_any("owner")? {
-        return owner(&text).map(Retiree::Owner);
+        return owner(&text, OwnerKey::digits).map(Retiree::Owner);
     }
     let text = fields.text("writer")?;
     let writer = WriterId::parse(&text.to_ascii_lowercase());
@@ -214,11 +218,12 @@ fn retiree(fields: &mut Fields) -> Result<Retiree, Problem> {
     })
 }
 
-fn owner(text: &str) -> Result<OwnerKey, Problem> {
-    OwnerKey::parse(text).ok_or_else(|| {
+fn owner(text: &str, parse: Parse) -> Result<OwnerKey, Problem> {
+    parse(text).ok_or_else(|| {
         let shown: String = text.chars().take(80).collect();
         let detail = format!(
-            "`{shown}` is no owner's key: it has 64 hex digits, as `tallymesh id` shows them"
+            "`{shown}` is no owner's key, or a weak one that nobody has: a key has 64 hex digits, as \
+             `tallymesh id` shows them"
         );
         Problem::new(&problems::OWNER, detail)
     })

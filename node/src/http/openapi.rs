@@ -19,7 +19,14 @@ use utoipa::{PartialSchema, ToSchema};
 const CODES: &str = "x-problems";
 
 /// What any request may be refused with.
-const ALWAYS: [&str; 5] = ["host", "internal", "origin", "rate_limited", "timeout"];
+const ALWAYS: [&str; 6] = [
+    "header_twice",
+    "host",
+    "internal",
+    "origin",
+    "rate_limited",
+    "timeout",
+];
 
 /// What any request to a space may be refused with.
 const IN_SPACE: [&str; 4] = ["path", "space_name", "space_not_open", "stopped"];

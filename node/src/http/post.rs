@@ -10,7 +10,7 @@
 //! With a ticket of a lesser role than member the first request brings no frames and takes a challenge,
 //! and the second one proves the owner's key, both in headers.
 
-use super::access::{Caller, SentBy};
+use super::access::{Caller, Pass, SentBy};
 use super::problem::{Asked, Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::{Frames, InSpace};
@@ -119,6 +119,7 @@ impl Sessions {
         app: &Arc<App>,
         space: SpaceId,
         (role, from): (Role, Sender),
+        pass: Pass,
         challenge: Option<Challenge>,
     ) -> Result<(String, Session), Problem> {
         let mut secret = [0; 16];
@@ -142,7 +143,8 @@ impl Sessions {
         }
         open.insert(name.clone(), session.clone());
         let link = (space, challenge, name.clone(), from);
-        tokio::spawn(serve(app.clone(), link, inbox));
+        let expired = pass.ended(app.clone());
+        tokio::spawn(serve(app.clone(), link, inbox, expired));
         Ok((name, session))
     }
 }
@@ -184,7 +186,7 @@ pub(super) async fn exchange(
     State(app): State<Arc<App>>,
     Route(space): Route<String>,
     Asked(query): Asked<ExchangeQuery>,
-    Caller(role): Caller,
+    caller: Caller,
     SentBy(from): SentBy,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -195,14 +197,15 @@ pub(super) async fn exchange(
     if app.cuts.borrow().all {
         return Err(cut());
     }
+    let (role, pass) = (caller.link(), caller.pass(space));
     let (name, session) = match headers.get(SESSION) {
         None => match role.limit() {
-            None => app.sessions.begin(&app, space, (role, from), None)?,
+            None => app.sessions.begin(&app, space, (role, from), pass, None)?,
             Some(limit) if frames.is_empty() => {
                 let challenge = Challenge::draw(&app, limit)?;
-                let (name, _) = app
-                    .sessions
-                    .begin(&app, space, (role, from), Some(challenge))?;
+                let (name, _) =
+                    app.sessions
+                        .begin(&app, space, (role, from), pass, Some(challenge))?;
                 let asked = [
                     (CHALLENGE, challenge.digits()),
                     (NODE, app.owner.to_string()),
@@ -303,6 +306,7 @@ async fn serve(
     app: Arc<App>,
     (space, challenge, name, from): (SpaceId, Option<Challenge>, String, Sender),
     mut requests: mpsc::Receiver<Exchange>,
+    expired: impl Future<Output = Problem>,
 ) {
     let (mut first, mut limits) = (None, None);
     if let Some(challenge) = challenge {
@@ -339,6 +343,7 @@ async fn serve(
         tokio::select! {
             () = cut_off(&mut cuts) => {}
             () = app.stopped() => {}
+            _ = expired => {}
         }
     };
     let exchanges = async {

@@ -1,15 +1,13 @@
-//! Who is at the other end of a link over HTTP whose ticket gives less than the role member: it signs
-//! what the node draws at random with its owner's key, by which its writers are known for its own.
+//! Who is at the other end of a link over HTTP that has less than the role member: it signs what the
+//! node draws at random with its owner's key, by which its writers are known for its own.
 
 use super::App;
-use super::access;
 use super::problem::Problem;
 use crate::driver::OwnerKey;
-use crate::gossip::is_signed_by;
-use crate::handle::{Limits, SpaceId};
+use crate::handle::Limits;
 use crate::problems;
 use crate::trust::Role;
-use axum::http::HeaderMap;
+use crate::trust::keys::is_signed_by;
 use serde::{Deserialize, Serialize};
 use tallymesh_core::Role as Limit;
 
@@ -78,7 +76,8 @@ impl Challenge {
     /// What whoever has answered this is held to.
     pub(super) fn check(&self, proof: &Proof) -> Result<Limits, Problem> {
         let owner = OwnerKey::parse(&proof.owner);
-        let owner = owner.ok_or_else(|| unproved("`owner` is no key of 64 hex digits"))?;
+        let owner =
+            owner.ok_or_else(|| unproved("`owner` is no key of 64 hex digits, or a weak one"))?;
         let signature = unhex(&proof.signature);
         let signature =
             signature.ok_or_else(|| unproved("`signature` is none of 128 hex digits"))?;
@@ -107,24 +106,6 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     }
     let bytes = (0..SIGNATURE_BYTES).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16));
     bytes.collect::<Result<_, _>>().ok()
-}
-
-/// The ticket of a link, which may end or be revoked while the link is open.
-pub(super) struct Pass {
-    headers: HeaderMap,
-    space: SpaceId,
-}
-
-impl Pass {
-    pub(super) fn new(headers: HeaderMap, space: SpaceId) -> Pass {
-        Pass { headers, space }
-    }
-
-    /// Looks whether it is good yet.
-    pub(super) async fn check(&self, app: &App) -> Result<(), Problem> {
-        let space = &app.handle.spaces()[self.space.0];
-        access::check(app, &self.headers, space.as_str()).await
-    }
 }
 
 #[cfg(test)]

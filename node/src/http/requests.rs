@@ -469,7 +469,7 @@ pub(super) enum OperationName {
 
 /// A change of the members.
 #[derive(ToSchema)]
-#[schema(example = json!({"owner": "0000000000000000000000000000000000000000000000000000000000000000", "wait_ms": 100}))]
+#[schema(example = json!({"owner": "1111111111111111111111111111111111111111111111111111111111111111", "wait_ms": 100}))]
 pub(super) struct MemberBody {
     /// The owner's key, as `tallymesh id` shows it.
     #[schema(pattern = "^[0-9A-Fa-f]{64}$")]
@@ -481,7 +481,7 @@ pub(super) struct MemberBody {
 
 /// All members that there are to be.
 #[derive(ToSchema)]
-#[schema(example = json!({"members": ["0000000000000000000000000000000000000000000000000000000000000000"]}))]
+#[schema(example = json!({"members": ["1111111111111111111111111111111111111111111111111111111111111111"]}))]
 pub(super) struct ForceBody {
     /// Their owners' keys.
     members: Vec<String>,

@@ -1,9 +1,9 @@
 //! WebSocket sync: a browser tab, or any other replica, as a peer of this node.
 
 use super::App;
-use super::access::{Caller, SentBy};
+use super::access::{Caller, Pass, SentBy};
 use super::problem::{Problem, Route};
-use super::proof::{Challenge, Pass, Proof, unproved};
+use super::proof::{Challenge, Proof, unproved};
 use super::requests::InSpace;
 use crate::driver::Order;
 use crate::gossip::Cuts;
@@ -14,7 +14,6 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
-use axum::http::HeaderMap;
 use axum::response::Response;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -62,7 +61,6 @@ pub(super) async fn upgrade(
     Route(space): Route<String>,
     caller: Caller,
     SentBy(from): SentBy,
-    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let space = app.handle.space(&space)?;
@@ -78,15 +76,16 @@ pub(super) async fn upgrade(
         let detail = "this node's links are cut; heal them with POST /v1/demo/cut";
         return Err(Problem::new(&problems::CUT, detail));
     }
-    let limited = match caller.0.limit() {
-        None => None,
-        Some(limit) => Some((Challenge::draw(&app, limit)?, Pass::new(headers, space))),
-    };
+    let challenge = caller
+        .link()
+        .limit()
+        .map(|limit| Challenge::draw(&app, limit));
+    let (challenge, pass) = (challenge.transpose()?, caller.pass(space));
     Ok(upgrade
         .protocols([PROTOCOL])
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
-        .on_upgrade(move |socket| serve(app, space, (limited, from), socket)))
+        .on_upgrade(move |socket| serve(app, space, (challenge, pass, from), socket)))
 }
 
 /// Refuses other replicas where this node is less than a member: what they write would stay here.
@@ -106,13 +105,13 @@ pub(super) fn passes_on(app: &App, space: SpaceId) -> Result<(), Problem> {
 async fn serve(
     app: Arc<App>,
     space: SpaceId,
-    (limited, from): (Option<(Challenge, Pass)>, Sender),
+    (challenge, pass, from): (Option<Challenge>, Pass, Sender),
     mut socket: WebSocket,
 ) {
-    let (limits, pass) = match limited {
-        None => (None, None),
-        Some((challenge, pass)) => match prove(&mut socket, &challenge).await {
-            Ok(limits) => (Some(limits), Some(pass)),
+    let limits = match challenge {
+        None => None,
+        Some(challenge) => match prove(&mut socket, &challenge).await {
+            Ok(limits) => Some(limits),
             Err(problem) => {
                 app.metrics.refused("http", problem.code());
                 let frame = close(REFUSED, format!("{}: sign the challenge", problem.code()));
@@ -163,8 +162,8 @@ async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<Limits, 
 
 /// Passes frames both ways. Returns how to close the socket, if it is still open.
 async fn exchange(
-    app: &App,
-    (link, pass): (Link, Option<Pass>),
+    app: &Arc<App>,
+    (link, pass): (Link, Pass),
     socket: &mut WebSocket,
     mut inbox: mpsc::Receiver<Order>,
 ) -> Option<CloseFrame> {
@@ -173,7 +172,8 @@ async fn exchange(
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     let stopped = app.stopped();
-    tokio::pin!(stopped);
+    let ended = pass.ended(app.clone());
+    tokio::pin!(stopped, ended);
     loop {
         let outgoing = tokio::select! {
             message = socket.recv() => {
@@ -202,13 +202,13 @@ async fn exchange(
                 if heard.elapsed() > SILENCE_MAX {
                     return Some(close(AWAY, "nothing was heard for too long"));
                 }
-                if let Some(pass) = &pass && let Err(problem) = pass.check(app).await {
-                    return Some(close(REFUSED, format!("{}: ask for another", problem.code())));
-                }
                 Message::Ping(Bytes::new())
             }
             () = cut_off(&mut cuts) => {
                 return Some(close(AWAY, "the node's links were cut"));
+            }
+            problem = &mut ended => {
+                return Some(close(REFUSED, format!("{}: ask for another", problem.code())));
             }
             () = &mut stopped => return Some(close(AWAY, "the node stops")),
         };

@@ -323,7 +323,7 @@ pub(super) async fn make(
     let holder = fields.text_if_any("holder")?;
     let holder = holder.map(|text| {
         OwnerKey::parse(&text).ok_or_else(|| {
-            let detail = format!("`{text}` is no owner's key, which has 64 hex digits");
+            let detail = format!("`{text}` is no owner's key of 64 hex digits, or a weak one");
             Problem::new(&problems::OWNER, detail)
         })
     });

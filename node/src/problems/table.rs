@@ -30,8 +30,10 @@ kinds! {
     CUT_TIMEOUT: Kind::http("cut_timeout", 503, "A link that was cut did not close in time.")
         .advice("Look at `GET /v1/peers`, and cut again.")
         .unknown();
+    HEADER_TWICE: Kind::http("header_twice", 400, "A header that means one thing is there twice, and not the same; or two tickets are shown.")
+        .advice("Send it once.");
     HOST: Kind::http("host", 403, "The `Host` header names no address that this node answers to.")
-        .advice("Use `localhost` or `127.0.0.1`, or start the node with `--http-open`.");
+        .advice("Use `localhost` or `127.0.0.1`, or start the node with `--http-host NAME`, and with `--http-tickets` too if others reach it by that name.");
     IDEMPOTENCY_KEY: Kind::http("idempotency_key", 400, "An idempotency key has 1 to 255 bytes; over HTTP, of ASCII that can be seen.")
         .advice("Send a shorter one, such as a UUID.")
         .both();
@@ -52,8 +54,8 @@ kinds! {
     NOT_FOUND: Kind::http("not_found", 404, "There is nothing at this address.")
         .advice("The API is under `/v1/`; `/openapi.json` describes it.");
     ORIGIN: Kind::http("origin", 403, "Pages of this origin may not talk to this node.")
-        .advice("Allow the origin with `--cors-origin`.");
-    OWNER: Kind::http("owner", 400, "This is no owner's key.")
+        .advice("Allow the origin with `--cors-origin ORIGIN`.");
+    OWNER: Kind::http("owner", 400, "This is no owner's key, or a weak one, in whose name anybody can sign.")
         .advice("A key has 64 hex digits; `tallymesh id` shows it.");
     OWNER_PROOF: Kind::http("owner_proof", 401, "Who opens a link with a ticket of a lesser role than member has not proved its owner's key.")
         .advice("Sign the challenge that the node sends, as docs/http.md tells.");
@@ -295,6 +297,10 @@ kinds! {
 
     TOKEN: Kind::http("token", 400, "This is no token of a session.")
         .advice("Send what an answer gave, as it is.");
+    TOKEN_NEEDED: Kind::http("token_needed", 401, "Tickets and membership are the operator's, and the request does not show the operator's token.")
+        .advice("Send what is in the file `token` of the node's data folder in the header `authorization: Bearer TOKEN`; `tallymesh` reads it there, or from `--data DIR` or `--token-file FILE`. A program may show a member's ticket instead.");
+    TOKEN_WRONG: Kind::http("token_wrong", 401, "This is not the token of this node's operator.")
+        .advice("Take the one in the file `token` of this node's data folder, with `--data DIR` or `--token-file FILE`.");
     TOKEN_FULL: Kind::http("token_full", 409, "The session depends on more writers than a token can name.")
         .advice("Begin a new session, or wait until earlier writers have been taken over.");
 

@@ -49,7 +49,7 @@ fn named() -> String {
             }
         }
     }
-    let mut text = source("src/http.rs");
+    let mut text = source("src/http.rs") + &source("src/browser.rs");
     collect(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http"),
         &mut text,

@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tallymesh_core::Space;
+use tokio::sync::watch;
 
 /// The file's name in the data folder.
 pub(crate) const FILE: &str = "tickets.json";
@@ -172,7 +172,7 @@ struct Shared {
     /// for as long as it takes to put another one in its place.
     revoked: RwLock<HashMap<TicketId, Vec<Space>>>,
     /// Goes up when something else is revoked than before.
-    generation: AtomicU64,
+    generation: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -200,7 +200,7 @@ impl Ledger {
             shared: Arc::new(Shared {
                 revoked: RwLock::new(kept.by_ticket()),
                 kept: Mutex::new(kept),
-                generation: AtomicU64::new(0),
+                generation: watch::Sender::new(0),
             }),
         })
     }
@@ -338,7 +338,12 @@ impl Ledger {
 
     /// Differs when what [`Ledger::revoked`] gives does.
     pub fn generation(&self) -> u64 {
-        self.shared.generation.load(Ordering::Acquire)
+        *self.shared.generation.borrow()
+    }
+
+    /// Tells when something else is revoked than before.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.generation.subscribe()
     }
 
     /// Forgets what is over at a time, in milliseconds since 1970: revocations that have to be
@@ -378,7 +383,9 @@ impl Ledger {
         let fresh = kept.by_ticket();
         let revoked = &self.shared.revoked;
         *revoked.write().unwrap_or_else(PoisonError::into_inner) = fresh;
-        self.shared.generation.fetch_add(1, Ordering::AcqRel);
+        self.shared
+            .generation
+            .send_modify(|generation| *generation += 1);
     }
 }
 
@@ -467,7 +474,7 @@ impl Kept {
         let mut kept = Kept::default();
         for row in written.issued {
             let owner = |text: &str| {
-                OwnerKey::parse(text).ok_or_else(|| format!("`{text}` is no owner's key"))
+                OwnerKey::digits(text).ok_or_else(|| format!("`{text}` is no owner's key"))
             };
             let issued = Issued {
                 id: row.id.parse()?,

@@ -81,7 +81,7 @@ impl Removal {
             return None;
         }
         Some(Removal {
-            owner: OwnerKey::parse(&token.claims.sub)?,
+            owner: OwnerKey::digits(&token.claims.sub)?,
             issuer,
             space: Space::new(&token.claims.space).ok()?,
             at: token.claims.iat,

@@ -1,6 +1,7 @@
 //! The one signature that tickets have: Ed25519, by the keys that nodes have anyway.
 
-use crate::gossip::{self, Identity};
+use super::keys;
+use crate::gossip::Identity;
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::signature::{self, Signer, Verifier};
@@ -49,7 +50,7 @@ impl JwtSigner for Secret {
 
 impl Verifier<Vec<u8>> for Public {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
-        match gossip::is_signed_by(&self.0, message, signature) {
+        match keys::is_signed_by(&self.0, message, signature) {
             true => Ok(()),
             false => Err(signature::Error::new()),
         }

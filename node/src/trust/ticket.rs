@@ -267,6 +267,17 @@ impl Grant {
         }
     }
 
+    /// How long it is good yet.
+    pub(crate) fn lasts(&self, now_ms: u64) -> Duration {
+        let skew = CLOCK_SKEW_MAX.as_secs();
+        let end = self
+            .expires
+            .map(|at| at.saturating_add(skew).saturating_mul(1000));
+        end.map_or(Duration::MAX, |end| {
+            Duration::from_millis(end.saturating_sub(now_ms))
+        })
+    }
+
     /// Whether it speaks of this space.
     pub fn covers(&self, space: &str) -> bool {
         let spaces = self.spaces.as_ref();
@@ -326,7 +337,7 @@ fn owner(text: &str) -> Result<OwnerKey, TicketError> {
     let owner = OwnerKey::parse(text);
     owner.ok_or_else(|| {
         malformed(format!(
-            "`{text}` is no owner's key, which has 64 hex digits"
+            "`{text}` is no owner's key of 64 hex digits, or a weak one"
         ))
     })
 }

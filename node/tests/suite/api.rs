@@ -32,9 +32,11 @@ fn paths(document: &Value) -> Vec<(String, &str, &Value)> {
 fn the_node_answers_to_what_is_described_and_to_nothing_else() {
     let node = Node::start(&[]);
     let document = document(&node);
+    let shown = format!("Bearer {}", node.token());
     for (address, path, item) in paths(&document) {
         let response = agent()
             .patch(format!("{}{address}", node.url))
+            .header("authorization", &shown)
             .send("")
             .expect("an answer");
         assert_eq!(response.status(), 405, "{path}");

@@ -339,7 +339,7 @@ fn a_command_counts_once_and_asks_for_a_level() {
         "7\n"
     );
     // A member that is not there.
-    let owner = "00".repeat(32);
+    let owner = "11".repeat(32);
     done(&node, &["members", "add", &owner], "");
     let output = node.run(&["add", "views", "--level", "all", "--wait", "10ms"], "");
     let (_, err) = words(&output);

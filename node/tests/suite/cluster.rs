@@ -23,10 +23,11 @@ fn a_chain_over_three_transports_converges() {
     let tcp = Node::start(&[]);
     tcp.add("likes", 1);
     let quic = Node::start(&["--peer", &tcp.listen[0]]);
-    let websocket = Node::start(&["--peer", &quic.listen[1]]);
-    let last = Node::start(&["--peer", &websocket.listen[2]]);
+    let listen = "/ip4/127.0.0.1/tcp/0/ws";
+    let websocket = Node::start(&["--peer", &quic.listen[1], "--listen", listen]);
+    let last = Node::start(&["--peer", &websocket.listen[0]]);
     let nodes = [&tcp, &quic, &websocket, &last];
-    assert!(quic.listen[1].contains("quic-v1") && websocket.listen[2].contains("/ws"));
+    assert!(quic.listen[1].contains("quic-v1") && websocket.listen[0].contains("/ws"));
     converged(&nodes, "likes", 1);
     for node in nodes {
         node.add("likes", 10);

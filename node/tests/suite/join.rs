@@ -59,14 +59,14 @@ fn whoever_joins_with_a_members_ticket_is_made_a_member() {
     two.start_again_with(vec![CLOSED.to_owned(), "--peer".to_owned(), peer]);
     two.add("views", 1);
     eventually("it is back", || agree(&one, &two, "views"));
-    let ticket = invite(&two, &["--holder", &"0".repeat(64)]);
+    let ticket = invite(&two, &["--holder", &"11".repeat(32)]);
     let foreign = up(&tempfile::tempdir().expect("a folder").path().join("data"))
         .args(["--http", "127.0.0.1:0", "--join", &ticket])
         .output()
         .expect("run");
     let text = String::from_utf8_lossy(&foreign.stderr).into_owned();
     assert!(
-        !foreign.status.success() && text.contains("is for the node 0000"),
+        !foreign.status.success() && text.contains("is for the node 1111"),
         "{text}"
     );
     let three = Node::start(&[CLOSED, "--join", &invite(&two, &[])]);

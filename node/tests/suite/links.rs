@@ -305,6 +305,58 @@ async fn a_socket_ends_with_its_ticket() {
     assert!(reason.starts_with("ticket_revoked"), "{reason}");
 }
 
+/// Reads a stream of events until the node ends it.
+fn events(node: &Node, ticket: &str) -> std::thread::JoinHandle<()> {
+    let stream = agent()
+        .get(format!("{}/v1/spaces/default/events", node.url))
+        .header("authorization", format!("Bearer {ticket}"))
+        .call()
+        .expect("a stream");
+    assert_eq!(stream.status(), 200);
+    std::thread::spawn(move || {
+        let mut reader = stream.into_body().into_reader();
+        std::io::copy(&mut reader, &mut std::io::sink()).expect("an end in time");
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_is_open_ends_with_its_ticket_whatever_its_role() {
+    let (node, member, every) = asking("member");
+    for (ticket, reason) in [(member, "ticket_revoked"), (every.clone(), "ticket_issuer")] {
+        let mut socket = open(&node, &ticket).await;
+        let streams = [events(&node, &ticket), events(&node, &ticket)];
+        post(&node, &ticket, &[], &[]).expect("a link");
+        let links = |wanted: usize| {
+            let rows = ask(&node, &every, "GET", "/v1/peers", "").1;
+            (rows["peers"].as_array()?.len() == wanted).then_some(())
+        };
+        eventually("both links are there", || links(2));
+        if reason == "ticket_revoked" {
+            let output = node.run(&["revoke", &ticket, "--ticket", &every], "");
+            assert!(output.status.success(), "{output:?}");
+        } else {
+            // Who signed it is no member any more.
+            let force = json!({"members": ["11".repeat(32)]}).to_string();
+            let forced = ask(
+                &node,
+                &every,
+                "POST",
+                "/v1/spaces/default/members/force",
+                &force,
+            );
+            assert_eq!(forced.0, 200, "{}", forced.1);
+        }
+        let told = closed(&mut socket).await;
+        assert!(told.starts_with(reason), "{told}");
+        for stream in streams {
+            stream.join().expect("it ends");
+        }
+        if reason == "ticket_revoked" {
+            eventually("no link is left", || links(0));
+        }
+    }
+}
+
 /// One request: its answer's status, code or frames, and headers.
 fn post(node: &Node, ticket: &str, headers: &[(&str, &str)], frames: &[Vec<u8>]) -> Posted {
     let mut body = Vec::new();

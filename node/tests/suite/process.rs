@@ -24,7 +24,7 @@ pub(crate) struct Node {
     /// The address of the Redis protocol; empty if it is not served.
     pub(crate) resp: String,
     pub(crate) peer_id: String,
-    /// TCP, QUIC and WebSocket, in this order.
+    /// TCP and QUIC, in this order, if nothing else was said.
     pub(crate) listen: Vec<String>,
 }
 
@@ -144,14 +144,31 @@ impl Node {
 
     /// Asks for a path: the status and the JSON that came.
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {
-        let response = agent().get(format!("{}{path}", self.url)).call();
-        read(response.expect("an answer"))
+        let request = agent().get(format!("{}{path}", self.url));
+        read(self.showing(path, request).call().expect("an answer"))
     }
 
     /// Posts to a path: the status and the JSON that came.
     pub(crate) fn post(&self, path: &str, body: &str) -> (u16, Value) {
-        let response = agent().post(format!("{}{path}", self.url)).send(body);
-        read(response.expect("an answer"))
+        let request = agent().post(format!("{}{path}", self.url));
+        read(self.showing(path, request).send(body).expect("an answer"))
+    }
+
+    /// What the operator shows of it.
+    pub(crate) fn token(&self) -> String {
+        let text = fs::read_to_string(self.data().join("token"));
+        text.expect("the token").trim().to_owned()
+    }
+
+    /// A request that shows the operator's token where that is asked for, unless the node has
+    /// none, as those of earlier versions.
+    fn showing<B>(&self, path: &str, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        let operators = ["/v1/tickets", "/members/", "/retire"];
+        let asked = operators.iter().any(|part| path.contains(part));
+        match asked && self.data().join("token").exists() {
+            true => request.header("authorization", format!("Bearer {}", self.token())),
+            false => request,
+        }
     }
 
     /// Puts to a path: the status and the JSON that came.
@@ -162,8 +179,8 @@ impl Node {
 
     /// Deletes a path: the status and the JSON that came.
     pub(crate) fn delete(&self, path: &str) -> (u16, Value) {
-        let response = agent().delete(format!("{}{path}", self.url)).call();
-        read(response.expect("an answer"))
+        let request = agent().delete(format!("{}{path}", self.url));
+        read(self.showing(path, request).call().expect("an answer"))
     }
 
     /// Adds to a counter of the default space.
@@ -198,9 +215,13 @@ impl Node {
     pub(crate) fn run(&self, arguments: &[&str], input: &str) -> Output {
         let file = self.folder.path().join("input");
         fs::write(&file, input).expect("write the input");
+        // A ticket that is given is what is tried.
+        let token = self.data().join("token");
+        let token = Some(token).filter(|it| it.exists() && !arguments.contains(&"--ticket"));
         Command::new(PROGRAM)
             .args(arguments)
             .env("TALLYMESH_NODE", &self.url)
+            .envs(token.map(|token| ("TALLYMESH_TOKEN_FILE", token)))
             .stdin(File::open(file).expect("open the input"))
             .output()
             .expect("run the command")

@@ -336,7 +336,9 @@ async fn a_ticket_that_ends_ends_the_links() {
         let handle = node.handle();
         let body = json!({"role": "writer", "spaces": ["default"], "expires_in_ms": 3_600_000})
             .to_string();
-        let answer = agent().post(format!("{url}/v1/tickets")).send(&body);
+        let shown = format!("Bearer {}", node.token().text());
+        let asked = agent().post(format!("{url}/v1/tickets"));
+        let answer = asked.header("authorization", shown).send(&body);
         let (status, answer) = read(answer.expect("an answer"));
         assert_eq!(status, 200, "{answer}");
         let ticket = answer["ticket"].as_str().expect("a ticket");

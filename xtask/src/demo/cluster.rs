@@ -31,6 +31,7 @@ pub(super) struct Node {
     process: Group,
     ready: Ready,
     log: PathBuf,
+    data: PathBuf,
 }
 
 /// What a node writes to its ready file.
@@ -44,6 +45,11 @@ impl Node {
     /// The address of its page and its HTTP interface, without a slash at the end.
     pub(super) fn http(&self) -> &str {
         self.ready.http.trim_end_matches('/')
+    }
+
+    /// The file with its operator's token.
+    pub(super) fn token_file(&self) -> PathBuf {
+        self.data.join("token")
     }
 }
 
@@ -96,11 +102,12 @@ impl Cluster {
         let log = folder.join(format!("node-{number}.log"));
         let ready_file = folder.join(format!("node-{number}.json"));
         let output = File::create(&log)?;
+        let data = folder.join(format!("node-{number}"));
         let mut command = Command::new(binary);
         command
             .args(["up", "--demo"])
             .arg("--data")
-            .arg(folder.join(format!("node-{number}")))
+            .arg(&data)
             .args(["--http", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0"])
             .arg("--ready-file")
             .arg(&ready_file)
@@ -125,6 +132,7 @@ impl Cluster {
                     process,
                     ready,
                     log,
+                    data,
                 });
             }
             if let Some(status) = process.try_wait()? {

@@ -280,3 +280,26 @@ fn who_has_a_readers_ticket_keeps_nobody_from_joining() {
     assert!(rights.known().shown.of(&stays).is_empty());
     assert_eq!(roles(&rights, 9, NOW), [(0, Role::Editor)]);
 }
+
+#[test]
+fn a_page_is_a_member_by_its_own_key_only() {
+    for open in [true, false] {
+        let (rights, _) = rights(open);
+        for number in [1, 8, 9] {
+            assert!(rights.set_browser(&peer(number), true));
+        }
+        assert!(!rights.set_browser(&peer(9), true));
+        assert_eq!(roles(&rights, 9, NOW), [], "open: {open}");
+        assert_eq!(roles(&rights, 1, NOW), [(0, Role::Member)]);
+        rights.name(&peer(8));
+        assert!(rights.is_full(&peer(8), NOW), "the operator named it");
+        let ticket = grant(1, 1, Role::Member, None);
+        assert!(show(&rights, 9, ticket).is_ok());
+        assert_eq!(roles(&rights, 9, NOW), [(0, Role::Editor)]);
+        assert!(rights.set_browser(&peer(9), false));
+        let role = if open { 3 } else { 1 };
+        let members = roles(&rights, 9, NOW);
+        assert_eq!(members.len(), role);
+        assert!(members.iter().all(|it| it.1 == Role::Member));
+    }
+}

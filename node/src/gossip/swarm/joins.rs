@@ -182,6 +182,11 @@ impl Network {
         let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         match self.rights.show(peer, grant.clone(), from) {
             Ok(spaces) => {
+                // A page is no member, whatever its ticket says.
+                let role = match self.rights.is_browser(&peer) {
+                    true => role.min(Role::Editor),
+                    false => role,
+                };
                 for space in spaces.iter().copied().filter(|_| role == Role::Member) {
                     let (rights, clock, grant) =
                         (self.rights.clone(), self.clock.clone(), grant.clone());

@@ -15,6 +15,7 @@ fn every_route_takes_a_role() {
                 Needs::InSpace("s", role) => role.to_string(),
                 Needs::InSpace(other, _) => panic!("{path}: {other}"),
                 Needs::Everywhere(role) => format!("{role} everywhere"),
+                Needs::Operator(_) => "operator".to_owned(),
             };
             found.push(format!("{method} {path}: {needs}"));
         }
@@ -26,12 +27,16 @@ fn every_route_takes_a_role() {
 #[test]
 fn what_nobody_knows_takes_the_most() {
     let most = Needs::InSpace("s", Role::Member);
-    for path in [
-        "/v1/spaces/s/new",
-        "/v1/spaces/s",
-        "/v1/spaces/s/members/add/x",
-    ] {
+    for path in ["/v1/spaces/s/new", "/v1/spaces/s"] {
         assert_eq!(needs(&Method::POST, path), most, "{path}");
+    }
+    for path in [
+        "/v1/spaces/s/members/add/x",
+        "/v1/spaces/s/members",
+        "/v1/spaces/s/retire/x",
+    ] {
+        let operators = Needs::Operator(Some("s"));
+        assert_eq!(needs(&Method::POST, path), operators, "{path}");
     }
     assert_eq!(
         needs(&Method::PATCH, "/v1/new"),

@@ -167,7 +167,7 @@ pub(super) struct RemovedRow {
 impl Removals {
     pub(super) fn of(seen: Vec<SeenRow>, removed: Vec<RemovedRow>) -> Result<Removals, String> {
         let owner = |text: &String| {
-            OwnerKey::parse(text).ok_or_else(|| format!("`{text}` is no owner's key"))
+            OwnerKey::digits(text).ok_or_else(|| format!("`{text}` is no owner's key"))
         };
         let space = |name: &str| Space::new(name).map_err(|error| error.to_string());
         let mut removals = Removals::default();

@@ -1,0 +1,267 @@
+//! The one rule for browsers, at every listener that a browser reaches: HTTP, the WebSocket of sync,
+//! and libp2p's WebSocket.
+//!
+//! On loopback nobody is asked for a ticket, because only programs of this machine reach it. A browser
+//! is such a program, and it runs pages of strangers. It tells three things that a page cannot forge:
+//!
+//! - `Host` names the node. A name that a stranger pointed at this machine (DNS rebinding) is refused
+//!   with `host`. Loopback names are served, and the names of `--http-host`. A listener that other
+//!   machines reach also serves IP addresses, because no name can be rebound to one. Where tickets are
+//!   asked for and no names are given, each name is served: a rebound page has no ticket.
+//! - `Origin` names the page. It is loopback, or the same as `Host`, or allowed by `--cors-origin`;
+//!   all others are refused with `origin`.
+//! - `Sec-Fetch-Site` marks what a page loads without asking, such as an image. From another site it
+//!   is refused with `origin`, unless a person followed a link.
+//!
+//! A request that is let in and has one of the last two comes from a browser ([`Comer`]): whatever it
+//! shows, a link that it opens is never a member's. Only with `--demo` is the page that the node itself
+//! serves taken for a program: its replicas count for others in the page.
+
+use crate::problems::{self, Kind};
+use axum::http::{HeaderMap, header};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Longest piece of a header that a refusal repeats, in characters.
+const SHOWN_MAX: usize = 100;
+
+/// Which names and which pages a listener serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// Host names that are served beside those of loopback, in lower case and without a port.
+    pub hosts: Vec<String>,
+    /// Whether every host name is served, as where a ticket is asked for and no name is given.
+    pub any_host: bool,
+    /// Whether every IP address is served as a host, as where other machines reach the listener.
+    pub ip_hosts: bool,
+    /// Origins whose pages may talk to the node, beside loopback's and its own, as [`origin`] spells
+    /// them.
+    pub origins: Vec<String>,
+}
+
+/// What a request that is let in comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Comer {
+    /// A program that is no browser.
+    #[default]
+    Program,
+    /// A page that the node itself serves, in a browser.
+    OwnPage,
+    /// A browser, and so perhaps a page of somebody else.
+    Browser,
+}
+
+/// Why a request is not let in.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) kind: &'static Kind,
+    pub(crate) detail: String,
+}
+
+impl Pages {
+    /// Judges a request by its headers. `target` is the host in the request's target, which HTTP/2 has
+    /// in place of the header.
+    pub(crate) fn judge(
+        &self,
+        headers: &HeaderMap,
+        target: Option<&str>,
+    ) -> Result<Comer, Refused> {
+        let host = match headers.get(header::HOST) {
+            Some(host) => host.to_str().unwrap_or_default(),
+            None => target.unwrap_or_default(),
+        };
+        if !self.serves(host) {
+            return Err(unserved(host));
+        }
+        let site = headers.get("sec-fetch-site").map(|it| it.as_bytes());
+        let Some(origin) = headers.get(header::ORIGIN) else {
+            let foreign = site == Some(b"cross-site") && !is_followed(headers);
+            return match (foreign, site) {
+                (true, _) => Err(unasked()),
+                (false, Some(b"same-origin")) => Ok(Comer::OwnPage),
+                (false, Some(_)) => Ok(Comer::Browser),
+                (false, None) => Ok(Comer::Program),
+            };
+        };
+        let origin = origin.to_str().unwrap_or_default();
+        match self.lets_in(origin, host) {
+            true if bare(origin).is_some_and(|it| it.eq_ignore_ascii_case(host)) => {
+                Ok(Comer::OwnPage)
+            }
+            true => Ok(Comer::Browser),
+            false => Err(foreign(origin)),
+        }
+    }
+
+    fn serves(&self, host: &str) -> bool {
+        if is_loopback(host) || self.any_host {
+            return true;
+        }
+        let Some(name) = name(host) else {
+            return false;
+        };
+        match name.parse::<IpAddr>() {
+            Ok(ip) => self.ip_hosts || self.hosts.contains(&ip.to_string()),
+            Err(_) => self.hosts.contains(&name.to_ascii_lowercase()),
+        }
+    }
+
+    fn lets_in(&self, text: &str, host: &str) -> bool {
+        let from = bare(text);
+        if from.is_some_and(|from| from.eq_ignore_ascii_case(host) || is_loopback(from)) {
+            return true;
+        }
+        origin(text).is_some_and(|origin| self.origins.contains(&origin))
+    }
+}
+
+/// The host of an origin that a node can serve.
+fn bare(origin: &str) -> Option<&str> {
+    let from = origin.strip_prefix("http://");
+    from.or(origin.strip_prefix("https://"))
+}
+
+/// Whether a person followed a link, or typed an address: the browser shows the answer as a page of
+/// the node, and to no other page.
+fn is_followed(headers: &HeaderMap) -> bool {
+    let is = |name: &str, value: &[u8]| headers.get(name).is_some_and(|it| it.as_bytes() == value);
+    is("sec-fetch-mode", b"navigate") && is("sec-fetch-dest", b"document")
+}
+
+fn unserved(host: &str) -> Refused {
+    let shown = shown(host);
+    let named = name(host).and_then(host_name);
+    let named = named.unwrap_or_else(|| "NAME".into());
+    Refused {
+        kind: &problems::HOST,
+        detail: format!(
+            "this node does not answer to `{shown}`; use localhost or 127.0.0.1, or start the node with \
+             --http-host {named}, and with --http-tickets too if others reach it by that name"
+        ),
+    }
+}
+
+fn foreign(text: &str) -> Refused {
+    let shown = shown(text);
+    let detail = match origin(text) {
+        Some(origin) if origin == NOBODY => {
+            "pages without an origin (`null`: files, and frames in a sandbox, whoever made them) may not \
+             talk to this node, unless it is started with --cors-origin null"
+                .into()
+        }
+        Some(origin) => format!(
+            "pages of `{shown}` may not talk to this node, unless it is started with --cors-origin \
+             {origin}"
+        ),
+        None => format!("`{shown}` is no origin, and its pages may not talk to this node"),
+    };
+    let kind = &problems::ORIGIN;
+    Refused { kind, detail }
+}
+
+fn unasked() -> Refused {
+    let detail = "a page of another site loads this without asking whether it may; let it ask with \
+                  fetch() in the mode `cors`, and allow its origin with --cors-origin";
+    Refused {
+        kind: &problems::ORIGIN,
+        detail: detail.into(),
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_MAX).collect()
+}
+
+/// The origin of pages that have none.
+const NOBODY: &str = "null";
+
+/// An origin as it is compared: in lower case, and without the port that its scheme has anyway. `None`
+/// for what is no origin.
+///
+/// Apps and extensions have schemes of their own (`tauri://localhost`, `chrome-extension://id`), and
+/// some views show files as `file://`. `null` is what pages send that have no origin.
+pub(crate) fn origin(text: &str) -> Option<String> {
+    let text = text.trim().to_ascii_lowercase();
+    if text == NOBODY {
+        return Some(text);
+    }
+    let (scheme, rest) = text.split_once("://")?;
+    let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    if !scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        || !scheme.bytes().all(is_scheme)
+    {
+        return None;
+    }
+    let host = rest.strip_suffix('/').unwrap_or(rest);
+    if host.is_empty() {
+        return (scheme == "file").then(|| "file://".into());
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let (name, port) = split(host)?;
+    let name = match host.starts_with('[') {
+        true => format!("[{}]", name.parse::<Ipv6Addr>().ok()?),
+        false if !name.is_empty() && name.bytes().all(is_name) => name.to_owned(),
+        false => return None,
+    };
+    let usual = match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
+    };
+    let port: Option<u16> = port.map(str::parse).transpose().ok()?;
+    Some(match port.filter(|port| Some(*port) != usual) {
+        Some(port) => format!("{scheme}://{name}:{port}"),
+        None => format!("{scheme}://{name}"),
+    })
+}
+
+/// A host name as `--http-host` takes it and as it is compared: in lower case, without a port. `None`
+/// for what is none.
+pub(crate) fn host_name(text: &str) -> Option<String> {
+    let text = text.trim().to_ascii_lowercase();
+    let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    if let Ok(ip) = bare.unwrap_or(&text).parse::<IpAddr>() {
+        return Some(ip.to_string());
+    }
+    let is_label = |label: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        !label.is_empty() && label.bytes().all(is_part)
+    };
+    (text.len() <= 253 && text.split('.').all(is_label)).then_some(text)
+}
+
+/// The name and the port of a host.
+fn split(host: &str) -> Option<(&str, Option<&str>)> {
+    let is_port = |port: &&str| port.bytes().all(|byte| byte.is_ascii_digit());
+    match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']')? {
+            (name, "") => Some((name, None)),
+            (name, port) => Some((name, Some(port.strip_prefix(':').filter(is_port)?))),
+        },
+        None => match host.split_once(':') {
+            Some((name, port)) => is_port(&port).then_some((name, Some(port))),
+            None => Some((host, None)),
+        },
+    }
+}
+
+/// The name in a host, without its port and without the brackets of an address of IPv6.
+fn name(host: &str) -> Option<&str> {
+    split(host).map(|(name, _)| name)
+}
+
+/// Whether `host`, with or without a port, names this machine to itself.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let Some(name) = name(host) else {
+        return false;
+    };
+    match name.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => {
+            let name = name.to_ascii_lowercase();
+            name == "localhost" || name.ends_with(".localhost")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! The door of libp2p's WebSocket: the request that opens a socket is looked at by the rule for
+//! [browsers](crate::browser) before the handshake.
+//!
+//! The library tells nothing of that request, so it is read here, between TCP and WebSocket, and then
+//! read again by the library from what was kept. Whose request came from a browser is remembered for as
+//! long as its connection lasts.
+
+use crate::browser::{Comer, Pages};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use futures::prelude::*;
+use libp2p::Multiaddr;
+use libp2p::core::ConnectedPoint;
+use libp2p::multiaddr::Protocol;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longest request that opens a socket, in bytes.
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+
+/// Most headers of it.
+const HEADERS_MAX: usize = 64;
+
+/// How long it may take to come. A client that sends nothing holds one of the few places of connections
+/// that are being set up.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+const REFUSAL: &[u8] = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+/// Who is let in, and which of those that are connected are browsers. Clones share it.
+#[derive(Clone)]
+pub(super) struct Door(Arc<Shared>);
+
+struct Shared {
+    pages: Pages,
+    /// Where they are, with how many connections each address has.
+    browsers: Mutex<HashMap<SocketAddr, usize>>,
+}
+
+impl Door {
+    pub(super) fn new(pages: Pages) -> Door {
+        let browsers = Mutex::default();
+        Door(Arc::new(Shared { pages, browsers }))
+    }
+
+    /// Whether a connection was opened by a browser.
+    pub(super) fn is_browser(&self, endpoint: &ConnectedPoint) -> bool {
+        let ConnectedPoint::Listener { send_back_addr, .. } = endpoint else {
+            return false;
+        };
+        let browsers = self.0.browsers.lock();
+        let browsers = browsers.unwrap_or_else(PoisonError::into_inner);
+        socket(send_back_addr).is_some_and(|address| browsers.contains_key(&address))
+    }
+
+    /// Looks at the request that comes on a connection, if it comes in.
+    pub(super) async fn look<S>(self, stream: S, endpoint: ConnectedPoint) -> io::Result<Looked<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut looked = Looked {
+            read: Vec::new(),
+            taken: 0,
+            stream,
+            browser: None,
+        };
+        let ConnectedPoint::Listener { send_back_addr, .. } = endpoint else {
+            return Ok(looked);
+        };
+        let judged = timeout(REQUEST_TIMEOUT, looked.request()).await;
+        let judged = judged.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let judged = judged.and_then(|headers| self.0.pages.judge(&headers, None).ok());
+        match judged {
+            Some(Comer::Program) => Ok(looked),
+            Some(Comer::OwnPage | Comer::Browser) => {
+                let address = socket(&send_back_addr);
+                looked.browser = address.map(|address| Browser::new(self, address));
+                Ok(looked)
+            }
+            None => {
+                // The client may be gone already.
+                let _ = looked.stream.write_all(REFUSAL).await;
+                let _ = looked.stream.close().await;
+                let problem = "a page that may not talk to this node";
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
+            }
+        }
+    }
+}
+
+/// The address of a socket, of `/ip4/ADDRESS/tcp/PORT` and what may follow.
+fn socket(address: &Multiaddr) -> Option<SocketAddr> {
+    let mut parts = address.iter();
+    let ip = match parts.next()? {
+        Protocol::Ip4(ip) => IpAddr::V4(ip),
+        Protocol::Ip6(ip) => IpAddr::V6(ip),
+        _ => return None,
+    };
+    match parts.next()? {
+        Protocol::Tcp(port) => Some(SocketAddr::new(ip, port)),
+        _ => None,
+    }
+}
+
+/// A connection of a browser, noted for as long as it lasts.
+struct Browser {
+    door: Door,
+    address: SocketAddr,
+}
+
+impl Browser {
+    fn new(door: Door, address: SocketAddr) -> Browser {
+        let browsers = door.0.browsers.lock();
+        let mut browsers = browsers.unwrap_or_else(PoisonError::into_inner);
+        *browsers.entry(address).or_default() += 1;
+        drop(browsers);
+        Browser { door, address }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let browsers = self.door.0.browsers.lock();
+        let mut browsers = browsers.unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = browsers.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                browsers.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// A stream of which the beginning was read already.
+pub(super) struct Looked<S> {
+    read: Vec<u8>,
+    /// How much of that was read again.
+    taken: usize,
+    stream: S,
+    browser: Option<Browser>,
+}
+
+impl<S: AsyncRead + Unpin> Looked<S> {
+    /// Reads the head of a request. `None` if that is none, or says something twice.
+    async fn request(&mut self) -> io::Result<Option<HeaderMap>> {
+        let mut piece = [0; 1024];
+        loop {
+            let count = self.stream.read(&mut piece).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.read.extend_from_slice(&piece[..count]);
+            let mut places = [httparse::EMPTY_HEADER; HEADERS_MAX];
+            let mut request = httparse::Request::new(&mut places);
+            match request.parse(&self.read) {
+                Ok(httparse::Status::Complete(_)) => return Ok(headers(request.headers)),
+                Ok(httparse::Status::Partial) if self.read.len() < REQUEST_BYTES_MAX => {}
+                _ => return Ok(None),
+            }
+        }
+    }
+}
+
+fn headers(parsed: &[httparse::Header<'_>]) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for it in parsed {
+        let name = HeaderName::from_bytes(it.name.as_bytes()).ok()?;
+        let is_single = name == header::HOST || name == header::ORIGIN;
+        let value = HeaderValue::from_bytes(it.value).ok()?;
+        if headers.append(name, value) && is_single {
+            return None;
+        }
+    }
+    Some(headers)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Looked<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let left = &self.read[self.taken..];
+        if left.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, into);
+        }
+        let count = left.len().min(into.len());
+        into[..count].copy_from_slice(&left[..count]);
+        self.taken += count;
+        if self.taken == self.read.len() {
+            (self.read, self.taken) = (Vec::new(), 0);
+        }
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Looked<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_close(context)
+    }
+}

@@ -1,0 +1,36 @@
+//! The ways to other nodes, and of pages to this one: TCP, QUIC and WebSocket.
+
+use super::door::Door;
+use libp2p::core::muxing::StreamMuxerBox;
+use libp2p::core::transport::{Boxed, Transport};
+use libp2p::core::upgrade::Version;
+use libp2p::identity::Keypair;
+use libp2p::{PeerId, dns, noise, quic, tcp, websocket, yamux};
+use std::error::Error;
+
+type Transports = Boxed<(PeerId, StreamMuxerBox)>;
+
+/// All transports. Names are resolved for each; a secure WebSocket is dialled by name, so WebSocket is
+/// asked before names are. What comes to its listeners passes the door first.
+pub(super) fn build(key: &Keypair, door: Door) -> Result<Transports, Box<dyn Error + Send + Sync>> {
+    let tcp = || tcp::tokio::Transport::new(tcp::Config::default().nodelay(true));
+    let plain = tcp()
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise::Config::new(key)?)
+        .multiplex(yamux::Config::default())
+        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
+    let quic = quic::tokio::Transport::new(quic::Config::new(key))
+        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
+    let direct = plain
+        .or_transport(quic)
+        .map(|either, _| either.into_inner());
+    let direct = dns::tokio::Transport::system(direct.boxed())?;
+    let looked = tcp().and_then(move |stream, endpoint| door.look(stream, endpoint));
+    let sockets = websocket::Config::new(dns::tokio::Transport::system(looked.boxed())?)
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise::Config::new(key)?)
+        .multiplex(yamux::Config::default())
+        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
+    let all = sockets.or_transport(direct);
+    Ok(all.map(|either, _| either.into_inner()).boxed())
+}
