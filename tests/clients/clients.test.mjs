@@ -135,7 +135,7 @@ test('tickets over TLS', async () => {
   const secured = await start('--resp-tickets', '--resp-tls-cert', cert, '--resp-tls-key', key);
   try {
     const invite = async (role) =>
-      (await run(process.env.TALLYMESH_BIN, ['invite', '--role', role, '--node', secured.http])).stdout.trim();
+      (await run(process.env.TALLYMESH_BIN, ['invite', '--role', role, '--node', secured.http, '--token-file', secured.tokenFile])).stdout.trim();
     const [reader, writer] = [await invite('reader'), await invite('writer')];
     const { host, port } = secured;
     const cli = async (...words) => {

@@ -34,7 +34,7 @@ let client: Client<paths>;
 
 before(async () => {
   node = await start();
-  client = createClient<paths>({ baseUrl: node.http });
+  client = createClient<paths>({ baseUrl: node.http, headers: { authorization: `Bearer ${node.token}` } });
   client.use(compare);
 });
 after(() => node.stop());
@@ -138,7 +138,7 @@ test('all answers are as they are described', async () => {
     await client.POST('/v1/spaces/{space}/counters/{key}/reset', of('told')),
     await client.POST('/v1/spaces/{space}/counters/{key}/expire', { ...of('told'), body: { at: 1 } }),
     await client.POST('/v1/spaces/{space}/counters/{key}/persist', of('none')),
-    await client.POST('/v1/spaces/{space}/members/add', { ...inSpace, body: { owner: '0'.repeat(64), wait_ms: 0 } }),
+    await client.POST('/v1/spaces/{space}/members/add', { ...inSpace, body: { owner: '11'.repeat(32), wait_ms: 0 } }),
     await client.POST('/v1/spaces/{space}/members/init', inSpace),
     await client.GET('/v1/spaces/{space}/members', inSpace),
     await client.GET('/v1/spaces/{space}/writers', inSpace),

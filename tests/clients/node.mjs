@@ -6,7 +6,7 @@ import { join } from 'node:path';
 
 const DEADLINE_MS = 30_000;
 
-/** Starts a node; returns its HTTP address, its Redis host and port, and what stops it. */
+/** Starts a node; returns its HTTP address, its operator's token, its Redis host and port, and what stops it. */
 export async function start(...more) {
   const folder = mkdtempSync(join(tmpdir(), 'tallymesh-clients-'));
   const readyFile = join(folder, 'ready.json');
@@ -28,6 +28,8 @@ export async function start(...more) {
   const [host, port] = said.resp.split(':');
   return {
     http: said.http,
+    token: readFileSync(join(folder, 'data', 'token'), 'utf8').trim(),
+    tokenFile: join(folder, 'data', 'token'),
     host,
     port: Number(port),
     stop: async () => {

@@ -1,6 +1,6 @@
 // Three nodes that gossip on loopback: given by TALLYMESH_NODES, or started from TALLYMESH_BIN.
 import { execFile, spawn } from 'node:child_process';
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -90,12 +90,19 @@ async function start(binary, folder, index, peers, children, more = []) {
       return undefined;
     }
   });
+  tokens.set(said.http, join(folder, `data-${index}`, 'token'));
   return { http: said.http, listen: [said.listen].flat() };
 }
 
+/** Where the operators' tokens of the nodes are that were started here, by their addresses. */
+const tokens = new Map();
+
 /** Runs a command of the node's program, and reads its answer, one JSON object a line. */
 export async function tell(node, ...args) {
-  const { stdout } = await promisify(execFile)(process.env.TALLYMESH_BIN, [...args, '--json', '--node', node]);
+  const token = tokens.get(node);
+  // Nodes of earlier versions have none.
+  const shown = token && existsSync(token) ? ['--token-file', token] : [];
+  const { stdout } = await promisify(execFile)(process.env.TALLYMESH_BIN, [...args, '--json', '--node', node, ...shown]);
   return stdout.trim().split('\n').map((line) => JSON.parse(line));
 }
 

@@ -14,7 +14,7 @@ import { gossipsubOptions, libp2pTransport } from 'tallymesh/libp2p';
 
 let node;
 
-globalThis.begin = async ({ space, peers }) => {
+globalThis.begin = async ({ space, peers, ticket }) => {
   node = await createLibp2p({
     addresses: { listen: ['/p2p-circuit', '/webrtc'] },
     transports: [webSockets(), circuitRelayTransport(), webRTC({ rtcConfiguration: { iceServers: [] } })],
@@ -23,8 +23,9 @@ globalThis.begin = async ({ space, peers }) => {
     services: { identify: identify(), ping: ping(), pubsub: gossipsub({ ...gossipsubOptions }) },
     connectionGater: { denyDialMultiaddr: () => false },
   });
-  const transport = libp2pTransport(node, { peers: peers.map((peer) => multiaddr(peer)) });
-  globalThis.counters = await open({ space, transports: [transport] });
+  const transport = libp2pTransport(node, { peers: peers.map((peer) => multiaddr(peer)), ticket });
+  const ownerKey = ticket && node.peerId.publicKey.raw;
+  globalThis.counters = await open({ space, ownerKey, transports: [transport] });
 };
 
 globalThis.placeAtRelay = () => node.getMultiaddrs().map(String).find((address) => address.includes('/webrtc/p2p/'));

@@ -335,25 +335,39 @@ test('Node: a peer speaks of another space, and honest ones count on', async (t)
 });
 
 /** A page that counts in a space over a node of its own, and what it says of itself. */
-async function openPage(t, space, peers) {
+async function openPage(t, space, peers, ticket) {
   // WebRTC over loopback is for pages that may use a camera.
   const context = await browser.newContext({ permissions: ['camera', 'microphone'] });
   t.after(() => context.close());
   const page = await context.newPage();
   await page.goto(pages.address);
-  await page.evaluate((options) => globalThis.begin(options), { space, peers });
+  await page.evaluate((options) => globalThis.begin(options), { space, peers, ticket });
   return page;
 }
 
 const value = (page, key) => page.evaluate((key) => String(globalThis.counters.get(key)), key);
 const add = (page, key, by) => page.evaluate(([key, by]) => void globalThis.counters.add(key, by), [key, by]);
 
-test('Chromium: counts with a native node over WebSocket', async (t) => {
-  const page = await openPage(t, 'default', [reached(node).toString()]);
+test('Chromium: counts with a native node over WebSocket, with a ticket', async (t) => {
+  const [{ ticket }] = await tell(node.address, 'invite', '--role', 'writer');
+  const page = await openPage(t, 'default', [reached(node).toString()], ticket);
   await add(page, 'from-page', 5);
   await until('the count to arrive', async () => (await read(node.address, 'from-page')) === '5');
   await post(node, [{ op: 'add', key: 'from-page', by: '2' }]);
   await until('the count to come', async () => (await value(page, 'from-page')) === '7');
+});
+
+test('Chromium: a page is no member of a native node on loopback without a ticket', async (t) => {
+  await tell(node.address, 'add', 'guarded', '7');
+  const page = await openPage(t, 'default', [reached(node).toString()]);
+  await add(page, 'guarded', -5);
+  const [{ ticket }] = await tell(node.address, 'invite', '--role', 'writer');
+  const other = await openPage(t, 'default', [reached(node).toString()], ticket);
+  // By the time that a later page's count has arrived, the first one's would have.
+  await add(other, 'later', 1);
+  await until('the count to arrive', async () => (await read(node.address, 'later')) === '1');
+  assert.equal(await read(node.address, 'guarded'), '7');
+  assert.equal(await value(page, 'guarded'), '-5');
 });
 
 test('Chromium: two pages count by WebRTC, which met at a native node that knows nothing of their space', async (t) => {

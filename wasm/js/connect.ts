@@ -26,8 +26,8 @@ export interface ConnectOptions extends RetryOptions {
   /** What `tallymesh invite` printed, for a node that asks for tickets. */
   readonly ticket?: string;
   /**
-   * Signs what a node asks to be signed, which it does if the ticket's role is less than member: 80 bytes, of
-   * which the last 32 are the node's key. The replica's `ownerKey` is the public half of the key.
+   * Signs what a node asks to be signed, which it does of pages, and if the ticket's role is less than member: 80
+   * bytes, of which the last 32 are the node's key. The replica's `ownerKey` is the public half of the key.
    *
    * @example
    * ```ts
@@ -204,7 +204,7 @@ class WebSocketConnection implements Connection {
       this.#become('online');
     };
     // Who can sign waits for the node to speak: it may want a proof before any frame.
-    socket.onopen = () => sign || up();
+    socket.onopen = () => sign || this.#replica.sign || up();
     socket.onmessage = ({ data }) => {
       if (typeof data === 'string') {
         const proved = (proof: string | TallymeshError): void => {

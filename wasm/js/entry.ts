@@ -37,6 +37,21 @@ export interface Entry {
 
 type Source = () => ModuleSource | Promise<ModuleSource>;
 
+/** A fresh owner's key, which nodes ask pages to prove; none elsewhere, and where the browser has no Ed25519. */
+async function ownKey({ ownerKey, sign }: CountersOptions): Promise<CountersOptions | undefined> {
+  if (ownerKey || sign || !globalThis.location) return;
+  const { subtle } = crypto;
+  try {
+    const { publicKey, privateKey } = (await subtle.generateKey('Ed25519', false, ['sign'])) as CryptoKeyPair;
+    return {
+      ownerKey: new Uint8Array(await subtle.exportKey('raw', publicKey)),
+      sign: (bytes) => subtle.sign('Ed25519', privateKey, bytes),
+    };
+  } catch {
+    return;
+  }
+}
+
 /** Makes the calls of an entry out of its ways to obtain the modules. */
 export function entry(source: Source, membersSource: Source): Entry {
   setGuestSource(membersSource);
@@ -49,7 +64,7 @@ export function entry(source: Source, membersSource: Source): Entry {
     open: async (options = {}) => {
       const { storage } = options;
       await init(storage ? { ...options, members: true } : options);
-      return storage ? storage(options, Counters) : new Counters(options);
+      return storage ? storage(options, Counters) : new Counters({ ...(await ownKey(options)), ...options });
     },
   };
 }

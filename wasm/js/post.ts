@@ -138,7 +138,7 @@ class PostConnection extends Standing {
     this.#attempt = attempt;
     this.become('connecting');
     // A listener may have ended it. Who can sign lets the node speak first: it may want a proof before any frame.
-    if (this.#attempt === attempt && (this.#options.sign || this.#up(attempt))) void this.#exchange(attempt);
+    if (this.#attempt === attempt && (this.#options.sign || this.replica.sign || this.#up(attempt))) void this.#exchange(attempt);
   }
 
   get #interval(): number {
@@ -268,7 +268,7 @@ class PostConnection extends Standing {
     } catch {
       // Not from a node.
     }
-    if (code === 'owner_proof' && !this.#options.sign) why = `the ticket's role takes options.sign: ${why}`;
+    if (code === 'owner_proof' && !this.#options.sign) why = `it takes options.sign: ${why}`;
     this.#retryAfterMs = Math.min(Number(response.headers.get('retry-after')) * 1_000 || 0, RETRY_AFTER_MS_MAX);
     return this.problem(code, `${this.url} refused the link: ${why}`);
   }

@@ -26,10 +26,13 @@ export interface ReplicaOptions {
    */
   readonly name?: string;
   /**
-   * The owner's public key (Ed25519), 32 bytes, from which the writer id is derived. Default: fresh random
-   * bytes, which suit a replica that nobody has to recognise. See {@link ConnectOptions.sign}.
+   * The owner's public key (Ed25519), 32 bytes, from which the writer id is derived. Default: in a page the key
+   * that `open()` makes, since nodes ask pages for a proof; elsewhere fresh random bytes, which suit a replica
+   * that nobody has to recognise. See {@link ConnectOptions.sign}.
    */
   readonly ownerKey?: Uint8Array;
+  /** Signs with that key, for connections that are given nothing of their own to sign with. */
+  readonly sign?: Sign;
   /**
    * Whether to begin with the second module, which must be loaded then: for a space that is known to have
    * members, and for tokens. Default: false; the replica finds out by itself.
@@ -108,6 +111,8 @@ export class Replica {
 
   /** What the engine was made with. */
   readonly #origin: Uint8Array;
+  /** @internal Signs with the owner's key. */
+  readonly sign: Sign | undefined;
   /** The name for people and the space, as an engine takes them. */
   readonly #named: string;
   #writer: string;
@@ -146,6 +151,7 @@ export class Replica {
   constructor(options: ReplicaOptions = {}) {
     this.space = options.space ?? 'default';
     this.#origin = origin(options.ownerKey);
+    this.sign = options.sign;
     this.#named = named(this.space, options.name);
     const { engine, by } = newEngine(this.space, this.#named, this.#origin, options.members === true);
     this.#engine = engine;
@@ -536,7 +542,7 @@ export class Replica {
   /** @internal Answers a node that asks for the proof of the owner's key. */
   async prove(asked: string, sign: Sign | undefined): Promise<string> {
     await this.upgrade();
-    return this.#guest!.prove(this.#live(), asked, this.#origin, sign);
+    return this.#guest!.prove(this.#live(), asked, this.#origin, sign ?? this.sign);
   }
 
   /** The full shard map as JSON, with 64-bit numbers as decimal strings. */
