@@ -190,6 +190,56 @@ test('fifty replicas that everyone counts at come to one number', async () => {
   await close();
 });
 
+test('each control of the stage has a name, as Chromium tells it to screen readers', async () => {
+  const { page, close } = await opened();
+  const session = await page.context().newCDPSession(page);
+  const { nodes } = await session.send('Accessibility.getFullAXTree');
+  const controls = nodes.filter(({ ignored, role }) => !ignored && ['slider', 'button', 'switch', 'link', 'textbox'].includes(role?.value));
+  assert.deepEqual(controls.filter(({ name }) => !name?.value.trim()).map(({ role }) => role.value), []);
+  const sliders = controls.filter(({ role }) => role.value === 'slider').map(({ name }) => name.value);
+  for (const name of ['Replicas', 'Delay', 'Loss', 'Adds']) assert.ok(sliders.includes(name), `${name}: ${sliders}`);
+  await close();
+});
+
+test('a screen reader is told of states, and not of each number', async () => {
+  const { page, close } = await opened();
+  const told = await page.evaluate(async () => {
+    const changes = (id) => {
+      const seen = [];
+      const at = document.getElementById(id);
+      new MutationObserver(() => seen.push(at.textContent)).observe(at, { childList: true, characterData: true, subtree: true });
+      return seen;
+    };
+    const [shown, said] = ['stage-status', 'stage-said'].map(changes);
+    const begun = performance.now();
+    document.getElementById('everyone').click();
+    const deadline = begun + 20_000;
+    while (shown.length < 6 && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 20));
+    return { shown: shown.length, said, pauses: Math.floor((performance.now() - begun) / 5_000) };
+  });
+  assert.ok(told.shown >= 6, `it changed ${told.shown} times`);
+  assert.ok(told.said.length <= 1 + told.pauses, `${told.said.join(' | ')} in ${told.pauses} pauses`);
+  await close();
+});
+
+test('links between replicas stand out from the ground', async () => {
+  for (const colorScheme of ['light', 'dark']) {
+    const { page, close } = await opened({ colorScheme });
+    const ratio = await page.evaluate(() => {
+      const luminance = (colour) => {
+        const parts = colour.match(/[\d.]+/g).slice(0, 3).map((part) => part / 255);
+        const [r, g, b] = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const line = luminance(getComputedStyle(document.querySelector('#stage-view .edge:not([data-cut="true"]) .line')).stroke);
+      const ground = luminance(getComputedStyle(document.querySelector('#stage-view')).backgroundColor);
+      return (Math.max(line, ground) + 0.05) / (Math.min(line, ground) + 0.05);
+    });
+    assert.ok(ratio >= 3, `${colorScheme}: ${ratio}`);
+    await close();
+  }
+});
+
 for (const colorScheme of ['light', 'dark']) {
   for (const width of [1180, 390]) {
     test(`axe finds nothing serious, ${colorScheme}, ${width} wide`, async () => {

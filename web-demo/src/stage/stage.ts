@@ -1,6 +1,7 @@
 import type { Replica } from 'tallymesh';
 import { element } from '../make.js';
 import { grouped } from '../number.js';
+import { Announcer } from './announcer.js';
 import { Drawing } from './drawing.js';
 import { held, Inside, type Held } from './inside.js';
 import { arrange, neighbours, places } from './layout.js';
@@ -26,6 +27,7 @@ export class Stage {
   readonly #inside: Inside;
   readonly #timeline: Timeline;
   readonly #status = element('stage-status');
+  readonly #announcer = new Announcer(element('stage-said'));
   /** This tab, once it takes part. */
   #tab: Vertex | undefined;
   #chosen: Vertex;
@@ -227,6 +229,8 @@ export class Stage {
     else text = `All ${numbers.length} agree on ${grouped(numbers[0])}.${links}`;
     if (this.#status.textContent !== text) this.#status.textContent = text;
     this.#status.dataset['agree'] = String(distinct.size <= 1);
+    // How many numbers there are changes with each message, and is no news to somebody who listens.
+    this.#announcer.say(!past && distinct.size > 1 ? `The numbers differ.${links}` : text);
   }
 
   #controls(): void {
