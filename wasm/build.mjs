@@ -1,4 +1,4 @@
-// Makes dist/ complete: types by the TypeScript compiler, one minified file an entry by esbuild.
+// Makes dist/ complete: types by the TypeScript compiler, one file an entry by esbuild, minified but for Node.
 // The modules and the types of their bindings must be in dist/ already.
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs';
@@ -70,7 +70,8 @@ for (const [source, file, platform] of files) {
     format: file.endsWith('.cjs') ? 'cjs' : 'esm',
     platform,
     target: 'es2022',
-    minify: true,
+    // What only Node loads is not downloaded: there names and lines are worth more, in an error for instance.
+    minify: platform !== 'node',
     legalComments: 'none',
     metafile: true,
   });

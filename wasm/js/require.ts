@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { entry, type Entry } from './entry.js';
+import { withoutSockets } from './fallback.js';
 
 export * from './api.js';
 
@@ -13,5 +14,5 @@ const made: Entry = entry(
 /** Loads the WebAssembly module. Calls after the first wait for the same load. */
 export const init: Entry['init'] = made.init;
 
-/** Loads the module if need be and opens the counters of a space. */
-export const open: Entry['open'] = made.open;
+/** Loads the module if need be and opens the counters of a space. Without a `WebSocket`, nodes are reached by requests. */
+export const open: Entry['open'] = withoutSockets(made.open);

@@ -23,7 +23,7 @@ use crate::repo::Repo;
 use crate::run::say;
 
 /// The folders with a package.json and a lock file.
-const NPM_FOLDERS: [&str; 7] = [
+const NPM_FOLDERS: [&str; 8] = [
     "wasm",
     "wasm/reference",
     "bench/js",
@@ -31,6 +31,7 @@ const NPM_FOLDERS: [&str; 7] = [
     "tests/e2e",
     "tests/clients",
     "tests/runtimes",
+    "tests/runtimes/nodes",
 ];
 
 /// Installs everything, so that the other commands find nothing left to install.

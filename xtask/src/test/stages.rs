@@ -346,6 +346,7 @@ fn runtimes_ready(repo: &Repo) -> Result<Vec<(&'static str, PathBuf)>> {
     let browser = setup::browser(repo)?;
     setup::npm_install(repo, "tests/e2e")?;
     setup::npm_install(repo, "tests/runtimes")?;
+    setup::npm_install(repo, "tests/runtimes/nodes")?;
     let mut places = vec![
         ("TALLYMESH_BIN", repo.node_binary()),
         ("TALLYMESH_TARBALL", tarball.file),
