@@ -92,6 +92,10 @@ pub(super) fn head() -> OpenApi {
             "limits",
             "So much in each period, in the whole mesh; see docs/limits.md.",
         ),
+        (
+            "sequences",
+            "Numbers, each handed out at most once in the whole mesh; see docs/sequences.md.",
+        ),
         ("spaces", "What changed, and who wrote it."),
         ("members", "Members of a space, and writers that are gone."),
         ("tickets", "Who may do what."),

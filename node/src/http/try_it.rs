@@ -1,24 +1,36 @@
-//! A page to look at this interface and to try it: Swagger UI, built into the program.
+//! A page to look at this interface and to try it, made in the browser from the description.
+//!
+//! It is the node's own, and small: every text has contrast, each field has its label, and nothing is
+//! nested in a button, which tools of this kind miss.
 
 use super::problem::{Problem, Route};
 use crate::problems;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
-use std::sync::{Arc, LazyLock};
-use utoipa_swagger_ui::Config;
 
 /// Everything from this node only, and requests to this node only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-static CONFIG: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
-    let config = Config::from("/openapi.json");
-    // Without this the page would ask a server of its authors whether the document is valid.
-    let config = config.validator_url("none").default_models_expand_depth(-1);
-    // The bar above asks for other documents, and brings a style that the policy refuses.
-    Arc::new(config.use_base_layout())
-});
+/// The files of the page: name, content type, text.
+const FILES: [(&str, &str, &str); 3] = [
+    (
+        "index.html",
+        "text/html; charset=utf-8",
+        include_str!("try_it/index.html"),
+    ),
+    (
+        "page.js",
+        "text/javascript; charset=utf-8",
+        include_str!("try_it/page.js"),
+    ),
+    (
+        "page.css",
+        "text/css; charset=utf-8",
+        include_str!("try_it/page.css"),
+    ),
+];
 
 /// The page to try this interface, at its address
 #[utoipa::path(
@@ -51,24 +63,15 @@ pub(super) async fn file(Route(name): Route<String>) -> Result<Response, Problem
 }
 
 fn asset(name: &str) -> Result<Response, Problem> {
-    let found = utoipa_swagger_ui::serve(name, CONFIG.clone());
-    let found = found.map_err(|error| Problem::new(&problems::INTERNAL, error.to_string()))?;
-    let Some(file) = found else {
+    let found = FILES.iter().find(|(known, ..)| *known == name);
+    let Some((_, kind, text)) = found else {
         let detail = format!("there is no file `{name}` of the page /api/");
         return Err(Problem::new(&problems::NOT_FOUND, detail));
     };
     let about = [
-        (header::CONTENT_TYPE, file.content_type.as_str()),
+        (header::CONTENT_TYPE, *kind),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    let mut response = (about, file.bytes.into_owned()).into_response();
-    if file.gzpipped {
-        // All browsers take it, and kept so it is a quarter as long.
-        let gzip = header::HeaderValue::from_static("gzip");
-        response
-            .headers_mut()
-            .insert(header::CONTENT_ENCODING, gzip);
-    }
-    Ok(response)
+    Ok((about, *text).into_response())
 }
