@@ -77,7 +77,7 @@ function inside(method, path, operation) {
   const send = make('button', { type: 'submit' }, 'Send');
   const stop = make('button', { type: 'button', disabled: '' }, 'Stop');
   const status = make('p', { role: 'status', class: 'answer-status' });
-  const answer = make('pre', { tabindex: '0', role: 'region', 'aria-label': 'Answer', hidden: '' });
+  const answer = make('pre', { tabindex: '0', role: 'region', 'aria-label': `Answer to ${id}`, hidden: '' });
   const form = make('form', {}, ...rows, send, stop);
   let running;
   stop.addEventListener('click', () => running?.abort());
