@@ -258,7 +258,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
                     bell.ring();
                 }
             };
-            Some(Worker::start(store, done)?)
+            Some(Worker::start(store, start.metrics.health().clone(), done)?)
         }
     };
     let (sender, queue) = mpsc::channel(QUEUE_COMMANDS_MAX);

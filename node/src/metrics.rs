@@ -8,6 +8,7 @@ pub(crate) use requests::Requests;
 pub(crate) use tickets::Tickets;
 
 use crate::driver::{Membership, Operation, SpaceStatus, Tally};
+use crate::store::Health;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -55,6 +56,7 @@ pub struct Metrics {
     resp_refused: Counter,
     resp_cut_off: Counter,
     requests: Arc<Requests>,
+    health: Health,
     refusals: Family<RefusalLabel, Counter>,
     spaces: SpaceGauges,
 }
@@ -191,6 +193,7 @@ impl Metrics {
     /// All figures at zero.
     pub fn of(watched: Watched) -> Metrics {
         let mut all = Registry::default();
+        let health = Health::default();
         let requests = Arc::new(Requests::new(&watched.routes));
         let registry = all.sub_registry_with_prefix("tallymesh");
         registry.register(
@@ -200,8 +203,9 @@ impl Metrics {
         );
         registry.register_collector(Box::new(requests.clone()));
         registry.register_collector(Box::new(machine::Log));
+        registry.register_collector(Box::new(machine::Store(health.clone())));
         if let Some(folder) = watched.data {
-            registry.register_collector(Box::new(machine::Disk(folder)));
+            registry.register_collector(Box::new(machine::Disk(folder, health.clone())));
         }
         let refusals = Family::<RefusalLabel, Counter>::default();
         registry.register(
@@ -341,6 +345,7 @@ impl Metrics {
             resp_refused,
             resp_cut_off,
             requests,
+            health,
             refusals,
             spaces,
         }
@@ -373,6 +378,11 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry());
         text
+    }
+
+    /// Whether the store answers.
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
     }
 
     /// The figures of requests over HTTP.

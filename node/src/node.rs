@@ -10,7 +10,7 @@ use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
 use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
-use crate::store::{Durability, Log, Memory, Store, StoreError};
+use crate::store::{Durability, Health, Log, Memory, Store, StoreError};
 use crate::trust::{Grant, Ledger, LedgerError, OperatorToken, TicketError, TokenError};
 use axum::serve::Listener;
 use serde_json::json;
@@ -193,6 +193,7 @@ pub struct Node {
     gossip: JoinHandle<()>,
     server: JoinHandle<io::Result<()>>,
     stopping: watch::Sender<bool>,
+    health: Health,
 }
 
 impl Node {
@@ -246,6 +247,7 @@ impl Node {
             clock: config.clock.clone(),
         };
         metrics.register(|registry| registry.register_collector(Box::new(tickets)));
+        let health = metrics.health().clone();
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let (cuts, cut_orders) = watch::channel(Cuts::default());
         let (stopping, stopped) = watch::channel(false);
@@ -345,6 +347,7 @@ impl Node {
             gossip: network.task,
             server,
             stopping,
+            health,
         };
         if let Some(file) = &config.ready_file {
             node.write_ready_file(file)?;
@@ -402,6 +405,7 @@ impl Node {
         };
         // Nobody listens any more if all parts are gone already.
         let _ = self.stopping.send(true);
+        self.health.stop();
         if !self.server.is_finished() {
             let server = &mut self.server;
             if tokio::time::timeout(STOP_TIMEOUT, server).await.is_err() {

@@ -19,6 +19,7 @@ mod copy;
 mod durability;
 mod files;
 mod frame;
+mod health;
 mod live;
 mod log;
 mod memory;
@@ -33,6 +34,8 @@ mod worker;
 
 pub use copy::{EachOfSpace, Report, SpaceReport, backup, check, restore};
 pub use durability::Durability;
+pub use health::Health;
+pub(crate) use health::Trouble;
 pub use log::Log;
 pub use memory::Memory;
 pub use read::Torn;
@@ -70,6 +73,7 @@ pub(crate) fn read_small(folder: &Path, name: &str, bytes_max: u64) -> io::Resul
 /// Writes a small file beside the store's own, for its owner alone, so that it is there whole and
 /// durable, or as it was before.
 pub(crate) fn write_small(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    files::check(folder).map_err(io::Error::other)?;
     files::write_small(&Disk::at(folder), name, bytes)
 }
 
@@ -159,6 +163,15 @@ pub trait Store: Send {
     /// seen when the store is opened again. Each later commit fails with the same error.
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError>;
 
+    /// Whether the place is still the one that was opened; if not, what became of it. Whoever commits
+    /// asks before and after, and acknowledges nothing that was committed to another place.
+    ///
+    /// # Errors
+    /// With what became of it.
+    fn standing(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The space that should be kept as a fresh snapshot, so that old records can go. While one is
     /// begun and not ended, no other is wanted of that space: whoever gives one up has to begin
     /// anew.
@@ -190,6 +203,11 @@ pub enum StoreError {
         folder: PathBuf,
         /// The version found there.
         found: u32,
+    },
+    /// The folder, or its lock, is no longer the one that was opened.
+    Lost {
+        /// The data folder and what became of it.
+        problem: String,
     },
     /// The folder has no store in it.
     Missing {
@@ -240,6 +258,7 @@ impl StoreError {
         match self {
             StoreError::InUse { .. } => "store_in_use",
             StoreError::Format { .. } => "store_format",
+            StoreError::Lost { .. } => "store_lost",
             StoreError::Missing { .. } => "store_missing",
             StoreError::Exists { .. } => "store_exists",
             StoreError::Record { .. } => "store_record",
@@ -272,6 +291,11 @@ impl fmt::Display for StoreError {
                 "the data folder {} has format {found}, and this build reads formats {FORMAT_MIN} to {FORMAT}: \
                  use the build that wrote it, or start with an empty folder, which the peers fill",
                 folder.display()
+            ),
+            StoreError::Lost { problem } => write!(
+                f,
+                "{problem}. What was not acknowledged since is not kept: look who else uses the \
+                 folder, put it back, and start again"
             ),
             StoreError::Missing { folder } => write!(
                 f,

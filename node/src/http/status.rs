@@ -6,13 +6,20 @@ use super::requests::InSpace;
 use crate::driver::{Decimal, LinkRow, OwnerKey, SpaceStatus, WriterRow, decimal};
 use crate::gossip::{NodeRow, UnreachedRow};
 use crate::problems;
+use crate::store::Trouble;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
 use serde::Serialize;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 use utoipa::ToSchema;
+
+/// How often is looked whether the store still does not answer, while the driver is waited for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// This node.
 #[derive(Serialize, ToSchema)]
@@ -149,6 +156,27 @@ pub(super) async fn healthy() -> &'static str {
     "ok\n"
 }
 
+/// What the driver answers, unless it waits for a store that does not answer itself.
+async fn answered<T>(app: &App, answer: impl Future<Output = T>) -> Result<T, Problem> {
+    let mut answer = pin!(answer);
+    loop {
+        match app.metrics.health().trouble() {
+            None => {}
+            Some(Trouble::Lost(why)) => return Err(Problem::new(&problems::STORE_LOST, why)),
+            Some(Trouble::Waits(waited)) => {
+                let detail = format!(
+                    "the store has not answered for {} s: its disk hangs, or is very slow",
+                    waited.as_secs()
+                );
+                return Err(Problem::new(&problems::STORE_WAITS, detail));
+            }
+        }
+        if let Ok(answer) = timeout(LOOK_INTERVAL, &mut answer).await {
+            return Ok(answer);
+        }
+    }
+}
+
 /// Whether the node is to be sent requests
 ///
 /// It is, unless it stops, its store has failed, it is a member of a space that has not caught up with the
@@ -156,7 +184,7 @@ pub(super) async fn healthy() -> &'static str {
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "node",
     responses((status = 200, description = "It does.", body = String, example = "ready\n")),
-    extensions(("x-problems" = json!(["stopped", "catching_up", "joining", "removed"]))),
+    extensions(("x-problems" = json!(["stopped", "catching_up", "joining", "removed", "store_lost", "store_waits"]))),
 )]
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if *app.stopping.borrow() {
@@ -165,7 +193,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, P
             "the node stops; ask another one",
         ));
     }
-    let spaces = app.handle.status().await?;
+    let spaces = answered(&app, app.handle.status()).await??;
     match spaces.iter().find(|space| !space.takes_part()) {
         Some(space) => {
             let detail = format!(
@@ -195,7 +223,12 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, P
 pub(super) async fn metrics(
     State(app): State<Arc<App>>,
 ) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
-    let text = app.metrics.text(&app.handle.status().await?);
+    // Without the driver all figures but those of spaces are as they are now.
+    let spaces = match answered(&app, app.handle.status()).await {
+        Ok(spaces) => spaces?,
+        Err(_) => Vec::new(),
+    };
+    let text = app.metrics.text(&spaces);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text))
 }

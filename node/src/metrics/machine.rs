@@ -1,5 +1,6 @@
 //! What the process and its disk take, read when somebody asks.
 
+use crate::store::{Health, Trouble};
 use crate::{log_pace, logging};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -79,12 +80,42 @@ impl Collector for Log {
     }
 }
 
+/// Whether the store answers.
+#[derive(Debug)]
+pub(super) struct Store(pub(super) Health);
+
+impl Collector for Store {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let trouble = self.0.trouble();
+        let waited = match &trouble {
+            Some(Trouble::Waits(waited)) => waited.as_secs_f64(),
+            Some(Trouble::Lost(_)) | None => 0.0,
+        };
+        gauge(
+            &mut encoder,
+            "store_waits_seconds",
+            "For how long the store has not answered, 0 while it does",
+            Some(waited),
+        )?;
+        let lost = matches!(trouble, Some(Trouble::Lost(_)));
+        gauge(
+            &mut encoder,
+            "store_lost",
+            "1 if the data folder is no longer the one that was opened",
+            Some(f64::from(u8::from(lost))),
+        )
+    }
+}
+
 /// The disk with the data folder.
 #[derive(Debug)]
-pub(super) struct Disk(pub(super) PathBuf);
+pub(super) struct Disk(pub(super) PathBuf, pub(super) Health);
 
 impl Collector for Disk {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        if self.1.trouble().is_some() {
+            return Ok(()); // It might hang as well.
+        }
         let used = fs::read_dir(&self.0).map(|entries| {
             let entries = entries.filter_map(|entry| entry.and_then(|it| it.metadata()).ok());
             entries

@@ -161,6 +161,10 @@ kinds! {
         .advice("Start a node that its ticket names, or name another with `--peer`. `tallymesh peers` tells which it tries to reach.");
     REMOVED: Kind::http("removed", 503, "The node was removed from the members of one of its spaces.")
         .advice("Run `tallymesh members add` at a member, or start it with `--join` and a new ticket.");
+    STORE_LOST: Kind::http("store_lost", 503, "The node's data folder, or its lock, is no longer the one that it opened; nothing is acknowledged.")
+        .advice("Put the folder back, and the node goes on; or look who else uses it, and start the node again.");
+    STORE_WAITS: Kind::http("store_waits", 503, "The node's store has not answered for some time; nothing is acknowledged meanwhile.")
+        .advice("Look at the disk of the data folder. The node goes on by itself once that answers.");
     STOPPED: Kind::http("stopped", 503, "The node stopped before it could confirm.")
         .advice("Read the counter when the node is back, or try again under the same idempotency key.")
         .unknown();

@@ -1,10 +1,11 @@
 //! The few things that the store asks of a disk. The real one is [`Disk`]; tests play another.
 
 use crate::descriptors::with_spare;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,11 @@ pub(super) trait Folder: Send {
 
     /// Keeps other processes from using it until this value is dropped; `false` if another does.
     fn lock(&mut self) -> io::Result<bool>;
+
+    /// Whether what was locked is still what has its name; if not, what became of it.
+    fn standing(&self) -> Result<(), String> {
+        Ok(())
+    }
 
     /// The names of all files in it. `NotFound` if there is no such folder.
     fn names(&self) -> io::Result<Vec<String>>;
@@ -65,7 +71,74 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// A folder of the system's.
 pub(super) struct Disk {
     path: PathBuf,
-    lock: Option<fs::File>,
+    lock: Option<Lock>,
+}
+
+/// What a process has locked of a folder: the lock file and, where the system can do that, the folder
+/// itself. A lock on the file alone is none any more when somebody removes the file.
+struct Lock {
+    /// Dropped, it lets go.
+    _file: fs::File,
+    _folder: Option<fs::File>,
+}
+
+/// What tells a file from all others, under whatever name.
+type Identity = (u64, u64);
+
+/// The folders that this process has locked, each with what its lock file and it itself were then.
+static HELD: Mutex<BTreeMap<PathBuf, [Identity; 2]>> = Mutex::new(BTreeMap::new());
+
+fn held() -> MutexGuard<'static, BTreeMap<PathBuf, [Identity; 2]>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(unix)]
+fn identity(facts: &fs::Metadata) -> Identity {
+    use std::os::unix::fs::MetadataExt;
+    (facts.dev(), facts.ino())
+}
+
+/// Elsewhere nobody removes or moves what is open.
+#[cfg(not(unix))]
+fn identity(_: &fs::Metadata) -> Identity {
+    (0, 0)
+}
+
+/// Whether a folder is still the one that this process has locked, if it has; if not, what became of it.
+pub(super) fn check(folder: &Path) -> Result<(), String> {
+    let Some([lock, itself]) = held().get(folder).copied() else {
+        return Ok(());
+    };
+    let one = |path: &Path, what: &str, was: Identity| match fs::metadata(path) {
+        Ok(facts) if identity(&facts) == was => Ok(()),
+        Ok(_) => Err(format!("{what} {} was replaced by another", path.display())),
+        Err(error) => Err(format!("{what} {} is gone: {error}", path.display())),
+    };
+    one(folder, "the data folder", itself)?;
+    one(&folder.join(LOCK), "the lock of the data folder,", lock)
+}
+
+/// Tries to lock a file or a folder for some time; `false` if another process has it.
+fn lock_in_time(file: &fs::File) -> io::Result<bool> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
+                thread::sleep(LOCK_PAUSE);
+            }
+            Err(fs::TryLockError::WouldBlock) => return Ok(false),
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.lock.is_some() {
+            held().remove(&self.path);
+        }
+    }
 }
 
 impl Disk {
@@ -122,24 +195,34 @@ impl Folder for Disk {
     }
 
     fn lock(&mut self) -> io::Result<bool> {
-        let file = to_write()
-            .create(true)
-            .truncate(false)
-            .open(self.path.join(LOCK))?;
-        let deadline = Instant::now() + LOCK_PATIENCE;
-        loop {
-            match file.try_lock() {
-                Ok(()) => {
-                    self.lock = Some(file);
-                    return Ok(true);
-                }
-                Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    thread::sleep(LOCK_PAUSE);
-                }
-                Err(fs::TryLockError::WouldBlock) => return Ok(false),
-                Err(fs::TryLockError::Error(error)) => return Err(error),
-            }
+        let path = self.path.join(LOCK);
+        let file = to_write().create(true).truncate(false).open(&path)?;
+        if !lock_in_time(&file)? {
+            return Ok(false);
         }
+        // The folder too: the file may have been removed under a process that has it locked. Some
+        // network file systems lock no folders.
+        let folder = match cfg!(unix) {
+            true => Some(fs::File::open(&self.path)?),
+            false => None,
+        };
+        if let Some(folder) = &folder
+            && lock_in_time(folder).is_ok_and(|locked| !locked)
+        {
+            return Ok(false);
+        }
+        let itself = fs::metadata(&self.path)?;
+        let ids = [identity(&file.metadata()?), identity(&itself)];
+        held().insert(self.path.clone(), ids);
+        self.lock = Some(Lock {
+            _file: file,
+            _folder: folder,
+        });
+        Ok(true)
+    }
+
+    fn standing(&self) -> Result<(), String> {
+        check(&self.path)
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
@@ -246,7 +329,7 @@ mod tests {
         let mut one = Disk::at(folder.path());
         assert!(one.lock().expect("lock"));
         // What a child has until it becomes another program.
-        let kept = one.lock.as_ref().expect("locked").try_clone();
+        let kept = one.lock.as_ref().expect("locked")._file.try_clone();
         let kept = kept.expect("a second descriptor");
         drop(one);
         let mut two = Disk::at(folder.path());

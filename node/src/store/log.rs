@@ -290,6 +290,10 @@ impl Store for Log {
         self.write(|log| log.append(records))
     }
 
+    fn standing(&self) -> Result<(), String> {
+        self.folder.standing()
+    }
+
     fn wants_snapshot(&self) -> Option<Space> {
         let space = self.index.oldest_in_use()?;
         (self.failed.is_none() && self.is_long()).then(|| space.clone())

@@ -135,7 +135,7 @@ fn what_a_worker_says_is_durable_is_there_after_a_power_cut() {
     let disk = Played::new(1);
     let log = opened(&disk).expect("open");
     let (tell, told) = std::sync::mpsc::channel();
-    let worker = Worker::start(Box::new(log), move |committed| {
+    let worker = Worker::start(Box::new(log), Default::default(), move |committed| {
         // The test may have ended.
         let _ = tell.send(committed);
     });

@@ -4,7 +4,7 @@
 //! has kept it in less time, and meanwhile there is little for the driver to do: most clients wait
 //! for that very commit. A slow disk would hold up everything else.
 
-use super::{Kind, Record, Store, StoreError, frame};
+use super::{Health, Kind, Record, Store, StoreError, frame};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -17,6 +17,12 @@ const QUICK: Duration = match cfg!(test) {
     // Tests hold commits back, and go on meanwhile.
     true => Duration::ZERO,
 };
+
+/// How often an idle thread looks whether the folder is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often is looked whether a folder has come back.
+const STAND_PAUSE: Duration = Duration::from_millis(50);
 
 /// A commit that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +55,7 @@ struct Shared {
     state: Mutex<State>,
     /// There is something for the thread to do.
     work: Condvar,
+    health: Health,
     done: Box<dyn Fn(Option<Committed>) + Send + Sync>,
 }
 
@@ -86,7 +93,13 @@ impl Shared {
         at_once: bool,
     ) {
         let begun = Instant::now();
-        let kept = store.commit(records);
+        let kept = self.stand(&**store).and_then(|()| {
+            let asked = self.health.ask();
+            let kept = store.commit(records);
+            drop(asked);
+            // What went to a folder that is no longer there is not kept.
+            kept.and_then(|()| self.stand(&**store))
+        });
         let took = begun.elapsed();
         if let Err(error) = kept {
             drop(store);
@@ -109,6 +122,19 @@ impl Shared {
         }));
     }
 
+    /// Waits until the store's folder is the one that was opened: somebody may put it back.
+    fn stand(&self, store: &dyn Store) -> Result<(), StoreError> {
+        loop {
+            match self.health.stands(store) {
+                Ok(()) => return Ok(()),
+                Err(problem) if self.health.is_stopping() => {
+                    return Err(StoreError::Lost { problem });
+                }
+                Err(_) => thread::sleep(STAND_PAUSE),
+            }
+        }
+    }
+
     fn fail(&self, error: StoreError) {
         self.state().failed = Some(error);
         (self.done)(None);
@@ -116,21 +142,25 @@ impl Shared {
 }
 
 impl Worker {
-    /// Starts the thread. `done` is called after each commit, and once with nothing when the store
+    /// Starts the thread. `health` is told whether the store answers. `done` is called after each commit, and once with nothing when the store
     /// has failed; it must not wait for the worker.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub fn start(
         store: Box<dyn Store>,
+        health: Health,
         done: impl Fn(Option<Committed>) + Send + Sync + 'static,
     ) -> Result<Worker, StoreError> {
-        Worker::start_with(QUICK, store, Box::new(done))
+        let watched = health.watch();
+        watched.map_err(|problem| StoreError::io("start the store's watch", problem))?;
+        Worker::start_with(QUICK, store, health, Box::new(done))
     }
 
     fn start_with(
         quick: Duration,
         store: Box<dyn Store>,
+        health: Health,
         done: Box<dyn Fn(Option<Committed>) + Send + Sync>,
     ) -> Result<Worker, StoreError> {
         let state = State {
@@ -145,6 +175,7 @@ impl Worker {
             store: Mutex::new(store),
             state: Mutex::new(state),
             work: Condvar::new(),
+            health,
             done,
         });
         let theirs = shared.clone();
@@ -179,6 +210,8 @@ impl Worker {
         drop(state);
         // The thread may have it, for work that could wait.
         let store = is_quick.then(|| shared.store.try_lock().ok()).flatten();
+        // The thread waits for a folder that is not there, and not the driver.
+        let store = store.filter(|store| shared.health.stands(&***store).is_ok());
         match store {
             Some(store) => shared.commit(store, &records, number, true),
             None => {
@@ -261,6 +294,8 @@ enum Job {
     Commit(Vec<Record>, u64),
     /// A step of what can wait.
     Idle,
+    /// A look whether the folder is still there, though nobody commits.
+    Look,
 }
 
 fn work(shared: &Shared) {
@@ -273,13 +308,21 @@ fn work(shared: &Shared) {
         committed = matches!(job, Job::Commit(..));
         match job {
             Job::Commit(records, number) => shared.commit(store, &records, number, false),
-            Job::Idle => match store.prepare() {
-                Ok(more) => shared.state().idle_work = more,
-                Err(error) => {
-                    drop(store);
-                    shared.fail(error);
+            // What it finds is told, and waited for by the next commit.
+            Job::Look => drop(shared.health.stands(&**store)),
+            Job::Idle => {
+                let prepared = shared.stand(&**store).and_then(|()| {
+                    let _asked = shared.health.ask();
+                    store.prepare()
+                });
+                match prepared {
+                    Ok(more) => shared.state().idle_work = more,
+                    Err(error) => {
+                        drop(store);
+                        shared.fail(error);
+                    }
                 }
-            },
+            }
         }
     }
 }
@@ -304,8 +347,12 @@ fn next(shared: &Shared, committed: bool) -> Option<Job> {
         if state.idle_work {
             return Some(Job::Idle);
         }
-        let woken = shared.work.wait(state);
-        state = woken.unwrap_or_else(|broken| broken.into_inner());
+        let woken = shared.work.wait_timeout(state, LOOK);
+        let (woken, time) = woken.unwrap_or_else(|broken| broken.into_inner());
+        if time.timed_out() && woken.given.is_none() && !woken.stopping {
+            return Some(Job::Look);
+        }
+        state = woken;
     }
 }
 

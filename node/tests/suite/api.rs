@@ -331,7 +331,10 @@ fn the_page_to_try_it_comes_from_the_node_alone() {
             status == 200 && policy.is_some() && !text.is_empty(),
             "{file}"
         );
-        assert!(!text.contains("http://") && !text.contains("https://"), "{file}");
+        assert!(
+            !text.contains("http://") && !text.contains("https://"),
+            "{file}"
+        );
     }
     assert_eq!(get("/api").0, 200, "it leads to the page");
     assert_eq!(get("/api/none.js").0, 404);

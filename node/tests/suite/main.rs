@@ -18,6 +18,8 @@ mod durability;
 mod endurance;
 mod events;
 mod figures;
+#[cfg(unix)]
+mod folder;
 mod fresh;
 mod hostile;
 mod http;

@@ -60,7 +60,11 @@ const ALL_BUT: f64 = 0.95;
 
 /// What each check finds, or that it is fine.
 pub(super) fn all(facts: &Facts) -> Vec<(&'static str, Finding)> {
-    let judged = CHECKS.iter().flat_map(|check| {
+    // A store that does not answer leaves some figures, and why it is not ready.
+    let is_known = |check: &&Check| {
+        !facts.status.is_null() || ["ready", "commits_slow", "files"].contains(&check.code)
+    };
+    let judged = CHECKS.iter().filter(is_known).flat_map(|check| {
         let mut found = (check.judge)(facts);
         if found.is_empty() {
             found.push(finding(Severity::Ok, check.fine.into(), ""));
@@ -111,7 +115,14 @@ fn mib(bytes: f64) -> String {
 }
 
 fn ready(facts: &Facts) -> Vec<Finding> {
-    let advice = "Wait some seconds after a start; a node that stays so has a reason in its log.";
+    let over_0 = |figure: &str| facts.figures.sum(figure).is_some_and(|it| it > 0.0);
+    let advice = if over_0("tallymesh_store_lost") {
+        "Put the data folder back and the node goes on; or look who else uses it, and start the node again."
+    } else if over_0("tallymesh_store_waits_seconds") {
+        "Look at the disk of the data folder; the node goes on by itself once that answers."
+    } else {
+        "Wait some seconds after a start; a node that stays so has a reason in its log."
+    };
     let why = facts.not_ready.iter();
     why.map(|why| finding(Severity::Problem, format!("not ready: {why}"), advice))
         .collect()

@@ -3,6 +3,7 @@
 use crate::cli::client::Client;
 use crate::cli::failure::Failure;
 use crate::cli::time;
+use crate::problems::{STORE_LOST, STORE_WAITS};
 use serde_json::Value;
 use std::time::SystemTime;
 
@@ -31,7 +32,18 @@ impl Facts {
         client.text("/healthz")?;
         let not_ready = match client.text("/readyz") {
             Ok(_) => None,
-            Err(Failure::Refused { detail, .. }) => Some(detail),
+            Err(Failure::Refused { detail, code, .. }) => {
+                if [STORE_LOST.code, STORE_WAITS.code].contains(&code.as_str()) {
+                    // What asks the store's own state would not be answered.
+                    return Ok(Facts {
+                        version: env!("CARGO_PKG_VERSION").to_owned(),
+                        figures: Figures::parse(&client.text("/metrics")?),
+                        not_ready: Some(detail),
+                        ..Facts::default()
+                    });
+                }
+                Some(detail)
+            }
             Err(failure) => return Err(failure),
         };
         let before = time::unix_millis(SystemTime::now());

@@ -1,4 +1,4 @@
-use super::super::{Each, Memory};
+use super::super::{Each, Memory, Trouble};
 use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::ThreadId;
@@ -71,6 +71,7 @@ impl Store for Gate {
 
 /// A worker and both sides of its gate.
 struct Bench {
+    health: Health,
     /// Dropped first, or the worker would wait for it.
     let_go: Sender<()>,
     memory: Memory,
@@ -104,8 +105,10 @@ fn bench(given: Given) -> Bench {
         // The test may have ended.
         let _ = tell.send(committed);
     });
-    let worker = Worker::start_with(given.quick, Box::new(gate), told);
+    let health = Health::default();
+    let worker = Worker::start_with(given.quick, Box::new(gate), health.clone(), told);
     Bench {
+        health,
         let_go,
         memory,
         worker: worker.expect("start"),
@@ -346,4 +349,27 @@ fn idle_work_is_done_to_its_end_without_any_commit_and_after_one() {
         bench.worker.stop().expect("well");
         assert!(bench.begun.recv().is_err(), "and no more");
     }
+}
+
+#[test]
+fn a_store_that_hangs_is_seen_without_asking_it() {
+    let bench = bench(Given::default());
+    assert_eq!(bench.health.trouble(), None);
+    bench.submit("a");
+    bench.begun.recv_timeout(PATIENCE).expect("it is committed");
+    let deadline = Instant::now() + PATIENCE;
+    let waited = loop {
+        match bench.health.trouble() {
+            Some(Trouble::Waits(waited)) => break waited,
+            _ => assert!(Instant::now() < deadline, "nothing is told"),
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    assert!(
+        waited >= Duration::from_secs(1),
+        "a disk at work is not told of"
+    );
+    bench.let_go.send(()).expect("it waits");
+    bench.done.recv_timeout(PATIENCE).expect("it is done");
+    assert_eq!(bench.health.trouble(), None);
 }
