@@ -638,7 +638,7 @@ impl Driver {
                 let roster = self.spaces[place].roster();
                 self.rosters.send_modify(|rosters| {
                     let mut all = rosters.to_vec();
-                    all[place] = roster;
+                    all[place] = roster.map(|roster| roster.after(all[place].as_ref()));
                     *rosters = all.into();
                 });
             }

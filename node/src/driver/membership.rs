@@ -18,6 +18,32 @@ pub(crate) struct Roster {
     /// The era of the configuration and its number.
     pub(crate) at: (u64, u64),
     pub(crate) owners: Arc<[OwnerKey]>,
+    /// The last ones before it, the oldest first: a reader that is busy must not miss who was a member
+    /// for a moment.
+    pub(crate) earlier: Earlier,
+}
+
+/// Configurations, each by its era and number, with their members.
+pub(crate) type Earlier = Arc<[((u64, u64), Arc<[OwnerKey]>)]>;
+
+/// Most earlier configurations that are handed on.
+const EARLIER_MAX: usize = 16;
+
+impl Roster {
+    /// This one, after another.
+    pub(super) fn after(self, before: Option<&Roster>) -> Roster {
+        let Some(before) = before.filter(|before| before.at != self.at) else {
+            let earlier = before.map_or_else(Earlier::default, |before| before.earlier.clone());
+            return Roster { earlier, ..self };
+        };
+        let skipped = before.earlier.len().saturating_sub(EARLIER_MAX - 1);
+        let last = (before.at, before.owners.clone());
+        let earlier = before.earlier.iter().skip(skipped).cloned().chain([last]);
+        Roster {
+            earlier: earlier.collect(),
+            ..self
+        }
+    }
 }
 
 impl Deref for Roster {

@@ -303,8 +303,10 @@ impl Book {
             self.greet(link, reader, now);
         }
         let name = self.replica.space().to_string();
-        let is_of_today = |_: &Link, hello: &mut Vec<u8>| frame_space(hello) == Ok(&*name);
-        let hellos: Vec<_> = self.other_day.extract_if(.., is_of_today).collect();
+        let is_of_today = |it: &(Link, Vec<u8>)| frame_space(&it.1) == Ok(&*name);
+        let all = std::mem::take(&mut self.other_day).into_iter();
+        let (hellos, others): (Vec<_>, _) = all.partition(is_of_today);
+        self.other_day = others.into_iter().collect();
         for (link, hello) in hellos {
             self.frame(link, &name, &hello, now);
         }

@@ -378,11 +378,13 @@ impl Known {
             let Some(roster) = roster else {
                 continue;
             };
-            let seen = Seen {
-                era: roster.at.0,
-                number: roster.at.1,
-                owners: roster.iter().copied().collect(),
+            let seen = |at: (u64, u64), owners: &[OwnerKey]| Seen {
+                era: at.0,
+                number: at.1,
+                owners: owners.iter().copied().collect(),
             };
+            let all = roster.earlier.iter().map(|(at, owners)| seen(*at, owners));
+            let all = all.chain([seen(roster.at, roster)]);
             // A ticket that it has shown was signed before, whatever the clock of its issuer said.
             let signed = |owner: &OwnerKey| {
                 let peer = peer_of(owner);
@@ -390,7 +392,7 @@ impl Known {
                 let shown = shown.map(|grant| grant.issued);
                 shown.max().unwrap_or_default()
             };
-            let (difference, saved) = self.ledger.see(space, seen, now, signed);
+            let (difference, saved) = self.ledger.see(space, all, now, signed);
             if let Err(error) = saved {
                 tracing::warn!(%space, %error, "who was removed is not kept on the disk");
             }

@@ -101,8 +101,8 @@ mod tests {
             number,
             owners: owners.iter().copied().collect(),
         };
-        let _ = ledger.see(&space, seen(1, with), 950, |_| 0);
-        let _ = ledger.see(&space, seen(2, without), 950, |_| 0);
+        let _ = ledger.see(&space, [seen(1, with)].into_iter(), 950, |_| 0);
+        let _ = ledger.see(&space, [seen(2, without)].into_iter(), 950, |_| 0);
         assert_eq!(place(Some(without), true), Place::Removed);
         ledger
             .hold("n", &ticket(3, Role::Member, 951))

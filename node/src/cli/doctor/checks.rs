@@ -397,6 +397,20 @@ fn majority(facts: &Facts) -> Vec<Finding> {
             .filter(|row| is_there(row))
             .count();
         let needed = all / 2 + 1;
+        // A start votes once all members have heard of it, also one that is away.
+        let votes = rows(&membership["members"])
+            .filter(|row| is_there(row) && row["unsure"] != true)
+            .count();
+        if there < all && there >= needed && votes < needed {
+            let what = format!(
+                "{there} of {all} members are there, but only {votes} of them have a vote, and {needed} are a \
+                 majority: the others were restarted, and a member that is away has not heard of it"
+            );
+            let advice = "Bring back who is away. If it is gone for good, and only then, run `tallymesh members \
+                          force` with the keys of the others.";
+            found.push(in_space(space, Severity::Problem, what, advice));
+            continue;
+        }
         let (severity, advice) = match (all, there) {
             (0 | 1, _) => continue,
             (_, there) if there < needed => (

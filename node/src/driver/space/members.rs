@@ -402,6 +402,7 @@ impl OpenSpace {
         Some(Roster {
             at: (present.era, present.number),
             owners: present.members.iter().copied().map(OwnerKey).collect(),
+            earlier: Arc::default(),
         })
     }
 

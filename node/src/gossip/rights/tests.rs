@@ -22,6 +22,7 @@ fn roster_at(number: u64, members: &[u8]) -> Option<Roster> {
     Some(Roster {
         at: (0, number),
         owners: members.into(),
+        earlier: Arc::default(),
     })
 }
 

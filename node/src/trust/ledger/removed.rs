@@ -58,37 +58,45 @@ impl Removals {
 }
 
 impl Ledger {
-    /// The members of a space are these now, at a time in seconds since 1970. Gives how that differs from
-    /// what was seen before. Who was removed is remembered; `signed` is when the newest ticket was
-    /// signed that an owner is known to have.
+    /// The members of a space were these, one configuration after the other, at a time in seconds since
+    /// 1970. Gives how that differs from what was seen before. Who was removed is remembered; `signed` is
+    /// when the newest ticket was signed that an owner is known to have.
     ///
     /// # Errors
     /// [`LedgerError::Io`]: it is remembered as long as this process runs.
     pub(crate) fn see(
         &self,
         space: &Space,
-        seen: Seen,
+        all: impl Iterator<Item = Seen>,
         now: u64,
         signed: impl Fn(&OwnerKey) -> u64,
     ) -> (Difference, Result<(), LedgerError>) {
         let mut kept = self.kept();
-        let removals = &mut kept.removals;
-        let before = removals.seen.get(space);
-        if before == Some(&seen) {
-            return (Difference::default(), Ok(()));
-        }
-        let difference = Difference {
-            skipped: before
-                .is_none_or(|it| it.era != seen.era || it.number.saturating_add(1) != seen.number),
-            removed: before.map_or_else(Vec::new, |it| {
+        let mut difference = Difference::default();
+        let mut is_new = false;
+        for seen in all {
+            let removals = &mut kept.removals;
+            let before = removals.seen.get(space);
+            let is_later = |it: &Seen| (it.era, it.number) < (seen.era, seen.number);
+            if !before.is_none_or(is_later) {
+                continue;
+            }
+            is_new = true;
+            difference.skipped |= before
+                .is_none_or(|it| it.era != seen.era || it.number.saturating_add(1) != seen.number);
+            let removed: Vec<OwnerKey> = before.map_or_else(Vec::new, |it| {
                 it.owners.difference(&seen.owners).copied().collect()
-            }),
-        };
-        removals.seen.insert(space.clone(), seen);
-        for owner in &difference.removed {
-            removals.note(space, *owner, now.max(signed(owner)));
+            });
+            removals.seen.insert(space.clone(), seen);
+            for owner in removed {
+                removals.note(space, owner, now.max(signed(&owner)));
+                difference.removed.push(owner);
+            }
         }
-        (difference, kept.save())
+        match is_new {
+            true => (difference, kept.save()),
+            false => (difference, Ok(())),
+        }
     }
 
     /// A member of the space states that an owner was removed. The time of a clock that is far ahead is
@@ -230,7 +238,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let ledger = Ledger::open(Some(folder.path())).expect("a ledger");
         let see = |ledger: &Ledger, number, owners: &[u8], now| {
-            let (difference, saved) = ledger.see(&space(), seen(number, owners), now, |_| 0);
+            let (difference, saved) =
+                ledger.see(&space(), [seen(number, owners)].into_iter(), now, |_| 0);
             saved.expect("saved");
             let removed = difference
                 .removed
@@ -262,10 +271,26 @@ mod tests {
     }
 
     #[test]
+    fn who_was_a_member_for_a_moment_only_was_removed_all_the_same() {
+        let ledger = Ledger::open(None).expect("a ledger");
+        let _ = ledger.see(&space(), [seen(1, &[1])].into_iter(), 10, |_| 0);
+        let both = [seen(1, &[1]), seen(2, &[1, 2]), seen(3, &[1])];
+        let (difference, _) = ledger.see(&space(), both.clone().into_iter(), 20, |_| 0);
+        let expected = Difference {
+            removed: vec![OwnerKey([2; 32])],
+            skipped: false,
+        };
+        assert_eq!(difference, expected);
+        let (again, _) = ledger.see(&space(), both.into_iter(), 30, |_| 0);
+        assert_eq!(again, Difference::default(), "it is seen once");
+        assert_eq!(ledger.removed_at(&space(), &OwnerKey([2; 32])), Some(20));
+    }
+
+    #[test]
     fn a_ticket_of_a_clock_that_is_ahead_was_signed_before_the_removal() {
         let ledger = Ledger::open(None).expect("a ledger");
-        let _ = ledger.see(&space(), seen(1, &[1, 2]), 10, |_| 0);
-        let _ = ledger.see(&space(), seen(2, &[1]), 20, |_| 45);
+        let _ = ledger.see(&space(), [seen(1, &[1, 2])].into_iter(), 10, |_| 0);
+        let _ = ledger.see(&space(), [seen(2, &[1])].into_iter(), 20, |_| 45);
         assert_eq!(ledger.removed_at(&space(), &OwnerKey([2; 32])), Some(45));
     }
 
