@@ -15,11 +15,13 @@ use crate::process::{Node, eventually};
 use crate::tickets::{ask, ticket};
 use honest::{Figures, Honest};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,6 +66,8 @@ struct Load {
     /// Keys that have shown the ticket, and those of them that were let in.
     shown: AtomicUsize,
     let_in: AtomicUsize,
+    /// What became of the keys, by what they were told.
+    told: Mutex<BTreeMap<String, usize>>,
     /// Writers that the reader has proved.
     proved: AtomicUsize,
 }
@@ -262,7 +266,7 @@ fn play(limit: &'static str) -> Run {
         memory,
         load,
     };
-    println!("{}", run.row());
+    println!("{}keys: {:?}", run.row(), run.load.told);
     run.write();
     for node in 0..pair.nodes.len() {
         for (number, made) in &run.figures.made {

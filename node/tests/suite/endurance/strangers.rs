@@ -127,12 +127,16 @@ pub(super) fn show(load: &Load, node: &Node, ticket: &str, keys: usize, length: 
             }
             let answer = tokio::time::timeout(PATIENCE, show_one(address, ticket)).await;
             load.shown.fetch_add(1, Ordering::Relaxed);
-            if answer
-                .ok()
-                .flatten()
-                .is_some_and(|it| it.get("role").is_some())
-            {
-                load.let_in.fetch_add(1, Ordering::Relaxed);
+            let told = match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+                Ok(answer) if answer.get("role").is_some() => {
+                    load.let_in.fetch_add(1, Ordering::Relaxed);
+                    "let in".to_owned()
+                }
+                Ok(answer) => answer["code"].to_string(),
+                Err(why) => why,
+            };
+            if let Ok(mut all) = load.told.lock() {
+                *all.entry(told).or_default() += 1;
             }
         }
     });
@@ -140,7 +144,7 @@ pub(super) fn show(load: &Load, node: &Node, ticket: &str, keys: usize, length: 
 }
 
 /// A fresh key shows a ticket: the answer, if there is one.
-async fn show_one(address: Multiaddr, ticket: &str) -> Option<Value> {
+async fn show_one(address: Multiaddr, ticket: &str) -> Result<Value, String> {
     let protocols = [(
         StreamProtocol::new("/tallymesh/join/1"),
         ProtocolSupport::Full,
@@ -152,8 +156,10 @@ async fn show_one(address: Multiaddr, ticket: &str) -> Option<Value> {
         noise::Config::new,
         yamux::Config::default,
     );
-    let mut swarm = builder.ok()?.with_behaviour(|_| joins).ok()?.build();
-    swarm.dial(address).ok()?;
+    let builder = builder.map_err(|_| "no transport")?;
+    let builder = builder.with_behaviour(|_| joins);
+    let mut swarm = builder.map_err(|_| "no behaviour")?.build();
+    swarm.dial(address).map_err(|error| error.to_string())?;
     loop {
         match swarm.select_next_some().await {
             SwarmEvent::ConnectionEstablished { peer_id, .. } => {
@@ -164,9 +170,11 @@ async fn show_one(address: Multiaddr, ticket: &str) -> Option<Value> {
             SwarmEvent::Behaviour(request_response::Event::Message {
                 message: Message::Response { response, .. },
                 ..
-            }) => return serde_json::from_slice(&response).ok(),
-            SwarmEvent::Behaviour(request_response::Event::OutboundFailure { .. })
-            | SwarmEvent::OutgoingConnectionError { .. } => return None,
+            }) => return serde_json::from_slice(&response).map_err(|error| error.to_string()),
+            SwarmEvent::Behaviour(request_response::Event::OutboundFailure { error, .. }) => {
+                return Err(error.to_string());
+            }
+            SwarmEvent::OutgoingConnectionError { .. } => return Err("no connection".to_owned()),
             _ => {}
         }
     }
