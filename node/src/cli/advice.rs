@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+/// Options of other programs.
+const FOREIGN: [&str; 1] = ["--ulimit"];
+
 /// A command for each option that messages name. Those of `up` have to mean something, too.
 const TAKEN: [&str; 49] = [
     "up --announce /ip4/192.0.2.7/tcp/4001",
@@ -90,7 +93,7 @@ fn every_option_that_a_message_recommends_is_taken() {
         let fits = refused.is_none_or(|kind| kind == clap::error::ErrorKind::DisplayHelp);
         assert!(fits, "{line}: {refused:?}");
     }
-    let lines = TAKEN.iter().chain(&PARSED);
+    let lines = TAKEN.iter().chain(&PARSED).chain(&FOREIGN);
     let taken: BTreeSet<&str> = lines.flat_map(|line| options(line)).collect();
     let mut texts = String::new();
     collect(
