@@ -47,7 +47,8 @@ fn answer(stream: TcpStream, honest: &str) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut stream = stream;
     loop {
-        let (mut head, mut length, mut kind) = (String::new(), 0, String::new());
+        let (mut head, mut length) = (String::new(), 0);
+        let (mut kind, mut token) = (String::new(), String::new());
         reader.read_line(&mut head).ok()?;
         loop {
             let mut line = String::new();
@@ -58,6 +59,7 @@ fn answer(stream: TcpStream, honest: &str) -> Option<()> {
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.parse().ok()?,
                 "content-type" => kind = value.to_owned(),
+                "authorization" => token = value.to_owned(),
                 _ => {}
             }
         }
@@ -74,10 +76,18 @@ fn answer(stream: TcpStream, honest: &str) -> Option<()> {
             return stream.write_all(format!("{head}{event}").as_bytes()).ok();
         }
         let told = match method {
-            "GET" => agent().get(&url).call(),
-            "DELETE" => agent().delete(&url).call(),
-            "PUT" => agent().put(&url).content_type(&kind).send(&body),
-            _ => agent().post(&url).content_type(&kind).send(&body),
+            "GET" => agent().get(&url).header("authorization", &token).call(),
+            "DELETE" => agent().delete(&url).header("authorization", &token).call(),
+            "PUT" => agent()
+                .put(&url)
+                .header("authorization", &token)
+                .content_type(&kind)
+                .send(&body),
+            _ => agent()
+                .post(&url)
+                .header("authorization", &token)
+                .content_type(&kind)
+                .send(&body),
         };
         let (status, mut value) = read(told.ok()?);
         spoil(&mut value);
@@ -113,10 +123,12 @@ fn spoil(value: &mut Value) {
     }
 }
 
-fn ran(node: &str, arguments: &[&str]) -> (Output, String, String) {
+/// Runs a command at an address, with the token of the node that is behind it.
+fn ran(node: &Node, url: &str, arguments: &[&str]) -> (Output, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_tallymesh"))
         .args(arguments)
-        .env("TALLYMESH_NODE", node)
+        .env("TALLYMESH_NODE", url)
+        .env("TALLYMESH_TOKEN_FILE", node.data().join("token"))
         .stdin(Stdio::null())
         .output()
         .expect("run the command");
@@ -147,7 +159,7 @@ fn furnished() -> Node {
         &["limit", "set", "login", "--limit", "5", "--period", "60s"],
         &["invite", "--role", "reader"],
     ] {
-        let (output, _, err) = ran(&node.url, arguments);
+        let (output, _, err) = ran(&node, &node.url, arguments);
         assert!(output.status.success(), "{arguments:?}: {err}");
     }
     node
@@ -196,10 +208,10 @@ fn no_command_prints_what_an_answer_would_have_the_terminal_do() {
         &["del", "likes"],
     ] {
         let (_, honest_out, honest_err) = match arguments[0] {
-            "watch" => ran(&liar, &["list", "--space", "absent"]),
-            _ => ran(&node.url, arguments),
+            "watch" => ran(&node, &liar, &["list", "--space", "absent"]),
+            _ => ran(&node, &node.url, arguments),
         };
-        let (_, out, err) = ran(&liar, arguments);
+        let (_, out, err) = ran(&node, &liar, arguments);
         assert_eq!(evil_in(&out), None, "{arguments:?}: {out:?}");
         assert_eq!(evil_in(&err), None, "{arguments:?}: {err:?}");
         match arguments[0] {
@@ -211,7 +223,7 @@ fn no_command_prints_what_an_answer_would_have_the_terminal_do() {
             ),
         }
         let json = [arguments, &["--json"]].concat();
-        let (_, out, err) = ran(&liar, &json);
+        let (_, out, err) = ran(&node, &liar, &json);
         for line in out.lines().chain(err.lines()) {
             assert_eq!(evil_in(line), None, "{json:?}: {line:?}");
             serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
@@ -222,18 +234,18 @@ fn no_command_prints_what_an_answer_would_have_the_terminal_do() {
 #[test]
 fn keys_of_any_text_are_shown_escaped_and_exact_in_json() {
     let node = Node::start(&[]);
-    let (output, out, err) = ran(&node.url, &["add", EVIL, "3"]);
+    let (output, out, err) = ran(&node, &node.url, &["add", EVIL, "3"]);
     assert!(output.status.success(), "{err}");
     assert_eq!(out, "3\n");
     let shown = "\\u{1b}[31m\\nx\\ty\\r\\u{7}\\u{7f}\\u{9b}1m\\u{202e}\\u{2066}\\u{2028}\\u{200f}\\u{feff}\t3\n";
-    assert_eq!(ran(&node.url, &["list"]).1, shown);
-    let (_, out, _) = ran(&node.url, &["list", "--json"]);
+    assert_eq!(ran(&node, &node.url, &["list"]).1, shown);
+    let (_, out, _) = ran(&node, &node.url, &["list", "--json"]);
     assert_eq!(out.lines().count(), 1);
     assert_eq!(evil_in(&out), None, "{out:?}");
     let row: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((&row["key"], &row["value"]), (&EVIL.into(), &"3".into()));
     // A refusal that names the key.
-    let (output, _, err) = ran(&node.url, &["txn", &format!("spend {EVIL} 1")]);
+    let (output, _, err) = ran(&node, &node.url, &["txn", &format!("spend {EVIL} 1")]);
     assert!(!output.status.success());
     assert_eq!((evil_in(&err), layout(&err)), (None, (1, 0)), "{err:?}");
     // Its events.
