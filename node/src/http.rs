@@ -84,6 +84,8 @@ use crate::problems;
 use crate::store::Durability;
 use crate::trust::{Ledger, OperatorToken, Role, Standing};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
 use patience::Patient;
@@ -247,9 +249,11 @@ where
     let (node, door) = (app.clone(), Arc::new((app, programs, pages)));
     let clients = service_fn(move |stream: IncomingStream<'_, Patient<L>>| {
         let (door, client) = (door.clone(), *stream.remote_addr());
+        let connection = stream.io().client();
         let client = service_fn(move |mut request: Request| {
-            let door = door.clone();
+            let (door, connection) = (door.clone(), connection.clone());
             async move {
+                connection.asked();
                 let (app, programs, pages) = &*door;
                 // A link keeps the address of its sender, to be named later.
                 if app.rate.is_some() || request.uri().path().ends_with("/sync") {
@@ -271,11 +275,19 @@ where
                         }
                     }
                 };
+                let response = match is_stream(&response) {
+                    true if connection.streams() => response,
+                    true => streams_full(),
+                    false => response,
+                };
                 let response = guard::closed(response);
                 if let Some(code) = problem::code(&response) {
                     app.metrics.refused("http", code);
                 }
                 requests.answered(place, response.status(), begun.elapsed());
+                if !is_stream(&response) {
+                    connection.answered();
+                }
                 Ok::<Response, Infallible>(problem::tell_applied(response, writes))
             }
         });
@@ -303,6 +315,20 @@ where
     }
     // Routes are always ready.
     give_up(routes.call(request)).await
+}
+
+/// Whether an answer goes on for as long as somebody reads it.
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    response.status() == StatusCode::SWITCHING_PROTOCOLS
+        || kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// Refuses a stream where the places for streams are taken.
+fn streams_full() -> Response {
+    let detail = "three quarters of the connections that this node takes are streams already, and the \
+                  rest is for requests; try again later, or ask another node";
+    Problem::new(&problems::STREAMS_FULL, detail).into_response()
 }
 
 async fn method_not_allowed() -> Problem {

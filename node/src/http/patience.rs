@@ -1,37 +1,81 @@
 //! How long somebody may take to ask, and how many may be there.
 //!
-//! Whoever says something is answered within the time that a request may take, or it has not finished:
-//! it sends its header or its body a byte at a time, or has opened a connection and says nothing. Such
-//! connections would be held for ever, and there are only so many. A stream of events or of a socket is
-//! written to before, also while nothing happens.
+//! A connection is closed if it says nothing, does not finish what it asks, or does not read what it is
+//! sent. Such connections would be held for ever, and there are only so many. A stream of events or of
+//! a socket is written to meanwhile, also while nothing happens.
+//!
+//! When all places are taken, the connections that have been silent longest give way. Streams never do:
+//! instead they may have three quarters of the places, and the rest is for requests, which end.
 
 use super::REQUEST_TIMEOUT;
 use crate::metrics::{HttpClient, Metrics};
 use axum::serve::Listener;
+use futures::task::AtomicWaker;
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// How long a connection may be read from with nothing written to it. It is longer than a request may
-/// take, so that the answer to one that takes too long gets out.
+/// How long a new connection may say nothing, and how long the head of a request may take. Shorter, and
+/// clients far away are turned off.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+
+/// How long a connection may be silent after an answer. Shorter, and clients connect more often.
+const SILENT_MAX: Duration = Duration::from_secs(60);
+
+/// How long what was asked may be without an answer, and a message of a socket unfinished. It is longer
+/// than a request may take, so that the answer to one that takes too long gets out.
 const UNANSWERED_MAX: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(5));
 
+/// How long somebody may take none of what is sent.
+const UNREAD_MAX: Duration = match cfg!(test) {
+    false => Duration::from_secs(30),
+    true => Duration::from_millis(100),
+};
+
+/// A connection that was silent for so long gives way when there is no place. Shorter, and a crowd keeps
+/// those out that are about to ask.
+const GIVES_WAY: Duration = match cfg!(test) {
+    false => Duration::from_secs(1),
+    true => Duration::from_millis(200),
+};
+
+/// How often is looked for one that gives way.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// A listener that closes the connections of those that never finish what they ask, and takes no more
-/// of them than there is room for: who comes then waits in the system's queue.
+/// of them than there is room for: who comes then waits until a silent one has given way.
 pub(super) struct Patient<L> {
     listener: L,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
     metrics: Metrics,
+}
+
+/// The connections that there are, and places for more.
+struct Room {
+    begun: Instant,
+    places: Arc<Semaphore>,
+    streams_max: u64,
+    streams: AtomicU64,
+    clients: Mutex<(u64, BTreeMap<u64, Arc<Client>>)>,
 }
 
 impl<L> Patient<L> {
     pub(super) fn new(listener: L, clients_max: usize, metrics: Metrics) -> Patient<L> {
-        let room = Arc::new(Semaphore::new(clients_max.min(Semaphore::MAX_PERMITS)));
+        let clients_max = clients_max.min(Semaphore::MAX_PERMITS);
+        let room = Arc::new(Room {
+            begun: Instant::now(),
+            places: Arc::new(Semaphore::new(clients_max)),
+            streams_max: (clients_max - clients_max / 4) as u64,
+            streams: AtomicU64::new(0),
+            clients: Mutex::default(),
+        });
         Patient {
             listener,
             room,
@@ -45,17 +89,20 @@ impl<L: Listener> Listener for Patient<L> {
     type Addr = L::Addr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        let place = match self.room.clone().try_acquire_owned() {
+        // Nobody gives way to one that does not come.
+        let (io, address) = self.listener.accept().await;
+        let place = match self.room.places.clone().try_acquire_owned() {
             Ok(place) => Some(place),
             Err(_) => {
                 self.metrics.http_full();
-                // It fails only if the room is closed, which it never is.
-                self.room.clone().acquire_owned().await.ok()
+                self.room.place().await
             }
         };
-        let (io, address) = self.listener.accept().await;
-        let place = (place, self.metrics.http_client());
-        (Patience::new(io, UNANSWERED_MAX, place), address)
+        let place = Place {
+            _permit: place,
+            _figure: self.metrics.http_client(),
+        };
+        (Patience::new(io, Client::enter(&self.room), place), address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -63,35 +110,231 @@ impl<L: Listener> Listener for Patient<L> {
     }
 }
 
-/// What a connection takes as long as it is there.
-type Place = (Option<OwnedSemaphorePermit>, HttpClient);
+impl Room {
+    fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
 
-/// A connection that is closed if it is read from for too long with nothing written to it.
+    fn clients(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Arc<Client>>)> {
+        // Nothing panics while it holds the lock.
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a place, and has silent connections give way for it.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        loop {
+            self.make_way();
+            tokio::select! {
+                // It fails only if the room is closed, which it never is.
+                place = self.places.clone().acquire_owned() => return place.ok(),
+                () = sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// Closes some of the connections that have been silent longest. Several at once: to look for them
+    /// takes time, and who comes in a crowd needs more than one place.
+    fn make_way(&self) {
+        let now = self.now();
+        let clients = self.clients();
+        let mut silent: Vec<_> = clients
+            .1
+            .values()
+            .filter_map(|client| Some((client.silent_since(now)?, client)))
+            .collect();
+        silent.sort_by_key(|it| it.0);
+        let some = clients.1.len().div_ceil(64);
+        for (_, client) in silent.into_iter().take(some) {
+            client.gives_way.store(true, Ordering::Relaxed);
+            client.waker.wake();
+        }
+    }
+}
+
+/// What a connection takes as long as it is there.
+struct Place {
+    _permit: Option<OwnedSemaphorePermit>,
+    _figure: HttpClient,
+}
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    /// It was made, and nothing was asked.
+    New,
+    /// The head of a request has come, and it is not answered.
+    Asked,
+    /// What was asked is answered.
+    Answered,
+    /// A stream of events, or a socket.
+    Stream,
+}
+
+/// What is known of one connection, to those that read and write it and to those that answer it.
+pub(super) struct Client {
+    room: Arc<Room>,
+    number: u64,
+    phase: AtomicU8,
+    /// When it was made, or something was last written, in milliseconds of the room.
+    since: AtomicU64,
+    /// When the first was read of what is not answered, plus one; 0 if there is nothing.
+    heard: AtomicU64,
+    gives_way: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Client {
+    fn enter(room: &Arc<Room>) -> Arc<Client> {
+        let mut clients = room.clients();
+        let number = clients.0;
+        clients.0 += 1;
+        let client = Arc::new(Client {
+            room: room.clone(),
+            number,
+            phase: AtomicU8::new(Phase::New as u8),
+            since: AtomicU64::new(room.now()),
+            heard: AtomicU64::new(0),
+            gives_way: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+        });
+        clients.1.insert(number, client.clone());
+        client
+    }
+
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => Phase::New,
+            1 => Phase::Asked,
+            2 => Phase::Answered,
+            _ => Phase::Stream,
+        }
+    }
+
+    fn set(&self, phase: Phase) {
+        let before = self.phase();
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        if before == Phase::Stream && phase != Phase::Stream {
+            self.room.streams.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The head of a request has come.
+    pub(super) fn asked(&self) {
+        self.set(Phase::Asked);
+    }
+
+    /// What was asked is answered.
+    pub(super) fn answered(&self) {
+        self.set(Phase::Answered);
+        self.wrote();
+    }
+
+    /// A stream begins; `false` if there are as many as there may be.
+    pub(super) fn streams(&self) -> bool {
+        let (streams, max) = (&self.room.streams, self.room.streams_max);
+        let more = |streams: u64| (streams < max).then_some(streams + 1);
+        let begins = streams
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok();
+        if begins {
+            self.phase.store(Phase::Stream as u8, Ordering::Relaxed);
+        }
+        begins
+    }
+
+    fn wrote(&self) {
+        self.heard.store(0, Ordering::Relaxed);
+        self.since.store(self.room.now(), Ordering::Relaxed);
+    }
+
+    fn read(&self) {
+        if self.heard.load(Ordering::Relaxed) == 0 {
+            self.heard.store(self.room.now() + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// When something of it has to come.
+    fn due(&self) -> Option<Instant> {
+        let at = |millis: u64| self.room.begun + Duration::from_millis(millis);
+        let since = || at(self.since.load(Ordering::Relaxed));
+        let heard = self.heard.load(Ordering::Relaxed).checked_sub(1).map(at);
+        match (self.phase(), heard) {
+            (Phase::New | Phase::Answered, Some(heard)) => Some(heard + HEAD_MAX),
+            (Phase::New, None) => Some(since() + HEAD_MAX),
+            (Phase::Answered, None) => Some(since() + SILENT_MAX),
+            (Phase::Asked | Phase::Stream, heard) => heard.map(|heard| heard + UNANSWERED_MAX),
+        }
+    }
+
+    /// Since when it is silent, if it has been for long enough to give way.
+    fn silent_since(&self, now: u64) -> Option<u64> {
+        if !matches!(self.phase(), Phase::New | Phase::Answered) {
+            return None;
+        }
+        let heard = self.heard.load(Ordering::Relaxed).checked_sub(1);
+        let since = heard.unwrap_or_else(|| self.since.load(Ordering::Relaxed));
+        (now.saturating_sub(since) >= GIVES_WAY.as_millis() as u64).then_some(since)
+    }
+}
+
+/// A connection that is closed if it takes too long.
 pub(super) struct Patience<T> {
     io: T,
-    most: Duration,
-    /// When it has to be answered; nothing if it has been.
-    due: Option<Instant>,
+    client: Arc<Client>,
     /// Wakes whoever reads; made when somebody waits, and kept.
     alarm: Option<Pin<Box<Sleep>>>,
+    /// Wakes whoever writes what is not read.
+    unread: Option<Pin<Box<Sleep>>>,
     _place: Place,
 }
 
 impl<T> Patience<T> {
-    fn new(io: T, most: Duration, place: Place) -> Patience<T> {
+    fn new(io: T, client: Arc<Client>, place: Place) -> Patience<T> {
         Patience {
             io,
-            most,
-            due: Some(Instant::now() + most),
+            client,
             alarm: None,
+            unread: None,
             _place: place,
         }
     }
 
-    fn answered(&mut self, written: &Poll<io::Result<usize>>) {
-        if matches!(written, Poll::Ready(Ok(1..))) {
-            self.due = None;
+    /// What is known of this connection.
+    pub(super) fn client(&self) -> Arc<Client> {
+        self.client.clone()
+    }
+
+    /// Takes note of what came of writing; an error if nothing was read for too long.
+    fn written(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Ready(_) => {
+                self.unread = None;
+                if matches!(written, Poll::Ready(Ok(1..))) {
+                    self.client.wrote();
+                }
+                written
+            }
+            Poll::Pending => {
+                let unread = self
+                    .unread
+                    .get_or_insert_with(|| Box::pin(sleep(UNREAD_MAX)));
+                let over = unread.as_mut().poll(context);
+                over.map(|()| Err(io::ErrorKind::TimedOut.into()))
+            }
         }
+    }
+}
+
+impl<T> Drop for Patience<T> {
+    fn drop(&mut self) {
+        self.client.set(Phase::Answered);
+        let room = &self.client.room;
+        room.clients().1.remove(&self.client.number);
     }
 }
 
@@ -105,18 +348,31 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patience<T> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.io).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            this.due.get_or_insert_with(|| Instant::now() + this.most);
+            this.client.read();
         }
-        let (Poll::Pending, Some(due)) = (&read, this.due) else {
+        if read.is_ready() {
             return read;
-        };
-        let alarm = this.alarm.get_or_insert_with(|| Box::pin(sleep_until(due)));
-        if alarm.deadline() != due {
-            alarm.as_mut().reset(due);
         }
-        match alarm.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
+        this.client.waker.register(context.waker());
+        if this.client.gives_way.load(Ordering::Relaxed) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        loop {
+            let Some(due) = this.client.due() else {
+                return Poll::Pending;
+            };
+            let alarm = this.alarm.get_or_insert_with(|| Box::pin(sleep_until(due)));
+            // One that is too early is set again when it comes, which is seldom.
+            if alarm.deadline() > due {
+                alarm.as_mut().reset(due);
+            }
+            match alarm.as_mut().poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(()) if Instant::now() >= due => {
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+                Poll::Ready(()) => alarm.as_mut().reset(due),
+            }
         }
     }
 }
@@ -128,8 +384,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patience<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.answered(&written);
-        written
+        self.written(written, context)
     }
 
     fn poll_write_vectored(
@@ -138,8 +393,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patience<T> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
-        self.answered(&written);
-        written
+        self.written(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -156,87 +410,4 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patience<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use futures::poll;
-    use std::pin::pin;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-
-    fn place() -> Place {
-        (None, Metrics::new().http_client())
-    }
-
-    #[tokio::test]
-    async fn whoever_is_answered_may_be_silent() {
-        let (mut client, node) = duplex(64);
-        let mut node = Patience::new(node, UNANSWERED_MAX, place());
-        assert!(node.due.is_some(), "it has said nothing yet");
-        for _ in 0..2 {
-            client.write_all(b"ab").await.expect("write");
-            assert_eq!(node.read_u8().await.expect("it is read"), b'a');
-            let due = node.due;
-            assert!(due.is_some());
-            assert_eq!(node.read_u8().await.expect("it is read"), b'b');
-            assert_eq!(node.due, due, "more of the same does not put it off");
-            node.write_all(b"c").await.expect("write");
-            assert_eq!(node.due, None);
-        }
-    }
-
-    #[tokio::test]
-    async fn whoever_never_finishes_is_cut_off() {
-        let (mut client, node) = duplex(1 << 16);
-        let mut node = Patience::new(node, Duration::from_millis(50), place());
-        let said = async {
-            while client.write_all(b"a").await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let mut all = Vec::new();
-        let error = tokio::select! {
-            read = node.read_to_end(&mut all) => read.expect_err("it is cut off"),
-            () = said => unreachable!("it goes on for ever"),
-        };
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    }
-
-    /// Somebody always wants to come in.
-    struct Crowd(Vec<DuplexStream>);
-
-    impl Listener for Crowd {
-        type Io = DuplexStream;
-        type Addr = ();
-
-        async fn accept(&mut self) -> (DuplexStream, ()) {
-            let (client, node) = duplex(64);
-            self.0.push(client);
-            (node, ())
-        }
-
-        fn local_addr(&self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[tokio::test]
-    async fn whoever_finds_no_room_waits_until_somebody_goes() {
-        let metrics = Metrics::new();
-        let figure = |name: &str| {
-            let text = metrics.text(&[]);
-            let line = text.lines().find_map(|line| line.strip_prefix(name));
-            line.map(|it| it.trim().to_owned()).expect("a figure")
-        };
-        let mut door = Patient::new(Crowd(Vec::new()), 2, metrics.clone());
-        let (first, ()) = door.accept().await;
-        let (_second, ()) = door.accept().await;
-        assert_eq!(figure("tallymesh_http_clients "), "2");
-        assert_eq!(figure("tallymesh_http_full_total "), "0");
-        let mut third = pin!(door.accept());
-        assert!(poll!(&mut third).is_pending());
-        assert_eq!(figure("tallymesh_http_full_total "), "1");
-        drop(first);
-        assert_eq!(figure("tallymesh_http_clients "), "1");
-        let (_third, ()) = third.await;
-        assert_eq!(figure("tallymesh_http_clients "), "2");
-    }
-}
+mod tests;

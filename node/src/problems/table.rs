@@ -161,6 +161,8 @@ kinds! {
         .advice("Start a node that its ticket names, or name another with `--peer`. `tallymesh peers` tells which it tries to reach.");
     REMOVED: Kind::http("removed", 503, "The node was removed from the members of one of its spaces.")
         .advice("Run `tallymesh members add` at a member, or start it with `--join` and a new ticket.");
+    STREAMS_FULL: Kind::http("streams_full", 503, "Streams of events and sockets take as many of the node's connections as they may.")
+        .advice("Try again later, ask another node, or start the node with more connections by `--http-clients`.");
     STORE_LOST: Kind::http("store_lost", 503, "The node's data folder, or its lock, is no longer the one that it opened; nothing is acknowledged.")
         .advice("Put the folder back, and the node goes on; or look who else uses it, and start the node again.");
     STORE_WAITS: Kind::http("store_waits", 503, "The node's store has not answered for some time; nothing is acknowledged meanwhile.")

@@ -1,0 +1,130 @@
+use super::*;
+use futures::poll;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+/// Somebody always wants to come in.
+struct Crowd(Vec<DuplexStream>);
+
+impl Listener for Crowd {
+    type Io = DuplexStream;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (DuplexStream, ()) {
+        let (client, node) = duplex(64);
+        self.0.push(client);
+        (node, ())
+    }
+
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn door(places: usize) -> (Patient<Crowd>, Metrics) {
+    let metrics = Metrics::new();
+    let door = Patient::new(Crowd(Vec::new()), places, metrics.clone());
+    (door, metrics)
+}
+
+/// A connection, by both of its ends.
+async fn come(door: &mut Patient<Crowd>) -> (DuplexStream, Patience<DuplexStream>) {
+    let (node, ()) = door.accept().await;
+    (door.listener.0.pop().expect("somebody came"), node)
+}
+
+/// How long a connection still has, in whole seconds.
+fn left(node: &Patience<DuplexStream>) -> Option<u64> {
+    let due = node.client.due()?;
+    let left = due.saturating_duration_since(Instant::now());
+    Some(left.as_secs_f64().round() as u64)
+}
+
+#[tokio::test]
+async fn each_phase_has_its_time() {
+    let (mut door, _) = door(9);
+    let (mut client, mut node) = come(&mut door).await;
+    assert_eq!(left(&node), Some(10), "it has said nothing yet");
+    for _ in 0..2 {
+        client.write_all(b"ab").await.expect("write");
+        node.read_u8().await.expect("it is read");
+        assert_eq!(left(&node), Some(10), "the head is under way");
+        let due = node.client.due();
+        node.read_u8().await.expect("it is read");
+        assert_eq!(node.client.due(), due, "more of it does not put it off");
+        node.client().asked();
+        assert_eq!(left(&node), Some(35), "as long as a request may take");
+        node.client().answered();
+        assert_eq!(
+            left(&node),
+            Some(60),
+            "the answer is not late, however long it took"
+        );
+        node.write_all(b"c").await.expect("write");
+        assert_eq!(left(&node), Some(60));
+    }
+    node.client().asked();
+    assert!(node.client().streams());
+    assert_eq!(left(&node), None, "a stream may be silent");
+    client.write_all(b"a").await.expect("write");
+    node.read_u8().await.expect("it is read");
+    assert_eq!(left(&node), Some(35), "what came is to be finished");
+}
+
+#[tokio::test]
+async fn whoever_does_not_read_is_closed() {
+    let (mut door, _) = door(9);
+    let (_client, mut node) = come(&mut door).await;
+    assert!(node.client().streams());
+    node.write_all(&[0; 64]).await.expect("there is room");
+    let error = node.write_all(b"d").await.expect_err("it is closed");
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
+#[tokio::test]
+async fn the_most_silent_gives_way_to_whoever_comes() {
+    let (mut door, metrics) = door(4);
+    let figure = |name: &str| {
+        let text = metrics.text(&[]);
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|it| it.trim().to_owned()).expect("a figure")
+    };
+    let (_one, asked) = come(&mut door).await;
+    asked.client().asked();
+    let (_two, streams) = come(&mut door).await;
+    assert!(streams.client().streams());
+    let (_three, mut silent) = come(&mut door).await;
+    sleep(GIVES_WAY / 4).await;
+    let (_four, later) = come(&mut door).await;
+    assert_eq!(figure("tallymesh_http_clients "), "4");
+    assert_eq!(figure("tallymesh_http_full_total "), "0");
+    let gone = async move {
+        let mut byte = [0];
+        let error = silent.read(&mut byte).await.expect_err("it gives way");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    };
+    let mut fifth = Box::pin(door.accept());
+    assert!(poll!(&mut fifth).is_pending(), "nobody was silent for long");
+    assert_eq!(figure("tallymesh_http_full_total "), "1");
+    let ((_fifth, ()), ()) = tokio::join!(fifth, gone);
+    assert_eq!(figure("tallymesh_http_clients "), "4");
+    let gives_way = |it: &Patience<DuplexStream>| it.client.gives_way.load(Ordering::Relaxed);
+    assert!(!gives_way(&asked) && !gives_way(&streams) && !gives_way(&later));
+}
+
+#[tokio::test]
+async fn streams_leave_places_for_requests() {
+    let (mut door, _) = door(4);
+    let mut nodes = Vec::new();
+    for _ in 0..4 {
+        nodes.push(come(&mut door).await);
+    }
+    let streams = |nodes: &[(DuplexStream, Patience<DuplexStream>)], at: usize| {
+        nodes[at].1.client().streams()
+    };
+    assert!((0..3).all(|at| streams(&nodes, at)));
+    assert!(!streams(&nodes, 3), "the last place is for requests");
+    nodes[0].1.client().asked();
+    assert!(streams(&nodes, 3), "one has ended");
+    drop(nodes.remove(1));
+    assert!(streams(&nodes, 0), "one has gone");
+}
