@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
 /// times of this process, places in a request. They stay below 2^53.
-const SMALL: [&str; 24] = [
+const SMALL: [&str; 25] = [
     "bytes_in",
     "bytes_out",
     "clock_error_ms",
@@ -19,6 +19,7 @@ const SMALL: [&str; 24] = [
     "faults",
     "key_bytes",
     "keyed",
+    "for_ms",
     "last_heard_ms",
     "line",
     "lines",
