@@ -32,7 +32,7 @@ mod segment;
 mod tests;
 mod worker;
 
-pub use copy::{EachOfSpace, Report, SpaceReport, backup, check, restore};
+pub use copy::{EachOfSpace, Report, SpaceReport, backup, check};
 pub use durability::Durability;
 pub use health::Health;
 pub(crate) use health::Trouble;

@@ -12,7 +12,7 @@ use crate::closed::Empty;
 use crate::delta::Message;
 use crate::error::Error;
 use crate::keys::Handle;
-use crate::limits::{RETURNS_MAX, RETURNS_SENT_MAX};
+use crate::limits::RETURNS_MAX;
 use crate::roster::{Ack, Card, Fence, HEIRS_MAX, Owner, Retired, Says, of};
 use crate::shard::{OWN, PAGE, bits};
 use crate::slot::Stamp;
@@ -548,11 +548,11 @@ impl Replica {
         }
     }
 
-    /// Tells in what completes a transfer what is remembered of forgotten writers.
-    pub(crate) fn tell_memory(&self, message: &mut Message) {
+    /// Tells in what completes a transfer what is remembered of so many forgotten writers, the last ones.
+    pub(crate) fn tell_memory(&self, message: &mut Message, most: usize) {
         if MEMBERS && message.is_complete() {
-            *message.returns = self.remembered(RETURNS_SENT_MAX as u64);
-            let more = self.roster.returned.len() > RETURNS_SENT_MAX;
+            *message.returns = self.remembered(most as u64);
+            let more = self.roster.returned.len() > most;
             message.gaps = Some(self.roster.gaps || more);
         }
     }

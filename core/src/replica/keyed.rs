@@ -18,12 +18,12 @@ use super::{Replica, Transaction};
 use crate::closed::Closed;
 use crate::counter;
 use crate::delta::{KeyedAdd, KeyedOp, Message};
-use crate::error::{Error, Limited};
+use crate::error::Error;
 use crate::keys::Handle;
-use crate::limits::KEYED_BYTES_MAX;
 use crate::once::Once;
 use crate::replica::collect::Quorum;
 use crate::replica::ops::Draft;
+use crate::replica::room::room_for_keyed;
 use crate::replica::standing::Forgotten;
 use crate::shard::OWN;
 use crate::slot::Stamp;
@@ -124,7 +124,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// [`Error::TooLarge`] if what it adds, with the keys, takes more than
-    /// [`KEYED_BYTES_MAX`]; with the feature `budgets` `NumberOnce` and `LeaseOnce`. Nothing is done then.
+    /// [`KEYED_BYTES_MAX`](crate::limits::KEYED_BYTES_MAX); with the feature `budgets` `NumberOnce` and `LeaseOnce`. Nothing is done then.
     pub fn commit_once(mut self, once: Once, changed: &mut Vec<Handle>) -> Result<(), Error> {
         #[cfg(feature = "budgets")]
         if !self.draws.is_empty() {
@@ -274,13 +274,7 @@ impl Replica {
         let mut adds: Vec<KeyedAdd> = changed.filter_map(|it| self.keyed_add(clock, it)).collect();
         adds.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let adds = encode_adds(&adds);
-        if adds.len() > KEYED_BYTES_MAX {
-            return Err(Error::TooLarge {
-                what: Limited::Keyed,
-                size: adds.len(),
-                max: KEYED_BYTES_MAX,
-            });
-        }
+        room_for_keyed(adds.len())?;
         #[cfg(feature = "budgets")]
         self.note_pending(clock, drafts);
         self.keyed.insert(Instance {

@@ -17,7 +17,11 @@
 
 use super::Replica;
 use crate::delta::Message;
+#[cfg(feature = "members")]
+use crate::error::Limited;
 use crate::error::{Error, detail};
+#[cfg(feature = "members")]
+use crate::limits::KEYED_BYTES_MAX;
 use crate::limits::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
 use crate::writer_id::WriterId;
 
@@ -83,6 +87,22 @@ impl Replica {
             true => self.keys.room_for_stored(&message.keys),
             false => self.keys.room_for(self.keys.new_bytes(&message.keys)),
         }
+    }
+}
+
+/// Refuses more bytes of adds than one idempotency key may have.
+///
+/// # Errors
+/// [`Error::TooLarge`].
+#[cfg(feature = "members")]
+pub(crate) fn room_for_keyed(bytes: usize) -> Result<(), Error> {
+    match bytes > KEYED_BYTES_MAX {
+        true => Err(Error::TooLarge {
+            what: Limited::Keyed,
+            size: bytes,
+            max: KEYED_BYTES_MAX,
+        }),
+        false => Ok(()),
     }
 }
 

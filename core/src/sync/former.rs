@@ -6,6 +6,7 @@ use super::{Body, Link, Millis, Output, Sync};
 use crate::MEMBERS;
 use crate::delta::Message;
 use crate::error::Error;
+use crate::limits::RETURNS_SENT_MAX;
 use crate::replica::{Former, Replica};
 use crate::vector::VersionVector;
 use crate::wire::{Intro, Last};
@@ -277,7 +278,7 @@ impl Sync {
         let _ = replica.hand_over(writer);
         let left = replica.to_leave(replica.told_as_guest());
         let mut state = replica.delta(&VersionVector::default());
-        replica.tell_memory(&mut state);
+        replica.tell_memory(&mut state, RETURNS_SENT_MAX);
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
         // All of the present writer's are in that state.

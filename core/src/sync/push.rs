@@ -4,11 +4,11 @@ use super::members::origin;
 use super::{Greeting, Link, Millis, Output, Sync};
 use crate::delta::Message;
 use crate::error::Error;
-use crate::limits::{WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
+use crate::limits::{FRAME_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::replica::{Mark, Push, Replica};
 use crate::roster::Says;
 use crate::wire::{Body, encode};
-use crate::{BROADCAST, MEMBERS, PACED};
+use crate::{BROADCAST, DUTIES, MEMBERS, PACED};
 use alloc::vec::Vec;
 
 /// So many local transactions fit into a push, if their keys are of usual length.
@@ -116,7 +116,10 @@ impl Sync {
             Push::Message(message) => {
                 let body = Body::Push(message);
                 let bytes = encode(replica.space(), &body);
-                if let Body::Push(message) = body {
+                if DUTIES && bytes.len() > FRAME_BYTES_MAX {
+                    // What is said of writers is in no estimate.
+                    self.announce = Some((now, None));
+                } else if let Body::Push(message) = body {
                     self.pass_on(replica, None, false, &message, &bytes);
                 }
             }

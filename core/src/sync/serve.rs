@@ -3,9 +3,10 @@
 
 use super::{Body, Delta, Link, Millis, Pull, Sync};
 use crate::DUTIES;
-use crate::limits::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX};
+use crate::limits::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX, FRAME_BYTES_MAX, RETURNS_SENT_MAX};
 use crate::replica::{Replica, Walk};
 use crate::vector::VersionVector;
+use crate::wire::encode;
 
 /// Transfers that are kept, the last one of each peer, also when they are over.
 const TRANSFERS_MAX: usize = 64;
@@ -175,22 +176,40 @@ impl Sync {
 
     /// Sends the chunk at which the transfer stands, and finds out where the next one begins.
     fn send_chunk(&mut self, replica: &Replica, link: Link, transfer: &mut Transfer) {
-        let walk = transfer.at.clone();
-        let budget = CHUNK_BYTES_TARGET << walk.number().min(CHUNK_DOUBLINGS_MAX);
-        let (mut message, next) = walk.step(replica, &transfer.since, budget);
-        let peer = self.peer_mut(link).and_then(|peer| peer.greeting.as_mut());
-        if let Some(peer) = peer.filter(|it| it.remembers && message.is_complete())
-            && (message.is_whole() || core::mem::take(&mut peer.lacks))
-        {
-            replica.tell_memory(&mut message);
+        let number = transfer.at.number().min(CHUNK_DOUBLINGS_MAX);
+        let mut budget = CHUNK_BYTES_TARGET << number;
+        let mut returns = RETURNS_SENT_MAX;
+        loop {
+            let walk = transfer.at.clone();
+            let (mut message, next) = walk.step(replica, &transfer.since, budget);
+            let peer = self.peer_mut(link).and_then(|peer| peer.greeting.as_mut());
+            let peer = peer.filter(|it| it.remembers && message.is_complete());
+            let is_whole = message.is_whole();
+            let told = peer.filter(|it| is_whole || it.lacks);
+            if told.is_some() {
+                replica.tell_memory(&mut message, returns);
+            }
+            let body = Body::Delta(Delta {
+                id: transfer.id,
+                chunk: transfer.chunk,
+                last: next.is_none(),
+                message,
+            });
+            let bytes = encode(replica.space(), &body);
+            // A budget is an estimate. Many writers with much beside their rows can take several times
+            // as much, and the table of all writers has its place in the last chunk alone.
+            if DUTIES && bytes.len() > FRAME_BYTES_MAX && budget + returns > 0 {
+                (budget, returns) = (budget / 8, returns / 2);
+                continue;
+            }
+            if let Some(peer) = told {
+                peer.lacks &= is_whole;
+            }
+            transfer.next = next;
+            return self.send_bytes(link, bytes);
         }
-        let body = Body::Delta(Delta {
-            id: transfer.id,
-            chunk: transfer.chunk,
-            last: next.is_none(),
-            message,
-        });
-        transfer.next = next;
-        self.send(replica, link, body);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,12 +3,16 @@
 use super::bytes::{Fail, Reader, put, put_varint, read_all, unzigzag, zigzag};
 use super::fact::{put_facts, read_facts};
 use super::kept::{put_kept, read_kept};
+#[cfg(feature = "members")]
+use super::keyed::encode_adds;
 use super::keyed::put_keyed;
 use super::side::{put_sides, read_sides};
 use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, Message, SortedKeys};
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{FRAME_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_KEY_BYTES_MAX, WRITERS_TOLD_MAX};
+#[cfg(feature = "members")]
+use crate::replica::room::room_for_keyed;
 use crate::shard::{Column, PAGE, Row};
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -177,6 +181,12 @@ pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
     let message = read_message(reader, &TOLD)?;
     if !message.closed && message.has_reserved_keys() {
         return Err(reader.malformed(Rule::OpenBudget));
+    }
+    #[cfg(feature = "members")]
+    for op in message.keyed.iter() {
+        // What a replica takes it also tells, beside the table of a last chunk.
+        let bytes = encode_adds(&op.adds).len();
+        room_for_keyed(bytes).map_err(|error| reader.fail(error))?;
     }
     match DUTIES && !message.closed && !message.keyed.is_empty() {
         true => Err(reader.malformed(Rule::Flag)),

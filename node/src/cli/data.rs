@@ -3,9 +3,10 @@
 use super::failure::Failure;
 use super::output::Output;
 use crate::config::{ConfigError, default_data};
-use crate::driver::replay::Replay;
+use crate::driver::replay::{self, Replay};
 use crate::escape;
-use crate::store::{self, Progress, Report, StoreError};
+use crate::store::{self, Kept, Progress, Report, StoreError};
+use crate::trust::Ledger;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -86,53 +87,76 @@ impl RestoreArgs {
 pub(super) fn check(output: &mut Output, args: CheckArgs) -> Result<(), Failure> {
     let folder = args.data.folder()?;
     let mut bar = Bar::new("reading");
-    // What is kept is also put together, as a start would do it.
-    let mut replays: BTreeMap<Space, Replay> = BTreeMap::new();
+    let mut start = Start::default();
     let report = store::check(
         &folder,
-        &mut |space, kept, bytes| {
-            let replay = replays.entry(space.clone()).or_insert_with(|| {
-                let writer = WriterId::mint(space, &[0; 32], &[0; 16]);
-                Replay::new(space.clone(), writer)
-            });
-            replay.take(kept.kind, bytes)
-        },
+        &mut |space, kept, bytes| start.take(space, kept, bytes),
         &mut |progress| bar.tell(progress),
     );
     drop(bar);
-    let counters: BTreeMap<Space, usize> = replays
-        .into_iter()
-        .map(|(space, replay)| (space, replay.end().len()))
-        .collect();
-    tell(
-        output,
-        "checked",
-        &folder,
-        &report.map_err(failed)?,
-        Some(&counters),
-    )
+    let report = report.map_err(failed)?;
+    start.files(&folder)?;
+    let counters = start.counters();
+    tell(output, "checked", &folder, &report, Some(&counters))
 }
 
 pub(super) fn backup(output: &mut Output, args: BackupArgs) -> Result<(), Failure> {
     let folder = args.data.folder()?;
-    let mut bar = Bar::new("copying");
-    let report = store::backup(&folder, &args.to, &mut |progress| bar.tell(progress));
-    drop(bar);
-    tell(
-        output,
-        "copied to",
-        &args.to,
-        &report.map_err(failed)?,
-        None,
-    )
+    copy(output, "copied to", &folder, &args.to)
 }
 
 pub(super) fn restore(output: &mut Output, args: RestoreArgs) -> Result<(), Failure> {
     let folder = args.data.folder()?;
+    copy(output, "restored", &args.from, &folder)
+}
+
+/// Copies a data folder that a node would start with, and no other.
+fn copy(output: &mut Output, done: &str, from: &Path, to: &Path) -> Result<(), Failure> {
     let mut bar = Bar::new("copying");
-    let report = store::restore(&args.from, &folder, &mut |progress| bar.tell(progress));
+    let mut start = Start::default();
+    start.files(from)?;
+    let report = store::backup(
+        from,
+        to,
+        &mut |space, kept, bytes| start.take(space, kept, bytes),
+        &mut |progress| bar.tell(progress),
+    );
     drop(bar);
-    tell(output, "restored", &folder, &report.map_err(failed)?, None)
+    tell(output, done, to, &report.map_err(failed)?, None)
+}
+
+/// What a start would do with a data folder: it puts together what is kept of each space.
+#[derive(Default)]
+struct Start(BTreeMap<Space, Replay>);
+
+impl Start {
+    /// Takes the next record of a space.
+    fn take(&mut self, space: &Space, kept: Kept, bytes: &[u8]) -> Result<(), StoreError> {
+        let replay = self.0.entry(space.clone()).or_insert_with(|| {
+            let writer = WriterId::mint(space, &[0; 32], &[0; 16]);
+            Replay::new(space.clone(), writer)
+        });
+        replay.take(kept.kind, bytes)
+    }
+
+    /// Reads the files beside the log.
+    fn files(&self, folder: &Path) -> Result<(), Failure> {
+        replay::check_files(folder).map_err(failed)?;
+        Ledger::open(Some(folder))
+            .map(drop)
+            .map_err(|error| Failure::Local {
+                code: error.code(),
+                problem: error.to_string(),
+            })
+    }
+
+    /// How many counters there are.
+    fn counters(self) -> BTreeMap<Space, usize> {
+        let replays = self.0.into_iter();
+        replays
+            .map(|(space, replay)| (space, replay.end().len()))
+            .collect()
+    }
 }
 
 /// Prints what is in a folder.

@@ -1,7 +1,17 @@
 //! Bringing a replica to where a store is.
 
+use super::nonces::Nonces;
 use crate::store::{Kind, StoreError};
+use std::path::Path;
 use tallymesh_core::{Error, Message, Replica, Restoring, Space, WriterId};
+
+/// Reads the files beside the log as a start does.
+///
+/// # Errors
+/// What a start would be refused for.
+pub(crate) fn check_files(folder: &Path) -> Result<(), StoreError> {
+    Nonces::open(Some(folder.to_path_buf())).map(drop)
+}
 
 /// A replica that takes in what a store kept of its space, oldest first.
 pub(crate) struct Replay {

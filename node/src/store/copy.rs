@@ -67,56 +67,30 @@ pub fn check(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, StoreError> {
     let mut source = Source::open(Box::new(Disk::at(folder)), true, progress)?;
-    source.identity()?;
-    let report = source.report();
-    for space in &report.spaces {
-        let live = source.found.index.entry(space.space.as_str());
-        let places = live.and_then(|live| live.take_places()).unwrap_or_default();
-        let files = &source.files;
-        let mut open = |number| {
-            files
-                .get(&number)
-                .cloned()
-                .ok_or(io::ErrorKind::NotFound.into())
-        };
-        places::read(folder, &places, &mut open, &mut |kept, bytes| {
-            each(&space.space, kept, bytes)
-        })?;
-    }
-    Ok(report)
+    source.read(each)?;
+    Ok(source.report())
 }
 
 /// Copies the data folder `from`, its key and all that was durable when it began, to `to`. A node
-/// may have it open. The copy is read again before it gets its name, and is a data folder itself.
+/// may have it open. `each` is handed what a start would read, as by [`check`], before anything is copied.
+/// The copy is read again before it gets its name, and is a data folder itself.
 ///
 /// It has the node's secret key. Two nodes must not run with one key, so it may only take the
 /// place of the folder that it was made from.
 ///
 /// # Errors
-/// When `to` is there and not an empty folder, `from` is damaged, has another format or none, or
-/// reading or writing failed. `to` is then as it was.
+/// When `to` is there and not an empty folder, `from` is damaged, has another format or none,
+/// reading or writing failed, or what `each` returned. `to` is then as it was.
 pub fn backup(
     from: &Path,
     to: &Path,
+    each: &mut EachOfSpace<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, StoreError> {
     refuse_full(to)?;
-    let source = Source::open(Box::new(Disk::at(from)), false, &mut |_| {})?;
+    let mut source = Source::open(Box::new(Disk::at(from)), true, &mut |_| {})?;
+    source.read(each)?;
     copy(&source, to, progress)
-}
-
-/// Copies a backup into the data folder `to`. The backup is checked first, and stays as it is.
-///
-/// # Errors
-/// As [`backup`].
-pub fn restore(
-    from: &Path,
-    to: &Path,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Report, StoreError> {
-    refuse_full(to)?;
-    check(from, &mut |_, _, _| Ok(()), &mut |_| {})?;
-    backup(from, to, progress)
 }
 
 /// Open segments by their numbers.
@@ -188,6 +162,29 @@ impl Source {
         };
         let found = read::scan(path, &numbers, locate, &mut open, progress)?;
         Ok((files, found))
+    }
+
+    /// Hands over what a start would read, space by space.
+    fn read(&mut self, each: &mut EachOfSpace<'_>) -> Result<(), StoreError> {
+        self.identity()?;
+        for SpaceReport { space, .. } in self.report().spaces {
+            let live = self.found.index.entry(space.as_str());
+            let places = live.and_then(|live| live.take_places()).unwrap_or_default();
+            let files = &self.files;
+            let mut open = |number| {
+                files
+                    .get(&number)
+                    .cloned()
+                    .ok_or(io::ErrorKind::NotFound.into())
+            };
+            places::read(
+                self.folder.path(),
+                &places,
+                &mut open,
+                &mut |kept, bytes| each(&space, kept, bytes),
+            )?;
+        }
+        Ok(())
     }
 
     /// The file with the key, if there is one.

@@ -4,6 +4,7 @@
 mod api;
 mod audit;
 mod book;
+mod bounds;
 mod browsers;
 mod budgets;
 mod cli;

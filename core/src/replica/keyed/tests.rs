@@ -6,6 +6,8 @@ mod transfers;
 pub(super) use super::super::collect::tests::space;
 use super::*;
 use crate::Op;
+use crate::error::Limited;
+use crate::limits::KEYED_BYTES_MAX;
 use crate::roster::Says;
 use crate::vector::VersionVector;
 use alloc::string::String;

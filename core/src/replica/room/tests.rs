@@ -1,5 +1,7 @@
 //! Bounds that are reached: what is taken, told, stored and read back there.
 
+mod filled;
+
 use super::super::Op;
 use super::*;
 use crate::delta::Entry;

@@ -161,7 +161,12 @@ fn what_is_wrong_with_a_folder_is_told() {
     bytes[600] ^= 1;
     fs::write(&path, bytes).expect("write");
     assert_eq!(code(&data), "store_damaged");
-    let copied = backup(&data, &folder.path().join("copy"), &mut |_| {});
+    let copied = backup(
+        &data,
+        &folder.path().join("copy"),
+        &mut |_, _, _| Ok(()),
+        &mut |_| {},
+    );
     assert_eq!(copied.expect_err("damaged").code(), "store_damaged");
     let names = files_beside(folder.path());
     assert_eq!(
@@ -186,9 +191,12 @@ fn a_copy_has_all_and_is_restored() {
     count(&mut log, 0, 200);
     let mut told = Vec::new();
     // While it is open. A name may end with a slash.
-    let report = backup(&at("data"), &at("copy/"), &mut |progress| {
-        told.push(progress)
-    });
+    let report = backup(
+        &at("data"),
+        &at("copy/"),
+        &mut |_, _, _| Ok(()),
+        &mut |progress| told.push(progress),
+    );
     let report = report.expect("backup");
     assert_eq!(report.commits.1, log.last_commit());
     assert!(report.has_identity && report.segments == told.len());
@@ -208,7 +216,12 @@ fn a_copy_has_all_and_is_restored() {
     assert_eq!(counted(&at("data")), 209);
     let names = files_beside(around.path());
     assert_eq!(names.len(), 3, "{names:?}");
-    let copied = backup(&at("data"), &at("none/.."), &mut |_| {});
+    let copied = backup(
+        &at("data"),
+        &at("none/.."),
+        &mut |_, _, _| Ok(()),
+        &mut |_| {},
+    );
     assert_eq!(copied.expect_err("no name").code(), "store_io");
 }
 
@@ -221,7 +234,7 @@ fn a_copy_is_its_owners_alone() {
     open(&data).identity([1; 32]).expect("identity");
     fs::write(data.join("tickets.json"), "{}").expect("write");
     fs::write(data.join("addresses.json"), "{}").expect("write");
-    backup(&data, &copy, &mut |_| {}).expect("backup");
+    backup(&data, &copy, &mut |_, _, _| Ok(()), &mut |_| {}).expect("backup");
     // What is known of tickets goes along, and what can be heard again does not.
     let copied = fs::read_to_string(copy.join("tickets.json"));
     assert_eq!(copied.expect("copied"), "{}");
@@ -245,7 +258,7 @@ fn nothing_is_overwritten() {
     fs::create_dir(at("copy.part")).expect("make");
     fs::write(at("copy.part/mine"), "precious").expect("write");
     for name in ["full", "file", "copy"] {
-        let copied = backup(&at("data"), &at(name), &mut |_| {});
+        let copied = backup(&at("data"), &at(name), &mut |_, _, _| Ok(()), &mut |_| {});
         assert_eq!(
             copied.expect_err("refused").code(),
             "store_exists",
@@ -263,7 +276,7 @@ fn nothing_is_overwritten() {
     fs::remove_file(at("copy.part/mine")).expect("remove");
     fs::write(at("copy.part/log-0000000000000001"), "half").expect("write");
     fs::write(at("copy.part/identity.new"), "half").expect("write");
-    backup(&at("data"), &at("copy"), &mut |_| {}).expect("backup");
+    backup(&at("data"), &at("copy"), &mut |_, _, _| Ok(()), &mut |_| {}).expect("backup");
     assert!(!at("copy.part").exists());
     assert_eq!(counted(&at("copy")), 4);
 }
@@ -273,7 +286,7 @@ fn a_copy_that_was_cut_short_is_no_data_folder() {
     let around = tempfile::tempdir().expect("temporary folder");
     let at = |name: &str| around.path().join(name);
     count(&mut open(&at("data")), 0, 50);
-    backup(&at("data"), &at("copy"), &mut |_| {}).expect("backup");
+    backup(&at("data"), &at("copy"), &mut |_, _, _| Ok(()), &mut |_| {}).expect("backup");
     fs::remove_file(at("copy/format")).expect("remove");
     let refused = Log::open(&at("copy"), &mut |_| {}).err().expect("refused");
     assert_eq!(refused.code(), "store_damaged");
@@ -375,7 +388,7 @@ fn a_copy_of_a_busy_folder_is_a_moment_of_it() {
         for copy in 0..10 {
             let before = acknowledged.load(Ordering::SeqCst);
             let to = at(&format!("copy{copy}"));
-            backup(&at("data"), &to, &mut |_| {}).expect("backup");
+            backup(&at("data"), &to, &mut |_, _, _| Ok(()), &mut |_| {}).expect("backup");
             let counted = counted(&to);
             let after = acknowledged.load(Ordering::SeqCst);
             assert!((before..=after + 1).contains(&counted));
@@ -393,6 +406,6 @@ fn a_segment_that_is_only_ready_is_not_copied() {
     while log.prepare().expect("prepare") {}
     let report = check(&data, &mut |_, _, _| Ok(()), &mut |_| {}).expect("whole");
     assert_eq!(report.segments, 2);
-    let report = backup(&data, &copy, &mut |_| {}).expect("backup");
+    let report = backup(&data, &copy, &mut |_, _, _| Ok(()), &mut |_| {}).expect("backup");
     assert_eq!(report.segments, 1);
 }

@@ -1,6 +1,7 @@
 //! What is remembered of forgotten writers, told to others, and stored.
 
 use super::*;
+use crate::limits::RETURNS_SENT_MAX;
 use crate::wire::{Body, Delta, Frame};
 
 #[test]
@@ -43,7 +44,7 @@ fn a_whole_state_tells_who_was_forgotten() {
     }
     let since = |since: &VersionVector| {
         let mut message = one.delta(since);
-        one.tell_memory(&mut message);
+        one.tell_memory(&mut message, RETURNS_SENT_MAX);
         message
     };
     let message = since(&VersionVector::default());
@@ -53,7 +54,7 @@ fn a_whole_state_tells_who_was_forgotten() {
         complete: false,
         ..one.delta(&VersionVector::default())
     };
-    one.tell_memory(&mut part);
+    one.tell_memory(&mut part, RETURNS_SENT_MAX);
     assert!(part.returns.is_empty() && part.gaps.is_none());
     assert_eq!(message.gaps, Some(true));
     assert_eq!(message.returns.len(), RETURNS_SENT_MAX);
@@ -141,7 +142,7 @@ fn as_many_as_are_sent_are_all_that_there_are() {
         one.remember(WriterId::from_bytes(u128::from(at).to_be_bytes()), at);
     }
     let mut message = one.delta(&VersionVector::default());
-    one.tell_memory(&mut message);
+    one.tell_memory(&mut message, RETURNS_SENT_MAX);
     assert_eq!(message.gaps, Some(false));
 }
 
