@@ -122,11 +122,6 @@ fn a_start_that_finds_no_place_serves_reads_and_refuses_to_write() {
         done(&run(&["check"], &node.data()));
         node.start_again();
     }
-    // Members make room.
-    let (status, answer) = node.post("/v1/spaces/default/members/init", "");
-    assert_eq!(status, 200, "{answer}");
-    node.add("k", 1);
-    assert_eq!(node.value("k"), value.map(|it| it + 1));
 }
 
 #[test]

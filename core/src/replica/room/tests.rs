@@ -5,8 +5,8 @@ mod filled;
 use super::super::Op;
 use super::*;
 use crate::delta::Entry;
-use crate::limits::{FRAME_BYTES_MAX, KEY_TABLE_BYTES_MAX};
-use crate::shard::{Column, Row};
+use crate::limits::{EXPIRY_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, KEY_TABLE_BYTES_MAX};
+use crate::shard::{Column, PAGE, Row};
 use crate::wire::{Body, Frame, Pull};
 use crate::{Restoring, Space, VersionVector};
 use alloc::format;
@@ -243,4 +243,102 @@ fn the_levels_of_a_bound_ascend() {
     // The contents of all writers take the most of a frame.
     assert!(WRITERS_TOLD_MAX * (16 + 10 + 16) + 128 <= FRAME_BYTES_MAX);
     assert_eq!(vec![0; 3].len(), writers.len());
+}
+
+/// Numbers that look random, and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}
+
+/// What so many writers made, with clocks, totals and keys at their ends.
+fn extreme(dice: &mut Dice, writers: usize, keys: usize) -> Message {
+    let mut message = Message::default();
+    for at in 0..keys {
+        let length = dice.of(&[4, 100, KEY_BYTES_MAX]);
+        message
+            .keys
+            .push(&format!("{at:04}{}", "n".repeat(length - 4)));
+        if at % PAGE == 0 {
+            message.pages.push(alloc::vec::Vec::new());
+        }
+    }
+    for writer in 0..writers {
+        let hi = dice.of(&[1, 1 << 32, u64::MAX - 1]);
+        message.writers.push(Entry {
+            writer: id(writer),
+            lo: 0,
+            hi,
+        });
+        for at in 0..keys {
+            // Each key has a row at least, and each writer.
+            if writer > 0 && at != writer % keys && dice.below(4) > 0 {
+                continue;
+            }
+            let columns = &mut message.pages[at / PAGE];
+            if columns.last().is_none_or(|it| it.writer != writer as u32) {
+                columns.push(Column::new(writer as u32));
+            }
+            let total = dice.of(&[0, -1, 7, i64::MIN, i64::MAX]);
+            let clock = dice.of(&[1, hi]);
+            if let Some(column) = columns.last_mut() {
+                column.insert((at % PAGE) as u32, Row { clock, total });
+            }
+        }
+    }
+    message
+}
+
+#[test]
+fn states_near_their_bounds_are_stored_and_told() {
+    let sizes = [
+        (1, 1),
+        (2, 65),
+        (65, 64),
+        (300, 130),
+        (WRITERS_TOLD_MAX - 1, 2),
+    ];
+    for (seed, (writers, keys)) in sizes.into_iter().enumerate() {
+        let mut dice = Dice(seed as u64);
+        let made = extreme(&mut dice, writers, keys);
+        let bytes = made.encode();
+        let mut one = replica(1);
+        one.merge(&Message::decode(&bytes).expect("what a peer tells"))
+            .expect("room");
+        for at in 0..keys {
+            let key = made.keys.get(at);
+            let op = dice.of(&[
+                Op::Add(1),
+                Op::Set(i64::MIN),
+                Op::Expire(EXPIRY_MAX),
+                Op::Reset,
+                Op::Delete,
+                Op::Persist,
+            ]);
+            one.apply(key, op).expect("its own first writes");
+        }
+        tells(&one);
+        let again = restarted(&one, 2);
+        let mut other = replica(3);
+        other
+            .merge(&one.delta(&VersionVector::default()))
+            .expect("all of it");
+        for at in 0..keys {
+            let key = made.keys.get(at);
+            assert_eq!(again.value(key), one.value(key), "{seed} {at}");
+            assert_eq!(other.value(key), one.value(key), "{seed} {at}");
+        }
+        assert_eq!(other.canonical_bytes(), one.canonical_bytes(), "{seed}");
+    }
 }
