@@ -1,7 +1,10 @@
 //! What can go wrong, with a stable code for each.
 
+mod detail;
 mod format;
 
+pub use detail::Detail;
+pub(crate) use detail::detail;
 pub use format::{Limited, Rule};
 
 use crate::MEMBERS;
@@ -20,30 +23,6 @@ pub struct Missing {
     pub needed: u64,
     /// The clock that is held.
     pub held: u64,
-}
-
-/// What an error says beside its code. The module that a page loads first shows codes only: there it is
-/// nothing, so that nothing is put together, moved or dropped for it.
-#[cfg(feature = "guests")]
-pub type Detail<T> = T;
-
-/// What an error says beside its code: nothing in this program, which shows codes only.
-#[cfg(not(feature = "guests"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Detail<T>(core::marker::PhantomData<T>);
-
-/// Makes the detail of an error.
-#[cfg(feature = "guests")]
-#[inline(always)]
-pub(crate) fn detail<T>(value: T) -> Detail<T> {
-    value
-}
-
-/// Makes the detail of an error, of which nothing is left.
-#[cfg(not(feature = "guests"))]
-#[inline(always)]
-pub(crate) fn detail<T>(_: T) -> Detail<T> {
-    Detail(core::marker::PhantomData)
 }
 
 /// How much of a budget is missing here.
