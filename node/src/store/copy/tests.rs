@@ -205,7 +205,13 @@ fn a_copy_has_all_and_is_restored() {
     let kept = files(&at("copy"));
     assert!(!kept.contains_key("lock"));
     fs::create_dir(at("again")).expect("an empty folder may be there");
-    let restored = restore(&at("copy"), &at("again"), &mut |_| {}).expect("restore");
+    let restored = backup(
+        &at("copy"),
+        &at("again"),
+        &mut |_, _, _| Ok(()),
+        &mut |_| {},
+    )
+    .expect("restore");
     assert_eq!(restored, report);
     assert_eq!(files(&at("copy")), kept);
     assert_eq!(counted(&at("again")), 199);
@@ -264,7 +270,7 @@ fn nothing_is_overwritten() {
             "store_exists",
             "{name}"
         );
-        let restored = restore(&at("data"), &at(name), &mut |_| {});
+        let restored = backup(&at("data"), &at(name), &mut |_, _, _| Ok(()), &mut |_| {});
         assert_eq!(
             restored.expect_err("refused").code(),
             "store_exists",
