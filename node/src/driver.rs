@@ -20,6 +20,7 @@ mod answers;
 mod budgets;
 mod clients;
 mod command;
+mod contained;
 mod expiries;
 mod grants;
 mod kept;
@@ -75,6 +76,7 @@ use crate::store::{Committed, Durability, Store, StoreError, Worker};
 use crate::trust::Ledger;
 use clients::Clients;
 pub(crate) use clients::{Secured, Serve};
+use contained::HalfChanged;
 use kept::Kept;
 use links::{FLUSH_MS, Peer};
 use mio::{Poll, Registry, Token, Waker};
@@ -167,6 +169,8 @@ pub(crate) struct Driver {
     /// Until when its thread sleeps, `None` without end.
     sleeps_until: Option<Instant>,
     failed: Option<StoreError>,
+    /// What a panic may have left half changed, so that this node stops.
+    half_changed: Option<HalfChanged>,
 }
 
 /// A driver that runs, and how it will end.
@@ -301,6 +305,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         stopping: false,
         sleeps_until: None,
         failed: None,
+        half_changed: None,
     };
     driver.look_at_roles();
     let turn = Turn::new(driver, bell.clone());
@@ -343,8 +348,9 @@ impl Driver {
         self.spaces.wake_due(self.now());
         self.look_at_roles();
         for command in batch.drain(..) {
-            self.apply(command);
+            self.apply_contained(command);
         }
+        self.check_whole()?;
         if let Some(clients) = &mut self.clients {
             let since_start = u64::try_from(self.started.elapsed().as_millis());
             clients.work(
@@ -355,7 +361,9 @@ impl Driver {
                 wall,
                 since_start.unwrap_or(u64::MAX),
             );
+            self.half_changed = HalfChanged::later(self.half_changed, clients.half_changed);
         }
+        self.check_whole()?;
         self.spaces.for_each_awake(|space| {
             let expired = space.delete_expired(wall);
             self.metrics.expired(expired);

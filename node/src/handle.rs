@@ -177,6 +177,8 @@ pub enum Refusal {
     },
     /// The node stopped before it could confirm. Whether a write counts is not known.
     Stopped,
+    /// A fault of the program ended the work on it.
+    Internal,
 }
 
 impl Refusal {
@@ -215,6 +217,7 @@ impl Refusal {
             Refusal::KeyReused => "key_reused",
             Refusal::KeyedTooLarge { .. } => "keyed_too_large",
             Refusal::Stopped => "stopped",
+            Refusal::Internal => "internal",
         }
     }
 }
@@ -294,6 +297,7 @@ impl fmt::Display for Refusal {
                 "what is added under this idempotency key takes {bytes} bytes with the keys of the \
                  counters, over the limit of {max}; send it in several parts, each under a key of its own"
             ),
+            Refusal::Internal => f.write_str(crate::contain::INTERNAL),
             Refusal::Stopped => f.write_str(
                 "the node stopped before it could confirm; whether a write counts is not known, \
                  so read the counter when the node is back",
@@ -696,7 +700,12 @@ impl Handle {
         if let Some(command) = left {
             self.tell(command).await;
         }
-        answer.await.map_err(|_| Refusal::Stopped)
+        answer
+            .await
+            .map_err(|_| match self.shared.queue.is_closed() {
+                true => Refusal::Stopped,
+                false => Refusal::Internal,
+            })
     }
 
     /// A driver that is gone needs no news, so a failed send is no error: whoever waits for an answer

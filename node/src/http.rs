@@ -76,6 +76,7 @@ pub(crate) use asking::KEY_BYTES_MAX;
 
 use crate::clock::WallClock;
 use crate::config::HttpRules;
+use crate::contain::{INTERNAL, Panicked};
 use crate::driver::OwnerKey;
 use crate::gossip::{Address, Auditor, Cuts, Directory, Identity};
 use crate::handle::{Handle, SpaceId};
@@ -88,12 +89,14 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
+use futures::FutureExt;
 use patience::Patient;
 use problem::Problem;
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
 use std::io;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -265,14 +268,23 @@ where
                     Instant::now(),
                     requests.place(request.method(), request.uri().path()),
                 );
-                let response = match guard::judge(app, &request) {
-                    Err(refusal) => *refusal,
-                    Ok(comer) => {
-                        request.extensions_mut().insert(comer);
-                        match guard::is_of_a_page(&request) {
-                            true => pages.clone().oneshot(request).await?,
-                            false => programs(request).await?,
+                let answered = AssertUnwindSafe(async {
+                    Ok::<Response, Infallible>(match guard::judge(app, &request) {
+                        Err(refusal) => *refusal,
+                        Ok(comer) => {
+                            request.extensions_mut().insert(comer);
+                            match guard::is_of_a_page(&request) {
+                                true => pages.clone().oneshot(request).await?,
+                                false => programs(request).await?,
+                            }
                         }
+                    })
+                });
+                let response = match answered.catch_unwind().await {
+                    Ok(answered) => answered?,
+                    Err(thrown) => {
+                        Panicked::of(&*thrown).tell(&app.metrics, "http");
+                        Problem::new(&problems::INTERNAL, INTERNAL).into_response()
                     }
                 };
                 let response = match is_stream(&response) {

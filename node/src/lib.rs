@@ -9,6 +9,7 @@ pub mod browser;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod contain;
 mod descriptors;
 pub mod driver;
 mod escape;

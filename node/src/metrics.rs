@@ -59,6 +59,7 @@ pub struct Metrics {
     health: Health,
     refusals: Family<RefusalLabel, Counter>,
     spaces: SpaceGauges,
+    panics: Family<PartLabel, Counter>,
 }
 
 /// A connection to HTTP.
@@ -110,6 +111,11 @@ struct OpLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ResultLabel {
     result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PartLabel {
+    part: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -212,6 +218,12 @@ impl Metrics {
             "refusals",
             "Requests, commands and frames that were refused, by the protocol and the stable code",
             refusals.clone(),
+        );
+        let panics = Family::<PartLabel, Counter>::default();
+        registry.register(
+            "panics",
+            "Work of single clients that a fault of the program ended, by what it was of",
+            panics.clone(),
         );
         let mut counter = |name: &str, help: &str| {
             let counter = Counter::default();
@@ -348,6 +360,7 @@ impl Metrics {
             health,
             refusals,
             spaces,
+            panics,
         }
     }
 
@@ -389,6 +402,11 @@ impl Metrics {
     #[inline]
     pub(crate) fn requests(&self) -> &Requests {
         &self.requests
+    }
+
+    /// The work of one client panicked.
+    pub(crate) fn panicked(&self, part: &'static str) {
+        self.panics.get_or_create(&PartLabel { part }).inc();
     }
 
     /// Something was refused over a protocol, `http`, `redis` or `sync`.

@@ -36,6 +36,7 @@ mod connection;
 mod counters;
 mod error;
 mod expire;
+mod flow;
 mod glob;
 mod held;
 mod increx;
@@ -51,14 +52,17 @@ mod rights;
 mod sequences;
 mod server;
 mod session;
+mod why;
 
 pub use access::{Place, Turned};
-pub use error::{Broken, ReplyError, Why};
+pub use error::{Broken, ReplyError};
+pub use flow::{Flow, Wait, Written};
 pub use levels::Unmet;
 pub use pubsub::{Event, Notice};
 pub use request::Args;
 pub use rights::Lack;
-pub use session::{Flow, Session, Wait, Written};
+pub use session::Session;
+pub use why::Why;
 
 use crate::trust::Role;
 use std::fmt;
@@ -122,6 +126,9 @@ pub trait Host {
     fn writable(&mut self, space: usize) -> Result<&mut Replica, Error> {
         Ok(self.replica(space))
     }
+
+    /// Hears that a command is executed: what it has [asked to write](Host::writable) to is whole.
+    fn executed(&mut self) {}
 
     /// Hears that a local transaction changed a counter, once for each event.
     fn wrote(&mut self, space: usize, changed: Handle, event: Event);
@@ -253,4 +260,4 @@ pub struct Seen {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -243,6 +243,11 @@ pub enum StoreError {
         /// What is wrong: the file, the place in it, and what was expected.
         problem: String,
     },
+    /// A panic may have left what is in memory half changed; nothing of it was written.
+    HalfChanged {
+        /// The space; `None` if it may be any.
+        space: Option<Space>,
+    },
     /// Reading or writing failed.
     Io {
         /// What was being done, as "could not ...".
@@ -265,6 +270,7 @@ impl StoreError {
             StoreError::NotBegun { .. } => "store_not_begun",
             StoreError::TooLarge { .. } => "store_too_large",
             StoreError::Damaged { .. } => "store_damaged",
+            StoreError::HalfChanged { .. } => "half_changed",
             StoreError::Io { .. } => "store_io",
         }
     }
@@ -330,6 +336,15 @@ impl fmt::Display for StoreError {
                  or with an empty folder, which the peers fill",
                 folder.display()
             ),
+            StoreError::HalfChanged { space } => {
+                let space = space.as_ref().map_or("every space", |it| it.as_str());
+                write!(
+                    f,
+                    "a fault of the program may have left space `{space}` half changed in memory; \
+                     nothing of that was written, answered or sent. Start the node again, and \
+                     report what the log says before this"
+                )
+            }
             StoreError::Io { doing, problem } => write!(
                 f,
                 "could not {doing}: {problem}. Look at the disk's free space and the folder's \

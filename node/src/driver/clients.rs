@@ -4,6 +4,7 @@
 //! A client that sends faster than it reads is not read from until it has taken its answers. A
 //! subscriber can't be held back like that, so one that lets its messages pile up is cut off.
 
+mod ends;
 mod entry;
 mod host;
 mod knocks;
@@ -14,6 +15,7 @@ mod waits;
 
 pub(crate) use entry::{Secured, Serve};
 
+use ends::Strangers;
 use host::{Books, Desk};
 use line::Line;
 use output::Output;
@@ -23,6 +25,7 @@ use waits::{End, Teller, Told, Waiting};
 use super::kept::Kept;
 use super::spaces::Spaces;
 use crate::clock::WallClock;
+use crate::contain::contain;
 use crate::metrics::Metrics;
 use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
 use crate::resp::{Flow, Notice, Place, RespConfig, Seen, Session};
@@ -71,6 +74,13 @@ pub(super) struct Clients {
     teller: mpsc::Sender<Told>,
     inbox: mpsc::Receiver<Told>,
     subscribers: usize,
+    strangers: Strangers,
+    /// When all tickets are judged next.
+    judge_due: Instant,
+    /// Bytes that all connections hold.
+    held_bytes: usize,
+    /// A space that a panic may have left half changed.
+    pub(super) half_changed: Option<usize>,
     books: Books,
     buffer: Vec<u8>,
     accepting: bool,
@@ -130,6 +140,12 @@ struct Connection {
     /// It is over, and is dropped when its output is sent, or at this time.
     ending: Option<Instant>,
     subscribed: bool,
+    /// Since when it has to authenticate, if it does.
+    stranger: Option<Instant>,
+    /// Whether its ticket was worth nothing when it was judged last.
+    lapsed: bool,
+    /// Bytes that it holds, as they are counted.
+    footprint: usize,
 }
 
 impl Connection {
@@ -171,6 +187,10 @@ impl Clients {
             teller,
             inbox,
             subscribers: 0,
+            strangers: Strangers::default(),
+            judge_due: Instant::now(),
+            held_bytes: 0,
+            half_changed: None,
             books: Books::new(serve.port, serve.ledger),
             buffer: vec![0; READ_BYTES],
             accepting: false,
@@ -219,7 +239,7 @@ impl Clients {
             let wait = connection.wait.as_ref().and_then(Waiting::until);
             connection.ending.or(wait)
         });
-        deadlines.min()
+        deadlines.chain(self.ends_due()).min()
     }
 
     /// Takes in what came, and executes it. Each connection that is ready has one turn. `since_start`
@@ -268,21 +288,35 @@ impl Clients {
                 since_start,
                 now,
                 wrote: false,
+                changing: None,
+                shown: false,
             };
             let before = connection.session.commands();
-            let turn = connection.turn((at, &self.teller), &mut self.buffer, &mut desk);
+            let turn = contain(|| connection.turn((at, &self.teller), &mut self.buffer, &mut desk));
             if desk.wrote {
                 kept.touch();
             }
+            if turn.is_err() {
+                self.half_changed = self.half_changed.or(desk.changing);
+            }
+            connection.lapsed &= !desk.shown;
             connection.pass = desk.pass;
             work += connection.session.work();
             let commands = connection.session.commands() - before;
             self.books.commands += commands;
             metrics.resp_commands(commands);
+            let turn = turn.unwrap_or_else(|panicked| {
+                panicked.tell(metrics, "redis");
+                Ok(connection.fail(now))
+            });
             self.connections[at] = Some(connection);
+            if self.half_changed.is_some() {
+                return; // The node stops.
+            }
             self.after(at, turn, kept, metrics);
         }
         self.look_at_time(spaces, kept, metrics, since_start);
+        self.look_at_ends(spaces, kept, metrics, unix_ms);
     }
 
     /// Deals with what a turn came to.
@@ -303,6 +337,11 @@ impl Clients {
         if connection.is_over() {
             return self.close(at, metrics);
         }
+        self.weigh(at);
+        self.note_stranger(at, Instant::now());
+        let Some(connection) = self.connections.get_mut(at).and_then(Option::as_deref_mut) else {
+            return;
+        };
         if connection.ending.is_some() || connection.wait.is_some() {
             self.timed.push(at);
         }
@@ -471,8 +510,11 @@ impl Clients {
         }
         if sent.is_err() || over || slow {
             self.close(at, metrics);
-        } else if !was_ready && connection.is_ready() {
-            self.queue(at);
+        } else {
+            if !was_ready && connection.is_ready() {
+                self.queue(at);
+            }
+            self.weigh(at);
         }
     }
 
@@ -480,6 +522,8 @@ impl Clients {
         if let Some(mut connection) = self.connections.try_remove(at).flatten() {
             connection.line.end();
             self.subscribers -= usize::from(connection.subscribed);
+            self.held_bytes -= connection.footprint;
+            self.forget_stranger(connection.stranger);
             self.unasked.extend(connection.unasked());
             metrics.resp_clients(self.connections.len());
         }
@@ -495,6 +539,16 @@ struct Turn {
 }
 
 impl Connection {
+    /// Ends it, as its turn panicked.
+    fn fail(&mut self, now: Instant) -> Turn {
+        self.session.fail(self.out.filling());
+        self.ending = Some(now + LINGER);
+        Turn {
+            more: false,
+            wrote: true,
+        }
+    }
+
     /// All of its output so far, which depends on a commit.
     fn held(&self, at: usize, ticket: u64) -> Held {
         Held {

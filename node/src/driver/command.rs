@@ -197,6 +197,22 @@ impl Command {
         Command::look(space, reply, move |it| it.sequences(&query))
     }
 
+    /// The space that it is about, if it is one.
+    pub(super) fn space(&self) -> Option<SpaceId> {
+        match self {
+            Command::Add { space, .. }
+            | Command::AddMany { space, .. }
+            | Command::Transact { space, .. }
+            | Command::Demand { space, .. }
+            | Command::Found { space, .. }
+            | Command::ChangeMembers { space, .. }
+            | Command::ForceMembers { space, .. }
+            | Command::Retire { space, .. } => Some(*space),
+            // Others change nothing, or in more than one.
+            _ => None,
+        }
+    }
+
     /// Whether it may change what is to be stored.
     pub(super) fn may_change(&self) -> bool {
         !matches!(

@@ -217,6 +217,13 @@ impl Kept {
             .map(|(_, space, output)| (space, output))
     }
 
+    /// Forgets all that waits for a commit: nobody is answered or told.
+    pub(super) fn forget_waiting(&mut self) {
+        self.answers.clear();
+        self.promises.clear();
+        self.outputs.clear();
+    }
+
     /// Whether all is durable.
     pub(super) fn is_done(&self) -> bool {
         self.in_flight.is_none() && !self.dirty

@@ -428,6 +428,11 @@ impl OpenSpace {
         }
     }
 
+    /// Has the counters be counted again when that is asked next.
+    pub(super) fn forget_sizes(&mut self) {
+        self.existing.forget();
+    }
+
     /// Looks at the counters that changed: whether they exist, and when they expire.
     fn look_at_changed(&mut self) {
         for counter in self.changed.get(self.looked..).unwrap_or_default() {

@@ -11,7 +11,7 @@ use crate::resp::Sizes;
 use crate::store::Record;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Index, IndexMut};
-use tallymesh_core::Snapshot;
+use tallymesh_core::{Snapshot, Space};
 
 /// So many of the first spaces are in use from the start. Others are once there is something in them,
 /// here or at a peer: only then they are synced. More costs each link a greeting and a digest now and
@@ -191,6 +191,21 @@ impl Spaces {
             records.extend(self.all[place].record());
         }
         records
+    }
+
+    /// Has the store be given nothing more of a space.
+    pub(super) fn leave_out(&mut self, space: SpaceId) {
+        self.end_turn();
+        self.unsaved.retain(|place| *place != space.0);
+    }
+
+    /// Has all counters be counted again: work on the counts may have been cut short.
+    pub(super) fn forget_sizes(&mut self) {
+        self.all.iter_mut().for_each(OpenSpace::forget_sizes);
+    }
+
+    pub(super) fn name(&self, space: SpaceId) -> &Space {
+        self.all[space.0].name()
     }
 
     /// All records are durable.

@@ -5,6 +5,8 @@
 //! it has let out before it takes the next one, so a sign that a later batch was taken is enough.
 //! See [`Bench::settle`].
 
+mod contained;
+
 use super::*;
 use crate::handle::{Demand, Refusal};
 use crate::handle::{NewLink, PeerKind};

@@ -114,10 +114,13 @@ impl Turn {
                 continue;
             }
             // Nobody has another turn. What is in the queue is dropped along with the driver.
-            let Some(driver) = turn.take() else {
+            let Some(mut driver) = turn.take() else {
                 return Ok(());
             };
             drop(turn);
+            if done.is_err() {
+                driver.keep_others(&mut poll, &mut events)?;
+            }
             done?;
             return driver.finish(&mut poll, &mut events);
         }
@@ -125,7 +128,11 @@ impl Turn {
 }
 
 /// Waits for a socket, the bell, or the end of `wait`.
-fn sleep(poll: &mut Poll, events: &mut Events, wait: Option<Duration>) -> Result<(), StoreError> {
+pub(super) fn sleep(
+    poll: &mut Poll,
+    events: &mut Events,
+    wait: Option<Duration>,
+) -> Result<(), StoreError> {
     match poll.poll(events, wait) {
         Err(error) if error.kind() != ErrorKind::Interrupted => Err(StoreError::Io {
             doing: "wait for work".into(),

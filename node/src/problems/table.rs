@@ -39,6 +39,7 @@ kinds! {
         .both();
     INTERNAL: Kind::http("internal", 500, "Something failed that never should.")
         .advice("Look at the log of the node, and report it.")
+        .shown(Shown::End("ERR"))
         .unknown();
     LEVEL: Kind::http("level", 400, "A level is `local`, `quorum` or `all`.")
         .advice("Send one of these.")
@@ -370,6 +371,12 @@ kinds! {
     NO_AUTH: Kind::resp("no_auth", "The session has to authenticate first.")
         .advice("`AUTH` with a ticket, or with the node's password if it has one.")
         .shown(Shown::Error("NOAUTH"));
+    AUTH_TIME: Kind::resp("auth_time", "The connection has not authenticated in time, or its ticket ended.")
+        .advice("Connect again, and send `AUTH` first.")
+        .shown(Shown::End("NOAUTH"));
+    HELD_FULL: Kind::resp("held_full", "All connections together hold more bytes than they may, and this one most.")
+        .advice("Send less at a time, and read the answers.")
+        .shown(Shown::End("ERR"));
     WRONG_PASS: Kind::resp("wrong_pass", "The password is wrong.")
         .advice("Use the node's `TALLYMESH_RESP_PASSWORD`.")
         .shown(Shown::Error("WRONGPASS"));

@@ -4,8 +4,8 @@ mod table;
 
 pub(super) use table::TABLE;
 
-use super::error::Why;
 use super::request::Args;
+use super::why::Why;
 use crate::trust::Role;
 
 /// A command, whatever its name is written like.

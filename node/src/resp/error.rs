@@ -7,49 +7,11 @@ use super::access::Turned;
 use super::levels::Unmet;
 use super::limits;
 use super::request::Args;
+use super::why::Why;
 use crate::driver::OperationError;
 use crate::problems;
 use std::io::Write;
 use tallymesh_core::Error;
-
-/// Why a command of Redis's is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It is for lists, hashes, sets, streams and the like.
-    OtherType,
-    /// It takes a value as text, bits or a float.
-    NotInteger,
-    /// It runs a program at the server.
-    Script,
-    /// It depends on what no replica can know of the others, and has a form that does not.
-    Conditional,
-    /// It sends messages of the client's own.
-    Publish,
-}
-
-impl Why {
-    fn text(self) -> &'static str {
-        match self {
-            Why::OtherType => "counters are the only type here",
-            Why::NotInteger => {
-                "a counter holds an integer, which replicas add up; there is no text, bit or \
-                 fraction of it to change. Use INCRBY, DECRBY or SET"
-            }
-            Why::Script => {
-                "a script would decide by what this replica happens to have seen; use MULTI, whose \
-                 commands all replicas see together"
-            }
-            Why::Conditional => {
-                "whether a counter exists is known to no replica for all others; use DEL, SET or \
-                 MSET"
-            }
-            Why::Publish => {
-                "channels here tell of changed counters only: __keyspace@N__:key and \
-                 __keyevent@N__:event"
-            }
-        }
-    }
-}
 
 /// What is wrong with the framing; the session ends after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,6 +227,12 @@ pub enum ReplyError<'a> {
     Frequency,
     /// When a counter was last read is not kept.
     IdleTime,
+    /// A fault of the program ended the session in the middle of a command.
+    Internal(&'static str),
+    /// The session did not authenticate in time.
+    AuthTime,
+    /// All sessions together hold more than they may, and this one most.
+    HeldFull(usize),
 }
 
 impl ReplyError<'_> {
@@ -344,6 +312,9 @@ impl ReplyError<'_> {
             ReplyError::TimeoutRange => "timeout_range",
             ReplyError::Frequency => "frequency",
             ReplyError::IdleTime => "idle_time",
+            ReplyError::Internal(_) => "internal",
+            ReplyError::AuthTime => "auth_time",
+            ReplyError::HeldFull(_) => "held_full",
         }
     }
 
@@ -415,6 +386,19 @@ impl ReplyError<'_> {
                 name.as_bytes(),
                 b"' was made before under this idempotency key, and counts once; what it answered \
                   then is not kept, so GET the counter",
+            ]),
+            ReplyError::Internal(last) => put(&[
+                b"internal error in '",
+                last.as_bytes(),
+                b"': a fault of the program ended this connection, and whether the command was done is \
+                  not known; read before you try again, and report what the node's log says",
+            ]),
+            ReplyError::HeldFull(bytes) => put(&[
+                b"held_full: this connection holds ",
+                itoa::Buffer::new().format(*bytes).as_bytes(),
+                b" bytes of commands and answers, more than any other, and all together are over the limit of ",
+                itoa::Buffer::new().format(limits::HELD_TOTAL_BYTES_MAX).as_bytes(),
+                b"; send less at a time, and read the answers",
             ]),
             ReplyError::Unmet(unmet) => put(&[unmet.text.as_bytes()]),
             ReplyError::WrongTicket(turned)
@@ -534,6 +518,10 @@ impl ReplyError<'_> {
             ReplyError::NotCounterValue => {
                 "counters hold integers from -9223372036854775808 to 9223372036854775807, and \
                  the value that was sent is no such number"
+            }
+            ReplyError::AuthTime => {
+                "auth_time: this connection has not authenticated within 10 s, or its ticket ended, and is \
+                 closed"
             }
             ReplyError::Overflow => "increment or decrement would overflow",
             ReplyError::DecrementOverflow => "decrement would overflow",

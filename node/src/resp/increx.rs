@@ -13,11 +13,12 @@
 //! there is instead. What leaves a bound is answered as in Redis: the value as this node sees it, and 0.
 
 use super::counters::{View, Writing, key};
-use super::error::{ReplyError, Why};
+use super::error::ReplyError;
 use super::expire::Until;
 use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::{Args, number};
+use super::why::Why;
 use crate::driver::OperationError;
 use crate::trust::Role;
 use tallymesh_core::{Budget, Error, Flow, Handle, Op, Period, Replica};

@@ -19,6 +19,10 @@ pub const COMMAND_BYTES_MAX: usize = 8 << 20;
 /// Most bytes that are kept unparsed while a session waits or its output is full. Whoever feeds on
 /// all the same is cut off.
 pub const HELD_BYTES_MAX: usize = 2 * COMMAND_BYTES_MAX;
+/// Most bytes of commands that wait and of answers that are not sent yet, of all connections of a node
+/// together. Beyond it the one that holds most is ended. Less ends clients that send long commands; more
+/// lets clients that never end theirs take that memory.
+pub const HELD_TOTAL_BYTES_MAX: usize = 128 << 20;
 /// Most commands that are read before the first of them is executed: their counters then fit the
 /// fastest memory together.
 pub const AHEAD_MAX: usize = 16;

@@ -4,6 +4,7 @@ use super::budgets;
 use super::command::{self, Command, KeysAt, Kind, Spec};
 use super::counters::{self, Writing, amount, key, sum};
 use super::error::{Broken, ReplyError};
+pub use super::flow::{Flow, Wait, Written};
 use super::held::Held;
 use super::increx;
 use super::levels::Levels;
@@ -19,81 +20,7 @@ use crate::driver::OperationError;
 use crate::trust::Role;
 use std::hint::black_box;
 use std::sync::Arc;
-use tallymesh_core::{Error, Level, Once, WriterId};
-
-/// How a session goes on after it was fed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// Its next bytes are welcome.
-    Open,
-    /// Its output is long, and commands may be left: flush some of it, and feed again, if only
-    /// nothing.
-    Full,
-    /// It has done the work of a turn, and commands are left: let others have theirs, and feed again, if
-    /// only nothing.
-    Turn,
-    /// It waits for members, as [`Session::wait`] says; answer it as that says, and feed again.
-    Waits,
-    /// It is over: flush its output, and close the connection.
-    Close,
-}
-
-/// What a session waits for. Times count from when [`Flow::Waits`] was returned, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Members. Call [`Session::answer_wait`] once they are there or the time is over.
-    Holders {
-        /// How many must hold what it [wrote](Session::writes) durably.
-        members: usize,
-        /// For how long it waits at most. `None`: for ever.
-        timeout_ms: Option<u64>,
-    },
-    /// That what it has just written reaches a level. Call [`Session::answer_level`] once it did, or
-    /// the time is over.
-    Write {
-        /// What it has written.
-        written: Written,
-        /// The level.
-        level: Level,
-        /// For how long it waits at most.
-        timeout_ms: u64,
-    },
-    /// That all is seen here which members of that level hold now. Call [`Session::answer_level`].
-    Read {
-        /// The space's number.
-        space: usize,
-        /// The level.
-        level: Level,
-        /// For how long it waits at most.
-        timeout_ms: u64,
-    },
-    /// That time passes, as it tried to authenticate in vain too often. Call
-    /// [`Session::answer_pause`] then.
-    Pause {
-        /// For how long.
-        timeout_ms: u64,
-    },
-    /// That there are enough rights here for [what was refused](Session::lack). Call
-    /// [`Session::answer_rights`] once there are, or the time is over.
-    Rights {
-        /// The space's number.
-        space: usize,
-        /// For how long it waits at most.
-        timeout_ms: u64,
-    },
-}
-
-/// The last transaction of a writer in one space that a session made, or was told of in place of one
-/// that it asked for again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// The space's number.
-    pub space: usize,
-    /// The writer that made it.
-    pub writer: WriterId,
-    /// The writer's clock then. Whoever holds it holds all before.
-    pub clock: u64,
-}
+use tallymesh_core::{Error, Once, WriterId};
 
 /// A command that was read ahead.
 #[derive(Default)]
@@ -190,6 +117,8 @@ pub struct Session {
     commands: u64,
     /// What it has done in its present turn; see [`TURN_WORK_MAX`].
     pub(super) work: usize,
+    /// Where the last whole reply ends in the output.
+    sound: usize,
     /// The last command's name.
     pub(super) last: &'static str,
 }
@@ -223,6 +152,7 @@ impl Session {
             no_evict: false,
             commands: 0,
             work: 0,
+            sound: 0,
             last: "NULL",
         };
         session.guard_again();
@@ -253,7 +183,7 @@ impl Session {
         if self.closing {
             return Flow::Close;
         }
-        (self.judged, self.work) = (None, 0);
+        (self.judged, self.work, self.sound) = (None, 0, out.len());
         if self.held.is_empty() {
             let used = self.run(bytes, host, out);
             self.hold(&bytes[used..], out);
@@ -274,6 +204,22 @@ impl Session {
             (false, None) if self.has_worked() && !self.held.is_empty() => Flow::Turn,
             (false, None) => Flow::Open,
         }
+    }
+
+    /// Ends it, as a command of it panicked: what that had answered by then is taken back.
+    pub fn fail(&mut self, out: &mut Vec<u8>) {
+        out.truncate(self.sound);
+        self.end(&ReplyError::Internal(self.last), out);
+    }
+
+    /// Ends it with a refusal, and forgets what it holds.
+    pub fn end(&mut self, error: &ReplyError<'_>, out: &mut Vec<u8>) {
+        let resp3 = self.resp3;
+        Reply { out, resp3 }.error(error);
+        self.closing = true;
+        (self.wait, self.multi) = (None, None);
+        self.ahead = Vec::new();
+        self.held.clear();
     }
 
     /// How many commands it has executed, refused ones too.
@@ -339,9 +285,12 @@ impl Session {
                 let args = ready.request.args(&rest[ready.start..]);
                 self.execute(ready.spec, &args, host, out);
                 if std::mem::take(&mut self.put_off) {
+                    host.executed();
                     break;
                 }
                 ready.request.clear();
+                self.sound = out.len();
+                host.executed();
                 at += ready.end - ready.start;
                 made += 1;
             }
@@ -431,6 +380,8 @@ impl Session {
         let done = match found {
             Some(spec) if spec.takes(args.len()) => {
                 self.last = spec.name;
+                #[cfg(test)]
+                super::tests::panic_if_told(args.at(1), super::tests::BEFORE);
                 match self.guarded {
                     false => self.perform(spec, args, host, &mut reply),
                     true => self.admit(spec, args, host, &mut reply),
@@ -558,6 +509,8 @@ impl Session {
     ) -> Result<(), ReplyError<'a>> {
         let space = self.space;
         let replica = host.writable(space)?;
+        #[cfg(test)]
+        super::tests::panic_if_told(key.as_bytes(), super::tests::WITHIN);
         let (counter, after) = match replica.handle(key) {
             Some(counter) => {
                 let after = sum(replica.value_at(counter), by)?;

@@ -24,6 +24,16 @@ use super::*;
 use host::{NOW, Node, random};
 use std::sync::Arc;
 
+/// An argument whose command panics before it asks for a replica.
+pub(crate) const BEFORE: &str = "panic-before";
+/// A key whose add panics while it changes its replica.
+pub(crate) const WITHIN: &str = "panic-within";
+
+/// Panics where a test says so.
+pub(crate) fn panic_if_told(arg: &[u8], word: &str) {
+    assert!(arg != word.as_bytes(), "on purpose");
+}
+
 /// How many seeds are to be run: `TALLYMESH_SEEDS`, or so many.
 fn seeds(default: u64) -> u64 {
     let wanted = std::env::var("TALLYMESH_SEEDS").ok();

@@ -12,15 +12,10 @@ use mio::{Interest, Registry, Token};
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Connections that are accepted before those that are there have their turn.
 const ACCEPTS_MAX: usize = 64;
-
-/// How long a connection may take to authenticate before it has to give way, if there are as many as there
-/// may be. Shorter, and clients far away are closed while they do; longer, and strangers who say nothing
-/// keep others out for so long.
-const STRANGER_TIME: Duration = Duration::from_secs(5);
 
 /// How Redis clients are served.
 pub(crate) struct Serve {
@@ -95,7 +90,7 @@ impl Clients {
         registry: &Registry,
         metrics: &Metrics,
     ) -> io::Result<()> {
-        if self.connections.len() >= self.clients_max && !self.make_room(metrics) {
+        if !self.make_room(metrics) {
             // Whether it can still be told does not matter.
             let _ = line.write(b"-ERR max number of clients reached\r\n");
             metrics.resp_refused();
@@ -136,27 +131,15 @@ impl Clients {
             wait: None,
             ending: None,
             subscribed: false,
+            stranger: None,
+            lapsed: false,
+            footprint: 0,
         })));
         metrics.resp_clients(self.connections.len());
+        self.note_stranger(at, now);
         if readable {
             self.queue(at);
         }
         Ok(())
-    }
-
-    /// Closes who has been connected longest without saying who it is, so that such can't keep others out;
-    /// tells whether there was one.
-    fn make_room(&mut self, metrics: &Metrics) -> bool {
-        let strangers = self.connections.iter().filter_map(|(at, connection)| {
-            let connection = connection.as_deref()?;
-            let made = connection.ends.made;
-            let is_over = !connection.session.is_known() && made.elapsed() >= STRANGER_TIME;
-            is_over.then_some((made, at))
-        });
-        let longest = strangers.min();
-        if let Some((_, at)) = longest {
-            self.close(at, metrics);
-        }
-        longest.is_some()
     }
 }

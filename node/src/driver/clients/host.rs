@@ -87,10 +87,20 @@ pub(super) struct Desk<'a> {
     pub(super) now: Instant,
     /// Whether anything was changed.
     pub(super) wrote: bool,
+    /// The space that the present command may be changing.
+    pub(super) changing: Option<usize>,
+    /// Whether it has shown a good ticket.
+    pub(super) shown: bool,
 }
 
 impl Host for Desk<'_> {
+    #[inline]
+    fn executed(&mut self) {
+        self.changing = None;
+    }
+
     fn lacks(&mut self, space: usize, lacked: &Lack) {
+        self.changing = Some(space);
         self.spaces[space].lacks(self.since_start, lacked);
     }
 
@@ -115,6 +125,7 @@ impl Host for Desk<'_> {
         let pass = Pass::read(ticket, &self.books.ledger, self.spaces, self.unix_ms)?;
         let role = pass.role();
         self.pass = Some(Box::new(pass));
+        self.shown = true;
         Ok(role)
     }
 
@@ -138,6 +149,7 @@ impl Host for Desk<'_> {
 
     #[inline]
     fn writable(&mut self, space: usize) -> Result<&mut Replica, Error> {
+        self.changing = Some(space);
         self.spaces[space].writable()
     }
 

@@ -69,6 +69,23 @@ impl Pass {
         }
     }
 
+    /// Judges whether it is worth something still: in that space, or else in any.
+    pub(super) fn judge_any(
+        &self,
+        space: usize,
+        spaces: &Spaces,
+        unix_ms: u64,
+    ) -> Result<(), Turned> {
+        self.grant.is_timely(unix_ms)?;
+        let Err(turned) = self.judge_in(&spaces[space]) else {
+            return Ok(());
+        };
+        match spaces.iter().any(|it| self.judge_in(it).is_ok()) {
+            true => Ok(()),
+            false => Err(turned),
+        }
+    }
+
     /// Judges it in one space: whatever can make it worth nothing there has its place here.
     fn judge_in(&self, space: &OpenSpace) -> Result<(), Turned> {
         let (grant, name) = (&self.grant, space.name());

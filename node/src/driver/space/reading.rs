@@ -27,6 +27,8 @@ impl OpenSpace {
     }
 
     pub(in crate::driver) fn read(&self, key: String) -> Option<Counter> {
+        #[cfg(test)]
+        crate::resp::tests::panic_if_told(key.as_bytes(), crate::resp::tests::BEFORE);
         let now = self.read_at(&key)?;
         Some(Counter { key, now })
     }

@@ -14,6 +14,8 @@ const EXPIRIES_BATCH_MAX: usize = 4096;
 
 impl OpenSpace {
     pub(in crate::driver) fn add(&mut self, key: String, by: i64) -> Result<Counter, Refusal> {
+        #[cfg(test)]
+        crate::resp::tests::panic_if_told(key.as_bytes(), crate::resp::tests::WITHIN);
         let counter = self.writable()?.add(&key, by)?;
         self.wrote(counter, Event::IncrBy);
         let now = self.reading(counter).unwrap_or_default();

@@ -285,6 +285,9 @@ fn all() -> Vec<ReplyError<'static>> {
         ReplyError::TimeoutRange,
         ReplyError::Frequency,
         ReplyError::IdleTime,
+        ReplyError::Internal("incr"),
+        ReplyError::AuthTime,
+        ReplyError::HeldFull(7),
     ];
     all.extend(broken.map(ReplyError::Protocol));
     all.extend(whys.map(|why| ReplyError::Unsupported { name, why }));

@@ -1,0 +1,54 @@
+//! The boundary around the work of one client: a panic inside ends that work and nothing else.
+//!
+//! It says nothing of what the work had changed by then. Whoever contains work knows what that may leave
+//! half done (`driver/contained.rs`, and ARCHITECTURE.md).
+
+use crate::metrics::Metrics;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a panic is logged: a client that finds one can cause it again and again. All are counted.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is said of a fault of the program.
+pub(crate) const INTERNAL: &str = "a fault of the program ended this, and whether it was done is not known; \
+     read before you try again, and report what the node's log says";
+
+/// Work panicked.
+#[derive(Debug)]
+pub(crate) struct Panicked(String);
+
+impl Panicked {
+    /// What was thrown.
+    pub(crate) fn of(thrown: &(dyn Any + Send)) -> Panicked {
+        let text = thrown.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| thrown.downcast_ref::<String>().map(String::as_str));
+        Panicked(text.unwrap_or("no text").to_owned())
+    }
+
+    /// Counts it, and logs it at a bounded rate. `part` is what the work was of: `redis`, `http`, `sync` or
+    /// `request`.
+    pub(crate) fn tell(&self, metrics: &Metrics, part: &'static str) {
+        static LOGGED: Mutex<Option<Instant>> = Mutex::new(None);
+        metrics.panicked(part);
+        let now = Instant::now();
+        let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.is_none_or(|at| now.duration_since(at) >= LOG_INTERVAL) {
+            *logged = Some(now);
+            let problem = &self.0;
+            tracing::error!(
+                part,
+                problem,
+                "the work of one client panicked and was ended; report it"
+            );
+        }
+    }
+}
+
+/// Does work whose panic ends it alone.
+pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
+    // What was half done is left to whoever called this.
+    catch_unwind(AssertUnwindSafe(work)).map_err(|thrown| Panicked::of(&*thrown))
+}

@@ -1,0 +1,232 @@
+//! A panic in the work of one client, and clients that keep a place for nothing.
+
+use super::*;
+use crate::resp::RespConfig;
+use crate::resp::tests::{BEFORE, WITHIN};
+
+impl Bench {
+    /// What a socket reads until its end.
+    fn rest(socket: &mut TcpStream) -> String {
+        let mut bytes = Vec::new();
+        // The system may reset it.
+        let _ = socket.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).replace("\r\n", "|")
+    }
+
+    /// Waits until a panic is counted: who asked may hear of its end before.
+    fn expect_panic(&self, part: &str) {
+        let row = format!("tallymesh_panics_total{{part=\"{part}\"}} 1\n");
+        let since = Instant::now();
+        while !self.metrics.text(&[]).contains(&row) {
+            assert!(since.elapsed() < PATIENCE, "{part}: no panic is counted");
+            thread::yield_now();
+        }
+    }
+
+    /// What a counter is, or why that is not told.
+    fn value(&self, key: &str) -> Result<Option<i128>, Refusal> {
+        let read = self.handle.read(SPACE, key.to_owned());
+        Ok(self.answer(read)?.map(|it| it.now.value))
+    }
+
+    /// The node counts and answers.
+    fn goes_on(mut self) {
+        let added = self.answer(self.handle.add(SPACE, "c".to_owned(), 1));
+        assert_eq!(added.map(|it| it.now.value), Ok(1));
+        self.subscriber
+            .write_all(b"UNSUBSCRIBE\r\nGET c\r\n")
+            .expect("send");
+        expect(
+            &mut self.subscriber,
+            "*3|$11|unsubscribe|$16|__keyspace@0__:a|:0|$1|1|",
+        );
+        self.stop();
+    }
+
+    /// The node ends by itself, and says that it can't trust what it holds.
+    fn ends_half_changed(&mut self) {
+        let ended = within_patience(&self.runtime, &mut self.ended).expect("it tells how it ended");
+        assert_eq!(ended.expect_err("stopped").code(), "half_changed");
+    }
+}
+
+#[test]
+fn a_command_that_panics_ends_its_session_alone() {
+    for durability in [Durability::Always, Durability::Memory] {
+        let mut bench = Bench::new(durability);
+        let line = format!("INCR b\r\nECHO {BEFORE}\r\nINCR b\r\n");
+        bench.client.write_all(line.as_bytes()).expect("send");
+        let told = Bench::rest(&mut bench.client);
+        assert!(
+            told.starts_with(":1|-ERR internal error in 'echo': "),
+            "{told}"
+        );
+        assert_eq!(told.matches('|').count(), 2, "{told}");
+        bench.expect_panic("redis");
+        assert_eq!(bench.value("b"), Ok(Some(1)));
+        bench.goes_on();
+    }
+}
+
+#[test]
+fn a_request_that_panics_ends_alone_and_so_does_a_link() {
+    for durability in [Durability::Always, Durability::Memory] {
+        let bench = Bench::new(durability);
+        assert_eq!(bench.value(BEFORE), Err(Refusal::Internal));
+        bench.expect_panic("request");
+        let (link, mut inbox) = bench.connect(false);
+        bench
+            .runtime
+            .block_on(bench.handle.frame(link, BEFORE.into()));
+        while !matches!(bench.answer(inbox.recv()), Some(Order::Close(..))) {}
+        bench.expect_panic("sync");
+        bench.goes_on();
+    }
+}
+
+#[test]
+fn a_node_whose_replica_may_be_half_changed_ends_and_keeps_nothing_of_it() {
+    let add = format!("INCR b\r\nINCR {WITHIN}\r\n");
+    for over_redis in [true, false] {
+        let mut bench = Bench::new(Durability::Always);
+        bench.gate.hold();
+        if over_redis {
+            bench.client.write_all(add.as_bytes()).expect("send");
+        } else {
+            let asked = bench.handle.add(SPACE, WITHIN.to_owned(), 1);
+            let refused = bench.answer(asked).err();
+            assert!(
+                matches!(refused, Some(Refusal::Internal | Refusal::Stopped)),
+                "{refused:?}"
+            );
+        }
+        bench.ends_half_changed();
+        assert_eq!(
+            Bench::rest(&mut bench.client),
+            "",
+            "nothing is acknowledged"
+        );
+        assert_eq!(bench.value("a"), Err(Refusal::Stopped));
+    }
+}
+
+/// A node with Redis clients that have to authenticate, and at most so many of them.
+fn asking(clients_max: usize) -> (Running, std::net::SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let redis = listener.local_addr().expect("an address");
+    let ledger = || crate::trust::Ledger::open(None).expect("in memory");
+    let running = start(Start {
+        spaces: vec![Space::default()],
+        owner: [7; 32],
+        lease_ms: 0,
+        key_window: Duration::from_secs(60),
+        durability: Durability::Memory,
+        store: Box::new(Memory::default()),
+        folder: None,
+        ledger: ledger(),
+        resp: Some(Serve {
+            listener: Some(listener),
+            port: redis.port(),
+            rules: RespConfig {
+                password: Some("secret".to_owned()),
+                ..RespConfig::default()
+            },
+            clients_max,
+            ledger: ledger(),
+        }),
+        broadcast: mpsc::channel(16).0,
+        used: mpsc::unbounded_channel().0,
+        metrics: Metrics::new(),
+        clock: WallClock::default(),
+    });
+    (running.expect("start"), redis)
+}
+
+fn connect(redis: std::net::SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(redis).expect("connect");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket
+}
+
+#[test]
+fn who_does_not_authenticate_is_closed_and_keeps_nobody_out() {
+    let (_running, redis) = asking(16);
+    let good = || {
+        let mut good = connect(redis);
+        good.write_all(b"AUTH secret\r\n").expect("send");
+        expect(&mut good, "+OK|");
+        good
+    };
+    let mut first = good();
+    // Far more than there is room for. The oldest go, and a good client is let in among them.
+    let mut silent: Vec<TcpStream> = (0..40).map(|_| connect(redis)).collect();
+    let mut second = good();
+    // The others are told why, in time. One that speaks and does not authenticate is no better.
+    let mut last = connect(redis);
+    last.write_all(b"PING\r\n").expect("send");
+    let told = Bench::rest(&mut last);
+    assert!(
+        told.starts_with("-NOAUTH Authentication required.|-NOAUTH auth_time: "),
+        "{told}"
+    );
+    let told: Vec<String> = silent.iter_mut().map(Bench::rest).collect();
+    assert!(
+        told.iter()
+            .all(|it| it.is_empty() || it.starts_with("-NOAUTH auth_time: ")),
+        "{told:?}"
+    );
+    assert!(
+        told.iter().any(|it| it.is_empty()) && !told[39].is_empty(),
+        "{told:?}"
+    );
+    // Who has authenticated may be silent, and one that takes that back may not.
+    first.write_all(b"INCR a\r\n").expect("send");
+    expect(&mut first, ":1|");
+    second.write_all(b"RESET\r\n").expect("send");
+    assert!(Bench::rest(&mut second).starts_with("+RESET|-NOAUTH auth_time: "));
+}
+
+#[test]
+fn half_commands_of_all_clients_together_are_bounded() {
+    let (_running, redis) = asking(100);
+    let mut all: Vec<TcpStream> = (0..5)
+        .map(|at| {
+            let mut client = connect(redis);
+            client.write_all(b"AUTH secret\r\n").expect("send");
+            expect(&mut client, "+OK|");
+            // It never ends. The last one holds least.
+            let (bytes, length) = if at == 4 {
+                (1_000, 300_000)
+            } else {
+                (700 << 10, 1_000_000)
+            };
+            let _ = client.write_all(
+                format!("*2\r\n$4\r\nECHO\r\n${length}\r\n{}", "x".repeat(bytes)).as_bytes(),
+            );
+            client
+        })
+        .collect();
+    let mut small = all.pop().expect("five");
+    let since = Instant::now();
+    let told = loop {
+        let told = all.iter_mut().find_map(|it| {
+            it.set_nonblocking(true).expect("a socket");
+            let mut bytes = [0; 39];
+            it.read_exact(&mut bytes).ok().map(|()| bytes)
+        });
+        if let Some(told) = told {
+            break String::from_utf8_lossy(&told).into_owned();
+        }
+        assert!(since.elapsed() < PATIENCE, "nobody is refused");
+        thread::yield_now();
+    };
+    assert!(
+        told.starts_with("-ERR held_full: this connection holds "),
+        "{told}"
+    );
+    small.write_all(&[b'x'; 299_000]).expect("send");
+    small.write_all(b"\r\n").expect("send");
+    let mut head = [0; 9];
+    small.read_exact(&mut head).expect("an answer");
+    assert_eq!(&head, b"$300000\r\n");
+}
