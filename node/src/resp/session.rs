@@ -4,7 +4,7 @@ use super::budgets;
 use super::command::{self, Command, KeysAt, Kind, Spec};
 use super::counters::{self, Writing, amount, key, sum};
 use super::error::{Broken, ReplyError};
-pub use super::flow::{Flow, Wait, Written};
+pub(super) use super::flow::{Flow, Wait, Written};
 use super::held::Held;
 use super::increx;
 use super::levels::Levels;
