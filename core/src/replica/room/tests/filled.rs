@@ -194,7 +194,7 @@ fn every_bound_is_in_the_table() {
         match tried {
             By(test) => {
                 let is_there = |text: &&str| text.contains(&format!("fn {test}()"));
-                assert!(TESTS.iter().any(|text| is_there(text)), "{name}: {test}");
+                assert!(TESTS.iter().any(is_there), "{name}: {test}");
             }
             No(reason) => assert!(!reason.is_empty(), "{name}"),
             With(other) => {
