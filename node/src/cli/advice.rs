@@ -11,7 +11,7 @@ use std::path::Path;
 const FOREIGN: [&str; 1] = ["--ulimit"];
 
 /// A command for each option that messages name. Those of `up` have to mean something, too.
-const TAKEN: [&str; 49] = [
+const TAKEN: [&str; 50] = [
     "up --announce /ip4/192.0.2.7/tcp/4001",
     "up --connections 10 --connections-in 5 --connections-per-peer 2",
     "up --connect-rate 1/s:5 --memory-max 256MiB",
@@ -23,6 +23,7 @@ const TAKEN: [&str; 49] = [
     "up --data dir",
     "up --demo",
     "up --durability interval:1s",
+    "up --http-clients 5",
     "up --http 127.0.0.1:0 --http-host counts.example --http-tickets",
     "up --http 0.0.0.0:4280 --http-tickets",
     "up --http 0.0.0.0:4280 --http-open",

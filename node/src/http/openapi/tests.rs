@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
 /// times of this process, places in a request. They stay below 2^53.
-const SMALL: [&str; 25] = [
+const SMALL: [&str; 27] = [
+    "attached_count",
     "bytes_in",
     "bytes_out",
     "clock_error_ms",
@@ -32,6 +33,7 @@ const SMALL: [&str; 25] = [
     "rtt_us",
     "shards",
     "uptime_ms",
+    "waiting_count",
     "withdrawn",
     "writers",
 ];
