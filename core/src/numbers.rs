@@ -43,6 +43,11 @@ impl Numbers {
         }
     }
 
+    /// Forgets the writers whose numbers are not to be kept.
+    pub(crate) fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+        self.0.retain(|entry| keep(entry.1));
+    }
+
     /// Each writer with its number, ascending by writer.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (WriterId, u32)> + '_ {
         self.0.iter().copied()

@@ -10,9 +10,11 @@ mod build;
 mod changes;
 mod collect;
 mod empty;
+mod forget;
 mod fork;
 mod former;
 mod homes;
+mod index;
 mod journal;
 #[cfg(feature = "members")]
 mod keyed;

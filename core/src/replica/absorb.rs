@@ -37,8 +37,8 @@ impl Replica {
 
     /// The writers that were absorbed and are still known, with the last clock that was taken over.
     pub fn retired(&self) -> impl Iterator<Item = (WriterId, u64)> {
-        let cards = self.roster.cards.iter().zip(&self.writers);
-        cards.filter_map(|(card, writer)| Some((*writer, card.retired?.upto)))
+        let cards = self.ended_cards();
+        cards.filter_map(|(card, at)| Some((self.writers[at as usize], card.retired?.upto)))
     }
 
     /// Takes over the writers whose heir this replica is, if that may be; tells how many.
@@ -70,8 +70,7 @@ impl Replica {
                 number != OWN && card.retired.is_none() && self.absorber_of(card) == Some(OWN);
             (free && mine).then_some(number)
         };
-        let cards = self.roster.cards.iter().zip(0u32..);
-        let ready: Vec<u32> = cards.filter_map(ready).collect();
+        let ready: Vec<u32> = self.ended_cards().filter_map(ready).collect();
         let mut chosen = alloc::vec![false; self.writers.len()];
         ready.iter().for_each(|it| chosen[*it as usize] = true);
         let parts = match ready.is_empty() {

@@ -70,6 +70,8 @@ struct Selection<'a> {
     epoch: u64,
     /// What is said of writers goes in that is newer than this, if anything.
     said: Option<&'a [u64]>,
+    /// The epoch from which on something of it may be newer than that.
+    changed: u64,
 }
 
 impl Replica {
@@ -139,11 +141,14 @@ impl Replica {
         let mut lows = crate::list(self.clocks.len());
         let mut base = crate::list(self.clocks.len());
         let told = (self.journal.told, self.former_clocks());
+        // Whether something is to be told again that was there before.
+        let mut again = false;
         let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
         changed |= MEMBERS && self.roster.early && !mark.early;
         for (number, clock) in self.clocks.iter().enumerate() {
-            let low = self.low(mark, number);
-            let low = low.min(mark.keyed.low(self, number as u32));
+            let before = self.low(mark, number);
+            let low = before.min(mark.keyed.low(self, number as u32));
+            again |= low != before;
             lows.push(low);
             base.push(if low < *clock { low } else { NOTHING });
             changed |= low != *clock;
@@ -151,6 +156,7 @@ impl Replica {
         let mut message = changed.then(|| {
             let selection = Selection {
                 epoch: mark.epoch,
+                changed: if again { 0 } else { mark.epoch },
                 ..self.all(&lows)
             };
             self.build(&selection, &base)
@@ -189,6 +195,7 @@ impl Replica {
         lows[OWN as usize] = own;
         let selection = Selection {
             epoch: mark.epoch,
+            changed: mark.epoch,
             ..self.all(&lows)
         };
         let mut base = crate::list(self.clocks.len());
@@ -354,6 +361,7 @@ impl Replica {
             to: END,
             epoch: 0,
             said: Some(lows),
+            changed: 0,
         }
     }
 
@@ -364,15 +372,18 @@ impl Replica {
         let closed = MEMBERS && self.configuration().is_some();
         for (writer, number) in self.numbers.iter() {
             let number = number as usize;
-            let hi = self.clocks[number];
-            // One that was taken in may have made nothing yet.
-            let taken_in = closed && self.roster.cards[number].intro.is_some();
             let is_named = named[number] != NOTHING;
             let lo = match base[number] {
                 NOTHING => named[number],
                 lo => lo,
             };
-            if lo != NOTHING && (hi > 0 || is_named || taken_in) {
+            if lo == NOTHING {
+                continue;
+            }
+            let hi = self.clocks[number];
+            // One that was taken in may have made nothing yet.
+            let taken_in = || closed && self.roster.cards[number].intro.is_some();
+            if hi > 0 || is_named || taken_in() {
                 entries.push(Entry { writer, lo, hi });
             }
         }
@@ -465,7 +476,7 @@ impl Replica {
         // Before the space has members nothing is said of writers, whatever a peer has told of them.
         let closed = MEMBERS && self.configuration().is_some();
         if let Some(lows) = selection.said.filter(|_| closed) {
-            *facts = self.facts(lows);
+            *facts = self.facts_since(selection.changed, lows);
             for fact in facts.iter() {
                 let by = fact.stamp().writer as usize;
                 named[by] = lows[by];
@@ -529,14 +540,20 @@ impl Replica {
     }
 
     /// What is known of writers and newer than `lows`, by local numbers.
+    #[cfg(feature = "members")]
     pub(super) fn facts(&self, lows: &[u64]) -> Vec<Fact> {
+        self.facts_since(0, lows)
+    }
+
+    /// They, if nothing is newer than `lows` that was not said in this epoch or later.
+    fn facts_since(&self, epoch: u64, lows: &[u64]) -> Vec<Fact> {
         if !MEMBERS {
             return Vec::new();
         }
-        let cards = self.roster.cards.iter().zip(0..);
+        let numbers = self.roster.changed_since(epoch).into_iter();
         let closed = self.configuration().is_some();
-        let facts = cards
-            .flat_map(|(card, number)| card.facts(number))
+        let facts = numbers
+            .flat_map(|number| self.roster.cards[number as usize].facts(number))
             .filter(|fact| closed || !fact.is_local());
         let configuration = self.roster.configuration.as_ref().map(|(by, it)| Fact {
             writer: by.writer,

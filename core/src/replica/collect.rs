@@ -9,11 +9,9 @@ mod sweep;
 use super::members::Roster;
 use super::{Mark, Replica};
 use crate::closed::Empty;
-use crate::delta::Message;
 use crate::error::Error;
 use crate::keys::Handle;
-use crate::limits::RETURNS_MAX;
-use crate::roster::{Ack, Card, Fence, HEIRS_MAX, Owner, Retired, Says, of};
+use crate::roster::{Ack, Card, Fence, HEIRS_MAX, Owner, Says, of};
 use crate::shard::{OWN, PAGE, bits};
 use crate::slot::Stamp;
 use crate::vector::VersionVector;
@@ -67,7 +65,7 @@ impl Replica {
     }
 
     pub(super) fn quorum(&self) -> Quorum {
-        let members = (0..self.writers.len() as u32).filter(|number| self.counts(*number));
+        let members = self.starts().filter(|number| self.counts(*number));
         let mut quorum = Quorum {
             members: members.collect(),
             own: self.seen(),
@@ -85,8 +83,9 @@ impl Replica {
         {
             quorum.members.clear();
         }
-        let cards = self.roster.cards.iter().zip(0u32..);
-        let mut open = cards.filter(|(card, _)| card.retired.is_none() && card.announce.is_some());
+        let starts = self.starts();
+        let cards = starts.map(|number| (&self.roster.cards[number as usize], number));
+        let mut open = cards.filter(|(card, _)| card.retired.is_none());
         quorum.firm = open.all(|(card, number)| {
             // Others may still judge that it began from too old a state.
             let announce = card.announce.as_ref().filter(|_| card.is_unsure());
@@ -107,8 +106,7 @@ impl Replica {
 
     /// The guests that were declared dead, and not all who count have acknowledged it.
     fn left_out(&self, quorum: &Quorum) -> impl Iterator<Item = u32> {
-        let cards = self.roster.cards.iter().zip(0u32..);
-        let left_out = cards.filter(|(card, _)| {
+        let left_out = self.ended_cards().filter(|(card, _)| {
             let open = card.retired.is_none() && card.announce.is_none();
             let fence = card.fence.filter(|_| open);
             fence.is_some_and(|fence| !self.acknowledged(quorum, fence.by))
@@ -159,7 +157,9 @@ impl Replica {
     fn is_awaited(&self, seen: &[(u32, u64)]) -> bool {
         let before = self.acked();
         let mut due = false;
-        for (card, number) in self.roster.cards.iter().zip(0u32..) {
+        let ended = self.ended_cards().map(|it| it.1);
+        for number in self.starts().chain(ended) {
+            let card = &self.roster.cards[number as usize];
             let newly = |stamp: Stamp| {
                 self.covers(|writer| of(seen, writer), stamp)
                     && !self.covers(|writer| of(&before, writer), stamp)
@@ -225,7 +225,8 @@ impl Replica {
         let mut seen = seen;
         // It is part of what is seen here, if all that are attached have seen it. Who was not heard yet
         // may have been sent all but this, and be about to begin from that.
-        if !self.attached().any(|guest| self.held(&guest) == 0)
+        let is_silent = |guest: u32| self.clocks[guest as usize] == 0;
+        if !self.attached_numbers().any(is_silent)
             && let Some(own) = seen.iter_mut().find(|it| it.0 == OWN && it.1 == clock - 1)
         {
             own.1 = clock;
@@ -287,8 +288,11 @@ impl Replica {
         self.collected |= changed;
         if changed {
             self.void_walks();
-            let numbers = 0..self.writers.len() as u32;
-            self.roster.floor = numbers.map(|number| self.horizon(number)).collect();
+            let mut floor = alloc::vec![0; self.writers.len()];
+            for (number, clock) in self.horizons() {
+                floor[number as usize] = clock;
+            }
+            self.roster.floor = floor;
         }
         changed
     }
@@ -303,7 +307,9 @@ impl Replica {
         let prospect = self.roster.prospect.take();
         let prospect = prospect.filter(|it| it.members == quorum.members);
         let mut prospect = prospect.unwrap_or_else(|| self.prospect(quorum, &left_out));
-        prospect.fences.retain(|guest| left_out.contains(guest));
+        prospect
+            .fences
+            .retain(|guest| left_out.binary_search(guest).is_ok());
         if !prospect.fences.is_empty() {
             self.roster.prospect = Some(prospect);
             return;
@@ -312,16 +318,23 @@ impl Replica {
         settled.resize(self.writers.len(), 0);
         // Of members' writers all say themselves what they have seen: also whose keyed operations they
         // know.
-        for (clocks, announced) in [(prospect.held, false), (Some(prospect.least), true)] {
-            let clocks = clocks.into_iter().flatten();
-            for ((settled, clock), card) in settled.iter_mut().zip(clocks).zip(&self.roster.cards) {
-                if card.announce.is_some() == announced {
-                    *settled = clock.max(*settled);
-                }
+        let mut held = prospect.held.unwrap_or_default();
+        for number in self.starts() {
+            let number = number as usize;
+            if let Some(held) = held.get_mut(number) {
+                *held = 0;
+            }
+            if let Some(clock) = prospect.least.get(number) {
+                settled[number] = settled[number].max(*clock);
             }
         }
+        for (settled, clock) in settled.iter_mut().zip(held) {
+            *settled = clock.max(*settled);
+        }
         self.roster.settled = settled;
-        for number in 0..self.writers.len() {
+        let starts: Vec<u32> = self.starts().collect();
+        for number in starts {
+            let number = number as usize;
             let card = &self.roster.cards[number];
             let clock = card.announce.as_ref().map_or(0, |it| it.clock);
             if card.is_unsure() && self.roster.settled[number] >= clock {
@@ -340,13 +353,13 @@ impl Replica {
         });
         let is_held = dot.is_some_and(|dot| self.acknowledged(quorum, dot));
         let held = self.roster.pending.take_if(|_| is_held);
-        let least = |number: u32| match self.roster.cards[number as usize].announce {
-            Some(_) => self.least_seen(quorum, number),
-            None => 0,
-        };
+        let mut least = alloc::vec![0; self.writers.len()];
+        for number in self.starts() {
+            least[number as usize] = self.least_seen(quorum, number);
+        }
         Prospect {
             members: quorum.members.clone(),
-            least: (0..self.writers.len() as u32).map(least).collect(),
+            least,
             held: held.map(|(_, held)| held),
             fences: left_out.to_vec(),
         }
@@ -387,190 +400,6 @@ impl Replica {
                 *ours = clock.max(*ours);
             }
         }
-    }
-
-    /// Forgets writers that were absorbed and of whom nothing is left.
-    pub(super) fn forget(&mut self, quorum: &Quorum, kept: &[u64]) -> bool {
-        let mut changed = false;
-        let mut left = alloc::vec![false; self.writers.len()];
-        for page in self.pages.iter().filter(|page| page.odd.is_some()) {
-            for column in page.columns().filter(|column| column.present != 0) {
-                left[column.writer as usize] = true;
-            }
-        }
-        for number in 1..self.writers.len() as u32 {
-            let at = number as usize;
-            let Some(Retired { to, upto }) = self.roster.cards[at].retired else {
-                continue;
-            };
-            let is_kept = to.clock <= kept[to.writer as usize] && upto <= kept[at];
-            let named = self
-                .roster
-                .cards
-                .iter()
-                .any(|card| card.successor() == Some(number));
-            let free = is_kept && !named && !left[at] && self.is_stable(quorum, to);
-            #[cfg(feature = "budgets")]
-            let free = free && !self.has_accounts(number);
-            if free {
-                self.forget_writer(number, to, upto);
-                changed = true;
-            } else {
-                self.roster.waiting = true;
-            }
-        }
-        changed
-    }
-
-    /// Forgets one writer; whatever it stamped is stamped by its absorption from now on.
-    pub(super) fn forget_writer(&mut self, number: u32, to: Stamp, upto: u64) {
-        let card = core::mem::take(&mut self.roster.cards[number as usize]);
-        if let Some(announce) = card.announce {
-            self.take_gone(to, announce.owner, announce.generation);
-        }
-        let again = |stamp: &mut Stamp| {
-            if stamp.writer == number {
-                *stamp = to;
-            }
-        };
-        self.roster.vouched.retain(|it| it.1 != number);
-        for (card, of) in self.roster.cards.iter_mut().zip(0u32..) {
-            if let Some(base) = &mut card.base
-                && base.iter().any(|entry| entry.0 == number)
-            {
-                let left = base.iter().copied().filter(|entry| entry.0 != number);
-                let mut left: Vec<(u32, u64)> = left.collect();
-                if of == OWN && left.is_empty() {
-                    left.push((OWN, 1)); // whoever takes this writer in must not think it saw nothing
-                }
-                *base = left.into();
-            }
-            let before = (card.intro, card.home);
-            for admit in [&mut card.intro, &mut card.home].into_iter().flatten() {
-                again(&mut admit.by);
-            }
-            // The home stays the later one, whatever ranks these have now: who begins from this state
-            // tells them apart by that.
-            if (card.intro, card.home) != before
-                && card.intro != card.home
-                && let Some(home) = &mut card.home
-            {
-                home.turn |= 1;
-            }
-            if let Some(fence) = &mut card.fence {
-                again(&mut fence.by);
-            }
-            if let Some(ack) = &mut card.ack {
-                ack.seen.retain(|entry| entry.0 != number);
-            }
-        }
-        if let Some((by, _)) = &mut self.roster.configuration {
-            again(by);
-        }
-        for (_, _, by) in &mut self.roster.gone {
-            again(by);
-        }
-        for page in &mut self.pages {
-            for side in page.sides_mut() {
-                if let Some(cut) = &mut side.cut {
-                    again(&mut cut.by);
-                }
-                if let Some(lift) = &mut side.lift {
-                    again(&mut lift.by);
-                }
-                for withdrawal in side.withdrawals.iter_mut() {
-                    again(&mut withdrawal.by);
-                }
-            }
-            page.others.retain(|column| column.writer != number);
-        }
-        for attached in &mut self.roster.attached {
-            attached.seen.retain(|entry| entry.0 != number);
-        }
-        self.roster.attached.retain(|it| it.writer != number);
-        self.roster.floor.resize(self.writers.len(), 0);
-        self.roster.floor[number as usize] = 0;
-        let floor = &mut self.roster.floor[to.writer as usize];
-        *floor = to.clock.max(*floor);
-        if let Some((_, held)) = &mut self.roster.pending
-            && let Some(clock) = held.get_mut(number as usize)
-        {
-            *clock = 0;
-        }
-        if let Some(clock) = self.roster.settled.get_mut(number as usize) {
-            *clock = 0;
-        }
-        if let Some(prospect) = &mut self.roster.prospect {
-            let held = prospect.held.iter_mut().flatten();
-            let of_it = prospect.least.iter_mut().zip(0u32..);
-            let of_it = of_it.chain(held.zip(0u32..));
-            of_it.filter(|it| it.1 == number).for_each(|it| *it.0 = 0);
-            prospect.fences.retain(|guest| *guest != number);
-        }
-        self.forget_keyed(number);
-        let writer = self.writers[number as usize];
-        self.remember(writer, upto);
-        self.numbers.remove(&writer);
-        self.clocks[number as usize] = 0;
-        self.merged_at[number as usize] = 0;
-        self.roster.free.push(number);
-    }
-
-    /// Remembers up to which clock a forgotten writer was taken over, should it come back.
-    pub(super) fn remember(&mut self, writer: WriterId, upto: u64) {
-        let roster = &mut *self.roster;
-        let returns = &mut roster.returns;
-        if let Err(at) = returns.binary_search_by(|entry| entry.0.cmp(&writer)) {
-            returns.insert(at, (writer, upto));
-            roster.returned.push_back(writer);
-            roster.remembered += 1;
-        }
-        if returns.len() > RETURNS_MAX
-            && let Some(oldest) = roster.returned.pop_front()
-            && let Ok(at) = returns.binary_search_by(|entry| entry.0.cmp(&oldest))
-        {
-            returns.remove(at);
-            roster.gaps = true;
-        }
-    }
-
-    /// Remembers what a message says of forgotten writers; whether this replica begins with it to know of
-    /// the space's members.
-    pub(super) fn take_memory(&mut self, message: &Message, begins: bool) {
-        self.roster.gaps = match message.gaps {
-            Some(false) => false,
-            _ => self.roster.gaps || begins,
-        };
-        for (writer, upto) in message.returns.iter() {
-            if self.numbers.get(writer).is_none() {
-                self.remember(*writer, *upto);
-            }
-        }
-    }
-
-    /// Tells in what completes a transfer what is remembered of so many forgotten writers, the last ones.
-    pub(crate) fn tell_memory(&self, message: &mut Message, most: usize) {
-        if MEMBERS && message.is_complete() {
-            *message.returns = self.remembered(most as u64);
-            let more = self.roster.returned.len() > most;
-            message.gaps = Some(self.roster.gaps || more);
-        }
-    }
-
-    /// Whether it is known of each writer that was forgotten up to which clock it was taken over.
-    pub(crate) fn remembers_all(&self) -> bool {
-        self.configuration().is_some() && !self.roster.gaps
-    }
-
-    /// What is remembered of the writers that were forgotten last, so many, the longest forgotten
-    /// first.
-    pub(super) fn remembered(&self, last: u64) -> Vec<(WriterId, u64)> {
-        let returned = &self.roster.returned;
-        let skipped = (returned.len() as u64).saturating_sub(last) as usize;
-        let returned = returned.iter().skip(skipped);
-        returned
-            .filter_map(|writer| Some((*writer, self.taken_over(writer)?)))
-            .collect()
     }
 
     /// Whether everything that was collected here is covered by these clocks.

@@ -1,6 +1,7 @@
 //! What a [`Roster`] is where there are no members: in an open space, and in a program that speaks
 //! of none.
 
+use super::index::Index;
 use super::members::Roster;
 use crate::closed::Empty;
 use crate::roster::Card;
@@ -10,6 +11,7 @@ use alloc::vec::Vec;
 impl Empty for Roster {
     const EMPTY: Roster = Roster {
         cards: Vec::new(),
+        index: Index::EMPTY,
         configuration: None,
         gone: Vec::new(),
         attached: Vec::new(),

@@ -1,12 +1,13 @@
 //! The homes of writers that are no members: who takes them in, and who speaks for them then.
 
 use super::Replica;
-use super::members::Attached;
 use super::room::Bringer;
+use crate::delta::Message;
 use crate::error::{Error, detail};
-use crate::roster::{Admit, Card, HEARD, HEIRS_MAX, Owner, Says};
+use crate::roster::{Admit, Card, HEARD, HEIRS_MAX, Owner, Says, of};
 use crate::shard::OWN;
 use crate::writer_id::WriterId;
+use alloc::vec::Vec;
 
 impl Replica {
     /// Whether a writer may be taken in that has seen so much of others, or nothing.
@@ -54,13 +55,11 @@ impl Replica {
     pub(crate) fn admit_guest(&mut self, writer: &WriterId) -> Result<(), Error> {
         self.admit(writer)?;
         let seen = self.members_part(|number| self.clocks[number as usize]);
-        let number = self
-            .numbers
-            .get(writer)
-            .filter(|it| self.clocks[*it as usize] == 0);
-        let mut attached = self.roster.attached.iter_mut();
-        if let Some(it) = attached.find(|it| Some(it.writer) == number) {
-            it.seen = seen;
+        if let Some(number) = self.numbers.get(writer)
+            && self.clocks[number as usize] == 0
+            && self.roster.told_by(number).is_some()
+        {
+            self.roster.attach(number, seen);
         }
         Ok(())
     }
@@ -89,11 +88,7 @@ impl Replica {
             return Ok(()); // nobody waits for it any more
         }
         let seen = self.acked();
-        self.roster.attached.retain(|it| it.writer != number);
-        self.roster.attached.push(Attached {
-            writer: number,
-            seen,
-        });
+        self.roster.attach(number, seen);
         Ok(())
     }
 
@@ -105,11 +100,38 @@ impl Replica {
 
     /// The writers that this member speaks for: those it took in, and those whose homes it took over.
     pub fn attached(&self) -> impl Iterator<Item = WriterId> {
-        let cards = self.roster.cards.iter().zip(&self.writers);
+        let attached = self.attached_numbers();
+        attached.map(|number| self.writers[number as usize])
+    }
+
+    /// They, by local number, ascending.
+    pub(super) fn attached_numbers(&self) -> impl Iterator<Item = u32> {
+        let cards = self.roster.cards.iter().zip(0u32..);
         let attached = cards.filter(|(card, _)| {
             card.announce.is_none() && !card.is_over() && self.is_home_of(card)
         });
-        attached.map(|(_, writer)| *writer)
+        attached.map(|(_, number)| number)
+    }
+
+    /// Whether this member speaks for a writer.
+    pub(crate) fn is_attached(&self, writer: &WriterId) -> bool {
+        let number = self.numbers.get(writer);
+        let card = number.map(|number| &self.roster.cards[number as usize]);
+        card.is_some_and(|card| card.announce.is_none() && !card.is_over() && self.is_home_of(card))
+    }
+
+    /// The writers that this member speaks for, how far each has got, and whether it has seen all that is
+    /// held here: as [`progress`](Replica::progress) of each.
+    #[cfg(feature = "members")]
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (WriterId, u64, bool)> {
+        let held = self.members_part(|number| self.clocks[number as usize]);
+        self.attached_numbers().map(move |number| {
+            let theirs = self.seen_there(number);
+            let mut held = held.iter();
+            let level = held.all(|(number, clock)| of(theirs, *number) >= *clock);
+            let far = theirs.iter().map(|entry| entry.1).sum();
+            (self.writers[number as usize], far, level)
+        })
     }
 
     /// Who speaks for a writer by now: itself, or whoever took over.
@@ -149,5 +171,22 @@ impl Replica {
         let number = self.numbers.get(writer)?;
         let announce = self.roster.cards[number as usize].announce.as_ref()?;
         Some((announce.owner, announce.generation))
+    }
+
+    /// Notes which incarnations, whose place is not certain, the sender of a message has taken in.
+    pub(super) fn vouch(&mut self, message: &Message, live: WriterId) {
+        let is_unsure = |number: &u32| self.roster.cards[*number as usize].is_unsure();
+        let is_named = |number: &u32| {
+            let writer = self.writers[*number as usize];
+            writer != live && message.hi(&writer) > Some(0)
+        };
+        let named = self.starts().filter(is_unsure).filter(is_named);
+        let named: Vec<u32> = named.collect();
+        for number in named {
+            let vouched = &mut self.roster.vouched;
+            if !vouched.contains(&(live, number)) {
+                vouched.push((live, number));
+            }
+        }
     }
 }

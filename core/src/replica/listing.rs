@@ -113,7 +113,7 @@ impl Replica {
         }
     }
 
-    fn generation_of(&self, number: u32) -> u64 {
+    pub(super) fn generation_of(&self, number: u32) -> u64 {
         let announce = self.roster.cards[number as usize].announce.as_ref();
         announce.map_or(0, |it| it.generation)
     }

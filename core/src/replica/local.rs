@@ -15,6 +15,7 @@ impl Replica {
         // Each field is named, so that a new one is thought of here.
         let Roster {
             cards: _,
+            index: _,
             configuration: _,
             gone: _,
             attached,

@@ -5,6 +5,7 @@
 
 use super::Replica;
 use super::collect::Prospect;
+use super::index::Index;
 use super::room::Bringer;
 use super::votes::checked;
 use crate::delta::Message;
@@ -32,11 +33,14 @@ pub(super) struct Attached {
 pub(super) struct Roster {
     /// By local number.
     pub(super) cards: Vec<Card>,
+    /// Those of members' starts, of those that are over, and those that changed last.
+    pub(super) index: Index,
     /// The present configuration, and who said so.
     pub(super) configuration: Option<(Stamp, Configuration)>,
     /// The newest generation of each owner that was forgotten, ascending by owner, and the stamp
     /// of its absorption.
     pub(super) gone: Vec<(Owner, u64, Stamp)>,
+    /// Ascending by writer.
     pub(super) attached: Vec<Attached>,
     /// How many writers could not be absorbed the last time, because their totals did not fit.
     pub(super) stuck: usize,
@@ -166,11 +170,8 @@ impl Replica {
         nonce: &[u8; 16],
         unix_ms: u64,
     ) -> Announce {
-        let cards = self.roster.cards.iter();
-        let known = cards.filter_map(|card| card.announce.as_ref());
-        let known = known
-            .filter(|it| it.owner == *owner)
-            .map(|it| it.generation);
+        let known = self.incarnations(owner);
+        let known = known.map(|number| self.generation_of(number));
         let last = known.chain(self.gone(owner)).max().unwrap_or(0);
         Announce {
             clock,
@@ -190,10 +191,8 @@ impl Replica {
     /// The owner's incarnations that are known.
     pub(super) fn incarnations(&self, owner: &Owner) -> impl Iterator<Item = u32> {
         let of = move |card: &Card| card.announce.as_ref().is_some_and(|it| it.owner == *owner);
-        let cards = self.roster.cards.iter().zip(0..);
-        cards
-            .filter(move |(card, _)| of(card))
-            .map(|(_, number)| number)
+        let starts = self.starts();
+        starts.filter(move |number| of(&self.roster.cards[*number as usize]))
     }
 
     /// Notes a fact in a transaction of this replica's.
@@ -202,6 +201,25 @@ impl Replica {
             self.roster.prospect = None;
         }
         self.roster.cards[writer as usize].take(&says, &self.writers);
+        self.roster.changed(writer, self.epoch);
+    }
+
+    /// The members' starts that are known, by local number, ascending.
+    pub(super) fn starts(&self) -> impl Iterator<Item = u32> {
+        self.roster.starts()
+    }
+
+    /// The starts of members, and what is known of them.
+    fn start_cards(&self) -> impl Iterator<Item = (&Card, u32)> {
+        let starts = self.starts();
+        starts.map(|number| (&self.roster.cards[number as usize], number))
+    }
+
+    /// The writers that have left, were declared dead or were absorbed and not forgotten yet, by local
+    /// number, ascending, and what is known of them.
+    pub(super) fn ended_cards(&self) -> impl Iterator<Item = (&Card, u32)> {
+        let ended = self.roster.ended();
+        ended.map(|number| (&self.roster.cards[number as usize], number))
     }
 
     /// Makes one fact a transaction.
@@ -236,8 +254,8 @@ impl Replica {
         let owner = |card: &Card| card.announce.as_ref().map(|it| it.owner);
         let own = owner(&self.roster.cards[OWN as usize]);
         // Its earlier incarnations spoke for it too.
-        let cards = self.roster.cards.iter().filter(|card| owner(card) == own);
-        let acks = cards.filter_map(|card| card.ack.as_ref());
+        let cards = self.start_cards().filter(|it| owner(it.0) == own);
+        let acks = cards.filter_map(|it| it.0.ack.as_ref());
         let acked = acks.flat_map(|ack| ack.seen.iter().copied());
         acked.chain(self.horizons()).collect()
     }
@@ -254,7 +272,7 @@ impl Replica {
     }
 
     pub(super) fn horizons(&self) -> impl Iterator<Item = (u32, u64)> {
-        let numbers = 0..self.writers.len() as u32;
+        let numbers = self.starts();
         let horizons = numbers.map(|number| (number, self.horizon(number)));
         horizons.filter(|(_, clock)| *clock > 0)
     }
@@ -279,11 +297,9 @@ impl Replica {
             Some(_) if sole => true,
             None => card.intro.is_some(),
             Some(clock) => self
-                .roster
-                .cards
-                .iter()
-                .skip(1)
-                .any(|card| card.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock)),
+                .start_cards()
+                .filter(|it| it.1 != OWN)
+                .any(|it| it.0.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock)),
         };
     }
 
@@ -295,8 +311,9 @@ impl Replica {
         let is_held_up = |by: Stamp| {
             (of(&acked, by.writer) + 1..=self.held_with_keys(by.writer)).contains(&by.clock)
         };
-        let cards = self.roster.cards.iter().zip(0u32..);
-        let mut open = cards.filter(|(card, _)| card.retired.is_none());
+        let mut open = self
+            .start_cards()
+            .filter(|(card, _)| card.retired.is_none());
         open.any(|(card, writer)| {
             let Some(announce) = &card.announce else {
                 return false;
@@ -335,23 +352,12 @@ impl Replica {
         if number == OWN || card.announce.is_some() || !self.is_home_of(card) {
             return;
         }
-        let at = self
-            .roster
-            .attached
-            .iter()
-            .position(|it| it.writer == number);
-        let before = at.map_or(&[][..], |at| &self.roster.attached[at].seen);
+        let before = self.roster.told_by(number).unwrap_or_default();
         let seen = self.members_part(|number| {
             let writer = &self.writers[number as usize];
             hi(writer).max(of(before, number))
         });
-        match at {
-            Some(at) => self.roster.attached[at].seen = seen,
-            None => self.roster.attached.push(Attached {
-                writer: number,
-                seen,
-            }),
-        }
+        self.roster.attach(number, seen);
     }
 
     /// The clock up to which a writer is held.
@@ -362,9 +368,7 @@ impl Replica {
 
     /// The clocks of those writers that are members' incarnations.
     pub(super) fn members_part(&self, clock: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
-        let cards = self.roster.cards.iter().zip(0u32..);
-        let members = cards.filter(|(card, _)| card.announce.is_some());
-        let of = members.map(|(_, number)| (number, clock(number)));
+        let of = self.starts().map(|number| (number, clock(number)));
         of.filter(|(_, clock)| *clock > 0).collect()
     }
 
@@ -386,13 +390,13 @@ impl Replica {
 
     /// What a writer that is attached here has seen at least: what it told, or else what its last home
     /// spoke for.
-    fn seen_there(&self, number: u32) -> &[(u32, u64)] {
-        let told = self.roster.attached.iter().find(|it| it.writer == number);
+    pub(super) fn seen_there(&self, number: u32) -> &[(u32, u64)] {
+        let told = self.roster.told_by(number);
         let home = self.roster.cards[number as usize].home;
         let home = home.map(|home| home.by.writer as usize);
         let before = home.and_then(|home| self.roster.cards[home].ack.as_ref());
         match (told, before) {
-            (Some(attached), _) => &attached.seen,
+            (Some(seen), _) => seen,
             (None, Some(ack)) => &ack.seen,
             (None, None) => &[],
         }
@@ -533,8 +537,8 @@ impl Replica {
                         .is_some_and(|members| !members.has(&it.owner))
             })
         };
-        let cards = self.roster.cards.iter().zip(&self.writers);
-        let strays = cards.filter(|(card, _)| is_stray(card)).map(|it| *it.1);
+        let strays = self.start_cards().filter(|(card, _)| is_stray(card));
+        let strays = strays.map(|it| self.writers[it.1 as usize]);
         let strays: Vec<WriterId> = strays.collect();
         strays.iter().try_for_each(|writer| self.fence(writer))?;
         self.adopt_orphans()
@@ -544,8 +548,9 @@ impl Replica {
     /// nobody knows that they did: all have acknowledged that they are dead.
     fn adopt_orphans(&mut self) -> Result<(), Error> {
         let quorum = self.quorum();
-        let cards = self.roster.cards.iter().zip(0u32..);
-        let open = cards.filter(|(card, _)| card.retired.is_none());
+        let open = self
+            .ended_cards()
+            .filter(|(card, _)| card.retired.is_none());
         let fences = open.filter_map(|(card, number)| Some((number, card.fence?)));
         let fences: Vec<(u32, Fence)> = fences.collect();
         let known = |it: &(u32, Fence)| self.acknowledged(&quorum, it.1.by);
@@ -617,9 +622,9 @@ impl Replica {
     pub(crate) fn is_acknowledged(&self) -> bool {
         let announce = self.roster.cards[OWN as usize].announce.as_ref();
         let clock = announce.map_or(u64::MAX, |it| it.clock);
-        let mut others = self.roster.cards.iter().skip(1);
+        let mut others = self.start_cards().filter(|it| it.1 != OWN);
         let acked = |card: &Card| card.ack.as_ref().is_some_and(|ack| ack.of(OWN) >= clock);
-        self.is_established() && others.any(|card| !card.is_over() && acked(card))
+        self.is_established() && others.any(|(card, _)| !card.is_over() && acked(card))
     }
 
     /// Whether this is a member's writer that others have taken in.

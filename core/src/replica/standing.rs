@@ -534,8 +534,14 @@ impl Replica {
     /// Refuses what a sender says who may have collected what an incarnation had not seen that was
     /// taken in here, and whose place is not certain.
     fn check_unsure(&self, message: &Message, live: &WriterId) -> Result<(), Error> {
-        let cards = self.roster.cards.iter().zip(&self.writers).zip(0u32..);
-        for ((card, writer), number) in cards.filter(|((card, _), _)| card.is_unsure()) {
+        for number in self.starts() {
+            let (card, writer) = (
+                &self.roster.cards[number as usize],
+                &self.writers[number as usize],
+            );
+            if !card.is_unsure() {
+                continue;
+            }
             let knows = message.hi(writer) > Some(0);
             let vouched = |it: &(WriterId, u32)| it.0 == *live && it.1 == number;
             if writer == live || knows || self.roster.vouched.iter().any(vouched) {
@@ -575,20 +581,6 @@ impl Replica {
                 None => self.standing(message, at, None, 0) == Standing::Forgotten,
             }
         })
-    }
-
-    /// Notes which incarnations, whose place is not certain, the sender of a message has taken in.
-    pub(super) fn vouch(&mut self, message: &Message, live: WriterId) {
-        let cards = self.roster.cards.iter().zip(&self.writers).zip(0u32..);
-        let unsure = cards.filter(|((card, writer), _)| card.is_unsure() && **writer != live);
-        let named = unsure.filter(|((_, writer), _)| message.hi(writer) > Some(0));
-        let named: Vec<u32> = named.map(|(_, number)| number).collect();
-        for number in named {
-            let vouched = &mut self.roster.vouched;
-            if !vouched.contains(&(live, number)) {
-                vouched.push((live, number));
-            }
-        }
     }
 
     /// Takes in what is said of writers; who was absorbed, as is new.
@@ -637,7 +629,9 @@ impl Replica {
                 continue;
             }
             let card = &mut self.roster.cards[fact.writer as usize];
-            match (card.take(&fact.says, &self.writers), &fact.says) {
+            let news = card.take(&fact.says, &self.writers);
+            self.roster.changed(fact.writer, self.epoch);
+            match (news, &fact.says) {
                 (true, Says::Retired(_)) => retired.push(fact.writer),
                 (true, Says::Announce(_)) => self.roster.prospect = None,
                 _ => {}

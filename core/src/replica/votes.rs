@@ -10,7 +10,7 @@
 use super::Replica;
 use crate::error::{Error, detail};
 use crate::limits::MEMBERS_MAX;
-use crate::roster::{Ballot, Card, Configuration, Limit, Owner, Ruling, Says, Vote};
+use crate::roster::{Ballot, Configuration, Limit, Owner, Ruling, Says, Vote};
 use crate::shard::OWN;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -207,11 +207,9 @@ impl Replica {
     }
 
     pub(super) fn vote_of(&self, owner: &Owner, era: u64, number: u64) -> Option<&Vote> {
-        let of = |card: &&Card| {
-            let announce = card.announce.as_ref();
-            !card.is_over() && announce.is_some_and(|it| it.owner == *owner)
-        };
-        let cards = self.roster.cards.iter().filter(of);
+        let cards = self.incarnations(owner);
+        let cards = cards.map(|number| &self.roster.cards[number as usize]);
+        let cards = cards.filter(|card| !card.is_over());
         let votes = cards.filter_map(|card| card.vote.as_deref());
         let votes = votes.filter(|vote| (vote.era, vote.number) == (era, number));
         votes.max_by_key(|vote| (vote.promised, vote.accepted.as_ref().map(|it| it.0)))

@@ -414,8 +414,8 @@ impl Replica {
             return false;
         };
         // Who is out may not know it, and go on, until what counts of it is certain.
-        let mut cards = self.roster.cards.iter();
-        let is_out = cards.any(|card| {
+        let is_out = self.starts().any(|number| {
+            let card = &self.roster.cards[number as usize];
             let announce = card.announce.as_ref().filter(|_| card.retired.is_none());
             announce.is_some_and(|it| !present.has(&it.owner))
         });

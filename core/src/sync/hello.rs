@@ -199,10 +199,9 @@ impl Sync {
             return;
         }
         self.guests.hurry_due = now + HURRY_MS;
-        let attached: Vec<WriterId> = replica.attached().collect();
         for peer in &mut self.peers {
             let writer = peer.greeting.as_ref().map(|it| it.writer);
-            let writer = writer.filter(|it| attached.contains(it));
+            let writer = writer.filter(|it| replica.is_attached(it));
             if writer.is_some_and(|it| !replica.progress(&it).1) {
                 peer.next_digest = now;
             }

@@ -2,7 +2,8 @@
 
 use super::sweep::fold;
 use super::*;
-use crate::roster::Admit;
+use crate::delta::Message;
+use crate::roster::{Admit, Retired};
 use crate::shard::Row;
 use crate::slot::{Base, Cut, Expiry, Extra, Fold, Lift, Moved, RankedBase, Slot, Withdrawal};
 use alloc::vec;

@@ -167,7 +167,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
         let mut one = one.clone();
         card(&mut one, number).home = home;
         let (writer, before) = (one.writers[number as usize], one.clock());
-        one.roster.attached = [guest, other]
+        one.roster.attached = [other, guest]
             .map(|writer| Attached {
                 writer,
                 seen: vec![],
@@ -180,7 +180,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
         (one.clock() - before, home.map(|home| home.turn), attached)
     };
     for heard in [false, true] {
-        let same = (0, None, vec![guest, other]);
+        let same = (0, None, vec![other, guest]);
         assert_eq!(taken_in(other, None, heard), same);
         let turn = Some(if heard { 2 } else { 0 });
         assert_eq!(taken_in(guest, None, heard), (1, turn, vec![other, guest]));
@@ -188,7 +188,7 @@ fn a_writer_is_taken_in_once_and_a_later_home_has_a_later_turn() {
     for (turn, next) in [(0, 2), (1, 2), (2, 4), (3, 4)] {
         for home in [OWN, other] {
             let home = admit(turn, by(home, 1));
-            let same = (0, Some(turn), vec![guest, other]);
+            let same = (0, Some(turn), vec![other, guest]);
             assert_eq!(taken_in(guest, home, false), same);
             let moved = (1, Some(next), vec![other, guest]);
             assert_eq!(taken_in(guest, home, true), moved);

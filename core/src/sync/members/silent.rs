@@ -18,25 +18,33 @@ impl Sync {
             return;
         }
         let linked = self.greeted().filter_map(|peer| self.writer_of(peer.link));
-        let linked: Vec<WriterId> = linked.collect();
-        let behind = |writer: WriterId| {
-            let (far, level) = replica.progress(&writer);
-            (!level || !linked.contains(&writer)).then_some((writer, far))
+        let mut linked: Vec<WriterId> = linked.collect();
+        linked.sort_unstable();
+        let is_linked = |writer: &WriterId| linked.binary_search(writer).is_ok();
+        let behind = |(writer, far, level): (WriterId, u64, bool)| {
+            let is_behind = !level || !is_linked(&writer);
+            is_behind.then_some((writer, far))
         };
-        let behind: Vec<(WriterId, u64)> = replica.attached().filter_map(behind).collect();
-        let silent = &mut self.guests.silent;
-        silent.retain(|it| behind.contains(&(it.0, it.2)));
-        for (writer, far) in behind {
-            if !silent.iter().any(|it| it.0 == writer) {
-                silent.push((writer, now, far));
-            }
-        }
+        let mut behind: Vec<(WriterId, u64)> = replica.levels().filter_map(behind).collect();
+        behind.sort_unstable();
+        // Both ascend by writer.
+        let mut before = core::mem::take(&mut self.guests.silent)
+            .into_iter()
+            .peekable();
+        let silent = behind.into_iter().map(|(writer, far)| {
+            while before.next_if(|it| it.0 < writer).is_some() {}
+            let since = before.next_if(|it| it.0 == writer);
+            let since = since.filter(|it| it.2 == far).map_or(now, |it| it.1);
+            (writer, since, far)
+        });
+        self.guests.silent = silent.collect();
         let hurried = replica.holds_up_members();
         let lease = |writer: &WriterId| match replica.held(writer) {
-            0 if hurried && !linked.contains(writer) => lease.min(EMPTY_LEASE_MS),
+            0 if hurried && !is_linked(writer) => lease.min(EMPTY_LEASE_MS),
             _ => lease,
         };
-        let late = silent.iter().filter(|it| it.1 + lease(&it.0) <= now);
+        let silent = self.guests.silent.iter();
+        let late = silent.filter(|it| it.1 + lease(&it.0) <= now);
         let late: Vec<WriterId> = late.map(|it| it.0).collect();
         for writer in late {
             // One that fails is tried again.

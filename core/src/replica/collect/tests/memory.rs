@@ -1,7 +1,7 @@
 //! What is remembered of forgotten writers, told to others, and stored.
 
 use super::*;
-use crate::limits::RETURNS_SENT_MAX;
+use crate::limits::{RETURNS_MAX, RETURNS_SENT_MAX};
 use crate::wire::{Body, Delta, Frame};
 
 #[test]

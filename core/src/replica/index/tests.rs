@@ -1,0 +1,93 @@
+//! What is listed apart is what a look at all writers would find.
+
+use super::*;
+use crate::{Replica, Space, VersionVector, WriterId};
+
+fn id(byte: u8) -> WriterId {
+    WriterId::from_bytes([byte; 16])
+}
+
+/// The lists of a replica, and what a look at all finds.
+fn lists(replica: &Replica) -> [Vec<u32>; 4] {
+    let roster = &replica.roster;
+    let index = &roster.index;
+    let (starts, ended) = (index.starts.clone(), index.ended.clone());
+    [
+        starts,
+        roster.starts().collect(),
+        ended,
+        roster.ended().collect(),
+    ]
+}
+
+fn check(replica: &Replica) {
+    let [starts, all_starts, ended, all_ended] = lists(replica);
+    assert_eq!((starts, ended), (all_starts, all_ended));
+}
+
+#[test]
+fn starts_and_ends_are_listed_as_they_come_and_go() {
+    let mut one = Replica::new(Space::default(), id(1));
+    let mut two = Replica::new(Space::default(), id(2));
+    one.found(&[1; 32], &[7; 16], 1).unwrap();
+    one.propose_members(&[[1; 32], [2; 32]]).unwrap();
+    for _ in 0..4 {
+        one.vote().unwrap();
+        two.merge(&one.delta(&VersionVector::default())).unwrap();
+        if !two.is_announced() {
+            let _ = two.announce(&[2; 32], &[8; 16], 2);
+        }
+        one.merge(&two.delta(&one.vector())).unwrap();
+        check(&one);
+        check(&two);
+    }
+    assert_eq!(lists(&one)[0].len(), 2);
+    for byte in 3..9 {
+        one.admit(&id(byte)).unwrap();
+        check(&one);
+    }
+    for byte in 3..9 {
+        one.fence(&id(byte)).unwrap();
+        check(&one);
+    }
+    assert_eq!(lists(&one)[2].len(), 6);
+    for _ in 0..8 {
+        for turn in 0..2 {
+            let (from, to) = match turn {
+                0 => (&mut one, &mut two),
+                _ => (&mut two, &mut one),
+            };
+            from.absorb().unwrap();
+            from.acknowledge().unwrap();
+            let kept = from.mark();
+            from.collect(&kept);
+            to.merge(&from.delta(&to.vector())).unwrap();
+            check(from);
+            check(to);
+        }
+    }
+    assert_eq!(lists(&one)[2].len(), 0, "they were forgotten");
+    assert_eq!(one.roster().count(), 2);
+}
+
+/// A push looks at what was said since the last one, and it has all of it.
+#[test]
+fn what_was_said_since_a_mark_is_what_is_newer() {
+    let mut one = Replica::new(Space::default(), id(1));
+    one.found(&[1; 32], &[7; 16], 1).unwrap();
+    let mut mark = one.mark();
+    let mut other = Replica::new(Space::default(), id(200));
+    other.merge(&one.delta(&VersionVector::default())).unwrap();
+    for round in 0..3_000u32 {
+        let mut bytes = [9; 16];
+        bytes[..4].copy_from_slice(&round.to_le_bytes());
+        let writer = WriterId::from_bytes(bytes);
+        one.admit(&writer).unwrap();
+        // Now and then more than is listed.
+        if round % 7 == 0 && round < 1_400 || round == 2_999 {
+            let message = one.since(&mut mark).unwrap();
+            other.merge(&message).unwrap();
+            assert_eq!(other.canonical_bytes(), one.canonical_bytes(), "{round}");
+        }
+    }
+}
