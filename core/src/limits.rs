@@ -50,6 +50,10 @@ pub const FRAME_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Most writers that a space may hold by what peers of limited rights bring, and by what members admit.
 /// The places above are for the starts of nodes.
 pub const WRITERS_MAX: usize = 40_000;
+/// Most of them for which peers of limited rights with one ticket are the reason.
+pub const TICKET_WRITERS_MAX: usize = WRITERS_MAX / 4;
+/// Most of them for which peers of limited rights of one address are the reason.
+pub const ADDRESS_WRITERS_MAX: usize = WRITERS_MAX / 2;
 /// Most writers that a space may hold by what peers of full rights bring.
 pub const WRITERS_MERGED_MAX: usize = 41_000;
 /// Most writers that a version vector or a message of a peer names, each of which must fit a frame. Up
@@ -103,5 +107,6 @@ pub const AUDIT_QUESTION_BYTES_MAX: usize = 1_093;
 pub const AUDIT_REFUSAL_BYTES_MAX: usize = 64;
 /// Most questions of one peer that wait until what they ask for is held.
 pub const ASKS_WAITING_MAX: usize = 64;
-/// Most writers of one owner that are proved to be its own on one link. Of more the last ones count.
+/// Most writers of one owner that are proved to be its own on one link. Of more the last ones count. An
+/// owner who is no member has no more in a space at a time.
 pub const OWN_WRITERS_MAX: usize = 256;

@@ -51,6 +51,7 @@
 //! receiver asks for each, stages them, and merges all of them once the last one is there. At most
 //! one such pull is open at a time.
 
+mod config;
 mod forks;
 mod former;
 mod hello;
@@ -68,9 +69,12 @@ mod rights;
 #[path = "sync/trusting.rs"]
 mod rights;
 mod serve;
+#[cfg(feature = "members")]
+mod shares;
 #[cfg(feature = "budgets")]
 mod wants;
 
+pub use config::SyncConfig;
 pub use hello::LinkStatus;
 #[cfg(feature = "members")]
 pub use levels::{Level, Question, Reach};
@@ -78,6 +82,8 @@ pub use levels::{Level, Question, Reach};
 pub use origins::Brought;
 #[cfg(feature = "members")]
 pub use rights::{Rights, Role};
+#[cfg(feature = "members")]
+pub use shares::{Party, Share};
 #[cfg(feature = "budgets")]
 pub use wants::{Supply, WantId};
 
@@ -103,45 +109,6 @@ pub type Millis = u64;
 /// A connection to a peer, numbered by the holder. A number is never used again in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Link(pub u32);
-
-/// Times and names that a sync machine works with.
-#[derive(Clone, Debug)]
-pub struct SyncConfig {
-    /// How long fresh changes are gathered before they are pushed, in milliseconds. 0 pushes at
-    /// the next tick; more costs latency and saves messages.
-    pub push_delay_ms: u32,
-    /// Mean time between two digests on a link, in milliseconds. It bounds how long a lost message
-    /// goes unnoticed.
-    pub interval_ms: u32,
-    /// How long an answer may take before somebody else is asked, in milliseconds.
-    pub pull_timeout_ms: u32,
-    /// How long what came of an answer that broke off is kept for its process to come back and go on,
-    /// in milliseconds; then it is let go, and the next pull begins anew. Up to
-    /// [`STAGE_BYTES_MAX`](crate::limits::STAGE_BYTES_MAX) bytes stay in memory for it.
-    pub resume_ms: u32,
-    /// How long a member waits for a writer that it took in and that no link leads to, in
-    /// milliseconds; then it takes over, and the writer has to come back. 0 waits for ever.
-    pub lease_ms: u32,
-    /// Whose member this replica is to be, if the owner is one; `None` for one that never is.
-    pub owner: Option<Owner>,
-    /// The program's name and version in the hello, for people. One of more than
-    /// [`AGENT_BYTES_MAX`](crate::limits::AGENT_BYTES_MAX) bytes is not sent.
-    pub agent: String,
-}
-
-impl Default for SyncConfig {
-    fn default() -> SyncConfig {
-        SyncConfig {
-            push_delay_ms: 5,
-            interval_ms: 5_000,
-            pull_timeout_ms: 10_000,
-            resume_ms: 120_000,
-            lease_ms: 600_000,
-            owner: None,
-            agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")).into(),
-        }
-    }
-}
 
 /// What happened.
 #[derive(Clone, Copy, Debug)]
@@ -281,6 +248,9 @@ struct Peer {
     limits: Closed<Option<rights::Limits>>,
     /// The writers that it has proved to be its owner's, the last one last.
     proved: Closed<Vec<WriterId>>,
+    /// How many more it may prove.
+    #[cfg(feature = "members")]
+    proofs: rights::Proofs,
     /// The own writers that it has taken the proof of.
     taken: Closed<Vec<WriterId>>,
     compared: Closed<own::Compared>,
@@ -331,6 +301,8 @@ pub struct Sync {
     asked_for_id: Closed<Option<WriterId>>,
     guests: Closed<members::Guests>,
     #[cfg(feature = "members")]
+    shares: shares::Shares,
+    #[cfg(feature = "members")]
     levels: levels::Levels,
     #[cfg(feature = "members")]
     origins: origins::Origins,
@@ -358,6 +330,8 @@ impl Sync {
             asked_for_id: Closed::default(),
             guests: Closed::default(),
             #[cfg(feature = "members")]
+            shares: shares::Shares::default(),
+            #[cfg(feature = "members")]
             levels: levels::Levels::default(),
             #[cfg(feature = "members")]
             origins: origins::Origins::default(),
@@ -380,6 +354,7 @@ impl Sync {
             }
             #[cfg(feature = "members")]
             Input::Limited { link, owner, role } => {
+                self.shares.connected(link, owner);
                 self.connected(now, replica, link, false, Some((owner, role)));
             }
             #[cfg(feature = "guests")]
@@ -463,6 +438,8 @@ impl Sync {
         if let Some(at) = at {
             self.peers.remove(at);
         }
+        #[cfg(feature = "members")]
+        self.shares.gone(link);
         #[cfg(feature = "members")]
         self.levels.gone(link);
         #[cfg(feature = "budgets")]

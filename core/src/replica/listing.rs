@@ -118,6 +118,11 @@ impl Replica {
         announce.map_or(0, |it| it.generation)
     }
 
+    /// How many writers are known here.
+    pub fn writer_count(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// The writers that are known here, ascending, with what became of them.
     pub fn roster(&self) -> impl Iterator<Item = Listed> {
         self.numbers.iter().map(|(writer, number)| {

@@ -3,6 +3,8 @@
 use super::rights::{Limits, takes_of};
 use super::{Greeting, Link, Millis, Peer, Sync};
 use crate::closed::Closed;
+#[cfg(feature = "members")]
+use crate::closed::Empty;
 use crate::limits::AGENT_BYTES_MAX;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
@@ -89,6 +91,8 @@ impl Sync {
             heal_after: 0,
             limits: Closed::default(),
             proved: Closed::default(),
+            #[cfg(feature = "members")]
+            proofs: Empty::EMPTY,
             taken: Closed::default(),
             compared: Closed::default(),
         };

@@ -188,12 +188,17 @@ impl Sync {
             return peer.into_iter().for_each(|peer| peer.forgotten = forgotten);
         }
         let greeting = self.peer(link).and_then(|peer| peer.greeting.as_ref());
-        let taken_in = match greeting.is_some_and(|it| it.remembers) {
+        let remembers = greeting.is_some_and(|it| it.remembers);
+        let room = self.room_in_share(link, 1);
+        let taken_in = room.and_then(|()| match remembers {
             true => replica.admit(&writer),
             false => replica.admit_guest(&writer),
-        };
+        });
         match taken_in {
-            Ok(()) => self.local_change(now),
+            Ok(()) => {
+                self.count_writer(replica, link, writer);
+                self.local_change(now);
+            }
             Err(Error::Gone { .. }) => self.tell_ended(replica, link, writer, u64::MAX),
             // It is refused again when it writes, with the reason.
             Err(_) => {}
@@ -401,9 +406,12 @@ impl Sync {
             }
         }
         if replica.last_of(&writer).is_none() && replica.takes_from(&writer) {
-            if replica.fence(&writer).is_err() {
+            // One that nobody has heard of takes room, too, until it is forgotten.
+            let room = self.room_in_share(link, usize::from(unknown));
+            if room.and_then(|()| replica.fence(&writer)).is_err() {
                 return;
             }
+            self.count_writer(replica, link, writer);
             self.local_change(now);
         }
         if !self.guests.leaving.contains(&(link, writer)) {
@@ -620,6 +628,7 @@ impl Sync {
         let before = replica.clock();
         self.note_starts(replica);
         if DUTIES {
+            self.sweep_shares(now, replica);
             replica.keep_no_journal_alone();
             self.give_up_silent(now, replica);
         }

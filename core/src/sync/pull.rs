@@ -231,6 +231,14 @@ impl Sync {
         }
         open.deadline = now + timeout;
         open.resumed = false;
+        let first = open.chunk == 0;
+        if let Err(error) = self.stage_writers(replica, link, (&delta.message, first)) {
+            self.pulls.open = None;
+            return Err(error);
+        }
+        let Some(open) = self.pulls.open.as_mut() else {
+            return Ok(());
+        };
         if MEMBERS {
             self.guests.chunk_came(now, link);
         }
@@ -289,6 +297,7 @@ impl Sync {
         last: &Message,
     ) -> Result<usize, Error> {
         let live = self.writer_of(link);
+        let new = self.take_staged(link);
         #[cfg(feature = "members")]
         let (raised, faults) = (replica.raised(last), replica.faults().len());
         let changes = &mut self.changed;
@@ -305,6 +314,7 @@ impl Sync {
                 return Ok(0);
             }
         };
+        self.count_writers(replica, Some(link), &new);
         #[cfg(feature = "members")]
         {
             self.attribute(replica, faults, Some(link));

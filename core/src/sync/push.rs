@@ -252,11 +252,13 @@ impl Sync {
         }
         #[cfg(feature = "members")]
         let (raised, faults) = (replica.raised(message), replica.faults().len());
+        let new = self.new_of(replica, from, message);
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
         let live = origin(message);
         match replica.merge_live(message, live, &mut changed) {
             Ok(merged) => {
+                self.count_writers(replica, from, &new);
                 #[cfg(feature = "members")]
                 {
                     self.attribute(replica, faults, from);

@@ -105,6 +105,10 @@ impl Sync {
         let Some((owner, _)) = *peer.limits else {
             return Ok(()); // it is believed anyway
         };
+        // It says so again with each digest, until it is answered.
+        if !peer.proofs.take(now) {
+            return Ok(());
+        }
         if WriterId::mint(replica.space(), &owner, &nonce) != writer {
             return Err(Error::NotYours { writer });
         }
@@ -198,6 +202,7 @@ impl Sync {
             }
         }
         replica.room_for_writers(new, Bringer::Guest)?;
+        self.room_in_share(link, new)?;
         #[cfg(feature = "budgets")]
         let holds = message.has_reserved_keys();
         #[cfg(not(feature = "budgets"))]
@@ -269,6 +274,39 @@ impl Sync {
         if replica.is_member() && all {
             replica.told(writer, &vector.within(&held));
         }
+    }
+}
+
+/// How many proofs a peer may show at once, and how long it takes until it may show one more, in
+/// milliseconds: each takes a hash, and an answer.
+const PROOFS_AT_ONCE: u32 = 4 * OWN_WRITERS_MAX as u32;
+const PROOF_MS: Millis = 10;
+
+/// How many proofs a peer may show: a token bucket.
+#[derive(Clone, Debug)]
+pub(super) struct Proofs {
+    left: u32,
+    since: Millis,
+}
+
+impl Empty for Proofs {
+    const EMPTY: Proofs = Proofs {
+        left: PROOFS_AT_ONCE,
+        since: 0,
+    };
+    const NOTHING: &'static Proofs = &Proofs::EMPTY;
+}
+
+impl Proofs {
+    /// Whether there is one left, which is taken.
+    fn take(&mut self, now: Millis) -> bool {
+        let more = now.saturating_sub(self.since) / PROOF_MS;
+        self.since += more * PROOF_MS;
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(more).min(PROOFS_AT_ONCE);
+        let some = self.left > 0;
+        self.left -= u32::from(some);
+        some
     }
 }
 

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
+use alloc::vec::Vec;
 
 /// There are none.
 #[derive(Clone)]
@@ -42,6 +43,40 @@ impl Sync {
     ) -> Result<(), Error> {
         Ok(())
     }
+
+    #[inline(always)]
+    pub(super) fn room_in_share(&self, _: Link, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn count_writer(&mut self, _: &Replica, _: Link, _: WriterId) {}
+
+    #[inline(always)]
+    pub(super) fn count_writers(&mut self, _: &Replica, _: Option<Link>, _: &[WriterId]) {}
+
+    #[inline(always)]
+    pub(super) fn new_of(&self, _: &Replica, _: Option<Link>, _: &Message) -> Vec<WriterId> {
+        Vec::new()
+    }
+
+    #[inline(always)]
+    pub(super) fn stage_writers(
+        &mut self,
+        _: &Replica,
+        _: Link,
+        _: (&Message, bool),
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn take_staged(&mut self, _: Link) -> Vec<WriterId> {
+        Vec::new()
+    }
+
+    #[inline(always)]
+    pub(super) fn sweep_shares(&mut self, _: Millis, _: &Replica) {}
 
     pub(super) fn may_say(&self, _: &Replica, _: Link, _: &Body) -> Result<bool, Error> {
         Ok(true)

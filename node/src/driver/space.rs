@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Error, Handle as Counted, Input, Link, LinkStatus, Mark, Output, Replica, Space, Sync,
+    Error, Handle as Counted, Input, Link, LinkStatus, Mark, Output, Party, Replica, Space, Sync,
     SyncConfig, WriterId,
 };
 use tokio::sync::broadcast;
@@ -248,7 +248,7 @@ impl OpenSpace {
         now: u64,
         link: Link,
         broadcast: bool,
-        limits: Option<Limits>,
+        (limits, party): (Option<Limits>, Party),
     ) {
         self.handle(
             now,
@@ -264,6 +264,7 @@ impl OpenSpace {
                 }
             },
         );
+        self.sync.set_party(link, party);
     }
 
     pub(super) fn disconnected(&mut self, now: u64, link: Link) {

@@ -296,6 +296,8 @@ kinds! {
     BEYOND_ROLE: Kind::http("beyond_role", 403, "The role of this node, or of whoever sent it, does not allow this: writers only add, and readers only read.")
         .advice("Ask a node that may, or ask a member for a ticket with a greater role.")
         .shown(Shown::Error("NOPERM"));
+    SHARE_FULL: Kind::link("share_full", "The sender's key, its ticket or its address is the reason for as many writers as it may have in a space.")
+        .advice("Use one page or one program for longer, or ask for another ticket; writers that ended are forgotten by and by in a space with members.");
     WIDE_TOTAL: Kind::link("wide_total", "A guest tells a total that leaves 64 bits, which no adds of one writer come to.")
         .advice("Look at the sender's program: it, or who uses its ticket, makes totals up.");
     EXPIRED: Kind::http("expired", 409, "The counter has expired, and has to be deleted before it is added to, which this node's role does not allow.")

@@ -1,0 +1,43 @@
+//! What a sync machine works with.
+
+use crate::roster::Owner;
+use alloc::string::String;
+
+/// Times and names that a sync machine works with.
+#[derive(Clone, Debug)]
+pub struct SyncConfig {
+    /// How long fresh changes are gathered before they are pushed, in milliseconds. 0 pushes at
+    /// the next tick; more costs latency and saves messages.
+    pub push_delay_ms: u32,
+    /// Mean time between two digests on a link, in milliseconds. It bounds how long a lost message
+    /// goes unnoticed.
+    pub interval_ms: u32,
+    /// How long an answer may take before somebody else is asked, in milliseconds.
+    pub pull_timeout_ms: u32,
+    /// How long what came of an answer that broke off is kept for its process to come back and go on,
+    /// in milliseconds; then it is let go, and the next pull begins anew. Up to
+    /// [`STAGE_BYTES_MAX`](crate::limits::STAGE_BYTES_MAX) bytes stay in memory for it.
+    pub resume_ms: u32,
+    /// How long a member waits for a writer that it took in and that no link leads to, in
+    /// milliseconds; then it takes over, and the writer has to come back. 0 waits for ever.
+    pub lease_ms: u32,
+    /// Whose member this replica is to be, if the owner is one; `None` for one that never is.
+    pub owner: Option<Owner>,
+    /// The program's name and version in the hello, for people. One of more than
+    /// [`AGENT_BYTES_MAX`](crate::limits::AGENT_BYTES_MAX) bytes is not sent.
+    pub agent: String,
+}
+
+impl Default for SyncConfig {
+    fn default() -> SyncConfig {
+        SyncConfig {
+            push_delay_ms: 5,
+            interval_ms: 5_000,
+            pull_timeout_ms: 10_000,
+            resume_ms: 120_000,
+            lease_ms: 600_000,
+            owner: None,
+            agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")).into(),
+        }
+    }
+}

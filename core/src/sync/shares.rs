@@ -1,0 +1,239 @@
+//! Shares of the room for writers.
+//!
+//! A space holds so many writers, and in an open one they stay for ever. So a peer with limited rights
+//! is the reason for so many of them at most; so are the peers with one ticket, and those of one address.
+//! (What all of them together leave to members is judged where all bounds are.) A writer counts until it
+//! is forgotten. The counts begin anew with the process: who had which writer is kept nowhere.
+
+use super::{Link, Millis, Sync};
+use crate::delta::Message;
+use crate::error::Error;
+use crate::limits::{ADDRESS_WRITERS_MAX, OWN_WRITERS_MAX, TICKET_WRITERS_MAX};
+use crate::replica::Replica;
+use crate::roster::Owner;
+use crate::writer_id::WriterId;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// How often at most it is looked which writers were forgotten, in milliseconds.
+const SWEEP_MS: Millis = 5_000;
+
+/// Whom a peer's writers count for beside its owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Party {
+    /// The ticket by which it was let in, by any number that stands for it.
+    pub ticket: Option<u128>,
+    /// The address that it came from, by any number that stands for it.
+    pub address: Option<u128>,
+}
+
+/// Who shares room for writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// One owner's key.
+    Owner,
+    /// Who has one ticket.
+    Ticket,
+    /// Who comes from one address.
+    Address,
+}
+
+impl Share {
+    /// Most writers of it.
+    pub fn max(self) -> usize {
+        match self {
+            Share::Owner => OWN_WRITERS_MAX,
+            Share::Ticket => TICKET_WRITERS_MAX,
+            Share::Address => ADDRESS_WRITERS_MAX,
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Share::Owner => "one owner's key",
+            Share::Ticket => "the holders of one ticket together",
+            Share::Address => "the guests of one address together",
+        })
+    }
+}
+
+/// Whom writers count for: an owner's key, the ticket, the address.
+type Holders = [Option<[u8; 32]>; 3];
+
+const SHARES: [Share; 3] = [Share::Owner, Share::Ticket, Share::Address];
+
+/// The writers that peers with limited rights are the reason for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shares {
+    links: BTreeMap<Link, Holders>,
+    writers: BTreeMap<WriterId, Holders>,
+    counts: [BTreeMap<[u8; 32], usize>; 3],
+    /// The writers that were new in the chunks so far of the transfer that comes on a link.
+    staged: Option<(Link, BTreeSet<WriterId>)>,
+    /// When it is looked again which were forgotten.
+    due: Millis,
+}
+
+impl Shares {
+    pub(super) fn connected(&mut self, link: Link, owner: Owner) {
+        self.links.insert(link, [Some(owner), None, None]);
+    }
+
+    pub(super) fn gone(&mut self, link: Link) {
+        self.links.remove(&link);
+        self.staged.take_if(|it| it.0 == link);
+    }
+
+    /// Whether there is room for so many more writers of a link's peer.
+    fn has_room(&self, link: Link, more: usize) -> Result<(), Share> {
+        let Some(holders) = self.links.get(&link) else {
+            return Ok(());
+        };
+        for ((holder, counts), share) in holders.iter().zip(&self.counts).zip(SHARES) {
+            let used = holder.and_then(|holder| counts.get(&holder).copied());
+            if used.unwrap_or(0) + more > share.max() && holder.is_some() {
+                return Err(share);
+            }
+        }
+        Ok(())
+    }
+
+    /// A writer is known here by a link.
+    fn count(&mut self, link: Link, writer: WriterId) {
+        let Some(holders) = self.links.get(&link).copied() else {
+            return;
+        };
+        if self.writers.contains_key(&writer) {
+            return;
+        }
+        self.writers.insert(writer, holders);
+        for (holder, counts) in holders.iter().zip(&mut self.counts) {
+            if let Some(holder) = holder {
+                *counts.entry(*holder).or_default() += 1;
+            }
+        }
+    }
+
+    fn sweep(&mut self, replica: &Replica) {
+        let counts = &mut self.counts;
+        self.writers.retain(|writer, holders| {
+            if replica.knows(writer) {
+                return true;
+            }
+            for (holder, counts) in holders.iter().zip(counts.iter_mut()) {
+                if let Some(holder) = holder
+                    && let Some(count) = counts.get_mut(holder)
+                {
+                    *count -= 1;
+                    if *count == 0 {
+                        counts.remove(holder);
+                    }
+                }
+            }
+            false
+        });
+    }
+}
+
+impl Sync {
+    /// Says whom the writers of a link's peer, which has limited rights, count for beside its owner. To be
+    /// called when the link is new.
+    pub fn set_party(&mut self, link: Link, party: Party) {
+        let wide = |number: u128| {
+            let mut wide = [0; 32];
+            wide[..16].copy_from_slice(&number.to_be_bytes());
+            wide
+        };
+        if let Some(holders) = self.shares.links.get_mut(&link) {
+            (holders[1], holders[2]) = (party.ticket.map(wide), party.address.map(wide));
+        }
+    }
+
+    /// Refuses so many more writers of a link's peer, if a share of its is used up.
+    ///
+    /// # Errors
+    /// [`Error::ShareFull`].
+    pub(super) fn room_in_share(&self, link: Link, more: usize) -> Result<(), Error> {
+        let room = match more {
+            0 => Ok(()),
+            more => self.shares.has_room(link, more),
+        };
+        room.map_err(|share| Error::ShareFull { share })
+    }
+
+    /// A writer is known here by a link.
+    pub(super) fn count_writer(&mut self, replica: &Replica, link: Link, writer: WriterId) {
+        if replica.knows(&writer) {
+            self.shares.count(link, writer);
+        }
+    }
+
+    /// A message of a link's peer was merged, which told of these writers that were new.
+    pub(super) fn count_writers(
+        &mut self,
+        replica: &Replica,
+        link: Option<Link>,
+        new: &[WriterId],
+    ) {
+        for writer in new {
+            if let Some(link) = link {
+                self.count_writer(replica, link, *writer);
+            }
+        }
+    }
+
+    /// A chunk came of a transfer of a link's peer, which brings writers that are new.
+    ///
+    /// # Errors
+    /// [`Error::ShareFull`] if there is no room for all of them.
+    pub(super) fn stage_writers(
+        &mut self,
+        replica: &Replica,
+        link: Link,
+        (message, first): (&Message, bool),
+    ) -> Result<(), Error> {
+        if !self.is_held_to(link) {
+            return Ok(());
+        }
+        let new = self.new_of(replica, Some(link), message);
+        let staged = self.shares.staged.take();
+        let staged = staged.filter(|it| it.0 == link && !first);
+        let (_, mut all) = staged.unwrap_or((link, BTreeSet::new()));
+        all.extend(new);
+        let room = self.room_in_share(link, all.len());
+        self.shares.staged = Some((link, all));
+        room
+    }
+
+    /// The writers that were new in all chunks of a transfer that is merged now.
+    pub(super) fn take_staged(&mut self, link: Link) -> Vec<WriterId> {
+        let staged = self.shares.staged.take_if(|it| it.0 == link);
+        staged.map_or(Vec::new(), |it| it.1.into_iter().collect())
+    }
+
+    /// The writers of a message that would count for a link's peer.
+    pub(super) fn new_of(
+        &self,
+        replica: &Replica,
+        link: Option<Link>,
+        message: &Message,
+    ) -> Vec<WriterId> {
+        let held = link.is_some_and(|link| self.is_held_to(link));
+        let writers = message.writers.iter().filter(|_| held).map(|it| it.writer);
+        writers.filter(|writer| !replica.knows(writer)).collect()
+    }
+
+    /// Looks now and then which writers were forgotten.
+    pub(super) fn sweep_shares(&mut self, now: Millis, replica: &Replica) {
+        if self.shares.due <= now {
+            self.shares.due = now + SWEEP_MS;
+            self.shares.sweep(replica);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
