@@ -30,6 +30,7 @@ enum Tried {
 
 use Tried::{By, Filled, No, With};
 
+const AT_LINKS: &str = "links have shares, and no store keeps them";
 const ON_ITS_WAY: &str = "it bounds what is on its way, and decoders or the sync machine judge it";
 const AT_A_MOMENT: &str =
     "it bounds an argument of one call, and what is kept is within other bounds";
@@ -121,6 +122,8 @@ const TABLE: [(&str, Tried); 47] = [
         "WRITERS_MAX",
         By("two_nodes_that_guests_filled_take_each_others_starts"),
     ),
+    ("TICKET_WRITERS_MAX", No(AT_LINKS)),
+    ("ADDRESS_WRITERS_MAX", No(AT_LINKS)),
     (
         "WRITERS_MERGED_MAX",
         By("a_full_space_opens_at_every_start"),
