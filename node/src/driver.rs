@@ -31,6 +31,7 @@ mod links;
 mod membership;
 mod nonces;
 mod origins;
+mod outputs;
 mod owner_key;
 mod position;
 pub(crate) mod replay;
@@ -70,7 +71,6 @@ pub use position::{Position, Wanted};
 
 use crate::clock::WallClock;
 use crate::handle::{Bell, Handle, SpaceId};
-use crate::log_pace::LogPace;
 use crate::metrics::Metrics;
 use crate::store::{Committed, Durability, Store, StoreError, Worker};
 use crate::trust::Ledger;
@@ -90,12 +90,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Error, Link, Output, Space, SyncConfig, frame_space};
+use tallymesh_core::{Error, Link, Space, SyncConfig, frame_space};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
-
-/// The lines that tell of pushes which were refused.
-static PUSHES_LOG: LogPace = LogPace::new();
 
 /// The [`Bell`] among what wakes the driver.
 const BELL: Token = Token(0);
@@ -614,92 +611,5 @@ impl Driver {
             }
             self.metrics.tended(space.take_tally());
         });
-    }
-
-    /// Takes what the sync machines have to say. What is for others waits for the commit.
-    fn poll_outputs(&mut self) -> Result<(), StoreError> {
-        let listening = self.clients.as_ref().is_some_and(Clients::are_listening);
-        self.spaces.set_listening(listening);
-        let mut at = 0;
-        while let Some(place) = self.spaces.awake(at) {
-            at += 1;
-            while let Some(output) = self.spaces[place].poll() {
-                if matches!(output, Output::Renew) {
-                    let now = self.now();
-                    self.spaces[place].renew(now, &mut self.nonces)?;
-                }
-                match output {
-                    Output::Send { .. } | Output::Broadcast { .. } => {
-                        self.kept.publish(SpaceId(place), output);
-                    }
-                    other => self.output(SpaceId(place), other),
-                }
-            }
-            let notices = self.spaces[place].settle(place, &self.origins);
-            if let Some(clients) = &mut self.clients {
-                let spaces = (place, &self.spaces);
-                clients.notify(&notices, spaces, &self.clock, &self.kept);
-            }
-            let news = self.spaces[place].take_news();
-            if news.iter().any(|news| matches!(news, News::Members(_))) {
-                self.roles_due = 0;
-                let roster = self.spaces[place].roster();
-                self.rosters.send_modify(|rosters| {
-                    let mut all = rosters.to_vec();
-                    all[place] = roster.map(|roster| roster.after(all[place].as_ref()));
-                    *rosters = all.into();
-                });
-            }
-            if !news.is_empty() {
-                let watchers = self.spaces[place].watchers.clone();
-                self.kept.answer(Box::new(move || {
-                    for news in news {
-                        // Without readers of events the log must do.
-                        let _ = watchers.send(news);
-                    }
-                }));
-            }
-            if std::mem::take(&mut self.closed) {
-                at = 0;
-            }
-        }
-        Ok(())
-    }
-
-    fn output(&mut self, space: SpaceId, output: Output) {
-        match output {
-            Output::Send { link, bytes } => {
-                if let Some(peer) = self.peers.get_mut(&link)
-                    && !peer.send(link, bytes, &self.metrics)
-                {
-                    self.flush_next = self.flush_next.min(self.now() + FLUSH_MS);
-                }
-            }
-            Output::Broadcast { bytes } => {
-                let bytes_out = bytes.len();
-                let name = self.spaces[space.0].name().clone();
-                match self.broadcast.try_send(Order::Broadcast(name, bytes)) {
-                    Ok(()) => self.metrics.frame_out(bytes_out),
-                    Err(_) => self.metrics.dropped_frame(),
-                }
-            }
-            Output::Changed { handle } => self.spaces[space.0].changed(handle),
-            Output::Merged { shards, .. } => {
-                self.metrics.merged(shards);
-                let now = self.now();
-                self.spaces[space.0].tend_soon(now);
-            }
-            Output::Renew => self.metrics.renewed(),
-            Output::Returned(returned) => self.spaces[space.0].came_back(&returned),
-            Output::Refused { close, error } => match close {
-                Some(link) => self.close(self.now(), link, error),
-                None => {
-                    self.metrics.refused(SYNC, error.code());
-                    if let Some(left_out) = PUSHES_LOG.admit(Instant::now()) {
-                        tracing::warn!(code = error.code(), left_out, %error, "refused a push");
-                    }
-                }
-            },
-        }
     }
 }

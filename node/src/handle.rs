@@ -2,19 +2,18 @@
 
 mod levels;
 mod members;
+mod refusal;
 
 pub use levels::{Centre, Demand, Unreached};
 pub(crate) use members::Admission;
+pub use refusal::Refusal;
 
 use crate::driver::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LimitList, LinkRow,
     News, Operation, OperationError, Order, OwnerKey, Page, PeriodRow, Position, Query, Rosters,
     Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, WriterRow,
 };
-use crate::gossip::RESERVED;
-use crate::problems;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tallymesh_core::{Link, Op, Shard, Space};
@@ -101,217 +100,6 @@ pub struct NewLink {
     pub outbox: mpsc::Sender<Order>,
     /// What else is known of the other end, to be named if it brings what is forged.
     pub from: Sender,
-}
-
-/// Why a request to the node was not done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The replica refused; nothing was changed.
-    Core(tallymesh_core::Error),
-    /// One line of a bulk request was refused; nothing was changed.
-    Line {
-        /// The line, from 1.
-        line: u64,
-        /// Its counter.
-        key: String,
-        /// Why.
-        error: tallymesh_core::Error,
-    },
-    /// One operation of a transaction was refused; nothing was changed.
-    Op {
-        /// Its place in the transaction, from 0.
-        index: usize,
-        /// What it is on: a `counter` or a `budget`.
-        on: &'static str,
-        /// Its counter or budget.
-        key: String,
-        /// Why.
-        error: OperationError,
-    },
-    /// The space is not open at this node.
-    SpaceNotOpen {
-        /// Its name.
-        space: String,
-    },
-    /// The space has no members, so that there is nothing to change.
-    NoMembers {
-        /// Its name.
-        space: String,
-    },
-    /// The node keeps its state in memory only, so that it can be no member.
-    MemoryOnly,
-    /// A member can't be declared dead.
-    IsMember {
-        /// Its key.
-        owner: OwnerKey,
-    },
-    /// No writer of this owner is known.
-    UnknownOwner {
-        /// Its key.
-        owner: OwnerKey,
-    },
-    /// A change of the members was proposed and is not decided yet. It may still take effect.
-    Undecided {
-        /// The members who have not answered, as far as is known.
-        unanswered: Vec<OwnerKey>,
-    },
-    /// A level was not reached in time.
-    LevelNotReached(Unreached),
-    /// What a session depends on was not seen here in time; nothing was read.
-    TokenNotReached {
-        /// The writers of whom something is missing.
-        lacking: Vec<String>,
-    },
-    /// Only one place for all could give this; nothing was changed.
-    NeedsCentre(Centre),
-    /// Something else was made under the same idempotency key.
-    KeyReused,
-    /// What is to be added under an idempotency key, with the keys of the counters, takes more than can
-    /// be remembered of it; nothing was changed.
-    KeyedTooLarge {
-        /// How many bytes it takes.
-        bytes: usize,
-        /// How many it may take.
-        max: usize,
-    },
-    /// The node stopped before it could confirm. Whether a write counts is not known.
-    Stopped,
-    /// A fault of the program ended the work on it.
-    Internal,
-}
-
-impl Refusal {
-    /// Says for how much other members are asked, if it was for want of rights.
-    pub(crate) fn asked(self, asked: u64) -> Refusal {
-        match self {
-            Refusal::Op {
-                index,
-                on,
-                key,
-                error: OperationError::Core(error),
-            } if asked > 0 => Refusal::Op {
-                index,
-                on,
-                key,
-                error: OperationError::Asked { error, asked },
-            },
-            other => other,
-        }
-    }
-
-    /// A stable name of the kind of refusal.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Refusal::Core(error) | Refusal::Line { error, .. } => error.code(),
-            Refusal::Op { error, .. } => error.code(),
-            Refusal::SpaceNotOpen { .. } => "space_not_open",
-            Refusal::NoMembers { .. } => "no_members",
-            Refusal::MemoryOnly => "memory_only",
-            Refusal::IsMember { .. } => "is_member",
-            Refusal::UnknownOwner { .. } => "unknown_owner",
-            Refusal::Undecided { .. } => "undecided",
-            Refusal::LevelNotReached(_) => "level_not_reached",
-            Refusal::TokenNotReached { .. } => "token_not_reached",
-            Refusal::NeedsCentre(_) => "needs_centre",
-            Refusal::KeyReused => "key_reused",
-            Refusal::KeyedTooLarge { .. } => "keyed_too_large",
-            Refusal::Stopped => "stopped",
-            Refusal::Internal => "internal",
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Core(error) => f.write_str(&problems::text(error)),
-            Refusal::Line { line, key, error } => {
-                write!(f, "line {line}, counter `{key}`: {}", problems::text(error))
-            }
-            Refusal::Op {
-                index,
-                on,
-                key,
-                error,
-            } => {
-                write!(f, "operation {index} from 0, {on} `{key}`: {error}")
-            }
-            Refusal::SpaceNotOpen { space } if space.starts_with(RESERVED) => write!(
-                f,
-                "space `{space}` can't be used: names that begin with `{RESERVED}` are for the node's \
-                 own spaces; choose another"
-            ),
-            Refusal::SpaceNotOpen { space } => write!(
-                f,
-                "space `{space}` is not open at this node: start it with --space {space}"
-            ),
-            Refusal::NoMembers { space } => write!(
-                f,
-                "space `{space}` has no members yet; make this node the first one with \
-                 `tallymesh members init`"
-            ),
-            Refusal::MemoryOnly => f.write_str(
-                "this node keeps its state in memory only, so it can be no member: what it \
-                 acknowledged would be lost with the process; start it on a data folder",
-            ),
-            Refusal::IsMember { owner } => write!(
-                f,
-                "{owner} is a member; take it out first with `tallymesh members remove {owner}`, \
-                 and its writers are retired by themselves"
-            ),
-            Refusal::UnknownOwner { owner } => write!(
-                f,
-                "no writer of owner {owner} is known here; `tallymesh writers` lists them"
-            ),
-            Refusal::Undecided { unanswered } => {
-                let names: Vec<String> = unanswered.iter().map(ToString::to_string).collect();
-                let who = match names.is_empty() {
-                    true => "the others' answers are on their way".to_owned(),
-                    false => format!("no answer yet from {}", names.join(", ")),
-                };
-                write!(
-                    f,
-                    "the change is proposed but a majority has not agreed yet ({who}); it takes \
-                     effect when they do: look with `tallymesh members`. If a majority is lost for \
-                     ever, see `tallymesh members force --help`"
-                )
-            }
-            Refusal::LevelNotReached(unreached) => unreached.fmt(f),
-            Refusal::TokenNotReached { lacking } => write!(
-                f,
-                "nothing was read: in time this node has not seen all that the token depends on, of \
-                 {} writers ({}); try again, here or where the session wrote last. What a process \
-                 wrote that ended before anybody heard of it is made again under another writer, and \
-                 its token never comes true: begin a new session then",
-                lacking.len(),
-                lacking.join(", ")
-            ),
-            Refusal::NeedsCentre(wanted) => wanted.fmt(f),
-            Refusal::KeyReused => f.write_str(
-                "something else was made under this idempotency key; give each operation a key of its \
-                 own, and retry it with the same",
-            ),
-            Refusal::KeyedTooLarge { bytes, max } => write!(
-                f,
-                "what is added under this idempotency key takes {bytes} bytes with the keys of the \
-                 counters, over the limit of {max}; send it in several parts, each under a key of its own"
-            ),
-            Refusal::Internal => f.write_str(crate::contain::INTERNAL),
-            Refusal::Stopped => f.write_str(
-                "the node stopped before it could confirm; whether a write counts is not known, \
-                 so read the counter when the node is back",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-impl From<tallymesh_core::Error> for Refusal {
-    fn from(error: tallymesh_core::Error) -> Refusal {
-        Refusal::Core(error)
-    }
 }
 
 /// Wakes the driver, which sleeps until a socket, a deadline or this tells of work.
@@ -694,7 +482,7 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let command = command(reply);
         let left = match &self.shared.turn {
-            Some(turn) => turn.take(command).err(),
+            Some(turn) => turn.take(command),
             None => Some(command),
         };
         if let Some(command) = left {

@@ -105,11 +105,8 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::NotCovered`] if something that the message builds on is missing here,
-    /// [`Error::OwnClockAhead`], [`Error::WritersFull`] over [`WRITERS_MERGED_MAX`], for a replica that
-    /// has nothing yet over [`WRITERS_TOLD_MAX`], [`Error::CountersFull`]. Nothing is changed then.
-    ///
-    /// [`WRITERS_MERGED_MAX`]: crate::limits::WRITERS_MERGED_MAX
-    /// [`WRITERS_TOLD_MAX`]: crate::limits::WRITERS_TOLD_MAX
+    /// [`Error::OwnClockAhead`], [`Error::WritersFull`] where peers bring too many
+    /// (see [`limits`](crate::limits)), [`Error::CountersFull`]. Nothing is changed then.
     pub fn merge(&mut self, message: &Message) -> Result<Merged, Error> {
         self.merge_with(message, &mut |_| ())
     }

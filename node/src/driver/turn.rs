@@ -63,7 +63,7 @@ impl Turn {
 
     /// Works through all that waits, and this command last. Gives the command back if somebody else is at
     /// work, or nobody will be any more.
-    pub(crate) fn take(&self, command: Command) -> Result<(), Command> {
+    pub(crate) fn take(&self, command: Command) -> Option<Command> {
         for _ in 0..LOOKS {
             match self.driver.try_lock() {
                 Ok(mut driver) => {
@@ -71,16 +71,16 @@ impl Turn {
                     return match &mut *driver {
                         Some(driver) if driver.failed.is_none() && !driver.stopping => {
                             driver.serve(command);
-                            Ok(())
+                            None
                         }
-                        _ => Err(command),
+                        _ => Some(command),
                     };
                 }
                 Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
                 Err(TryLockError::Poisoned(_)) => break,
             }
         }
-        Err(command)
+        Some(command)
     }
 
     /// Works until it is told to stop, all clients are gone, or the store fails.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn is_left(turn: &Turn) -> bool {
-        turn.take(Command::Stop).is_err()
+        turn.take(Command::Stop).is_some()
     }
 
     #[test]

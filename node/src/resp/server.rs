@@ -41,9 +41,12 @@ pub(super) fn info(args: &Args<'_>, host: &mut dyn Host, reply: &mut Reply<'_>) 
     reply.verbatim(&text);
 }
 
+/// The name of a section of `INFO`, and what makes its text.
+type Section = (&'static str, fn(&mut dyn Host) -> String);
+
 /// The sections of `INFO`. Each is put together only if it is asked for, in a time that does not depend on
 /// how many counters there are: clients ask whenever they connect.
-static SECTIONS: &[(&str, fn(&mut dyn Host) -> String)] = &[
+static SECTIONS: &[Section] = &[
     ("Server", server),
     ("Clients", |host| {
         format!("connected_clients:{}\r\n", host.facts().connections)

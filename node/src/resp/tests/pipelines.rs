@@ -276,7 +276,7 @@ impl Play {
             rest = after;
             self.feed(piece);
             // A piece may come while the session waits: a node does not read then, and might.
-            if random(&mut seed) % 4 != 0 {
+            if !random(&mut seed).is_multiple_of(4) {
                 self.go_on();
             }
             if !slow || self.unread.len() >= OUT_BYTES_PAUSE {

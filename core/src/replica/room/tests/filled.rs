@@ -35,7 +35,7 @@ const ON_ITS_WAY: &str = "it bounds what is on its way, and decoders or the sync
 const AT_A_MOMENT: &str =
     "it bounds an argument of one call, and what is kept is within other bounds";
 
-const TABLE: [(&str, Tried); 47] = [
+const TABLE: [(&str, Tried); 49] = [
     (
         "KEY_BYTES_MAX",
         Filled(longest_key, |it| {
