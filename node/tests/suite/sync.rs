@@ -191,7 +191,13 @@ async fn a_fault_shows_in_status_log_figures_and_events() {
     assert!(lines.any(|line| line == "event: fault"));
     let data = lines.next().expect("the evidence");
     let data = data.strip_prefix("data: ").expect("data");
-    let evidence: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    let mut evidence: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    let fields = evidence.as_object_mut().expect("fields");
+    assert!(fields.remove("at").is_some_and(|at| at.is_string()));
+    // The first one's shard is taken, the second one's contradicts it.
+    let links = ["brought_by", "denied_by"].map(|name| fields.remove(name).expect("a link"));
+    assert!(links.iter().all(|link| link["kind"] == "websocket"));
+    assert_ne!(links[0]["link"], links[1]["link"]);
     let writer = one.replica.writer().to_string();
     let expected = serde_json::json!({
         "kind": "totals", "key": "likes", "writer": writer, "clock": "1", "ours": "10",
