@@ -13,6 +13,7 @@ use crate::MEMBERS;
 use crate::sync::Share;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
+#[cfg(feature = "budgets")]
 use core::fmt;
 
 /// What a message builds on and a replica does not hold.

@@ -92,6 +92,7 @@ use crate::error::{Error, Rule, detail};
 use crate::hash::mix;
 use crate::keys::Handle;
 use crate::replica::{Mark, Replica, Returned};
+#[cfg(feature = "members")]
 use crate::roster::Owner;
 use crate::wire::{Body, Delta, Digests, Frame, Pull, Why};
 use crate::writer_id::WriterId;

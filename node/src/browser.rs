@@ -33,8 +33,7 @@ pub struct Pages {
     pub any_host: bool,
     /// Whether every IP address is served as a host, as where other machines reach the listener.
     pub ip_hosts: bool,
-    /// Origins whose pages may talk to the node, beside loopback's and its own, as [`origin`] spells
-    /// them.
+    /// Origins whose pages may talk to the node, beside loopback's and its own, in lower case.
     pub origins: Vec<String>,
 }
 

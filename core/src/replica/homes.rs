@@ -122,7 +122,6 @@ impl Replica {
 
     /// The writers that this member speaks for, how far each has got, and whether it has seen all that is
     /// held here: as [`progress`](Replica::progress) of each.
-    #[cfg(feature = "members")]
     pub(crate) fn levels(&self) -> impl Iterator<Item = (WriterId, u64, bool)> {
         let held = self.members_part(|number| self.clocks[number as usize]);
         self.attached_numbers().map(move |number| {

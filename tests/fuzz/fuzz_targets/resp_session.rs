@@ -14,6 +14,9 @@ mod node {
         pub(crate) use owner_key::OwnerKey;
     }
 
+    #[allow(dead_code)]
+    pub(crate) mod escape;
+
     #[allow(dead_code, unused_imports)]
     pub(crate) mod problems;
 
@@ -23,6 +26,7 @@ mod node {
 
     #[allow(dead_code)]
     pub(crate) mod trust {
+        pub(crate) mod keys;
         mod role;
         pub(crate) use role::Role;
     }
@@ -37,6 +41,6 @@ mod node {
     }
 }
 
-use node::{driver, problems, resp, trust};
+use node::{driver, escape, problems, resp, trust};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::tests::pipelines::pipelines(bytes));
