@@ -78,7 +78,7 @@ fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
         );
     }
     let core = codes_in("../core/src/error.rs");
-    let mut node = codes_in("src/handle.rs");
+    let mut node = codes_in("src/handle/refusal.rs");
     node.extend(codes_in("src/driver/grants.rs"));
     let trust = codes_in("src/trust/ticket.rs");
     let resp = codes_in("src/resp/error.rs");

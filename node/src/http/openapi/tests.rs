@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
 /// times of this process, places in a request. They stay below 2^53.
-const SMALL: [&str; 27] = [
+const SMALL: [&str; 28] = [
     "attached_count",
     "bytes_in",
     "bytes_out",
@@ -32,6 +32,7 @@ const SMALL: [&str; 27] = [
     "renewals",
     "rtt_us",
     "shards",
+    "stuck",
     "uptime_ms",
     "waiting_count",
     "withdrawn",
