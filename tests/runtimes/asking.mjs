@@ -84,7 +84,7 @@ export function readmeExample(project, entry, address, more) {
  * Tests that a program of this folder does the same everywhere: it exports `run`, and knows no runtime.
  *
  * @param at - gives the project and the addresses of the nodes, once they are there.
- * @param asked - what it is told, another one each time.
+ * @param asked - what it is told, another one each time; of a page if that is said.
  * @param judge - checks what it told.
  */
 export function everywhere({ entry, program, at, asked, judge }) {
@@ -115,7 +115,7 @@ export function everywhere({ entry, program, at, asked, judge }) {
     test(`${entry} from ${name}`, async () => {
       const project = write(ready(), { [`${entry}.mjs`]: imported, [`${entry}.cjs`]: required });
       const [file, args] = command();
-      judge(JSON.parse(await execute(project, file, [...args, JSON.stringify(asked())])));
+      judge(JSON.parse(await execute(project, file, [...args, JSON.stringify(await asked())])));
     });
   }
 
@@ -129,7 +129,7 @@ export function everywhere({ entry, program, at, asked, judge }) {
     const pages = await serve(project);
     try {
       const page = await browser.newPage();
-      await page.goto(`${pages.address}${entry}.html#${encodeURIComponent(JSON.stringify(asked()))}`);
+      await page.goto(`${pages.address}${entry}.html#${encodeURIComponent(JSON.stringify(await asked(true)))}`);
       judge(await page.evaluate(() => globalThis.outcome));
     } finally {
       pages.stop();
@@ -154,7 +154,7 @@ export function everywhere({ entry, program, at, asked, judge }) {
       export default { fetch: async (request) => Response.json(await run(tallymesh, await request.json())) };\n`);
     const worker = new Miniflare({ modules, compatibilityDate: '2026-04-01', host: '127.0.0.1', port: 0, cf: false });
     try {
-      const answer = await fetch(await worker.ready, { method: 'POST', body: JSON.stringify(asked()) });
+      const answer = await fetch(await worker.ready, { method: 'POST', body: JSON.stringify(await asked()) });
       const text = await answer.text();
       assert.equal(answer.status, 200, text);
       judge(JSON.parse(text));

@@ -26,13 +26,13 @@ after(() => nodes?.stop());
 let names = 0;
 const fresh = () => `limit-${names++}`;
 let told;
-const asked = () => (told = { nodes: addresses, name: fresh() });
+const asked = async (page) => (told = { nodes: addresses, name: page ? await limited(9) : fresh(), page });
 
 /** Checks what the program told. */
 function judge(outcome) {
   assert.deepEqual(outcome, {
-    before: 'undefined',
-    set: [told.name, '9', PERIOD_MS],
+    before: told.page ? 'object' : 'undefined',
+    set: told.page ? 'forbidden' : [told.name, '9', PERIOD_MS],
     allowed: [true, true, told.name, '9', 'bigint', 0],
     most: true,
     refused: [false, told.name, '9', true, 'no'],
@@ -40,7 +40,7 @@ function judge(outcome) {
     period: [PERIOD_MS, 0, 0, 0],
     wrong: [true, false, 'amount_not_integer'],
     listed: [['9', 'bigint']],
-    gone: [true, 'no_limit', 'no', 404],
+    gone: told.page ? 'forbidden' : [true, 'no_limit', 'no', 404],
   });
 }
 
