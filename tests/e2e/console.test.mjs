@@ -320,19 +320,23 @@ test('peers, figures and faults are those of the node', { skip }, async () => {
 test('a writer id in two hands is told of as a fault', { skip }, async () => {
   const [one, other] = await Promise.all([oneNode(), oneNode()]);
   const clones = await browser.newContext();
+  const { privateKey } = await crypto.subtle.generateKey('Ed25519', true, ['sign', 'verify']);
+  const key = await crypto.subtle.exportKey('jwk', privateKey);
+  const owner = [...Buffer.from(key.x, 'base64url')];
   try {
     await servePackage(clones);
     for (const [{ address }, by] of [[one, 5], [other, 7]]) {
       const tab = await clones.newPage();
       await tab.goto(`${address}/v1/spaces/default/counters`);
-      await tab.evaluate(async ([node, by]) => {
-        // As in two copies of one machine that go on from one image.
+      await tab.evaluate(async ([node, by, key, owner]) => {
+        // As in two copies of one machine that go on from one image: one key, and the same random bytes.
         crypto.getRandomValues = (bytes) => bytes.fill(7);
         const { connect, open } = await import('/package/browser.js');
-        const replica = await open();
+        const secret = await crypto.subtle.importKey('jwk', key, 'Ed25519', false, ['sign']);
+        const replica = await open({ ownerKey: new Uint8Array(owner), sign: (bytes) => crypto.subtle.sign('Ed25519', secret, bytes) });
         replica.add('forked', by);
         connect(replica, node);
-      }, [address, by]);
+      }, [address, by, key, owner]);
       await until('the node to hear of it', async () => (await read(address, 'forked')) === String(by));
     }
     await clones.close();

@@ -4,7 +4,7 @@ const DEADLINE_MS = 30_000;
 
 /**
  * Counts with two replicas here, and with a node over WebSocket; tells what came of it. `options` are for
- * `open` and `connect`.
+ * `open` and `connect`. Both are connected, because a node takes of a page what its own writer made and no more.
  */
 export async function run({ connect, open, TallymeshError }, { node, key, ...options }) {
   const here = await open(options);
@@ -23,12 +23,12 @@ export async function run({ connect, open, TallymeshError }, { node, key, ...opt
   here.add(key, 5);
   // This takes the second module.
   const headers = { 'tallymesh-token': await here.token() };
-  const connection = connect(here, node, options);
-  await online(connection);
+  const connections = [here, there].map((replica) => connect(replica, node, options));
+  await Promise.all(connections.map(online));
   // The node answers once it has seen what the token names.
   const answer = await fetch(`${node}/v1/spaces/default/counters/${key}`, { headers });
   const { value } = await answer.json();
-  connection.close();
+  for (const connection of connections) connection.close();
   return { likes: `${typeof likes} ${likes}`, refused, atNode: value };
 }
 
