@@ -29,6 +29,8 @@ const LIKES: Key = 0;
 const ROUND: u64 = 150;
 /// Steps that are told if one fails.
 const LAST: usize = 40;
+/// The runtimes that are pages of a browser.
+const PAGES: [&str; 2] = ["Chromium", "Firefox"];
 const DAY_MS: u64 = 86_400_000;
 /// The longest pause between two steps, in which replicas hear of each other.
 const PAUSE_MS: u64 = 30;
@@ -335,10 +337,12 @@ impl Play {
         Ok(())
     }
 
-    /// A runtime, page or worker is started again, with what its replica had or without.
+    /// A runtime, page or worker is started again, with what its replica had or without. A page has a key
+    /// of its own each time, and nodes take of it what its own writer made and no more.
     async fn reload(&mut self, remote: usize) -> Result<(), String> {
         let at = NODES + remote;
-        let keep = self.random.chance(500);
+        let is_page = PAGES.contains(&self.world.remotes[remote].name.as_str());
+        let keep = self.random.chance(500) && !is_page;
         self.note(format!(
             "{} is loaded again, and keeps all: {keep}",
             self.name(at)
