@@ -211,7 +211,7 @@ async fn a_fault_shows_in_status_log_figures_and_events() {
     );
     let log = node.log();
     assert!(
-        log.contains("two processes wrote under one writer id") && log.contains(&writer),
+        log.contains("two wrote under one writer id") && log.contains(&writer),
         "{log}"
     );
     let status = String::from_utf8(node.run(&["status"], "").stdout).expect("text");
