@@ -246,7 +246,7 @@ impl Keys {
     fn insert(&mut self, key: &str) -> Result<Handle, Error> {
         self.check(key)?;
         if HUGE && self.text.len() + key.len() > u32::MAX as usize {
-            self.compact(); // What is left of keys that went takes 32-bit offsets too.
+            self.compact(); // The remains of removed keys use up 32-bit offsets too.
         }
         self.room_up_to(key.len(), u32::MAX)?;
         let start = self.text.len() as u32;

@@ -37,7 +37,7 @@ pub struct Pages {
     pub origins: Vec<String>,
 }
 
-/// What a request that is let in comes from.
+/// The kind of program that an accepted request comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Comer {
     /// A program that is no browser.

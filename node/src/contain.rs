@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How often a panic is logged: a client that finds one can cause it again and again. All are counted.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is said of a fault of the program.
+/// The text that a client gets for a fault of the program.
 pub(crate) const INTERNAL: &str = "a fault of the program ended this, and whether it was done is not known; \
      read before you try again, and report what the node's log says";
 
@@ -21,7 +21,7 @@ pub(crate) const INTERNAL: &str = "a fault of the program ended this, and whethe
 pub(crate) struct Panicked(String);
 
 impl Panicked {
-    /// What was thrown.
+    /// The payload of the panic.
     pub(crate) fn of(thrown: &(dyn Any + Send)) -> Panicked {
         let text = thrown.downcast_ref::<&str>().copied();
         let text = text.or_else(|| thrown.downcast_ref::<String>().map(String::as_str));
@@ -49,6 +49,6 @@ impl Panicked {
 
 /// Does work whose panic ends it alone.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
-    // What was half done is left to whoever called this.
+    // The caller deals with work that is half done.
     catch_unwind(AssertUnwindSafe(work)).map_err(|thrown| Panicked::of(&*thrown))
 }

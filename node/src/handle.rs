@@ -73,7 +73,7 @@ impl From<SpaceId> for Carried {
     }
 }
 
-/// What is known of the sender at the other end of a new link, beside its name.
+/// Facts about the sender at the other end of a new link, beside its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
     /// The key that it has proved to be its owner's.
@@ -98,7 +98,7 @@ pub struct NewLink {
     pub broadcast: bool,
     /// Where its outgoing frames go. Frames that find it full are dropped: sync repairs that.
     pub outbox: mpsc::Sender<Order>,
-    /// What else is known of the other end, to be named if it brings what is forged.
+    /// Further facts about the other end, for a report if it brings forged shards.
     pub from: Sender,
 }
 

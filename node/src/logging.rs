@@ -109,7 +109,7 @@ impl Lines {
     pub(crate) fn finish(&self, most: Duration) {
         let state = self.state();
         let is_busy = |state: &mut State| state.writing || !state.waiting.is_empty();
-        // What is not written by then is not waited for.
+        // Lines that are not written by then are not waited for.
         let _ = self.0.done.wait_timeout_while(state, most, is_busy);
     }
 

@@ -376,7 +376,7 @@ impl Node {
         &self.peer_id
     }
 
-    /// What shows that a request comes from this node's operator.
+    /// The token that shows that a request comes from this node's operator.
     pub fn token(&self) -> &OperatorToken {
         &self.token
     }

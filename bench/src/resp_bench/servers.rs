@@ -192,7 +192,7 @@ impl<'a> Server<'a> {
         Ok(base.trim_end_matches('/').to_owned())
     }
 
-    /// What shows that a request comes from its operator.
+    /// The token that shows that a request comes from its operator.
     pub(crate) fn token(&self) -> Result<String> {
         let text = fs::read_to_string(self.folder.path().join("data/token"))?;
         Ok(text.trim().to_owned())

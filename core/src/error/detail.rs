@@ -1,11 +1,11 @@
-//! What errors say beside their codes.
+//! The details that errors carry beside their codes.
 
-/// What an error says beside its code. The module that a page loads first shows codes only: there it is
+/// The detail of an error beside its code. The module that a page loads first shows codes only: there it is
 /// nothing, so that nothing is put together, moved or dropped for it.
 #[cfg(feature = "guests")]
 pub type Detail<T> = T;
 
-/// What an error says beside its code: nothing in this program, which shows codes only.
+/// The detail of an error beside its code: nothing in this program, which shows codes only.
 #[cfg(not(feature = "guests"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail<T>(core::marker::PhantomData<T>);

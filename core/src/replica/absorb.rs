@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 struct Part {
     /// The own total, which takes the others up.
     total: i128,
-    /// What each of the writers comes to, by local number, ascending; `None` if nothing of it survives.
+    /// The total of each of the writers, by local number, ascending; `None` if nothing of it survives.
     amounts: Vec<(u32, Option<i128>)>,
 }
 
@@ -124,7 +124,7 @@ impl Replica {
         parts
     }
 
-    /// What the chosen writers have in one counter.
+    /// The slots of the chosen writers in one counter.
     fn part(&self, slots: &[Slot], chosen: &[bool]) -> Part {
         let sums = counter::sums(slots, &self.writers);
         let mut part = Part::default();

@@ -17,7 +17,8 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error::NotCovered`] if a message between is missing, [`Error::CountersFull`] over 2^32 bytes of
-    /// keys. Nothing is changed then. What was merged once is never refused for the number of writers.
+    /// keys. Nothing is changed then. A state that was merged once is never refused for its number of
+    /// writers.
     pub fn restore(&mut self, message: &Message) -> Result<(), Error> {
         self.check_stored(message)?;
         let mut ignore = |_| ();

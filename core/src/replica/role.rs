@@ -24,7 +24,7 @@ impl Replica {
         self.adds_only
     }
 
-    /// What is held of a counter and a writer.
+    /// The slot of one writer in one counter.
     #[cfg(feature = "members")]
     pub(crate) fn slot_of(&self, key: &str, writer: &WriterId) -> Option<Slot> {
         let number = self.numbers.get(writer)?;

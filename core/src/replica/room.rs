@@ -29,7 +29,7 @@ use crate::writer_id::WriterId;
 /// store that brings more.
 const JUDGES_STARTS: bool = !cfg!(target_family = "wasm");
 
-/// Who brings writers that are new to a replica.
+/// The source of writers that are new to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bringer {
     /// A peer of limited rights, or a member that admits a guest.
@@ -49,7 +49,7 @@ impl Replica {
         let known = self.numbers.len();
         let max = match by {
             Bringer::Guest => WRITERS_MAX,
-            // Who has nothing yet takes all that another one holds.
+            // An empty replica takes all that another one holds.
             Bringer::Peer if known == 1 => WRITERS_TOLD_MAX + 1,
             Bringer::Peer => WRITERS_MERGED_MAX,
         };

@@ -1,4 +1,4 @@
-//! What a sync machine works with.
+//! The settings of a sync machine.
 
 use crate::roster::Owner;
 use alloc::string::String;

@@ -167,7 +167,7 @@ impl Sync {
         2 * (owners.len() + 1) > members.members.len()
     }
 
-    /// Takes in whoever greets and has written nothing yet, but no reader.
+    /// Admits a peer that greets and has written nothing yet, but no reader.
     pub(super) fn admit(
         &mut self,
         now: Millis,

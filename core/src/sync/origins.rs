@@ -3,7 +3,7 @@
 //! A member's word is taken, so one of them can push shards in another's name. A version vector does not
 //! say who did. The machine therefore keeps, for each writer, the links that raised its clock last, as runs
 //! of clocks. A writer that hears of a clock of its own which it has not made denies it to all nodes, in a
-//! frame that earlier versions pass over. Whoever holds that clock then knows which link brought it.
+//! frame that earlier versions pass over. Each node that holds that clock then knows which link brought it.
 //!
 //! An accusation is a testimony, no proof: the writer, or the link, lies. Shards are not signed.
 
@@ -16,7 +16,7 @@ use crate::writer_id::WriterId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// How many runs of clocks are kept of a writer. With one, whoever raises the clock next would hide the
+/// How many runs of clocks are kept of a writer. With one, the next link that raises the clock would hide the
 /// link that forged it.
 const RUNS: usize = 3;
 /// How often a replica denies clocks of one writer: each time all nodes are sent a frame.
@@ -43,7 +43,7 @@ struct Run {
     since: u64,
 }
 
-/// Who brought what.
+/// Which link brought which clocks.
 #[derive(Clone, Default)]
 pub(super) struct Origins {
     /// The newest run first.

@@ -117,7 +117,7 @@ impl Sync {
                 let body = Body::Push(message);
                 let bytes = encode(replica.space(), &body);
                 if DUTIES && bytes.len() > FRAME_BYTES_MAX {
-                    // What is said of writers is in no estimate.
+                    // The estimate does not count statements about writers.
                     self.announce = Some((now, None));
                 } else if let Body::Push(message) = body {
                     self.pass_on(replica, None, false, &message, &bytes);

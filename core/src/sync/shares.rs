@@ -28,14 +28,14 @@ pub struct Party {
     pub address: Option<u128>,
 }
 
-/// Who shares room for writers.
+/// A holder of a share of the room for writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// One owner's key.
     Owner,
-    /// Who has one ticket.
+    /// All peers with one ticket.
     Ticket,
-    /// Who comes from one address.
+    /// All peers of one address.
     Address,
 }
 

@@ -31,19 +31,19 @@ const MEMORY_PART: u8 = 0;
 const MEMORY_GAPS: u8 = 1;
 const MEMORY_ALL: u8 = 2;
 
-/// What a message may have.
+/// The bounds that a message is held to.
 struct Bounds {
     writers: usize,
     key_bytes: usize,
 }
 
-/// Of a peer.
+/// A message of a peer.
 const TOLD: Bounds = Bounds {
     writers: WRITERS_TOLD_MAX,
     key_bytes: MESSAGE_KEY_BYTES_MAX,
 };
 
-/// Of the own store: a replica reads back everything that it wrote.
+/// A message of the own store: a replica reads back everything that it wrote.
 const STORED: Bounds = Bounds {
     writers: usize::MAX,
     key_bytes: usize::MAX,
@@ -184,7 +184,7 @@ pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
     }
     #[cfg(feature = "members")]
     for op in message.keyed.iter() {
-        // What a replica takes it also tells, beside the table of a last chunk.
+        // A replica passes on all that it accepts, beside the table of a last chunk.
         let bytes = encode_adds(&op.adds).len();
         room_for_keyed(bytes).map_err(|error| reader.fail(error))?;
     }

@@ -64,7 +64,7 @@ const TAKEN: [&str; 50] = [
     "tickets --token-file dir/token",
 ];
 
-/// What is parsed only: its value is a file or a ticket, or it ends with a text.
+/// Options that are only parsed here: the value is a file or a ticket, or the option prints a text and ends.
 const PARSED: [&str; 3] = [
     "up --config file",
     "up --join a.b.c",

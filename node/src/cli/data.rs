@@ -125,7 +125,7 @@ fn copy(output: &mut Output, done: &str, from: &Path, to: &Path) -> Result<(), F
     tell(output, done, to, &report.map_err(failed)?, None)
 }
 
-/// What a start would do with a data folder: it puts together what is kept of each space.
+/// Reads a data folder as a start would: it builds each space from its records.
 #[derive(Default)]
 struct Start(BTreeMap<Space, Replay>);
 

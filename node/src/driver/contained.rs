@@ -1,4 +1,4 @@
-//! What a panic in the work of one client leaves behind.
+//! The state that a panic in the work of one client leaves behind.
 //!
 //! Each command of the queue, and each turn of a Redis client, is contained by itself. Work that only reads
 //! leaves nothing behind, so that work alone ends. Work that was about to change a replica may have left it
@@ -17,7 +17,7 @@ use mio::{Events, Poll};
 use tallymesh_core::wire::Frame;
 use tallymesh_core::{Error, Link, frame_space};
 
-/// What may be half changed.
+/// The spaces that may be half changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HalfChanged {
     Space(SpaceId),
@@ -26,7 +26,7 @@ pub(super) enum HalfChanged {
 }
 
 impl HalfChanged {
-    /// What was before, or else this space.
+    /// The space that was noted before, or else this one.
     pub(super) fn later(before: Option<Self>, space: Option<usize>) -> Option<Self> {
         before.or(space.map(SpaceId).map(HalfChanged::Space))
     }

@@ -13,14 +13,14 @@ use utoipa::ToSchema;
 /// is cut off; a peer that is let in makes a few links a second at most.
 const GONE_MAX: usize = 4_096;
 
-/// Who is, or was, at the other end of a link.
+/// The peer that is, or was, at the other end of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Origin {
     /// The link's number, as in `GET /v1/peers`.
     pub link: u32,
     /// The name of the other end: a libp2p peer id, `ws-N` or `post-N`.
     pub peer: String,
-    /// What was at the other end.
+    /// The peer at the other end.
     pub kind: PeerKind,
     /// The key that it has proved to be its owner's, as 64 hex digits.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What the sync machines have to say, and to whom it goes.
+//! Outputs of the sync machines, and where each goes.
 
 use super::{Clients, Driver, FLUSH_MS, News, Order, SYNC};
 use crate::handle::SpaceId;
@@ -11,7 +11,7 @@ use tallymesh_core::Output;
 static PUSHES_LOG: LogPace = LogPace::new();
 
 impl Driver {
-    /// Takes what the sync machines have to say. What is for others waits for the commit.
+    /// Takes the outputs of the sync machines. Those for others wait for the commit.
     pub(super) fn poll_outputs(&mut self) -> Result<(), StoreError> {
         let listening = self.clients.as_ref().is_some_and(Clients::are_listening);
         self.spaces.set_listening(listening);

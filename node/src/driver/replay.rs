@@ -8,7 +8,7 @@ use tallymesh_core::{Error, Message, Replica, Restoring, Space, WriterId};
 /// Reads the files beside the log as a start does.
 ///
 /// # Errors
-/// What a start would be refused for.
+/// The reason for which a start would be refused.
 pub(crate) fn check_files(folder: &Path) -> Result<(), StoreError> {
     Nonces::open(Some(folder.to_path_buf())).map(drop)
 }

@@ -387,7 +387,7 @@ impl Book {
         ops
     }
 
-    /// What makes the book say who was removed, as far as this node is to tell.
+    /// Changes of the book that state removals, as far as this node is to state them.
     fn lacking_removals(&self, wall: u64) -> Vec<(String, Op)> {
         let mut ops = Vec::new();
         for key in self.removals.to_tell() {

@@ -32,7 +32,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 const REFUSAL: &[u8] = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// Who is let in, and which of those that are connected are browsers. Clones share it.
+/// The rule of the door, and which of the connected peers are browsers. Clones share it.
 #[derive(Clone)]
 pub(super) struct Door(Arc<Shared>);
 

@@ -23,15 +23,15 @@ const JUDGE_INTERVAL: Duration = Duration::from_secs(5);
 /// first of them then find it in the book. Less than [`super::rights::UNSURE`].
 const TELL_WAIT_SPREAD_MS: usize = 1_500;
 
-/// Who was removed, and from which space.
+/// The owner that was removed, and the space.
 type Gone = (Space, OwnerKey);
 
-/// What the book says of removals.
+/// The removals in the book.
 pub(super) struct Removals {
     ledger: Ledger,
     identity: Identity,
     own: OwnerKey,
-    /// What each statement of the book says; nothing if it is none. No signature is verified twice.
+    /// Each verified statement of the book; `None` if it is not one. No signature is verified twice.
     read: BTreeMap<String, Option<Removal>>,
     /// When this node tells each removal that it knows, unless others did, and what it says then.
     told: BTreeMap<Gone, Told>,
@@ -132,7 +132,7 @@ impl Removals {
             }
             let known = self.told.remove(&gone).filter(|told| told.at == at);
             let row = match known {
-                // What this node tells, it renews.
+                // This node renews its own statements.
                 Some(known) if known.key.is_some() || !is_stated => known,
                 _ if is_stated => continue,
                 _ => {
@@ -234,7 +234,7 @@ mod tests {
         );
         assert_eq!(read(&mut two, &keys, &all), Some(77));
         assert!(tell(&mut two).is_empty(), "it is told already");
-        // Whoever said so is removed, too: then another member says it.
+        // The issuer may be removed, too: then another member states it.
         let rest = [two.owner, three.owner];
         two.removals.judge(&says(&rest), WALL, now);
         let keys = tell(&mut two);

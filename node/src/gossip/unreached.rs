@@ -55,7 +55,7 @@ impl Why {
         )
     }
 
-    /// What a failed attempt says; nothing if it says nothing about the peer.
+    /// The reason in a failed attempt; `None` if the attempt tells nothing about the peer.
     pub(super) fn of(error: &DialError) -> Option<Why> {
         Some(match error {
             // An address that the node listens on is not even dialled.
@@ -122,7 +122,7 @@ pub struct UnreachedRow {
 struct Row {
     why: Why,
     since: Instant,
-    /// What the log was told last.
+    /// The reason that was logged last.
     told: Option<&'static str>,
     tell_next: Instant,
     tell_wait: Duration,
@@ -209,7 +209,7 @@ impl Unreached {
     }
 }
 
-/// Who is expected at a configured address, and where.
+/// The peer that is expected at a configured address, and the address.
 pub(super) type Expected = (Multiaddr, Option<PeerId>);
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(crate) struct Outside {
     pub(crate) space: Space,
     /// Whether it was removed; it waits to join otherwise.
     pub(crate) is_removed: bool,
-    /// What is so, and what to do.
+    /// The state in a sentence, and what to do.
     pub(crate) detail: String,
 }
 

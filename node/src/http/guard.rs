@@ -19,7 +19,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 /// How long a browser may remember that a page may come here.
 const PREFLIGHT_AGE: Duration = Duration::from_secs(600);
 
-/// Who may load an answer without asking.
+/// The pages that may load an answer without asking.
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Headers that mean one thing: two that differ leave open which of them is meant, and something in
@@ -45,7 +45,7 @@ const SINGLE: [HeaderName; 18] = [
     TOKEN,
 ];
 
-/// What a request comes from, or the answer to one that is not let in.
+/// The kind of program that a request comes from, or the answer to one that is refused.
 pub(super) fn judge(app: &App, request: &Request) -> Result<Comer, Box<Response>> {
     let headers = request.headers();
     let judged = once(headers).and_then(|()| {

@@ -165,13 +165,13 @@ enum Phase {
     New,
     /// The head of a request has come, and it is not answered.
     Asked,
-    /// What was asked is answered.
+    /// The request is answered.
     Answered,
     /// A stream of events, or a socket.
     Stream,
 }
 
-/// What is known of one connection, to those that read and write it and to those that answer it.
+/// The state of one connection, shared by its reader, its writer and the handler.
 pub(super) struct Client {
     room: Arc<Room>,
     number: u64,
@@ -224,7 +224,7 @@ impl Client {
         self.set(Phase::Asked);
     }
 
-    /// What was asked is answered.
+    /// The request is answered.
     pub(super) fn answered(&self) {
         self.set(Phase::Answered);
         self.wrote();
@@ -284,7 +284,7 @@ pub(super) struct Patience<T> {
     client: Arc<Client>,
     /// Wakes whoever reads; made when somebody waits, and kept.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Wakes whoever writes what is not read.
+    /// Wakes the writer of bytes that the client does not read.
     unread: Option<Pin<Box<Sleep>>>,
     _place: Place,
 }
@@ -300,7 +300,7 @@ impl<T> Patience<T> {
         }
     }
 
-    /// What is known of this connection.
+    /// The state of this connection.
     pub(super) fn client(&self) -> Arc<Client> {
         self.client.clone()
     }

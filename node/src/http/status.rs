@@ -156,7 +156,7 @@ pub(super) async fn healthy() -> &'static str {
     "ok\n"
 }
 
-/// What the driver answers, unless it waits for a store that does not answer itself.
+/// The driver's answer, unless the driver waits for a store that hangs.
 async fn answered<T>(app: &App, answer: impl Future<Output = T>) -> Result<T, Problem> {
     let mut answer = pin!(answer);
     loop {

@@ -21,7 +21,7 @@ pub enum Flow {
     Close,
 }
 
-/// What a session waits for. Times count from when [`Flow::Waits`] was returned, in milliseconds.
+/// The event that a session waits for. Times count from when [`Flow::Waits`] was returned, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Members. Call [`Session::answer_wait`] once they are there or the time is over.
@@ -34,7 +34,7 @@ pub enum Wait {
     /// That what it has just written reaches a level. Call [`Session::answer_level`] once it did, or
     /// the time is over.
     Write {
-        /// What it has written.
+        /// The last write of the session.
         written: Written,
         /// The level.
         level: Level,

@@ -10,7 +10,7 @@ use super::limits::IDLE_BYTES_MAX;
 #[derive(Default)]
 pub(super) struct Held {
     bytes: Vec<u8>,
-    /// What stands before this was executed.
+    /// The bytes before this offset were executed.
     from: usize,
 }
 

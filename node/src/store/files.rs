@@ -82,7 +82,7 @@ struct Lock {
     _folder: Option<fs::File>,
 }
 
-/// What tells a file from all others, under whatever name.
+/// The identity of a file under any name.
 type Identity = (u64, u64);
 
 /// The folders that this process has locked, each with what its lock file and it itself were then.

@@ -1,6 +1,6 @@
 //! Whether the store answers, told without asking it.
 //!
-//! A disk may hang, and whoever waits for it then says nothing. So the worker writes down when it began
+//! A disk may hang, and a thread that waits for it answers nothing. So the worker notes when it began
 //! to wait, where health checks read it without a lock of the store's or the driver's. A thread looks
 //! there too, and tells the log.
 
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The log is told again of a store that hangs after twice the time, and then each so often.
 const TELL_AGAIN_MAX: Duration = Duration::from_secs(60);
 
-/// What is known of a store. Clones share it.
+/// The health of a store. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Health(Arc<Inner>);
 
@@ -35,7 +35,7 @@ struct Inner {
     stopping: AtomicBool,
 }
 
-/// What is wrong with a store at the moment.
+/// The present trouble of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// It has not answered for so long.
@@ -56,7 +56,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// What is wrong, if anything is.
+    /// The present trouble, if there is any.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         if let Some(why) = self.lost().clone() {
             return Some(Trouble::Lost(why));

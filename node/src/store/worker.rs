@@ -97,7 +97,7 @@ impl Shared {
             let asked = self.health.ask();
             let kept = store.commit(records);
             drop(asked);
-            // What went to a folder that is no longer there is not kept.
+            // Records that went to a removed folder are not kept.
             kept.and_then(|()| self.stand(&**store))
         });
         let took = begun.elapsed();
@@ -308,7 +308,7 @@ fn work(shared: &Shared) {
         committed = matches!(job, Job::Commit(..));
         match job {
             Job::Commit(records, number) => shared.commit(store, &records, number, false),
-            // What it finds is told, and waited for by the next commit.
+            // The result is reported, and the next commit waits for it.
             Job::Look => drop(shared.health.stands(&**store)),
             Job::Idle => {
                 let prepared = shared.stand(&**store).and_then(|()| {

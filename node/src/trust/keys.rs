@@ -18,7 +18,7 @@ fn sound(key: &[u8; 32]) -> Option<VerifyingKey> {
     (is_canonical && !parsed.is_weak()).then_some(parsed)
 }
 
-/// Whether this is the signature of a message by whoever has the secret half of a key.
+/// Whether this is the signature of a message by the holder of the secret half of a key.
 pub(crate) fn is_signed_by(key: &[u8; 32], message: &[u8], signature: &[u8]) -> bool {
     let signature = Signature::from_slice(signature);
     match (sound(key), signature) {

@@ -30,7 +30,7 @@ pub(crate) const FILE: &str = "tickets.json";
 /// The version of the file that this build writes. It reads earlier ones, too.
 const VERSION: u64 = 2;
 
-/// What a file without anything newer has, so that earlier builds read it.
+/// The version of a file without newer fields, so that earlier builds read it.
 const VERSION_MIN: u64 = 1;
 
 /// Largest file that is read: one with as much in it as may be is smaller.
@@ -413,7 +413,7 @@ struct Written {
     /// The members of each space as they were seen last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     members: Vec<removed::SeenRow>,
-    /// Who was removed from them.
+    /// The owners that were removed from them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     removed: Vec<removed::RemovedRow>,
 }

@@ -14,21 +14,21 @@ use serde::{Deserialize, Serialize};
 use tallymesh_core::Space;
 use tallymesh_core::limits::KEY_BYTES_MAX;
 
-/// What a key of the address book begins with that is a removal.
+/// The prefix of keys of the address book that are removals.
 pub(crate) const REMOVED_KEY: &str = "removed/";
 
 /// Longest statement, in bytes: one with the longest name of a space fits.
 const REMOVAL_BYTES_MAX: usize = KEY_BYTES_MAX - REMOVED_KEY.len();
 
-/// What the header says, so that no other token that is signed with the same key passes for one.
+/// The type in the header, so that no other token signed with the same key passes for a removal.
 const TYPE: &str = "tallymesh-removal+jwt";
 
-/// That an owner was removed from the members of a space.
+/// The statement that an owner was removed from the members of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Removal {
-    /// Who was removed.
+    /// The removed owner.
     pub(crate) owner: OwnerKey,
-    /// Who says so. It counts if that is a member of the space.
+    /// The issuer. The statement counts if the issuer is a member of the space.
     pub(crate) issuer: OwnerKey,
     /// From which space.
     pub(crate) space: Space,

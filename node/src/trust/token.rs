@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The file's name in the data folder.
 pub(crate) const FILE: &str = "token";
 
-/// What each token begins with, so that programs that look for leaked secrets find it.
+/// The prefix of each token, so that scanners for leaked secrets find it.
 pub(crate) const PREFIX: &str = "tmo_";
 
 /// Random bytes of a token, which follow the prefix as hex digits.
@@ -34,7 +34,7 @@ pub struct OperatorToken {
 pub struct TokenError {
     /// Its file.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// The fault of the token.
     pub problem: io::Error,
 }
 

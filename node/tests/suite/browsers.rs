@@ -81,7 +81,7 @@ fn tickets_and_membership_take_the_operators_token_on_loopback_too() {
         node.get("/v1/spaces/default/members").1["members"],
         json!([])
     );
-    // What is no operator's takes nothing, whatever is shown.
+    // Requests that anybody may send need no token, whatever they show.
     let basic = [("authorization", "Basic abc")];
     assert_eq!(ask(&node, "GET", "/v1/status", &basic, "").status, 200);
     // With it a page of the node may do so, too.
@@ -145,7 +145,7 @@ fn commands_read_the_token_where_they_are_told() {
         run(&["invite", "--role", "reader", "--token-file", &token], &[]),
         done
     );
-    // That of another node is refused as such.
+    // The token of another node is refused as such.
     let usual = home.path().join("tallymesh");
     fs::create_dir(&usual).expect("a folder");
     fs::write(usual.join("token"), format!("tmo_{}\n", "0".repeat(64))).expect("write");
@@ -348,7 +348,7 @@ async fn libp2ps_websocket_lets_in_whom_http_lets_in() {
     }
 }
 
-/// What passes on to a port what comes, with a header in the first request, as a browser sends it.
+/// A proxy to a port that adds a header to the first request, as a browser sends it.
 fn as_browser(port: u16) -> u16 {
     use std::io::copy;
     use std::net::{Shutdown, TcpListener};

@@ -1,4 +1,4 @@
-//! What somebody meets who has just started the first node: the README's commands, and the refusals on
+//! The first minutes with a first node: the README's commands, and the refusals on
 //! the way.
 
 use crate::process::{DEADLINE, Node, eventually};

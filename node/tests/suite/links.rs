@@ -335,7 +335,7 @@ async fn all_that_is_open_ends_with_its_ticket_whatever_its_role() {
             let output = node.run(&["revoke", &ticket, "--ticket", &every], "");
             assert!(output.status.success(), "{output:?}");
         } else {
-            // Who signed it is no member any more.
+            // The signer is no member any more.
             let force = json!({"members": ["11".repeat(32)]}).to_string();
             let forced = ask(
                 &node,

@@ -1,4 +1,4 @@
-//! What commands print of keys, names and answers that hold what a terminal obeys.
+//! Output of commands for keys, names and answers that hold control characters.
 
 use crate::process::{Node, agent, read};
 use serde_json::Value;

@@ -154,7 +154,7 @@ impl Node {
         read(self.showing(path, request).send(body).expect("an answer"))
     }
 
-    /// What the operator shows of it.
+    /// The operator's token.
     pub(crate) fn token(&self) -> String {
         let text = fs::read_to_string(self.data().join("token"));
         text.expect("the token").trim().to_owned()

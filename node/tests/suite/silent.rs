@@ -101,7 +101,7 @@ fn a_node_that_waits_to_join_is_not_ready() {
     });
 }
 
-/// What identify tells to one that has shown no right: by node.
+/// The answers of identify to a peer that has shown no right, by node.
 #[tokio::test]
 async fn strangers_learn_no_version_and_no_address() {
     let node = tokio::task::spawn_blocking(|| Node::start(&[CLOSED])).await;

@@ -20,7 +20,7 @@ mod node {
     #[allow(dead_code, unused_imports)]
     pub(crate) mod problems;
 
-    // What only the rest of the node calls is not dead.
+    // Code that only the rest of the node calls is not dead.
     #[allow(dead_code, unused_imports)]
     pub(crate) mod resp;
 

@@ -47,7 +47,7 @@ const OPERATIONS: u64 = 100_000;
 const FAULTS_SECONDS: u64 = 600;
 /// How long two nodes bear everything that costs its sender nothing, once for each limit on descriptors.
 const ENDURANCE_SECONDS: u64 = 600;
-/// What makes that shorter, for a trial.
+/// The variable that makes that shorter, for a trial.
 const ENDURANCE: &str = "TALLYMESH_ENDURANCE_SECONDS";
 /// The longest that budgets beside PostgreSQL may take, building included.
 const POSTGRES_LIMIT: Duration = Duration::from_secs(1_800);
@@ -147,7 +147,7 @@ fn retries(repo: &Repo) -> Result<Tally> {
 /// Writes the report, if they came through.
 fn faults(repo: &Repo) -> Result<Tally> {
     let table = repo.path("target/faults-table.md");
-    // What a run before left must not be taken for what this one found.
+    // The result of an earlier run must not be taken for this one's.
     if table.exists() {
         fs::remove_file(&table)?;
     }
@@ -200,7 +200,7 @@ fn liars(repo: &Repo) -> Result<Tally> {
 /// notice. Puts its figures into the report on hostile peers, also if they are not what is promised.
 fn endurance(repo: &Repo) -> Result<Tally> {
     let table = repo.path("target/endurance-table.md");
-    // What a run before left must not be taken for what this one found.
+    // The result of an earlier run must not be taken for this one's.
     if table.exists() {
         fs::remove_file(&table)?;
     }
@@ -226,7 +226,7 @@ fn endurance(repo: &Repo) -> Result<Tally> {
 /// came through.
 fn interop(repo: &Repo) -> Result<Tally> {
     let table = repo.path("target/interop-table.md");
-    // What a run before left must not be taken for what this one found.
+    // The result of an earlier run must not be taken for this one's.
     if table.exists() {
         fs::remove_file(&table)?;
     }

@@ -1,4 +1,4 @@
-//! What does not fit delays its own writer, and nobody else.
+//! A total that does not fit delays its own writer, and nobody else.
 
 use super::*;
 use crate::slot::Extra;
@@ -40,7 +40,7 @@ fn guest(member: &mut Replica, byte: u8, totals: &[(&str, i128)]) {
         .unwrap();
 }
 
-/// What a member does again and again; no value changes by it.
+/// The duties that a member does again and again; no value changes by them.
 fn tend(member: &mut Replica, keys: &[&str]) {
     for _ in 0..6 {
         let values: Vec<_> = keys.iter().map(|key| member.value(key)).collect();
@@ -78,7 +78,7 @@ fn a_total_that_does_not_fit_delays_its_own_writer_only() {
     member.fence(&id(6)).unwrap();
     tend(&mut member, &keys);
     assert!(!member.knows(&id(6)));
-    // What it can't take over is cancelled.
+    // The member cancels a total that it can't take over.
     member.apply("w", Op::Delete).unwrap();
     tend(&mut member, &keys);
     assert_eq!((member.knows(&id(3)), member.stuck_writers()), (false, 0));

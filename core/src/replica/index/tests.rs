@@ -1,4 +1,4 @@
-//! What is listed apart is what a look at all writers would find.
+//! The index lists the writers that a look at all writers would find.
 
 use super::*;
 use crate::{Replica, Space, VersionVector, WriterId};

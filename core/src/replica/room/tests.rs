@@ -26,7 +26,7 @@ fn replica(number: u8) -> Replica {
     Replica::new(Space::default(), own(number))
 }
 
-/// Of each of these writers an add of 1 to the counter `k`.
+/// An add of 1 to the counter `k` by each of these writers.
 fn made(writers: Range<usize>) -> Message {
     let entry = |number| Entry {
         writer: id(number),
@@ -129,7 +129,7 @@ fn a_start_that_finds_no_place_opens_reads_and_refuses_to_write() {
     assert_eq!((two.handle("new"), two.clock()), (None, 0));
     assert_eq!(two.canonical_bytes(), before);
     tells(&two);
-    // What is known goes on, and a replica that has nothing takes all of it.
+    // Known writers go on, and an empty replica takes all of them.
     let mut news = made(0..1);
     (news.writers[0].lo, news.writers[0].hi) = (1, 2);
     news.pages[0][0].rows[0] = Row { clock: 2, total: 9 };
@@ -259,7 +259,7 @@ impl Dice {
     }
 }
 
-/// What so many writers made, with clocks, totals and keys at their ends.
+/// The state of so many writers, with clocks, totals and keys at their ends.
 fn extreme(dice: &mut Dice, writers: usize, keys: usize) -> Message {
     let mut message = Message::default();
     for at in 0..keys {

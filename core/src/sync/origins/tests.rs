@@ -1,4 +1,4 @@
-//! Who is named for clocks that their writer has not made, and to whom that is told.
+//! Links that are named for clocks that their writer has not made, and the nodes that are told.
 
 use super::super::pull::tests::{End, full, id, replica};
 use super::*;
@@ -52,7 +52,7 @@ fn who_brought_a_clock_that_its_writer_denies_is_named() {
     let mut forged = theirs.clone();
     forged.add("m", -99).unwrap();
     push(&mut end, liar, &forged, &theirs);
-    // Whoever passes on what builds on it does not hide the liar.
+    // A link that passes on later clocks does not hide the liar.
     let mut more = forged.clone();
     more.add("m", 1).unwrap();
     push(&mut end, other, &more, &forged);

@@ -30,7 +30,7 @@ fn known(count: usize, clock: u64) -> Message {
 #[test]
 fn the_last_chunk_fits_a_frame_however_many_were_forgotten() {
     let mut end = End::new();
-    // Of each of them a clock, an admission, and as many that were forgotten take more than a frame.
+    // Their clocks and admissions, and as many forgotten writers, take more than a frame.
     let mut message = known(WRITERS_MAX - 10, 1 << 62);
     let returns = (0..RETURNS_SENT_MAX).map(|at| (writer(1 << 20 | at), u64::MAX - 2));
     *message.returns = returns.collect();

@@ -1,4 +1,4 @@
-//! Who may bring so many writers, and what is refused then.
+//! How many writers each share allows, and the refusals beyond it.
 
 use super::super::pull::tests::End;
 use super::*;
@@ -52,7 +52,7 @@ fn closed(end: &mut End) -> Vec<(Link, &'static str)> {
     closed.collect()
 }
 
-/// What a writer made that has seen what the member holds.
+/// A push of a writer that has seen all that the member holds.
 fn first_add(end: &End, writer: WriterId) -> Message {
     let mut peer = Replica::new(Space::default(), writer);
     let all = end.replica.delta(&VersionVector::default());
@@ -88,7 +88,7 @@ fn one_owner_has_so_many_writers_and_others_go_on() {
     assert_eq!(end.replica.value("k"), Some(1));
 }
 
-/// What was forgotten makes room.
+/// Forgotten writers make room.
 #[test]
 fn a_writer_counts_until_it_is_forgotten() {
     let mut end = member();

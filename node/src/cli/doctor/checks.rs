@@ -484,7 +484,7 @@ fn faults(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Who brought what a fault is about, if that is known.
+/// The link that brought the cause of a fault, if it is known.
 fn brought_by(fault: &Value) -> Option<String> {
     let text = |value: &Value, field| Some(value.get(field)?.as_str()?.to_owned());
     let by = fault.get("brought_by")?;

@@ -34,7 +34,7 @@ impl Facts {
             Ok(_) => None,
             Err(Failure::Refused { detail, code, .. }) => {
                 if [STORE_LOST.code, STORE_WAITS.code].contains(&code.as_str()) {
-                    // What asks the store's own state would not be answered.
+                    // A question about the store's own state would not be answered.
                     return Ok(Facts {
                         version: env!("CARGO_PKG_VERSION").to_owned(),
                         figures: Figures::parse(&client.text("/metrics")?),

@@ -16,7 +16,7 @@ const ORDERLY_MIN: Duration = Duration::from_secs(1);
 /// How long the last lines of the log are waited for at a forced end.
 const LAST_LINES: Duration = Duration::from_millis(100);
 
-/// Takes over the signals. What is returned resolves at the first one.
+/// Takes over the signals. The returned future resolves at the first one.
 #[cfg(unix)]
 pub(super) fn take_over(log: Lines) -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -72,7 +72,7 @@ fn is_ignored(signal: i32) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Takes over the signals. What is returned resolves at the first one.
+/// Takes over the signals. The returned future resolves at the first one.
 #[cfg(not(unix))]
 pub(super) fn take_over(_: Lines) -> io::Result<impl Future<Output = ()>> {
     let mut interrupt = tokio::signal::windows::ctrl_c()?;

@@ -30,7 +30,7 @@ const HELD_BYTES: usize = if cfg!(test) {
     HELD_TOTAL_BYTES_MAX
 };
 
-/// What a connection may hold still after it is to send less, before it is closed at once.
+/// Bytes that a connection may still hold after it is told to send less, before it is closed at once.
 const SMALL_BYTES: usize = 64 << 10;
 
 /// The connections that have to authenticate, or to show another ticket, the longest waiting first. Entries

@@ -1,4 +1,4 @@
-//! What a space tells of writer ids in two hands: to the log, to readers of events, and on request.
+//! Faults of writer ids in two hands, as a space tells them: to the log, to event streams, on request.
 
 use super::OpenSpace;
 use crate::driver::origins::Origins;

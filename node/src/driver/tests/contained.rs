@@ -5,7 +5,7 @@ use crate::resp::RespConfig;
 use crate::resp::tests::{BEFORE, WITHIN};
 
 impl Bench {
-    /// What a socket reads until its end.
+    /// The bytes that a socket reads until its end.
     fn rest(socket: &mut TcpStream) -> String {
         let mut bytes = Vec::new();
         // The system may reset it.
@@ -23,7 +23,7 @@ impl Bench {
         }
     }
 
-    /// What a counter is, or why that is not told.
+    /// The value of a counter, or why it is not told.
     fn value(&self, key: &str) -> Result<Option<i128>, Refusal> {
         let read = self.handle.read(SPACE, key.to_owned());
         Ok(self.answer(read)?.map(|it| it.now.value))

@@ -45,7 +45,7 @@ impl Entry {
     }
 }
 
-/// What peers have shown.
+/// The tickets that peers have shown.
 #[derive(Default)]
 pub(super) struct Shown {
     peers: HashMap<PeerId, Entry>,
@@ -57,7 +57,7 @@ impl Shown {
         self.peers.is_empty()
     }
 
-    /// What a peer has shown.
+    /// The tickets that one peer has shown.
     pub(super) fn of(&self, peer: &PeerId) -> &[Grant] {
         self.peers.get(peer).map_or(&[], |entry| &entry.grants)
     }

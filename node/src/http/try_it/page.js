@@ -57,7 +57,7 @@ function inside(method, path, operation) {
   const id = operation.operationId;
   const inputs = (operation.parameters ?? []).map(resolved).map((parameter) => {
     const control = make('input', { autocomplete: 'off', spellcheck: 'false' });
-    // What may be left out is left out at first.
+    // Optional fields are left out at first.
     if (parameter.required) control.value = parameter.example ?? '';
     if (parameter.required) control.required = true;
     else if (parameter.example !== undefined) control.placeholder = parameter.example;

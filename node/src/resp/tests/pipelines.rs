@@ -105,7 +105,7 @@ const STATES: &[&str] = &[
     "GET a",
 ];
 
-/// What a script has left to say. At its end it says 0.
+/// The rest of a script. At its end it gives 0.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {

@@ -1,4 +1,4 @@
-//! Who was removed from the members of a space, and when, as far as this node knows.
+//! Owners that were removed from the members of a space, and when, as far as this node knows.
 //!
 //! A node compares each configuration that it sees with the one that it saw last, which it keeps on the
 //! disk for that. If both follow each other, the difference is exact. Otherwise a configuration in
@@ -31,7 +31,7 @@ pub(crate) struct Difference {
     pub(crate) skipped: bool,
 }
 
-/// What is kept of that.
+/// A removal as it is kept.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     seen: BTreeMap<Space, Seen>,

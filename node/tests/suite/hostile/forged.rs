@@ -1,4 +1,4 @@
-//! Shards in another member's name: whoever brought them is named at each node that can know, and the
+//! Shards in another member's name: the link that brought them is named at each node that can know, and the
 //! steps of docs/trust.md repair what they did.
 
 use super::doors::Page;

@@ -75,7 +75,7 @@ pub(super) fn slow(ended: &[Ended], writes: usize) -> String {
     text + "\n" + include_str!("found.md")
 }
 
-/// What other tests and people wrote at the end of the report, which is theirs.
+/// The end of the report, which other tests and people wrote.
 const OTHERS: &str = "\n## Beside everything that costs nothing\n";
 
 /// Splits a report into the part of these tests and that of others.

@@ -1,4 +1,4 @@
-//! Who reaches the ports of a node without being asked for anything.
+//! Machines that reach the ports of a node without a ticket.
 
 use super::{Facts, Finding, Severity, finding, rows};
 use serde_json::Value;
