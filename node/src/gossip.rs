@@ -12,6 +12,7 @@
 
 mod about;
 mod addresses;
+mod admissions;
 mod audit;
 mod behaviour;
 mod book;

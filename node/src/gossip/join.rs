@@ -1,4 +1,5 @@
-//! Joining: a ticket is shown to a node, which lets its holder in.
+//! Joining: a ticket is shown to a node, which lets its holder in. And the way out: a member tells a node
+//! that was removed while it was away, as that node is a stranger now, and is told nothing else.
 //!
 //! It is one request of the protocol `/tallymesh/join/1`, the ticket in JSON, and a response in JSON
 //! (docs/protocol.md). Whoever is let in by it has new rights, so its connections are closed once
@@ -19,16 +20,72 @@ pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/join
 /// Most bytes of a question: a ticket, and the JSON around it.
 const QUESTION_BYTES_MAX: usize = TICKET_BYTES_MAX + 64;
 
+/// Most spaces of which a node is told at once that it was removed.
+pub(super) const TOLD_MAX: usize = 32;
+
 /// Most spaces that an answer names.
 pub(super) const NAMED_MAX: usize = 64;
 
 /// Most bytes of an answer, of which the most are the names of spaces.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// A ticket that is shown.
-#[derive(Debug, Serialize, Deserialize)]
-struct Question {
+/// What is asked or told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// A ticket is shown.
+    Ticket(String),
+    /// The node that is told is a member of these spaces no longer.
+    Removed(Vec<Removed>),
+}
+
+impl Question {
+    /// How many bytes it has, about.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Question::Ticket(ticket) => ticket.len(),
+            Question::Removed(rows) => rows.iter().map(|row| row.space.len() + 32).sum(),
+        }
+    }
+}
+
+/// The node that is told was removed from the members of a space.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Removed {
+    /// The space.
+    pub(super) space: String,
+    /// The era of a configuration without it.
+    pub(super) era: u64,
+    /// The number of that configuration.
+    pub(super) number: u64,
+    /// When it was removed, in seconds since 1970.
+    pub(super) at: u64,
+}
+
+/// How a question is written. A node that knows tickets only takes a removal for a ticket that is none.
+#[derive(Serialize, Deserialize)]
+struct Written {
     ticket: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    removed: Vec<Removed>,
+}
+
+impl From<Question> for Written {
+    fn from(question: Question) -> Written {
+        let (ticket, removed) = match question {
+            Question::Ticket(ticket) => (ticket, Vec::new()),
+            Question::Removed(removed) => (String::new(), removed),
+        };
+        Written { ticket, removed }
+    }
+}
+
+impl From<Written> for Question {
+    fn from(it: Written) -> Question {
+        match it.ticket.is_empty() && !it.removed.is_empty() {
+            true => Question::Removed(it.removed),
+            false => Question::Ticket(it.ticket),
+        }
+    }
 }
 
 /// What comes of it. Readers pass over fields that they do not know.
@@ -41,6 +98,11 @@ pub(super) enum Answer {
         role: String,
         /// In these of its spaces, the first ones if they are many.
         spaces: Vec<String>,
+    },
+    /// A removal was heard.
+    Noted {
+        /// Whether that changed anything.
+        noted: bool,
     },
     /// It is not.
     Refused {
@@ -58,6 +120,13 @@ impl Answer {
             detail: detail.to_string(),
         }
     }
+}
+
+/// Whether a refusal with this code may be another answer a little later.
+pub(super) fn may_pass(code: &str) -> bool {
+    [Worthless::Issuer, Worthless::Room]
+        .iter()
+        .any(|it| it.code() == code)
 }
 
 impl From<TicketError> for Answer {
@@ -99,22 +168,22 @@ impl fmt::Display for Worthless {
     }
 }
 
-/// Tickets as requests, and what comes of them as responses.
+/// Tickets and removals as requests, and what comes of them as responses.
 #[derive(Clone, Default)]
 pub(super) struct JoinCodec;
 
 impl request_response::Codec for JoinCodec {
     type Protocol = StreamProtocol;
-    type Request = String;
+    type Request = Question;
     type Response = Answer;
 
-    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<String>
+    async fn read_request<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Question>
     where
         T: AsyncRead + Unpin + Send,
     {
         let bytes = read_up_to(io, QUESTION_BYTES_MAX).await?;
-        let question: Question = serde_json::from_slice(&bytes)?;
-        Ok(question.ticket)
+        let written: Written = serde_json::from_slice(&bytes)?;
+        Ok(written.into())
     }
 
     async fn read_response<T>(&mut self, _: &StreamProtocol, io: &mut T) -> io::Result<Answer>
@@ -129,12 +198,12 @@ impl request_response::Codec for JoinCodec {
         &mut self,
         _: &StreamProtocol,
         io: &mut T,
-        ticket: String,
+        question: Question,
     ) -> io::Result<()>
     where
         T: AsyncWrite + Unpin + Send,
     {
-        io.write_all(&serde_json::to_vec(&Question { ticket })?)
+        io.write_all(&serde_json::to_vec(&Written::from(question))?)
             .await?;
         io.close().await
     }
@@ -164,11 +233,32 @@ mod tests {
             spaces: vec!["default".into()],
         };
         let refused = Answer::refused("ticket_revoked", &Worthless::Revoked);
-        for answer in [joined, refused] {
+        let noted = Answer::Noted { noted: true };
+        for answer in [joined, refused, noted] {
             let text = serde_json::to_string(&answer).expect("JSON");
             let read: Answer = serde_json::from_str(&text).expect(&text);
             assert_eq!(read, answer);
         }
         assert!(serde_json::from_str::<Answer>("{}").is_err());
+    }
+
+    #[test]
+    fn tickets_are_written_as_ever_and_the_longest_removal_fits() {
+        let ticket = Question::Ticket("eyJ0".into());
+        let text = serde_json::to_string(&Written::from(ticket.clone())).expect("JSON");
+        assert_eq!(text, r#"{"ticket":"eyJ0"}"#);
+        let removed = Removed {
+            space: "s".repeat(64),
+            era: u64::MAX,
+            number: u64::MAX,
+            at: u64::MAX,
+        };
+        let removed = Question::Removed(vec![removed; TOLD_MAX]);
+        for question in [ticket, removed] {
+            let text = serde_json::to_string(&Written::from(question.clone())).expect("JSON");
+            assert!(text.len() <= QUESTION_BYTES_MAX, "{}", text.len());
+            let read: Written = serde_json::from_str(&text).expect(&text);
+            assert_eq!(Question::from(read), question);
+        }
     }
 }

@@ -10,7 +10,7 @@ use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tallymesh_core::wire::{Body, Frame};
 use tallymesh_core::{Link, Space, frame_space};
 
@@ -76,6 +76,8 @@ pub(super) struct Peer {
     pub(super) rights: Vec<Right>,
     /// Since when it has lost some of that, while it may still hear of it.
     pub(super) loses: Option<Instant>,
+    /// When tickets are shown to it again, if the last time may have been too early.
+    pub(super) shows: Shows,
     /// Whether pushes reach it only as frames, though this node would gossip with it.
     pub(super) unicast: bool,
     /// Whether its connections are being closed: what it still sends is of no use.
@@ -84,6 +86,33 @@ pub(super) struct Peer {
     held: VecDeque<Held>,
     /// Another process with the same key, which is to take the link over.
     twin: Option<Twin>,
+}
+
+/// The wait before tickets are shown again; it doubles up to its limit. Lower bothers a node that has
+/// its reasons, higher makes joining slower after changes.
+const SHOW_WAIT_MIN: Duration = Duration::from_millis(500);
+const SHOW_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// When tickets are shown to a peer again.
+#[derive(Default)]
+pub(super) struct Shows {
+    next: Option<Instant>,
+    wait: Duration,
+}
+
+impl Shows {
+    /// The last time was in vain, and may have been too early.
+    pub(super) fn again(&mut self, now: Instant) {
+        if self.next.is_none() {
+            self.wait = (self.wait * 2).clamp(SHOW_WAIT_MIN, SHOW_WAIT_MAX);
+            self.next = Some(now + self.wait);
+        }
+    }
+
+    /// Whether it is time now; then it is no more.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        self.next.take_if(|next| *next <= now).is_some()
+    }
 }
 
 /// A process with the key of one that is connected: a copy of its folder, or its next start.
@@ -134,6 +163,7 @@ impl Peers {
             since: now,
             rights: Vec::new(),
             loses: None,
+            shows: Shows::default(),
             unicast: false,
             dropped: false,
             held: VecDeque::new(),

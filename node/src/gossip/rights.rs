@@ -15,6 +15,7 @@
 
 mod shown;
 
+use super::join::{Removed, TOLD_MAX};
 use super::revocations::Say;
 use crate::driver::{OwnerKey, Roster, Rosters};
 use crate::handle::{Admission, SpaceId};
@@ -82,6 +83,9 @@ struct Known {
     /// The same for a single owner, whose removal was just seen: a ticket of another clock may seem to
     /// have been signed later.
     unsure_of: BTreeMap<(SpaceId, OwnerKey), Instant>,
+    /// By which configuration this node is no member any more, as a member said, where it does not know
+    /// that configuration itself.
+    out: BTreeMap<SpaceId, (u64, u64)>,
 }
 
 impl Rights {
@@ -105,6 +109,7 @@ impl Rights {
             browsers: HashSet::new(),
             unsure: HashMap::new(),
             unsure_of: BTreeMap::new(),
+            out: BTreeMap::new(),
         };
         known.look_at_members(now_ms);
         known.look_at_own(now_ms);
@@ -222,9 +227,7 @@ impl Rights {
             return Vec::new();
         };
         let is_for = |grant: &Grant| {
-            let needs = !known
-                .covered(grant)
-                .all(|space| known.is_member(space, known.own));
+            let needs = !known.covered(grant).all(|space| known.is_in(space));
             let mut spaces = known.covered(grant);
             needs && (grant.issuer == owner || spaces.any(|space| known.is_member(space, owner)))
         };
@@ -256,12 +259,70 @@ impl Rights {
         let known = self.known();
         let spaces = known.spaces.iter().enumerate();
         let place = |(place, space): (usize, &Space)| {
-            let roster = known.roster(SpaceId(place)).map(|it| &**it);
-            let (own, ledger) = (known.own, &known.ledger);
-            let place = Place::of(own, ledger, space, roster, linked(space), now_ms);
+            let (own, ledger, id) = (known.own, &known.ledger, SpaceId(place));
+            let roster = known.roster(id).map(|it| it.to_vec());
+            let roster = roster.map(|mut members| {
+                members.retain(|it| *it != own || known.is_in(id));
+                members
+            });
+            let place = Place::of(own, ledger, space, roster.as_deref(), linked(space), now_ms);
             (space.clone(), place)
         };
         spaces.map(place).collect()
+    }
+
+    /// The spaces of whose members a peer was removed, as far as this node is one and knows it.
+    pub(super) fn to_tell(&self, peer: &PeerId) -> Vec<Removed> {
+        let known = self.known();
+        let Some(owner) = owner_of(peer) else {
+            return Vec::new();
+        };
+        let spaces = known.spaces.iter().zip(known.rosters.iter());
+        let removed = |(space, roster): (&Space, &Option<Roster>)| {
+            let roster = roster.as_ref()?;
+            let is_in = |owner: &OwnerKey| roster.binary_search(owner).is_ok();
+            if !is_in(&known.own) || is_in(&owner) {
+                return None;
+            }
+            Some(Removed {
+                space: space.to_string(),
+                era: roster.at.0,
+                number: roster.at.1,
+                at: known.ledger.removed_at(space, &owner)?,
+            })
+        };
+        spaces.filter_map(removed).take(TOLD_MAX).collect()
+    }
+
+    /// A peer says that this node was removed. Of spaces whose member the peer is, as this node knows it,
+    /// that is believed, until a newer configuration is known here. Tells whether it is news.
+    pub(super) fn told(&self, peer: &PeerId, rows: &[Removed], now_ms: u64) -> bool {
+        let mut known = self.known();
+        let Some(owner) = owner_of(peer) else {
+            return false;
+        };
+        let mut is_news = false;
+        for row in rows.iter().take(TOLD_MAX) {
+            let named = |space: &Space| space.as_str() == row.space;
+            let Some(place) = known.spaces.iter().position(named) else {
+                continue;
+            };
+            let (id, at) = (SpaceId(place), (row.era, row.number));
+            let is_newer = known.roster(id).is_some_and(|it| it.at < at);
+            let both = known.is_member(id, owner) && known.is_member(id, known.own);
+            if !is_newer || !both || known.out.get(&id) >= Some(&at) {
+                continue;
+            }
+            let space = known.spaces[place].clone();
+            tracing::warn!(%space, by = %owner, "this node was removed from the members while it was away");
+            known.out.insert(id, at);
+            let removed = [(space, known.own, row.at)];
+            if let Err(error) = known.ledger.remove(&removed, now_ms / 1000) {
+                tracing::warn!(%error, "that this node was removed is not kept on the disk");
+            }
+            is_news = true;
+        }
+        is_news
     }
 
     /// The members of the spaces that this node is a member of.
@@ -283,26 +344,25 @@ impl Rights {
         now_ms: u64,
         now: Instant,
     ) -> Admission {
+        self.known().admits(space, peer, grant, now_ms, now)
+    }
+
+    /// The spaces of which a peer is to be made a member, each with a ticket that it has shown for that.
+    pub(super) fn to_admit(
+        &self,
+        peer: &PeerId,
+        now_ms: u64,
+        now: Instant,
+    ) -> Vec<(SpaceId, Grant)> {
         let known = self.known();
-        let (Some(owner), Some(roster)) = (owner_of(peer), known.roster(space)) else {
-            return Admission::Never;
+        let shown = known.shown.of(peer);
+        let all = (0..known.spaces.len()).map(SpaceId);
+        let by = |space: SpaceId| {
+            let mut shown = shown.iter().filter(|grant| grant.role == Role::Member);
+            shown.find(|grant| known.admits(space, peer, grant, now_ms, now) != Admission::Never)
         };
-        let is_in = |owner: &OwnerKey| roster.binary_search(owner).is_ok();
-        let is_good = || {
-            let worth = known.worth(grant, Some(owner));
-            grant.is_timely(now_ms).is_ok() && worth.is_ok_and(|it| it.contains(&space))
-        };
-        if grant.role != Role::Member || !is_in(&known.own) || is_in(&owner) || !is_good() {
-            return Admission::Never;
-        }
-        let unsure_of = known.unsure_of.get(&(space, owner));
-        // Of its own tickets this node knows by the same clock when they were signed.
-        let unsure_of = unsure_of.filter(|_| grant.issuer != known.own);
-        let until = known.unsure.get(&space).max(unsure_of);
-        match until.and_then(|until| until.checked_duration_since(now)) {
-            Some(left) if !left.is_zero() => Admission::Later(left),
-            _ => Admission::Now(owner, roster.at),
-        }
+        all.filter_map(|space| Some((space, by(space)?.clone())))
+            .collect()
     }
 }
 
@@ -359,6 +419,37 @@ impl Known {
         .collect()
     }
 
+    fn admits(
+        &self,
+        space: SpaceId,
+        peer: &PeerId,
+        grant: &Grant,
+        now_ms: u64,
+        now: Instant,
+    ) -> Admission {
+        let (Some(owner), Some(roster)) = (owner_of(peer), self.roster(space)) else {
+            return Admission::Never;
+        };
+        let is_in = |owner: &OwnerKey| roster.binary_search(owner).is_ok();
+        let is_good = || {
+            let worth = self.worth(grant, Some(owner));
+            grant.is_timely(now_ms).is_ok() && worth.is_ok_and(|it| it.contains(&space))
+        };
+        // A page is no member, whatever its ticket says.
+        let is_member = grant.role == Role::Member && !self.browsers.contains(peer);
+        if !is_member || !is_in(&self.own) || is_in(&owner) || !is_good() {
+            return Admission::Never;
+        }
+        let unsure_of = self.unsure_of.get(&(space, owner));
+        // Of its own tickets this node knows by the same clock when they were signed.
+        let unsure_of = unsure_of.filter(|_| grant.issuer != self.own);
+        let until = self.unsure.get(&space).max(unsure_of);
+        match until.and_then(|until| until.checked_duration_since(now)) {
+            Some(left) if !left.is_zero() => Admission::Later(left),
+            _ => Admission::Now(owner, roster.at),
+        }
+    }
+
     /// Looks what this node's own tickets let it do.
     fn look_at_own(&mut self, now_ms: u64) {
         let standing = Standing::of(self.own, &self.ledger);
@@ -404,6 +495,11 @@ impl Known {
                 self.unsure_of.insert((SpaceId(place), owner), until);
             }
         }
+        let rosters = &self.rosters;
+        self.out.retain(|space, at| {
+            let roster = rosters.get(space.0).and_then(Option::as_ref);
+            roster.is_some_and(|it| it.at < *at)
+        });
         let now = Instant::now();
         self.unsure.retain(|_, until| *until > now);
         self.unsure_of.retain(|_, until| *until > now);
@@ -416,6 +512,11 @@ impl Known {
     fn is_member(&self, space: SpaceId, owner: OwnerKey) -> bool {
         self.roster(space)
             .is_some_and(|roster| roster.binary_search(&owner).is_ok())
+    }
+
+    /// Whether this node is a member, and nobody has told it that it is none any more.
+    fn is_in(&self, space: SpaceId) -> bool {
+        self.is_member(space, self.own) && !self.out.contains_key(&space)
     }
 
     /// The open spaces of which a ticket speaks.

@@ -8,6 +8,7 @@ mod links;
 
 use super::about::Abouts;
 use super::addresses::Addresses;
+use super::admissions::Admissions;
 use super::audit::{self, Audits};
 use super::behaviour::{self, Behaviour, BehaviourEvent};
 use super::book::Book;
@@ -76,6 +77,8 @@ pub(super) struct Network {
     find_next: Instant,
     /// Who may do what, and the members, whenever they change.
     rights: Rights,
+    /// Whom tickets make members just now.
+    admissions: Admissions,
     /// Which connections are of browsers.
     door: Door,
     rosters: watch::Receiver<Rosters>,
@@ -180,6 +183,7 @@ impl Network {
             find_next: now,
             fellows: BTreeSet::new(),
             rights,
+            admissions: Admissions::default(),
             door,
             rosters,
             clock: start.clock,
@@ -295,6 +299,7 @@ impl Network {
         self.ask_about(now);
         self.drop_silent(now);
         self.review(now);
+        self.show_again(now);
         self.tend_book(now);
         self.find(now);
         let swarm = &mut self.swarm;

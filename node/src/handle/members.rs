@@ -14,6 +14,9 @@ const PROPOSE_AGAIN: Duration = Duration::from_secs(2);
 /// How soon a ticket is judged again when the configuration changed meanwhile.
 const JUDGE_AGAIN: Duration = Duration::from_millis(20);
 
+/// How soon a member that does not take part yet is asked again whether it does.
+const CAUGHT_UP_AGAIN: Duration = Duration::from_millis(100);
+
 /// Whether a ticket makes its holder a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
@@ -78,7 +81,13 @@ impl Handle {
                 again,
                 reply,
             };
-            let now = self.ask(ask).await??;
+            let now = match self.ask(ask).await? {
+                Err(Refusal::CatchingUp) if Instant::now() < deadline => {
+                    tokio::time::sleep(CAUGHT_UP_AGAIN).await;
+                    continue;
+                }
+                answer => answer?,
+            };
             let configuration = now.configuration.as_ref();
             if configuration.is_some_and(|it| change.is_in(it)) {
                 return Ok(now);
@@ -125,7 +134,13 @@ impl Handle {
                 again,
                 reply,
             };
-            let now = self.ask(ask).await??;
+            let now = match self.ask(ask).await? {
+                Err(Refusal::CatchingUp) if Instant::now() < deadline => {
+                    tokio::time::sleep(CAUGHT_UP_AGAIN).await;
+                    continue;
+                }
+                answer => answer?,
+            };
             let present = now.configuration.as_ref();
             if present.is_some_and(|it| change.is_in(it)) {
                 return Ok(());
@@ -177,9 +192,14 @@ impl Handle {
         let deadline = Instant::now() + wait;
         let mut news = self.watch(space).await?;
         loop {
-            let now = self
-                .ask(|reply| Command::Retire { space, who, reply })
-                .await??;
+            let ask = |reply| Command::Retire { space, who, reply };
+            let now = match self.ask(ask).await? {
+                Err(Refusal::CatchingUp) if Instant::now() < deadline => {
+                    tokio::time::sleep(CAUGHT_UP_AGAIN).await;
+                    continue;
+                }
+                answer => answer?,
+            };
             let done = now.iter().all(|it| it.upto.is_some());
             if done || !absorbed(&mut news, deadline).await? {
                 return Ok(now);

@@ -44,6 +44,8 @@ pub enum Refusal {
     },
     /// The node keeps its state in memory only, so that it can be no member.
     MemoryOnly,
+    /// Only a member may do it, and this node is about to be one: it catches up after its start.
+    CatchingUp,
     /// A member can't be declared dead.
     IsMember {
         /// Its key.
@@ -111,6 +113,7 @@ impl Refusal {
             Refusal::SpaceNotOpen { .. } => "space_not_open",
             Refusal::NoMembers { .. } => "no_members",
             Refusal::MemoryOnly => "memory_only",
+            Refusal::CatchingUp => OperationError::CatchingUp.code(),
             Refusal::IsMember { .. } => "is_member",
             Refusal::UnknownOwner { .. } => "unknown_owner",
             Refusal::Undecided { .. } => "undecided",
@@ -129,6 +132,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Core(error) => f.write_str(&problems::text(error)),
+            Refusal::CatchingUp => OperationError::CatchingUp.fmt(f),
             Refusal::Line { line, key, error } => {
                 write!(f, "line {line}, counter `{key}`: {}", problems::text(error))
             }

@@ -67,7 +67,7 @@ pub(super) async fn read(
     responses((status = 200, description = "The limits.", body = LimitList)),
     extensions(("x-problems" = json!([
         "amount", "amount_range", "limit_name", "limit_range", "limits_full", "memory_only", "millis",
-        "no_members", "not_a_member", "period_range", "undecided",
+        "no_members", "not_a_member", "period_range", "undecided", "catching_up",
     ]))),
 )]
 pub(super) async fn set(
@@ -101,7 +101,7 @@ pub(super) async fn set(
     params(OfLimit),
     responses((status = 200, description = "The limits.", body = LimitList)),
     extensions(("x-problems" = json!([
-        "memory_only", "no_members", "not_a_member", "undecided",
+        "memory_only", "no_members", "not_a_member", "undecided", "catching_up",
     ]))),
 )]
 pub(super) async fn remove(

@@ -86,7 +86,8 @@ pub(super) async fn init(
         body = Membership,
     )),
     extensions(("x-problems" = json!([
-        "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member", "undecided",
+        "catching_up", "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member",
+        "undecided",
     ]))),
 )]
 pub(super) async fn add(
@@ -109,7 +110,8 @@ pub(super) async fn add(
         body = Membership,
     )),
     extensions(("x-problems" = json!([
-        "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member", "undecided",
+        "catching_up", "owner", "millis", "members_full", "memory_only", "no_members", "not_a_member",
+        "undecided",
     ]))),
 )]
 pub(super) async fn remove(
@@ -182,8 +184,8 @@ pub(super) async fn force(
     request_body(content = RetireBody, description = "Whom."),
     responses((status = 200, description = "What became of them.", body = Retirements)),
     extensions(("x-problems" = json!([
-        "writer", "owner", "millis", "is_member", "no_members", "not_a_member", "unknown_owner",
-        "unknown_writer",
+        "catching_up", "writer", "owner", "millis", "is_member", "no_members", "not_a_member",
+        "unknown_owner", "unknown_writer",
     ]))),
 )]
 pub(super) async fn retire(

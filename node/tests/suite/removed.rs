@@ -68,13 +68,14 @@ fn who_joined_by_a_ticket_and_is_removed_stays_out() {
     });
 }
 
-/// Two of three are lost, and the one that is left goes on without them.
+/// Two of three are lost, and the one that is left goes on without them. Strangers as they are then, they
+/// hear of it all the same.
 #[test]
-fn who_was_left_out_by_force_stays_out() {
-    let one = Node::start(&[]);
+fn who_was_left_out_while_it_was_away_knows_it_and_stays_out() {
+    let one = Node::start(&[CLOSED]);
     close(&[&one]);
     let ticket = run(&one, &["invite", "--role", "member"]);
-    let mut others = [(); 2].map(|()| Node::start(&["--join", &ticket]));
+    let mut others = [(); 2].map(|()| Node::start(&[CLOSED, "--join", &ticket]));
     let [two, three] = &others;
     settled(&[&one, two, three]);
     for node in &mut others {
@@ -84,10 +85,28 @@ fn who_was_left_out_by_force_stays_out() {
     let (status, answer) = one.post(&format!("{SPACE}/members/force"), &body);
     assert_eq!(status, 200, "{answer}");
     let before = refused(&one.url, "ticket");
-    others[0].start_again();
+    let [two, _] = &mut others;
+    two.start_again();
     eventually("its ticket is refused", || {
         assert_eq!(members(&one), 1, "it is a member again");
         (refused(&one.url, "ticket") > before).then_some(())
     });
+    eventually("it is not ready", || {
+        let (status, answer) = two.get("/readyz");
+        (status == 503 && answer["code"] == "removed").then_some(())
+    });
+    let doctor = two.run(&["doctor"], "");
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(
+        text.contains("was removed from the members of the space `default`"),
+        "{text}"
+    );
     assert_eq!(members(&one), 1);
+    let fresh = run(&one, &["invite", "--role", "member"]);
+    two.terminate();
+    two.start_again_with(vec![CLOSED.into(), "--join".into(), fresh]);
+    settled(&[&one, two]);
+    eventually("it is ready", || {
+        (two.get("/readyz").0 == 200).then_some(())
+    });
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 /// How long one that is away and has written nothing is waited for, in milliseconds, while a member that
 /// started again waits for that, or one that has to come back.
-pub(super) const EMPTY_LEASE_MS: Millis = 30_000;
+pub(super) const EMPTY_LEASE_MS: Millis = 5_000;
 
 impl Sync {
     /// Declares dead who is attached here, and was not heard or did not get on for a lease. One that has

@@ -284,6 +284,9 @@ impl OpenSpace {
             None => self.replica.proposal() == Some(&wanted[..]),
         };
         if again || !proposed {
+            if self.is_starting() {
+                return Err(Refusal::CatchingUp);
+            }
             let before = self.replica.clock();
             match limits {
                 Some(limits) => self.replica.propose_limits(&limits)?,
@@ -326,6 +329,9 @@ impl OpenSpace {
     ) -> Result<Vec<Retirement>, Refusal> {
         if self.replica.configuration().is_none() {
             return Err(self.open());
+        }
+        if self.is_starting() {
+            return Err(Refusal::CatchingUp);
         }
         if !self.replica.is_member() {
             return Err(Error::NotAMember.into());

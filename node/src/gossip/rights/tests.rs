@@ -247,6 +247,81 @@ fn who_was_removed_is_no_member_again_by_a_ticket_from_before() {
     assert_eq!(admits(&reads, 6), Admission::Never);
 }
 
+/// A ticket is shown too early: the node that it is shown to takes its holder for a member yet.
+#[test]
+fn a_ticket_that_was_shown_too_early_makes_a_member_later() {
+    let (rights, _) = rights(false);
+    let to_admit = || {
+        let now = Instant::now() + UNSURE;
+        let wanted = rights.to_admit(&peer(9), NOW, now).into_iter();
+        wanted
+            .map(|(space, grant)| (space.0, grant.issued - NOW / 1000))
+            .collect::<Vec<_>>()
+    };
+    let set = |number, members: &[u8]| {
+        let rosters = [roster_at(number, members), roster(&[2, 3]), None].into();
+        rights.set_rosters(rosters, NOW);
+    };
+    let signed = |id, after| Grant {
+        issued: NOW / 1000 + after,
+        ..grant(id, 1, Role::Member, None)
+    };
+    set(2, &[0, 1, 9]);
+    assert!(show(&rights, 9, signed(1, 0)).is_ok());
+    assert!(show(&rights, 9, signed(2, 1)).is_ok());
+    assert_eq!(to_admit(), [], "it is one");
+    set(3, &[0, 1]);
+    // What it has shown was signed before, as far as the node knew then.
+    let is_later = |grant| show(&rights, 9, grant).is_ok();
+    assert!(is_later(signed(3, 2)));
+    assert_eq!(to_admit(), [(0, 2)]);
+    rights.set_browser(&peer(9), true);
+    assert_eq!(to_admit(), [], "a page is no member");
+    rights.set_browser(&peer(9), false);
+    set(4, &[0, 1, 9]);
+    assert_eq!(to_admit(), []);
+}
+
+#[test]
+fn a_member_that_was_removed_while_it_was_away_is_told_by_members_only() {
+    let place = |rights: &Rights| rights.places(|_| true, NOW)[0].1;
+    let (member, _) = self::rights(false);
+    let rosters = |number, members: &[u8]| Rosters::from([roster_at(number, members), None, None]);
+    member.set_rosters(rosters(2, &[0, 1, 9]), NOW);
+    assert_eq!(member.to_tell(&peer(9)), [], "it is one");
+    member.set_rosters(rosters(3, &[0, 1]), NOW);
+    assert_eq!(member.to_tell(&peer(8)), [], "a stranger");
+    let told = member.to_tell(&peer(9));
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].era, told[0].number), (0, 3));
+
+    // The same at another node 0, which was removed.
+    let (away, ledger) = self::rights(false);
+    let held = grant(1, 1, Role::Member, Some(&["a"]));
+    ledger.hold("the ticket", &held).expect("room");
+    assert_eq!(place(&away), Place::In);
+    assert_eq!(away.to_show(&peer(1), NOW), [""; 0]);
+    assert!(!away.told(&peer(2), &told, NOW), "no member says so");
+    assert_eq!(place(&away), Place::In);
+    assert!(away.told(&peer(1), &told, NOW));
+    assert!(!away.told(&peer(1), &told, NOW), "it is known");
+    assert_eq!(place(&away), Place::Removed);
+    assert_eq!(away.to_show(&peer(1), NOW), ["the ticket"]);
+    let of_later = Grant {
+        issued: NOW / 1000 + 1,
+        ..grant(2, 1, Role::Member, Some(&["a"]))
+    };
+    ledger.hold("a later one", &of_later).expect("room");
+    assert_eq!(place(&away), Place::Admitted);
+    // A configuration that is as new or newer counts more than what was told.
+    away.set_rosters(rosters(2, &[0, 1]), NOW);
+    assert_eq!(place(&away), Place::Admitted);
+    away.set_rosters(rosters(3, &[0, 1]), NOW);
+    away.set_rosters(rosters(4, &[0, 1]), NOW);
+    assert!(!away.told(&peer(1), &told, NOW), "it is over");
+    assert_eq!(place(&away), Place::In);
+}
+
 /// One reader's ticket is shown by thousands of keys, each of which goes again.
 #[test]
 fn who_has_a_readers_ticket_keeps_nobody_from_joining() {

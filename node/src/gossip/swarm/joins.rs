@@ -2,7 +2,7 @@
 
 use super::Network;
 use crate::gossip::figures::{Direction, Protocol};
-use crate::gossip::join::{Answer, NAMED_MAX};
+use crate::gossip::join::{Answer, NAMED_MAX, Question, Removed, may_pass};
 use crate::gossip::refusals::Reason;
 use crate::gossip::rights::{Right, owner_of};
 use crate::handle::{Admission, Carried, Handle, SpaceId};
@@ -13,7 +13,7 @@ use libp2p::request_response;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-type JoinEvent = request_response::Event<String, Answer>;
+type JoinEvent = request_response::Event<Question, Answer>;
 
 /// The lines that tell whose rights have changed.
 static RIGHTS_LOG: LogPace = LogPace::new();
@@ -46,9 +46,44 @@ impl Network {
     }
 
     fn show_ticket(&mut self, peer: &PeerId, ticket: String) {
-        self.count(peer, Protocol::Join, Direction::Out, ticket.len());
+        self.ask_to_join(peer, Question::Ticket(ticket));
+    }
+
+    fn ask_to_join(&mut self, peer: &PeerId, question: Question) {
+        self.count(peer, Protocol::Join, Direction::Out, question.size());
         let joins = &mut self.swarm.behaviour_mut().joins;
-        joins.send_request(peer, ticket);
+        joins.send_request(peer, question);
+    }
+
+    /// Tells a peer that it is no member any more, as far as it was away when it was removed: of that it
+    /// hears by no frame, as it is a stranger now.
+    pub(super) fn tell_removed(&mut self, peer: &PeerId) {
+        let removed = self.rights.to_tell(peer);
+        if !removed.is_empty() {
+            self.ask_to_join(peer, Question::Removed(removed));
+        }
+    }
+
+    /// A peer says that this node is no member any more.
+    fn told(&mut self, peer: &PeerId, rows: &[Removed]) -> Answer {
+        let noted = self.rights.told(peer, rows, self.clock.now());
+        if noted {
+            // Tickets from after that count.
+            for peer in self.peers.ids() {
+                self.show_tickets(&peer);
+            }
+        }
+        Answer::Noted { noted }
+    }
+
+    /// Shows tickets again where the last time may have been too early.
+    pub(super) fn show_again(&mut self, now: Instant) {
+        for id in self.peers.ids() {
+            let peer = self.peers.get_mut(&id).filter(|peer| !peer.dropped);
+            if peer.is_some_and(|peer| peer.shows.is_due(now)) {
+                self.show_tickets(&id);
+            }
+        }
     }
 
     /// The members of some space are others now.
@@ -65,6 +100,7 @@ impl Network {
         }
         self.learn_members();
         self.look_at_rights(Instant::now());
+        self.admit_all(true, Instant::now());
         // Who turns out to be a member only now is not asked for its rights again by itself.
         for (peer, shown) in peers.iter().zip(&shown) {
             for ticket in self.rights.to_show(peer, now) {
@@ -93,6 +129,7 @@ impl Network {
             self.review_next = now + REVIEW_INTERVAL;
             self.rights.tidy(self.clock.now());
             self.look_at_rights(now);
+            self.admit_all(false, now);
         }
     }
 
@@ -135,13 +172,17 @@ impl Network {
                     },
                 ..
             } => {
-                self.count(&peer, Protocol::Join, Direction::In, request.len());
+                let size = request.size();
+                self.count(&peer, Protocol::Join, Direction::In, size);
                 // Signatures take time: who shows more than it may send frames is not answered.
-                if self.wait(&peer, (1, request.len()), now).is_some() {
+                if self.wait(&peer, (1, size), now).is_some() {
                     return;
                 }
-                self.spend(peer, (1, request.len()), now);
-                let answer = self.let_in(peer, &request, now);
+                self.spend(peer, (1, size), now);
+                let answer = match request {
+                    Question::Ticket(ticket) => self.let_in(peer, &ticket, now),
+                    Question::Removed(rows) => self.told(&peer, &rows),
+                };
                 let joins = &mut self.swarm.behaviour_mut().joins;
                 // It fails when the connection is gone, of which another event tells.
                 let _ = joins.send_response(channel, answer);
@@ -158,13 +199,43 @@ impl Network {
                     let spaces = spaces.join(",");
                     tracing::info!(%peer, role, spaces, "it takes the ticket");
                 }
+                Answer::Noted { noted } => {
+                    tracing::debug!(%peer, noted, "it was told that it is no member any more");
+                }
                 Answer::Refused { code, detail } => {
                     tracing::warn!(%peer, code, "it refuses the ticket: {detail}");
+                    let asked = self.peers.get_mut(&peer).filter(|_| may_pass(&code));
+                    asked.into_iter().for_each(|peer| peer.shows.again(now));
                 }
             },
             request_response::Event::OutboundFailure { peer, error, .. } => {
                 tracing::debug!(%peer, %error, "the ticket found no answer");
+                let asked = self.peers.get_mut(&peer);
+                asked.into_iter().for_each(|peer| peer.shows.again(now));
             }
+        }
+    }
+
+    /// Begins to make all members whose tickets do so, as far as that is not under way. `anew` tells that
+    /// something changed by which it may be possible now.
+    fn admit_all(&mut self, anew: bool, now: Instant) {
+        for peer in self.peers.ids() {
+            self.admit(&peer, anew, now);
+        }
+        let (rights, peers, wall) = (&self.rights, &self.peers, self.clock.now());
+        self.admissions.retain(|space, peer| {
+            let wanted = || rights.to_admit(peer, wall, now).into_iter();
+            peers.get(peer).is_some() && wanted().any(|it| it.0 == space)
+        });
+    }
+
+    fn admit(&mut self, peer: &PeerId, anew: bool, now: Instant) {
+        for (space, grant) in self.rights.to_admit(peer, self.clock.now(), now) {
+            let (rights, clock, peer) = (self.rights.clone(), self.clock.clone(), *peer);
+            let judge = move || rights.admits(space, &peer, &grant, clock.now(), Instant::now());
+            let handle = self.handle.clone();
+            let start = || tokio::spawn(admit(handle, space, judge));
+            self.admissions.begin((space, peer), anew, now, start);
         }
     }
 
@@ -180,22 +251,14 @@ impl Network {
         let role = grant.role;
         let from = self.peers.get(&peer).and_then(|peer| peer.from);
         let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        match self.rights.show(peer, grant.clone(), from) {
+        match self.rights.show(peer, grant, from) {
             Ok(spaces) => {
                 // A page is no member, whatever its ticket says.
                 let role = match self.rights.is_browser(&peer) {
                     true => role.min(Role::Editor),
                     false => role,
                 };
-                for space in spaces.iter().copied().filter(|_| role == Role::Member) {
-                    let (rights, clock, grant) =
-                        (self.rights.clone(), self.clock.clone(), grant.clone());
-                    let judge =
-                        move || rights.admits(space, &peer, &grant, clock.now(), Instant::now());
-                    if judge() != Admission::Never {
-                        tokio::spawn(admit(self.handle.clone(), space, judge));
-                    }
-                }
+                self.admit(&peer, true, now);
                 let names = self.handle.spaces();
                 let named = spaces.iter().take(NAMED_MAX);
                 Answer::Joined {

@@ -34,6 +34,7 @@ impl Network {
         self.directory.insert(peer);
         let spaces = self.give_rights(&peer);
         self.show_tickets(&peer);
+        self.tell_removed(&peer);
         if spaces.is_empty() {
             if let Some(left_out) = STRANGERS_LOG.admit(now) {
                 tracing::info!(%peer, left_out, "connected with a stranger");
