@@ -5,7 +5,7 @@ use super::audit::{self, AuditCodec};
 use super::codec::{FrameCodec, PROTOCOL};
 use super::door::Door;
 use super::figures::{Figures, Pushes, TOPIC};
-use super::gate::Gate;
+use super::gate::{Classes, Gate};
 use super::join::{self, JoinCodec};
 use super::limits::MemoryMax;
 use super::only::Only;
@@ -126,10 +126,12 @@ pub(super) fn build(
     });
     let mdns = discovery(identity, config.mdns)?;
     let gossipsub = broadcast(handle, figures)?;
+    let (known, now) = (rights.clone(), clock.clone());
+    let classes: Classes = Box::new(move |peer| known.class(peer, now.now()));
     let (rights, now) = (rights.clone(), clock.clone());
     let may_gossip: MayGossip = Box::new(move |peer| rights.is_full(peer, now.now()));
     let behaviour = |circuits| Behaviour {
-        gate: Gate::new(limits),
+        gate: Gate::new(limits, classes),
         memory: memory.into(),
         blocked: allow_block_list::Behaviour::default(),
         ping: ping::Behaviour::new(

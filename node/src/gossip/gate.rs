@@ -4,20 +4,25 @@
 //! members of spaces that this node is a member of, are *reserved*: they are let in whatever others
 //! there are, and take nobody's room. All others share the room, of which those that came in get a
 //! part only, so that there is always some for those that this node dials.
+//!
+//! Of the connections that came in, guests by one ticket get half, and all guests get three quarters. So a
+//! peer that has to show its ticket still finds room. A peer that has not shown one gives way to the next
+//! when there is no room: the one that waits longest, of the address that has most of them.
 
 use super::limits::GossipLimits;
 use super::pace::Pace;
 use super::refusals::Reason;
 use crate::http::rate::client;
+use crate::trust::TicketId;
 use libp2p::core::Endpoint;
 use libp2p::core::transport::PortUse;
 use libp2p::multiaddr::Protocol;
 use libp2p::swarm::{
-    ConnectionClosed, ConnectionDenied, ConnectionId, DialFailure, FromSwarm, ListenFailure,
-    NetworkBehaviour, THandler, THandlerInEvent, THandlerOutEvent, ToSwarm, dummy,
+    CloseConnection, ConnectionClosed, ConnectionDenied, ConnectionId, DialFailure, FromSwarm,
+    ListenFailure, NetworkBehaviour, THandler, THandlerInEvent, THandlerOutEvent, ToSwarm, dummy,
 };
 use libp2p::{Multiaddr, PeerId};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::task::{Context, Poll};
@@ -26,9 +31,24 @@ use std::time::Instant;
 /// Most connections that are still being set up from one address, so that no one fills them all up.
 const PENDING_PER_ADDRESS_MAX: usize = 64;
 
+/// What a peer is that is not reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It may do nothing here, and has to show a ticket.
+    Newcomer,
+    /// It may do something by this ticket, which makes it no member.
+    Guest(TicketId),
+    /// It is a member by a ticket, or everybody is taken for one, or it uses the relay.
+    Trusted,
+}
+
+/// What a peer is when it comes.
+pub(super) type Classes = Box<dyn Fn(&PeerId) -> Class + Send>;
+
 /// Judges connections.
 pub(super) struct Gate {
     limits: GossipLimits,
+    classes: Classes,
     arrivals: Pace<IpAddr>,
     /// Configured peers.
     reserved: HashSet<PeerId>,
@@ -39,17 +59,30 @@ pub(super) struct Gate {
     pending_in: HashMap<ConnectionId, IpAddr>,
     pending_out: HashSet<ConnectionId>,
     established: HashMap<ConnectionId, Established>,
+    /// Goes up with each connection.
+    count: u64,
+    /// Connections that give way.
+    closing: VecDeque<(PeerId, ConnectionId)>,
+    /// Peers whose connections gave way, of which nobody was told.
+    gave_way: Vec<PeerId>,
 }
 
 struct Established {
     peer: PeerId,
     incoming: bool,
+    from: IpAddr,
+    class: Class,
+    /// Its place among all connections, in the order in which they were made.
+    number: u64,
+    /// Whether it is being closed, as it gives way.
+    closing: bool,
 }
 
 impl Gate {
-    pub(super) fn new(limits: GossipLimits) -> Gate {
+    pub(super) fn new(limits: GossipLimits, classes: Classes) -> Gate {
         Gate {
             limits,
+            classes,
             arrivals: Pace::new(limits.arrivals),
             reserved: HashSet::new(),
             members: HashSet::new(),
@@ -57,7 +90,26 @@ impl Gate {
             pending_in: HashMap::new(),
             pending_out: HashSet::new(),
             established: HashMap::new(),
+            count: 0,
+            closing: VecDeque::new(),
+            gave_way: Vec::new(),
         }
+    }
+
+    /// A peer uses the relay from now on, or does not any more. While it does it gives way to nobody.
+    pub(super) fn set_relayed(&mut self, peer: &PeerId, relayed: bool) {
+        let class = match relayed {
+            true => Class::Trusted,
+            false => (self.classes)(peer),
+        };
+        let all = self.established.values_mut();
+        all.filter(|it| it.peer == *peer)
+            .for_each(|it| it.class = class);
+    }
+
+    /// The peers whose connections have given way since this was asked last.
+    pub(super) fn take_gave_way(&mut self) -> Vec<PeerId> {
+        std::mem::take(&mut self.gave_way)
     }
 
     /// This peer is let in from now on, whatever others there are.
@@ -107,7 +159,13 @@ impl Gate {
         }
     }
 
-    fn established(&self, peer: &PeerId, incoming: bool) -> Result<(), Reason> {
+    /// Judges a connection that was made, of a peer of this class; tells which one gives way for it.
+    fn established(
+        &self,
+        peer: &PeerId,
+        incoming: bool,
+        class: Class,
+    ) -> Result<Option<ConnectionId>, Reason> {
         if self.closed {
             return Err(Reason::Cut);
         }
@@ -116,20 +174,58 @@ impl Gate {
             return Err(Reason::PerPeer);
         }
         if self.is_reserved(peer) {
-            return Ok(());
+            return Ok(None);
         }
-        let strangers = self.established.values();
-        let strangers = strangers.filter(|it| !self.is_reserved(&it.peer));
-        let (came, all) = strangers.fold((0, 0), |(came, all), it| {
-            (came + u32::from(it.incoming), all + 1)
-        });
-        match (
-            incoming && came >= self.limits.incoming,
-            all >= self.limits.connections,
-        ) {
-            (true, _) => Err(Reason::Incoming),
-            (false, true) => Err(Reason::Connections),
-            (false, false) => Ok(()),
+        let (mut came, mut all, mut guests, mut same) = (0, 0, 0, 0);
+        for it in self.established.values() {
+            if it.closing || self.is_reserved(&it.peer) {
+                continue;
+            }
+            all += 1;
+            came += u32::from(it.incoming);
+            guests += u32::from(it.incoming && matches!(it.class, Class::Guest(_)));
+            same += u32::from(it.incoming && it.class == class);
+        }
+        if !incoming {
+            return match all >= self.limits.connections {
+                true => Err(Reason::Connections),
+                false => Ok(None),
+            };
+        }
+        let most = self.limits.incoming;
+        if matches!(class, Class::Guest(_))
+            && (same >= most.div_ceil(2) || guests >= GossipLimits::incoming_of(most).max(1))
+        {
+            return Err(Reason::Guests);
+        }
+        let full = match (came >= most, all >= self.limits.connections) {
+            (true, _) => Reason::Incoming,
+            (false, true) => Reason::Connections,
+            (false, false) => return Ok(None),
+        };
+        self.gives_way().map(Some).ok_or(full)
+    }
+
+    /// The newcomer that waits longest, of the address that has most of them.
+    fn gives_way(&self) -> Option<ConnectionId> {
+        let newcomers = || {
+            let all = self.established.iter();
+            all.filter(|(_, it)| it.incoming && !it.closing && it.class == Class::Newcomer)
+                .filter(|(_, it)| !self.is_reserved(&it.peer))
+        };
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for (_, it) in newcomers() {
+            *counts.entry(it.from).or_default() += 1;
+        }
+        let first = newcomers().max_by_key(|(_, it)| (counts[&it.from], u64::MAX - it.number));
+        first.map(|(id, _)| *id)
+    }
+
+    fn close_for_another(&mut self, id: ConnectionId) {
+        if let Some(it) = self.established.get_mut(&id) {
+            it.closing = true;
+            self.closing.push_back((it.peer, id));
+            self.gave_way.push(it.peer);
         }
     }
 }
@@ -173,8 +269,10 @@ impl NetworkBehaviour for Gate {
         _: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
         self.pending_in.remove(&connection);
-        self.established(&peer, true)
-            .map_err(ConnectionDenied::new)?;
+        let judged = self.established(&peer, true, (self.classes)(&peer));
+        if let Some(other) = judged.map_err(ConnectionDenied::new)? {
+            self.close_for_another(other);
+        }
         Ok(dummy::ConnectionHandler)
     }
 
@@ -199,7 +297,7 @@ impl NetworkBehaviour for Gate {
         _: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
         self.pending_out.remove(&connection);
-        self.established(&peer, false)
+        self.established(&peer, false, Class::Trusted)
             .map_err(ConnectionDenied::new)?;
         Ok(dummy::ConnectionHandler)
     }
@@ -207,9 +305,14 @@ impl NetworkBehaviour for Gate {
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
         match event {
             FromSwarm::ConnectionEstablished(event) => {
+                self.count += 1;
                 let new = Established {
                     peer: event.peer_id,
                     incoming: event.endpoint.is_listener(),
+                    from: source(event.endpoint.get_remote_address()),
+                    class: (self.classes)(&event.peer_id),
+                    number: self.count,
+                    closing: false,
                 };
                 self.established.insert(event.connection_id, new);
             }
@@ -236,7 +339,14 @@ impl NetworkBehaviour for Gate {
     }
 
     fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Infallible, THandlerInEvent<Self>>> {
-        Poll::Pending
+        // Connections are judged by the swarm, which asks this again after each.
+        let Some((peer_id, id)) = self.closing.pop_front() else {
+            return Poll::Pending;
+        };
+        Poll::Ready(ToSwarm::CloseConnection {
+            peer_id,
+            connection: CloseConnection::One(id),
+        })
     }
 }
 
@@ -247,21 +357,100 @@ mod tests {
     use std::time::Duration;
 
     fn gate(connections: u32, incoming: u32) -> Gate {
-        Gate::new(GossipLimits {
+        let limits = GossipLimits {
             connections,
             incoming,
             per_peer: 2,
             arrivals: Rate::new(1, 3).expect("a rate"),
             ..GossipLimits::default()
-        })
+        };
+        Gate::new(limits, Box::new(|_| Class::Trusted))
     }
 
     fn open(gate: &mut Gate, number: usize, peer: PeerId, incoming: bool) -> Result<(), Reason> {
-        gate.established(&peer, incoming)?;
-        let new = Established { peer, incoming };
+        open_as(gate, number, (peer, Class::Trusted, 1), incoming)
+    }
+
+    /// Opens a connection of a peer of this class, from this address.
+    fn open_as(
+        gate: &mut Gate,
+        number: usize,
+        (peer, class, from): (PeerId, Class, u8),
+        incoming: bool,
+    ) -> Result<(), Reason> {
+        if let Some(other) = gate.established(&peer, incoming, class)? {
+            gate.close_for_another(other);
+        }
+        let new = Established {
+            peer,
+            incoming,
+            from: Ipv4Addr::new(10, 0, 0, from).into(),
+            class,
+            number: number as u64,
+            closing: false,
+        };
         let id = ConnectionId::new_unchecked(number);
         gate.established.insert(id, new);
         Ok(())
+    }
+
+    #[test]
+    fn guests_by_one_ticket_leave_room_for_others_and_all_of_them_for_newcomers() {
+        let mut gate = gate(16, 8);
+        let guest = |id| Class::Guest(TicketId::new([id; 16]));
+        let mut number = 0;
+        let mut next = |gate: &mut Gate, class| {
+            number += 1;
+            open_as(gate, number, (PeerId::random(), class, 1), true)
+        };
+        for _ in 0..4 {
+            assert_eq!(next(&mut gate, guest(1)), Ok(()));
+        }
+        assert_eq!(next(&mut gate, guest(1)), Err(Reason::Guests));
+        for _ in 0..2 {
+            assert_eq!(next(&mut gate, guest(2)), Ok(()));
+        }
+        assert_eq!(next(&mut gate, guest(3)), Err(Reason::Guests));
+        for _ in 0..2 {
+            assert_eq!(next(&mut gate, Class::Newcomer), Ok(()));
+        }
+        assert_eq!(gate.closing.len(), 0);
+        assert_eq!(next(&mut gate, Class::Newcomer), Ok(()));
+        assert_eq!(gate.closing.len(), 1, "the first newcomer gives way");
+        // Members by a ticket get what newcomers have, and then nobody gives way.
+        for _ in 0..2 {
+            assert_eq!(next(&mut gate, Class::Trusted), Ok(()));
+        }
+        assert_eq!(gate.closing.len(), 3);
+        for class in [Class::Trusted, Class::Newcomer] {
+            assert_eq!(next(&mut gate, class), Err(Reason::Incoming));
+        }
+        assert_eq!(gate.take_gave_way().len(), 3);
+    }
+
+    #[test]
+    fn the_newcomer_gives_way_that_waits_longest_at_the_address_with_most() {
+        let mut gate = gate(16, 4);
+        let [relayed, other] = [0; 2].map(|_| PeerId::random());
+        for (number, peer, from) in [
+            (1, relayed, 2),
+            (2, other, 1),
+            (3, PeerId::random(), 2),
+            (4, PeerId::random(), 2),
+        ] {
+            let opened = open_as(&mut gate, number, (peer, Class::Newcomer, from), true);
+            assert_eq!(opened, Ok(()));
+        }
+        gate.set_relayed(&relayed, true);
+        let mut gone = Vec::new();
+        for number in 5..8 {
+            let comer = (PeerId::random(), Class::Newcomer, 3);
+            assert_eq!(open_as(&mut gate, number, comer, true), Ok(()));
+            gone.extend(gate.closing.drain(..).map(|(_, id)| id));
+        }
+        // Of the address with two the first, then of two addresses with one and of 3 the oldest.
+        let id = ConnectionId::new_unchecked;
+        assert_eq!(gone, [id(3), id(2), id(5)]);
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub(super) struct Peer {
     pub(super) loses: Option<Instant>,
     /// When tickets are shown to it again, if the last time may have been too early.
     pub(super) shows: Shows,
+    /// Until when its connections stay, so that the answer to a ticket reaches it.
+    pub(super) reads_until: Option<Instant>,
     /// Whether pushes reach it only as frames, though this node would gossip with it.
     pub(super) unicast: bool,
     /// Whether its connections are being closed: what it still sends is of no use.
@@ -164,6 +166,7 @@ impl Peers {
             rights: Vec::new(),
             loses: None,
             shows: Shows::default(),
+            reads_until: None,
             unicast: false,
             dropped: false,
             held: VecDeque::new(),

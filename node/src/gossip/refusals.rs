@@ -20,6 +20,10 @@ pub(super) enum Reason {
     Connections,
     /// As many came in as may.
     Incoming,
+    /// Guests by its ticket, or all guests, have as many of those as they may.
+    Guests,
+    /// It has shown no ticket, and gave way to another one.
+    GaveWay,
     /// This peer has as many as it may.
     PerPeer,
     /// Too many are being set up.
@@ -58,6 +62,8 @@ impl Reason {
         match self {
             Reason::Connections => "connections",
             Reason::Incoming => "incoming",
+            Reason::Guests => "guests",
+            Reason::GaveWay => "gave_way",
             Reason::PerPeer => "per_peer",
             Reason::Pending => "pending",
             Reason::Arrivals => "arrivals",
@@ -82,6 +88,10 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::Connections => "there are as many connections as --connections allows",
             Reason::Incoming => "as many connections came in as --connections-in allows",
+            Reason::Guests => {
+                "guests by its ticket have half of --connections-in, or all guests three quarters of it"
+            }
+            Reason::GaveWay => "it had shown no ticket when another one found no room: --connections-in",
             Reason::PerPeer => "it has as many connections as --connections-per-peer allows",
             Reason::Pending => "too many connections are being set up",
             Reason::Arrivals => "connections from this address come faster than --connect-rate allows",

@@ -15,6 +15,7 @@
 
 mod shown;
 
+use super::gate::Class;
 use super::join::{Removed, TOLD_MAX};
 use super::revocations::Say;
 use crate::driver::{OwnerKey, Roster, Rosters};
@@ -151,6 +152,24 @@ impl Rights {
     /// What a peer may do, by space, in their order.
     pub(super) fn of(&self, peer: &PeerId, now_ms: u64) -> Vec<Right> {
         self.known().of(peer, now_ms)
+    }
+
+    /// What a peer counts for among the connections that come in.
+    pub(super) fn class(&self, peer: &PeerId, now_ms: u64) -> Class {
+        let known = self.known();
+        let rights = known.of(peer, now_ms);
+        if rights.is_empty() {
+            return Class::Newcomer;
+        }
+        let shown = || {
+            let owner = owner_of(peer);
+            let mut shown = known.shown.of(peer).iter();
+            shown.find(|grant| grant.is_timely(now_ms).is_ok() && known.worth(grant, owner).is_ok())
+        };
+        match rights.iter().any(|right| right.role == Role::Member) {
+            true => Class::Trusted,
+            false => shown().map_or(Class::Newcomer, |grant| Class::Guest(grant.id)),
+        }
     }
 
     /// Whether a peer is a member, or taken for one, in all spaces that are open here.

@@ -298,6 +298,9 @@ impl Network {
         self.release(now).await;
         self.ask_about(now);
         self.drop_silent(now);
+        for peer in self.swarm.behaviour_mut().gate.take_gave_way() {
+            self.refusals.refused(Reason::GaveWay, &peer, now);
+        }
         self.review(now);
         self.show_again(now);
         self.tend_book(now);
@@ -468,6 +471,8 @@ impl Network {
                 renewed: false,
             }
             | relay::Event::CircuitReqAccepted { src_peer_id, .. } => {
+                let gate = &mut self.swarm.behaviour_mut().gate;
+                gate.set_relayed(&src_peer_id, true);
                 return self.relayed.began(src_peer_id);
             }
             relay::Event::ReservationReqDenied { src_peer_id, .. } => {
@@ -482,10 +487,11 @@ impl Network {
             | relay::Event::CircuitClosed { src_peer_id, .. } => src_peer_id,
             _ => return,
         };
-        if self.relayed.ended(&over)
-            && let Some(peer) = self.peers.get_mut(&over)
-        {
-            peer.since = now;
+        if self.relayed.ended(&over) {
+            self.swarm.behaviour_mut().gate.set_relayed(&over, false);
+            if let Some(peer) = self.peers.get_mut(&over) {
+                peer.since = now;
+            }
         }
     }
 }

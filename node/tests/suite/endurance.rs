@@ -11,7 +11,7 @@ mod honest;
 mod strangers;
 
 use crate::members;
-use crate::process::{Node, eventually};
+use crate::process::{Node, agent, eventually};
 use crate::tickets::{ask, ticket};
 use honest::{Figures, Honest};
 use serde_json::Value;
@@ -21,8 +21,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -67,12 +67,26 @@ struct Load {
     shown: AtomicUsize,
     let_in: AtomicUsize,
     /// What became of the keys, by what they were told.
-    told: Mutex<BTreeMap<String, usize>>,
+    told: Told,
+    /// Links of such keys that there are, and were at most; and how those ended, or why there was none.
+    links: AtomicUsize,
+    links_most: AtomicUsize,
+    links_ended: Told,
+    /// Why requests of honest clients failed.
+    failures: Told,
     /// Writers that the reader has proved.
     proved: AtomicUsize,
 }
 
+/// How often something was told.
+type Told = Mutex<BTreeMap<String, usize>>;
+
 impl Load {
+    fn tell(&self, to: &Told, what: String) {
+        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+        *to.entry(what).or_default() += 1;
+    }
+
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
@@ -126,7 +140,7 @@ impl Pair {
                 arguments.extend(["--peer".to_owned(), nodes[0].listen[0].clone()]);
             }
             let closed = "--http-tickets --listen-tickets --resp 127.0.0.1:0 --resp-tickets \
-                          --connect-rate 100/s --log debug";
+                          --connect-rate 250/s --log debug";
             arguments.extend(closed.split_whitespace().map(str::to_owned));
             nodes[at].start_again_with(arguments);
         }
@@ -142,6 +156,24 @@ impl Pair {
             });
         }
         pair
+    }
+
+    /// What the nodes have refused, by kind, and how many lines of the log they dropped.
+    fn refused(&self) -> BTreeMap<String, u64> {
+        let kinds = ["refusals_total{", "network_refused_total{", "log_dropped"];
+        let mut refused = BTreeMap::new();
+        for node in &self.nodes {
+            let metrics = metrics(node, &self.tickets.every);
+            let lines = metrics
+                .lines()
+                .filter_map(|it| it.strip_prefix("tallymesh_"));
+            let lines = lines.filter(|line| kinds.iter().any(|kind| line.starts_with(kind)));
+            for (name, count) in lines.filter_map(|line| line.rsplit_once(' ')) {
+                *refused.entry(name.to_owned()).or_default() += count.parse().unwrap_or(0);
+            }
+        }
+        refused.retain(|_, count| *count > 0);
+        refused
     }
 
     fn ask(&self, node: usize, method: &str, path: &str) -> (u16, Value) {
@@ -180,6 +212,15 @@ impl Pair {
         };
         self.nodes.iter().map(most).collect()
     }
+}
+
+fn metrics(node: &Node, ticket: &str) -> String {
+    let asked = agent()
+        .get(format!("{}/metrics", node.url))
+        .header("authorization", format!("Bearer {ticket}"))
+        .call();
+    let mut answer = asked.expect("metrics");
+    answer.body_mut().read_to_string().expect("metrics")
 }
 
 /// The program that is played to: what `TALLYMESH_BIN` names, or what was built beside this test.
@@ -266,7 +307,16 @@ fn play(limit: &'static str) -> Run {
         memory,
         load,
     };
-    println!("{}keys: {:?}", run.row(), run.load.told);
+    let it = &run.load;
+    println!(
+        "{}keys: {:?}\nlinks at most: {:?}, ended: {:?}\nrefused: {:#?}\nfailed: {:#?}",
+        run.row(),
+        it.told,
+        it.links_most,
+        it.links_ended,
+        pair.refused(),
+        it.failures
+    );
     run.write();
     for node in 0..pair.nodes.len() {
         for (number, made) in &run.figures.made {

@@ -7,7 +7,7 @@
 //! against the sync machine alone, with many more bytes. As they flood the machine, they are played by
 //! themselves: `cargo xtask test --long --part liars`.
 
-mod attacker;
+pub(crate) mod attacker;
 mod doors;
 mod forged;
 mod frames;

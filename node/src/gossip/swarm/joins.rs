@@ -28,6 +28,13 @@ const LEAVE_GRACE: Duration = Duration::from_secs(1);
 /// How long a majority may take to agree to a new member.
 const ADMIT_WAIT: Duration = Duration::from_secs(60);
 
+/// How long a peer that was let in may take to read the answer, before its connections are closed. An end
+/// that comes along with the answer hides it: libraries look at the connection first.
+const ANSWER_GRACE: Duration = Duration::from_millis(250);
+
+/// How long the answer may take to be sent, while the peer's connections stay.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
 impl Network {
     /// Gives a peer that came what it may do. Returns the spaces in which it takes part.
     pub(super) fn give_rights(&mut self, id: &PeerId) -> Vec<Carried> {
@@ -135,30 +142,33 @@ impl Network {
 
     /// Closes the connections of those whose rights are others than when they came.
     fn look_at_rights(&mut self, now: Instant) {
-        let wall = self.clock.now();
         for id in self.peers.ids() {
-            let wanted = self.rights.of(&id, wall);
-            let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.dropped) else {
-                continue;
-            };
-            let change = Change::of(&peer.rights, &wanted);
-            let since = match change {
-                Change::None => {
-                    peer.loses = None;
-                    continue;
-                }
-                Change::AtOnce => now,
-                Change::Left => *peer.loses.get_or_insert(now) + LEAVE_GRACE,
-            };
-            if since <= now {
-                if let Some(left_out) = RIGHTS_LOG.admit(now) {
-                    tracing::info!(peer = %id, left_out, "its rights have changed: it may come again");
-                }
-                self.drop_peer(id);
-            } else {
-                self.review_next = self.review_next.min(since);
-            }
+            self.look_at_rights_of(id, now);
         }
+    }
+
+    /// Closes the connections of a peer if its rights are others than when it came.
+    fn look_at_rights_of(&mut self, id: PeerId, now: Instant) {
+        let wanted = self.rights.of(&id, self.clock.now());
+        let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.dropped) else {
+            return;
+        };
+        let since = match Change::of(&peer.rights, &wanted) {
+            Change::None => {
+                peer.loses = None;
+                return;
+            }
+            Change::AtOnce => peer.reads_until.map_or(now, |until| until.max(now)),
+            Change::Left => *peer.loses.get_or_insert(now) + LEAVE_GRACE,
+        };
+        if since > now {
+            self.review_next = self.review_next.min(since);
+            return;
+        }
+        if let Some(left_out) = RIGHTS_LOG.admit(now) {
+            tracing::info!(peer = %id, left_out, "its rights have changed: it may come again");
+        }
+        self.drop_peer(id);
     }
 
     pub(super) fn join_event(&mut self, event: JoinEvent) {
@@ -180,16 +190,25 @@ impl Network {
                 }
                 self.spend(peer, (1, size), now);
                 let answer = match request {
-                    Question::Ticket(ticket) => self.let_in(peer, &ticket, now),
+                    Question::Ticket(ticket) => {
+                        self.reads_until(&peer, now + ANSWER_MAX);
+                        self.let_in(peer, &ticket, now)
+                    }
                     Question::Removed(rows) => self.told(&peer, &rows),
                 };
                 let joins = &mut self.swarm.behaviour_mut().joins;
                 // It fails when the connection is gone, of which another event tells.
                 let _ = joins.send_response(channel, answer);
             }
-            // Whoever was let in is cut off only now, so that it has the answer.
-            request_response::Event::ResponseSent { .. }
-            | request_response::Event::InboundFailure { .. } => self.look_at_rights(now),
+            // A peer that was let in is cut off only then, so that it has the answer.
+            request_response::Event::ResponseSent { peer, .. } => {
+                self.reads_until(&peer, now + ANSWER_GRACE);
+                self.look_at_rights_of(peer, now);
+            }
+            request_response::Event::InboundFailure { peer, .. } => {
+                self.reads_until(&peer, now);
+                self.look_at_rights_of(peer, now);
+            }
             request_response::Event::Message {
                 peer,
                 message: request_response::Message::Response { response, .. },
@@ -236,6 +255,15 @@ impl Network {
             let handle = self.handle.clone();
             let start = || tokio::spawn(admit(handle, space, judge));
             self.admissions.begin((space, peer), anew, now, start);
+        }
+    }
+
+    /// Keeps the connections of a peer until then, so that it has an answer. A peer that goes on showing
+    /// tickets does not defer their end: only an earlier time takes the place of one that is set.
+    fn reads_until(&mut self, peer: &PeerId, until: Instant) {
+        if let Some(peer) = self.peers.get_mut(peer) {
+            let before = peer.reads_until.get_or_insert(until);
+            *before = until.min(*before);
         }
     }
 

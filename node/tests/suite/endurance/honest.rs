@@ -94,8 +94,9 @@ impl Honest {
                 Some(it) => it,
                 None => match self.connect() {
                     Ok(stream) => (stream, 0),
-                    Err(_) => {
+                    Err(error) => {
                         figures.failed += usize::from(begun > settled);
+                        load.tell(&load.failures, format!("on connecting: {error}"));
                         thread::sleep(PAUSE);
                         continue;
                     }
@@ -105,7 +106,10 @@ impl Honest {
             let took = begun.elapsed();
             match &answered {
                 Ok(()) => made.0 += 1,
-                Err(_) => made.1 += 1,
+                Err(error) => {
+                    made.1 += 1;
+                    load.tell(&load.failures, error.to_string());
+                }
             }
             if begun > settled {
                 figures.failed += usize::from(answered.is_err());

@@ -2,13 +2,15 @@
 
 use super::Load;
 use super::hold::http;
+use crate::hostile::attacker;
 use crate::hostile::raw::{Raw, Said};
 use crate::process::Node;
+use crate::tickets::ticket;
 use futures::prelude::*;
 use libp2p::identity::Keypair;
 use libp2p::request_response::{self, Message, ProtocolSupport};
-use libp2p::swarm::SwarmEvent;
-use libp2p::{Multiaddr, StreamProtocol, SwarmBuilder, noise, tcp, yamux};
+use libp2p::swarm::{NetworkBehaviour, Swarm, SwarmEvent};
+use libp2p::{Multiaddr, PeerId, StreamProtocol, SwarmBuilder, noise, ping, tcp, yamux};
 use serde_json::{Value, json};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
@@ -22,7 +24,10 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 /// How long one key may take to show its ticket.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Keys that show theirs at the same time.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 32;
+/// How long all keys together take to show theirs, if a run is that long.
+const SHOW_TIME: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -32,6 +37,36 @@ fn unhex(text: &Value) -> Vec<u8> {
     let text = text.as_str().unwrap_or_default();
     let pairs = (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16));
     pairs.filter_map(Result::ok).collect()
+}
+
+/// A writer of an owner.
+fn mint(owner: &[u8; 32], number: u64) -> (WriterId, [u8; 16]) {
+    let mut nonce = [0; 16];
+    nonce[..8].copy_from_slice(&number.to_le_bytes());
+    (WriterId::mint(&Space::default(), owner, &nonce), nonce)
+}
+
+fn frame(body: Body) -> Vec<u8> {
+    let space = Space::default();
+    Frame { space, body }.encode()
+}
+
+fn hello(writer: WriterId) -> Hello {
+    Hello {
+        version_min: 1,
+        version_max: 1,
+        capabilities: 0,
+        session: 7,
+        agent: "reader".into(),
+        nonce: [0; 16],
+        proof: Vec::new(),
+        digests: Digests {
+            vector: [0xee; 16],
+            contents: 0,
+        },
+        writer,
+        clock: 0,
+    }
 }
 
 /// Proves one writer after the other on a link, and opens another link whenever that is closed.
@@ -64,33 +99,9 @@ fn link(load: &Load, node: &Node, ticket: &str) -> Result<(), Box<dyn std::error
     let signature = keys.sign(&signed.concat())?;
     let proof = json!({ "owner": hex(&owner), "signature": hex(&signature) });
     socket.send(tungstenite::Message::text(proof.to_string()))?;
-    let space = Space::default();
-    let mint = |number: u64| {
-        let mut nonce = [0; 16];
-        nonce[..8].copy_from_slice(&number.to_le_bytes());
-        let writer = WriterId::mint(&space, &owner, &nonce);
-        (writer, nonce)
-    };
-    let frame = |body: Body| {
-        let space = space.clone();
-        tungstenite::Message::binary(Frame { space, body }.encode())
-    };
-    let hello = Hello {
-        version_min: 1,
-        version_max: 1,
-        capabilities: 0,
-        session: 7,
-        agent: "reader".into(),
-        nonce: [0; 16],
-        proof: Vec::new(),
-        digests: Digests {
-            vector: [0xee; 16],
-            contents: 0,
-        },
-        writer: mint(0).0,
-        clock: 0,
-    };
-    socket.send(frame(Body::Hello(hello)))?;
+    let mint = |number| mint(&owner, number);
+    let frame = |body| tungstenite::Message::binary(frame(body));
+    socket.send(frame(Body::Hello(hello(mint(0).0))))?;
     // What the node says meanwhile is read by nobody: most of it fits the buffers of the system.
     let mut number = 0;
     while !load.is_over() {
@@ -107,7 +118,8 @@ fn link(load: &Load, node: &Node, ticket: &str) -> Result<(), Box<dyn std::error
     Ok(())
 }
 
-/// Has so many keys show a ticket, in four fifths of the time.
+/// Has so many keys show a ticket in four fifths of the time, and come again for a link, which those that
+/// get one hold.
 pub(super) fn show(load: &Load, node: &Node, ticket: &str, keys: usize, length: Duration) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -115,67 +127,237 @@ pub(super) fn show(load: &Load, node: &Node, ticket: &str, keys: usize, length: 
         .build()
         .expect("a runtime");
     let address: Multiaddr = node.listen[0].parse().expect("an address");
-    // No quicker than the node lets addresses come.
-    let each = (length * 4 / 5 / keys as u32).max(Duration::from_millis(12));
+    // Each comes twice, and no quicker than the node lets addresses come.
+    let each = (SHOW_TIME.min(length * 4 / 5) / keys as u32).max(Duration::from_millis(11));
     let begun = Instant::now();
     let turns = stream::iter(0..keys as u32).map(|number| {
         let address = address.clone();
         async move {
             tokio::time::sleep_until((begun + each * number).into()).await;
             if load.is_over() {
-                return;
+                return None;
             }
-            let answer = tokio::time::timeout(PATIENCE, show_one(address, ticket)).await;
+            let mut key = Key::new();
+            let shown = tokio::time::timeout(PATIENCE, key.show(&address, ticket)).await;
             load.shown.fetch_add(1, Ordering::Relaxed);
-            let told = match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
-                Ok(answer) if answer.get("role").is_some() => {
-                    load.let_in.fetch_add(1, Ordering::Relaxed);
-                    "let in".to_owned()
-                }
-                Ok(answer) => answer["code"].to_string(),
-                Err(why) => why,
+            let (told, is_in) = match shown.unwrap_or_else(|_| Err("no answer in time".to_owned()))
+            {
+                Ok(answer) if answer.get("role").is_some() => ("let in".to_owned(), true),
+                Ok(answer) => (answer["code"].to_string(), false),
+                Err(why) => (why, false),
             };
-            if let Ok(mut all) = load.told.lock() {
-                *all.entry(told).or_default() += 1;
-            }
+            load.tell(&load.told, told);
+            load.let_in.fetch_add(usize::from(is_in), Ordering::Relaxed);
+            is_in.then_some(key)
         }
     });
-    runtime.block_on(turns.buffer_unordered(AT_ONCE).for_each(|()| async {}));
+    let turns = turns.buffer_unordered(AT_ONCE).filter_map(future::ready);
+    let held = turns.for_each_concurrent(None, |mut key| {
+        let address = address.clone();
+        async move {
+            let end = key.hold(load, &address).await;
+            load.tell(&load.links_ended, end);
+        }
+    });
+    runtime.block_on(held);
 }
 
-/// A fresh key shows a ticket: the answer, if there is one.
-async fn show_one(address: Multiaddr, ticket: &str) -> Result<Value, String> {
-    let protocols = [(
-        StreamProtocol::new("/tallymesh/join/1"),
-        ProtocolSupport::Full,
-    )];
-    let joins = request_response::Behaviour::<Raw>::new(protocols, Default::default());
-    let builder = SwarmBuilder::with_new_identity().with_tokio();
-    let builder = builder.with_tcp(
-        tcp::Config::default(),
-        noise::Config::new,
-        yamux::Config::default,
-    );
-    let builder = builder.map_err(|_| "no transport")?;
-    let builder = builder.with_behaviour(|_| joins);
-    let mut swarm = builder.map_err(|_| "no behaviour")?.build();
-    swarm.dial(address).map_err(|error| error.to_string())?;
-    loop {
-        match swarm.select_next_some().await {
-            SwarmEvent::ConnectionEstablished { peer_id, .. } => {
-                let question = json!({ "ticket": ticket }).to_string().into_bytes();
-                let joins = swarm.behaviour_mut();
-                joins.send_request(&peer_id, Said::Bytes(question));
-            }
-            SwarmEvent::Behaviour(request_response::Event::Message {
-                message: Message::Response { response, .. },
-                ..
-            }) => return serde_json::from_slice(&response).map_err(|error| error.to_string()),
-            SwarmEvent::Behaviour(request_response::Event::OutboundFailure { error, .. }) => {
-                return Err(error.to_string());
-            }
-            SwarmEvent::OutgoingConnectionError { .. } => return Err("no connection".to_owned()),
-            _ => {}
+/// A key of its own, and what it says with it.
+pub(super) struct Key {
+    swarm: Swarm<Says>,
+    owner: [u8; 32],
+    node: Option<PeerId>,
+}
+
+#[derive(NetworkBehaviour)]
+pub(super) struct Says {
+    /// A node closes connections that do not answer it.
+    ping: ping::Behaviour,
+    joins: request_response::Behaviour<Raw>,
+    frames: request_response::Behaviour<Raw>,
+}
+
+impl Key {
+    pub(super) fn new() -> Key {
+        let keys = Keypair::generate_ed25519();
+        let owner = keys.public().try_into_ed25519().expect("a key").to_bytes();
+        let of = |name| {
+            let protocols = [(StreamProtocol::new(name), ProtocolSupport::Full)];
+            request_response::Behaviour::<Raw>::new(protocols, Default::default())
+        };
+        let says = Says {
+            ping: ping::Behaviour::default(),
+            joins: of("/tallymesh/join/1"),
+            frames: of("/tallymesh/sync/2"),
+        };
+        let swarm = SwarmBuilder::with_existing_identity(keys)
+            .with_tokio()
+            .with_tcp(
+                tcp::Config::default(),
+                noise::Config::new,
+                yamux::Config::default,
+            )
+            .expect("TCP")
+            .with_behaviour(|_| says)
+            .expect("behaviours")
+            .with_swarm_config(|it| it.with_idle_connection_timeout(HOUR))
+            .build();
+        Key {
+            swarm,
+            owner,
+            node: None,
         }
     }
+
+    async fn connect(&mut self, address: &Multiaddr) -> Result<PeerId, String> {
+        self.swarm
+            .dial(address.clone())
+            .map_err(|error| error.to_string())?;
+        loop {
+            match self.swarm.select_next_some().await {
+                SwarmEvent::ConnectionEstablished { peer_id, .. } => return Ok(peer_id),
+                SwarmEvent::OutgoingConnectionError { .. } => return Err("no connection".into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Shows a ticket: the answer, if there is one.
+    pub(super) async fn show(
+        &mut self,
+        address: &Multiaddr,
+        ticket: &str,
+    ) -> Result<Value, String> {
+        let node = self.connect(address).await?;
+        self.node = Some(node);
+        let question = json!({ "ticket": ticket }).to_string().into_bytes();
+        let joins = &mut self.swarm.behaviour_mut().joins;
+        joins.send_request(&node, Said::Bytes(question));
+        loop {
+            match self.swarm.select_next_some().await {
+                SwarmEvent::Behaviour(SaysEvent::Joins(request_response::Event::Message {
+                    message: Message::Response { response, .. },
+                    ..
+                })) => {
+                    return serde_json::from_slice(&response).map_err(|error| error.to_string());
+                }
+                SwarmEvent::Behaviour(SaysEvent::Joins(
+                    request_response::Event::OutboundFailure { error, .. },
+                )) => return Err(error.to_string()),
+                SwarmEvent::ConnectionClosed { .. } => return Err("closed".into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Comes again once the node has closed the connection on which the ticket was shown, and greets.
+    pub(super) async fn greet(&mut self, address: &Multiaddr) -> Result<(), String> {
+        let gone = async {
+            while self.node.is_some_and(|it| self.swarm.is_connected(&it)) {
+                self.swarm.select_next_some().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, gone)
+            .await
+            .map_err(|_| "the first connection stays")?;
+        let node = self.connect(address).await?;
+        let (writer, nonce) = mint(&self.owner, 0);
+        let greeting = Hello {
+            nonce,
+            ..hello(writer)
+        };
+        let frame = frame(Body::Hello(greeting));
+        let frames = &mut self.swarm.behaviour_mut().frames;
+        frames.send_request(&node, Said::Bytes(attacker::request(&[frame])));
+        loop {
+            match self.swarm.select_next_some().await {
+                SwarmEvent::Behaviour(SaysEvent::Frames(request_response::Event::Message {
+                    message: Message::Response { .. },
+                    ..
+                })) => return Ok(()),
+                SwarmEvent::ConnectionClosed { .. } => return Err("no link".into()),
+                event => self.take(event),
+            }
+        }
+    }
+
+    /// Takes what the node sends.
+    fn take(&mut self, event: SwarmEvent<SaysEvent>) {
+        if let SwarmEvent::Behaviour(SaysEvent::Frames(request_response::Event::Message {
+            message: Message::Request { channel, .. },
+            ..
+        })) = event
+        {
+            let frames = &mut self.swarm.behaviour_mut().frames;
+            let _ = frames.send_response(channel, Vec::new());
+        }
+    }
+
+    /// Holds a link for as long as the node lets it: how that ended.
+    async fn hold(&mut self, load: &Load, address: &Multiaddr) -> String {
+        let greeted = tokio::time::timeout(PATIENCE, self.greet(address)).await;
+        if let Err(why) = greeted.unwrap_or_else(|_| Err("no link in time".into())) {
+            return why;
+        }
+        let links = load.links.fetch_add(1, Ordering::Relaxed) + 1;
+        load.links_most.fetch_max(links, Ordering::Relaxed);
+        let mut look = tokio::time::interval(Duration::from_secs(1));
+        let end = loop {
+            tokio::select! {
+                event = self.swarm.select_next_some() => match event {
+                    SwarmEvent::ConnectionClosed { .. } => break "closed",
+                    event => self.take(event),
+                },
+                _ = look.tick() => if load.is_over() {
+                    break "held until the end";
+                },
+            }
+        };
+        load.links.fetch_sub(1, Ordering::Relaxed);
+        end.to_owned()
+    }
+}
+
+/// A node that asks for tickets over libp2p and has room for 16 connections that come in; and a reader's and
+/// a writer's ticket.
+fn asking() -> (Node, Multiaddr, [String; 2]) {
+    let mut node = Node::start(&[]);
+    let invite = |role| ticket(&node.run(&["invite", "--role", role], ""));
+    let tickets = ["reader", "writer"].map(invite);
+    assert!(node.terminate().success());
+    let closed = "--listen-tickets --connections 32 --connections-in 16 --connect-rate 1000/s";
+    let arguments = closed.split_whitespace().map(str::to_owned);
+    node.start_again_with(arguments.collect());
+    let address = node.listen[0].parse().expect("an address");
+    (node, address, tickets)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn each_key_that_shows_a_ticket_is_answered_and_guests_leave_room_for_others() {
+    let (_node, address, [reader, writer]) = asking();
+    let keys = (0..12).map(|_| async {
+        let mut key = Key::new();
+        let answer = key.show(&address, &reader).await.expect("an answer");
+        assert_eq!(answer["role"], "reader", "{answer}");
+        key
+    });
+    let keys = future::join_all(keys).await;
+    let links = keys.into_iter().map(|mut key| async {
+        let greeted = key.greet(&address).await;
+        (greeted, key)
+    });
+    let links = future::join_all(links).await;
+    let held = links.iter().filter(|(greeted, _)| greeted.is_ok());
+    assert_eq!(held.count(), 8, "half of the places");
+    // Others come, show nothing, and stay: more than there are places.
+    let silent = (0..10).map(|_| async {
+        let mut key = Key::new();
+        key.connect(&address).await.expect("it comes in");
+        key
+    });
+    let _silent = future::join_all(silent).await;
+    let mut key = Key::new();
+    let answer = key.show(&address, &writer).await.expect("an answer");
+    assert_eq!(answer["role"], "writer", "{answer}");
+    key.greet(&address).await.expect("a link");
 }
