@@ -1,8 +1,10 @@
 //! Figures of the core, of the Redis protocol, of HTTP and of stores, beside the floors and peers that
-//! they are judged against, in one run; what a mesh of nodes costs; and budgets beside PostgreSQL.
+//! they are judged against, in one run; what a mesh of nodes costs; budgets beside PostgreSQL; and a
+//! node whose bounds are full beside an empty one.
 
 mod alloc;
 mod core_bench;
+mod full_bench;
 mod http_bench;
 mod measure;
 mod mesh_bench;
@@ -28,12 +30,12 @@ struct Args {
     /// Which figures
     #[arg(value_enum, default_value_t = What::Core)]
     what: What,
-    /// The program `tallymesh`, for the Redis protocol, HTTP, the mesh and budgets
+    /// The program `tallymesh`, for the Redis protocol, HTTP, the mesh, budgets and full nodes
     #[arg(long, default_value = "target/release/tallymesh")]
     node: PathBuf,
     /// Only these parts: of core add, merge, size; of resp speed, memory, gossip, reopen; of http
     /// add; of store commits, reading; of mesh idle, changes, converge, curve; of postgres spends,
-    /// cashback
+    /// cashback; of full open, members
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds of each measurement; the median counts
@@ -42,6 +44,9 @@ struct Args {
     /// Leave out the document CRDTs, which take the most time; of the others, do a tenth of the work
     #[arg(long)]
     quick: bool,
+    /// Seconds that each measurement takes (full only)
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
     /// Print JSON (core only)
     #[arg(long)]
     json: bool,
@@ -66,6 +71,8 @@ enum What {
     Mesh,
     /// Budgets of nodes, beside the ways to keep one in PostgreSQL
     Postgres,
+    /// A node whose bounds are full, beside an empty one
+    Full,
 }
 
 fn main() -> Result<()> {
@@ -117,6 +124,16 @@ fn main() -> Result<()> {
             };
             postgres_bench::run(&plan, &only, &sections(&args))
         }
+        What::Full => {
+            let only = parts(&args.only, &full_bench::SECTIONS)?;
+            let plan = full_bench::Plan {
+                node: &args.node,
+                rounds,
+                quick: args.quick,
+                seconds: args.seconds,
+            };
+            full_bench::run(&plan, &only, &sections(&args))
+        }
         #[cfg(feature = "stores")]
         What::Store => {
             let only = parts(&args.only, &store_bench::SECTIONS)?;
@@ -143,8 +160,10 @@ fn sections(args: &Args) -> report::Sections {
     let what = args.what.to_possible_value();
     let what = what.map_or(String::new(), |what| what.get_name().to_owned());
     let quick = if args.quick { " --quick" } else { "" };
+    let seconds = args.seconds.map(|it| format!(" --seconds {it}"));
+    let seconds = seconds.unwrap_or_default();
     let command = format!(
-        "cargo xtask bench -- {what} --rounds {}{quick}",
+        "cargo xtask bench -- {what} --rounds {}{quick}{seconds}",
         args.rounds
     );
     report::Sections {

@@ -28,28 +28,26 @@ impl Client {
         self.line()
     }
 
-    /// Adds one to each of `keys` counters, in an order without order. They are named as
-    /// `redis-benchmark` names its random keys, and so take 20 bytes each.
-    pub(crate) fn count_all(&mut self, keys: usize) -> Result<()> {
+    /// Adds one to each of the first `keys` counters, but for the first `but`, in an order without order,
+    /// and checks that there are no others. Their number is a power of 10.
+    pub(crate) fn count_all(&mut self, keys: usize, but: usize) -> Result<()> {
         // A power of 3 has no divisor in common with a power of 10, so each key comes once.
         const STRIDE: usize = 387_420_489;
-        let mut next = 0;
+        let numbers = (0..keys).map(|number| number * STRIDE % keys);
+        let numbers: Vec<usize> = numbers.filter(|number| *number >= but).collect();
         let mut text = String::new();
-        while next < keys {
+        for numbers in numbers.chunks(PIPELINE) {
             text.clear();
-            let until = keys.min(next + PIPELINE);
-            for number in next..until {
-                let key = format!("counter:{:012}", number * STRIDE % keys);
-                encode(&mut text, &["INCR", &key]);
+            for number in numbers {
+                encode(&mut text, &["INCR", &counter(*number)]);
             }
             self.stream.get_mut().write_all(text.as_bytes())?;
-            for _ in next..until {
+            for _ in numbers {
                 let answer = self.line()?;
                 if !answer.starts_with(':') {
                     bail!("INCR was answered with `{answer}`");
                 }
             }
-            next = until;
         }
         let size = self.ask(&["DBSIZE"])?;
         match size == format!(":{keys}") {
@@ -73,6 +71,11 @@ impl Client {
         }
         Ok(line.trim_end().to_owned())
     }
+}
+
+/// The name of a counter, as `redis-benchmark` names its random keys: 20 bytes.
+pub(crate) fn counter(number: usize) -> String {
+    format!("counter:{number:012}")
 }
 
 fn encode(text: &mut String, command: &[&str]) {

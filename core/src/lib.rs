@@ -57,6 +57,7 @@ mod once;
 mod replica;
 mod roster;
 mod shard;
+mod sheet;
 mod slot;
 mod sort;
 pub mod sync;

@@ -27,7 +27,10 @@ mod listing;
 mod local;
 mod members;
 mod merge;
+#[cfg(feature = "members")]
+mod moved;
 mod ops;
+mod recent;
 mod restore;
 #[cfg(feature = "guests")]
 mod role;
@@ -146,6 +149,8 @@ pub struct Replica {
     /// Writers that were found forked since the sync machine last asked.
     forked: Closed<Vec<WriterId>>,
     #[cfg(feature = "members")]
+    moved: moved::Moved,
+    #[cfg(feature = "members")]
     keyed: keyed::Table,
     #[cfg(feature = "budgets")]
     pending: budgets::Pending,
@@ -190,6 +195,8 @@ impl Replica {
             time: 0,
             sums: Closed::default(),
             forked: Closed::default(),
+            #[cfg(feature = "members")]
+            moved: moved::Moved::NONE,
             #[cfg(feature = "members")]
             keyed: keyed::Table::default(),
             #[cfg(feature = "budgets")]
@@ -607,11 +614,6 @@ impl Replica {
             }
         }
         VersionVector::from_sorted(entries)
-    }
-
-    /// The digest of the version vector.
-    pub fn digest(&self) -> [u8; 16] {
-        self.vector().digest()
     }
 
     /// The evidence of faults that were detected, the first ones up to

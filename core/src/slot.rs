@@ -7,6 +7,7 @@
 use crate::MEMBERS;
 use crate::closed::Closed;
 use crate::shard::Row;
+use crate::sheet::Sheet;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -193,8 +194,8 @@ impl Side {
     }
 
     /// Drops the records beside the shard that are not newer than `lows`, by local number.
-    pub(crate) fn keep_newer(&mut self, lows: &[u64]) {
-        let old = |by: Stamp| by.clock <= lows[by.writer as usize];
+    pub(crate) fn keep_newer(&mut self, lows: &(impl Sheet<u64> + ?Sized)) {
+        let old = |by: Stamp| by.clock <= lows.at(by.writer);
         let writer = self.writer;
         self.cut.take_if(|cut| old(cut.by));
         self.lift.take_if(|lift| old(lift.by));

@@ -51,6 +51,8 @@
 //! receiver asks for each, stages them, and merges all of them once the last one is there. At most
 //! one such pull is open at a time.
 
+#[cfg(feature = "members")]
+mod compares;
 mod config;
 mod forks;
 mod former;
@@ -103,6 +105,9 @@ use alloc::vec::Vec;
 
 /// Room for so many changed counters is kept: more than a push has.
 const CHANGED_KEPT: usize = 1 << 12;
+
+/// Digests are told together on the links that are due within a millisecond for each so many links.
+const LINKS_FOR_EACH_MS: Millis = 4;
 
 /// A monotonic time in milliseconds, from any origin.
 pub type Millis = u64;
@@ -285,6 +290,7 @@ pub struct Sync {
     /// The state of the generator that spreads the intervals.
     random: u64,
     session: u64,
+    /// Ascending by link; in a page, which has few, in the order in which they came.
     peers: Vec<Peer>,
     /// The counters that merges changed, which can be all of them; they are told before the outputs.
     changed: Vec<Handle>,
@@ -301,6 +307,8 @@ pub struct Sync {
     /// The own writer for which another id was asked for.
     asked_for_id: Closed<Option<WriterId>>,
     guests: Closed<members::Guests>,
+    #[cfg(feature = "members")]
+    compares: compares::Compares,
     #[cfg(feature = "members")]
     shares: shares::Shares,
     #[cfg(feature = "members")]
@@ -330,6 +338,8 @@ impl Sync {
             forked: Closed::default(),
             asked_for_id: Closed::default(),
             guests: Closed::default(),
+            #[cfg(feature = "members")]
+            compares: compares::Compares::default(),
             #[cfg(feature = "members")]
             shares: shares::Shares::default(),
             #[cfg(feature = "members")]
@@ -421,6 +431,8 @@ impl Sync {
             self.pushes.due(),
             self.pulls.deadline(),
             #[cfg(feature = "members")]
+            self.compares.due(),
+            #[cfg(feature = "members")]
             self.levels.due(),
             #[cfg(feature = "budgets")]
             self.wants.due(),
@@ -439,6 +451,8 @@ impl Sync {
         if let Some(at) = at {
             self.peers.remove(at);
         }
+        #[cfg(feature = "members")]
+        self.compares.gone(link);
         #[cfg(feature = "members")]
         self.shares.gone(link);
         #[cfg(feature = "members")]
@@ -468,12 +482,18 @@ impl Sync {
         if DUTIES && !self.may_say(replica, link, &frame.body)? {
             return Ok(());
         }
+        #[cfg(feature = "members")]
+        self.compares.outdate(link, &frame.body);
         match frame.body {
             Body::Hello(hello) => {
                 self.greet(now, replica, link, hello);
                 Ok(())
             }
             Body::Digest(digests) => {
+                #[cfg(feature = "members")]
+                if self.compares.put_off(now, replica, link, digests, true) {
+                    return Ok(());
+                }
                 self.digest_came(now, replica, link, &digests);
                 Ok(())
             }
@@ -564,16 +584,24 @@ impl Sync {
     fn tick(&mut self, now: Millis, replica: &mut Replica) {
         self.push_changes(now, replica);
         self.ask_for_lacking(now, replica);
+        #[cfg(feature = "members")]
+        self.compare_all(now, replica);
         let told = self.announce.take_if(|(at, _)| *at <= now);
         if told.is_some() {
             self.push_forked(replica);
         }
         let mut links = Vec::new();
         let mut any_due = false;
+        // A digest is of all writers: those who are told one soon are told it now.
+        let any_is_due = DUTIES && self.greeted().any(|peer| peer.next_digest <= now);
+        let until = match any_is_due {
+            true => now + self.peers.len() as Millis / LINKS_FOR_EACH_MS,
+            false => now,
+        };
         for at in 0..self.peers.len() {
             let peer = &self.peers[at];
             let news = told.is_some_and(|(_, teller)| teller != Some(peer.link));
-            let due = peer.next_digest <= now;
+            let due = peer.next_digest <= until;
             if peer.greeting.is_some() && (news || due) {
                 links.push(peer.link);
                 any_due |= due;
@@ -588,7 +616,7 @@ impl Sync {
                 true => Sync::digests(replica),
                 // What is news to the peer differs anyway, and that costs much where much is held.
                 false => Digests {
-                    vector: replica.digest(),
+                    vector: replica.digest_kept(),
                     contents: 0,
                 },
             };
@@ -640,16 +668,6 @@ impl Sync {
             }
             self.outputs.push(Output::Send { link, bytes });
         }
-    }
-
-    #[inline(never)]
-    fn peer(&self, link: Link) -> Option<&Peer> {
-        self.peers.iter().find(|peer| peer.link == link)
-    }
-
-    #[inline(never)]
-    fn peer_mut(&mut self, link: Link) -> Option<&mut Peer> {
-        self.peers.iter_mut().find(|peer| peer.link == link)
     }
 
     fn greeted(&self) -> impl Iterator<Item = &Peer> {

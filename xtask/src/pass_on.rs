@@ -35,7 +35,7 @@ pub(crate) fn program(repo: &Repo, args: &[OsString]) -> Result<Command> {
         bench.args(["--features", "stores"]);
     }
     bench.arg("--").args(args);
-    if of("resp") || of("http") || of("mesh") || of("postgres") {
+    if of("resp") || of("http") || of("mesh") || of("postgres") || of("full") {
         if of("resp") {
             setup::redis_tools(repo)?;
             setup::redis_server(repo)?;

@@ -42,7 +42,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
         let alone = Server::start(Kind::Ours(plan.node), kept)?;
         let linked = Server::start(Kind::Ours(plan.node), kept)?;
         for server in [&alone, &linked] {
-            server.client()?.count_all(KEYS)?;
+            server.client()?.count_all(KEYS, 0)?;
         }
         let first = Server::start_beside(plan.node, kept, &[&linked])?;
         let second = Server::start_beside(plan.node, kept, &[&linked, &first])?;

@@ -34,7 +34,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
          |---|---:|---:|---:|---:|---:|---:|---|\n"
     );
     let redis = Server::start(Kind::Redis, Kept::Memory)?;
-    redis.client()?.count_all(KEYS)?;
+    redis.client()?.count_all(KEYS, 0)?;
     row(&mut text, "Redis", &[weight(&redis, 1, None)?], None);
     drop(redis);
     let mut rounds = Vec::new();
@@ -53,13 +53,13 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
 fn round(plan: &Plan<'_>) -> Result<Vec<Weight>> {
     let writers_max = if plan.quick { 3 } else { 4 };
     let ours = Server::start(Kind::Ours(plan.node), Kept::Memory)?;
-    ours.client()?.count_all(KEYS)?;
+    ours.client()?.count_all(KEYS, 0)?;
     let mut weights = vec![weight(&ours, 1, None)?];
     let mut others = Vec::new();
     for writers in 2..=writers_max {
         let other = Server::start_beside(plan.node, Kept::Memory, &[&ours])?;
         other.wait_for(&ours)?;
-        other.client()?.count_all(KEYS)?;
+        other.client()?.count_all(KEYS, 0)?;
         ours.wait_for(&other)?;
         let shards = ours.shard_count()?;
         if shards != (writers * KEYS) as u64 {

@@ -72,7 +72,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
 /// A server with all counters on its disk.
 fn filled(kind: Kind<'_>, more: usize) -> Result<Server<'_>> {
     let server = Server::start(kind, Kept::Interval)?;
-    server.client()?.count_all(KEYS)?;
+    server.client()?.count_all(KEYS, 0)?;
     if more > 0 {
         let load = Load {
             pipeline: 100,

@@ -4,10 +4,11 @@
 use crate::measure::{bytes_under, cpu_seconds};
 use crate::resp_client::Client;
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -122,6 +123,38 @@ impl<'a> Server<'a> {
         Ok(begun.elapsed())
     }
 
+    /// Stops it in order, and starts it on the same folder with this durability.
+    pub(crate) fn stop_and_reopen(&mut self, kept: Kept) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM)?;
+        self.child.wait()?;
+        (self.kept, self.port) = (kept, free_port()?);
+        match fs::remove_file(self.folder.path().join(READY_FILE)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        self.child = spawn(
+            self.kind,
+            self.kept,
+            self.port,
+            &self.peers,
+            self.folder.path(),
+        )?;
+        Ok(())
+    }
+
+    /// Waits until it serves.
+    pub(crate) fn wait_until_ready(&mut self) -> Result<()> {
+        self.wait_until(POLL_START, |client| {
+            client.ask(&["PING"]).is_ok_and(|answer| answer == "+PONG")
+        })
+    }
+
+    /// Its data folder.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     /// Waits until it answers as it should.
     fn wait_until(&mut self, poll: Duration, is_there: impl Fn(&mut Client) -> bool) -> Result<()> {
         let begun = Instant::now();
@@ -198,6 +231,14 @@ impl<'a> Server<'a> {
         Ok(text.trim().to_owned())
     }
 
+    /// Posts as the node's operator.
+    pub(crate) fn post(&self, path: &str, body: &str) -> Result<String> {
+        let request = ureq::post(format!("{}{path}", self.base()?));
+        let token = format!("Bearer {}", self.token()?);
+        let mut answer = request.header("authorization", token).send(body)?;
+        Ok(answer.body_mut().read_to_string()?)
+    }
+
     pub(crate) fn http(&self, path: &str) -> Result<String> {
         let mut answer = ureq::get(format!("{}{path}", self.base()?)).call()?;
         Ok(answer.body_mut().read_to_string()?)
@@ -239,7 +280,7 @@ impl<'a> Server<'a> {
     }
 
     /// Bytes of memory that it has.
-    pub(super) fn resident_bytes(&self) -> Result<u64> {
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
         self.memory("VmRSS:")
     }
 

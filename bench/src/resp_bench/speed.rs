@@ -24,7 +24,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
         let ours = Server::start(Kind::Ours(plan.node), kept)?;
         let redis = Server::start(Kind::Redis, kept)?;
         for server in [&ours, &redis] {
-            server.client()?.count_all(KEYS)?;
+            server.client()?.count_all(KEYS, 0)?;
         }
         for (load, target) in loads(kept) {
             let load = Load {

@@ -7,6 +7,7 @@ use crate::delta::{Entry, Message};
 use crate::error::Error;
 use crate::keys::Handle;
 use crate::shard::OWN;
+use crate::sheet::{Few, Sheet};
 use crate::wire::Adds;
 use alloc::vec::Vec;
 
@@ -16,7 +17,7 @@ impl Replica {
     /// [`since`](Replica::since) tells what happened. `changed` names each counter that changed
     /// after the mark; one that is missing is lost.
     ///
-    /// Its cost follows the length of `changed` and the number of writers. In a space with members it is always `None`.
+    /// Its cost follows the length of `changed`. In a space with members it is always `None`.
     pub fn adds_since(&mut self, mark: &mut Mark, changed: &[Handle]) -> Option<Vec<u8>> {
         let low = self.low(mark, OWN as usize);
         if low == self.clock() || !self.only_wrote(mark, low) {
@@ -57,16 +58,16 @@ impl Replica {
     fn only_wrote(&self, mark: &Mark, low: u64) -> bool {
         let own = OWN as usize;
         let known = (mark.remembered, mark.former);
-        let mut clocks = self.clocks.iter().enumerate();
-        let mut lows = self.clocks.clone();
-        lows[own] = low;
+        let moved = self.moved_since(mark);
+        let mut lows = Few::as_in(&self.clocks);
+        lows.set(OWN, low);
         self.configuration().is_none()
             && self.began < mark.epoch
             // Nor is all of the own writer to be told again.
             && self.roster.assigned[own] < mark.epoch
             && known == (self.roster.remembered, self.former_clocks())
-            && clocks.all(|(number, clock)| number == own || self.low(mark, number) == *clock)
-            && self.facts(&lows).is_empty()
+            && moved.is_some_and(|moved| moved == [OWN])
+            && self.facts_since(mark.epoch, &lows).is_empty()
             && mark.keyed.is_last(self)
     }
 }

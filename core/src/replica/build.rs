@@ -1,16 +1,19 @@
 //! Making messages out of a replica.
 
+mod since;
+
 use super::former::OfFormer;
 use super::keyed::{KeyedMark, KeyedOps, KeyedWalk};
 use super::{Replica, place};
 use crate::closed::Closed;
 use crate::delta::{Entry, KeySide, KeyedOp, Message};
 use crate::keys::Handle;
-use crate::limits::PUSH_BYTES_MAX;
 use crate::roster::{Fact, Says};
-use crate::shard::{Column, OWN, PAGE, Page, bits, find_or_insert};
+use crate::shard::{Column, PAGE, Page, bits, find_or_insert};
+use crate::sheet::Sheet;
 use crate::sort::{sort_by, sort_by_text};
 use crate::vector::VersionVector;
+use crate::writer_id::WriterId;
 use crate::{DUTIES, MEMBERS};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -62,14 +65,14 @@ pub(crate) enum Push {
 }
 
 /// Which shards go into a message: those of `from..to` that are newer than `lows`, by local number.
-struct Selection<'a> {
-    lows: &'a [u64],
+struct Selection<'a, L: ?Sized> {
+    lows: &'a L,
     from: Cursor,
     to: Cursor,
     /// The epoch from which on a page counts as changed.
     epoch: u64,
     /// What is said of writers goes in that is newer than this, if anything.
-    said: Option<&'a [u64]>,
+    said: Option<&'a L>,
     /// The epoch from which on something of it may be newer than that.
     changed: u64,
 }
@@ -79,10 +82,10 @@ impl Replica {
     /// [`VersionVector::default`] the full state.
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.lows(since);
-        let mut message = self.build(&self.all(&lows), &lows);
+        let mut message = self.build(&self.all(&lows[..]), &lows);
         self.tell_horizon(&mut message);
         if self.configuration().is_some() {
-            self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
+            self.tell_keyed(&mut message, &KeyedMark::default(), &lows[..], usize::MAX);
         }
         message
     }
@@ -90,9 +93,9 @@ impl Replica {
     /// Everything that a store keeps of this replica: it stands for all messages before it.
     pub fn snapshot(&self) -> Message {
         let lows = alloc::vec![0; self.clocks.len()];
-        let mut message = self.build(&self.all(&lows), &lows);
+        let mut message = self.build(&self.all(&lows[..]), &lows);
         self.tell_horizon(&mut message);
-        self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
+        self.tell_keyed(&mut message, &KeyedMark::default(), &lows[..], usize::MAX);
         self.tell_store(&mut message);
         message
     }
@@ -121,105 +124,6 @@ impl Replica {
             }
         }
         message.facts.sort_by_key(Fact::place);
-    }
-
-    /// Everything that was changed, by whomever, after `mark`, which is moved to now; `None` if
-    /// nothing was. Its cost follows the changes, not the state. A store that appends each such
-    /// message can [restore](Replica::restore) them in order into an empty replica.
-    ///
-    /// In a space with members a state may have taken the place of all that was held. Then it is
-    /// [whole](Message::is_whole), and stands for all messages before it.
-    pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
-        if MEMBERS && self.began >= mark.epoch && self.configuration().is_some() {
-            self.move_mark(mark);
-            return Some(self.snapshot());
-        }
-        let forgotten = match MEMBERS {
-            true => self.roster.remembered.saturating_sub(mark.remembered),
-            false => 0,
-        };
-        let mut lows = crate::list(self.clocks.len());
-        let mut base = crate::list(self.clocks.len());
-        let told = (self.journal.told, self.former_clocks());
-        // Whether something is to be told again that was there before.
-        let mut again = false;
-        let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
-        changed |= MEMBERS && self.roster.early && !mark.early;
-        for (number, clock) in self.clocks.iter().enumerate() {
-            let before = self.low(mark, number);
-            let low = before.min(mark.keyed.low(self, number as u32));
-            again |= low != before;
-            lows.push(low);
-            base.push(if low < *clock { low } else { NOTHING });
-            changed |= low != *clock;
-        }
-        let mut message = changed.then(|| {
-            let selection = Selection {
-                epoch: mark.epoch,
-                changed: if again { 0 } else { mark.epoch },
-                ..self.all(&lows)
-            };
-            self.build(&selection, &base)
-        });
-        if let Some(message) = message.as_mut().filter(|_| MEMBERS) {
-            *message.returns = self.remembered(forgotten);
-            message.gaps = self.configuration().map(|_| self.roster.gaps);
-            let former = match self.former_clocks() == mark.former {
-                true => OfFormer::Nothing,
-                false => OfFormer::Clocks,
-            };
-            *message.kept = self.to_keep(lows[OWN as usize], former);
-            self.tell_keyed(message, &mark.keyed, &lows, usize::MAX);
-        }
-        self.move_mark(mark);
-        message
-    }
-
-    /// The present place in this replica's history, for whoever keeps nothing of it.
-    pub fn mark(&mut self) -> Mark {
-        let mut mark = Mark::default();
-        self.move_mark(&mut mark);
-        mark
-    }
-
-    /// The local transactions after `mark`, to be pushed: it builds on the mark's own clock and on
-    /// what was merged since that clock's transaction, which by causality implies the rest. What
-    /// was merged after that transaction and before the last push counts too: whoever holds the
-    /// transaction may have it from elsewhere, without what the last push built on.
-    pub(crate) fn push(&mut self, mark: &mut Mark) -> Push {
-        let own = self.low(mark, OWN as usize);
-        if own == self.clock() {
-            return Push::Nothing;
-        }
-        let mut lows = alloc::vec![NOTHING; self.clocks.len()];
-        lows[OWN as usize] = own;
-        let selection = Selection {
-            epoch: mark.epoch,
-            changed: mark.epoch,
-            ..self.all(&lows)
-        };
-        let mut base = crate::list(self.clocks.len());
-        let mut writers = 0;
-        for (number, clock) in self.clocks.iter().enumerate() {
-            base.push(match number as u32 {
-                OWN => own,
-                _ if self.merged_at[number] >= own && *clock > 0 => *clock,
-                _ => NOTHING,
-            });
-            writers += usize::from(base[number] != NOTHING);
-        }
-        let picked = self.select(&selection, PUSH_BYTES_MAX);
-        let mut push = Push::TooLarge;
-        if picked.stopped == END && writers * 20 <= PUSH_BYTES_MAX {
-            let mut message = self.assemble(&selection, picked.handles, &base);
-            let fits = self.configuration().is_none()
-                || self.tell_keyed(&mut message, &mark.keyed, &lows, PUSH_BYTES_MAX);
-            if fits {
-                push = Push::Message(message);
-            }
-        }
-        self.move_mark(mark);
-        push
     }
 
     /// The next chunk, of about `budget` bytes, of what is newer than `lows`, from `cursor` on; the
@@ -336,7 +240,7 @@ impl Replica {
         &self,
         message: &mut Message,
         since: &KeyedMark,
-        lows: &[u64],
+        lows: &(impl Sheet<u64> + ?Sized),
         budget: usize,
     ) -> bool {
         let (ops, all) = self.keyed_since(since, lows, budget);
@@ -344,17 +248,7 @@ impl Replica {
         all
     }
 
-    pub(super) fn move_mark(&mut self, mark: &mut Mark) {
-        self.epoch += 1;
-        mark.epoch = self.epoch;
-        mark.remembered = self.roster.remembered;
-        (mark.told, mark.former) = (self.journal.told, self.former_clocks());
-        mark.early = MEMBERS && self.roster.early;
-        mark.keyed = self.keyed_mark();
-        mark.clocks.clone_from(&self.clocks);
-    }
-
-    fn all<'a>(&self, lows: &'a [u64]) -> Selection<'a> {
+    fn all<'a, L: ?Sized>(&self, lows: &'a L) -> Selection<'a, L> {
         Selection {
             lows,
             from: Cursor::default(),
@@ -367,40 +261,59 @@ impl Replica {
 
     /// The table of a message: the writers that have a low clock in `base`, and others that its
     /// sides name, from their low clock in `named` on.
-    fn entries(&self, base: &[u64], named: &[u64]) -> Vec<Entry> {
+    fn entries(&self, base: &impl Sheet<u64>, named: &impl Sheet<u64>) -> Vec<Entry> {
         let mut entries = Vec::new();
         let closed = MEMBERS && self.configuration().is_some();
-        for (writer, number) in self.numbers.iter() {
-            let number = number as usize;
-            let is_named = named[number] != NOTHING;
-            let lo = match base[number] {
-                NOTHING => named[number],
+        let mut take = |writer: WriterId, number: u32| {
+            let is_named = named.at(number) != NOTHING;
+            let lo = match base.at(number) {
+                NOTHING => named.at(number),
                 lo => lo,
             };
             if lo == NOTHING {
-                continue;
+                return;
             }
-            let hi = self.clocks[number];
+            let hi = self.clocks[number as usize];
             // One that was taken in may have made nothing yet.
-            let taken_in = || closed && self.roster.cards[number].intro.is_some();
+            let taken_in = || closed && self.roster.cards[number as usize].intro.is_some();
             if hi > 0 || is_named || taken_in() {
                 entries.push(Entry { writer, lo, hi });
+            }
+        };
+        match base.few() {
+            None => self.numbers.iter().for_each(|it| take(it.0, it.1)),
+            Some(mut few) => {
+                few.extend(named.few().unwrap_or_default());
+                few.sort_unstable_by_key(|number| self.writers[*number as usize]);
+                few.dedup();
+                // A number that was given up may be among those that were set.
+                let known = |it: &u32| self.numbers.get(&self.writers[*it as usize]) == Some(*it);
+                let few = few.into_iter().filter(known);
+                few.for_each(|number| take(self.writers[number as usize], number));
             }
         }
         entries
     }
 
-    fn build(&self, selection: &Selection<'_>, base: &[u64]) -> Message {
+    fn build<L: Sheet<u64> + ?Sized>(
+        &self,
+        selection: &Selection<'_, L>,
+        base: &L::Like<u64>,
+    ) -> Message {
         let picked = self.select(selection, usize::MAX);
         self.assemble(selection, picked.handles, base)
     }
 
     /// The counters that have selected shards, from the selection's begin up to its end or to where
     /// `budget` bytes were exceeded, by less than one column.
-    fn select(&self, selection: &Selection<'_>, budget: usize) -> Picked {
+    fn select<L: Sheet<u64> + ?Sized>(
+        &self,
+        selection: &Selection<'_, L>,
+        budget: usize,
+    ) -> Picked<L::Like<u64>> {
         let mut picked = Picked {
             handles: Vec::new(),
-            lows: alloc::vec![NOTHING; self.clocks.len()],
+            lows: selection.lows.like(self.clocks.len(), NOTHING),
             bytes: 0,
             stopped: END,
         };
@@ -411,7 +324,7 @@ impl Replica {
             let mut slots = 0u64;
             for column in page.columns() {
                 let writer = column.writer;
-                let low = selection.lows[writer as usize];
+                let low = selection.lows.at(writer);
                 let mut mask = crate::roster::of(&news, writer);
                 if !selection.has(at, writer) || column.newest <= low && mask == 0 {
                     continue;
@@ -437,7 +350,7 @@ impl Replica {
                 picked.bytes += mask.count_ones() as usize * ROW_BYTES;
                 picked.bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
                 slots |= mask;
-                picked.lows[writer as usize] = low;
+                picked.lows.set(writer, low);
             }
             for slot in bits(slots) {
                 picked.handles.push((at * PAGE) as u32 + slot);
@@ -457,11 +370,17 @@ impl Replica {
 
     /// Puts what is selected of these counters into the order of the wire. `base` as in
     /// [`entries`](Replica::entries).
-    fn assemble(&self, selection: &Selection<'_>, mut handles: Vec<u32>, base: &[u64]) -> Message {
+    fn assemble<L: Sheet<u64> + ?Sized>(
+        &self,
+        selection: &Selection<'_, L>,
+        mut handles: Vec<u32>,
+        base: &L::Like<u64>,
+    ) -> Message {
         let key = |handle: u32| self.keys.get(Handle(handle)).unwrap_or_default();
         sort_by_text(&mut handles, &key);
         let mut message = Message::default();
-        let mut named = alloc::vec![NOTHING; self.clocks.len()];
+        let writers = self.clocks.len();
+        let mut named = selection.lows.like(writers, NOTHING);
         for (at, handle) in handles.iter().enumerate() {
             message.keys.push(key(*handle));
             self.assemble_sides(
@@ -478,28 +397,28 @@ impl Replica {
         if let Some(lows) = selection.said.filter(|_| closed) {
             *facts = self.facts_since(selection.changed, lows);
             for fact in facts.iter() {
-                let by = fact.stamp().writer as usize;
-                named[by] = lows[by];
+                let by = fact.stamp().writer;
+                named.set(by, lows.at(by));
                 fact.clone().renumber(|number| {
-                    let named = &mut named[number as usize];
-                    *named = self.clocks[number as usize].min(*named);
+                    let held = self.clocks[number as usize];
+                    named.set(number, held.min(named.at(number)));
                     number
                 });
             }
         }
         message.writers = self.entries(base, &named);
-        let mut index = alloc::vec![0u32; self.writers.len()];
+        let mut index = selection.lows.like(writers, 0u32);
         for (at, entry) in message.writers.iter().enumerate() {
             if let Some(number) = self.numbers.get(&entry.writer) {
-                index[number as usize] = at as u32;
+                index.set(number, at as u32);
             }
         }
         for KeySide { side, .. } in &mut message.sides {
-            side.renumber(|number| index[number as usize]);
+            side.renumber(|number| index.at(number));
         }
         if MEMBERS {
             for fact in facts.iter_mut() {
-                fact.renumber(|number| index[number as usize]);
+                fact.renumber(|number| index.at(number));
             }
             facts.sort_by_key(Fact::place);
             message.facts = facts;
@@ -509,27 +428,27 @@ impl Replica {
                 self.tell_lacking(&mut message);
             }
         }
-        let mut hints = alloc::vec![0u32; self.writers.len()];
+        let mut hints = selection.lows.like(writers, 0u32);
         for chunk in handles.chunks(PAGE) {
             let mut out = Vec::new();
             for (bit, handle) in chunk.iter().enumerate() {
                 let (page_at, slot) = place(Handle(*handle));
                 for column in self.pages[page_at].columns() {
-                    let number = column.writer as usize;
+                    let number = column.writer;
                     if !selection.has(page_at, column.writer) {
                         continue;
                     }
                     let Some(row) = column
                         .get(slot)
-                        .filter(|r| r.clock > selection.lows[number])
+                        .filter(|r| r.clock > selection.lows.at(number))
                     else {
                         continue;
                     };
-                    let writer = index[number];
-                    let mut hint = hints[number] as usize;
+                    let writer = index.at(number);
+                    let mut hint = hints.at(number) as usize;
                     if out.get(hint).is_none_or(|c: &Column| c.writer != writer) {
                         hint = find_or_insert(&mut out, writer);
-                        hints[number] = hint as u32;
+                        hints.set(number, hint as u32);
                     }
                     out[hint].insert(bit as u32, *row);
                 }
@@ -539,14 +458,9 @@ impl Replica {
         message
     }
 
-    /// What is known of writers and newer than `lows`, by local numbers.
-    #[cfg(feature = "members")]
-    pub(super) fn facts(&self, lows: &[u64]) -> Vec<Fact> {
-        self.facts_since(0, lows)
-    }
-
-    /// They, if nothing is newer than `lows` that was not said in this epoch or later.
-    fn facts_since(&self, epoch: u64, lows: &[u64]) -> Vec<Fact> {
+    /// What is known of writers and newer than `lows`, by local numbers, if nothing is that was not said
+    /// in this epoch or later.
+    pub(super) fn facts_since(&self, epoch: u64, lows: &(impl Sheet<u64> + ?Sized)) -> Vec<Fact> {
         if !MEMBERS {
             return Vec::new();
         }
@@ -561,7 +475,7 @@ impl Replica {
         });
         let newer = |fact: &Fact| {
             let by = fact.stamp();
-            by.clock > lows[by.writer as usize]
+            by.clock > lows.at(by.writer)
         };
         let gone = self.roster.gone.iter().map(|(owner, generation, by)| Fact {
             writer: by.writer,
@@ -576,13 +490,13 @@ impl Replica {
 
     /// Adds what is selected of a counter beside its rows, with local numbers, and notes whom it
     /// names.
-    fn assemble_sides(
+    fn assemble_sides<L: Sheet<u64> + ?Sized>(
         &self,
-        selection: &Selection<'_>,
+        selection: &Selection<'_, L>,
         key: u32,
         handle: Handle,
         message: &mut Message,
-        named: &mut [u64],
+        named: &mut L::Like<u64>,
     ) {
         let (page_at, slot) = place(handle);
         let sides = self.pages[page_at].sides(slot);
@@ -595,7 +509,7 @@ impl Replica {
             if !selection.has(page_at, side.writer) {
                 continue;
             }
-            let low = selection.lows[side.writer as usize];
+            let low = selection.lows.at(side.writer);
             let column = self.pages[page_at].column(side.writer);
             let row = column.and_then(|column| column.get(slot));
             let mut side = side.clone();
@@ -605,12 +519,11 @@ impl Replica {
             side.keep_newer(selection.lows);
             if !side.is_empty() {
                 side.stamps(&mut |by| {
-                    named[by.writer as usize] = selection.lows[by.writer as usize];
+                    named.set(by.writer, selection.lows.at(by.writer));
                 });
                 // The message builds on what its sides speak of.
-                let named = &mut named[side.writer as usize];
-                if *named == NOTHING {
-                    *named = self.clocks[side.writer as usize];
+                if named.at(side.writer) == NOTHING {
+                    named.set(side.writer, self.clocks[side.writer as usize]);
                 }
                 message.sides.push(KeySide { key, side });
             }
@@ -619,19 +532,19 @@ impl Replica {
 }
 
 /// What was selected.
-struct Picked {
+struct Picked<L> {
     /// The counters, ascending by page and slot.
     handles: Vec<u32>,
     /// The low clocks of the writers that have selected shards, by local number; of others
     /// [`NOTHING`].
-    lows: Vec<u64>,
+    lows: L,
     /// What they take when they are encoded, about.
     bytes: usize,
     /// Where it goes on, or [`END`].
     stopped: Cursor,
 }
 
-impl Selection<'_> {
+impl<L: ?Sized> Selection<'_, L> {
     /// Whether a column is between the cursors.
     fn has(&self, page: usize, writer: u32) -> bool {
         let page = page as u32;
@@ -641,13 +554,13 @@ impl Selection<'_> {
 }
 
 /// Which slots of a page have records beside their rows that are newer than `lows`, by writer.
-fn side_news(page: &Page, lows: &[u64]) -> Vec<(u32, u64)> {
+fn side_news(page: &Page, lows: &(impl Sheet<u64> + ?Sized)) -> Vec<(u32, u64)> {
     let mut news: Vec<(u32, u64)> = Vec::new();
     let Some(odd) = &page.odd else { return news };
     for slot in bits(odd.mask) {
         for side in odd.sides(slot) {
             let mut newer = false;
-            side.stamps(&mut |by| newer |= by.clock > lows[by.writer as usize]);
+            side.stamps(&mut |by| newer |= by.clock > lows.at(by.writer));
             if newer {
                 let bit = 1 << slot;
                 match news.binary_search_by_key(&side.writer, |it| it.0) {

@@ -443,6 +443,7 @@ impl Replica {
         }
         self.numbers = crate::numbers::Numbers::new(writer, OWN);
         *self.roster = Roster::new();
+        self.all_moved();
         handles
     }
 
@@ -451,6 +452,7 @@ impl Replica {
         if MEMBERS && let Some(number) = self.roster.free.pop() {
             self.writers[number as usize] = writer;
             self.roster.assigned[number as usize] = self.epoch;
+            self.note_moved(number);
             return number;
         }
         self.writers.push(writer);
@@ -461,7 +463,9 @@ impl Replica {
             self.seen_at_last.push(0);
             self.roster.assigned.push(self.epoch);
         }
-        self.writers.len() as u32 - 1
+        let number = self.writers.len() as u32 - 1;
+        self.note_moved(number);
+        number
     }
 
     /// The clock that a mark has for a local number: nothing if the number changed hands since.

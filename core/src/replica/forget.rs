@@ -178,6 +178,7 @@ impl Replica {
         self.forget_keyed(number);
         self.clocks[at] = 0;
         self.merged_at[at] = 0;
+        self.note_moved(number);
         self.roster.free.push(number);
     }
 

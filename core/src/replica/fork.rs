@@ -289,6 +289,7 @@ impl Replica {
         // A mark that knows the former owner of the number is void.
         self.roster.assigned[OWN as usize] = self.epoch;
         self.clocks[number as usize] = core::mem::take(&mut self.clocks[OWN as usize]);
+        self.all_moved();
         // The new writer's first transaction builds on all that is here.
         self.merged_at.fill(0);
         for page in &mut self.pages {
@@ -335,6 +336,7 @@ impl Replica {
         for writer in writers {
             if let Some(number) = self.numbers.get(writer) {
                 self.roster.assigned[number as usize] = self.epoch;
+                self.note_moved(number);
             }
         }
     }

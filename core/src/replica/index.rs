@@ -4,13 +4,10 @@
 //! starts and the writers that are over are listed apart, and those of which something was said last.
 
 use super::members::{Attached, Roster};
+use super::recent::Recent;
 use crate::DUTIES;
 use crate::roster::Card;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-
-/// So many of the last changes are known. Who asks for more looks at all writers.
-const CHANGES_MAX: usize = 1_024;
 
 /// Local numbers, by what is known of their writers.
 #[derive(Clone, Debug)]
@@ -19,18 +16,15 @@ pub(super) struct Index {
     starts: Vec<u32>,
     /// Of writers that are over, ascending.
     ended: Vec<u32>,
-    /// Of those of which something was said last, with the epoch of each change, the last one last.
-    changes: VecDeque<(u64, u32)>,
-    /// Up to this epoch changes may be missing.
-    missing: u64,
+    /// Of those of which something was said last.
+    said: Recent,
 }
 
 impl Index {
     pub(super) const EMPTY: Index = Index {
         starts: Vec::new(),
         ended: Vec::new(),
-        changes: VecDeque::new(),
-        missing: 0,
+        said: Recent::EMPTY,
     };
 }
 
@@ -55,28 +49,14 @@ impl Roster {
         let index = &mut self.index;
         set(&mut index.starts, number, card.announce.is_some());
         set(&mut index.ended, number, card.is_over());
-        if index.changes.back() != Some(&(epoch, number)) {
-            index.changes.push_back((epoch, number));
-        }
-        if index.changes.len() > CHANGES_MAX
-            && let Some((epoch, _)) = index.changes.pop_front()
-        {
-            index.missing = epoch;
-        }
+        index.said.note(number, epoch);
     }
 
     /// The writers of which something was said in this epoch or later, by local number, ascending; all
     /// if that is not known any more.
     pub(super) fn changed_since(&self, epoch: u64) -> Vec<u32> {
-        if !DUTIES || epoch <= self.index.missing {
-            return (0..self.cards.len() as u32).collect();
-        }
-        let changes = self.index.changes.iter().rev();
-        let newer = changes.take_while(|it| it.0 >= epoch);
-        let mut newer: Vec<u32> = newer.map(|it| it.1).collect();
-        newer.sort_unstable();
-        newer.dedup();
-        newer
+        let said = self.index.said.since(epoch).filter(|_| DUTIES);
+        said.unwrap_or_else(|| (0..self.cards.len() as u32).collect())
     }
 
     /// The members' starts that are known, ascending.

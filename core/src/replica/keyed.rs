@@ -26,6 +26,7 @@ use crate::replica::ops::Draft;
 use crate::replica::room::room_for_keyed;
 use crate::replica::standing::Forgotten;
 use crate::shard::OWN;
+use crate::sheet::Sheet;
 use crate::slot::Stamp;
 use crate::vector::VersionVector;
 use crate::wire::{decode_adds, encode_adds};
@@ -69,9 +70,15 @@ impl KeyedMark {
 
     /// From where on a writer has to be told again, as some came that had been missing.
     pub(super) fn low(&self, replica: &Replica, writer: u32) -> u64 {
-        let lacked = self.lacking.iter().find(|it| it.0 == writer);
+        let lacked = self.lacking.binary_search_by_key(&writer, |it| it.0);
+        let lacked = lacked.ok().map(|at| &self.lacking[at]);
         let came = lacked.filter(|(_, upto)| replica.held_with_keys(writer) > *upto);
         came.map_or(u64::MAX, |(_, upto)| *upto)
+    }
+
+    /// The writers, by local number, of which some had been missing.
+    pub(super) fn writers(&self) -> impl Iterator<Item = u32> {
+        self.lacking.iter().map(|it| it.0)
     }
 }
 
@@ -108,12 +115,12 @@ impl KeyedWalk {
             return (KeyedOps::default(), false);
         };
         self.since.resize(lows.len(), 0);
-        let (ops, next) = replica.keyed_from(*place, &self.since, budget);
+        let (ops, next) = replica.keyed_from(*place, &self.since[..], budget);
         for by in ops.iter().filter_map(|op| op.by) {
             lows[by.writer as usize] = self.since[by.writer as usize];
         }
         *place = next;
-        let more = !replica.keyed_from(next, &self.since, 0).0.is_empty();
+        let more = !replica.keyed_from(next, &self.since[..], 0).0.is_empty();
         (ops, more)
     }
 }
@@ -349,7 +356,7 @@ impl Replica {
     pub(super) fn keyed_since(
         &self,
         mark: &KeyedMark,
-        lows: &[u64],
+        lows: &(impl Sheet<u64> + ?Sized),
         budget: usize,
     ) -> (KeyedOps, bool) {
         let (ops, next) = self.keyed_from(mark.place, lows, budget);
@@ -359,12 +366,21 @@ impl Replica {
     /// The keyed operations from the place `from` on that are newer than `lows`, in the order in which
     /// they came, as many as fit in about `budget` bytes, and the place after them. Those of writers
     /// that are forgotten are told to who has nothing.
-    fn keyed_from(&self, from: u64, lows: &[u64], budget: usize) -> (KeyedOps, u64) {
+    fn keyed_from(
+        &self,
+        from: u64,
+        lows: &(impl Sheet<u64> + ?Sized),
+        budget: usize,
+    ) -> (KeyedOps, u64) {
         let mut ops = KeyedOps::default();
-        let whole = lows.iter().all(|low| *low == 0);
-        let newer = |(writer, (_, last)): (&u32, &(u64, u64))| {
-            lows.get(*writer as usize).is_some_and(|low| last > low)
-        };
+        if from >= self.keyed.end() {
+            return (ops, self.keyed.end());
+        }
+        let writers = lows.writers(self.clocks.len());
+        let low = |writer: u32| (writer < writers).then(|| lows.at(writer));
+        let whole = (0..writers).all(|writer| lows.at(writer) == 0);
+        let newer =
+            |(writer, (_, last)): (&u32, &(u64, u64))| low(*writer).is_some_and(|low| *last > low);
         if !whole && !self.keyed.of_writer.iter().any(newer) {
             return (ops, self.keyed.end());
         }
@@ -377,8 +393,8 @@ impl Replica {
                 clock,
                 ..
             } = *instance;
-            let by = match lows.get(writer as usize) {
-                Some(low) if clock > *low => Some(Stamp { writer, clock }),
+            let by = match low(writer) {
+                Some(low) if clock > low => Some(Stamp { writer, clock }),
                 None if whole && writer == ABSORBED => None,
                 _ => continue,
             };

@@ -1,14 +1,15 @@
 //! What a program that is never a member has instead of the memory of keyed operations.
 
-use super::Replica;
 use super::collect::Quorum;
 use super::ops::Draft;
 use super::standing::Forgotten;
+use super::{Mark, Replica};
 use crate::closed::Closed;
 use crate::delta::{Entry, KeyedOp, Message};
 use crate::error::Error;
 use crate::keys::Handle;
 use crate::once::Once;
+use crate::sheet::Sheet;
 use crate::slot::Slot;
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -24,6 +25,10 @@ pub(super) struct NoKeyed;
 impl KeyedMark {
     pub(super) fn low(&self, _: &Replica, _: u32) -> u64 {
         u64::MAX
+    }
+
+    pub(super) fn writers(&self) -> [u32; 0] {
+        []
     }
 }
 
@@ -49,8 +54,30 @@ impl Replica {
         KeyedMark {}
     }
 
-    pub(super) fn keyed_since(&self, _: &KeyedMark, _: &[u64], _: usize) -> (KeyedOps, bool) {
+    pub(super) fn keyed_since(
+        &self,
+        _: &KeyedMark,
+        _: &(impl Sheet<u64> + ?Sized),
+        _: usize,
+    ) -> (KeyedOps, bool) {
         (KeyedOps::default(), true)
+    }
+
+    /// The digest of the version vector.
+    pub fn digest(&self) -> [u8; 16] {
+        self.vector().digest()
+    }
+
+    pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
+        self.digest()
+    }
+
+    pub(super) fn note_moved(&mut self, _: u32) {}
+
+    pub(super) fn all_moved(&mut self) {}
+
+    pub(super) fn moved_since(&self, _: &Mark) -> Option<Vec<u32>> {
+        None
     }
 
     pub(super) fn take_keyed(&mut self, _: &Message, _: &Forgotten) {}

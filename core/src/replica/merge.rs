@@ -358,6 +358,7 @@ impl Replica {
                     self.seen_at_last[number] = self.clocks[number];
                 }
                 self.clocks[number] = entry.hi;
+                self.note_moved(number as u32);
                 self.merged_at[number] = self.clock();
             }
         }

@@ -184,7 +184,7 @@ fn records_are_kept_that_are_newer() {
         for (low, kept) in [(stamp.clock - 1, 4), (stamp.clock, 3)] {
             lows[stamp.writer as usize] = low;
             let mut side = full();
-            side.keep_newer(&lows);
+            side.keep_newer(&lows[..]);
             let left = stamps(&side);
             assert_eq!(left.len(), kept);
             assert_eq!(left.contains(&stamp), kept == 4, "{number}");

@@ -21,7 +21,7 @@ impl Sync {
     /// What is held here, to be told to peers.
     pub(super) fn digests(replica: &mut Replica) -> Digests {
         Digests {
-            vector: replica.digest(),
+            vector: replica.digest_kept(),
             contents: replica.content_digest(),
         }
     }
@@ -34,7 +34,7 @@ impl Sync {
         link: Link,
         theirs: &Digests,
     ) {
-        let ours = replica.digest();
+        let ours = replica.digest_kept();
         if theirs.vector != ours {
             if self.is_barren(link, theirs.vector, ours) {
                 return;

@@ -60,6 +60,27 @@ impl Sync {
         })
     }
 
+    #[inline(never)]
+    pub(super) fn peer(&self, link: Link) -> Option<&Peer> {
+        match DUTIES {
+            true => Some(&self.peers[self.place(link).ok()?]),
+            false => self.peers.iter().find(|peer| peer.link == link),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn peer_mut(&mut self, link: Link) -> Option<&mut Peer> {
+        match DUTIES {
+            true => self.place(link).ok().map(|at| &mut self.peers[at]),
+            false => self.peers.iter_mut().find(|peer| peer.link == link),
+        }
+    }
+
+    /// Where a link's peer is, or would be.
+    pub(super) fn place(&self, link: Link) -> Result<usize, usize> {
+        self.peers.binary_search_by_key(&link, |peer| peer.link)
+    }
+
     pub(super) fn connected(
         &mut self,
         now: Millis,
@@ -100,7 +121,13 @@ impl Sync {
         if DUTIES {
             *peer.limits = limits;
         }
-        self.peers.push(peer);
+        match DUTIES {
+            true => {
+                let at = self.place(link).unwrap_or_else(|at| at);
+                self.peers.insert(at, peer);
+            }
+            false => self.peers.push(peer),
+        }
         let [low, high] = [self.next_random(), self.next_random()].map(u128::from);
         let nonce = (high << 64 | low).to_le_bytes();
         let agent = match self.config.agent.as_str() {
@@ -163,6 +190,13 @@ impl Sync {
         self.doubt(now, replica, link);
         if !self.is_limited(link) && self.pulls.resume(link, session) {
             self.want(now, replica, link);
+        }
+        #[cfg(feature = "members")]
+        if self
+            .compares
+            .put_off(now, replica, link, hello.digests, false)
+        {
+            return;
         }
         self.compare(now, replica, link, &hello.digests);
     }

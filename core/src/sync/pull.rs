@@ -94,6 +94,11 @@ impl Pulls {
         self.open.as_ref().is_some_and(|open| open.link == link)
     }
 
+    #[cfg(test)]
+    pub(super) fn is_wanted(&self, link: Link) -> bool {
+        self.wanted.contains(&link)
+    }
+
     /// The link is closed; what was staged from it waits for its process to come back up to this time,
     /// if that resumes at all.
     pub(super) fn gone(&mut self, link: Link, resumes_until: Option<Millis>) {

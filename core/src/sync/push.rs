@@ -4,7 +4,7 @@ use super::members::origin;
 use super::{Greeting, Link, Millis, Output, Sync};
 use crate::delta::Message;
 use crate::error::Error;
-use crate::limits::{FRAME_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
+use crate::limits::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::replica::{Mark, Push, Replica};
 use crate::roster::Says;
 use crate::wire::{Body, encode};
@@ -21,6 +21,10 @@ const DOUBLINGS_MAX: u32 = 3;
 /// How often it is doubled while they do not. Then they are pulled.
 const BULK_DOUBLINGS: u32 = 7;
 
+/// A push takes a frame on each link: its delay is a millisecond at least for each so many links, as long
+/// as what is written meanwhile fits into one.
+const LINKS_FOR_EACH_MS: Millis = 8;
+
 /// How often the delay of pushes is doubled for the time that one may wait for what it builds on.
 const PATIENCE_DOUBLINGS: u32 = 3;
 
@@ -33,6 +37,8 @@ pub(super) struct Pushes {
     last: (Millis, u64),
     /// How often the delay is doubled.
     doublings: u32,
+    /// For how long a push is expected to have room, in milliseconds, by the last one.
+    room: Millis,
     /// The oldest first.
     waiting: Vec<Waiting>,
     waiting_bytes: usize,
@@ -55,6 +61,7 @@ impl Pushes {
             due: None,
             last: (0, 0),
             doublings: 0,
+            room: Millis::MAX,
             waiting: Vec::new(),
             waiting_bytes: 0,
             lacking: None,
@@ -84,6 +91,12 @@ impl Pushes {
         };
     }
 
+    /// Notes how many bytes the last push took, of what was written in so many milliseconds.
+    fn weigh(&mut self, bytes: usize, took: Millis) {
+        let most = PUSH_BYTES_MAX as Millis / 2;
+        self.room = took.saturating_mul(most) / (bytes as Millis).max(1);
+    }
+
     /// When the next push is due, or somebody is to be asked.
     pub(super) fn due(&self) -> Option<Millis> {
         let lacking = self.lacking.map(|(at, _)| at);
@@ -93,8 +106,20 @@ impl Pushes {
 
 impl Sync {
     pub(super) fn local_change(&mut self, now: Millis) {
+        if self.pushes.due.is_none() {
+            self.pushes.due = Some(now + self.push_delay());
+        }
+    }
+
+    /// How long fresh changes are gathered.
+    fn push_delay(&self) -> Millis {
         let delay = Millis::from(self.config.push_delay_ms) << self.pushes.doublings;
-        self.pushes.due.get_or_insert(now + delay);
+        if !PACED {
+            return delay;
+        }
+        let links = self.greeted().filter(|peer| !peer.broadcast).count();
+        let for_links = links as Millis / LINKS_FOR_EACH_MS;
+        delay.max(for_links.min(self.pushes.room))
     }
 
     /// Pushes the local changes since the last push to everybody, if it is time.
@@ -107,6 +132,7 @@ impl Sync {
             self.pushes.mark = replica.mark();
             return;
         }
+        let took = now - self.pushes.last.0.min(now);
         if PACED {
             let delay = Millis::from(self.config.push_delay_ms);
             self.pushes.pace(delay, (now, replica.clock()));
@@ -116,6 +142,9 @@ impl Sync {
             Push::Message(message) => {
                 let body = Body::Push(message);
                 let bytes = encode(replica.space(), &body);
+                if PACED {
+                    self.pushes.weigh(bytes.len(), took);
+                }
                 if DUTIES && bytes.len() > FRAME_BYTES_MAX {
                     // The estimate does not count statements about writers.
                     self.announce = Some((now, None));
@@ -124,6 +153,7 @@ impl Sync {
                 }
             }
             Push::TooLarge => {
+                self.pushes.room = 0;
                 self.announce = Some((now, None));
                 // The tick that called this sends it.
             }

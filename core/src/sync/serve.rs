@@ -72,7 +72,10 @@ impl Sync {
         // A number is used once: chunks of two transfers under one number could be mixed up. So a
         // late or repeated request begins nothing.
         let peers = &self.peers;
-        let is_gone = |link| peers.iter().all(|peer| peer.link != link);
+        let is_gone = |link| match DUTIES {
+            true => peers.binary_search_by_key(&link, |it| it.link).is_err(),
+            false => peers.iter().all(|peer| peer.link != link),
+        };
         let mine = |t: &Transfer| t.session == session && (t.link == link || is_gone(t.link));
         // What comes on a new link is no repetition. It may go on where a link broke, unless a copy
         // of the process asks, or the process was put back to an earlier state.

@@ -3,6 +3,7 @@
 use super::super::collect::tests::space;
 use super::*;
 use crate::Op;
+use crate::limits::PUSH_BYTES_MAX;
 use crate::writer_id::WriterId;
 use alloc::format;
 
@@ -37,7 +38,7 @@ fn shared(keys: &[&str], first: Option<Op>) -> Replica {
 /// How many columns are selected before one does not fit any more, and how many counters they have.
 fn fits(one: &Replica, budget: usize) -> (u32, usize) {
     let lows = [0; 4];
-    let picked = one.select(&one.all(&lows), budget);
+    let picked = one.select(&one.all(&lows[..]), budget);
     let columns = match picked.stopped {
         END => 4,
         stopped => stopped.writer,

@@ -67,6 +67,39 @@ fn the_more_is_written_the_less_often_it_is_told() {
 }
 
 #[test]
+fn the_more_links_there_are_the_less_often_they_are_told_while_it_fits() {
+    const LINKS: u32 = 400;
+    const DELAY_MS: Millis = LINKS as Millis / LINKS_FOR_EACH_MS;
+    let mut end = End::new();
+    for number in 0..LINKS {
+        end.link(number, 1, id(1));
+    }
+    end.sent();
+    let mut push = |counters: usize| {
+        for counter in 0..counters {
+            let key = format!("{counter:03}{}", "k".repeat(200));
+            end.replica.add(&key, 1).unwrap();
+        }
+        end.input(Input::Changed);
+        let begun = end.now;
+        while end.sent().is_empty() {
+            end.wait(1);
+        }
+        end.now - begun
+    };
+    for _ in 0..3 {
+        assert_eq!(push(10), DELAY_MS);
+    }
+    assert_eq!(push(400), DELAY_MS);
+    let told = push(400);
+    assert!((PUSH_DELAY_MS..DELAY_MS).contains(&told), "{told}");
+    // What was too much for a push is told soon.
+    push(700);
+    assert!(push(1) < DELAY_MS);
+    assert_eq!(push(1), DELAY_MS);
+}
+
+#[test]
 fn what_was_written_alone_is_pulled_and_not_pushed() {
     let mut end = End::new();
     end.replica.add("a", 1).unwrap();

@@ -1,0 +1,184 @@
+//! What changed after a mark: a record for a store, and a push.
+//!
+//! Its cost follows what changed: of the writers of a space only those are looked at that moved.
+
+use super::{END, Mark, NOTHING, OfFormer, Push, Selection};
+use crate::MEMBERS;
+use crate::delta::Message;
+use crate::limits::PUSH_BYTES_MAX;
+use crate::replica::Replica;
+use crate::shard::OWN;
+#[cfg(feature = "members")]
+use crate::sheet::Few;
+use crate::sheet::Sheet;
+use alloc::vec::Vec;
+
+/// Of more writers than so many, few that changed are listed apart.
+const FEW_FROM: usize = 64;
+
+impl Replica {
+    /// Everything that was changed, by whomever, after `mark`, which is moved to now; `None` if
+    /// nothing was. Its cost follows the changes, not the state. A store that appends each such
+    /// message can [restore](Replica::restore) them in order into an empty replica.
+    ///
+    /// In a space with members a state may have taken the place of all that was held. Then it is
+    /// [whole](Message::is_whole), and stands for all messages before it.
+    pub fn since(&mut self, mark: &mut Mark) -> Option<Message> {
+        if MEMBERS && self.began >= mark.epoch && self.configuration().is_some() {
+            self.move_mark(mark);
+            return Some(self.snapshot());
+        }
+        let message = match self.few_since(mark) {
+            #[cfg(feature = "members")]
+            Some(few) => self.told_since(mark, Few::as_in(&self.clocks), few.into_iter()),
+            _ => self.told_since(mark, self.clocks.clone(), 0..self.clocks.len() as u32),
+        };
+        self.move_mark(mark);
+        message
+    }
+
+    /// The writers of which alone something may be newer than a mark, if they are few among many.
+    fn few_since(&self, mark: &Mark) -> Option<Vec<u32>> {
+        let moved = self.moved_since(mark);
+        let mut few = moved.filter(|_| self.clocks.len() > FEW_FROM)?;
+        few.extend(mark.keyed.writers());
+        few.sort_unstable();
+        few.dedup();
+        Some(few)
+    }
+
+    /// Everything that was changed after a mark, of these writers: there is nothing newer of others.
+    /// `lows` are the clocks that are held.
+    fn told_since<L: Sheet<u64>>(
+        &self,
+        mark: &Mark,
+        mut lows: L,
+        writers: impl Iterator<Item = u32>,
+    ) -> Option<Message> {
+        let forgotten = match MEMBERS {
+            true => self.roster.remembered.saturating_sub(mark.remembered),
+            false => 0,
+        };
+        let mut base = lows.like(self.clocks.len(), NOTHING);
+        let told = (self.journal.told, self.former_clocks());
+        // Whether something is to be told again that was there before.
+        let mut again = false;
+        let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
+        changed |= MEMBERS && self.roster.early && !mark.early;
+        for number in writers {
+            let clock = self.clocks[number as usize];
+            let before = self.low(mark, number as usize);
+            let low = before.min(mark.keyed.low(self, number));
+            again |= low != before;
+            changed |= low != clock;
+            lows.set(number, low);
+            if low < clock {
+                base.set(number, low);
+            }
+        }
+        if !changed {
+            return None;
+        }
+        let selection = Selection {
+            epoch: mark.epoch,
+            changed: if again { 0 } else { mark.epoch },
+            ..self.all(&lows)
+        };
+        let mut message = self.build(&selection, &base);
+        if MEMBERS {
+            *message.returns = self.remembered(forgotten);
+            message.gaps = self.configuration().map(|_| self.roster.gaps);
+            let former = match self.former_clocks() == mark.former {
+                true => OfFormer::Nothing,
+                false => OfFormer::Clocks,
+            };
+            *message.kept = self.to_keep(lows.at(OWN), former);
+            self.tell_keyed(&mut message, &mark.keyed, &lows, usize::MAX);
+        }
+        Some(message)
+    }
+
+    /// The present place in this replica's history, for whoever keeps nothing of it.
+    pub fn mark(&mut self) -> Mark {
+        let mut mark = Mark::default();
+        self.move_mark(&mut mark);
+        mark
+    }
+
+    /// The local transactions after `mark`, to be pushed: it builds on the mark's own clock and on
+    /// what was merged since that clock's transaction, which by causality implies the rest. What
+    /// was merged after that transaction and before the last push counts too: whoever holds the
+    /// transaction may have it from elsewhere, without what the last push built on.
+    pub(crate) fn push(&mut self, mark: &mut Mark) -> Push {
+        let own = self.low(mark, OWN as usize);
+        if own == self.clock() {
+            return Push::Nothing;
+        }
+        let push = match () {
+            #[cfg(feature = "members")]
+            () if self.clocks.len() > FEW_FROM => self.push_of(mark, Few::each(NOTHING), own),
+            () => self.push_of(mark, alloc::vec![NOTHING; self.clocks.len()], own),
+        };
+        self.move_mark(mark);
+        push
+    }
+
+    /// The local transactions after a mark, from the clock `own` on. `lows` let nothing through.
+    fn push_of<L: Sheet<u64>>(&self, mark: &Mark, mut lows: L, own: u64) -> Push {
+        let mut base = lows.like(self.clocks.len(), NOTHING);
+        lows.set(OWN, own);
+        let mut writers = 0;
+        let clocks = self.clocks.iter().zip(&self.merged_at);
+        for ((clock, merged_at), number) in clocks.zip(0u32..) {
+            if number == OWN {
+                base.set(OWN, own);
+            } else if *merged_at >= own && *clock > 0 {
+                base.set(number, *clock);
+            } else {
+                continue;
+            }
+            writers += 1;
+            if writers * 20 > PUSH_BYTES_MAX {
+                return Push::TooLarge;
+            }
+        }
+        let selection = Selection {
+            epoch: mark.epoch,
+            changed: mark.epoch,
+            ..self.all(&lows)
+        };
+        let picked = self.select(&selection, PUSH_BYTES_MAX);
+        if picked.stopped != END {
+            return Push::TooLarge;
+        }
+        let mut message = self.assemble(&selection, picked.handles, &base);
+        let fits = self.configuration().is_none()
+            || self.tell_keyed(&mut message, &mark.keyed, &lows, PUSH_BYTES_MAX);
+        match fits {
+            true => Push::Message(message),
+            false => Push::TooLarge,
+        }
+    }
+
+    pub(in crate::replica) fn move_mark(&mut self, mark: &mut Mark) {
+        let moved = self.moved_since(mark);
+        self.epoch += 1;
+        mark.epoch = self.epoch;
+        mark.remembered = self.roster.remembered;
+        (mark.told, mark.former) = (self.journal.told, self.former_clocks());
+        mark.early = MEMBERS && self.roster.early;
+        mark.keyed = self.keyed_mark();
+        match moved {
+            Some(moved) => {
+                mark.clocks.resize(self.clocks.len(), 0);
+                for number in moved {
+                    mark.clocks[number as usize] = self.clocks[number as usize];
+                }
+            }
+            None => mark.clocks.clone_from(&self.clocks),
+        }
+    }
+}
+
+#[cfg(all(test, feature = "members"))]
+mod tests;

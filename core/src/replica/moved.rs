@@ -1,0 +1,98 @@
+//! Of which writers more is held than before, and the digest of all that is held.
+//!
+//! Most changes are of few of the tens of thousands of writers that a space may have. A mark, a record and
+//! a push look at those only.
+
+use super::recent::Recent;
+use super::{Mark, Replica};
+use crate::shard::OWN;
+use crate::writer_id::WriterId;
+use alloc::vec::Vec;
+
+/// What moved last, and what is known of all.
+#[derive(Clone, Debug)]
+pub(super) struct Moved {
+    /// The writers whose clocks or numbers changed, but for the own clock.
+    writers: Recent,
+    /// How often that happened.
+    times: u64,
+    /// The digest of the version vector, with the number of changes and the own clock then.
+    digest: Option<([u8; 16], (u64, u64, WriterId))>,
+    /// How often it was worked out to be kept.
+    #[cfg(test)]
+    worked_out: usize,
+}
+
+impl Moved {
+    pub(super) const NONE: Moved = Moved {
+        writers: Recent::EMPTY,
+        times: 0,
+        digest: None,
+        #[cfg(test)]
+        worked_out: 0,
+    };
+}
+
+impl Replica {
+    /// A writer's clock changed, or its number is another one's.
+    pub(super) fn note_moved(&mut self, number: u32) {
+        self.moved.times += 1;
+        self.moved.writers.note(number, self.epoch);
+    }
+
+    /// Anything may have changed.
+    pub(super) fn all_moved(&mut self) {
+        self.moved.times += 1;
+        self.moved.writers.all(self.epoch);
+    }
+
+    /// The writers whose clocks or numbers changed since a mark, the own one included, ascending;
+    /// `None` if that is not known any more, and all are to be looked at.
+    pub(super) fn moved_since(&self, mark: &Mark) -> Option<Vec<u32>> {
+        let mut moved = self.moved.writers.since(mark.epoch)?;
+        if moved.first() != Some(&OWN) {
+            moved.insert(0, OWN);
+        }
+        Some(moved)
+    }
+
+    /// The digest of the version vector. It takes time for each writer once something changed.
+    pub fn digest(&self) -> [u8; 16] {
+        match self.moved.digest {
+            Some((digest, of)) if of == self.digest_of() => digest,
+            _ => self.vector().digest(),
+        }
+    }
+
+    /// The same, kept for the next one who asks.
+    pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
+        let of = self.digest_of();
+        if let Some((digest, known)) = self.moved.digest
+            && known == of
+        {
+            return digest;
+        }
+        let digest = self.vector().digest();
+        self.moved.digest = Some((digest, of));
+        #[cfg(test)]
+        (self.moved.worked_out += 1);
+        digest
+    }
+
+    /// How often the digest was worked out to be kept.
+    #[cfg(test)]
+    pub(crate) fn digests_worked_out(&self) -> usize {
+        self.moved.worked_out
+    }
+
+    /// Whether the digest is known, or there are few writers to look at for it.
+    pub(crate) fn is_digest_near(&self, writers_max: usize) -> bool {
+        let of = self.moved.digest.map(|it| it.1);
+        self.numbers.len() <= writers_max || of == Some(self.digest_of())
+    }
+
+    /// What a digest is of.
+    fn digest_of(&self) -> (u64, u64, WriterId) {
+        (self.moved.times, self.clock(), self.writer())
+    }
+}

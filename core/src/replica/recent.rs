@@ -1,0 +1,54 @@
+//! The last changes: what changed since a moment is found without a look at all that did not.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// So many of the last changes are known. Who asks for more looks at everything.
+const KNOWN_MAX: usize = 1_024;
+
+/// Local numbers of what changed last, with the epoch of each change, the last one last.
+#[derive(Clone, Debug)]
+pub(super) struct Recent {
+    changes: VecDeque<(u64, u32)>,
+    /// Up to this epoch changes may be missing.
+    missing: u64,
+}
+
+impl Recent {
+    pub(super) const EMPTY: Recent = Recent {
+        changes: VecDeque::new(),
+        missing: 0,
+    };
+
+    /// Something changed in an epoch, the newest.
+    pub(super) fn note(&mut self, number: u32, epoch: u64) {
+        if self.changes.back() != Some(&(epoch, number)) {
+            self.changes.push_back((epoch, number));
+        }
+        if self.changes.len() > KNOWN_MAX
+            && let Some((epoch, _)) = self.changes.pop_front()
+        {
+            self.missing = epoch;
+        }
+    }
+
+    /// Anything may have changed up to this epoch.
+    #[cfg(feature = "members")]
+    pub(super) fn all(&mut self, epoch: u64) {
+        self.changes.clear();
+        self.missing = epoch;
+    }
+
+    /// What changed in this epoch or later, ascending; `None` if that is not known any more.
+    pub(super) fn since(&self, epoch: u64) -> Option<Vec<u32>> {
+        if epoch <= self.missing {
+            return None;
+        }
+        let changes = self.changes.iter().rev();
+        let newer = changes.take_while(|it| it.0 >= epoch);
+        let mut newer: Vec<u32> = newer.map(|it| it.1).collect();
+        newer.sort_unstable();
+        newer.dedup();
+        Some(newer)
+    }
+}

@@ -1,0 +1,143 @@
+//! A number for each writer, by local number: of all writers, or of those few that differ.
+//!
+//! A message of few changes is put together from few of a space's writers, of which there may be tens of
+//! thousands. So it must not take room, nor time, for each of them.
+
+#[cfg(feature = "members")]
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// A number for each writer.
+pub(crate) trait Sheet<T: Copy> {
+    /// Another sheet of the same kind.
+    type Like<U: Copy + 'static>: Sheet<U>;
+    /// Another sheet of the same kind, for so many writers, with the same number for all of them.
+    fn like<U: Copy + 'static>(&self, writers: usize, each: U) -> Self::Like<U>;
+    /// The number of one writer.
+    fn at(&self, writer: u32) -> T;
+    /// Sets the number of one writer.
+    fn set(&mut self, writer: u32, number: T);
+    /// Of how many writers there are numbers, where there are so many writers in all.
+    #[cfg(feature = "members")]
+    fn writers(&self, all: usize) -> u32;
+    /// The writers whose numbers were set, ascending, if that is known.
+    fn few(&self) -> Option<Vec<u32>>;
+}
+
+impl<T: Copy> Sheet<T> for [T] {
+    type Like<U: Copy + 'static> = Vec<U>;
+
+    #[inline(always)]
+    fn like<U: Copy + 'static>(&self, writers: usize, each: U) -> Vec<U> {
+        alloc::vec![each; writers]
+    }
+
+    #[inline(always)]
+    fn at(&self, writer: u32) -> T {
+        self[writer as usize]
+    }
+
+    #[inline(always)]
+    fn set(&mut self, writer: u32, number: T) {
+        self[writer as usize] = number;
+    }
+
+    #[cfg(feature = "members")]
+    #[inline(always)]
+    fn writers(&self, _: usize) -> u32 {
+        self.len() as u32
+    }
+
+    #[inline(always)]
+    fn few(&self) -> Option<Vec<u32>> {
+        None
+    }
+}
+
+impl<T: Copy> Sheet<T> for Vec<T> {
+    type Like<U: Copy + 'static> = Vec<U>;
+
+    #[inline(always)]
+    fn like<U: Copy + 'static>(&self, writers: usize, each: U) -> Vec<U> {
+        alloc::vec![each; writers]
+    }
+
+    #[inline(always)]
+    fn at(&self, writer: u32) -> T {
+        self[writer as usize]
+    }
+
+    #[inline(always)]
+    fn set(&mut self, writer: u32, number: T) {
+        self[writer as usize] = number;
+    }
+
+    #[cfg(feature = "members")]
+    #[inline(always)]
+    fn writers(&self, _: usize) -> u32 {
+        self.len() as u32
+    }
+
+    #[inline(always)]
+    fn few(&self) -> Option<Vec<u32>> {
+        None
+    }
+}
+
+/// A sheet of which few numbers differ from what the others are.
+#[cfg(feature = "members")]
+pub(crate) struct Few<'a, T> {
+    others: Others<'a, T>,
+    few: BTreeMap<u32, T>,
+}
+
+/// The numbers of the writers that were not set.
+#[cfg(feature = "members")]
+enum Others<'a, T> {
+    Each(T),
+    As(&'a [T]),
+}
+
+#[cfg(feature = "members")]
+impl<'a, T: Copy> Few<'a, T> {
+    /// One that has the same number for all writers.
+    pub(crate) fn each(number: T) -> Few<'a, T> {
+        let (others, few) = (Others::Each(number), BTreeMap::new());
+        Few { others, few }
+    }
+
+    /// One that is the same as these numbers.
+    pub(crate) fn as_in(numbers: &'a [T]) -> Few<'a, T> {
+        let (others, few) = (Others::As(numbers), BTreeMap::new());
+        Few { others, few }
+    }
+}
+
+#[cfg(feature = "members")]
+impl<'a, T: Copy> Sheet<T> for Few<'a, T> {
+    type Like<U: Copy + 'static> = Few<'static, U>;
+
+    fn like<U: Copy + 'static>(&self, _: usize, each: U) -> Few<'static, U> {
+        Few::each(each)
+    }
+
+    fn at(&self, writer: u32) -> T {
+        match (self.few.get(&writer), &self.others) {
+            (Some(number), _) => *number,
+            (None, Others::Each(number)) => *number,
+            (None, Others::As(numbers)) => numbers[writer as usize],
+        }
+    }
+
+    fn set(&mut self, writer: u32, number: T) {
+        self.few.insert(writer, number);
+    }
+
+    fn writers(&self, all: usize) -> u32 {
+        all as u32
+    }
+
+    fn few(&self) -> Option<Vec<u32>> {
+        Some(self.few.keys().copied().collect())
+    }
+}
