@@ -1,6 +1,7 @@
 //! TLS for clients of HTTP and of the Redis protocol: the certificate and the key, read again when the
 //! files change, and the listener.
 
+use super::rate::client;
 use axum::serve::Listener;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
@@ -8,16 +9,18 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use std::collections::HashMap;
 use std::fmt;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -26,6 +29,10 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most handshakes at once: each takes some tens of kilobytes and half a millisecond of a processor.
 const HANDSHAKES_MAX: usize = 256;
+
+/// How long a handshake keeps its place while all are taken and others wait. Shorter turns off clients
+/// far away, longer lets silent clients hold up all others.
+const GIVES_WAY_AFTER: Duration = Duration::from_secs(1);
 
 /// Connections that wait to be served.
 const ACCEPTED_MAX: usize = 64;
@@ -198,12 +205,9 @@ async fn accept(
     acceptor: TlsAcceptor,
     accepted: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
 ) {
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    let mut handshakes = Handshakes::default();
     loop {
-        // The semaphore is never closed.
-        let Ok(permit) = handshakes.clone().acquire_owned().await else {
-            return;
-        };
+        handshakes.make_room().await;
         let stream = tokio::select! {
             stream = listener.accept() => stream,
             () = accepted.closed() => return,
@@ -217,16 +221,73 @@ async fn accept(
             }
         };
         let (acceptor, accepted) = (acceptor.clone(), accepted.clone());
-        tokio::spawn(async move {
-            let shaken = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
-            drop(permit);
-            match shaken {
-                // It fails only when the node stops.
-                Ok(Ok(stream)) => drop(accepted.send((stream, client)).await),
+        handshakes.begin(client.ip(), async move {
+            match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => {
+                    // It waits for its turn, and holds no place meanwhile. It fails only when the node stops.
+                    tokio::spawn(async move { accepted.send((stream, client)).await });
+                }
                 Ok(Err(error)) => tracing::debug!(%client, %error, "no TLS"),
                 Err(_) => tracing::debug!(%client, "a handshake took too long"),
             }
         });
+    }
+}
+
+/// The handshakes that are under way, each with the address of its client and when it began.
+#[derive(Default)]
+struct Handshakes {
+    tasks: JoinSet<()>,
+    open: HashMap<Id, (IpAddr, Instant, AbortHandle)>,
+}
+
+impl Handshakes {
+    fn begin(&mut self, from: IpAddr, handshake: impl Future<Output = ()> + Send + 'static) {
+        let task = self.tasks.spawn(handshake);
+        let row = (client(from), Instant::now(), task.clone());
+        self.open.insert(task.id(), row);
+    }
+
+    /// Waits until there is a place. If all are taken, the oldest handshake of the address that has most
+    /// of them gives way once it had its time, so that silent clients keep nobody out.
+    async fn make_room(&mut self) {
+        loop {
+            while let Some(ended) = self.tasks.try_join_next_with_id() {
+                self.ended(ended);
+            }
+            if self.tasks.len() < HANDSHAKES_MAX {
+                return;
+            }
+            let Some((began, task)) = self.next_to_give_way() else {
+                return;
+            };
+            tokio::select! {
+                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
+                () = sleep_until(began + GIVES_WAY_AFTER) => task.abort(),
+            }
+        }
+    }
+
+    fn next_to_give_way(&self) -> Option<(Instant, AbortHandle)> {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for (from, ..) in self.open.values() {
+            *counts.entry(*from).or_default() += 1;
+        }
+        let most = counts.values().max().copied()?;
+        let those = self
+            .open
+            .values()
+            .filter(|it| counts.get(&it.0) == Some(&most));
+        let oldest = those.min_by_key(|it| it.1)?;
+        Some((oldest.1, oldest.2.clone()))
+    }
+
+    fn ended(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let id = match ended {
+            Ok((id, ())) => id,
+            Err(error) => error.id(),
+        };
+        self.open.remove(&id);
     }
 }
 
@@ -243,5 +304,31 @@ impl Listener for TlsListener {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_silent_handshakes_those_of_the_busiest_address_give_way() {
+        let mut handshakes = Handshakes::default();
+        let [busy, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+        handshakes.begin(other, pending());
+        for _ in 1..HANDSHAKES_MAX - 1 {
+            handshakes.begin(busy, pending());
+        }
+        let began = Instant::now();
+        handshakes.make_room().await;
+        assert_eq!(handshakes.open.len(), HANDSHAKES_MAX - 1);
+        handshakes.begin(busy, pending());
+        handshakes.make_room().await;
+        assert!(began.elapsed() > GIVES_WAY_AFTER / 2, "it had its time");
+        let others = handshakes.open.values().filter(|it| it.0 == other);
+        assert_eq!(
+            (handshakes.open.len(), others.count()),
+            (HANDSHAKES_MAX - 1, 1)
+        );
     }
 }

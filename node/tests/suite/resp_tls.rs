@@ -7,6 +7,7 @@ use redis_protocol::resp2::types::OwnedFrame;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A node whose Redis clients come by TLS, with further arguments; the folder with its certificate, and
@@ -39,6 +40,21 @@ fn clients_count_by_tls_with_tickets() {
     let refused = redis.text(&["SET", "likes", "5"]).expect("an error");
     assert!(refused.starts_with("NOPERM forbidden: "), "{refused}");
     assert_eq!(node.value("likes"), Some(1));
+}
+
+/// More clients than may agree on keys at once connect and say nothing.
+#[test]
+fn silent_clients_keep_nobody_from_agreeing_on_keys() {
+    let (node, _folder, pem) = secured(&[]);
+    let silent: Vec<TcpStream> = (0..300)
+        .map(|_| TcpStream::connect(&node.resp).expect("connected"))
+        .collect();
+    let began = Instant::now();
+    let mut redis = Redis::secured(&node, &pem).expect("keys");
+    assert_eq!(redis.integer(&["INCR", "likes"]), 1);
+    // Before the first of them is closed for its silence.
+    assert!(began.elapsed() < Duration::from_secs(8), "{began:?}");
+    drop(silent);
 }
 
 #[test]
