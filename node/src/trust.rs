@@ -22,7 +22,7 @@ pub use ledger::{
 };
 pub(crate) use ledger::{REMOVED_MAX, Seen};
 pub(crate) use place::Place;
-pub(crate) use removal::{REMOVED_KEY, Removal};
+pub(crate) use removal::{Gone, REMOVED_KEY, Removal};
 pub(crate) use revocation::KEY as REVOKED_KEY;
 pub use revocation::{REVOCATION_BYTES_MAX, Revocation};
 pub use role::Role;

@@ -8,7 +8,7 @@ use super::Identity;
 use super::redial::Chance;
 use super::revocations::Say;
 use crate::driver::OwnerKey;
-use crate::trust::{Ledger, REMOVED_KEY, Removal};
+use crate::trust::{Gone, Ledger, REMOVED_KEY, Removal};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
@@ -24,7 +24,7 @@ const JUDGE_INTERVAL: Duration = Duration::from_secs(5);
 const TELL_WAIT_SPREAD_MS: usize = 1_500;
 
 /// The owner that was removed, and the space.
-type Gone = (Space, OwnerKey);
+type Whom = (Space, OwnerKey);
 
 /// The removals in the book.
 pub(super) struct Removals {
@@ -34,14 +34,14 @@ pub(super) struct Removals {
     /// Each verified statement of the book; `None` if it is not one. No signature is verified twice.
     read: BTreeMap<String, Option<Removal>>,
     /// When this node tells each removal that it knows, unless others did, and what it says then.
-    told: BTreeMap<Gone, Told>,
+    told: BTreeMap<Whom, Told>,
     chance: Chance,
     is_new: bool,
     judge_next: Instant,
 }
 
 struct Told {
-    at: u64,
+    gone: Gone,
     due: Instant,
     /// The key of the book, once it was signed.
     key: Option<String>,
@@ -109,42 +109,49 @@ impl Removals {
             |owner: &OwnerKey, space: &Space| says.get(space).is_some_and(|it| it.contains(owner));
         let stated = self.read.values().flatten();
         let stated = stated.filter(|it| has_say(&it.issuer, &it.space));
-        let mut newest: BTreeMap<Gone, u64> = BTreeMap::new();
+        let mut known: BTreeMap<Whom, Gone> = BTreeMap::new();
         for removal in stated {
-            let at = newest
+            known
                 .entry((removal.space.clone(), removal.owner))
-                .or_default();
-            *at = removal.at.max(*at);
+                .and_modify(|gone| *gone = gone.and(removal.gone))
+                .or_insert(removal.gone);
         }
-        let counts: Vec<(Space, OwnerKey, u64)> = newest
+        let counts: Vec<(Space, OwnerKey, Gone)> = known
             .iter()
-            .map(|((space, owner), at)| (space.clone(), *owner, *at))
+            .map(|((space, owner), gone)| (space.clone(), *owner, *gone))
             .collect();
         if let Err(error) = self.ledger.remove(&counts, wall_ms / 1000) {
             tracing::warn!(%error, "who was removed is not kept on the disk");
         }
         let mut told = BTreeMap::new();
-        for (space, owner, at) in self.ledger.removals() {
-            let gone = (space, owner);
-            let is_stated = newest.get(&gone).is_some_and(|stated| *stated >= at);
-            if !has_say(&self.own, &gone.0) {
+        for (space, owner, gone) in self.ledger.removals() {
+            let whom = (space, owner);
+            // Who reads what is stated knows as much as this node.
+            let is_stated = known
+                .get(&whom)
+                .is_some_and(|stated| stated.and(gone) == *stated);
+            if !has_say(&self.own, &whom.0) {
                 continue;
             }
-            let known = self.told.remove(&gone).filter(|told| told.at == at);
-            let row = match known {
+            let before = self.told.remove(&whom).filter(|told| told.gone == gone);
+            let row = match before {
                 // This node renews its own statements.
                 Some(known) if known.key.is_some() || !is_stated => known,
                 _ if is_stated => continue,
                 _ => {
                     let wait = self.chance.below(TELL_WAIT_SPREAD_MS) as u64;
                     let due = now + Duration::from_millis(wait);
-                    Told { at, due, key: None }
+                    Told {
+                        gone,
+                        due,
+                        key: None,
+                    }
                 }
             };
             if row.key.is_none() {
                 self.judge_next = self.judge_next.min(row.due);
             }
-            told.insert(gone, row);
+            told.insert(whom, row);
         }
         self.told = told;
     }
@@ -160,7 +167,7 @@ impl Removals {
                 owner: *owner,
                 issuer: self.own,
                 space: space.clone(),
-                at: told.at,
+                gone: told.gone,
             };
             let statement = removal.sign(&self.identity);
             told.key = statement.map(|statement| format!("{REMOVED_KEY}{statement}"));
@@ -203,6 +210,11 @@ mod tests {
         let space = Space::new("shop").expect("a name");
         let (mut one, mut two, mut three) = (member(1, now), member(2, now), member(3, now));
         let gone = OwnerKey([9; 32]);
+        let stated = Gone {
+            at: 77,
+            by: (0, 3),
+            width: 1,
+        };
         let says = |owners: &[OwnerKey]| {
             vec![Say {
                 space: space.clone(),
@@ -211,7 +223,7 @@ mod tests {
         };
         let all = [one.owner, two.owner];
         one.ledger
-            .remove(&[(space.clone(), gone, 77)], WALL / 1000)
+            .remove(&[(space.clone(), gone, stated)], WALL / 1000)
             .expect("in memory");
         one.removals.judge(&says(&all), WALL, now);
         let later = now + Duration::from_millis(TELL_WAIT_SPREAD_MS as u64);
@@ -225,20 +237,20 @@ mod tests {
         let read = |member: &mut Member, keys: &[String], owners: &[OwnerKey]| {
             member.removals.read(keys.iter().map(String::as_str));
             member.removals.judge(&says(owners), WALL, now);
-            member.ledger.removed_at(&space, &gone)
+            member.ledger.removed(&space, &gone)
         };
         assert_eq!(
             read(&mut three, &keys, &[two.owner]),
             None,
             "it is no member's word"
         );
-        assert_eq!(read(&mut two, &keys, &all), Some(77));
+        assert_eq!(read(&mut two, &keys, &all), Some(stated));
         assert!(tell(&mut two).is_empty(), "it is told already");
         // The issuer may be removed, too: then another member states it.
         let rest = [two.owner, three.owner];
         two.removals.judge(&says(&rest), WALL, now);
         let keys = tell(&mut two);
-        assert_eq!(read(&mut three, &keys, &rest), Some(77));
+        assert_eq!(read(&mut three, &keys, &rest), Some(stated));
         // And so in the book of the next day.
         three.removals.turn_over();
         three.removals.judge(&says(&rest), WALL, now);

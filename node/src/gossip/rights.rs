@@ -20,7 +20,7 @@ use super::join::{Removed, TOLD_MAX};
 use super::revocations::Say;
 use crate::driver::{OwnerKey, Roster, Rosters};
 use crate::handle::{Admission, SpaceId};
-use crate::trust::{Grant, Ledger, Place, Role, Seen, Standing, keys};
+use crate::trust::{Gone, Grant, Ledger, Place, Role, Seen, Standing, keys};
 use libp2p::PeerId;
 use libp2p::identity::{PublicKey, ed25519};
 use shown::{Full, Shown};
@@ -307,7 +307,7 @@ impl Rights {
                 space: space.to_string(),
                 era: roster.at.0,
                 number: roster.at.1,
-                at: known.ledger.removed_at(space, &owner)?,
+                at: known.ledger.removed(space, &owner)?.at,
             })
         };
         spaces.filter_map(removed).take(TOLD_MAX).collect()
@@ -335,7 +335,17 @@ impl Rights {
             let space = known.spaces[place].clone();
             tracing::warn!(%space, by = %owner, "this node was removed from the members while it was away");
             known.out.insert(id, at);
-            let removed = [(space, known.own, row.at)];
+            let before = known.roster(id).map_or((0, 0), |it| it.at);
+            let width = match before.0 == at.0 {
+                true => at.1 - before.1,
+                false => 1,
+            };
+            let gone = Gone {
+                at: row.at,
+                by: at,
+                width,
+            };
+            let removed = [(space, known.own, gone)];
             if let Err(error) = known.ledger.remove(&removed, now_ms / 1000) {
                 tracing::warn!(%error, "that this node was removed is not kept on the disk");
             }
@@ -459,6 +469,11 @@ impl Known {
         if !is_member || !is_in(&self.own) || is_in(&owner) || !is_good() {
             return Admission::Never;
         }
+        let knew = grant.knew.get(&self.spaces[space.0]);
+        if knew.is_some_and(|knew| *knew >= roster.at) {
+            // Its issuer knew of each removal that this node could know of.
+            return Admission::Now(owner, roster.at);
+        }
         let unsure_of = self.unsure_of.get(&(space, owner));
         // Of its own tickets this node knows by the same clock when they were signed.
         let unsure_of = unsure_of.filter(|_| grant.issuer != self.own);
@@ -568,8 +583,9 @@ impl Known {
             return Err(Worthless::Issuer);
         }
         let stays = |space: &SpaceId| {
-            let removed = holder.and_then(|it| self.ledger.removed_at(&self.spaces[space.0], &it));
-            removed.is_none_or(|at| grant.issued > at)
+            let name = &self.spaces[space.0];
+            let removed = holder.and_then(|it| self.ledger.removed(name, &it));
+            removed.is_none_or(|it| it.lets_in(grant, name))
         };
         let worth: Vec<SpaceId> = said.into_iter().filter(stays).collect();
         match worth.is_empty() {

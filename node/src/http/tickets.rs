@@ -335,6 +335,12 @@ pub(super) async fn make(
         }
     }
     let issued = app.ledger.signing_time(app.clock.now() / 1000);
+    let covers = |space: &Space| spaces.as_ref().is_none_or(|it| it.contains(space));
+    let rosters = app.handle.rosters().borrow().clone();
+    let members = app.handle.spaces().iter().zip(rosters.iter());
+    let members = members.filter(|(space, _)| covers(space));
+    let knew = members.filter_map(|(space, roster)| Some((space.clone(), roster.as_ref()?.at)));
+    let knew = knew.collect();
     let grant = Grant {
         id: TicketId::new(random()?),
         issuer: app.owner,
@@ -344,6 +350,7 @@ pub(super) async fn make(
         issued,
         expires: (lasts > 0).then(|| issued.saturating_add(lasts.div_ceil(1000))),
         nodes: app.reach.clone(),
+        knew,
     };
     let ticket = grant.sign(&app.identity)?;
     // Only what is noted can be listed, and revoked without its text.

@@ -31,12 +31,12 @@ impl Place {
         if roster.is_some_and(|it| it.binary_search(&own).is_ok()) {
             return Place::In;
         }
-        let removed = ledger.removed_at(space, &own);
+        let removed = ledger.removed(space, &own);
         let is_good = |grant: &Grant| {
             grant.covers(space.as_str())
                 && grant.is_timely(now_ms).is_ok()
                 && !ledger.is_revoked(grant.id, space.as_str())
-                && removed.is_none_or(|at| grant.issued > at)
+                && removed.is_none_or(|it| it.lets_in(grant, space))
         };
         let held = ledger.held().into_iter().map(|it| it.1).filter(is_good);
         match held.map(|it| it.role).max() {
@@ -79,6 +79,7 @@ mod tests {
             issued,
             expires: None,
             nodes: Vec::new(),
+            knew: Default::default(),
         };
         ledger
             .hold("r", &ticket(1, Role::Reader, 900))

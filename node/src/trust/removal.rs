@@ -6,6 +6,7 @@
 //! see only the configuration after the next. It travels as a key of the address book, as a
 //! [`super::Revocation`] does.
 
+use super::Grant;
 use super::signing::PROVIDER;
 use crate::driver::OwnerKey;
 use crate::gossip::Identity;
@@ -32,8 +33,53 @@ pub(crate) struct Removal {
     pub(crate) issuer: OwnerKey,
     /// From which space.
     pub(crate) space: Space,
-    /// When, in seconds since 1970: tickets that were signed later count again.
+    /// When and by which configuration.
+    pub(crate) gone: Gone,
+}
+
+/// When an owner was removed. A ticket that its issuer signed when it knew of the removal counts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// In seconds since 1970, by the clock of who saw it. Of tickets that do not say which members their
+    /// issuer knew, those count that were signed later.
     pub(crate) at: u64,
+    /// Era and number of a configuration without it; (0, 0) if that is not known.
+    pub(crate) by: (u64, u64),
+    /// How many configurations back it was a member: 1 if `by` is the first one without it. Who was
+    /// away does not know better.
+    pub(crate) width: u64,
+}
+
+impl Gone {
+    /// Whether a ticket counts for who was removed.
+    pub(crate) fn lets_in(&self, grant: &Grant, space: &Space) -> bool {
+        match grant.knew.get(space) {
+            Some(knew) if self.by > (0, 0) => *knew >= self.by,
+            _ => grant.issued > self.at,
+        }
+    }
+
+    /// What is known by this and another statement about one owner. They are of one removal if they can
+    /// be: then who knows best by which configuration it was tells that. The later time counts.
+    pub(crate) fn and(self, other: Gone) -> Gone {
+        let (early, late) = match self.by <= other.by {
+            true => (self, other),
+            false => (other, self),
+        };
+        let after = |it: &Gone| it.by.1.saturating_sub(it.width);
+        let is_one = early.by.0 == late.by.0 && early.by > (0, 0) && after(&late) < early.by.1;
+        let known = match is_one {
+            true => Gone {
+                width: early.by.1 - after(&early).max(after(&late)),
+                ..early
+            },
+            false => late,
+        };
+        Gone {
+            at: self.at.max(other.at),
+            ..known
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,6 +89,19 @@ struct Claims {
     iss: String,
     space: String,
     iat: u64,
+    /// Era and number.
+    by: (u64, u64),
+    /// The width; left out if it is 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    w: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn is_one(width: &u64) -> bool {
+    *width == 1
 }
 
 impl Removal {
@@ -53,7 +112,9 @@ impl Removal {
             sub: self.owner.to_string(),
             iss: OwnerKey(identity.public_key()).to_string(),
             space: self.space.to_string(),
-            iat: self.at,
+            iat: self.gone.at,
+            by: self.gone.by,
+            w: self.gone.width,
         };
         let header = Header {
             typ: Some(TYPE.into()),
@@ -84,7 +145,11 @@ impl Removal {
             owner: OwnerKey::digits(&token.claims.sub)?,
             issuer,
             space: Space::new(&token.claims.space).ok()?,
-            at: token.claims.iat,
+            gone: Gone {
+                at: token.claims.iat,
+                by: token.claims.by,
+                width: token.claims.w,
+            },
         })
     }
 }
@@ -94,13 +159,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn statements_of_one_removal_are_put_together_and_a_later_removal_counts_more() {
+        let gone = |at, by, width| Gone { at, by, width };
+        let exact = gone(10, (0, 5), 1);
+        for (other, both) in [
+            // One that came late saw it late, and one that was away knows only the range.
+            (gone(90, (0, 5), 1), gone(90, (0, 5), 1)),
+            (gone(90, (0, 8), 4), gone(90, (0, 5), 1)),
+            (gone(9, (0, 8), 9), gone(10, (0, 5), 1)),
+            // It was a member again in between.
+            (gone(9, (0, 8), 3), gone(10, (0, 8), 3)),
+            (gone(9, (0, 3), 1), gone(10, (0, 5), 1)),
+            (gone(9, (1, 6), 6), gone(10, (1, 6), 6)),
+            (gone(9, (0, 0), 0), gone(10, (0, 5), 1)),
+        ] {
+            assert_eq!(exact.and(other), both, "{other:?}");
+            assert_eq!(other.and(exact), both, "{other:?}");
+        }
+        let wide = gone(9, (0, 8), 9).and(gone(9, (0, 9), 4));
+        assert_eq!(wide, gone(9, (0, 8), 3));
+    }
+
+    #[test]
     fn a_removal_is_read_as_it_was_signed_and_fits_a_key() {
         let identity = Identity::from_secret([7; 32]);
         let removal = Removal {
             owner: OwnerKey([0xff; 32]),
             issuer: OwnerKey(identity.public_key()),
             space: Space::new(&"s".repeat(64)).expect("a name"),
-            at: u64::from(u32::MAX),
+            gone: Gone {
+                at: u64::from(u32::MAX),
+                by: (9, u64::from(u32::MAX)),
+                width: 9,
+            },
         };
         let statement = removal.sign(&identity).expect("it fits");
         assert_eq!(Removal::read(&statement), Some(removal.clone()));

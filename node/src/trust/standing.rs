@@ -67,6 +67,7 @@ mod tests {
             issued: 1,
             expires,
             nodes: Vec::new(),
+            knew: Default::default(),
         }
     }
 

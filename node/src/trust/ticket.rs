@@ -7,6 +7,7 @@ use crate::gossip::{Address, Identity};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, dangerous};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -26,6 +27,13 @@ pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
 /// What the header says, so that no other token that is signed with the same key passes for a ticket.
 const TYPE: &str = "tallymesh-ticket+jwt";
+
+/// The field of the header that says which members the issuer knew. Programs that do not know it may pass
+/// over it, unlike claims: it restricts nothing.
+const KNEW: &str = "members";
+
+/// Most spaces of which it says so. With more it is left out, and clocks have to do.
+const KNEW_MAX: usize = 16;
 
 /// Stands for all spaces in which who issued the ticket is a member.
 const EVERY_SPACE: &str = "*";
@@ -78,6 +86,10 @@ pub struct Grant {
     pub expires: Option<u64>,
     /// Where members listen.
     pub nodes: Vec<Address>,
+    /// Which configuration of the members its issuer knew when it signed, by era and number, of each
+    /// space that it covers; empty in tickets of earlier versions. Clocks can't tell as surely whether
+    /// the issuer knew of a removal.
+    pub knew: BTreeMap<Space, (u64, u64)>,
 }
 
 /// Why a ticket is worth nothing.
@@ -198,15 +210,25 @@ impl Grant {
             nodes: self.nodes.iter().map(Address::to_string).collect(),
         };
         grant(&claims)?;
-        let header = Header {
+        let mut header = Header {
             typ: Some(TYPE.into()),
             ..Header::new(Algorithm::EdDSA)
         };
+        let knew = self.knew.iter().map(|(space, at)| (space.to_string(), *at));
+        let knew: BTreeMap<String, (u64, u64)> = knew.collect();
+        if !knew.is_empty() && knew.len() <= KNEW_MAX {
+            header.extras.insert(KNEW, knew);
+        }
         let key = EncodingKey::from_ed_der(&identity.secret());
-        let ticket = jsonwebtoken::encode(&header, &claims, &key);
-        let ticket = ticket.map_err(|error| malformed(error.to_string()))?;
-        short(&ticket)?;
-        Ok(ticket)
+        let encode = |header: &Header| {
+            let ticket = jsonwebtoken::encode(header, &claims, &key);
+            let ticket = ticket.map_err(|error| malformed(error.to_string()))?;
+            short(&ticket).map(|()| ticket)
+        };
+        encode(&header).or_else(|_| {
+            header.extras = Default::default();
+            encode(&header)
+        })
     }
 
     /// Reads a ticket, and checks that who it names has signed it, and that the time at which it is
@@ -246,7 +268,14 @@ impl Grant {
             let typ = token.header.typ.unwrap_or_default();
             return Err(malformed(format!("its type is `{typ}`, not `{TYPE}`")));
         }
-        grant(&token.claims)
+        let knew = token.header.extras.get(KNEW).ok().flatten();
+        let knew: BTreeMap<String, (u64, u64)> = knew.unwrap_or_default();
+        let knew = knew.into_iter().take(KNEW_MAX);
+        let knew = knew.filter_map(|(space, at)| Some((Space::new(&space).ok()?, at)));
+        Ok(Grant {
+            knew: knew.collect(),
+            ..grant(&token.claims)?
+        })
     }
 
     /// Checks that it has begun and has not ended.
@@ -304,6 +333,7 @@ fn grant(claims: &Claims) -> Result<Grant, TicketError> {
         issued: claims.iat,
         expires: claims.exp,
         nodes: nodes.map_err(malformed)?,
+        knew: BTreeMap::new(),
     })
 }
 

@@ -294,6 +294,7 @@ async fn a_ticket_ends_while_a_connection_lasts() {
             issued,
             expires: Some(expires),
             nodes: Vec::new(),
+            knew: Default::default(),
         };
         grant.sign(&identity).expect("signed")
     };

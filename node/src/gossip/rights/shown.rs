@@ -140,6 +140,7 @@ mod tests {
             issued: 1,
             expires: None,
             nodes: Vec::new(),
+            knew: Default::default(),
         }
     }
 

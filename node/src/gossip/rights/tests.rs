@@ -37,6 +37,7 @@ fn grant(id: u8, issuer: u8, role: Role, spaces: Option<&[&str]>) -> Grant {
         issued: NOW / 1000,
         expires: Some(NOW / 1000 + 100),
         nodes: Vec::new(),
+        knew: BTreeMap::new(),
     }
 }
 
@@ -245,6 +246,55 @@ fn who_was_removed_is_no_member_again_by_a_ticket_from_before() {
     assert!(matches!(admits(&signed(0), 0), Admission::Later(_)));
     let reads = grant(3, 1, Role::Reader, Some(&["a"]));
     assert_eq!(admits(&reads, 6), Admission::Never);
+}
+
+/// Clocks do not matter where a ticket says which members its issuer knew.
+#[test]
+fn a_ticket_of_one_who_knew_of_the_removal_counts_whatever_clocks_say() {
+    let (rights, ledger) = rights(false);
+    let set = |number, members: &[u8]| {
+        let rosters = [roster_at(number, members), None, None].into();
+        rights.set_rosters(rosters, NOW);
+    };
+    let a = Space::new("a").expect("a name");
+    let knew = |number, issued| Grant {
+        issued,
+        knew: [(a.clone(), (0, number))].into(),
+        ..grant(3, 1, Role::Member, None)
+    };
+    let admits = |grant: &Grant| rights.admits(SpaceId(0), &peer(9), grant, NOW, Instant::now());
+    set(4, &[0, 1, 9]);
+    set(5, &[0, 1]);
+    let (seen, long_ago) = (NOW / 1000, NOW / 1000 - 1000);
+    for (grant, shown) in [
+        (knew(5, long_ago), Ok(vec![SpaceId(0)])),
+        (knew(4, seen + 30), Err(Worthless::Removed)),
+    ] {
+        assert_eq!(show(&rights, 9, grant.clone()), shown);
+    }
+    let now = Admission::Now(owner(9), (0, 5));
+    assert_eq!(admits(&knew(5, long_ago)), now, "nothing is waited for");
+    assert_eq!(admits(&knew(4, seen + 30)), Admission::Never);
+    // Who was away states the same removal late, and more vaguely.
+    let late = Gone {
+        at: seen + 50,
+        by: (0, 7),
+        width: 4,
+    };
+    ledger
+        .remove(&[(a.clone(), owner(9), late)], seen + 50)
+        .expect("in memory");
+    assert_eq!(admits(&knew(5, long_ago)), now);
+    // A second removal is another one.
+    set(6, &[0, 1, 9]);
+    set(7, &[0, 1]);
+    assert_eq!(admits(&knew(5, seen)), Admission::Never);
+    assert_eq!(admits(&knew(6, seen + 59)), Admission::Never);
+    assert_eq!(
+        admits(&knew(7, seen)),
+        Admission::Now(owner(9), (0, 7)),
+        "a new one"
+    );
 }
 
 /// A ticket is shown too early: the node that it is shown to takes its holder for a member yet.

@@ -6,7 +6,7 @@
 
 use super::{Kept, Ledger, LedgerError};
 use crate::driver::OwnerKey;
-use crate::trust::CLOCK_SKEW_MAX;
+use crate::trust::{CLOCK_SKEW_MAX, Gone};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::Space;
@@ -35,19 +35,21 @@ pub(crate) struct Difference {
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     seen: BTreeMap<Space, Seen>,
-    /// When each was removed, in seconds since 1970.
-    removed: BTreeMap<(Space, OwnerKey), u64>,
+    /// When each was removed.
+    removed: BTreeMap<(Space, OwnerKey), Gone>,
 }
 
 impl Removals {
-    fn note(&mut self, space: &Space, owner: OwnerKey, at: u64) -> bool {
+    fn note(&mut self, space: &Space, owner: OwnerKey, gone: Gone) -> bool {
         let place = (space.clone(), owner);
-        if self.removed.get(&place).is_some_and(|known| *known >= at) {
+        let known = self.removed.get(&place).copied();
+        let both = known.map_or(gone, |known| known.and(gone));
+        if known == Some(both) {
             return false;
         }
-        self.removed.insert(place, at);
+        self.removed.insert(place, both);
         while self.removed.len() > REMOVED_MAX {
-            let oldest = self.removed.iter().min_by_key(|(_, at)| **at);
+            let oldest = self.removed.iter().min_by_key(|(_, it)| it.at);
             let Some(oldest) = oldest.map(|(place, _)| place.clone()) else {
                 break;
             };
@@ -87,9 +89,15 @@ impl Ledger {
             let removed: Vec<OwnerKey> = before.map_or_else(Vec::new, |it| {
                 it.owners.difference(&seen.owners).copied().collect()
             });
+            let by = (seen.era, seen.number);
+            let width = match before {
+                Some(it) if it.era == seen.era => seen.number - it.number,
+                _ => 1,
+            };
             removals.seen.insert(space.clone(), seen);
             for owner in removed {
-                removals.note(space, owner, now.max(signed(&owner)));
+                let at = now.max(signed(&owner));
+                removals.note(space, owner, Gone { at, by, width });
                 difference.removed.push(owner);
             }
         }
@@ -106,14 +114,15 @@ impl Ledger {
     /// [`LedgerError::Io`]: it is remembered as long as this process runs.
     pub(crate) fn remove(
         &self,
-        removals: &[(Space, OwnerKey, u64)],
+        removals: &[(Space, OwnerKey, Gone)],
         now: u64,
     ) -> Result<bool, LedgerError> {
         let latest = now.saturating_add(CLOCK_SKEW_MAX.as_secs());
         let mut kept = self.kept();
         let mut is_new = false;
-        for (space, owner, at) in removals {
-            is_new |= kept.removals.note(space, *owner, (*at).min(latest));
+        for (space, owner, gone) in removals {
+            let at = gone.at.min(latest);
+            is_new |= kept.removals.note(space, *owner, Gone { at, ..*gone });
         }
         match is_new {
             true => kept.save().map(|()| true),
@@ -121,8 +130,8 @@ impl Ledger {
         }
     }
 
-    /// When an owner was last removed from the members of a space, in seconds since 1970.
-    pub(crate) fn removed_at(&self, space: &Space, owner: &OwnerKey) -> Option<u64> {
+    /// When an owner was last removed from the members of a space.
+    pub(crate) fn removed(&self, space: &Space, owner: &OwnerKey) -> Option<Gone> {
         let kept = self.kept();
         let removed = &kept.removals.removed;
         if removed.is_empty() {
@@ -131,12 +140,12 @@ impl Ledger {
         removed.get(&(space.clone(), *owner)).copied()
     }
 
-    /// All removals: the space, who, and when, in seconds since 1970.
-    pub(crate) fn removals(&self) -> Vec<(Space, OwnerKey, u64)> {
+    /// All removals: the space, who, and when.
+    pub(crate) fn removals(&self) -> Vec<(Space, OwnerKey, Gone)> {
         let kept = self.kept();
         let removed = kept.removals.removed.iter();
         removed
-            .map(|((space, owner), at)| (space.clone(), *owner, *at))
+            .map(|((space, owner), gone)| (space.clone(), *owner, *gone))
             .collect()
     }
 
@@ -145,7 +154,7 @@ impl Ledger {
     /// that is far ahead is not waited for.
     pub(crate) fn signing_time(&self, now: u64) -> u64 {
         let kept = self.kept();
-        let latest = kept.removals.removed.values().max();
+        let latest = kept.removals.removed.values().map(|it| it.at).max();
         let after = latest.map_or(0, |at| at.saturating_add(1));
         after
             .min(now.saturating_add(CLOCK_SKEW_MAX.as_secs() / 2))
@@ -170,6 +179,10 @@ pub(super) struct RemovedRow {
     space: String,
     owner: String,
     at: u64,
+    #[serde(default)]
+    by: (u64, u64),
+    #[serde(default)]
+    width: u64,
 }
 
 impl Removals {
@@ -189,7 +202,12 @@ impl Removals {
             removals.seen.insert(space(&row.space)?, seen);
         }
         for row in removed {
-            removals.note(&space(&row.space)?, owner(&row.owner)?, row.at);
+            let gone = Gone {
+                at: row.at,
+                by: row.by,
+                width: row.width,
+            };
+            removals.note(&space(&row.space)?, owner(&row.owner)?, gone);
         }
         Ok(removals)
     }
@@ -201,10 +219,13 @@ impl Removals {
             number: it.number,
             owners: it.owners.iter().map(OwnerKey::to_string).collect(),
         });
-        let removed = self.removed.iter().map(|((space, owner), at)| RemovedRow {
+        let removed = self.removed.iter();
+        let removed = removed.map(|((space, owner), gone)| RemovedRow {
             space: space.to_string(),
             owner: owner.to_string(),
-            at: *at,
+            at: gone.at,
+            by: gone.by,
+            width: gone.width,
         });
         (seen.collect(), removed.collect())
     }
@@ -223,6 +244,14 @@ mod tests {
 
     fn space() -> Space {
         Space::new("shop").expect("a name")
+    }
+
+    fn gone(at: u64) -> Gone {
+        Gone {
+            at,
+            by: (0, 1),
+            width: 1,
+        }
     }
 
     fn seen(number: u64, owners: &[u8]) -> Seen {
@@ -251,7 +280,10 @@ mod tests {
         assert_eq!(see(&ledger, 3, &[1, 2, 3], 10), (vec![], true), "the first");
         assert_eq!(see(&ledger, 3, &[1, 2, 3], 11), (vec![], false), "the same");
         assert_eq!(see(&ledger, 4, &[1, 2], 12), (vec![3], false));
-        let at = |ledger: &Ledger, owner: u8| ledger.removed_at(&space(), &OwnerKey([owner; 32]));
+        let at = |ledger: &Ledger, owner: u8| {
+            let gone = ledger.removed(&space(), &OwnerKey([owner; 32]));
+            gone.map(|it| it.at)
+        };
         assert_eq!((at(&ledger, 3), at(&ledger, 2)), (Some(12), None));
         drop(ledger);
         let ledger = Ledger::open(Some(folder.path())).expect("a ledger");
@@ -264,7 +296,7 @@ mod tests {
         assert_eq!(ledger.signing_time(19), 21);
         assert_eq!(ledger.signing_time(30), 30);
         // The word of a member whose clock is far ahead counts as if it were not.
-        let far = [(space(), OwnerKey([9; 32]), u64::MAX)];
+        let far = [(space(), OwnerKey([9; 32]), gone(u64::MAX))];
         assert!(ledger.remove(&far, 40).expect("saved"));
         assert_eq!(at(&ledger, 9), Some(40 + CLOCK_SKEW_MAX.as_secs()));
         assert_eq!(ledger.signing_time(40), 40 + CLOCK_SKEW_MAX.as_secs() / 2);
@@ -283,7 +315,11 @@ mod tests {
         assert_eq!(difference, expected);
         let (again, _) = ledger.see(&space(), both.into_iter(), 30, |_| 0);
         assert_eq!(again, Difference::default(), "it is seen once");
-        assert_eq!(ledger.removed_at(&space(), &OwnerKey([2; 32])), Some(20));
+        let gone = Gone {
+            by: (0, 3),
+            ..gone(20)
+        };
+        assert_eq!(ledger.removed(&space(), &OwnerKey([2; 32])), Some(gone));
     }
 
     #[test]
@@ -291,7 +327,8 @@ mod tests {
         let ledger = Ledger::open(None).expect("a ledger");
         let _ = ledger.see(&space(), [seen(1, &[1, 2])].into_iter(), 10, |_| 0);
         let _ = ledger.see(&space(), [seen(2, &[1])].into_iter(), 20, |_| 45);
-        assert_eq!(ledger.removed_at(&space(), &OwnerKey([2; 32])), Some(45));
+        let gone = ledger.removed(&space(), &OwnerKey([2; 32]));
+        assert_eq!(gone.map(|it| it.at), Some(45));
     }
 
     #[test]
@@ -303,11 +340,11 @@ mod tests {
             OwnerKey(bytes)
         };
         let all: Vec<_> = (0..=REMOVED_MAX)
-            .map(|at| (space(), owner(at), at as u64 + 1))
+            .map(|at| (space(), owner(at), gone(at as u64 + 1)))
             .collect();
         assert!(ledger.remove(&all, 1 << 40).expect("in memory"));
         assert_eq!(ledger.removals().len(), REMOVED_MAX);
-        assert_eq!(ledger.removed_at(&space(), &owner(0)), None);
-        assert_eq!(ledger.removed_at(&space(), &owner(1)), Some(2));
+        assert_eq!(ledger.removed(&space(), &owner(0)), None);
+        assert_eq!(ledger.removed(&space(), &owner(1)), Some(gone(2)));
     }
 }

@@ -29,6 +29,7 @@ fn a_grant(number: u128) -> Grant {
         issued: NOW,
         expires: Some(NOW + DAY),
         nodes: Vec::new(),
+        knew: Default::default(),
     }
 }
 

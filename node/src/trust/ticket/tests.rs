@@ -25,6 +25,7 @@ fn a_grant() -> Grant {
         issued: NOW,
         expires: Some(NOW + 3600),
         nodes: vec!["/ip4/127.0.0.1/tcp/4001".parse().expect("an address")],
+        knew: [(Space::new("shop").expect("a name"), (0, 7))].into(),
     }
 }
 
