@@ -7,11 +7,13 @@ use crate::config::default_data;
 use crate::trust::TOKEN_FILE;
 use clap::Args;
 use serde_json::Value;
+use std::cell::OnceCell;
 use std::env;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use ureq::config::RedirectAuthHeaders;
 use ureq::http::Response;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, Error, RequestBuilder};
@@ -30,8 +32,12 @@ pub(super) struct Client {
     agent: Agent,
     node: String,
     space: String,
-    /// The header that shows the ticket.
-    ticket: Option<String>,
+    /// The header that shows the ticket that was given, or the operator's token.
+    shown: Option<String>,
+    /// The header that shows the operator's token, once this node has asked for a ticket.
+    token: OnceCell<String>,
+    /// Whether it is the node that was named first, which the operator's token is for.
+    is_first: bool,
     /// The data folder and the file with the token that were named.
     data: Option<PathBuf>,
     token_file: Option<PathBuf>,
@@ -53,8 +59,8 @@ pub(super) struct Entry {
     )]
     ticket: Option<String>,
 
-    /// The node's data folder, in which the operator's token is: what makes tickets, and changes members
-    /// [default: that of `tallymesh up`, for a node on this machine]
+    /// The node's data folder, in which the operator's token is: for what makes tickets or changes members,
+    /// and for nodes that ask for tickets [default: that of `tallymesh up`, for a node on this machine]
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
 
@@ -102,6 +108,7 @@ impl Client {
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
             // A node on loopback is never behind a proxy.
             .proxy(None)
+            .redirect_auth_headers(RedirectAuthHeaders::Never)
             .tls_config(tls)
             .user_agent(concat!("tallymesh/", env!("CARGO_PKG_VERSION")))
             .build();
@@ -109,10 +116,9 @@ impl Client {
             agent: config.new_agent(),
             node,
             space: encoded(space),
-            ticket: entry
-                .ticket
-                .as_deref()
-                .map(|it| format!("Bearer {}", it.trim())),
+            shown: entry.ticket.as_deref().map(bearer),
+            token: OnceCell::new(),
+            is_first: true,
             data: entry.data.clone(),
             token_file: entry.token_file.clone(),
             headers: Vec::new(),
@@ -129,32 +135,29 @@ impl Client {
     /// only.
     pub(super) fn as_operator(&self) -> Result<Client, Failure> {
         let mut client = self.asking(self.headers.clone());
-        let named = match (&self.token_file, &self.data) {
-            (Some(file), _) => Some(file.clone()),
-            (None, Some(folder)) => Some(folder.join(TOKEN_FILE)),
-            (None, None) => None,
-        };
-        let usual = || {
-            let folder = env::var_os("TALLYMESH_DATA").filter(|it| !it.is_empty());
-            let folder = folder.map(PathBuf::from).or_else(|| default_data().ok());
-            let file = folder.map(|folder| folder.join(TOKEN_FILE));
-            file.filter(|file| self.is_near() && file.exists())
-        };
-        let file = match named {
-            None if self.ticket.is_some() => None,
-            named => named.or_else(usual),
+        let named = self.named_token_file();
+        let file = match self.shown {
+            Some(_) => named,
+            None => named.or_else(|| self.usual_token_file()),
         };
         if let Some(file) = file {
-            let text = fs::read_to_string(&file).map_err(|error| Failure::Usage {
-                problem: format!(
-                    "can't read the operator's token in {}: {error}; run this as the node's user, or name \
-                     the file with --token-file",
-                    file.display()
-                ),
-            })?;
-            client.ticket = Some(format!("Bearer {}", text.trim()));
+            client.shown = Some(token_in(&file)?);
         }
         Ok(client)
+    }
+
+    /// The file with the token whose place was named.
+    fn named_token_file(&self) -> Option<PathBuf> {
+        let in_folder = || Some(self.data.as_ref()?.join(TOKEN_FILE));
+        self.token_file.clone().or_else(in_folder)
+    }
+
+    /// The file with the token in the usual folder, if the node is on this machine.
+    fn usual_token_file(&self) -> Option<PathBuf> {
+        let folder = env::var_os("TALLYMESH_DATA").filter(|it| !it.is_empty());
+        let folder = folder.map(PathBuf::from).or_else(|| default_data().ok());
+        let file = folder.map(|folder| folder.join(TOKEN_FILE));
+        file.filter(|file| self.is_near() && file.exists())
     }
 
     /// Whether the node is at a loopback address.
@@ -164,10 +167,12 @@ impl Client {
         is_loopback(host)
     }
 
-    /// A client of another node, which comes in as this one.
+    /// A client of another node, which comes in as this one: with the ticket that was given, and never with
+    /// the operator's token, which is for the first node alone.
     pub(super) fn at(&self, node: &str) -> Result<Client, Failure> {
         Ok(Client {
             node: address(node)?,
+            is_first: false,
             ..self.asking(Vec::new())
         })
     }
@@ -178,26 +183,50 @@ impl Client {
             agent: self.agent.clone(),
             node: self.node.clone(),
             space: self.space.clone(),
-            ticket: self.ticket.clone(),
+            shown: self.shown.clone(),
+            token: OnceCell::new(),
+            is_first: self.is_first,
             data: self.data.clone(),
             token_file: self.token_file.clone(),
             headers,
         }
     }
 
+    /// Sends a request. If it shows nothing, and the node asks for a ticket, which it does before it does
+    /// anything else, it is sent again with the operator's token.
+    fn send(
+        &self,
+        write: bool,
+        request: impl Fn(Option<&str>) -> Result<Response<Body>, Error>,
+    ) -> Result<Response<Body>, Failure> {
+        let known = self.shown.as_ref().or(self.token.get());
+        let response = self.checked(request(known.map(String::as_str)), write)?;
+        if known.is_some() || response.status() != 401 || !self.is_first {
+            return Ok(response);
+        }
+        let named = self.named_token_file();
+        let is_named = named.is_some();
+        let Some(file) = named.or_else(|| self.usual_token_file()) else {
+            return Ok(response);
+        };
+        let token = token_in(&file)?;
+        let again = self.checked(request(Some(&token)), write)?;
+        // The usual folder may be another node's: then the token says nothing about this one.
+        if again.status() == 401 && !is_named {
+            return Ok(response);
+        }
+        let _ = self.token.set(token);
+        Ok(again)
+    }
+
     /// Asks for a path of the node.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
-        let request = self.agent.get(format!("{}{path}", self.node));
-        answer(
-            self.checked(self.with_headers(request).call(), false)?,
-            false,
-        )
+        answer(self.fetch(path)?, false)
     }
 
     /// Asks for a path of the node that answers with a text.
     pub(super) fn text(&self, path: &str) -> Result<String, Failure> {
-        let request = self.agent.get(format!("{}{path}", self.node));
-        let mut response = self.checked(self.with_headers(request).call(), false)?;
+        let mut response = self.fetch(path)?;
         if !response.status().is_success() {
             return Err(refused(response));
         }
@@ -208,6 +237,13 @@ impl Client {
         })
     }
 
+    fn fetch(&self, path: &str) -> Result<Response<Body>, Failure> {
+        let url = format!("{}{path}", self.node);
+        self.send(false, |shown| {
+            self.with_headers(self.agent.get(&url), shown).call()
+        })
+    }
+
     /// Asks for a path of the space.
     pub(super) fn get_in_space(&self, path: &str) -> Result<Value, Failure> {
         self.get(&self.in_space(path))
@@ -215,8 +251,11 @@ impl Client {
 
     /// Deletes a path of the node.
     pub(super) fn delete(&self, path: &str) -> Result<Value, Failure> {
-        let request = self.agent.delete(format!("{}{path}", self.node));
-        answer(self.checked(self.with_headers(request).call(), true)?, true)
+        let url = format!("{}{path}", self.node);
+        let response = self.send(true, |shown| {
+            self.with_headers(self.agent.delete(&url), shown).call()
+        });
+        answer(response?, true)
     }
 
     /// Deletes a path of the space.
@@ -231,16 +270,21 @@ impl Client {
         kind: &str,
         body: &[u8],
     ) -> Result<Value, Failure> {
-        let url = format!("{}{}", self.node, self.in_space(path));
-        let request = self.with_headers(self.agent.post(url).content_type(kind));
-        answer(self.checked(request.send(body), true)?, true)
+        self.post(&self.in_space(path), kind, body)
     }
 
     /// Posts JSON to a path of the node.
     pub(super) fn post_json(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        let request = self.agent.post(format!("{}{path}", self.node));
-        let request = self.with_headers(request.content_type("application/json"));
-        answer(self.checked(request.send(body.to_string()), true)?, true)
+        self.post(path, "application/json", body.to_string().as_bytes())
+    }
+
+    fn post(&self, path: &str, kind: &str, body: &[u8]) -> Result<Value, Failure> {
+        let url = format!("{}{path}", self.node);
+        let response = self.send(true, |shown| {
+            let request = self.agent.post(&url).content_type(kind);
+            self.with_headers(request, shown).send(body)
+        });
+        answer(response?, true)
     }
 
     /// Posts JSON to a path of the space.
@@ -251,26 +295,31 @@ impl Client {
     /// Puts JSON to a path of the space.
     pub(super) fn put_in_space(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         let url = format!("{}{}", self.node, self.in_space(path));
-        let request = self.agent.put(url).content_type("application/json");
-        let request = self.with_headers(request);
-        answer(self.checked(request.send(body.to_string()), true)?, true)
+        let body = body.to_string();
+        let response = self.send(true, |shown| {
+            let request = self.agent.put(&url).content_type("application/json");
+            self.with_headers(request, shown).send(&body)
+        });
+        answer(response?, true)
     }
 
     /// Opens a stream in the space.
     pub(super) fn stream_in_space(&self, path: &str) -> Result<impl Read + use<>, Failure> {
-        let url = format!("{}{}", self.node, self.in_space(path));
-        let request = self.with_headers(self.agent.get(url));
-        let response = self.checked(request.call(), false)?;
+        let response = self.fetch(&self.in_space(path))?;
         match response.status().is_success() {
             true => Ok(response.into_body().into_reader()),
             false => Err(refused(response)),
         }
     }
 
-    fn with_headers<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+    fn with_headers<B>(
+        &self,
+        request: RequestBuilder<B>,
+        shown: Option<&str>,
+    ) -> RequestBuilder<B> {
         let mut request = request;
-        if let Some(ticket) = &self.ticket {
-            request = request.header("authorization", ticket);
+        if let Some(shown) = shown {
+            request = request.header("authorization", shown);
         }
         for (name, value) in &self.headers {
             request = request.header(*name, value);
@@ -305,6 +354,23 @@ impl Client {
             }
         })
     }
+}
+
+/// The header that shows a ticket or a token.
+fn bearer(text: &str) -> String {
+    format!("Bearer {}", text.trim())
+}
+
+/// The header that shows the operator's token in a file.
+fn token_in(file: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(file).map_err(|error| Failure::Usage {
+        problem: format!(
+            "can't read the operator's token in {}: {error}; run this as the node's user, or name the file \
+             with --token-file",
+            file.display()
+        ),
+    })?;
+    Ok(bearer(&text))
 }
 
 /// The address of a node, as it stands before paths.

@@ -383,7 +383,8 @@ fn wrong_token() -> Problem {
 fn needed() -> Problem {
     let detail = "this node asks for a ticket; send what `tallymesh invite` printed, in the header \
                   `authorization: Bearer TICKET`; a page offers a WebSocket the subprotocol \
-                  `tallymesh.ticket.TICKET`";
+                  `tallymesh.ticket.TICKET`. The node's operator may show the token of its data folder: \
+                  `tallymesh` does, with --data DIR or --token-file FILE";
     Problem::new(&problems::TICKET_NEEDED, detail)
 }
 

@@ -4,10 +4,11 @@
 //! mean, and their statuses, come from the table of [`problems`]. The router and
 //! the document are made from the same list of routes.
 
+use super::access::{Needs, needs};
 use super::problem::{PROBLEM_JSON, Problem};
 use crate::problems::{self, Kind};
 use axum::body::Bytes;
-use axum::http::{HeaderName, header};
+use axum::http::{HeaderName, Method, header};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -30,6 +31,23 @@ const ALWAYS: [&str; 6] = [
 
 /// What any request to a space may be refused with.
 const IN_SPACE: [&str; 4] = ["path", "space_name", "space_not_open", "stopped"];
+
+/// What a request may be refused with that takes a role: by a ticket, or the token of another node.
+const WITH_ROLE: [&str; 10] = [
+    "forbidden",
+    "ticket",
+    "ticket_early",
+    "ticket_expired",
+    "ticket_holder",
+    "ticket_issuer",
+    "ticket_needed",
+    "ticket_revoked",
+    "ticket_signature",
+    "token_wrong",
+];
+
+/// What a request may be refused with that is the operator's, beside that.
+const OF_OPERATOR: &str = "token_needed";
 
 /// What any request with a body may be refused with.
 const WITH_BODY: [&str; 2] = ["body", "body_too_large"];
@@ -168,6 +186,13 @@ fn write_problems(operation: &mut Value, path: &str, method: &str) {
     if fields.contains_key("requestBody") {
         codes.extend(WITH_BODY);
     }
+    let method = method.to_uppercase();
+    let needs = Method::from_bytes(method.as_bytes()).map(|method| needs(&method, path));
+    match needs.unwrap_or(Needs::Nothing) {
+        Needs::Nothing => {}
+        Needs::InSpace(..) | Needs::Everywhere(_) => codes.extend(WITH_ROLE),
+        Needs::Operator(_) => codes.extend(WITH_ROLE.into_iter().chain([OF_OPERATOR])),
+    }
     match (takes(fields, KEY), takes(fields, LEVEL)) {
         (true, _) => codes.extend(WRITING),
         (false, true) => codes.extend(READING),
@@ -183,7 +208,7 @@ fn write_problems(operation: &mut Value, path: &str, method: &str) {
             .or_default()
             .push(kind);
     }
-    let writes = method != "get";
+    let writes = method != "GET";
     for (status, kinds) in by_status {
         fields["responses"][status.to_string()] = refusals(&kinds, writes);
     }

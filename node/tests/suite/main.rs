@@ -56,3 +56,4 @@ mod spaces;
 mod spending;
 mod sync;
 mod tickets;
+mod token;
