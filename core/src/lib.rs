@@ -103,7 +103,7 @@ pub use replica::{
 pub use roster::{Configuration, Limit, Owner};
 pub use shard::Shard;
 #[cfg(feature = "members")]
-pub use sync::{Brought, Level, Party, Question, Reach, Rights, Role, Share};
+pub use sync::{Accusation, Level, Party, Question, Reach, Rights, Role, Share};
 pub use sync::{Input, Link, LinkStatus, Millis, Output, Sync, SyncConfig};
 #[cfg(feature = "budgets")]
 pub use sync::{Supply, WantId};

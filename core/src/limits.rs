@@ -81,7 +81,7 @@ pub const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const AGENT_BYTES_MAX: usize = 64;
 /// Longest proof in a hello, in bytes.
 pub const PROOF_BYTES_MAX: usize = 256;
-/// Faults whose evidence is kept; later ones are only counted.
+/// Faults whose evidence is kept. In place of some that are alike later ones come; else they are only counted.
 pub const FAULTS_KEPT_MAX: usize = 64;
 /// Forgotten writers of which a member still knows up to which clock they were taken over. Whoever
 /// comes back after so many others were forgotten is told that it is not known.

@@ -164,6 +164,9 @@ pub struct Replica {
     #[cfg(feature = "budgets")]
     is_next_start: bool,
     faults: Closed<Vec<Fault>>,
+    /// Those that nobody has taken yet, to be laid to links.
+    #[cfg(feature = "members")]
+    fresh_faults: Vec<Fault>,
     fault_count: u64,
     /// Whether this replica only adds: see [`set_adds_only`](Replica::set_adds_only).
     #[cfg(feature = "guests")]
@@ -210,6 +213,8 @@ impl Replica {
             #[cfg(feature = "budgets")]
             is_next_start: false,
             faults: Closed::default(),
+            #[cfg(feature = "members")]
+            fresh_faults: Vec::new(),
             fault_count: 0,
             #[cfg(feature = "guests")]
             adds_only: false,
@@ -616,8 +621,8 @@ impl Replica {
         VersionVector::from_sorted(entries)
     }
 
-    /// The evidence of faults that were detected, the first ones up to
-    /// [`FAULTS_KEPT_MAX`](crate::limits::FAULTS_KEPT_MAX).
+    /// The evidence of faults that were detected, up to
+    /// [`FAULTS_KEPT_MAX`](crate::limits::FAULTS_KEPT_MAX): the first ones of those that are alike.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }

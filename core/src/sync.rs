@@ -81,7 +81,7 @@ pub use hello::LinkStatus;
 #[cfg(feature = "members")]
 pub use levels::{Level, Question, Reach};
 #[cfg(feature = "members")]
-pub use origins::Brought;
+pub use origins::Accusation;
 #[cfg(feature = "members")]
 pub use rights::{Rights, Role};
 #[cfg(feature = "members")]

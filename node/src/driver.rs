@@ -45,8 +45,8 @@ mod turn;
 
 pub use answers::{
     AuditPage, Audited, Change, ChangedPart, Changes, Comeback, Counter, Decimal, Done,
-    FaultReport, LinkRow, LinkState, News, Page, Query, Reading, Renewal, SpaceStatus, Transacted,
-    WriterRow,
+    FaultReport, LinkRow, LinkState, News, Page, Query, Reading, Renewal, Side, SpaceStatus,
+    Transacted, WriterRow,
 };
 
 pub(crate) use answers::{ShardRow, decimal, decimal_if_any};

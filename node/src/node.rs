@@ -284,7 +284,7 @@ impl Node {
             clock: config.clock.clone(),
         })?;
         let handle = driver.handle;
-        is_in_time(&config.join, &handle, config.clock.now())?;
+        can_join(&config.join, &handle, config.clock.now())?;
         let listen_open = config.gossip.open;
         let network = gossip::start(gossip::Start {
             identity: &identity,
@@ -501,14 +501,27 @@ fn spaces_of(ledger: &Ledger) -> Vec<Space> {
     spaces
 }
 
-/// Refuses tickets that have ended before they let this node in, by which it knows no members.
-fn is_in_time(tickets: &[String], handle: &Handle, now_ms: u64) -> Result<(), NodeError> {
+/// Refuses tickets of spaces that are not open here, and those that have ended before they let this node in,
+/// by which it knows no members.
+fn can_join(tickets: &[String], handle: &Handle, now_ms: u64) -> Result<(), NodeError> {
     let rosters = handle.rosters().borrow().clone();
     for ticket in tickets {
         let grant = Grant::parse(ticket)?;
         let spaces = handle.spaces().iter().zip(rosters.iter());
-        let mut covered = spaces.filter(|(space, _)| grant.covers(space.as_str()));
-        if covered.all(|(_, roster)| roster.is_none()) {
+        let covered = spaces.filter(|(space, _)| grant.covers(space.as_str()));
+        let known: Vec<bool> = covered.map(|(_, roster)| roster.is_some()).collect();
+        if known.is_empty() {
+            let names = grant.spaces.unwrap_or_default();
+            let names: Vec<&str> = names.iter().map(Space::as_str).collect();
+            return Err(NodeError::Ticket {
+                code: "space_not_open",
+                problem: format!(
+                    "the ticket is for the space {}, which this node does not open; name it with --space",
+                    names.join(", ")
+                ),
+            });
+        }
+        if !known.contains(&true) {
             grant.is_timely(now_ms)?;
         }
     }

@@ -21,7 +21,7 @@ pub use ledger::{
     HELD_MAX, ISSUED_MAX, Issued, Ledger, LedgerError, REVOKED_MAX, Revoked, TicketState,
 };
 pub(crate) use ledger::{REMOVED_MAX, Seen};
-pub(crate) use place::Place;
+pub(crate) use place::{Flaw, Given, Place};
 pub(crate) use removal::{Gone, REMOVED_KEY, Removal};
 pub(crate) use revocation::KEY as REVOKED_KEY;
 pub use revocation::{REVOCATION_BYTES_MAX, Revocation};

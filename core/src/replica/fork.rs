@@ -37,6 +37,14 @@ pub struct Fault {
     pub evidence: Evidence,
 }
 
+impl Fault {
+    /// Whether another fault is of the same kind and writer.
+    pub(crate) fn repeats(&self, other: &Fault) -> bool {
+        let kind = |fault: &Fault| core::mem::discriminant(&fault.evidence);
+        self.writer == other.writer && kind(self) == kind(other)
+    }
+}
+
 /// What shows that a writer has two histories, or made what it must not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
@@ -412,19 +420,38 @@ impl Replica {
 
     /// Keeps a fault, while there is room; false if it is one that is not even counted.
     fn keep_fault(&mut self, fault: Fault) -> bool {
-        let kind = core::mem::discriminant(&fault.evidence);
-        let known = |old: &Fault| {
-            old.writer == fault.writer && core::mem::discriminant(&old.evidence) == kind
-        };
-        let full = self.faults.len() >= FAULTS_KEPT_MAX;
+        let known = |old: &Fault| fault.repeats(old);
+        #[cfg(feature = "members")]
+        if self.fresh_faults.len() < FAULTS_KEPT_MAX && !self.fresh_faults.iter().any(known) {
+            self.fresh_faults.push(fault.clone());
+        }
+        let is_known = self.faults.iter().any(known);
         let repeats = !matches!(fault.evidence, Evidence::Totals { .. });
-        if repeats && (full || self.faults.iter().any(known)) {
+        if repeats && is_known {
             return false;
         }
-        if !full {
+        if self.faults.len() >= FAULTS_KEPT_MAX && !is_known {
+            // The like of it is kept elsewhere, so nothing is lost that this is not worth.
+            let is_double = |(at, old): (usize, &Fault)| {
+                let mut later = self.faults.iter().skip(at + 1);
+                later.any(|it| it.repeats(old)).then_some(at)
+            };
+            let double = self.faults.iter().enumerate().find_map(is_double);
+            if let Some(double) = double {
+                self.faults.remove(double);
+            }
+        }
+        if self.faults.len() < FAULTS_KEPT_MAX {
             self.faults.push(fault);
         }
         true
+    }
+
+    /// The faults that were noted since this was last called, each kind once a writer, also those that are
+    /// not kept for ever.
+    #[cfg(feature = "members")]
+    pub(crate) fn take_fresh_faults(&mut self) -> Vec<Fault> {
+        core::mem::take(&mut self.fresh_faults)
     }
 
     /// Takes note of what came at a clock that was held already: it is to be stored and told on, as

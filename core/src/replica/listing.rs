@@ -118,6 +118,11 @@ impl Replica {
         announce.map_or(0, |it| it.generation)
     }
 
+    /// Whose incarnation a writer is, if it is or was a member's.
+    pub fn owner_of_writer(&self, writer: &WriterId) -> Option<Owner> {
+        self.owner_of(self.numbers.get(writer)?)
+    }
+
     /// How many writers are known here.
     pub fn writer_count(&self) -> usize {
         self.numbers.len()

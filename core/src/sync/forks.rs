@@ -133,7 +133,7 @@ impl Sync {
             }
             let digest = |it: &Contents| it.shards.wrapping_add(it.cancels);
             #[cfg(feature = "members")]
-            let before = replica.faults().len();
+            self.attribute(replica, None);
             replica.note_fault(|| Fault {
                 writer: ours.writer,
                 clock: ours.clock,
@@ -143,7 +143,7 @@ impl Sync {
                 },
             });
             #[cfg(feature = "members")]
-            self.attribute(replica, before, Some(link));
+            self.attribute(replica, Some(link));
             if own {
                 self.ask_for_id(replica);
             }
@@ -274,11 +274,11 @@ impl Sync {
     /// A peer knows a clock of this replica's own writer that it has not come to.
     pub(super) fn doubled(&mut self, replica: &mut Replica, link: Option<Link>, heard: u64) {
         #[cfg(feature = "members")]
-        let before = replica.faults().len();
+        self.attribute(replica, None);
         replica.doubt_self(heard);
         #[cfg(feature = "members")]
         {
-            self.attribute(replica, before, link);
+            self.attribute(replica, link);
             self.deny(replica);
         }
         if let Some(link) = link {

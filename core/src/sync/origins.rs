@@ -22,17 +22,30 @@ const RUNS: usize = 3;
 /// How often a replica denies clocks of one writer: each time all nodes are sent a frame.
 const DENIALS_MAX: u32 = 8;
 
-/// Which link brought what a fault is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Brought {
-    /// The writer of the fault.
-    pub writer: WriterId,
-    /// The clock of the fault.
-    pub clock: u64,
-    /// The link on which it came first, if that is known since this process started.
+/// Accusations of one link that wait to be taken. With fewer a second forger on a link that passes on could be
+/// missed; with more one link could fill what all links have.
+const OF_LINK_MAX: usize = 8;
+
+/// A fault, with the links of both sides: the one that brought what is held, and the one that contradicts it.
+/// Which of them is right is another question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accusation {
+    /// What shows the fault.
+    pub fault: Fault,
+    /// The link on which what is held came first, if that is known since this process started. For the own
+    /// writer it is the link that contradicts it.
     pub first: Option<Link>,
     /// The link whose peer said otherwise. None if this replica itself knows, as the writer is its own.
     pub denied: Option<Link>,
+    /// How often this link brought a fault of this kind and writer since accusations were last taken.
+    pub times: u64,
+}
+
+impl Accusation {
+    /// The link that showed the fault.
+    pub fn by(&self) -> Option<Link> {
+        self.denied.or(self.first)
+    }
 }
 
 /// Clocks of a writer that came on one link, after those of the run before.
@@ -48,7 +61,8 @@ struct Run {
 pub(super) struct Origins {
     /// The newest run first.
     of: BTreeMap<WriterId, [Run; RUNS]>,
-    brought: Vec<Brought>,
+    /// The oldest first.
+    accusations: Vec<Accusation>,
     /// The own writer whose clocks were denied, and how often.
     denials: Option<(WriterId, u32)>,
 }
@@ -72,18 +86,32 @@ impl Origins {
         }
     }
 
-    fn keep(&mut self, brought: Brought) {
-        if self.brought.len() < FAULTS_KEPT_MAX {
-            self.brought.push(brought);
+    /// Keeps an accusation: the newest of each link, and no link's in place of another's that has fewer.
+    fn accuse(&mut self, new: Accusation) {
+        let (all, by) = (&mut self.accusations, new.by());
+        let same = |it: &&mut Accusation| it.by() == by && it.fault.repeats(&new.fault);
+        if let Some(known) = all.iter_mut().find(same) {
+            known.times += new.times;
+            return;
         }
+        let of = |link: Option<Link>| all.iter().filter(|it| it.by() == link).count();
+        let over = match (of(by) >= OF_LINK_MAX, all.len() >= FAULTS_KEPT_MAX) {
+            (true, _) => Some(by),
+            (false, true) => all.iter().map(Accusation::by).max_by_key(|link| of(*link)),
+            (false, false) => None,
+        };
+        let oldest = over.and_then(|link| all.iter().position(|it| it.by() == link));
+        if let Some(oldest) = oldest {
+            all.remove(oldest);
+        }
+        all.push(new);
     }
 }
 
 impl Sync {
-    /// Which link brought what a fault is about, and which peer contradicted that.
-    pub fn brought(&self, fault: &Fault) -> Option<Brought> {
-        let is_its = |it: &&Brought| (it.writer, it.clock) == (fault.writer, fault.clock);
-        self.origins.brought.iter().rev().find(is_its).copied()
+    /// The accusations since this was last called, the oldest first: the newest ones of each link.
+    pub fn take_accusations(&mut self) -> Vec<Accusation> {
+        core::mem::take(&mut self.origins.accusations)
     }
 
     /// Notes, after a merge, which link raised the clocks of which writers: these are the writers of the
@@ -107,17 +135,20 @@ impl Sync {
         }
     }
 
-    /// Notes who brought what the faults are about that were noted since there were so many.
-    pub(super) fn attribute(&mut self, replica: &Replica, before: usize, link: Option<Link>) {
-        for fault in replica.faults().iter().skip(before) {
-            let (writer, clock) = (fault.writer, fault.clock);
-            let own = writer == replica.writer();
-            let held = self.origins.after(&writer, clock.saturating_sub(1));
-            self.origins.keep(Brought {
-                writer,
-                clock,
+    /// Lays the faults that were noted since the last call to a link, which brought what showed them.
+    pub(super) fn attribute(&mut self, replica: &mut Replica, link: Option<Link>) {
+        for fault in replica.take_fresh_faults() {
+            let own = fault.writer == replica.writer();
+            let since = match fault.evidence {
+                Evidence::Ahead { own } => own,
+                _ => fault.clock.saturating_sub(1),
+            };
+            let held = self.origins.after(&fault.writer, since);
+            self.origins.accuse(Accusation {
+                fault,
                 first: if own { link } else { held },
                 denied: link.filter(|_| !own),
+                times: 1,
             });
         }
     }
@@ -165,21 +196,13 @@ impl Sync {
             if own != Some(it.writer) || !it.is_unknown() || held <= it.clock {
                 continue;
             }
-            let before = replica.faults().len();
+            self.attribute(replica, None);
             replica.note_fault(|| Fault {
                 writer: it.writer,
                 clock: held,
                 evidence: Evidence::Ahead { own: it.clock },
             });
-            if replica.faults().len() > before {
-                let first = self.origins.after(&it.writer, it.clock);
-                self.origins.keep(Brought {
-                    writer: it.writer,
-                    clock: held,
-                    first,
-                    denied: Some(link),
-                });
-            }
+            self.attribute(replica, Some(link));
         }
     }
 
@@ -195,12 +218,13 @@ impl Sync {
         };
         let hi = message.hi(&writer).unwrap_or_default();
         let first = self.origins.after(&writer, hi.saturating_sub(1));
-        if writer != replica.writer() && (first.is_none() || first == link) {
+        // The link that brought them says the same again.
+        if writer != replica.writer() && first == link {
             return;
         }
-        let before = replica.faults().len();
+        self.attribute(replica, None);
         replica.compare_rows(message, &writer);
-        self.attribute(replica, before, link);
+        self.attribute(replica, link);
     }
 }
 

@@ -304,7 +304,10 @@ impl Sync {
         let live = self.writer_of(link);
         let new = self.take_staged(link);
         #[cfg(feature = "members")]
-        let (raised, faults) = (replica.raised(last), replica.faults().len());
+        let raised = {
+            self.attribute(replica, None);
+            replica.raised(last)
+        };
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
@@ -322,7 +325,7 @@ impl Sync {
         self.count_writers(replica, Some(link), &new);
         #[cfg(feature = "members")]
         {
-            self.attribute(replica, faults, Some(link));
+            self.attribute(replica, Some(link));
             self.note_raised(replica, Some(link), &raised);
         }
         self.is_level(link);

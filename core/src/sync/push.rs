@@ -281,7 +281,10 @@ impl Sync {
             return Ok(true);
         }
         #[cfg(feature = "members")]
-        let (raised, faults) = (replica.raised(message), replica.faults().len());
+        let raised = {
+            self.attribute(replica, None);
+            replica.raised(message)
+        };
         let new = self.new_of(replica, from, message);
         let changes = &mut self.changed;
         let mut changed = |handle| changes.push(handle);
@@ -291,7 +294,7 @@ impl Sync {
                 self.count_writers(replica, from, &new);
                 #[cfg(feature = "members")]
                 {
-                    self.attribute(replica, faults, from);
+                    self.attribute(replica, from);
                     self.note_raised(replica, from, &raised);
                 }
                 let shards = merged.shards;

@@ -177,8 +177,8 @@ pub struct FaultReport {
     )]
     #[schema(value_type = Decimal, required = false)]
     pub theirs: Option<i128>,
-    /// The link that brought it first, if this node knows since it started. For a clock of the node's own
-    /// writer it is the link that told of it, whose node may name another.
+    /// The link that first brought what is held here, if this node knows since it started. For a clock of
+    /// the node's own writer it is the link that contradicts it, whose node may have it from another.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Origin, required = false)]
     pub brought_by: Option<Arc<Origin>>,
@@ -186,13 +186,31 @@ pub struct FaultReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Origin, required = false)]
     pub denied_by: Option<Arc<Origin>>,
+    /// The side that contradicts the writer's own node, if this node knows which that is. That side may have
+    /// passed on what another made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Side, required = false)]
+    pub suspect: Option<Side>,
+    /// How often the peer that showed it has shown the like: of this kind and writer.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub times: u64,
+}
+
+/// One of the two sides of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The link that first brought what is held.
+    BroughtBy,
+    /// The link that contradicts it.
+    DeniedBy,
 }
 
 impl FaultReport {
     pub(super) fn of(
         fault: &Fault,
-        brought_by: Option<Arc<Origin>>,
-        denied_by: Option<Arc<Origin>>,
+        [brought_by, denied_by]: [Option<Arc<Origin>>; 2],
         at: u64,
     ) -> FaultReport {
         let (kind, key, ours, theirs) = match &fault.evidence {
@@ -219,7 +237,18 @@ impl FaultReport {
             theirs,
             brought_by,
             denied_by,
+            suspect: None,
+            times: 1,
         }
+    }
+
+    /// The link at one of its sides.
+    pub fn side(&self, side: Side) -> Option<&Origin> {
+        let link = match side {
+            Side::BroughtBy => &self.brought_by,
+            Side::DeniedBy => &self.denied_by,
+        };
+        link.as_deref()
     }
 }
 
@@ -410,7 +439,7 @@ pub struct SpaceStatus {
     pub contents: String,
     /// How often it showed that a writer id was used by two processes.
     pub faults: u64,
-    /// The evidence of the first of these, and who brought it.
+    /// The evidence of the newest of these that differ, the oldest first: of each peer so many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<FaultReport>,
     /// How often the node went on under another writer id since it started, because of that.

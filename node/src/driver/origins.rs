@@ -33,6 +33,21 @@ pub struct Origin {
     pub ticket: Option<String>,
 }
 
+impl Origin {
+    /// By what it is told from others: its ticket, its owner, or the machine that it came from.
+    pub(super) fn party(&self) -> String {
+        let machine = || {
+            self.address
+                .as_deref()?
+                .rsplit_once(':')
+                .map(|it| it.0.to_owned())
+        };
+        let owner = self.owner.map(|it| it.to_string());
+        let party = self.ticket.clone().or(owner).or_else(machine);
+        party.unwrap_or_else(|| self.peer.clone())
+    }
+}
+
 /// The links that are open, and the last ones that were.
 #[derive(Default)]
 pub(super) struct Origins {
@@ -62,6 +77,15 @@ impl Origins {
         {
             self.of.remove(&oldest);
         }
+    }
+
+    /// Whether a link is open to this owner.
+    pub(super) fn is_linked(&self, owner: OwnerKey) -> bool {
+        let its = |it: &(&Link, &Arc<Origin>)| it.1.owner == Some(owner);
+        self.of
+            .iter()
+            .filter(its)
+            .any(|it| !self.gone.contains(it.0))
     }
 
     /// Who is, or was, at the other end.

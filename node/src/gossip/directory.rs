@@ -119,7 +119,7 @@ impl Directory {
         rows.iter().map(row).collect()
     }
 
-    /// The first of the spaces that this node waits to join, or was removed from.
+    /// The first of the spaces that this node is not in as it should be.
     pub(crate) fn outside(&self) -> Option<Outside> {
         let outside = self.outside.lock();
         outside

@@ -20,7 +20,7 @@ use super::join::{Removed, TOLD_MAX};
 use super::revocations::Say;
 use crate::driver::{OwnerKey, Roster, Rosters};
 use crate::handle::{Admission, SpaceId};
-use crate::trust::{Gone, Grant, Ledger, Place, Role, Seen, Standing, keys};
+use crate::trust::{Flaw, Given, Gone, Grant, Ledger, Place, Role, Seen, Standing, TicketId, keys};
 use libp2p::PeerId;
 use libp2p::identity::{PublicKey, ed25519};
 use shown::{Full, Shown};
@@ -77,6 +77,8 @@ struct Known {
     /// Whom the operator named.
     named: BTreeSet<OwnerKey>,
     shown: Shown,
+    /// This node's own tickets that the last node which saw them refused.
+    refused: BTreeMap<TicketId, Flaw>,
     /// Pages that are connected.
     browsers: HashSet<PeerId>,
     /// Until when this node may have missed a removal, by space.
@@ -107,6 +109,7 @@ impl Rights {
             own_roles: Vec::new(),
             named: BTreeSet::new(),
             shown: Shown::default(),
+            refused: BTreeMap::new(),
             browsers: HashSet::new(),
             unsure: HashMap::new(),
             unsure_of: BTreeMap::new(),
@@ -269,22 +272,44 @@ impl Rights {
         spaces.map(say).collect()
     }
 
-    /// Where this node is in each of its spaces; `linked` tells whether another node greeted in one.
+    /// A node has answered to a ticket of this one: with what is wrong with it, if anything is.
+    pub(super) fn answered(&self, ticket: &str, flaw: Option<Flaw>) {
+        let mut known = self.known();
+        let held = known.ledger.held();
+        let id = held.iter().find(|it| it.0 == ticket).map(|it| it.1.id);
+        match (id, flaw) {
+            (Some(id), Some(flaw)) => known.refused.insert(id, flaw),
+            (Some(id), None) => known.refused.remove(&id),
+            (None, _) => None,
+        };
+    }
+
+    /// Where this node is in each of its spaces; `greeted` has the nodes that greeted in one.
     pub(super) fn places(
         &self,
-        linked: impl Fn(&Space) -> bool,
+        greeted: impl Fn(&Space) -> Vec<PeerId>,
         now_ms: u64,
     ) -> Vec<(Space, Place)> {
         let known = self.known();
+        let given = Given {
+            own: known.own,
+            ledger: &known.ledger,
+            refused: &known.refused,
+        };
         let spaces = known.spaces.iter().enumerate();
         let place = |(place, space): (usize, &Space)| {
-            let (own, ledger, id) = (known.own, &known.ledger, SpaceId(place));
+            let id = SpaceId(place);
             let roster = known.roster(id).map(|it| it.to_vec());
             let roster = roster.map(|mut members| {
-                members.retain(|it| *it != own || known.is_in(id));
+                members.retain(|it| *it != known.own || known.is_in(id));
                 members
             });
-            let place = Place::of(own, ledger, space, roster.as_deref(), linked(space), now_ms);
+            let counts = |peer: &PeerId| {
+                let owner = owner_of(peer);
+                roster.is_none() || owner.is_some_and(|owner| known.is_member(id, owner))
+            };
+            let linked = greeted(space).iter().any(counts);
+            let place = Place::of(given, space, roster.as_deref(), linked, now_ms);
             (space.clone(), place)
         };
         spaces.map(place).collect()

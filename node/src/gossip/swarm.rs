@@ -32,6 +32,7 @@ use crate::trust::Ledger;
 use futures::StreamExt;
 use libp2p::core::transport::ListenerId;
 use libp2p::multiaddr::Protocol;
+use libp2p::request_response::OutboundRequestId;
 use libp2p::swarm::{ConnectionDenied, DialError, ListenError, Swarm, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, gossipsub, identify, mdns, memory_connection_limits, relay};
 use std::collections::{BTreeSet, HashMap};
@@ -79,6 +80,8 @@ pub(super) struct Network {
     rights: Rights,
     /// Whom tickets make members just now.
     admissions: Admissions,
+    /// The tickets that were shown and have no answer yet.
+    tickets_sent: HashMap<OutboundRequestId, String>,
     /// Which connections are of browsers.
     door: Door,
     rosters: watch::Receiver<Rosters>,
@@ -184,6 +187,7 @@ impl Network {
             fellows: BTreeSet::new(),
             rights,
             admissions: Admissions::default(),
+            tickets_sent: HashMap::new(),
             door,
             rosters,
             clock: start.clock,

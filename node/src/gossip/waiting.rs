@@ -1,7 +1,7 @@
-//! Spaces that this node waits to join, or was removed from: the log is told at growing intervals, and
-//! `/readyz` at once.
+//! Spaces that this node waits to join, was removed from, or has no ticket for any more: the log is told
+//! at growing intervals, and `/readyz` at once.
 
-use crate::trust::Place;
+use crate::trust::{Flaw, Place};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tallymesh_core::Space;
@@ -14,12 +14,10 @@ const TELL_WAIT_MIN: Duration = Duration::from_secs(10);
 const TELL_WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Why a node is not in one of its spaces.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outside {
-    /// The space.
-    pub(crate) space: Space,
-    /// Whether it was removed; it waits to join otherwise.
-    pub(crate) is_removed: bool,
+    /// Where it is.
+    pub(crate) place: Place,
     /// The state in a sentence, and what to do.
     pub(crate) detail: String,
 }
@@ -44,8 +42,8 @@ impl Waiting {
     ) -> Vec<Outside> {
         let mut outside = Vec::new();
         for (space, place) in places {
-            if place == Place::In {
-                if self.0.remove(&space).is_some() {
+            if matches!(place, Place::In | Place::Alone) {
+                if self.0.remove(&space).is_some() && place == Place::In {
                     tracing::info!(%space, "the node has joined the space");
                 }
                 continue;
@@ -57,18 +55,19 @@ impl Waiting {
                 tell_wait: TELL_WAIT_MIN,
             };
             let row = self.0.entry(space.clone()).or_insert(new);
-            row.place = place;
+            // What is so now is told soon, however long ago it was told what was so before.
+            if row.place != place {
+                row.place = place;
+                row.tell_next = row.tell_next.min(now + TELL_AFTER);
+                row.tell_wait = TELL_WAIT_MIN;
+            }
             let detail = detail(&space, place, now.duration_since(row.since));
             if now >= row.tell_next {
                 row.tell_next = now + row.tell_wait;
                 row.tell_wait = (row.tell_wait * 2).min(TELL_WAIT_MAX);
                 tracing::warn!(%space, "{detail}");
             }
-            outside.push(Outside {
-                is_removed: place == Place::Removed,
-                space,
-                detail,
-            });
+            outside.push(Outside { place, detail });
         }
         outside
     }
@@ -85,11 +84,40 @@ fn detail(space: &Space, place: Place, waits: Duration) -> String {
             "this node waits for {seconds} s until the members of the space `{space}` make it one, which \
              takes a majority of them; `tallymesh members` there tells who has not answered"
         ),
-        Place::Waits | Place::In => format!(
+        Place::Without(flaw) => {
+            let (why, advice) = flawed(flaw);
+            format!("no ticket lets this node into the space `{space}`: {why}. {advice}")
+        }
+        Place::Waits | Place::In | Place::Alone => format!(
             "this node waits for {seconds} s to join the space `{space}`, and no node of its ticket has let \
              it in; `tallymesh peers` tells which it tries to reach. Start one of them, or name another \
              with `--peer`"
         ),
+    }
+}
+
+/// What is wrong with a ticket, and what to do.
+fn flawed(flaw: Flaw) -> (&'static str, &'static str) {
+    let another = "Ask a member for another (`tallymesh invite` there), and start this node with `--join` \
+                   and that";
+    match flaw {
+        Flaw::Ended => ("the last one has ended", another),
+        Flaw::Early => (
+            "the last one was signed in the future",
+            "The clock of this machine or of the member is wrong: set it (NTP)",
+        ),
+        Flaw::Revoked => ("the last one was revoked", another),
+        Flaw::Issuer => ("who signed the last one is no member of it", another),
+        Flaw::Removed => (
+            "the last one was signed before this node was removed from the members",
+            another,
+        ),
+        Flaw::Holder => ("the last one is for another node", another),
+        Flaw::Space => (
+            "the node that was shown the last one does not have the space open",
+            "Open it there (`--space`), or name another member with `--peer`",
+        ),
+        Flaw::Unread => ("the last one is damaged, or of another version", another),
     }
 }
 
@@ -107,9 +135,13 @@ mod tests {
             waiting.look(places, start + Duration::from_secs(after))
         };
         let first = look(Place::Waits, 0);
-        assert!(!first[0].is_removed && first[0].detail.contains("to join the space `shop`"));
+        assert_eq!(first[0].place, Place::Waits);
+        assert!(first[0].detail.contains("to join the space `shop`"));
         assert!(look(Place::Admitted, 3)[0].detail.contains("for 3 s"));
         assert!(look(Place::In, 4).is_empty());
-        assert!(look(Place::Removed, 9)[0].is_removed);
+        assert_eq!(look(Place::Removed, 9)[0].place, Place::Removed);
+        let ended = &look(Place::Without(Flaw::Ended), 10)[0];
+        assert!(ended.detail.contains("has ended") && ended.detail.contains("invite"));
+        assert!(look(Place::Alone, 11).is_empty());
     }
 }

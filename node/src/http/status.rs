@@ -7,6 +7,7 @@ use crate::driver::{Decimal, LinkRow, OwnerKey, SpaceStatus, WriterRow, decimal}
 use crate::gossip::{NodeRow, UnreachedRow};
 use crate::problems;
 use crate::store::Trouble;
+use crate::trust::Place;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, header};
@@ -180,11 +181,12 @@ async fn answered<T>(app: &App, answer: impl Future<Output = T>) -> Result<T, Pr
 /// Whether the node is to be sent requests
 ///
 /// It is, unless it stops, its store has failed, it is a member of a space that has not caught up with the
-/// others yet, it waits to join a space, or it was removed from the members of one.
+/// others yet, it waits to join a space, was removed from the members of one, or has no ticket for one that
+/// is worth anything.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "node",
     responses((status = 200, description = "It does.", body = String, example = "ready\n")),
-    extensions(("x-problems" = json!(["stopped", "catching_up", "joining", "removed", "store_lost", "store_waits"]))),
+    extensions(("x-problems" = json!(["stopped", "catching_up", "joining", "removed", "store_lost", "store_waits", "ticket_worthless"]))),
 )]
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
     if *app.stopping.borrow() {
@@ -204,8 +206,14 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, P
             Err(Problem::new(&problems::CATCHING_UP, detail))
         }
         None => match app.directory.outside() {
-            Some(it) if it.is_removed => Err(Problem::new(&problems::REMOVED, it.detail)),
-            Some(it) => Err(Problem::new(&problems::JOINING, it.detail)),
+            Some(it) => {
+                let kind = match it.place {
+                    Place::Removed => &problems::REMOVED,
+                    Place::Without(_) => &problems::TICKET_WORTHLESS,
+                    _ => &problems::JOINING,
+                };
+                Err(Problem::new(kind, it.detail))
+            }
             None => Ok("ready\n"),
         },
     }

@@ -159,9 +159,11 @@ kinds! {
         .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile; what only members may do is to be tried again.")
         .shown(Shown::Error("TRYAGAIN"));
     JOINING: Kind::http("joining", 503, "The node waits to join one of its spaces.")
-        .advice("Start a node that its ticket names, or name another with `--peer`. `tallymesh peers` tells which it tries to reach.");
+        .advice("Start a node that its ticket names, or name another with `--peer`; once it is linked, see that a majority of the members is there. `tallymesh peers` tells which it tries to reach.");
     REMOVED: Kind::http("removed", 503, "The node was removed from the members of one of its spaces.")
         .advice("Run `tallymesh members add` at a member, or start it with `--join` and a new ticket.");
+    TICKET_WORTHLESS: Kind::http("ticket_worthless", 503, "No ticket that the node was given lets it into one of its spaces; `detail` says why.")
+        .advice("Ask a member for another ticket (`tallymesh invite` there), and start the node with `--join` and that. What was counted meanwhile is kept, and sent once it is let in.");
     STREAMS_FULL: Kind::http("streams_full", 503, "Streams of events and sockets take as many of the node's connections as they may.")
         .advice("Try again later, ask another node, or start the node with more connections by `--http-clients`.");
     STORE_LOST: Kind::http("store_lost", 503, "The node's data folder, or its lock, is no longer the one that it opened; nothing is acknowledged.")

@@ -1,51 +1,115 @@
 //! Whether this node is where its tickets and the members put it: in a space, on its way there, or out.
 
-use super::{Grant, Ledger, Role};
+use super::{Grant, Ledger, Role, TicketError, TicketId};
 use crate::driver::OwnerKey;
+use std::collections::BTreeMap;
 use tallymesh_core::Space;
 
 /// Where this node is in a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Where it should be.
+    /// It takes part, as a member or as its ticket says.
     In,
+    /// No ticket of it speaks of the space: it joins nothing.
+    Alone,
     /// It has a ticket, and nobody has let it in.
     Waits,
     /// It has a member's ticket, is linked, and the members have not made it one yet.
     Admitted,
     /// It was removed from the members, and has no ticket from after that.
     Removed,
+    /// Its tickets let it in no more, or never did: this is wrong with the one that was signed last.
+    Without(Flaw),
+}
+
+/// Why a ticket that this node was given lets it in nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// It has ended.
+    Ended,
+    /// It was signed in the future.
+    Early,
+    /// It was revoked.
+    Revoked,
+    /// Who signed it is no member.
+    Issuer,
+    /// It was signed before this node was removed from the members.
+    Removed,
+    /// It is for another node.
+    Holder,
+    /// The nodes that it was shown to do not have its spaces.
+    Space,
+    /// The nodes that it was shown to say that it is none.
+    Unread,
+}
+
+impl Flaw {
+    /// The flaw that another node tells of by this code, if it is one that stays.
+    pub(crate) fn told(code: &str) -> Option<Flaw> {
+        Some(match code {
+            "ticket_expired" => Flaw::Ended,
+            "ticket_early" => Flaw::Early,
+            "ticket_revoked" => Flaw::Revoked,
+            "ticket_issuer" => Flaw::Issuer,
+            "ticket_removed" => Flaw::Removed,
+            "ticket_holder" => Flaw::Holder,
+            "space_not_open" => Flaw::Space,
+            "ticket" | "ticket_signature" => Flaw::Unread,
+            _ => return None,
+        })
+    }
+}
+
+/// What is known of the tickets that this node was given.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) own: OwnerKey,
+    pub(crate) ledger: &'a Ledger,
+    /// The tickets that the last node to see them refused, and why.
+    pub(crate) refused: &'a BTreeMap<TicketId, Flaw>,
 }
 
 impl Place {
-    /// The place of the node with this key in a space with this roster, which ascends; `None` if none is
-    /// known. `linked` tells whether another node greeted in the space.
+    /// The place of a node in a space with this roster, which ascends; `None` if none is known. `linked`
+    /// tells whether a member greeted in the space, or any node if none is known.
     pub(crate) fn of(
-        own: OwnerKey,
-        ledger: &Ledger,
+        given: Given<'_>,
         space: &Space,
         roster: Option<&[OwnerKey]>,
         linked: bool,
         now_ms: u64,
     ) -> Place {
-        if roster.is_some_and(|it| it.binary_search(&own).is_ok()) {
+        let is_in = |owner: &OwnerKey| roster.map(|it| it.binary_search(owner).is_ok());
+        if is_in(&given.own) == Some(true) {
             return Place::In;
         }
-        let removed = ledger.removed(space, &own);
-        let is_good = |grant: &Grant| {
-            grant.covers(space.as_str())
-                && grant.is_timely(now_ms).is_ok()
-                && !ledger.is_revoked(grant.id, space.as_str())
-                && removed.is_none_or(|it| it.lets_in(grant, space))
+        let removed = given.ledger.removed(space, &given.own);
+        let flaw = |grant: &Grant| match grant.is_timely(now_ms) {
+            _ if removed.is_some_and(|it| !it.lets_in(grant, space)) => Some(Flaw::Removed),
+            Err(TicketError::Early { .. }) => Some(Flaw::Early),
+            Err(_) => Some(Flaw::Ended),
+            Ok(()) if given.ledger.is_revoked(grant.id, space.as_str()) => Some(Flaw::Revoked),
+            Ok(()) if is_in(&grant.issuer) == Some(false) => Some(Flaw::Issuer),
+            Ok(()) => given.refused.get(&grant.id).copied(),
         };
-        let held = ledger.held().into_iter().map(|it| it.1).filter(is_good);
-        match held.map(|it| it.role).max() {
-            Some(_) if !linked && roster.is_none() => Place::Waits,
-            Some(Role::Member) if roster.is_some() && linked => Place::Admitted,
-            Some(Role::Member) if roster.is_some() => Place::Waits,
-            Some(_) => Place::In,
-            None if removed.is_some() => Place::Removed,
-            None => Place::In,
+        let held = given.ledger.held().into_iter().map(|it| it.1);
+        let held: Vec<Grant> = held.filter(|it| it.covers(space.as_str())).collect();
+        let good = held.iter().filter(|grant| flaw(grant).is_none());
+        match good.map(|it| it.role).max() {
+            Some(_) if !linked && roster.is_none() => return Place::Waits,
+            Some(Role::Member) if roster.is_some() && linked => return Place::Admitted,
+            Some(Role::Member) if roster.is_some() => return Place::Waits,
+            Some(_) => return Place::In,
+            None => {}
+        }
+        let flawed = held.iter().filter(|it| flaw(it) != Some(Flaw::Removed));
+        let newest = flawed.max_by_key(|grant| grant.issued);
+        match newest.and_then(|grant| Some((grant.role, flaw(grant)?))) {
+            None if removed.is_none() && held.is_empty() => Place::Alone,
+            None => Place::Removed,
+            // Members that ask for no tickets, or have another reason, count together with it.
+            Some((role, _)) if linked && role < Role::Member => Place::In,
+            Some((_, flaw)) => Place::Without(flaw),
         }
     }
 }
@@ -53,24 +117,14 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::{Seen, TicketId};
+    use crate::trust::{Revocation, Revoked, Seen};
 
     const OWN: OwnerKey = OwnerKey([9; 32]);
     const MEMBER: OwnerKey = OwnerKey([1; 32]);
     const NOW: u64 = 1_000_000;
 
-    #[test]
-    fn a_node_waits_until_it_is_let_in_and_knows_that_it_was_removed() {
-        let space = Space::new("shop").expect("a name");
-        let ledger = Ledger::open(None).expect("in memory");
-        let place = |roster: Option<&[OwnerKey]>, linked| {
-            Place::of(OWN, &ledger, &space, roster, linked, NOW)
-        };
-        let without: &[OwnerKey] = &[MEMBER];
-        let with: &[OwnerKey] = &[MEMBER, OWN];
-        assert_eq!(place(None, false), Place::In, "it joins nothing");
-        assert_eq!(place(Some(without), false), Place::In, "a guest");
-        let ticket = |id: u8, role, issued| Grant {
+    fn ticket(id: u8, role: Role, issued: u64) -> Grant {
+        Grant {
             id: TicketId::new([id; 16]),
             issuer: MEMBER,
             holder: None,
@@ -80,34 +134,129 @@ mod tests {
             expires: None,
             nodes: Vec::new(),
             knew: Default::default(),
+        }
+    }
+
+    fn place(
+        ledger: &Ledger,
+        refused: &[(u8, Flaw)],
+        roster: Option<&[OwnerKey]>,
+        linked: bool,
+    ) -> Place {
+        let refused = refused
+            .iter()
+            .map(|(id, flaw)| (TicketId::new([*id; 16]), *flaw));
+        let given = Given {
+            own: OWN,
+            ledger,
+            refused: &refused.collect(),
         };
-        ledger
-            .hold("r", &ticket(1, Role::Reader, 900))
-            .expect("room");
+        let space = Space::new("shop").expect("a name");
+        Place::of(given, &space, roster, linked, NOW)
+    }
+
+    const WITHOUT: &[OwnerKey] = &[MEMBER];
+    const WITH: &[OwnerKey] = &[MEMBER, OWN];
+
+    #[test]
+    fn a_node_waits_until_it_is_let_in_and_knows_that_it_was_removed() {
+        let space = Space::new("shop").expect("a name");
+        let ledger = Ledger::open(None).expect("in memory");
+        let place = |roster: Option<&[OwnerKey]>, linked| place(&ledger, &[], roster, linked);
+        assert_eq!(place(None, false), Place::Alone, "it joins nothing");
+        assert_eq!(place(Some(WITHOUT), false), Place::Alone, "a guest");
+        let hold = |id, role, issued| {
+            let held = ledger.hold(&id_text(id), &ticket(id, role, issued));
+            held.expect("room");
+        };
+        hold(1, Role::Reader, 900);
         assert_eq!(place(None, false), Place::Waits);
         assert_eq!(place(None, true), Place::In);
         assert_eq!(
-            place(Some(without), false),
+            place(Some(WITHOUT), false),
             Place::In,
             "it was there before"
         );
-        ledger
-            .hold("m", &ticket(2, Role::Member, 900))
-            .expect("room");
-        assert_eq!(place(Some(without), false), Place::Waits);
-        assert_eq!(place(Some(without), true), Place::Admitted);
-        assert_eq!(place(Some(with), false), Place::In);
+        hold(2, Role::Member, 900);
+        assert_eq!(place(Some(WITHOUT), false), Place::Waits);
+        assert_eq!(place(Some(WITHOUT), true), Place::Admitted);
+        assert_eq!(place(Some(WITH), false), Place::In);
         let seen = |number, owners: &[OwnerKey]| Seen {
             era: 0,
             number,
             owners: owners.iter().copied().collect(),
         };
-        let _ = ledger.see(&space, [seen(1, with)].into_iter(), 950, |_| 0);
-        let _ = ledger.see(&space, [seen(2, without)].into_iter(), 950, |_| 0);
-        assert_eq!(place(Some(without), true), Place::Removed);
-        ledger
-            .hold("n", &ticket(3, Role::Member, 951))
-            .expect("room");
-        assert_eq!(place(Some(without), true), Place::Admitted);
+        let _ = ledger.see(&space, [seen(1, WITH)].into_iter(), 950, |_| 0);
+        let _ = ledger.see(&space, [seen(2, WITHOUT)].into_iter(), 950, |_| 0);
+        assert_eq!(place(Some(WITHOUT), true), Place::Removed);
+        hold(3, Role::Member, 951);
+        assert_eq!(place(Some(WITHOUT), true), Place::Admitted);
+    }
+
+    fn id_text(id: u8) -> String {
+        format!("ticket {id}")
+    }
+
+    /// Each flaw, of a member's ticket and of a reader's, of a node that was never let in and of one that
+    /// was.
+    #[test]
+    fn a_node_whose_tickets_are_worth_nothing_says_so_and_does_not_join_by_it() {
+        let over = NOW / 1000 - 100;
+        let revoke = |ledger: &Ledger| {
+            let revocation = Revocation {
+                id: TicketId::new([1; 16]),
+                issuer: MEMBER,
+                spaces: None,
+                issued: 950,
+                expires: None,
+            };
+            let revoked = Revoked {
+                statement: "x".into(),
+                revocation,
+                spaces: [Space::new("shop").expect("a name")].into(),
+            };
+            ledger.revoke(vec![revoked]).expect("room");
+        };
+        let stranger: &[OwnerKey] = &[OwnerKey([2; 32])];
+        for role in [Role::Reader, Role::Writer, Role::Editor, Role::Member] {
+            let given = |change: &dyn Fn(&mut Grant)| {
+                let ledger = Ledger::open(None).expect("in memory");
+                let mut grant = ticket(1, role, 800);
+                change(&mut grant);
+                ledger.hold(&id_text(1), &grant).expect("room");
+                ledger
+            };
+            let ended = given(&|it| it.expires = Some(over));
+            let early = given(&|it| it.issued = NOW);
+            let good = given(&|_| ());
+            let revoked = given(&|_| ());
+            revoke(&revoked);
+            for roster in [None, Some(WITHOUT)] {
+                let without = |ledger, refused: &[_], flaw| {
+                    let place = |linked| place(ledger, refused, roster, linked);
+                    assert_eq!(place(false), Place::Without(flaw), "{role:?} {roster:?}");
+                    // A node that lets it in all the same counts together with it.
+                    let linked = match role {
+                        Role::Member => Place::Without(flaw),
+                        _ => Place::In,
+                    };
+                    assert_eq!(place(true), linked, "{role:?} {roster:?}");
+                };
+                without(&ended, &[], Flaw::Ended);
+                without(&early, &[], Flaw::Early);
+                without(&revoked, &[], Flaw::Revoked);
+                for flaw in [Flaw::Revoked, Flaw::Issuer, Flaw::Space, Flaw::Unread] {
+                    without(&good, &[(1, flaw)], flaw);
+                }
+            }
+            let gone = place(&good, &[], Some(stranger), false);
+            assert_eq!(gone, Place::Without(Flaw::Issuer));
+            let removed = place(&good, &[(1, Flaw::Removed)], Some(WITHOUT), false);
+            assert_eq!(removed, Place::Removed);
+            // A newer ticket that is good is what counts.
+            let newer = ticket(2, role, 850);
+            revoked.hold(&id_text(2), &newer).expect("room");
+            assert_eq!(place(&revoked, &[], None, false), Place::Waits);
+        }
     }
 }

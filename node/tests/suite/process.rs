@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use tallymesh_node::clock::TEST_CLOCK;
 use tempfile::TempDir;
 
 /// The program that is tested.
@@ -74,7 +75,9 @@ impl Node {
         // The file of the last start must not be taken for the new one's.
         let _ = fs::remove_file(&ready);
         let log = File::create(self.folder.path().join("log")).expect("log file");
+        let clock = Some(self.clock()).filter(|file| file.exists());
         let child = up_of(&self.program, &self.data())
+            .envs(clock.map(|file| (TEST_CLOCK, file)))
             .args(["--http", "127.0.0.1:0", "--ready-file"])
             .arg(&ready)
             .args(&self.arguments)
@@ -109,6 +112,24 @@ impl Node {
 
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// The file with what its clock is ahead, if it was there when the node started.
+    fn clock(&self) -> PathBuf {
+        self.folder.path().join("clock")
+    }
+
+    /// Starts a node whose clock can be put forward.
+    pub(crate) fn start_with_clock(arguments: &[&str]) -> Node {
+        let mut node = Node::prepared(Path::new(PROGRAM), arguments);
+        node.put_forward(Duration::ZERO);
+        node.start_again();
+        node
+    }
+
+    /// Has its clock be ahead by so much.
+    pub(crate) fn put_forward(&mut self, ahead: Duration) {
+        fs::write(self.clock(), ahead.as_millis().to_string()).expect("write");
     }
 
     pub(crate) fn log(&self) -> String {

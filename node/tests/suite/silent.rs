@@ -1,13 +1,14 @@
 //! Settings that have no effect are told of, and nodes that are not where they should be are not ready.
 
 use crate::join::CLOSED;
-use crate::members::close;
+use crate::members::{close, owner, settled};
 use crate::process::{DEADLINE, Node, eventually, up};
 use futures::StreamExt;
 use libp2p::swarm::SwarmEvent;
 use libp2p::{Multiaddr, PeerId, SwarmBuilder, identify, noise, tcp, yamux};
 use serde_json::{Value, json};
 use std::net::TcpListener;
+use std::time::Duration;
 
 fn free_port() -> u16 {
     let bound = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -99,6 +100,105 @@ fn a_node_that_waits_to_join_is_not_ready() {
     eventually("it is a member, and ready", || {
         (ready().0 == 200).then_some(())
     });
+}
+
+/// Whether a node is ready: the status, the code and the detail.
+fn readiness(node: &Node) -> (u16, String, String) {
+    let (status, answer) = node.get("/readyz");
+    let text = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
+    (status, text("code"), text("detail"))
+}
+
+/// Waits until a node is not ready for this reason, and looks what it says to do.
+fn worthless(node: &Node, why: &str) {
+    eventually(why, || {
+        let (status, code, detail) = readiness(node);
+        let is_told = (status, &*code) == (503, "ticket_worthless") && detail.contains(why);
+        is_told.then_some(())
+    });
+    let output = node.run(&["doctor"], "");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let ready = text.split("\n").position(|line| line.contains("not ready"));
+    let rows: Vec<&str> = text
+        .lines()
+        .skip(ready.unwrap_or_default())
+        .take(2)
+        .collect();
+    assert!(
+        rows[0].contains(why) && rows[1].contains("another ticket"),
+        "{text}"
+    );
+    assert!(!rows[1].contains("Start one of them"), "{text}");
+}
+
+fn invite(node: &Node, role: &str) -> String {
+    let output = node.run(&["invite", "--role", role, "--expires", "1h"], "");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A ticket that is worth nothing lets nobody join, whether it let this node in before or not.
+#[test]
+fn a_node_whose_ticket_is_worth_nothing_is_not_ready_and_says_why() {
+    let mut one = Node::start(&[CLOSED]);
+    close(&[&one]);
+    let joins = |ticket: &str| Node::start(&[CLOSED, "--join", ticket]);
+    let tickets = ["reader", "writer", "member"].map(|role| invite(&one, role));
+    let late = invite(&one, "member");
+    let mut guests = [&tickets[0], &tickets[1]].map(|ticket| joins(ticket));
+    for guest in &guests {
+        eventually("it is in", || (readiness(guest).0 == 200).then_some(()));
+    }
+    for ticket in &tickets {
+        assert!(one.run(&["revoke", ticket], "").status.success());
+    }
+    guests[0].terminate();
+    guests[0].start_again();
+    let member = joins(&tickets[2]);
+    for node in guests.iter().chain([&member]) {
+        worthless(node, "was revoked");
+    }
+    assert!(!member.log().contains("has joined"), "{}", member.log());
+    one.terminate();
+    let mut late = Node::start_with_clock(&[CLOSED, "--join", &late]);
+    assert_eq!(readiness(&late).1, "joining");
+    late.put_forward(Duration::from_secs(2 * 60 * 60));
+    worthless(&late, "has ended");
+    assert!(!late.log().contains("has joined"), "{}", late.log());
+    // A start with a ticket of another space is none.
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = up(&folder.path().join("data"))
+        .args([
+            "--http",
+            "127.0.0.1:0",
+            "--space",
+            "other",
+            "--join",
+            &tickets[0],
+        ])
+        .output()
+        .expect("run");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("name it with --space"), "{error}");
+}
+
+#[test]
+fn a_node_whose_ticket_a_removed_member_signed_is_not_ready() {
+    let one = Node::start(&[CLOSED]);
+    close(&[&one]);
+    let two = Node::start(&[CLOSED, "--join", &invite(&one, "member")]);
+    settled(&[&one, &two]);
+    let guest = Node::start(&[
+        CLOSED,
+        "--join",
+        &invite(&two, "writer"),
+        "--peer",
+        &one.listen[0],
+    ]);
+    eventually("it is in", || (readiness(&guest).0 == 200).then_some(()));
+    let body = json!({"owner": owner(&two), "wait_ms": 20_000}).to_string();
+    let (status, answer) = one.post("/v1/spaces/default/members/remove", &body);
+    assert_eq!(status, 200, "{answer}");
+    worthless(&guest, "is no member");
 }
 
 /// The answers of identify to a peer that has shown no right, by node.

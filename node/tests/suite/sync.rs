@@ -201,7 +201,7 @@ async fn a_fault_shows_in_status_log_figures_and_events() {
     let writer = one.replica.writer().to_string();
     let expected = serde_json::json!({
         "kind": "totals", "key": "likes", "writer": writer, "clock": "1", "ours": "10",
-        "theirs": "20",
+        "theirs": "20", "times": "1",
     });
     assert_eq!(evidence, expected);
     let metrics = node.get("/metrics").1.as_str().expect("text").to_owned();

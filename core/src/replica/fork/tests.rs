@@ -192,9 +192,21 @@ fn what_may_show_again_is_noted_once_a_writer() {
     for _ in 3..FAULTS_KEPT_MAX {
         assert_eq!(note(1, totals(), true), 1);
     }
-    // There is no room any more.
+    // There is no room any more, but in place of one of those that are alike.
     assert_eq!(note(1, totals(), true), 0);
+    assert_eq!(note(3, late(), true), 0);
     assert_eq!(note(3, late(), false), 0);
+    assert_eq!(replica.faults().len(), FAULTS_KEPT_MAX);
+    let kept = |byte| {
+        replica
+            .faults()
+            .iter()
+            .filter(move |it| it.writer == id(byte))
+    };
+    assert_eq!(
+        (kept(1).count(), kept(2).count(), kept(3).count()),
+        (62, 1, 1)
+    );
 }
 
 #[test]

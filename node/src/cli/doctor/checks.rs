@@ -1,10 +1,13 @@
 //! What is judged of a node, a check each. A further one is a line in [`CHECKS`] and a function.
 
 mod exposure;
+mod faults;
 
 use super::facts::Facts;
 use super::{Finding, Severity};
+use crate::problems::{CATCHING_UP, JOINING, REMOVED, STORE_LOST, STORE_WAITS, TICKET_WORTHLESS};
 use exposure::{open_http, open_network, open_resp};
+use faults::faults;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tallymesh_core::limits::{KEY_TABLE_BYTES_MAX, KEYED_MAX, WRITERS_MAX};
@@ -115,17 +118,16 @@ fn mib(bytes: f64) -> String {
 }
 
 fn ready(facts: &Facts) -> Vec<Finding> {
-    let over_0 = |figure: &str| facts.figures.sum(figure).is_some_and(|it| it > 0.0);
-    let advice = if over_0("tallymesh_store_lost") {
-        "Put the data folder back and the node goes on; or look who else uses it, and start the node again."
-    } else if over_0("tallymesh_store_waits_seconds") {
-        "Look at the disk of the data folder; the node goes on by itself once that answers."
-    } else {
-        "Wait some seconds after a start; a node that stays so has a reason in its log."
+    let told = |(code, why): &(String, String)| {
+        let kinds = [&CATCHING_UP, &JOINING, &REMOVED, &STORE_LOST, &STORE_WAITS];
+        let kinds = kinds.into_iter().chain([&TICKET_WORTHLESS]);
+        let advice = kinds.into_iter().find(|kind| kind.code == code);
+        let advice = advice.map_or("A node that stays so has a reason in its log.", |kind| {
+            kind.advice
+        });
+        finding(Severity::Problem, format!("not ready: {why}"), advice)
     };
-    let why = facts.not_ready.iter();
-    why.map(|why| finding(Severity::Problem, format!("not ready: {why}"), advice))
-        .collect()
+    facts.not_ready.iter().map(told).collect()
 }
 
 fn version(facts: &Facts) -> Vec<Finding> {
@@ -444,58 +446,6 @@ fn undecided(facts: &Facts) -> Vec<Finding> {
         waits.then(|| in_space(space, Severity::Notice, what, advice))
     };
     facts.closed().filter_map(told).collect()
-}
-
-fn faults(facts: &Facts) -> Vec<Finding> {
-    let copied = "Two processes run on one data folder's copy, a disk rots, or a peer speaks in another's \
-                  name. Look at `evidence` in `tallymesh status --json`, find the copy or the peer, stop it, \
-                  and run `tallymesh audit`; docs/trust.md tells how to remove a member and repair a counter.";
-    let renewed = "That is so after a backup was put back, or when the node was removed and added again: \
-                   nothing has to be done. Otherwise look at the log for `begins again`.";
-    let mut found = Vec::new();
-    for space in facts.spaces() {
-        let faults = number(&space["faults"]).unwrap_or(0);
-        let renewals = number(&space["renewals"]).unwrap_or(0);
-        let is_closed = !space["membership"]["configuration"].is_null();
-        found.push(match (faults, renewals) {
-            (0, 0) => continue,
-            // A member that was passed over begins again, and nobody did anything wrong.
-            (0, _) if is_closed => {
-                let what = format!(
-                    "this node went on under a new writer id {renewals} times since its start, as its own was \
-                     retired meanwhile"
-                );
-                in_space(space, Severity::Notice, what, renewed)
-            }
-            _ => {
-                let severity = match faults {
-                    0 => Severity::Warning,
-                    _ => Severity::Problem,
-                };
-                let mut what = format!(
-                    "{faults} times two wrote under one writer id; this node left its own {renewals} times"
-                );
-                let brought = rows(&space["evidence"]).find_map(brought_by);
-                what.extend(brought);
-                in_space(space, severity, what, copied)
-            }
-        });
-    }
-    found
-}
-
-/// The link that brought the cause of a fault, if it is known.
-fn brought_by(fault: &Value) -> Option<String> {
-    let text = |value: &Value, field| Some(value.get(field)?.as_str()?.to_owned());
-    let by = fault.get("brought_by")?;
-    let fields = ["owner", "address", "ticket"].into_iter();
-    let known = fields.filter_map(|field| Some(format!(", {field} {}", text(by, field)?)));
-    Some(format!(
-        "; the clock of writer {} came first from {}{}",
-        text(fault, "writer")?,
-        text(by, "peer")?,
-        known.collect::<String>()
-    ))
 }
 
 /// How bad it is that so much of a limit is used up, if it is.

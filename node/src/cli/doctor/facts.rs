@@ -20,8 +20,8 @@ pub(super) struct Facts {
     pub(super) unreached: Value,
     /// The answer of `/metrics`.
     pub(super) figures: Figures,
-    /// Why it is not ready, in its own words.
-    pub(super) not_ready: Option<String>,
+    /// Why it is not ready: the code, and its own words.
+    pub(super) not_ready: Option<(String, String)>,
     /// How far the node's clock is ahead of this machine's, in milliseconds; what the request took is
     /// taken off.
     pub(super) ahead_ms: Option<i64>,
@@ -38,11 +38,11 @@ impl Facts {
                     return Ok(Facts {
                         version: env!("CARGO_PKG_VERSION").to_owned(),
                         figures: Figures::parse(&client.text("/metrics")?),
-                        not_ready: Some(detail),
+                        not_ready: Some((code, detail)),
                         ..Facts::default()
                     });
                 }
-                Some(detail)
+                Some((code, detail))
             }
             Err(failure) => return Err(failure),
         };

@@ -165,7 +165,7 @@ fn each_check_finds_what_it_is_for() {
         (
             "ready",
             Problem,
-            Box::new(|facts| facts.not_ready = Some("it stops".into())),
+            Box::new(|facts| facts.not_ready = Some(("stopped".into(), "it stops".into()))),
         ),
         ("version", Notice, set("/version", json!("0.9"))),
         (
@@ -366,4 +366,70 @@ fn each_check_is_documented() {
     let documented: Vec<&str> = names.map(|name| name.trim_matches('`')).collect();
     let checks: Vec<&str> = CHECKS.iter().map(|check| check.code).collect();
     assert_eq!(documented, checks);
+}
+
+/// What is said of a fault, and what to do.
+fn of_fault(report: Value) -> (String, &'static str) {
+    let mut facts = fine();
+    facts.status["spaces"][0]["faults"] = json!(1);
+    facts.status["spaces"][0]["evidence"] = json!([report]);
+    let all = checks::all(&facts).into_iter();
+    let told = all.filter(|it| it.0 == "faults").map(|it| it.1);
+    let told = told.last().expect("it is found");
+    (told.what, told.advice)
+}
+
+#[test]
+fn a_fault_is_told_with_both_sides_and_the_advice_fits() {
+    let honest = json!({ "peer": "12D3", "owner": "dd".repeat(32) });
+    let liar = json!({ "peer": "post-1", "ticket": "abcd", "address": "127.0.0.1:5" });
+    let report = |more: Value| {
+        let mut report = json!({ "kind": "totals", "writer": "77", "clock": "5" });
+        let fields = more.as_object().expect("fields").clone();
+        report.as_object_mut().expect("fields").extend(fields);
+        of_fault(report)
+    };
+    let (what, advice) = report(json!({
+        "brought_by": honest, "denied_by": liar, "suspect": "denied_by"
+    }));
+    let brought = what.find("brought by 12D3").expect(&what);
+    let contradicted = what.find("contradicted by post-1").expect(&what);
+    assert!(brought < contradicted, "{what}");
+    let fields = what.contains("ticket abcd") && what.contains("address 127.0.0.1:5");
+    assert!(fields && what.contains("suspect: the latter"), "{what}");
+    assert!(advice.contains("not the other side"), "{advice}");
+    let (what, _) = report(json!({
+        "brought_by": liar, "denied_by": honest, "suspect": "brought_by"
+    }));
+    assert!(what.contains("brought by post-1") && what.contains("suspect: the former"));
+    let (what, advice) = report(json!({ "brought_by": honest, "denied_by": liar }));
+    assert!(!what.contains("suspect"), "{what}");
+    assert!(advice.contains("remove nobody for this alone"), "{advice}");
+    let (what, _) = report(json!({ "denied_by": liar, "suspect": "denied_by" }));
+    assert!(what.contains("suspect: this link"), "{what}");
+    let (what, _) = report(json!({ "brought_by": liar, "suspect": "brought_by" }));
+    assert!(what.contains("suspect: this link") && what.contains("this node's own"));
+    let (what, advice) = report(json!({ "brought_by": honest }));
+    assert!(!what.contains("suspect"), "{what}");
+    assert!(advice.contains("before anybody is removed"), "{advice}");
+    let (_, advice) = report(json!({}));
+    assert!(advice.contains("data folder's copy"), "{advice}");
+}
+
+/// The code of why a node is not ready says what to do.
+#[test]
+fn what_to_do_about_a_node_that_is_not_ready_fits_the_reason() {
+    for (code, words) in [
+        ("joining", "its ticket names"),
+        ("removed", "members add"),
+        ("ticket_worthless", "another ticket"),
+        ("store_lost", "Put the folder back"),
+        ("stopped", "in its log"),
+    ] {
+        let mut facts = fine();
+        facts.not_ready = Some((code.into(), "so it is".into()));
+        let all = checks::all(&facts);
+        let ready = all.iter().find(|it| it.0 == "ready").expect("a finding");
+        assert!(ready.1.advice.contains(words), "{code}: {}", ready.1.advice);
+    }
 }

@@ -1,78 +1,213 @@
 //! Faults of writer ids in two hands, as a space tells them: to the log, to event streams, on request.
+//!
+//! A fault has two sides: the link that brought what is held, and the link that contradicts it. The one side
+//! that is known to be right is the writer's own node, whose key its links have proved.
 
 use super::OpenSpace;
-use crate::driver::origins::Origins;
-use crate::driver::{FaultReport, News};
+use crate::driver::origins::{Origin, Origins};
+use crate::driver::{FaultReport, News, OwnerKey, Side};
+use crate::handle::PeerKind;
 use std::sync::Arc;
 use tallymesh_core::limits::FAULTS_KEPT_MAX;
+use tallymesh_core::{Accusation, Evidence};
 
-/// The evidence that was told of.
+/// Reports that are kept of what one peer showed: by its ticket, its owner or its machine. With fewer a
+/// second forger that shows at the same peer could be missed; with more a few peers fill what all have.
+const OF_PARTY_MAX: usize = 8;
+
+/// The evidence that is kept, the oldest first.
 #[derive(Default)]
-pub(super) struct Told {
-    /// How many faults there were.
-    count: u64,
-    /// How many of them the replica kept the evidence of.
-    kept: usize,
-    reports: Vec<Arc<FaultReport>>,
+pub(super) struct Told(Vec<Kept>);
+
+struct Kept {
+    /// Who showed it, and who is on the other side.
+    parties: [String; 2],
+    report: FaultReport,
+}
+
+impl Told {
+    /// Keeps a report, or counts it if the same peer has shown the like. Gives it if it is new.
+    fn keep(&mut self, parties: [String; 2], report: FaultReport) -> Option<&FaultReport> {
+        let same = |it: &&mut Kept| {
+            let kind = |report: &FaultReport| (report.kind, report.writer.clone());
+            it.parties == parties && kind(&it.report) == kind(&report)
+        };
+        if let Some(known) = self.0.iter_mut().find(same) {
+            known.report.times = known.report.times.saturating_add(report.times);
+            return None;
+        }
+        let of = |party: &str| self.0.iter().filter(|it| it.parties[0] == party).count();
+        let most = || self.0.iter().max_by_key(|it| of(&it.parties[0]));
+        let over = match (
+            of(&parties[0]) >= OF_PARTY_MAX,
+            self.0.len() >= FAULTS_KEPT_MAX,
+        ) {
+            (true, _) => Some(parties[0].clone()),
+            (false, true) => most().map(|it| it.parties[0].clone()),
+            (false, false) => None,
+        };
+        let oldest = over.and_then(|party| self.0.iter().position(|it| it.parties[0] == party));
+        if let Some(oldest) = oldest {
+            self.0.remove(oldest);
+        }
+        self.0.push(Kept { parties, report });
+        self.0.last().map(|it| &it.report)
+    }
 }
 
 impl OpenSpace {
-    /// A fault is a writer id in two hands: the operator must hear of it, and of who brought it.
+    /// A fault is a writer id in two hands: the operator must hear of it, and of both sides.
     pub(super) fn tell_faults(&mut self, origins: &Origins) {
-        let count = self.replica.fault_count();
-        if count == self.told.count {
-            return;
-        }
-        let faults = self.replica.faults();
-        let fresh = faults.get(self.told.kept..).unwrap_or(faults);
-        let mut reports = Vec::new();
-        for fault in fresh {
-            let brought = self.sync.brought(fault);
+        for accusation in self.sync.take_accusations() {
             let named = |link| origins.of(link);
-            let first = brought.and_then(|it| it.first).and_then(named);
-            let denied = brought.and_then(|it| it.denied).and_then(named);
-            let report = FaultReport::of(fault, first, denied, self.unix_ms);
-            let brought_by = report.brought_by.as_ref();
-            tracing::error!(
-                space = self.name().as_str(),
-                count,
-                kind = report.kind,
-                key = report.key,
-                writer = %report.writer,
-                clock = report.clock,
-                ours = report.ours,
-                theirs = report.theirs,
-                brought_by = brought_by.map(|it| it.peer.as_str()),
-                owner = brought_by.and_then(|it| it.owner).map(|it| it.to_string()),
-                address = brought_by.and_then(|it| it.address.as_deref()),
-                ticket = brought_by.and_then(|it| it.ticket.as_deref()),
-                denied_by = report.denied_by.as_ref().map(|it| it.peer.as_str()),
-                "two wrote under one writer id: a copied process, or a peer that speaks in another's name; \
-                 docs/trust.md tells what to do"
+            let sides = [accusation.first, accusation.denied].map(|it| it.and_then(named));
+            let mut report = FaultReport::of(&accusation.fault, sides, self.unix_ms);
+            report.suspect = self.suspect(&accusation, &report, origins);
+            report.times = accusation.times;
+            let party = |side: Option<&Origin>| side.map(Origin::party).unwrap_or_default();
+            let [first, denied] =
+                [Side::BroughtBy, Side::DeniedBy].map(|it| party(report.side(it)));
+            let parties = match accusation.denied {
+                Some(_) => [denied, first],
+                None => [first, denied],
+            };
+            let Some(report) = self.told.keep(parties, report) else {
+                continue;
+            };
+            tell(
+                self.replica.space().as_str(),
+                self.replica.fault_count(),
+                report,
             );
-            reports.push(Arc::new(report));
+            self.news.push(News::Fault(Arc::new(report.clone())));
         }
-        let kept = faults.len();
-        if count > kept as u64 {
-            tracing::error!(
-                space = self.name().as_str(),
-                count,
-                kept,
-                "two wrote under one writer id; the evidence of the first faults is kept"
-            );
-        }
-        for report in &reports {
-            self.news.push(News::Fault(report.clone()));
-        }
-        let all = &mut self.told.reports;
-        all.extend(reports);
-        all.truncate(FAULTS_KEPT_MAX);
-        (self.told.count, self.told.kept) = (count, kept);
     }
 
-    /// The evidence of the first faults.
+    /// The side that contradicts the writer's own node, if that is known.
+    fn suspect(
+        &self,
+        accusation: &Accusation,
+        report: &FaultReport,
+        origins: &Origins,
+    ) -> Option<Side> {
+        // A digest is of all that a writer made: who brought the part that differs is not known.
+        let is_of_one_clock = matches!(
+            accusation.fault.evidence,
+            Evidence::Totals { .. } | Evidence::Late { .. } | Evidence::Ahead { .. }
+        );
+        if !is_of_one_clock {
+            return None;
+        }
+        if accusation.denied.is_none() {
+            // A node may have passed it on; a page or a program has made it.
+            let first = report.side(Side::BroughtBy)?;
+            return (first.kind != PeerKind::Libp2p).then_some(Side::BroughtBy);
+        }
+        let owner = self.replica.owner_of_writer(&accusation.fault.writer);
+        let owner = OwnerKey(owner?);
+        let is_its = |side| report.side(side).is_some_and(|it| it.owner == Some(owner));
+        match (is_its(Side::BroughtBy), is_its(Side::DeniedBy)) {
+            (true, false) => Some(Side::DeniedBy),
+            (false, true) => Some(Side::BroughtBy),
+            (true, true) => None,
+            // It was made by an earlier start of this node; or the writer's node is linked, compares
+            // digests with this one all the time, and does not deny what is held.
+            (false, false) => {
+                let is_confirmed = owner.0 == self.owner || origins.is_linked(owner);
+                let writer = &report.writer;
+                let denies = |it: &Kept| {
+                    let by = it.report.side(Side::DeniedBy);
+                    it.report.writer == *writer && by.is_some_and(|it| it.owner == Some(owner))
+                };
+                let is_denied = self.told.0.iter().any(denies);
+                (is_confirmed && !is_denied).then_some(Side::DeniedBy)
+            }
+        }
+    }
+
+    /// The evidence of faults.
     pub(super) fn evidence(&self) -> Vec<FaultReport> {
-        let reports = self.told.reports.iter();
-        reports.map(|report| FaultReport::clone(report)).collect()
+        self.told.0.iter().map(|it| it.report.clone()).collect()
+    }
+}
+
+/// Logs a fault with both sides.
+fn tell(space: &str, count: u64, report: &FaultReport) {
+    let shown = |side: Side| {
+        let link = report.side(side);
+        let owner = link.and_then(|it| it.owner).map(|it| it.to_string());
+        (link, owner)
+    };
+    let (first, first_owner) = shown(Side::BroughtBy);
+    let (denied, denied_owner) = shown(Side::DeniedBy);
+    let suspect = report.suspect.map(|side| match side {
+        Side::BroughtBy => "brought_by",
+        Side::DeniedBy => "denied_by",
+    });
+    tracing::error!(
+        space,
+        count,
+        kind = report.kind,
+        key = report.key,
+        writer = %report.writer,
+        clock = report.clock,
+        ours = report.ours,
+        theirs = report.theirs,
+        brought_by = first.map(|it| it.peer.as_str()),
+        owner = first_owner,
+        address = first.and_then(|it| it.address.as_deref()),
+        ticket = first.and_then(|it| it.ticket.as_deref()),
+        denied_by = denied.map(|it| it.peer.as_str()),
+        denied_owner,
+        denied_address = denied.and_then(|it| it.address.as_deref()),
+        denied_ticket = denied.and_then(|it| it.ticket.as_deref()),
+        suspect,
+        "two wrote under one writer id: a copied process, or a peer that speaks in another's name; \
+         docs/trust.md tells what to do"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tallymesh_core::{Fault, WriterId};
+
+    fn report(writer: u8) -> FaultReport {
+        let fault = Fault {
+            writer: WriterId::from_bytes([writer; 16]),
+            clock: 1,
+            evidence: Evidence::Ahead { own: 0 },
+        };
+        FaultReport::of(&fault, [None, None], 0)
+    }
+
+    #[test]
+    fn what_one_peer_shows_again_is_counted_and_what_it_shows_without_end_hides_no_other() {
+        let mut told = Told::default();
+        let mut keep = |party: &str, writer| {
+            let parties = [party.to_owned(), "honest".to_owned()];
+            told.keep(parties, report(writer)).is_some()
+        };
+        assert!(keep("honest", 1));
+        for writer in 0..60 {
+            assert!(keep("liar", writer));
+            assert!(!keep("liar", writer), "it is the same again");
+        }
+        assert!(keep("other", 1));
+        let of = |told: &Told, party: &str| {
+            let its = told.0.iter().filter(|it| it.parties[0] == party);
+            its.map(|it| (it.report.writer.clone(), it.report.times))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(&told, "honest").len() + of(&told, "other").len(), 2);
+        let lies = of(&told, "liar");
+        let newest = (60 - OF_PARTY_MAX as u8..60).map(|it| (report(it).writer, 2));
+        assert_eq!(lies, newest.collect::<Vec<_>>());
+        for party in 0..FAULTS_KEPT_MAX {
+            let parties = [party.to_string(), String::new()];
+            assert!(told.keep(parties, report(1)).is_some());
+        }
+        assert_eq!(told.0.len(), FAULTS_KEPT_MAX);
+        assert!(of(&told, "liar").len() <= 1, "who has most makes room");
     }
 }

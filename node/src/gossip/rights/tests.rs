@@ -334,7 +334,7 @@ fn a_ticket_that_was_shown_too_early_makes_a_member_later() {
 
 #[test]
 fn a_member_that_was_removed_while_it_was_away_is_told_by_members_only() {
-    let place = |rights: &Rights| rights.places(|_| true, NOW)[0].1;
+    let place = |rights: &Rights| rights.places(|_| vec![peer(1)], NOW)[0].1;
     let (member, _) = self::rights(false);
     let rosters = |number, members: &[u8]| Rosters::from([roster_at(number, members), None, None]);
     member.set_rosters(rosters(2, &[0, 1, 9]), NOW);

@@ -7,7 +7,7 @@ use crate::gossip::refusals::Reason;
 use crate::gossip::rights::{Right, owner_of};
 use crate::handle::{Admission, Carried, Handle, SpaceId};
 use crate::log_pace::LogPace;
-use crate::trust::{Grant, Role};
+use crate::trust::{Flaw, Grant, Role};
 use libp2p::PeerId;
 use libp2p::request_response;
 use std::net::{IpAddr, Ipv4Addr};
@@ -59,7 +59,12 @@ impl Network {
     fn ask_to_join(&mut self, peer: &PeerId, question: Question) {
         self.count(peer, Protocol::Join, Direction::Out, question.size());
         let joins = &mut self.swarm.behaviour_mut().joins;
-        joins.send_request(peer, question);
+        let ticket = match &question {
+            Question::Ticket(ticket) => Some(ticket.clone()),
+            Question::Removed(_) => None,
+        };
+        let request = joins.send_request(peer, question);
+        self.tickets_sent.extend(ticket.map(|it| (request, it)));
     }
 
     /// Tells a peer that it is no member any more, as far as it was away when it was removed: of that it
@@ -211,23 +216,41 @@ impl Network {
             }
             request_response::Event::Message {
                 peer,
-                message: request_response::Message::Response { response, .. },
+                message:
+                    request_response::Message::Response {
+                        request_id,
+                        response,
+                    },
                 ..
-            } => match response {
-                Answer::Joined { role, spaces } => {
-                    let spaces = spaces.join(",");
-                    tracing::info!(%peer, role, spaces, "it takes the ticket");
+            } => {
+                let ticket = self.tickets_sent.remove(&request_id).unwrap_or_default();
+                match response {
+                    Answer::Joined { role, spaces } => {
+                        self.rights.answered(&ticket, None);
+                        let spaces = spaces.join(",");
+                        tracing::info!(%peer, role, spaces, "it takes the ticket");
+                    }
+                    Answer::Refused { code, detail } => {
+                        // One that has no room says nothing of the ticket.
+                        if let Some(flaw) = Flaw::told(&code) {
+                            self.rights.answered(&ticket, Some(flaw));
+                        }
+                        tracing::warn!(%peer, code, "it refuses the ticket: {detail}");
+                        let asked = self.peers.get_mut(&peer).filter(|_| may_pass(&code));
+                        asked.into_iter().for_each(|peer| peer.shows.again(now));
+                    }
+                    Answer::Noted { noted } => {
+                        tracing::debug!(%peer, noted, "it was told that it is no member any more");
+                    }
                 }
-                Answer::Noted { noted } => {
-                    tracing::debug!(%peer, noted, "it was told that it is no member any more");
-                }
-                Answer::Refused { code, detail } => {
-                    tracing::warn!(%peer, code, "it refuses the ticket: {detail}");
-                    let asked = self.peers.get_mut(&peer).filter(|_| may_pass(&code));
-                    asked.into_iter().for_each(|peer| peer.shows.again(now));
-                }
-            },
-            request_response::Event::OutboundFailure { peer, error, .. } => {
+            }
+            request_response::Event::OutboundFailure {
+                peer,
+                error,
+                request_id,
+                ..
+            } => {
+                self.tickets_sent.remove(&request_id);
                 tracing::debug!(%peer, %error, "the ticket found no answer");
                 let asked = self.peers.get_mut(&peer);
                 asked.into_iter().for_each(|peer| peer.shows.again(now));

@@ -190,11 +190,12 @@ impl Network {
         let all = &self.peers;
         // So soon it may not have told who the members are.
         let tells = |peer: &&peers::Peer| now.duration_since(peer.since) >= TELLS_AFTER;
-        let linked = |space: &Space| {
-            let mut peers = all.iter().map(|(_, peer)| peer).filter(tells);
-            peers.any(|peer| peer.has_greeted(space))
+        let greeted = |space: &Space| {
+            let peers = all.iter().filter(|it| tells(&it.1));
+            let peers = peers.filter(|it| it.1.has_greeted(space));
+            peers.map(|it| *it.0).collect()
         };
-        let places = self.rights.places(linked, self.clock.now());
+        let places = self.rights.places(greeted, self.clock.now());
         let outside = self.waiting.look(places.into_iter(), now);
         self.directory.set_outside(outside);
     }
