@@ -167,6 +167,13 @@ pub enum Error {
         /// Who shares it.
         share: Share,
     },
+    /// A caller is to be remembered more operations of under idempotency keys than there is room for, and
+    /// all of them are new.
+    #[cfg(feature = "members")]
+    KeyedFull {
+        /// How many there may be of those that it shares room with.
+        max: usize,
+    },
     /// A peer with limited rights tells a total that no adds of one writer come to.
     #[cfg(feature = "members")]
     WideTotal {
@@ -378,6 +385,8 @@ impl Error {
             Error::BeyondRole => "beyond_role",
             #[cfg(feature = "members")]
             Error::ShareFull { .. } => "share_full",
+            #[cfg(feature = "members")]
+            Error::KeyedFull { .. } => "keyed_full",
             #[cfg(feature = "members")]
             Error::WideTotal { .. } => "wide_total",
             #[cfg(feature = "guests")]

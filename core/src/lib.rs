@@ -95,7 +95,7 @@ pub use replica::{
     Replica, Returned, Transaction,
 };
 #[cfg(feature = "members")]
-pub use replica::{Asked, Moment, Part, Restoring, Snapshot};
+pub use replica::{Asked, Asker, KeyedBounds, Moment, Part, Restoring, Snapshot};
 #[cfg(feature = "budgets")]
 pub use replica::{
     Budget, Flow, Holder, Holding, Lease, Period, Reached, Sequence, Stock, Watched, lease_until,

@@ -88,9 +88,15 @@ pub const FAULTS_KEPT_MAX: usize = 64;
 pub const RETURNS_MAX: usize = 65_536;
 /// Those of them, the last forgotten, that a whole state comes with: they must fit its last frame.
 pub const RETURNS_SENT_MAX: usize = 32_768;
-/// Operations that were made under idempotency keys and are remembered in a space; the longest known
-/// are dropped first.
+/// Operations that were made under idempotency keys and are remembered in a space. Of whoever holds most
+/// of them the oldest are dropped first.
 pub const KEYED_MAX: usize = 1_000_000;
+/// Most of them that callers who may do less than a member have made; the rest is for members.
+pub const GUESTS_KEYED_MAX: usize = KEYED_MAX / 10 * 9;
+/// Most of them that the holders of one ticket have made.
+pub const TICKET_KEYED_MAX: usize = KEYED_MAX / 4;
+/// Most of them that the clients of one address have made that showed no ticket.
+pub const ADDRESS_KEYED_MAX: usize = KEYED_MAX / 2;
 /// Bytes that what an operation under an idempotency key adds may take, with the keys.
 pub const KEYED_BYTES_MAX: usize = 128 * 1024;
 /// Most writers that a token names.

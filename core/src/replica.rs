@@ -59,7 +59,7 @@ pub(crate) use former::Former;
 pub use journal::{Again, AgainOp, Journal, Returned};
 pub(crate) use journal::{Did, Saw};
 #[cfg(feature = "members")]
-pub use keyed::Asked;
+pub use keyed::{Asked, Asker, KeyedBounds};
 #[cfg(feature = "members")]
 pub(crate) use levels::newest;
 pub use listing::{Fate, Listed, Member};

@@ -56,7 +56,7 @@ pub(crate) use grants::grant;
 pub use grants::{OperationError, Recipient};
 pub use leases::LeaseRow;
 pub(crate) use levels::Request;
-pub use levels::{Completeness, Heard, ReadBack, Written};
+pub use levels::{Completeness, Heard, Keyed, ReadBack, Written};
 pub use limits::{LimitList, LimitRow, PeriodRow};
 pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,

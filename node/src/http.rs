@@ -47,6 +47,7 @@
 mod access;
 mod asking;
 mod audit;
+pub(crate) mod bodies;
 mod body;
 mod budgets;
 mod bulk;
@@ -81,9 +82,11 @@ use crate::driver::OwnerKey;
 use crate::gossip::{Address, Auditor, Cuts, Directory, Identity};
 use crate::handle::{Handle, SpaceId};
 use crate::metrics::Metrics;
+use crate::party::Client;
 use crate::problems;
 use crate::store::Durability;
 use crate::trust::{Ledger, OperatorToken, Role, Standing};
+use axum::body::HttpBody;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -150,6 +153,8 @@ pub(crate) struct App {
     pub(crate) auditor: Auditor,
     pub(crate) directory: Directory,
     pub(crate) sessions: post::Sessions,
+    /// What clients have sent of requests that are not whole.
+    pub(crate) bodies: Arc<bodies::Bodies>,
     pub(crate) cuts: watch::Sender<Cuts>,
     /// True when the node stops: streams end then.
     pub(crate) stopping: watch::Receiver<bool>,
@@ -258,8 +263,11 @@ where
             async move {
                 connection.asked();
                 let (app, programs, pages) = &*door;
-                // A link keeps the address of its sender, to be named later.
-                if app.rate.is_some() || request.uri().path().ends_with("/sync") {
+                request.extensions_mut().insert(connection.clone());
+                // A link keeps the address of its sender, to be named later; a key and a body count for it.
+                let counts =
+                    request.headers().contains_key(asking::KEY) || !request.body().is_end_stream();
+                if counts || app.rate.is_some() || request.uri().path().ends_with("/sync") {
                     request.extensions_mut().insert(ConnectInfo(client));
                 }
                 let writes = !request.method().is_safe();
@@ -287,10 +295,16 @@ where
                         Problem::new(&problems::INTERNAL, INTERNAL).into_response()
                     }
                 };
-                let response = match is_stream(&response) {
-                    true if connection.streams() => response,
-                    true => streams_full(),
-                    false => response,
+                let streams = match is_stream(&response) {
+                    true => {
+                        let of = response.extensions().get().copied();
+                        connection.streams(of.unwrap_or_default())
+                    }
+                    false => Ok(()),
+                };
+                let response = match streams {
+                    Ok(()) => response,
+                    Err(full) => Problem::from(full).into_response(),
                 };
                 let response = guard::closed(response);
                 if let Some(code) = problem::code(&response) {
@@ -325,8 +339,43 @@ where
     if let Some(refusal) = access::refusal(&app, &mut request) {
         return Ok(refusal);
     }
+    let client = client(&request);
+    if client.is_limited()
+        && let Some(connection) = request.extensions().get::<Arc<patience::Client>>()
+    {
+        connection.is_guest();
+    }
+    let charge = charge(&app, client, &mut request);
     // Routes are always ready.
-    give_up(routes.call(request)).await
+    let answered = give_up(routes.call(request)).await;
+    match charge.and_then(|charge| charge.refused()) {
+        // Nothing was made of a body that did not come to its end.
+        Some(full) => Ok(Problem::from(full).into_response()),
+        None => answered.map(|mut response| {
+            if is_stream(&response) {
+                response.extensions_mut().insert(client);
+            }
+            response
+        }),
+    }
+}
+
+/// Whom what a request takes counts for. Where nothing is asked for it is somebody unknown.
+fn client(request: &Request) -> Client {
+    let address = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let address = address.map(|it| it.0.ip());
+    match request.extensions().get::<access::Caller>() {
+        Some(caller) => caller.client(address),
+        None => Client::new(address, Role::Reader, None),
+    }
+}
+
+/// Counts a request's body as it comes, until what is returned is dropped.
+fn charge(app: &App, client: Client, request: &mut Request) -> Option<Arc<bodies::Charge>> {
+    match request.body().is_end_stream() {
+        true => None,
+        false => Some(app.bodies.count(client, request)),
+    }
 }
 
 /// Whether an answer goes on for as long as somebody reads it.
@@ -334,13 +383,6 @@ fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE);
     response.status() == StatusCode::SWITCHING_PROTOCOLS
         || kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
-}
-
-/// Refuses a stream where the places for streams are taken.
-fn streams_full() -> Response {
-    let detail = "three quarters of the connections that this node takes are streams already, and the \
-                  rest is for requests; try again later, or ask another node";
-    Problem::new(&problems::STREAMS_FULL, detail).into_response()
 }
 
 async fn method_not_allowed() -> Problem {

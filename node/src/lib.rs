@@ -21,6 +21,7 @@ mod log_pace;
 mod logging;
 pub mod metrics;
 pub mod node;
+mod party;
 pub mod problems;
 pub mod resp;
 pub mod store;

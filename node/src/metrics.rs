@@ -51,6 +51,7 @@ pub struct Metrics {
     links: Gauge,
     http_clients: Gauge,
     http_full: Counter,
+    http_bodies: Gauge,
     resp_clients: Gauge,
     resp_commands: Counter,
     resp_refused: Counter,
@@ -284,6 +285,12 @@ impl Metrics {
         registry.register("links", "Connections to peers", links.clone());
         let http_clients = Gauge::default();
         registry.register("http_clients", "Connections to HTTP", http_clients.clone());
+        let http_bodies = Gauge::default();
+        registry.register(
+            "http_body_bytes",
+            "Bytes under way of large requests and socket messages that are not whole or not answered",
+            http_bodies.clone(),
+        );
         let resp_clients = Gauge::default();
         registry.register(
             "resp_clients",
@@ -352,6 +359,7 @@ impl Metrics {
             links,
             http_clients,
             http_full,
+            http_bodies,
             resp_clients,
             resp_commands,
             resp_refused,
@@ -499,6 +507,12 @@ impl Metrics {
     /// There are as many connections to HTTP as there may be.
     pub(crate) fn http_full(&self) {
         self.http_full.inc();
+    }
+
+    /// So many bytes of requests over HTTP are under way.
+    pub(crate) fn http_bodies(&self, bytes: usize) {
+        self.http_bodies
+            .set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn resp_clients(&self, clients: usize) {

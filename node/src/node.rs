@@ -4,6 +4,7 @@ use crate::config::{Config, Resp, SPACES_MAX};
 use crate::driver::{self, OwnerKey, Secured, Serve, TELL_PROGRESS};
 use crate::gossip::{self, Cuts, GossipError, Identity};
 use crate::handle::Handle;
+use crate::http::bodies::Bodies;
 use crate::http::post::Sessions;
 use crate::http::rate::Rate;
 use crate::http::tls::{TlsError, TlsListener};
@@ -302,7 +303,6 @@ impl Node {
         .await?;
         let app = Arc::new(App {
             handle: handle.clone(),
-            metrics,
             http,
             started: config.clock.now(),
             clock: config.clock,
@@ -322,7 +322,9 @@ impl Node {
             auditor: network.auditor,
             directory: network.directory,
             sessions: Sessions::new(config.http_rules.sync_idle),
+            bodies: Bodies::new(metrics.clone()),
             rules: config.http_rules,
+            metrics,
             cuts,
             stopping: stopped,
         });

@@ -62,6 +62,8 @@ pub struct Kind {
     pub resp: Option<Shown>,
     /// What it means.
     pub means: &'static str,
+    /// Over HTTP, after how many seconds to try again, if that can be said.
+    pub wait_s: Option<u32>,
     /// What to do.
     pub advice: &'static str,
 }
@@ -75,6 +77,7 @@ impl Kind {
             applied: Some(Applied::No),
             resp: None,
             means,
+            wait_s: None,
             advice: "",
         }
     }
@@ -87,6 +90,7 @@ impl Kind {
             applied: Some(Applied::No),
             resp: Some(Shown::Error("ERR")),
             means,
+            wait_s: None,
             advice: "",
         }
     }
@@ -99,8 +103,15 @@ impl Kind {
             applied: None,
             resp: None,
             means,
+            wait_s: None,
             advice: "",
         }
+    }
+
+    /// Over HTTP it says after how many seconds to try again.
+    const fn after(mut self, seconds: u32) -> Kind {
+        self.wait_s = Some(seconds);
+        self
     }
 
     const fn advice(mut self, advice: &'static str) -> Kind {

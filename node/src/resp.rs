@@ -67,7 +67,7 @@ pub use why::Why;
 use crate::trust::Role;
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Asked, Error, Handle, Replica};
+use tallymesh_core::{Asked, Asker, Error, Handle, Replica};
 
 /// How sessions behave, the same for all of a node.
 ///
@@ -139,6 +139,11 @@ pub trait Host {
     /// Hears what became of a command under an idempotency key: it was new and is made, it was made
     /// before, or its key is another one's.
     fn asked(&mut self, space: usize, asked: Asked);
+
+    /// For whom this connection makes operations under idempotency keys.
+    fn asker(&self, _space: usize) -> Asker {
+        Asker::default()
+    }
 
     /// Hears that a command was refused as so much of a budget is not held here.
     fn lacks(&mut self, _space: usize, _lacked: &Lack) {}

@@ -111,6 +111,11 @@ impl fmt::Display for Error {
                 share.max()
             ),
             #[cfg(feature = "members")]
+            Error::KeyedFull { max } => write!(
+                f,
+                "{max} operations under idempotency keys are remembered of those that this caller shares room with, which is the most, and all of them are new"
+            ),
+            #[cfg(feature = "members")]
             Error::WideTotal { total } => write!(
                 f,
                 "{total} is beyond the totals of one writer, which are from {} to {}",

@@ -11,6 +11,7 @@
 //! acknowledged its keyed operations, and so knows of all that are to be withdrawn.
 
 mod lacking;
+mod shares;
 mod table;
 mod withdrawals;
 
@@ -34,6 +35,7 @@ use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 use table::{ABSORBED, UNSURE};
 
+pub use shares::{Asker, KeyedBounds};
 pub(super) use table::{Instance, Table};
 
 /// What an encoded keyed operation takes beside what it added, about.
@@ -65,7 +67,7 @@ pub(super) struct KeyedMark {
 impl KeyedMark {
     /// Whether no keyed operation came since.
     pub(super) fn is_last(&self, replica: &Replica) -> bool {
-        self.place == replica.keyed.end()
+        self.place == replica.keyed.end
     }
 
     /// From where on a writer has to be told again, as some came that had been missing.
@@ -132,7 +134,21 @@ impl Transaction<'_> {
     /// # Errors
     /// [`Error::TooLarge`] if what it adds, with the keys, takes more than
     /// [`KEYED_BYTES_MAX`](crate::limits::KEYED_BYTES_MAX); with the feature `budgets` `NumberOnce` and `LeaseOnce`. Nothing is done then.
-    pub fn commit_once(mut self, once: Once, changed: &mut Vec<Handle>) -> Result<(), Error> {
+    pub fn commit_once(self, once: Once, changed: &mut Vec<Handle>) -> Result<(), Error> {
+        self.commit_once_for(once, None, changed)
+    }
+
+    /// As [`commit_once`](Transaction::commit_once), for a caller with whose other operations it shares
+    /// room.
+    ///
+    /// # Errors
+    /// Also [`Error::KeyedFull`] if it would push out what this caller was answered lately.
+    pub fn commit_once_for(
+        mut self,
+        once: Once,
+        asker: Option<&Asker>,
+        changed: &mut Vec<Handle>,
+    ) -> Result<(), Error> {
         #[cfg(feature = "budgets")]
         if !self.draws.is_empty() {
             return Err(Error::NumberOnce);
@@ -142,7 +158,7 @@ impl Transaction<'_> {
             return Err(Error::LeaseOnce);
         }
         self.replica
-            .remember_keyed(self.clock, once, &self.drafts)?;
+            .remember_keyed_for(self.clock, (once, asker), &self.drafts)?;
         self.finish(changed);
         self.replica.made(self.clock);
         Ok(())
@@ -196,7 +212,8 @@ impl Replica {
         let id = |number: u32| self.writers.get(number as usize).copied().ok_or(number);
         let Table {
             instances,
-            dropped: _,
+            end: _,
+            shares: _,
             places: _,
             of_writer: _,
             due: _,
@@ -210,7 +227,7 @@ impl Replica {
             let adds = (it.adds.clone(), it.watched, it.withdrawn);
             (it.once, id(it.writer), it.clock, adds)
         };
-        let mut instances: Vec<_> = instances.iter().map(text).collect();
+        let mut instances: Vec<_> = instances.values().map(text).collect();
         instances.sort_unstable();
         let lacking: alloc::collections::BTreeMap<_, u64> =
             lacking.iter().map(|it| (id(*it.0), *it.1)).collect();
@@ -238,7 +255,13 @@ impl Replica {
 
     /// How many keyed operations were ever remembered here: a place in their order.
     pub fn keyed_end(&self) -> u64 {
-        self.keyed.end()
+        self.keyed.end
+    }
+
+    /// Has less room for keyed operations, for tests that fill it.
+    #[doc(hidden)]
+    pub fn bound_keyed(&mut self, bounds: KeyedBounds) {
+        self.keyed.shares.bounds = bounds;
     }
 
     /// Drops the keyed operations that came before this place, so that a retry of one of them is taken
@@ -246,7 +269,7 @@ impl Replica {
     /// acknowledged: another may have been made under its key, and is to be withdrawn. Tells whether
     /// all that came before the place are dropped.
     pub fn drop_keyed(&mut self, before: u64) -> bool {
-        let before = before.min(self.keyed.end());
+        let before = before.min(self.keyed.end);
         let upto = match self.configuration() {
             Some(_) => self.stable_keyed(before),
             None => before,
@@ -259,11 +282,12 @@ impl Replica {
     /// not told apart any more nothing is to be withdrawn.
     fn stable_keyed(&self, before: u64) -> u64 {
         let quorum = self.quorum();
-        let open = |place: &u64| {
-            let Instance { writer, clock, .. } = *self.keyed.at(*place);
+        let open = |(_, it): &(&u64, &Instance)| {
+            let Instance { writer, clock, .. } = **it;
             writer < UNSURE && !self.is_stable(&quorum, Stamp { writer, clock })
         };
-        (self.keyed.dropped..before).find(open).unwrap_or(before)
+        let mut older = self.keyed.instances.range(..before);
+        older.find(open).map_or(before, |it| *it.0)
     }
 
     /// Remembers a transaction of this clock, which is not visible yet, as one that was made under a
@@ -277,14 +301,30 @@ impl Replica {
         once: Once,
         drafts: &[Draft],
     ) -> Result<(), Error> {
+        self.remember_keyed_for(clock, (once, None), drafts)
+    }
+
+    /// The same for a caller with whose other operations it shares room.
+    ///
+    /// # Errors
+    /// Also [`Error::KeyedFull`].
+    fn remember_keyed_for(
+        &mut self,
+        clock: u64,
+        (once, asker): (Once, Option<&Asker>),
+        drafts: &[Draft],
+    ) -> Result<(), Error> {
         let changed = drafts.iter().filter(|draft| draft.changed);
         let mut adds: Vec<KeyedAdd> = changed.filter_map(|it| self.keyed_add(clock, it)).collect();
         adds.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let adds = encode_adds(&adds);
         room_for_keyed(adds.len())?;
+        if let Some(asker) = asker {
+            self.keyed.make_room(asker)?;
+        }
         #[cfg(feature = "budgets")]
         self.note_pending(clock, drafts);
-        self.keyed.insert(Instance {
+        let instance = Instance {
             once,
             writer: OWN,
             clock,
@@ -292,7 +332,12 @@ impl Replica {
             watched: true,
             withdrawn: false,
             sole: false,
-        });
+            share: 0,
+        };
+        match asker {
+            Some(asker) => self.keyed.insert_for(asker, instance),
+            None => drop(self.keyed.insert(instance)),
+        }
         if self.keeps_journal() {
             self.journal.keyed.push((clock, once));
         }
@@ -337,6 +382,7 @@ impl Replica {
                 watched,
                 withdrawn: false,
                 sole: false,
+                share: 0,
             });
             self.keyed.told.extend(place);
         }
@@ -346,7 +392,7 @@ impl Replica {
     pub(super) fn keyed_mark(&self) -> KeyedMark {
         let lacking = self.keyed.lacking.iter();
         KeyedMark {
-            place: self.keyed.end(),
+            place: self.keyed.end,
             lacking: lacking.map(|it| (*it.0, *it.1)).collect(),
         }
     }
@@ -360,7 +406,7 @@ impl Replica {
         budget: usize,
     ) -> (KeyedOps, bool) {
         let (ops, next) = self.keyed_from(mark.place, lows, budget);
-        (ops, next == self.keyed.end())
+        (ops, next == self.keyed.end)
     }
 
     /// The keyed operations from the place `from` on that are newer than `lows`, in the order in which
@@ -373,8 +419,8 @@ impl Replica {
         budget: usize,
     ) -> (KeyedOps, u64) {
         let mut ops = KeyedOps::default();
-        if from >= self.keyed.end() {
-            return (ops, self.keyed.end());
+        if from >= self.keyed.end {
+            return (ops, self.keyed.end);
         }
         let writers = lows.writers(self.clocks.len());
         let low = |writer: u32| (writer < writers).then(|| lows.at(writer));
@@ -382,11 +428,10 @@ impl Replica {
         let newer =
             |(writer, (_, last)): (&u32, &(u64, u64))| low(*writer).is_some_and(|low| *last > low);
         if !whole && !self.keyed.of_writer.iter().any(newer) {
-            return (ops, self.keyed.end());
+            return (ops, self.keyed.end);
         }
         let mut bytes = 0;
-        for place in from.max(self.keyed.dropped)..self.keyed.end() {
-            let instance = self.keyed.at(place);
+        for (&place, instance) in self.keyed.instances.range(from..) {
             let Instance {
                 once,
                 writer,
@@ -405,7 +450,7 @@ impl Replica {
             let adds = decode_adds(&instance.adds);
             ops.push(KeyedOp { once, by, adds });
         }
-        (ops, self.keyed.end())
+        (ops, self.keyed.end)
     }
 
     /// Whether everybody who counts has seen a writer's keyed operations, as far as they are
@@ -434,20 +479,25 @@ impl Replica {
         if !self.keyed.of_writer.contains_key(&writer) {
             return;
         }
-        for at in 0..self.keyed.instances.len() {
-            let Instance {
-                once, writer: of, ..
-            } = self.keyed.instances[at];
+        let of_writer = |it: &(&u64, &Instance)| it.1.writer == writer;
+        let instances = self.keyed.instances.iter().filter(of_writer);
+        let all: Vec<(u64, Once)> = instances.map(|(place, it)| (*place, it.once)).collect();
+        let sole = self.keyed.lacking.is_empty();
+        for (place, once) in all {
             let others = |it: &Instance| it.once == once && ![writer, UNSURE].contains(&it.writer);
             let mut of_key = self.keyed.of(&once.key).map(|place| self.keyed.at(place));
-            let another = of == writer && of_key.any(others);
+            let another = of_key.any(others);
             drop(of_key);
-            if another {
-                self.keyed.instances[at].writer = UNSURE;
-                self.keyed.uncount(writer);
-                self.keyed.count(UNSURE, 0);
-            } else if of == writer {
-                self.keyed.instances[at].sole = self.keyed.lacking.is_empty();
+            let Some(instance) = self.keyed.at_mut(place) else {
+                continue;
+            };
+            match another {
+                true => {
+                    instance.writer = UNSURE;
+                    self.keyed.uncount(writer);
+                    self.keyed.count(UNSURE, 0);
+                }
+                false => instance.sole = sole,
             }
         }
         self.keyed.renumber(writer, ABSORBED);
@@ -469,7 +519,11 @@ impl Replica {
     /// that is held is dropped for another whole state.
     pub(super) fn known_keyed(&self) -> Vec<(WriterId, u64, Vec<Instance>)> {
         let of = |(writer, number): (WriterId, u32)| {
-            let made = self.keyed.instances.iter().filter(|it| it.writer == number);
+            let made = self
+                .keyed
+                .instances
+                .values()
+                .filter(|it| it.writer == number);
             (writer, self.held_with_keys(number), made.cloned().collect())
         };
         let known = self.numbers.iter().map(of);

@@ -1,13 +1,13 @@
 //! What is asked of the driver.
 
 use super::{
-    AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, LimitList, LinkRow, MemberChange,
-    Membership, News, OpenSpace, Operation, OwnerKey, Page, PeriodRow, Position, Query, Release,
-    Request, Retiree, Retirement, Secured, SequencePage, SequenceRow, SpaceStatus, Transacted,
-    Wanted, WriterRow,
+    AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, Keyed, LimitList, LinkRow,
+    MemberChange, Membership, News, OpenSpace, Operation, OwnerKey, Page, PeriodRow, Position,
+    Query, Release, Request, Retiree, Retirement, Secured, SequencePage, SequenceRow, SpaceStatus,
+    Transacted, Wanted, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
-use tallymesh_core::{Link, Once, Shard};
+use tallymesh_core::{Link, Shard};
 use tokio::sync::{broadcast, oneshot};
 
 /// What is read of a space, and to whom that is told.
@@ -29,7 +29,7 @@ pub(crate) enum Command {
     Transact {
         space: SpaceId,
         ops: Vec<Operation>,
-        once: Option<Once>,
+        once: Option<Keyed>,
         reply: oneshot::Sender<Result<Transacted, Refusal>>,
     },
     /// What says how far it has to reach.

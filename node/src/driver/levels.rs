@@ -5,17 +5,39 @@ use super::{Counter, Driver, Operation, OwnerKey, Transacted};
 use crate::handle::{Demand, Refusal, SpaceId};
 use serde::Serialize;
 use std::time::Duration;
-use tallymesh_core::{Once, Token};
+use tallymesh_core::{Once, Party, Token};
 use tokio::sync::oneshot;
 
 /// Where an answer goes.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
 
+/// An operation under an idempotency key, and whom it counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keyed {
+    /// The key, and what is asked for.
+    pub once: Once,
+    /// With whom the caller shares room for keys.
+    pub party: Party,
+    /// Whether the caller may do less than a member.
+    pub limited: bool,
+}
+
+impl From<Once> for Keyed {
+    /// Of this program itself.
+    fn from(once: Once) -> Keyed {
+        Keyed {
+            once,
+            party: Party::default(),
+            limited: false,
+        }
+    }
+}
+
 /// A request. See the methods of [`Handle`](crate::handle::Handle) for what each does.
 pub(crate) enum Request {
     Write {
         ops: Vec<Operation>,
-        once: Option<Once>,
+        once: Option<Keyed>,
         demand: Demand,
         reply: Reply<Written<Transacted>>,
     },

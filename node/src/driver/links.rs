@@ -1,11 +1,11 @@
 //! The links: what is carried on each, greeted in, and on its way to its transport.
 
 use super::{Driver, LinkRow, LinkState, Order, SYNC};
-use crate::handle::{Carried, Limits, NewLink, PeerKind, Sender, SpaceId};
+use crate::handle::{Carried, Limits, NewLink, PeerKind, SpaceId};
 use crate::log_pace::LogPace;
 use crate::metrics::Metrics;
+use crate::party;
 use std::collections::{BTreeSet, VecDeque};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use tallymesh_core::{Error, Link, Party};
 use tokio::sync::mpsc;
@@ -96,7 +96,7 @@ impl Driver {
             kind: new.kind,
             spaces: new.spaces,
             broadcast: new.broadcast,
-            party: party(&new.from),
+            party: party::of_sender(&new.from),
             ungreeted: BTreeSet::new(),
             outbox: new.outbox,
             backlog: VecDeque::new(),
@@ -234,56 +234,5 @@ impl Driver {
         }
         rows.sort_by(|a, b| (a.link, &a.space).cmp(&(b.link, &b.space)));
         rows
-    }
-}
-
-/// Whom a peer's writers count for: its ticket, and its address, of which an IPv6 network of 64 bits is
-/// one.
-fn party(from: &Sender) -> Party {
-    let ticket = from.ticket.as_deref();
-    let address = from.address.as_deref().and_then(ip);
-    Party {
-        ticket: ticket.and_then(|id| u128::from_str_radix(id, 16).ok()),
-        address: address.map(|ip| match ip {
-            IpAddr::V4(ip) => u128::from(ip.to_ipv6_mapped()),
-            IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
-                Some(ip) => u128::from(ip.to_ipv6_mapped()),
-                None => u128::from(Ipv6Addr::from(u128::from(ip) >> 64 << 64)),
-            },
-        }),
-    }
-}
-
-/// The address in `address:port`, or in a multiaddress.
-fn ip(address: &str) -> Option<IpAddr> {
-    if let Ok(address) = address.parse::<SocketAddr>() {
-        return Some(address.ip());
-    }
-    let mut parts = address.split('/');
-    parts.find(|part| matches!(*part, "ip4" | "ip6"))?;
-    parts.next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn writers_count_for_a_ticket_and_for_an_address() {
-        let of = |address: &str, ticket: Option<&str>| {
-            party(&Sender {
-                owner: None,
-                address: Some(address.to_owned()),
-                ticket: ticket.map(str::to_owned),
-            })
-        };
-        let one = of("192.0.2.1:5000", Some("00ff00000000000000000000000000ff"));
-        assert_eq!(one.ticket, Some(0x00ff_0000_0000_0000_0000_0000_0000_00ff));
-        assert_eq!(one.address, of("/ip4/192.0.2.1/tcp/4001", None).address);
-        assert_ne!(one.address, of("192.0.2.2:5000", None).address);
-        let network = of("[2001:db8::1]:80", None);
-        assert_eq!(network, of("/ip6/2001:db8::9/udp/1/quic-v1", None));
-        assert_ne!(network, of("[2001:db8:0:1::1]:80", None));
-        assert_eq!(of("/dns/example/tcp/1", None), Party::default());
     }
 }

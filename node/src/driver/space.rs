@@ -93,6 +93,15 @@ pub(crate) struct OpenSpace {
     commands: Vec<rights::Short>,
 }
 
+/// How many idempotency keys are remembered in tests, which fill that.
+#[cfg(test)]
+pub(super) const KEYED_BOUNDS: tallymesh_core::KeyedBounds = tallymesh_core::KeyedBounds {
+    all: 300,
+    guests: 270,
+    ticket: 75,
+    address: 150,
+};
+
 impl OpenSpace {
     /// Replays what the store keeps of `space` under a fresh writer id: no start can repeat a
     /// clock, whatever happened to the files.
@@ -117,6 +126,8 @@ impl OpenSpace {
             replay.take(kept.kind, bytes)
         })?;
         let mut replica = replay.end();
+        #[cfg(test)]
+        replica.bound_keyed(KEYED_BOUNDS);
         if replica.unheld() == 0 {
             // Else there may be more to be told of writers that the replica does not list.
             let known: BTreeSet<WriterId> = replica.writers().map(|it| it.0).collect();

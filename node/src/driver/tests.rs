@@ -6,6 +6,7 @@
 //! See [`Bench::settle`].
 
 mod contained;
+mod shares;
 
 use super::*;
 use crate::handle::{Demand, Refusal};

@@ -175,6 +175,20 @@ impl Rights {
         }
     }
 
+    /// The ticket by which a peer is here, if it is by one: of several the one that lets it do most, and of
+    /// these the last.
+    pub(super) fn ticket_of(&self, peer: &PeerId, now_ms: u64) -> Option<TicketId> {
+        let known = self.known();
+        let by_ticket = known.of(peer, now_ms).iter().any(|right| right.by_ticket);
+        let owner = owner_of(peer);
+        let shown =
+            known.shown.of(peer).iter().filter(|grant| {
+                grant.is_timely(now_ms).is_ok() && known.worth(grant, owner).is_ok()
+            });
+        let most = shown.filter(|_| by_ticket).max_by_key(|grant| grant.role);
+        most.map(|grant| grant.id)
+    }
+
     /// Whether a peer is a member, or taken for one, in all spaces that are open here.
     pub(super) fn is_full(&self, peer: &PeerId, now_ms: u64) -> bool {
         let known = self.known();

@@ -2,11 +2,11 @@
 
 use super::{Handle, Refusal, SpaceId};
 use crate::driver::{
-    Command, Completeness, Operation, OwnerKey, ReadBack, Request, Transacted, Written,
+    Command, Completeness, Keyed, Operation, OwnerKey, ReadBack, Request, Transacted, Written,
 };
 use std::fmt;
 use std::time::Duration;
-use tallymesh_core::{Level, Once, Token};
+use tallymesh_core::{Level, Token};
 use tokio::sync::oneshot;
 
 /// How far a request has to reach before it is answered.
@@ -122,7 +122,7 @@ impl Handle {
         &self,
         space: SpaceId,
         ops: Vec<Operation>,
-        once: Option<Once>,
+        once: Option<Keyed>,
         demand: Demand,
     ) -> Result<Written<Transacted>, Refusal> {
         let request = |reply| Request::Write {

@@ -12,6 +12,7 @@ use super::App;
 use super::problem::Problem;
 use crate::browser::Comer;
 use crate::handle::{Sender, SpaceId};
+use crate::party::Client;
 use crate::problems;
 use crate::trust::{Grant, Role, TOKEN_PREFIX, TicketError};
 use axum::extract::{ConnectInfo, FromRequestParts, Request};
@@ -19,7 +20,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,11 @@ impl Caller {
     /// The role of a link: never a member's in a browser, whatever it shows.
     pub(super) fn link(&self) -> Role {
         self.role.min(most(self.comer))
+    }
+
+    /// Whom what it takes counts for.
+    pub(super) fn client(&self, address: Option<IpAddr>) -> Client {
+        Client::new(address, self.role, self.grant.as_deref())
     }
 
     /// What ends the rights of something that stays open in a space.

@@ -14,15 +14,18 @@
 //! An answer to an operation that was made before says `idempotent-replayed: true`.
 
 use super::App;
+use super::access::Caller;
 use super::problem::Problem;
 use crate::driver::{Done, Operation, Transacted};
 use crate::handle::{Centre, Demand, Refusal, SpaceId};
+use crate::party::Client;
 use crate::problems;
 use crate::resp::limits::{LEVEL_WAIT_MS_MAX, ONCE_KEY_BYTES_MAX};
-use axum::extract::FromRequestParts;
+use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tallymesh_core::{Level, Once, Token};
 
@@ -51,6 +54,8 @@ const _: () = assert!(WAIT_MAX.as_secs() * 1000 == LEVEL_WAIT_MS_MAX);
 pub(super) struct Asking {
     /// The idempotency key, and the method and the path, which are part of what is asked for.
     key: Option<(String, String)>,
+    /// Whom the key counts for.
+    client: Client,
     demand: Demand,
     /// Whether it depends on what is there. Reads answer anyway: they have no tag to be compared.
     conditional: bool,
@@ -82,7 +87,7 @@ impl Asking {
         }
         let once = self.key.as_ref().map(|(key, what)| {
             let content = [what.as_bytes(), b"\0", body].concat();
-            Once::new(key.as_bytes(), &content)
+            self.client.keyed(Once::new(key.as_bytes(), &content))
         });
         let written = app.handle.write(space, ops, once, self.demand).await?;
         let Transacted { done, again } = written.done;
@@ -179,7 +184,11 @@ impl<S: Sync> FromRequestParts<S> for Asking {
         let below = path.match_indices('/').nth(3);
         let below = below.map_or(path, |(at, _)| &path[at..]);
         let what = || format!("{} {below}", parts.method);
+        let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let caller = parts.extensions.get::<Caller>();
+        let client = caller.map(|it| it.client(address.map(|it| it.0.ip())));
         Ok(Asking {
+            client: client.unwrap_or_default(),
             key: key(&parts.headers)?.map(|key| (key, what())),
             demand: demand(&parts.headers)?,
             conditional: conditions.iter().any(|it| parts.headers.contains_key(it)),

@@ -50,7 +50,7 @@ const WITH_ROLE: [&str; 10] = [
 const OF_OPERATOR: &str = "token_needed";
 
 /// What any request with a body may be refused with.
-const WITH_BODY: [&str; 2] = ["body", "body_too_large"];
+const WITH_BODY: [&str; 3] = ["bodies_full", "body", "body_too_large"];
 
 /// The header by which a write asks to count once, which only writes of counters take.
 const KEY: &str = "idempotency-key";
@@ -59,7 +59,7 @@ const KEY: &str = "idempotency-key";
 const LEVEL: &str = "tallymesh-level";
 
 /// What any write of counters may be refused with.
-const WRITING: [&str; 19] = [
+const WRITING: [&str; 20] = [
     "beyond_role",
     "clock_exhausted",
     "counters_full",
@@ -68,6 +68,7 @@ const WRITING: [&str; 19] = [
     "key_length",
     "key_reserved",
     "key_reused",
+    "keyed_full",
     "keyed_too_large",
     "level",
     "level_not_reached",

@@ -4,20 +4,30 @@
 //! sent. Such connections would be held for ever, and there are only so many. A stream of events or of
 //! a socket is written to meanwhile, also while nothing happens.
 //!
-//! When all places are taken, the connections that have been silent longest give way. Streams never do:
-//! instead they may have three quarters of the places, and the rest is for requests, which end.
+//! When all places are taken, the connections that have been silent longest give way, those first whose
+//! address has the most. If none is silent, requests of clients that may do less than a member give way,
+//! which take long: their bodies do not end, or they wait. Streams never do: instead they may have three
+//! quarters of the places ([`streams`]), and the rest is for requests, which end.
+
+mod streams;
 
 use super::REQUEST_TIMEOUT;
+use super::bodies::Charge;
+use super::problem::Problem;
 use crate::metrics::{HttpClient, Metrics};
+use crate::party;
 use axum::serve::Listener;
 use futures::task::AtomicWaker;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use streams::Streams;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -46,6 +56,13 @@ const GIVES_WAY: Duration = match cfg!(test) {
     true => Duration::from_millis(200),
 };
 
+/// A request that has taken so long gives way when there is no place, and none is silent. Shorter, and slow
+/// clients are cut off; longer, and a crowd of those who never end a body keeps others out.
+const REQUEST_GIVES_WAY: Duration = match cfg!(test) {
+    false => Duration::from_secs(3),
+    true => Duration::from_millis(200),
+};
+
 /// How often is looked for one that gives way.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -61,8 +78,7 @@ pub(super) struct Patient<L> {
 struct Room {
     begun: Instant,
     places: Arc<Semaphore>,
-    streams_max: u64,
-    streams: AtomicU64,
+    streams: Mutex<Streams>,
     clients: Mutex<(u64, BTreeMap<u64, Arc<Client>>)>,
 }
 
@@ -72,8 +88,7 @@ impl<L> Patient<L> {
         let room = Arc::new(Room {
             begun: Instant::now(),
             places: Arc::new(Semaphore::new(clients_max)),
-            streams_max: (clients_max - clients_max / 4) as u64,
-            streams: AtomicU64::new(0),
+            streams: Mutex::new(Streams::new(clients_max)),
             clients: Mutex::default(),
         });
         Patient {
@@ -84,7 +99,19 @@ impl<L> Patient<L> {
     }
 }
 
-impl<L: Listener> Listener for Patient<L> {
+/// Where a client comes from.
+pub(super) trait Comes {
+    /// The number of its address.
+    fn network(&self) -> u128;
+}
+
+impl Comes for SocketAddr {
+    fn network(&self) -> u128 {
+        party::network(self.ip())
+    }
+}
+
+impl<L: Listener<Addr: Comes>> Listener for Patient<L> {
     type Io = Patience<L::Io>;
     type Addr = L::Addr;
 
@@ -102,7 +129,8 @@ impl<L: Listener> Listener for Patient<L> {
             _permit: place,
             _figure: self.metrics.http_client(),
         };
-        (Patience::new(io, Client::enter(&self.room), place), address)
+        let client = Client::enter(&self.room, address.network());
+        (Patience::new(io, client, place), address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -118,6 +146,11 @@ impl Room {
     fn clients(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Arc<Client>>)> {
         // Nothing panics while it holds the lock.
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        // Nothing panics while it holds the lock.
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a place, and has silent connections give way for it.
@@ -137,14 +170,24 @@ impl Room {
     fn make_way(&self) {
         let now = self.now();
         let clients = self.clients();
-        let mut silent: Vec<_> = clients
-            .1
-            .values()
-            .filter_map(|client| Some((client.silent_since(now)?, client)))
-            .collect();
-        silent.sort_by_key(|it| it.0);
+        let mut of_address: HashMap<u128, usize> = HashMap::new();
+        for client in clients.1.values() {
+            *of_address.entry(client.address).or_default() += 1;
+        }
+        let of = |since: fn(&Client, u64) -> Option<u64>| {
+            let may = clients.1.values().filter_map(|client| {
+                let count = of_address.get(&client.address).copied();
+                Some((Reverse(count), since(client, now)?, client))
+            });
+            may.collect::<Vec<_>>()
+        };
+        let mut may = of(Client::silent_since);
+        if may.is_empty() {
+            may = of(Client::slow_since);
+        }
+        may.sort_by_key(|it| (it.0, it.1));
         let some = clients.1.len().div_ceil(64);
-        for (_, client) in silent.into_iter().take(some) {
+        for (_, _, client) in may.into_iter().take(some) {
             client.gives_way.store(true, Ordering::Relaxed);
             client.waker.wake();
         }
@@ -175,28 +218,42 @@ enum Phase {
 pub(super) struct Client {
     room: Arc<Room>,
     number: u64,
+    address: u128,
     phase: AtomicU8,
+    /// Whether it may do less than a member, as far as its present request shows.
+    limited: AtomicBool,
+    /// When its present request came, in milliseconds of the room.
+    asked: AtomicU64,
+    /// Whose place it has, as a stream.
+    stream: Mutex<Option<party::Client>>,
     /// When it was made, or something was last written, in milliseconds of the room.
     since: AtomicU64,
     /// When the first was read of what is not answered, plus one; 0 if there is nothing.
     heard: AtomicU64,
     gives_way: AtomicBool,
     waker: AtomicWaker,
+    /// Counts what comes on a socket until it is a whole message.
+    charge: OnceLock<Arc<Charge>>,
 }
 
 impl Client {
-    fn enter(room: &Arc<Room>) -> Arc<Client> {
+    fn enter(room: &Arc<Room>, address: u128) -> Arc<Client> {
         let mut clients = room.clients();
         let number = clients.0;
         clients.0 += 1;
         let client = Arc::new(Client {
             room: room.clone(),
             number,
+            address,
             phase: AtomicU8::new(Phase::New as u8),
+            limited: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
+            stream: Mutex::default(),
             since: AtomicU64::new(room.now()),
             heard: AtomicU64::new(0),
             gives_way: AtomicBool::new(false),
             waker: AtomicWaker::new(),
+            charge: OnceLock::new(),
         });
         clients.1.insert(number, client.clone());
         client
@@ -214,14 +271,28 @@ impl Client {
     fn set(&self, phase: Phase) {
         let before = self.phase();
         self.phase.store(phase as u8, Ordering::Relaxed);
-        if before == Phase::Stream && phase != Phase::Stream {
-            self.room.streams.fetch_sub(1, Ordering::Relaxed);
+        if before == Phase::Stream
+            && let Some(of) = self.stream().take()
+        {
+            self.room.streams().end(of);
         }
     }
 
     /// The head of a request has come.
     pub(super) fn asked(&self) {
+        self.limited.store(false, Ordering::Relaxed);
+        self.asked.store(self.room.now(), Ordering::Relaxed);
         self.set(Phase::Asked);
+    }
+
+    /// What is asked comes from somebody who may do less than a member.
+    pub(super) fn is_guest(&self) {
+        self.limited.store(true, Ordering::Relaxed);
+    }
+
+    fn stream(&self) -> MutexGuard<'_, Option<party::Client>> {
+        // Nothing panics while it holds the lock.
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The request is answered.
@@ -230,17 +301,21 @@ impl Client {
         self.wrote();
     }
 
-    /// A stream begins; `false` if there are as many as there may be.
-    pub(super) fn streams(&self) -> bool {
-        let (streams, max) = (&self.room.streams, self.room.streams_max);
-        let more = |streams: u64| (streams < max).then_some(streams + 1);
-        let begins = streams
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok();
-        if begins {
-            self.phase.store(Phase::Stream as u8, Ordering::Relaxed);
-        }
-        begins
+    /// A stream begins.
+    ///
+    /// # Errors
+    /// If there are as many as there may be of those of such clients.
+    pub(super) fn streams(&self, of: party::Client) -> Result<(), streams::Full> {
+        self.room.streams().begin(of)?;
+        *self.stream() = Some(of);
+        self.phase.store(Phase::Stream as u8, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Has what comes from now on count for a share of bytes that are under way.
+    pub(super) fn charge(&self, charge: Arc<Charge>) {
+        // A connection becomes a socket once.
+        let _ = self.charge.set(charge);
     }
 
     fn wrote(&self) {
@@ -275,6 +350,17 @@ impl Client {
         let heard = self.heard.load(Ordering::Relaxed).checked_sub(1);
         let since = heard.unwrap_or_else(|| self.since.load(Ordering::Relaxed));
         (now.saturating_sub(since) >= GIVES_WAY.as_millis() as u64).then_some(since)
+    }
+}
+
+impl Client {
+    /// Since when its request takes, if it may do less than a member and that is for long enough to give
+    /// way.
+    fn slow_since(&self, now: u64) -> Option<u64> {
+        let since = self.asked.load(Ordering::Relaxed);
+        let is_slow = now.saturating_sub(since) >= REQUEST_GIVES_WAY.as_millis() as u64;
+        let gives_way = self.phase() == Phase::Asked && self.limited.load(Ordering::Relaxed);
+        (gives_way && is_slow).then_some(since)
     }
 }
 
@@ -347,8 +433,14 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patience<T> {
         let this = &mut *self;
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.io).poll_read(context, buffer);
-        if buffer.filled().len() > before {
+        let came = buffer.filled().len() - before;
+        if came > 0 {
             this.client.read();
+            if let Some(charge) = this.client.charge.get()
+                && charge.add(came).is_err()
+            {
+                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+            }
         }
         if read.is_ready() {
             return read;

@@ -131,7 +131,8 @@ impl IntoResponse for Problem {
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        if let Some(wait) = self.ends.and_then(until) {
+        let wait = problems::of(self.code).wait_s.map(u64::from);
+        if let Some(wait) = self.ends.and_then(until).or(wait) {
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(wait));

@@ -2,6 +2,8 @@
 
 use super::App;
 use super::access::{Caller, Pass, SentBy};
+use super::bodies::Charge;
+use super::patience;
 use super::problem::{Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::InSpace;
@@ -11,11 +13,13 @@ use crate::handle::{Carried, Limits, NewLink, PeerKind, Sender, SpaceId};
 use crate::problems;
 use crate::trust::Role;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{ConnectInfo, State};
+use axum::http::Extensions;
 use axum::response::Response;
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::Link;
@@ -61,6 +65,7 @@ pub(super) async fn upgrade(
     Route(space): Route<String>,
     caller: Caller,
     SentBy(from): SentBy,
+    parts: Extensions,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let space = app.handle.space(&space)?;
@@ -81,11 +86,16 @@ pub(super) async fn upgrade(
         .limit()
         .map(|limit| Challenge::draw(&app, limit));
     let (challenge, pass) = (challenge.transpose()?, caller.pass(space));
+    let address = parts.get::<ConnectInfo<SocketAddr>>().map(|it| it.0.ip());
+    let charge = app.bodies.charge(caller.client(address));
+    if let Some(connection) = parts.get::<Arc<patience::Client>>() {
+        connection.charge(charge.clone());
+    }
     Ok(upgrade
         .protocols([PROTOCOL])
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
-        .on_upgrade(move |socket| serve(app, space, (challenge, pass, from), socket)))
+        .on_upgrade(move |socket| serve(app, space, (challenge, pass, from, charge), socket)))
 }
 
 /// Refuses other replicas where this node is less than a member: what they write would stay here.
@@ -105,7 +115,7 @@ pub(super) fn passes_on(app: &App, space: SpaceId) -> Result<(), Problem> {
 async fn serve(
     app: Arc<App>,
     space: SpaceId,
-    (challenge, pass, from): (Option<Challenge>, Pass, Sender),
+    (challenge, pass, from, charge): (Option<Challenge>, Pass, Sender, Arc<Charge>),
     mut socket: WebSocket,
 ) {
     let limits = match challenge {
@@ -113,14 +123,18 @@ async fn serve(
         Some(challenge) => match prove(&mut socket, &challenge).await {
             Ok(limits) => Some(limits),
             Err(problem) => {
-                app.metrics.refused("http", problem.code());
-                let frame = close(REFUSED, format!("{}: sign the challenge", problem.code()));
+                let full = charge.refused();
+                let code = full.map_or(problem.code(), |_| problems::BODIES_FULL.code);
+                app.metrics.refused("http", code);
+                let advice = full.map_or("sign the challenge".into(), |it| it.to_string());
+                let frame = close(REFUSED, format!("{code}: {advice}"));
                 // The client may be gone already.
                 let _ = timeout(SEND_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
                 return;
             }
         },
     };
+    charge.again();
     let link = app.handle.next_link();
     let (outbox, inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
@@ -133,7 +147,7 @@ async fn serve(
         from,
     };
     app.handle.connect(new).await;
-    let close = exchange(&app, (link, pass), &mut socket, inbox).await;
+    let close = exchange(&app, (link, pass, &charge), &mut socket, inbox).await;
     app.handle.disconnect(link).await;
     if let Some(frame) = close {
         // The peer may be gone already.
@@ -163,7 +177,7 @@ async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<Limits, 
 /// Passes frames both ways. Returns how to close the socket, if it is still open.
 async fn exchange(
     app: &Arc<App>,
-    (link, pass): (Link, Pass),
+    (link, pass, charge): (Link, Pass, &Charge),
     socket: &mut WebSocket,
     mut inbox: mpsc::Receiver<Order>,
 ) -> Option<CloseFrame> {
@@ -178,6 +192,12 @@ async fn exchange(
         let outgoing = tokio::select! {
             message = socket.recv() => {
                 heard = Instant::now();
+                if let Some(full) = charge.refused() {
+                    let code = problems::BODIES_FULL.code;
+                    app.metrics.refused("http", code);
+                    return Some(close(REFUSED, format!("{code}: {full}")));
+                }
+                charge.again();
                 match message {
                     Some(Ok(Message::Binary(bytes))) => {
                         app.handle.frame(link, bytes.into()).await;

@@ -152,6 +152,10 @@ kinds! {
     KEYED_TOO_LARGE: Kind::http("keyed_too_large", 400, "What is added under an idempotency key takes too many bytes, with the keys of the counters.")
         .advice("Send it in several parts, each under a key of its own.")
         .both();
+    KEYED_FULL: Kind::http("keyed_full", 429, "The caller's ticket or address has made as many operations under idempotency keys as are remembered of it, all of them within two minutes.")
+        .advice("Wait some seconds, ask at a lower rate, or write without a key.")
+        .after(10)
+        .both();
     NEEDS_CENTRE: Kind::http("needs_centre", 501, "Only one place for all of the mesh could give this.")
         .advice("Add, or let one member alone set the counter; the text says what fits.")
         .shown(Shown::Error("NEEDSCENTRE"));
@@ -164,8 +168,11 @@ kinds! {
         .advice("Run `tallymesh members add` at a member, or start it with `--join` and a new ticket.");
     TICKET_WORTHLESS: Kind::http("ticket_worthless", 503, "No ticket that the node was given lets it into one of its spaces; `detail` says why.")
         .advice("Ask a member for another ticket (`tallymesh invite` there), and start the node with `--join` and that. What was counted meanwhile is kept, and sent once it is let in.");
-    STREAMS_FULL: Kind::http("streams_full", 503, "Streams of events and sockets take as many of the node's connections as they may.")
+    STREAMS_FULL: Kind::http("streams_full", 503, "Streams of events and sockets take as many of the node's connections as they may: of a ticket, of an address, of readers, of all that may do less than a member, or of all.")
         .advice("Try again later, ask another node, or start the node with more connections by `--http-clients`.");
+    BODIES_FULL: Kind::http("bodies_full", 503, "Requests that are under way take as many bytes as they may: of a ticket, of an address, of all that may do less than a member, or of all.")
+        .advice("Send less at a time, one request after the other.")
+        .after(5);
     STORE_LOST: Kind::http("store_lost", 503, "The node's data folder, or its lock, is no longer the one that it opened; nothing is acknowledged.")
         .advice("Put the folder back, and the node goes on; or look who else uses it, and start the node again.");
     STORE_WAITS: Kind::http("store_waits", 503, "The node's store has not answered for some time; nothing is acknowledged meanwhile.")

@@ -225,6 +225,7 @@ impl Session {
         let (now, strict) = (host.unix_ms(), self.config.strict);
         let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
         self.prepare(multi.commands(), host).map_err(abort)?;
+        let keyed = once.map(|once| (once, host.asker(self.space)));
         let begun = match multi.writes() {
             true => host.writable(self.space).and_then(Replica::begin),
             false => host.replica(self.space).begin(),
@@ -271,7 +272,7 @@ impl Session {
         let mut changed = Vec::new();
         match failed {
             true => drop(tx),
-            false => commit(tx, once, &mut changed)
+            false => commit(tx, keyed, &mut changed)
                 .map_err(|error| ReplyError::ExecAbortBecause(Box::new(error)))?,
         }
         lacks.iter().for_each(|it| host.lacks(self.space, it));

@@ -17,7 +17,7 @@ use super::multi::Multi;
 use super::reply::Reply;
 use super::request::Args;
 use super::session::{Session, unfit};
-use tallymesh_core::{Asked, Error, Handle, Once, Transaction};
+use tallymesh_core::{Asked, Asker, Error, Handle, Once, Transaction};
 
 impl Session {
     /// Makes and answers `ONCE`.
@@ -108,14 +108,15 @@ impl Multi {
 /// Makes a transaction visible, under a key if there is one.
 pub(super) fn commit(
     tx: Transaction<'_>,
-    once: Option<Once>,
+    once: Option<(Once, Asker)>,
     changed: &mut Vec<Handle>,
 ) -> Result<(), ReplyError<'static>> {
-    let Some(once) = once else {
+    let Some((once, asker)) = once else {
         tx.commit(changed);
         return Ok(());
     };
-    tx.commit_once(once, changed).map_err(|error| match error {
+    let made = tx.commit_once_for(once, Some(&asker), changed);
+    made.map_err(|error| match error {
         Error::TooLarge { size, .. } => ReplyError::OnceTooLarge { bytes: size },
         error => error.into(),
     })

@@ -561,6 +561,7 @@ impl Session {
         let (now, strict) = (host.unix_ms(), self.config.strict);
         let (mut events, mut changed) = (Vec::new(), Vec::new());
         self.prepare([(spec, *args)].into_iter(), host)?;
+        let keyed = once.map(|once| (once, host.asker(self.space)));
         let mut tx = host.writable(self.space)?.begin()?;
         let mut writing = Writing {
             tx: &mut tx,
@@ -570,7 +571,7 @@ impl Session {
             events: &mut events,
         };
         writing.run(spec, args, reply)?;
-        commit(tx, once, &mut changed)?;
+        commit(tx, keyed, &mut changed)?;
         self.tell(host, &changed, &events, once.is_some());
         Ok(())
     }

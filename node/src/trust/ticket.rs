@@ -47,6 +47,11 @@ impl TicketId {
     pub fn new(random: [u8; 16]) -> TicketId {
         TicketId(random)
     }
+
+    /// The same as a number.
+    pub(crate) fn number(&self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
 }
 
 impl fmt::Display for TicketId {

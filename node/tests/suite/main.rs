@@ -51,6 +51,7 @@ mod retries;
 mod revoked;
 mod roles;
 mod sequences;
+mod shares;
 mod silent;
 mod spaces;
 mod spending;

@@ -1,15 +1,14 @@
 //! The keyed operations that are remembered, by their keys and in the order in which they came.
 
-use crate::limits::KEYED_MAX;
+use super::shares::{Asker, Group, Room, Shares};
+use crate::error::Error;
 use crate::once::Once;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// Stands for a writer that was absorbed and forgotten: what it did is part of what all have seen.
 pub(super) const ABSORBED: u32 = u32::MAX;
-/// Stands for no writer: the operation was told anew, and is behind those that came before that.
-const MOVED: u32 = u32::MAX - 1;
 /// Stands for a writer of which it is not known any more what counts: this replica began again.
 pub(super) const UNSURE: u32 = u32::MAX - 2;
 
@@ -32,16 +31,20 @@ pub(in crate::replica) struct Instance {
     /// missing here. Then it counts, whatever else is heard of: that was made by somebody who had not seen
     /// this one, though all who count had.
     pub(super) sole: bool,
+    /// The number of whom it counts for.
+    pub(super) share: u32,
 }
 
 /// The keyed operations that are remembered.
 #[derive(Clone, Debug, Default)]
 pub(in crate::replica) struct Table {
-    /// In the order in which they came.
-    pub(super) instances: VecDeque<Instance>,
-    /// How many were dropped before the first of them.
-    pub(super) dropped: u64,
-    /// By key, and where they are, `dropped` included.
+    /// By their places, in the order in which they came.
+    pub(super) instances: BTreeMap<u64, Instance>,
+    /// The place after the last that ever came.
+    pub(super) end: u64,
+    /// For whom they count.
+    pub(super) shares: Shares,
+    /// By key, and where they are.
     pub(super) places: BTreeSet<([u8; 16], u64)>,
     /// How many of each writer there are, and its last clock.
     pub(super) of_writer: BTreeMap<u32, (u64, u64)>,
@@ -63,16 +66,19 @@ pub(in crate::replica) struct Table {
 }
 
 impl Table {
-    pub(super) fn end(&self) -> u64 {
-        self.dropped + self.instances.len() as u64
-    }
-
     pub(super) fn at(&self, place: u64) -> &Instance {
-        &self.instances[(place - self.dropped) as usize]
+        &self.instances[&place]
     }
 
-    pub(super) fn at_mut(&mut self, place: u64) -> &mut Instance {
-        &mut self.instances[(place - self.dropped) as usize]
+    pub(super) fn at_mut(&mut self, place: u64) -> Option<&mut Instance> {
+        self.instances.get_mut(&place)
+    }
+
+    /// Notes that all is withdrawn of one that is to be.
+    pub(super) fn note_withdrawn(&mut self, place: u64) {
+        if let Some(instance) = self.at_mut(place) {
+            instance.withdrawn = true;
+        }
     }
 
     /// Where the operations of a key are.
@@ -81,8 +87,32 @@ impl Table {
         places.map(|(_, place)| *place)
     }
 
-    /// Where it is now, if it was not known.
+    /// Makes room for what is asked for, by dropping what is older.
+    ///
+    /// # Errors
+    /// [`Error::KeyedFull`] if that would be what this caller was answered lately.
+    pub(super) fn make_room(&mut self, asker: &Asker) -> Result<(), Error> {
+        let group = Group::of(asker);
+        while let (Room::Drop(place, number), max) = self.shares.room(group, asker.limited) {
+            if place >= asker.settled && self.shares.is(number, group, asker.limited) {
+                return Err(Error::KeyedFull { max });
+            }
+            self.remove(place);
+        }
+        Ok(())
+    }
+
+    /// Remembers what a caller has made, for which there is [room](Table::make_room).
+    pub(super) fn insert_for(&mut self, asker: &Asker, instance: Instance) {
+        self.insert_in(Group::of(asker), asker.limited, instance);
+    }
+
+    /// Where it is now, if it was not known. It counts for its writer.
     pub(super) fn insert(&mut self, instance: Instance) -> Option<u64> {
+        self.insert_in(Group::Writer(instance.writer), false, instance)
+    }
+
+    fn insert_in(&mut self, group: Group, limited: bool, mut instance: Instance) -> Option<u64> {
         let mut others = false;
         let mut unsure = None;
         for place in self.of(&instance.once.key) {
@@ -101,37 +131,41 @@ impl Table {
         }
         if let Some(place) = unsure.filter(|_| !others) {
             // Whoever has been told all up to here has not been told of this one.
-            self.uncount(UNSURE);
-            self.places.remove(&(instance.once.key, place));
-            let moved = self.at_mut(place);
-            (moved.writer, moved.adds) = (MOVED, Box::default());
+            self.remove(place);
         }
         if others {
             self.due.push(instance.once.key);
         }
         self.count(instance.writer, instance.clock);
-        let place = self.end();
+        while let Room::Drop(place, _) = self.shares.room(group, limited).0 {
+            self.remove(place);
+        }
+        let place = self.end;
+        self.end += 1;
+        instance.share = self.shares.number(group, limited);
+        self.shares.add(instance.share, place);
         self.places.insert((instance.once.key, place));
-        self.instances.push_back(instance);
-        self.keep_last(KEYED_MAX);
+        self.instances.insert(place, instance);
         Some(place)
     }
 
-    /// Drops those that came first, until no more than so many are left.
-    fn keep_last(&mut self, most: usize) {
-        let more = self.instances.len().saturating_sub(most);
-        self.drop_upto(self.dropped + more as u64);
+    /// Drops one.
+    fn remove(&mut self, place: u64) {
+        let Some(instance) = self.instances.remove(&place) else {
+            return;
+        };
+        self.places.remove(&(instance.once.key, place));
+        self.uncount(instance.writer);
+        let instances = &self.instances;
+        let is_there = |place: u64| instances.contains_key(&place);
+        self.shares.remove(instance.share, place, is_there);
     }
 
     pub(super) fn drop_upto(&mut self, upto: u64) {
-        while self.dropped < upto
-            && let Some(instance) = self.instances.pop_front()
+        while let Some((&place, _)) = self.instances.first_key_value()
+            && place < upto
         {
-            self.places.remove(&(instance.once.key, self.dropped));
-            if instance.writer != MOVED {
-                self.uncount(instance.writer);
-            }
-            self.dropped += 1;
+            self.remove(place);
         }
     }
 
@@ -158,7 +192,7 @@ impl Table {
         let (count, last) = self.of_writer.entry(to).or_default();
         *count += more;
         *last = clock.max(*last);
-        for instance in self.instances.iter_mut().filter(|it| it.writer == from) {
+        for instance in self.instances.values_mut().filter(|it| it.writer == from) {
             instance.writer = to;
         }
     }

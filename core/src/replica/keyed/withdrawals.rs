@@ -1,6 +1,6 @@
 //! Withdrawals: what was made more than once under a key is taken out but once.
 
-use super::table::{ABSORBED, Instance, UNSURE};
+use super::table::{ABSORBED, UNSURE};
 use crate::counter;
 use crate::delta::KeyedAdd;
 use crate::error::Error;
@@ -38,7 +38,7 @@ impl Replica {
                 let reborn = self.keyed.reborn.get(&writer).copied().unwrap_or(0);
                 let sure = instance.watched && at >= reborn || at > self.known_to_all(writer);
                 let adds = decode_adds(&instance.adds);
-                self.keyed.at_mut(place).withdrawn = true;
+                self.keyed.note_withdrawn(place);
                 for add in adds {
                     if let Some(handle) = self.withdraw_add(clock, (writer, at), &add, sure) {
                         withdrawn(handle, (self.writers[writer as usize], at));
@@ -58,7 +58,7 @@ impl Replica {
     pub(in crate::replica) fn drop_due(&mut self) {
         for key in core::mem::take(&mut self.keyed.due) {
             for place in self.duplicates(&key) {
-                self.keyed.at_mut(place).withdrawn = true;
+                self.keyed.note_withdrawn(place);
             }
         }
     }
@@ -102,7 +102,7 @@ impl Replica {
         for at in 0..self.keyed.due.len() {
             let key = self.keyed.due[at];
             for place in self.duplicates_of(&key, &|place| told.contains(&place), &[]) {
-                self.keyed.at_mut(place).withdrawn = true;
+                self.keyed.note_withdrawn(place);
             }
         }
     }
@@ -127,10 +127,10 @@ impl Replica {
     /// Notes that it is not known what became of the slots that keyed operations added to, as far as
     /// that may have been collected before this state came here.
     pub(in crate::replica) fn note_unwatched(&mut self) {
-        for at in 0..self.keyed.instances.len() {
-            let Instance { writer, clock, .. } = self.keyed.instances[at];
-            if clock <= self.known_to_all(writer) {
-                self.keyed.instances[at].watched = false;
+        let (floor, settled) = (&self.roster.floor, &self.roster.settled);
+        for instance in self.keyed.instances.values_mut() {
+            if instance.clock <= seen_by_all(floor, settled, instance.writer) {
+                instance.watched = false;
             }
         }
     }
@@ -176,14 +176,18 @@ impl Replica {
     /// Up to which clock a writer's part may lack what all have seen to be over; 0 of one that is not
     /// told apart.
     pub(super) fn known_to_all(&self, writer: u32) -> u64 {
-        let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
-        of(&self.roster.floor).max(of(&self.roster.settled))
+        seen_by_all(&self.roster.floor, &self.roster.settled, writer)
     }
 
     /// How many adds this replica has withdrawn, since it was made; what others withdrew is not counted.
     pub fn withdrawn_count(&self) -> u64 {
         self.keyed.withdrawn
     }
+}
+
+fn seen_by_all(floor: &[u64], settled: &[u64], writer: u32) -> u64 {
+    let of = |clocks: &[u64]| clocks.get(writer as usize).copied().unwrap_or(0);
+    of(floor).max(of(settled))
 }
 
 #[cfg(test)]

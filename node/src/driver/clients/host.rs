@@ -5,12 +5,13 @@ use super::passes::Pass;
 use super::{Connection, Ends};
 use crate::driver::spaces::Spaces;
 use crate::metrics::{Metrics, resident_bytes};
+use crate::party::Client;
 use crate::resp::{Event, Facts, Handles, Host, Lack, Place, Seen, Sizes, Turned, Written};
 use crate::trust::{Ledger, Role};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Asked, Error, Handle as Counted, Replica};
+use tallymesh_core::{Asked, Asker, Error, Handle as Counted, Replica};
 
 /// For how long what was looked up of the memory is told.
 const MEMORY_TIME: Duration = Duration::from_secs(1);
@@ -162,6 +163,13 @@ impl Host for Desk<'_> {
     fn made(&mut self, space: usize) {
         self.wrote = true;
         self.spaces[space].made();
+    }
+
+    fn asker(&self, space: usize) -> Asker {
+        let (address, pass) = (Some(self.own.1.address), self.pass.as_deref());
+        let role = pass.map_or(Role::Member, Pass::role);
+        let client = Client::new(address, role, pass.map(Pass::grant));
+        self.spaces[space].asker(client.party, client.is_limited())
     }
 
     fn asked(&mut self, space: usize, asked: Asked) {

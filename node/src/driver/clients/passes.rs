@@ -51,6 +51,10 @@ impl Pass {
         }))
     }
 
+    pub(super) fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
     pub(super) fn role(&self) -> Role {
         self.grant.role
     }

@@ -299,7 +299,7 @@ fn a_retry_elsewhere_reaches_the_level_of_what_was_made_before() {
             wait,
             ..Demand::default()
         };
-        let written = cluster.nodes[at].write(SPACE, ops, Some(once), demand);
+        let written = cluster.nodes[at].write(SPACE, ops, Some(once.into()), demand);
         cluster.wait(written).map(|it| it.done.again)
     };
     assert_eq!(write(0, Level::Local, SHORT), Ok(false));

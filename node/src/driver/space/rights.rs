@@ -3,16 +3,16 @@
 
 use super::{OpenSpace, Refusal};
 use crate::driver::levels::Reply;
-use crate::driver::{Operation, OperationError, Release, Transacted, Written};
+use crate::driver::{Keyed, Operation, OperationError, Release, Transacted, Written};
 use crate::handle::Demand;
 use crate::metrics::Metrics;
 use crate::resp::Lack;
-use tallymesh_core::{Error, Once, Stock, Supply, WantId, window_end};
+use tallymesh_core::{Error, Stock, Supply, WantId, window_end};
 
 /// A write as it was asked for.
 pub(in crate::driver) struct Write {
     pub(in crate::driver) ops: Vec<Operation>,
-    pub(in crate::driver) once: Option<Once>,
+    pub(in crate::driver) once: Option<Keyed>,
     pub(in crate::driver) demand: Demand,
     pub(in crate::driver) reply: Reply<Written<Transacted>>,
     /// Until when it waits for rights, in milliseconds since the start.
@@ -73,7 +73,7 @@ impl OpenSpace {
             reply,
             ..
         } = write;
-        self.reach(now, done, once, &demand, reply)
+        self.reach(now, done, once.map(|it| it.once), &demand, reply)
     }
 
     /// Goes on to wait for the same, or begins to wait.

@@ -82,7 +82,10 @@ fn a_key_is_known_for_the_window_also_to_the_next_process() {
     let mut followed = Followed::new();
     let add = |space: &mut OpenSpace, key: &str| {
         let ops = [("n".to_owned(), Op::Add(1)).into()];
-        space.transact(&ops, Some(once(key))).expect("well").again
+        space
+            .transact(&ops, Some(once(key).into()))
+            .expect("well")
+            .again
     };
     assert_eq!(followed.space.next_deadline(), None);
     assert!(!add(&mut followed.space, "early"));

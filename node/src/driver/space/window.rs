@@ -14,6 +14,11 @@ use std::time::Duration;
 /// less takes memory for notes.
 const STEP_MS: u64 = 60_000;
 
+/// A key that has been known for less makes no room for another of its caller's, in milliseconds: the
+/// caller is refused instead. Less, and a client that asks fast is counted twice when it retries; more, and
+/// callers that are fast for long are refused.
+const YOUNG_MS: u64 = 120_000;
+
 /// How many keys had come by when.
 pub(super) struct Window {
     /// How long a key is known at least, in milliseconds.
@@ -25,6 +30,8 @@ pub(super) struct Window {
     over: u64,
     /// When the next note is due.
     due: u64,
+    /// The last time that was told.
+    now: u64,
 }
 
 impl Window {
@@ -36,12 +43,14 @@ impl Window {
             notes: VecDeque::new(),
             over: 0,
             due: 0,
+            now: 0,
         }
     }
 
     /// Notes that all keys before the place `end` have come, and returns the place before which they
     /// may be dropped; `None` as long as that is not due.
     fn pass(&mut self, now: u64, end: u64) -> Option<u64> {
+        self.now = now;
         if now < self.due {
             return None;
         }
@@ -57,6 +66,15 @@ impl Window {
             self.notes.pop_front();
         }
         Some(self.over)
+    }
+
+    /// The place before which keys have been known for long enough to make room for others of their
+    /// caller's.
+    pub(super) fn settled(&self) -> u64 {
+        let age = YOUNG_MS.min(self.length);
+        let old = |it: &&(u64, u64)| it.0.saturating_add(age) <= self.now;
+        let noted = self.notes.iter().rev().find(old);
+        noted.map_or(self.over, |it| it.1)
     }
 }
 
@@ -94,10 +112,28 @@ mod tests {
         }
         assert_eq!(window.pass(minutes(61), 1), Some(1));
         assert_eq!(window.notes.len(), 0, "nothing else came");
+        assert_eq!((window.settled(), window.over), (1, 1));
         // After a long sleep all is noted at once, and known for as long again.
         assert_eq!(window.pass(minutes(1_000), 5), Some(1));
         assert_eq!(window.pass(minutes(1_059), 9), Some(1));
         assert_eq!(window.pass(minutes(1_060), 9), Some(5));
         assert_eq!(window.pass(minutes(1_119), 9), Some(9));
+    }
+
+    #[test]
+    fn a_key_makes_room_for_others_once_it_is_two_minutes_old() {
+        let mut window = Window::new(Duration::from_secs(3_600));
+        let step = 60_000;
+        for (minute, end) in [(0, 5), (1, 6), (2, 9), (3, 9), (4, 9)] {
+            window.pass(minute * step, end);
+            let settled = [0, 0, 5, 6, 9][minute as usize];
+            assert_eq!(window.settled(), settled, "{minute}");
+        }
+        // Where all are known for less, it is as long as that.
+        let mut short = Window::new(Duration::from_secs(1));
+        short.pass(0, 5);
+        assert_eq!(short.settled(), 0);
+        short.pass(1_000, 6);
+        assert_eq!(short.settled(), 5);
     }
 }

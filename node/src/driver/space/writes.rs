@@ -2,11 +2,11 @@
 
 use super::{Counted, OpenSpace};
 use crate::driver::budgets::Made;
-use crate::driver::{Counter, Done, Operation, OperationError, Transacted};
+use crate::driver::{Counter, Done, Keyed, Operation, OperationError, Transacted};
 use crate::handle::{Refusal, Sum};
 use crate::resp::Event;
 use tallymesh_core::limits::TRANSACTION_OPS_MAX;
-use tallymesh_core::{Asked, Error, Once, Op, RESERVED, Transaction};
+use tallymesh_core::{Asked, Asker, Error, Op, Party, RESERVED, Transaction};
 
 /// Most counters of one batch that are deleted because they have expired. With more, whoever asks
 /// for something else would wait too long.
@@ -27,12 +27,12 @@ impl OpenSpace {
     pub(in crate::driver) fn transact(
         &mut self,
         ops: &[Operation],
-        once: Option<Once>,
+        once: Option<Keyed>,
     ) -> Result<Transacted, Refusal> {
         if ops.len() > TRANSACTION_OPS_MAX {
             return Err(Error::TransactionTooLarge { ops: ops.len() }.into());
         }
-        match once.map(|once| self.replica.asked(&once)) {
+        match once.map(|it| self.replica.asked(&it.once)) {
             None | Some(Asked::New) => {}
             Some(Asked::Before(_)) => {
                 self.part.tally.replayed += 1;
@@ -55,6 +55,7 @@ impl OpenSpace {
             self.wrote(counter, Event::Merge);
         }
         let is_starting = self.is_starting();
+        let asker = once.map(|it| self.asker(it.party, it.limited));
         let mut transaction = self.writable()?.begin()?;
         let mut told = Vec::with_capacity(ops.len());
         for (index, operation) in ops.iter().enumerate() {
@@ -74,7 +75,7 @@ impl OpenSpace {
         let mut changed = Vec::new();
         match once {
             Some(once) => {
-                let made = transaction.commit_once(once, &mut changed);
+                let made = transaction.commit_once_for(once.once, asker.as_ref(), &mut changed);
                 made.map_err(keyed_refusal)?;
                 self.part.tally.keyed += 1;
             }
@@ -119,6 +120,15 @@ impl OpenSpace {
         }
         let again = false;
         Ok(Transacted { done, again })
+    }
+
+    /// For whom an operation under an idempotency key is made.
+    pub(in crate::driver) fn asker(&self, party: Party, limited: bool) -> Asker {
+        Asker {
+            party,
+            limited,
+            settled: self.window.settled(),
+        }
     }
 
     /// Counts what became of an operation under an idempotency key, which is made if it is new.

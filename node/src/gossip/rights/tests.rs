@@ -55,6 +55,21 @@ fn show(rights: &Rights, number: u8, grant: Grant) -> Result<Vec<SpaceId>, Worth
     rights.show(peer(number), grant, std::net::Ipv4Addr::LOCALHOST.into())
 }
 
+/// A ticket of member 1 is revoked in this space.
+fn revoked(id: u8, space: &str) -> crate::trust::Revoked {
+    crate::trust::Revoked {
+        statement: "x".into(),
+        revocation: crate::trust::Revocation {
+            id: TicketId::new([id; 16]),
+            issuer: owner(1),
+            spaces: None,
+            issued: NOW / 1000,
+            expires: None,
+        },
+        spaces: [Space::new(space).expect("a name")].into(),
+    }
+}
+
 /// The places and roles of a peer's rights.
 fn roles(rights: &Rights, number: u8, now: u64) -> Vec<(usize, Role)> {
     let rights = rights.of(&peer(number), now).into_iter();
@@ -113,6 +128,23 @@ fn a_ticket_gives_its_role_where_its_issuer_has_a_say() {
         [(0, Role::Writer)],
         "the most counts"
     );
+}
+
+#[test]
+fn a_link_counts_for_the_ticket_that_lets_its_peer_do_most() {
+    let (rights, ledger) = rights(false);
+    let id = |number: u8| TicketId::new([number; 16]);
+    assert_eq!(rights.ticket_of(&peer(9), NOW), None, "a stranger");
+    for (number, role) in [(1, Role::Reader), (2, Role::Writer), (3, Role::Reader)] {
+        assert!(show(&rights, 9, grant(number, 1, role, None)).is_ok());
+    }
+    assert_eq!(rights.ticket_of(&peer(9), NOW), Some(id(2)));
+    assert_eq!(rights.ticket_of(&peer(8), NOW), None, "another");
+    ledger.revoke(vec![revoked(2, "a")]).expect("room");
+    assert_eq!(rights.ticket_of(&peer(9), NOW), Some(id(3)));
+    // A member is there by itself, whatever it shows.
+    assert!(show(&rights, 1, grant(4, 1, Role::Reader, Some(&["a"]))).is_ok());
+    assert_eq!(rights.ticket_of(&peer(1), NOW), None);
 }
 
 #[test]
@@ -389,19 +421,8 @@ fn who_has_a_readers_ticket_keeps_nobody_from_joining() {
     // What is revoked is forgotten at once.
     let stays = PeerId::random();
     rights.show(stays, reads.clone(), address).expect("room");
-    let revocation = crate::trust::Revocation {
-        id: reads.id,
-        issuer: owner(1),
-        spaces: None,
-        issued: NOW / 1000,
-        expires: None,
-    };
-    let revoked = crate::trust::Revoked {
-        statement: "x".into(),
-        revocation,
-        spaces: [Space::new("a").expect("a name")].into(),
-    };
-    ledger.revoke(vec![revoked]).expect("room");
+    assert_eq!(reads.id, TicketId::new([1; 16]));
+    ledger.revoke(vec![revoked(1, "a")]).expect("room");
     rights.tidy(NOW);
     assert!(rights.known().shown.of(&stays).is_empty());
     assert_eq!(roles(&rights, 9, NOW), [(0, Role::Editor)]);

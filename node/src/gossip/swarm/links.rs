@@ -45,6 +45,7 @@ impl Network {
             tracing::info!(%peer, link = link.0, left_out, "connected");
         }
         self.abouts.connected(peer, now);
+        let ticket = self.rights.ticket_of(&peer, self.clock.now());
         let new = NewLink {
             link,
             spaces: Some(spaces),
@@ -55,7 +56,7 @@ impl Network {
             from: Sender {
                 owner: owner_of(&peer),
                 address: address.map(Multiaddr::to_string),
-                ticket: None,
+                ticket: ticket.map(|ticket| ticket.to_string()),
             },
         };
         self.handle.connect(new).await;

@@ -1,34 +1,48 @@
 use super::*;
+use crate::trust::Role;
 use futures::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// Somebody always wants to come in.
-struct Crowd(Vec<DuplexStream>);
+/// Somebody always wants to come in, from this address.
+struct Crowd(Vec<DuplexStream>, u128);
+
+impl Comes for u128 {
+    fn network(&self) -> u128 {
+        *self
+    }
+}
+
+/// Somebody with a ticket of this number.
+fn with(ticket: u128, role: Role) -> party::Client {
+    let mut client = party::Client::new(None, role, None);
+    client.party.ticket = Some(ticket);
+    client
+}
 
 impl Listener for Crowd {
     type Io = DuplexStream;
-    type Addr = ();
+    type Addr = u128;
 
-    async fn accept(&mut self) -> (DuplexStream, ()) {
+    async fn accept(&mut self) -> (DuplexStream, u128) {
         let (client, node) = duplex(64);
         self.0.push(client);
-        (node, ())
+        (node, self.1)
     }
 
-    fn local_addr(&self) -> io::Result<()> {
-        Ok(())
+    fn local_addr(&self) -> io::Result<u128> {
+        Ok(self.1)
     }
 }
 
 fn door(places: usize) -> (Patient<Crowd>, Metrics) {
     let metrics = Metrics::new();
-    let door = Patient::new(Crowd(Vec::new()), places, metrics.clone());
+    let door = Patient::new(Crowd(Vec::new(), 1), places, metrics.clone());
     (door, metrics)
 }
 
 /// A connection, by both of its ends.
 async fn come(door: &mut Patient<Crowd>) -> (DuplexStream, Patience<DuplexStream>) {
-    let (node, ()) = door.accept().await;
+    let (node, _) = door.accept().await;
     (door.listener.0.pop().expect("somebody came"), node)
 }
 
@@ -63,7 +77,7 @@ async fn each_phase_has_its_time() {
         assert_eq!(left(&node), Some(60));
     }
     node.client().asked();
-    assert!(node.client().streams());
+    assert_eq!(node.client().streams(with(1, Role::Member)), Ok(()));
     assert_eq!(left(&node), None, "a stream may be silent");
     client.write_all(b"a").await.expect("write");
     node.read_u8().await.expect("it is read");
@@ -74,7 +88,7 @@ async fn each_phase_has_its_time() {
 async fn whoever_does_not_read_is_closed() {
     let (mut door, _) = door(9);
     let (_client, mut node) = come(&mut door).await;
-    assert!(node.client().streams());
+    assert_eq!(node.client().streams(with(1, Role::Member)), Ok(()));
     node.write_all(&[0; 64]).await.expect("there is room");
     let error = node.write_all(b"d").await.expect_err("it is closed");
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -91,7 +105,7 @@ async fn the_most_silent_gives_way_to_whoever_comes() {
     let (_one, asked) = come(&mut door).await;
     asked.client().asked();
     let (_two, streams) = come(&mut door).await;
-    assert!(streams.client().streams());
+    assert_eq!(streams.client().streams(with(1, Role::Member)), Ok(()));
     let (_three, mut silent) = come(&mut door).await;
     sleep(GIVES_WAY / 4).await;
     let (_four, later) = come(&mut door).await;
@@ -105,7 +119,7 @@ async fn the_most_silent_gives_way_to_whoever_comes() {
     let mut fifth = Box::pin(door.accept());
     assert!(poll!(&mut fifth).is_pending(), "nobody was silent for long");
     assert_eq!(figure("tallymesh_http_full_total "), "1");
-    let ((_fifth, ()), ()) = tokio::join!(fifth, gone);
+    let ((_fifth, _), ()) = tokio::join!(fifth, gone);
     assert_eq!(figure("tallymesh_http_clients "), "4");
     let gives_way = |it: &Patience<DuplexStream>| it.client.gives_way.load(Ordering::Relaxed);
     assert!(!gives_way(&asked) && !gives_way(&streams) && !gives_way(&later));
@@ -119,7 +133,8 @@ async fn streams_leave_places_for_requests() {
         nodes.push(come(&mut door).await);
     }
     let streams = |nodes: &[(DuplexStream, Patience<DuplexStream>)], at: usize| {
-        nodes[at].1.client().streams()
+        let member = with(at as u128, Role::Member);
+        nodes[at].1.client().streams(member).is_ok()
     };
     assert!((0..3).all(|at| streams(&nodes, at)));
     assert!(!streams(&nodes, 3), "the last place is for requests");
@@ -127,4 +142,43 @@ async fn streams_leave_places_for_requests() {
     assert!(streams(&nodes, 3), "one has ended");
     drop(nodes.remove(1));
     assert!(streams(&nodes, 0), "one has gone");
+}
+
+/// A crowd of guests that never end what they ask takes no place from whoever comes, nor does an address
+/// with many connections.
+#[tokio::test]
+async fn requests_of_guests_that_do_not_end_give_way_and_those_of_members_do_not() {
+    let (mut door, _) = door(2);
+    let (_one, member) = come(&mut door).await;
+    member.client().asked();
+    let (_two, mut guest) = come(&mut door).await;
+    guest.client().asked();
+    guest.client().is_guest();
+    let gone = async move {
+        let mut byte = [0];
+        let error = guest.read(&mut byte).await.expect_err("it gives way");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    };
+    let mut third = Box::pin(door.accept());
+    assert!(poll!(&mut third).is_pending(), "it may take so long");
+    let ((third, _), ()) = tokio::join!(third, gone);
+    drop(third);
+    assert!(!member.client.gives_way.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn the_address_with_the_most_connections_gives_way_first() {
+    let (mut door, _) = door(3);
+    let (_one, alone) = come(&mut door).await;
+    door.listener.1 = 2;
+    let (_two, mut first) = come(&mut door).await;
+    let (_three, second) = come(&mut door).await;
+    sleep(GIVES_WAY).await;
+    let gone = async move {
+        let mut byte = [0];
+        first.read(&mut byte).await.expect_err("it gives way");
+    };
+    let (_fourth, ()) = tokio::join!(door.accept(), gone);
+    let gives_way = |it: &Patience<DuplexStream>| it.client.gives_way.load(Ordering::Relaxed);
+    assert!(!gives_way(&alone) && !gives_way(&second));
 }

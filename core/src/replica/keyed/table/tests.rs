@@ -13,6 +13,7 @@ fn made(key: u8, writer: u32, clock: u64) -> Instance {
         watched: true,
         withdrawn: false,
         sole: false,
+        share: 0,
     }
 }
 
@@ -26,7 +27,7 @@ fn table(instances: &[Instance]) -> Table {
 
 /// The makers of all, in order.
 fn makers(table: &Table) -> Vec<(u32, u64)> {
-    let instances = table.instances.iter();
+    let instances = table.instances.values();
     instances.map(|it| (it.writer, it.clock)).collect()
 }
 
@@ -38,9 +39,9 @@ fn of_writers(table: &Table) -> Vec<(u32, (u64, u64))> {
 fn places_stay_when_others_are_dropped() {
     let mut table = table(&[made(1, 1, 1), made(2, 1, 2), made(3, 2, 1)]);
     table.drop_upto(2);
-    table.at_mut(2).withdrawn = true;
+    table.note_withdrawn(2);
     assert!(table.at(2).withdrawn);
-    assert_eq!((makers(&table), table.end()), (vec![(2, 1)], 3));
+    assert_eq!((makers(&table), table.end), (vec![(2, 1)], 3));
     assert_eq!(table.of(&[3; 16]).collect::<Vec<_>>(), [2]);
     assert_eq!(table.of(&[2; 16]).next(), None);
 }
@@ -61,10 +62,17 @@ fn a_writer_of_whom_none_is_left_is_waited_for_no_more() {
 fn so_many_are_kept_and_the_first_are_dropped() {
     let instances: Vec<Instance> = (1..=5).map(|at| made(at, 1, u64::from(at))).collect();
     let mut table = table(&instances);
-    for (most, dropped) in [(6, 0), (5, 0), (4, 1), (4, 1), (2, 3)] {
-        table.keep_last(most);
-        assert_eq!((table.dropped, table.end()), (dropped, 5), "{most}");
-        assert_eq!(makers(&table)[0], (1, dropped + 1));
+    for (all, first) in [(7, 1), (6, 2), (6, 3), (4, 6)] {
+        table.shares.bounds.all = all;
+        let at = table.end as u8 + 1;
+        assert_eq!(
+            table.insert(made(at, 1, u64::from(at))),
+            Some(u64::from(at) - 1)
+        );
+        assert_eq!(
+            (makers(&table)[0], table.instances.len() <= all),
+            ((1, first), true)
+        );
     }
 }
 
@@ -75,7 +83,7 @@ fn what_is_told_replaces_what_was_not_sure() {
     let mut alone = table(&[made(1, UNSURE, 3), made(2, 1, 1)]);
     assert_eq!(alone.insert(made(1, 2, 7)), Some(2));
     assert_eq!(alone.of(&[1; 16]).collect::<Vec<_>>(), [2]);
-    assert_eq!(makers(&alone), [(MOVED, 3), (1, 1), (2, 7)]);
+    assert_eq!(makers(&alone), [(1, 1), (2, 7)]);
     assert_eq!(of_writers(&alone), [(1, (1, 1)), (2, (1, 7))]);
     assert_eq!(alone.due.len(), 0);
     alone.drop_upto(1);

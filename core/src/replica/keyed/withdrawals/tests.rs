@@ -1,5 +1,6 @@
 //! What is withdrawn, and what is not as it may be part of another life, or was withdrawn before.
 
+use super::super::table::Instance;
 use super::super::tests::*;
 use super::*;
 use crate::shard::Row;
@@ -59,7 +60,7 @@ fn what_not_all_have_seen_is_withdrawn_whoever_watched_it() {
         let (writer, at) = dot(&two);
         pass(&two, &mut one);
         let number = one.number(writer);
-        one.keyed.instances[1].watched = false;
+        one.keyed.at_mut(1).unwrap().watched = false;
         settled(&mut one, number, at - unseen);
         assert_eq!(!withdrawn(&mut one).is_empty(), is_done);
     }
@@ -170,7 +171,7 @@ fn of_what_came_with_a_whole_state_is_watched_what_not_all_have_seen() {
         one.roster.floor = vec![0; one.writers.len()];
         one.roster.floor[OWN as usize] = one.clock() - known;
         one.note_unwatched();
-        one.keyed.instances.back().unwrap().watched
+        one.keyed.instances.values().last().unwrap().watched
     };
     assert_eq!([1, 0].map(&mut watched), [true, false]);
 }
@@ -221,6 +222,7 @@ fn nothing_counts_for_certain_where_keys_are_missing() {
             watched: true,
             withdrawn: false,
             sole: false,
+            share: 0,
         });
         let withdrawn: Vec<u64> = later.into_iter().filter(|_| !lacks).collect();
         assert_eq!(one.duplicates(&key), withdrawn);

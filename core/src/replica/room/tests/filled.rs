@@ -8,6 +8,8 @@ use crate::delta::KeyedAdd;
 use crate::limits::*;
 use crate::once::Once;
 use crate::replica::budgets::Flow;
+use crate::replica::{Asker, KeyedBounds};
+use crate::sync::Party;
 use crate::ticket::{Piece, TicketKey};
 use crate::wire::encode_adds;
 use alloc::string::{String, ToString};
@@ -35,7 +37,7 @@ const ON_ITS_WAY: &str = "it bounds what is on its way, and decoders or the sync
 const AT_A_MOMENT: &str =
     "it bounds an argument of one call, and what is kept is within other bounds";
 
-const TABLE: [(&str, Tried); 49] = [
+const TABLE: [(&str, Tried); 52] = [
     (
         "KEY_BYTES_MAX",
         Filled(longest_key, |it| {
@@ -161,10 +163,14 @@ const TABLE: [(&str, Tried); 49] = [
     ("RETURNS_SENT_MAX", No(ON_ITS_WAY)),
     (
         "KEYED_MAX",
-        No(
-            "it refuses nothing: the first are dropped, as `so_many_are_kept_and_the_first_are_dropped` sees",
-        ),
+        Filled(keys, |it| {
+            let known = |at: usize| it.asked(&key(at));
+            format!("{:?} {:?}", it.keyed_count(), [0, 5, 24].map(known))
+        }),
     ),
+    ("GUESTS_KEYED_MAX", With("KEYED_MAX")),
+    ("TICKET_KEYED_MAX", With("KEYED_MAX")),
+    ("ADDRESS_KEYED_MAX", With("KEYED_MAX")),
     (
         "KEYED_BYTES_MAX",
         Filled(largest_keyed, |it| format!("{:?}", it.asked(&once()))),
@@ -478,6 +484,54 @@ fn keyed_adds(bytes: usize) -> Vec<KeyedAdd> {
     adds.push(add(format!("z{}", long(bytes - taken - 5))));
     assert_eq!(encode_adds(&adds).len(), bytes);
     adds
+}
+
+fn key(at: usize) -> Once {
+    Once::new(&at.to_le_bytes(), b"content")
+}
+
+/// Fills bounds of the same kind that are smaller. What is above them is refused, or another's goes.
+fn keys(one: &mut Replica) {
+    one.bound_keyed(KeyedBounds {
+        all: 20,
+        guests: 15,
+        ticket: 5,
+        address: 10,
+    });
+    let made = core::cell::Cell::new(0);
+    let ask = |one: &mut Replica, (ticket, address): (Option<u128>, u128), limited: bool| {
+        let party = Party {
+            ticket,
+            address: Some(address),
+        };
+        let asker = Asker {
+            party,
+            limited,
+            settled: 0,
+        };
+        let mut transaction = one.begin().expect("begun");
+        transaction.apply("keyed", Op::Add(1)).expect("room");
+        let done = transaction.commit_once_for(key(made.get()), Some(&asker), &mut Vec::new());
+        made.set(made.get() + usize::from(done.is_ok()));
+        done.map_err(|error| error.code())
+    };
+    for (who, limited, most) in [
+        ((Some(1), 1), true, 5),
+        ((None, 1), true, 10),
+        ((None, 2), false, 5),
+    ] {
+        for _ in 0..most {
+            assert_eq!(ask(one, who, limited), Ok(()));
+        }
+        let full = (who.1 == 1).then_some("keyed_full");
+        assert_eq!(full.map(|_| ask(one, who, limited)), full.map(Err));
+    }
+    assert_eq!((one.keyed_count(), made.get()), (20, 20));
+    // All places are taken, and those who hold most lose for others.
+    for member in 3..8 {
+        assert_eq!(ask(one, (None, member), false), Ok(()));
+    }
+    assert_eq!((one.keyed_count(), made.get()), (20, 25));
 }
 
 fn largest_keyed(one: &mut Replica) {

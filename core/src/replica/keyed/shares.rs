@@ -1,0 +1,235 @@
+//! Shares of the room for keyed operations, after longest queue drop: what makes room for a new one is
+//! the oldest one of whoever holds the most.
+//!
+//! An operation counts for the caller that it was made for: the holders of one ticket, each address among
+//! them apart, or the clients of one address without a ticket. What other members made counts for the
+//! writer that made it, and so does what a store brings. So a caller pushes out operations of its own, and
+//! another's only while that one holds more. A caller whose own oldest one is young is refused instead:
+//! however fast it asks, what it was answered lately is remembered.
+
+use crate::limits::{ADDRESS_KEYED_MAX, GUESTS_KEYED_MAX, KEYED_MAX, TICKET_KEYED_MAX};
+use crate::sync::Party;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+/// For whom an operation under an idempotency key is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asker {
+    /// Its ticket and its address.
+    pub party: Party,
+    /// Whether it may do less than a member. Members have a part of the room that others do not get.
+    pub limited: bool,
+    /// The place before which operations were remembered for long enough to make room for others.
+    pub settled: u64,
+}
+
+/// Who shares room for keyed operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    /// The holders of one ticket at one address.
+    Ticket(u128, Option<u128>),
+    /// The clients of one address that have shown no ticket.
+    Address(Option<u128>),
+    /// A writer, by its local number when the operation came.
+    Writer(u32),
+}
+
+/// How many keyed operations are remembered at most.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyedBounds {
+    /// Of all.
+    pub all: usize,
+    /// Of all that may do less than a member.
+    pub guests: usize,
+    /// Of the holders of one ticket.
+    pub ticket: usize,
+    /// Of the clients of one address that have shown no ticket.
+    pub address: usize,
+}
+
+impl Default for KeyedBounds {
+    fn default() -> KeyedBounds {
+        KeyedBounds {
+            all: KEYED_MAX,
+            guests: GUESTS_KEYED_MAX,
+            ticket: TICKET_KEYED_MAX,
+            address: ADDRESS_KEYED_MAX,
+        }
+    }
+}
+
+/// What one group holds.
+#[derive(Clone, Debug)]
+struct Held {
+    group: Group,
+    limited: bool,
+    /// Where its operations are, in order. Some may be gone, but never the first.
+    places: VecDeque<u64>,
+    /// How many of these are there still.
+    live: usize,
+}
+
+/// What each group holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shares {
+    pub(super) bounds: KeyedBounds,
+    /// Numbers for groups, which are given again when a group holds nothing any more.
+    numbers: BTreeMap<(Group, bool), u32>,
+    free: Vec<u32>,
+    held: Vec<Option<Held>>,
+    /// By how many they hold: of all, of those that may do less than a member, of each ticket's.
+    sizes: [BTreeSet<(usize, u32)>; 2],
+    tickets: BTreeMap<u128, (usize, BTreeSet<(usize, u32)>)>,
+    /// How many all hold, and those that may do less.
+    totals: [usize; 2],
+}
+
+/// What has to be done before a group takes another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Nothing.
+    Free,
+    /// The operation at this place goes, the oldest of the group of this number.
+    Drop(u64, u32),
+}
+
+impl Group {
+    pub(super) fn of(asker: &Asker) -> Group {
+        let Party { ticket, address } = asker.party;
+        match ticket {
+            Some(ticket) => Group::Ticket(ticket, address),
+            None => Group::Address(address),
+        }
+    }
+}
+
+impl Shares {
+    /// The number of a group.
+    pub(super) fn number(&mut self, group: Group, limited: bool) -> u32 {
+        if let Some(number) = self.numbers.get(&(group, limited)) {
+            return *number;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.held.push(None);
+            (self.held.len() - 1) as u32
+        });
+        self.numbers.insert((group, limited), number);
+        self.held[number as usize] = Some(Held {
+            group,
+            limited,
+            places: VecDeque::new(),
+            live: 0,
+        });
+        number
+    }
+
+    fn of(&self, number: u32) -> Option<&Held> {
+        self.held.get(number as usize)?.as_ref()
+    }
+
+    /// What has to go before this group takes another one, if anything, and how many may be held of which
+    /// there are too many then.
+    pub(super) fn room(&self, group: Group, limited: bool) -> (Room, usize) {
+        let bounds = &self.bounds;
+        let number = self.numbers.get(&(group, limited)).copied();
+        let largest = |sizes: &BTreeSet<(usize, u32)>, max: usize| {
+            let number = sizes.last().map(|it| it.1);
+            let first = number.and_then(|it| Some((*self.of(it)?.places.front()?, it)));
+            (first.map_or(Room::Free, |it| Room::Drop(it.0, it.1)), max)
+        };
+        match group {
+            Group::Ticket(ticket, _) => {
+                if let Some((live, sizes)) = self.tickets.get(&ticket)
+                    && *live >= bounds.ticket
+                {
+                    return largest(sizes, bounds.ticket);
+                }
+            }
+            Group::Address(_) => {
+                let held = number.and_then(|it| self.of(it));
+                if let Some(held) = held.filter(|it| it.live >= bounds.address)
+                    && let (Some(first), Some(number)) = (held.places.front(), number)
+                {
+                    return (Room::Drop(*first, number), bounds.address);
+                }
+            }
+            Group::Writer(_) => {}
+        }
+        if limited && self.totals[1] >= bounds.guests {
+            return largest(&self.sizes[1], bounds.guests);
+        }
+        match self.totals[0] >= bounds.all {
+            true => largest(&self.sizes[0], bounds.all),
+            false => (Room::Free, bounds.all),
+        }
+    }
+
+    /// Whether a number is that of this group.
+    pub(super) fn is(&self, number: u32, group: Group, limited: bool) -> bool {
+        self.of(number)
+            .is_some_and(|it| (it.group, it.limited) == (group, limited))
+    }
+
+    /// A group holds one more, at this place, which is after all others.
+    pub(super) fn add(&mut self, number: u32, place: u64) {
+        if let Some(Some(held)) = self.held.get_mut(number as usize) {
+            held.places.push_back(place);
+            self.resize(number, true);
+        }
+    }
+
+    /// What a group held at a place is gone. `is_there` tells of other places whether they are.
+    pub(super) fn remove(&mut self, number: u32, place: u64, is_there: impl Fn(u64) -> bool) {
+        let Some(Some(held)) = self.held.get_mut(number as usize) else {
+            return;
+        };
+        if held.places.front() == Some(&place) {
+            held.places.pop_front();
+            while held.places.front().is_some_and(|it| !is_there(*it)) {
+                held.places.pop_front();
+            }
+        }
+        self.resize(number, false);
+    }
+
+    fn resize(&mut self, number: u32, more: bool) {
+        let Some(Some(held)) = self.held.get_mut(number as usize) else {
+            return;
+        };
+        let before = held.live;
+        held.live = match more {
+            true => before + 1,
+            false => before - 1,
+        };
+        let (now, group, limited) = (held.live, held.group, held.limited);
+        let step = |sizes: &mut BTreeSet<(usize, u32)>, total: &mut usize| {
+            *total = *total + now - before;
+            sizes.remove(&(before, number));
+            if now > 0 {
+                sizes.insert((now, number));
+            }
+        };
+        let [all, guests] = &mut self.sizes;
+        let [total, of_guests] = &mut self.totals;
+        step(all, total);
+        if limited {
+            step(guests, of_guests);
+        }
+        if let Group::Ticket(ticket, _) = group {
+            let (live, sizes) = self.tickets.entry(ticket).or_default();
+            step(sizes, live);
+            if *live == 0 {
+                self.tickets.remove(&ticket);
+            }
+        }
+        if now == 0 {
+            self.numbers.remove(&(group, limited));
+            self.held[number as usize] = None;
+            self.free.push(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Whom what a client takes counts for: its ticket, and its address.
+
+use crate::driver::Keyed;
+use crate::handle::Sender;
+use crate::trust::{Grant, Role};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use tallymesh_core::{Once, Party};
+
+/// A client of HTTP or of the Redis protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// Its ticket and its address.
+    pub(crate) party: Party,
+    /// What it may do.
+    pub(crate) role: Role,
+}
+
+impl Default for Client {
+    /// Somebody of whom nothing is known.
+    fn default() -> Client {
+        Client::new(None, Role::Reader, None)
+    }
+}
+
+impl Client {
+    /// Who comes from an address, with a role, by a ticket if one gives it.
+    pub(crate) fn new(address: Option<IpAddr>, role: Role, grant: Option<&Grant>) -> Client {
+        Client {
+            party: Party {
+                ticket: grant.map(|grant| grant.id.number()),
+                address: address.map(network),
+            },
+            role,
+        }
+    }
+
+    /// Whether it may do less than a member.
+    pub(crate) fn is_limited(self) -> bool {
+        self.role < Role::Member
+    }
+
+    /// What it asks for under an idempotency key.
+    pub(crate) fn keyed(self, once: Once) -> Keyed {
+        Keyed {
+            once,
+            party: self.party,
+            limited: self.is_limited(),
+        }
+    }
+}
+
+/// Whom the writers of a link's peer count for.
+pub(crate) fn of_sender(from: &Sender) -> Party {
+    let ticket = from.ticket.as_deref();
+    let address = from.address.as_deref().and_then(ip);
+    Party {
+        ticket: ticket.and_then(|id| u128::from_str_radix(id, 16).ok()),
+        address: address.map(network),
+    }
+}
+
+/// The number of an address. An IPv6 network of 64 bits is one: whoever has one address of it has all.
+pub(crate) fn network(ip: IpAddr) -> u128 {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => u128::from(ip.to_ipv6_mapped()),
+        IpAddr::V6(ip) => u128::from(Ipv6Addr::from(u128::from(ip) >> 64 << 64)),
+    }
+}
+
+/// The address in `address:port`, or in a multiaddress.
+fn ip(address: &str) -> Option<IpAddr> {
+    if let Ok(address) = address.parse::<SocketAddr>() {
+        return Some(address.ip());
+    }
+    let mut parts = address.split('/');
+    parts.find(|part| matches!(*part, "ip4" | "ip6"))?;
+    parts.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_count_for_a_ticket_and_for_an_address() {
+        let of = |address: &str, ticket: Option<&str>| {
+            of_sender(&Sender {
+                owner: None,
+                address: Some(address.to_owned()),
+                ticket: ticket.map(str::to_owned),
+            })
+        };
+        let one = of("192.0.2.1:5000", Some("00ff00000000000000000000000000ff"));
+        assert_eq!(one.ticket, Some(0x00ff_0000_0000_0000_0000_0000_0000_00ff));
+        assert_eq!(one.address, of("/ip4/192.0.2.1/tcp/4001", None).address);
+        assert_ne!(one.address, of("192.0.2.2:5000", None).address);
+        let network = of("[2001:db8::1]:80", None);
+        assert_eq!(network, of("/ip6/2001:db8::9/udp/1/quic-v1", None));
+        assert_ne!(network, of("[2001:db8:0:1::1]:80", None));
+        assert_eq!(of("/dns/example/tcp/1", None), Party::default());
+    }
+}
