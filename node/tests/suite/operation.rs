@@ -3,6 +3,7 @@
 
 use crate::durability::add_until_refused;
 use crate::process::{DEADLINE, Node, agent, eventually};
+use crate::redis::Redis;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -140,7 +141,7 @@ fn a_stop_under_load_is_bounded_and_loses_no_acknowledged_add() {
 #[cfg(unix)]
 #[test]
 fn a_member_is_ready_once_it_has_caught_up() {
-    let mut node = Node::start(&[]);
+    let mut node = Node::start(&["--resp", "127.0.0.1:0"]);
     let mut other = Node::start(&["--peer", &node.listen[0]]);
     assert_eq!(
         node.get("/readyz"),
@@ -159,6 +160,29 @@ fn a_member_is_ready_once_it_has_caught_up() {
     let (status, problem) = node.get("/readyz");
     assert_eq!((status, &problem["code"]), (503, &json!("catching_up")));
     assert_eq!(node.space()["membership"]["announced"], false);
+    // Only members may do this, and it will be one: nobody is told to make a mesh.
+    let add = json!({ "owner": owner, "wait_ms": 0 });
+    let remove = add.to_string();
+    for (path, body) in [
+        ("members/remove", &*remove),
+        ("budgets/gift/mint", r#"{"amount":1}"#),
+        ("sequences/visits", ""),
+    ] {
+        let (status, problem) = node.post(&format!("/v1/spaces/default/{path}"), body);
+        let told = (status, problem["code"].as_str());
+        assert_eq!(told, (503, Some("catching_up")), "{path}: {problem}");
+    }
+    let mut redis = Redis::connect(&node);
+    for words in [
+        ["BUDGET.MINT", "gift", "1"].as_slice(),
+        &["SEQUENCE.BEGIN", "visits"],
+    ] {
+        let told = redis.text(words).unwrap_or_default();
+        assert!(
+            told.starts_with("TRYAGAIN "),
+            "{words:?}: {told}"
+        );
+    }
     node.add("likes", 1);
     assert_eq!(node.get("/healthz").0, 200);
     eventually("it goes on alone", || is_ready(&node));
