@@ -178,10 +178,7 @@ fn a_member_is_ready_once_it_has_caught_up() {
         &["SEQUENCE.BEGIN", "visits"],
     ] {
         let told = redis.text(words).unwrap_or_default();
-        assert!(
-            told.starts_with("TRYAGAIN "),
-            "{words:?}: {told}"
-        );
+        assert!(told.starts_with("TRYAGAIN "), "{words:?}: {told}");
     }
     node.add("likes", 1);
     assert_eq!(node.get("/healthz").0, 200);
