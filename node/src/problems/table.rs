@@ -167,7 +167,7 @@ kinds! {
     REMOVED: Kind::http("removed", 503, "The node was removed from the members of one of its spaces.")
         .advice("Run `tallymesh members add` at a member, or start it with `--join` and a new ticket.");
     TICKET_WORTHLESS: Kind::http("ticket_worthless", 503, "No ticket that the node was given lets it into one of its spaces; `detail` says why.")
-        .advice("Ask a member for another ticket (`tallymesh invite` there), and start the node with `--join` and that. What was counted meanwhile is kept, and sent once it is let in.");
+        .advice("Do as `detail` says: mostly, ask a member for another ticket (`tallymesh invite` there), and start the node with `--join` and that. What was counted meanwhile is kept, and sent once it is let in.");
     STREAMS_FULL: Kind::http("streams_full", 503, "Streams of events and sockets take as many of the node's connections as they may: of a ticket, of an address, of readers, of all that may do less than a member, or of all.")
         .advice("Try again later, ask another node, or start the node with more connections by `--http-clients`.");
     BODIES_FULL: Kind::http("bodies_full", 503, "Requests that are under way take as many bytes as they may: of a ticket, of an address, of all that may do less than a member, or of all.")

@@ -405,6 +405,8 @@ fn a_fault_is_told_with_both_sides_and_the_advice_fits() {
     let (what, advice) = report(json!({ "brought_by": honest, "denied_by": liar }));
     assert!(!what.contains("suspect"), "{what}");
     assert!(advice.contains("remove nobody for this alone"), "{advice}");
+    let (_, advice) = report(json!({ "brought_by": honest, "denied_by": honest }));
+    assert!(advice.contains("data folder's copy"), "{advice}");
     let (what, _) = report(json!({ "denied_by": liar, "suspect": "denied_by" }));
     assert!(what.contains("suspect: this link"), "{what}");
     let (what, _) = report(json!({ "brought_by": liar, "suspect": "brought_by" }));

@@ -18,9 +18,9 @@ const OWN: &str = "Somebody else writes under this node's id: a process on a cop
                    `tallymesh status --json` there before anybody is removed, stop who made it, and run \
                    `tallymesh audit`; docs/trust.md tells how to repair a counter.";
 /// Both sides are known, and not which of them is right.
-const UNDECIDED: &str = "Either side may be wrong: remove nobody for this alone. Look at `evidence` in \
-                         `tallymesh status --json` at the writer's own node, which knows what it made; \
-                         docs/trust.md tells how to find out, and how to repair a counter.";
+const UNDECIDED: &str = "Either side may be wrong, or both are copies of one process: remove nobody for this alone. \
+                         Look at `evidence` in `tallymesh status --json` at the writer's own node, which knows \
+                         what it made; docs/trust.md tells how to find out, and how to repair a counter.";
 /// One side contradicts the writer's own node.
 const SUSPECT: &str = "The suspect made that up, runs on a copied folder, or passed on what another made: if it \
                        is a node, look at `evidence` in `tallymesh status --json` there first. Then revoke its \
@@ -64,9 +64,15 @@ fn of_space(space: &Value) -> Option<Finding> {
     let others = all.iter().rev().copied().filter(|it| !is_suspect(it));
     let shown = suspects.chain(others).filter_map(sides);
     what.extend(shown.take(SHOWN_MAX).map(|text| format!("; {text}")));
+    // Both sides have one key.
+    let is_copy = |it: &Value| {
+        let [one, other] = ["brought_by", "denied_by"].map(|side| it[side]["owner"].as_str());
+        one.is_some() && one == other
+    };
     let any = |side| all.iter().any(has(side));
     let advice = match (any("brought_by"), any("denied_by")) {
         _ if all.iter().any(is_suspect) => SUSPECT,
+        (_, true) if all.iter().all(|it| is_copy(it)) => COPIED,
         (_, true) => UNDECIDED,
         (true, false) => OWN,
         (false, false) => COPIED,
