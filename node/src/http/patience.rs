@@ -9,7 +9,7 @@
 //! which take long: their bodies do not end, or they wait. Streams never do: instead they may have three
 //! quarters of the places ([`streams`]), and the rest is for requests, which end.
 
-mod streams;
+pub(super) mod streams;
 
 use super::REQUEST_TIMEOUT;
 use super::bodies::Charge;

@@ -11,6 +11,7 @@
 //! and the second one proves the owner's key, both in headers.
 
 use super::access::{Caller, Pass, SentBy};
+use super::patience::streams::Streams;
 use super::problem::{Asked, Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::{Frames, InSpace};
@@ -18,6 +19,7 @@ use super::sync::{OUTBOX_FRAMES_MAX, cut_off, passes_on};
 use super::{App, BULK_BYTES_MAX};
 use crate::driver::Order;
 use crate::handle::{Carried, NewLink, PeerKind, Sender, SpaceId};
+use crate::party::{self, Client};
 use crate::problems;
 use crate::trust::Role;
 use axum::body::Bytes;
@@ -48,6 +50,9 @@ pub const IDLE: Duration = Duration::from_secs(60);
 
 /// Most links over requests. Each may hold as many frames as a socket.
 const SESSIONS_MAX: usize = 1024;
+
+/// So many places have the shares that streams have of connections, of which all have three quarters.
+const PLACES: usize = SESSIONS_MAX * 4 / 3;
 
 /// Most frames in one request.
 const FRAMES_MAX: usize = 256;
@@ -87,17 +92,28 @@ struct Session {
     /// What its ticket was worth when it began.
     role: Role,
     requests: mpsc::Sender<Exchange>,
+    /// Whose place it takes.
+    client: Client,
 }
 
-/// The links over requests, by their names.
+/// The links that are open, by their names, and whose places they take.
+struct Open {
+    links: HashMap<String, Session>,
+    places: Streams,
+}
+
+/// The links over requests.
 pub(crate) struct Sessions {
-    open: Mutex<HashMap<String, Session>>,
+    open: Mutex<Open>,
     idle: Duration,
 }
 
 impl Sessions {
     pub(crate) fn new(idle: Duration) -> Sessions {
-        let open = Mutex::default();
+        let open = Mutex::new(Open {
+            links: HashMap::new(),
+            places: Streams::new(PLACES),
+        });
         Sessions { open, idle }
     }
 
@@ -105,12 +121,14 @@ impl Sessions {
     fn find(&self, name: &str, space: SpaceId, role: Role) -> Option<Session> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |it: &&Session| it.space == space && it.role == role;
-        open.get(name).filter(fits).cloned()
+        open.links.get(name).filter(fits).cloned()
     }
 
     fn end(&self, name: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.remove(name);
+        if let Some(over) = open.links.remove(name) {
+            open.places.end(over.client);
+        }
     }
 
     /// Begins a link. Its name is a secret of whoever began it.
@@ -118,7 +136,7 @@ impl Sessions {
         &self,
         app: &Arc<App>,
         space: SpaceId,
-        (role, from): (Role, Sender),
+        (client, from): (Client, Sender),
         pass: Pass,
         challenge: Option<Challenge>,
     ) -> Result<(String, Session), Problem> {
@@ -129,19 +147,21 @@ impl Sessions {
         let (requests, inbox) = mpsc::channel(1);
         let session = Session {
             space,
-            role,
+            role: client.role,
             requests,
+            client,
         };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.len() >= SESSIONS_MAX {
+        if let Err(full) = open.places.begin(client) {
             let detail = format!(
-                "{SESSIONS_MAX} links over POST are open, which is the most; they end {} s after \
-                 their last request, so try again then",
+                "{} links over POST open at this node, which is the most; they end {} s after their \
+                 last request, so try again then",
+                full.told(),
                 self.idle.as_secs()
             );
             return Err(Problem::new(&problems::SYNC_SESSIONS_FULL, detail));
         }
-        open.insert(name.clone(), session.clone());
+        open.links.insert(name.clone(), session.clone());
         let link = (space, challenge, name.clone(), from);
         let expired = pass.ended(app.clone());
         tokio::spawn(serve(app.clone(), link, inbox, expired));
@@ -198,14 +218,18 @@ pub(super) async fn exchange(
         return Err(cut());
     }
     let (role, pass) = (caller.link(), caller.pass(space));
+    let mut client = caller.client(None);
+    (client.role, client.party.address) = (role, party::of_sender(&from).address);
     let (name, session) = match headers.get(SESSION) {
         None => match role.limit() {
-            None => app.sessions.begin(&app, space, (role, from), pass, None)?,
+            None => app
+                .sessions
+                .begin(&app, space, (client, from), pass, None)?,
             Some(limit) if frames.is_empty() => {
                 let challenge = Challenge::draw(&app, limit)?;
                 let (name, _) =
                     app.sessions
-                        .begin(&app, space, (role, from), pass, Some(challenge))?;
+                        .begin(&app, space, (client, from), pass, Some(challenge))?;
                 let asked = [
                     (CHALLENGE, challenge.digits()),
                     (NODE, app.owner.to_string()),
@@ -410,6 +434,23 @@ async fn gather(inbox: &mut mpsc::Receiver<Order>, wait: Duration) -> Result<Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tallymesh_core::Party;
+
+    #[test]
+    fn links_of_one_ticket_leave_places_to_others() {
+        let mut places = Streams::new(PLACES);
+        let mut fill = |ticket: u128, role: Role| {
+            let address = Some(1);
+            let ticket = Some(ticket);
+            let party = Party { ticket, address };
+            let begun = (0..).map(|_| places.begin(Client { party, role }));
+            begun.take_while(Result::is_ok).count()
+        };
+        assert_eq!(fill(1, Role::Reader), 683);
+        assert_eq!(fill(2, Role::Reader), 171);
+        assert_eq!(fill(3, Role::Writer), 85);
+        assert_eq!(fill(4, Role::Member), SESSIONS_MAX - 683 - 171 - 85);
+    }
 
     fn body(frames: &[&[u8]]) -> Vec<u8> {
         let mut body = Vec::new();

@@ -38,12 +38,13 @@ impl Share {
 /// Why a stream was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) struct Full {
-    pub(super) share: Share,
+    share: Share,
     max: u64,
 }
 
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Full {
+    /// Who has how many, as the begin of a sentence.
+    pub(in crate::http) fn told(self) -> String {
         let who = match self.share {
             Share::Ticket => "this ticket's clients have",
             Share::Address => "the clients of this address have",
@@ -51,11 +52,17 @@ impl fmt::Display for Full {
             Share::Guests => "all clients that may do less than a member have",
             Share::All => "all clients together have",
         };
+        format!("{who} {}", self.max)
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{who} {} streams of events and sockets open at this node, which is the most; try again \
-             later, or ask another node",
-            self.max
+            "{} streams of events and sockets open at this node, which is the most; try again later, or \
+             ask another node",
+            self.told()
         )
     }
 }
@@ -68,7 +75,7 @@ impl From<Full> for super::Problem {
 
 /// The streams that there are.
 #[derive(Default)]
-pub(super) struct Streams {
+pub(in crate::http) struct Streams {
     places: u64,
     all: u64,
     guests: u64,
@@ -79,7 +86,7 @@ pub(super) struct Streams {
 
 impl Streams {
     /// Of so many connections.
-    pub(super) fn new(places: usize) -> Streams {
+    pub(in crate::http) fn new(places: usize) -> Streams {
         Streams {
             places: places as u64,
             ..Streams::default()
@@ -92,7 +99,7 @@ impl Streams {
     }
 
     /// One more, if there is a place for it.
-    pub(super) fn begin(&mut self, client: Client) -> Result<(), Full> {
+    pub(in crate::http) fn begin(&mut self, client: Client) -> Result<(), Full> {
         let of = |shares: &HashMap<u128, u64>, number: Option<u128>| {
             let number = number?;
             Some(shares.get(&number).copied().unwrap_or(0))
@@ -122,7 +129,7 @@ impl Streams {
     }
 
     /// One is over.
-    pub(super) fn end(&mut self, client: Client) {
+    pub(in crate::http) fn end(&mut self, client: Client) {
         self.change(client, |open| *open -= 1);
     }
 
