@@ -3,8 +3,8 @@
 //! log that nobody reads, and bodies that never finish. Honest clients must not notice.
 //!
 //! `TALLYMESH_ENDURANCE_SECONDS` says for how long each test lasts, `TALLYMESH_ENDURANCE_TABLE` names a file
-//! for the figures, and `TALLYMESH_BIN` another build of the node. The tests need the machine and some 8,000 file descriptors for themselves, so they are
-//! played by `cargo xtask test --long --part endurance`.
+//! for the figures, and `TALLYMESH_BIN` another build of the node. The tests need the machine and some 8,000
+//! file descriptors for themselves, so they are played by `cargo xtask test --long --part endurance`.
 
 mod hold;
 mod honest;
@@ -38,6 +38,8 @@ const SILENT: usize = 2_000;
 const BODIES: usize = 40;
 /// Keys that show one ticket at the first node.
 const KEYS: usize = 4_096;
+/// All keys show it in a run of this length, in seconds.
+const KEYS_SECONDS: u64 = 80;
 /// Honest clients, half of them at each node.
 const CLIENTS: usize = 20;
 /// The least that the strangers get of the time before the figures of honest clients count.
@@ -74,6 +76,10 @@ struct Load {
     links_ended: Told,
     /// Why requests of honest clients failed.
     failures: Told,
+    /// Honest peers over libp2p that got a link, how long the slowest took, and why others got none.
+    peers: AtomicUsize,
+    slowest_peer: Mutex<Duration>,
+    peers_failed: Told,
     /// Writers that the reader has proved.
     proved: AtomicUsize,
 }
@@ -257,6 +263,36 @@ struct Run {
     figures: Figures,
     memory: Vec<u64>,
     load: Load,
+    notes: String,
+}
+
+/// What strangers were told, and what became of honest peers, as an entry of a list.
+fn notes(limit: &str, load: &Load, refused: &BTreeMap<String, u64>) -> String {
+    let all = |told: &Told| {
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told: Vec<_> = { told.iter() }
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
+        match told.is_empty() {
+            true => "none".to_owned(),
+            false => told.join(", "),
+        }
+    };
+    let refused: Vec<_> = { refused.iter() }
+        .map(|(name, count)| format!("`{name}` {count}"))
+        .collect();
+    let slowest = load.slowest_peer.lock();
+    let slowest = slowest.unwrap_or_else(PoisonError::into_inner).as_millis();
+    format!(
+        "- `{limit}`. The keys were told: {}. Their links: {}. Peers with a writer's ticket: {} got a link, the \
+         slowest after {slowest} ms; failed: {}. Honest requests failed by: {}. The nodes refused: {}.\n",
+        all(&load.told),
+        all(&load.links_ended),
+        load.peers.load(Ordering::Relaxed),
+        all(&load.peers_failed),
+        all(&load.failures),
+        refused.join(", "),
+    )
 }
 
 fn play(limit: &'static str) -> Run {
@@ -280,6 +316,7 @@ fn play(limit: &'static str) -> Run {
         let first = &pair.nodes[0];
         scope.spawn(move || strangers::prove(load, first, &tickets.reader));
         scope.spawn(move || strangers::show(load, first, &tickets.reader, KEYS, length));
+        scope.spawn(move || strangers::join(load, first, &tickets.writer));
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let node = &pair.nodes[number % 2];
@@ -305,18 +342,10 @@ fn play(limit: &'static str) -> Run {
         seconds,
         figures,
         memory,
+        notes: notes(limit, &load, &pair.refused()),
         load,
     };
-    let it = &run.load;
-    println!(
-        "{}keys: {:?}\nlinks at most: {:?}, ended: {:?}\nrefused: {:#?}\nfailed: {:#?}",
-        run.row(),
-        it.told,
-        it.links_most,
-        it.links_ended,
-        pair.refused(),
-        it.failures
-    );
+    println!("{}{}", run.row(), run.notes);
     run.write();
     for node in 0..pair.nodes.len() {
         for (number, made) in &run.figures.made {
@@ -327,7 +356,7 @@ fn play(limit: &'static str) -> Run {
 }
 
 impl Run {
-    const HEAD: &str = "| descriptors | seconds | streams, silent, bodies open at the end | closed by the nodes | keys, let in | writers proved | honest requests | failed | p50 | p99 | most | slowest entry | MiB |\n\
+    const HEAD: &str = "| descriptors | seconds | streams, silent, bodies open at the end | closed by the nodes | keys, let in, links at most | writers proved | honest requests | failed | p50 | p99 | most | slowest entry | MiB |\n\
                         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
 
     fn row(&self) -> String {
@@ -337,7 +366,7 @@ impl Run {
         let figures = &self.figures;
         let most = self.memory.iter().max().copied().unwrap_or_default() >> 10;
         format!(
-            "| `{}` | {} | {}, {}, {} | {} | {}, {} | {} | {} | {} | {} | {} | {} | {} | {most} |\n",
+            "| `{}` | {} | {}, {}, {} | {} | {}, {}, {} | {} | {} | {} | {} | {} | {} | {} | {most} |\n",
             self.limit,
             self.seconds,
             count(&it.streams),
@@ -346,6 +375,7 @@ impl Run {
             count(&it.closed),
             count(&it.shown),
             count(&it.let_in),
+            count(&it.links_most),
             count(&it.proved),
             figures.times.len(),
             figures.failed,
@@ -356,14 +386,12 @@ impl Run {
         )
     }
 
-    /// Writes the row, whatever it says.
+    /// Writes the row, whatever it says: rows in one table, and the notes of all runs below it.
     fn write(&self) {
         if let Some(file) = std::env::var_os("TALLYMESH_ENDURANCE_TABLE") {
-            let mut text = fs::read_to_string(&file).unwrap_or_default();
-            if text.is_empty() {
-                text += Run::HEAD;
-            }
-            text += &self.row();
+            let before = fs::read_to_string(&file).unwrap_or_default();
+            let (rows, notes) = before.split_once("\n\n").unwrap_or((Run::HEAD.trim(), ""));
+            let text = format!("{rows}\n{}\n{notes}{}", self.row(), self.notes);
             fs::write(file, text).expect("write the table");
         }
     }
@@ -385,6 +413,19 @@ impl Run {
             "each honest client gets in soon",
         );
         must(figures.times.len() >= CLIENTS, "honest clients are served");
+        let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
+        let shown = count(&self.load.shown);
+        must(
+            shown == KEYS || self.seconds < KEYS_SECONDS,
+            "each key shows its ticket",
+        );
+        must(count(&self.load.links_most) > 0, "some keys hold a link");
+        let failed = self.load.peers_failed.lock();
+        let failed = failed.unwrap_or_else(PoisonError::into_inner);
+        must(
+            failed.is_empty() && count(&self.load.peers) > 0,
+            "each peer with a writer's ticket gets a link",
+        );
         let most = self.memory.iter().max().copied().unwrap_or_default();
         must(most < MEMORY_MAX_KIB, "memory stays under 512 MiB");
         let quick = figures.part(99) < P99_MAX;

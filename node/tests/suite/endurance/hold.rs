@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How often all connections of a kind are looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// Connections of a kind that are opened between two looks.
+/// Connections of a kind that are opened between two looks, at each node: as quick as the strangers come again.
 const AT_ONCE: usize = 400;
 /// How long a connection may take to be opened, and a write to be taken.
 const PATIENCE: Duration = Duration::from_secs(2);

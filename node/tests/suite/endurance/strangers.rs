@@ -13,6 +13,7 @@ use libp2p::swarm::{NetworkBehaviour, Swarm, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, StreamProtocol, SwarmBuilder, noise, ping, tcp, yamux};
 use serde_json::{Value, json};
 use std::net::TcpStream;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -143,7 +144,7 @@ pub(super) fn show(load: &Load, node: &Node, ticket: &str, keys: usize, length: 
             let (told, is_in) = match shown.unwrap_or_else(|_| Err("no answer in time".to_owned()))
             {
                 Ok(answer) if answer.get("role").is_some() => ("let in".to_owned(), true),
-                Ok(answer) => (answer["code"].to_string(), false),
+                Ok(answer) => (answer["code"].as_str().unwrap_or("?").to_owned(), false),
                 Err(why) => (why, false),
             };
             load.tell(&load.told, told);
@@ -160,6 +161,34 @@ pub(super) fn show(load: &Load, node: &Node, ticket: &str, keys: usize, length: 
         }
     });
     runtime.block_on(held);
+}
+
+/// Has one honest peer after the other come with a ticket of its own role, and get a link.
+pub(super) fn join(load: &Load, node: &Node, ticket: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let address: Multiaddr = node.listen[0].parse().expect("an address");
+    while !load.is_over() {
+        let begun = Instant::now();
+        let mut key = Key::new();
+        let comes = async {
+            key.show(&address, ticket).await?;
+            key.greet(&address).await
+        };
+        let joined = runtime.block_on(async { tokio::time::timeout(PATIENCE, comes).await });
+        match joined.unwrap_or_else(|_| Err("no link in time".into())) {
+            Ok(()) => {
+                load.peers.fetch_add(1, Ordering::Relaxed);
+                let slowest = load.slowest_peer.lock();
+                let mut slowest = slowest.unwrap_or_else(PoisonError::into_inner);
+                *slowest = begun.elapsed().max(*slowest);
+            }
+            Err(why) => load.tell(&load.peers_failed, why),
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
 }
 
 /// A key of its own, and what it says with it.
