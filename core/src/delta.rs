@@ -101,10 +101,21 @@ impl Message {
         &self.facts
     }
 
+    /// What is said of a writer, whose place among its writers this is. Facts ascend by their kind and by
+    /// writer, so no others are looked at: a full space has tens of thousands.
+    pub(crate) fn facts_of(&self, writer: u32) -> impl Iterator<Item = &Fact> {
+        let facts = self.facts();
+        let place = |fact: &Fact| (fact.kind(), fact.writer);
+        (0..Fact::KINDS).flat_map(move |kind| {
+            let from = facts.partition_point(|fact| place(fact) < (kind, writer));
+            let of = facts[from..].iter();
+            of.take_while(move |fact| place(fact) == (kind, writer))
+        })
+    }
+
     /// Whether it says something of this kind of a writer, whose place among its writers this is.
     pub(crate) fn tells(&self, writer: u32, kind: fn(&Says) -> bool) -> bool {
-        let mut of = self.facts().iter().filter(|fact| fact.writer == writer);
-        of.any(|fact| kind(&fact.says))
+        self.facts_of(writer).any(|fact| kind(&fact.says))
     }
 
     /// Whether it says that others ended a writer.
@@ -144,9 +155,9 @@ impl Message {
     /// A writer of which it has something, and whom nobody has taken in as far as it tells.
     pub(crate) fn stranger(&self) -> Option<WriterId> {
         let taken_in = |at: u32| {
-            let says = self.facts.iter().filter(|fact| fact.writer == at);
-            says.map(|fact| &fact.says)
-                .any(|says| matches!(says, Says::Announce(_) | Says::Admit(_)))
+            self.tells(at, |says| {
+                matches!(says, Says::Announce(_) | Says::Admit(_))
+            })
         };
         let mut named = self.writers.iter().zip(0u32..);
         let stranger = named.find(|(entry, at)| entry.hi > 0 && !taken_in(*at));

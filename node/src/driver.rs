@@ -85,7 +85,7 @@ use origins::Origins;
 use space::OpenSpace;
 pub(crate) use space::{TELL_PROGRESS, Tally};
 use spaces::Spaces;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -136,7 +136,9 @@ pub(crate) struct Driver {
     peers: HashMap<Link, Peer>,
     /// Who is, or was, at the other ends.
     origins: Origins,
-    /// When new peers are greeted in more spaces, in milliseconds since the start.
+    /// Links of peers that are yet to be greeted in some spaces, and when they are, in milliseconds since
+    /// the start.
+    ungreeted: BTreeSet<Link>,
     greet_next: u64,
     /// When it is tried again to hand over frames, in milliseconds since the start.
     flush_next: u64,
@@ -281,6 +283,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         clients: clients.transpose()?,
         peers: HashMap::new(),
         origins: Origins::default(),
+        ungreeted: BTreeSet::new(),
         greet_next: u64::MAX,
         flush_next: u64::MAX,
         closed: false,

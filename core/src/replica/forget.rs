@@ -133,6 +133,10 @@ impl Replica {
         }
         self.roster.attached.retain(|it| !is_gone(it.writer));
         self.roster.floor.resize(self.writers.len(), 0);
+        if DUTIES {
+            let numbers: Vec<u32> = gone.iter().map(|it| it.0).collect();
+            self.forget_keyed(&numbers);
+        }
         for (number, to, _) in gone {
             self.forget_clocks(*number, *to);
         }
@@ -175,7 +179,6 @@ impl Replica {
             let least = prospect.least.get_mut(at).into_iter();
             held.chain(least).for_each(|clock| *clock = 0);
         }
-        self.forget_keyed(number);
         self.clocks[at] = 0;
         self.merged_at[at] = 0;
         self.note_moved(number);

@@ -222,6 +222,8 @@ impl Replica {
             reborn,
             asked,
             withdrawn: _,
+            #[cfg(test)]
+                looked_at: _,
         } = &self.keyed;
         let text = |it: &Instance| {
             let adds = (it.adds.clone(), it.watched, it.withdrawn);
@@ -466,28 +468,39 @@ impl Replica {
         card.is_over() && card.retired.is_none() && !self.is_keyed_stable(quorum, writer)
     }
 
-    /// Keeps the keyed operations of a writer that is forgotten, but for those of which there is
+    /// Keeps the keyed operations of writers that are forgotten, which ascend, but for those of which there is
     /// another: of these one counts, and it need not be the one that is told of for good. Of the others
     /// it is certain that they count, if no keys are missing here: whoever absorbed the writer waited until
     /// all had acknowledged them, and would have heard of another one by that.
-    pub(super) fn forget_keyed(&mut self, writer: u32) {
-        self.keyed.lacking.remove(&writer);
-        self.keyed.reborn.remove(&writer);
+    pub(super) fn forget_keyed(&mut self, gone: &[u32]) {
+        let is_gone = |writer: u32| gone.binary_search(&writer).is_ok();
+        if gone.iter().any(|it| self.keyed.of_writer.contains_key(it)) {
+            self.settle_keys_of(gone);
+        }
+        self.keyed.lacking.retain(|writer, _| !is_gone(*writer));
+        self.keyed.reborn.retain(|writer, _| !is_gone(*writer));
         if let Some((_, asked)) = &mut self.keyed.asked {
-            asked.retain(|it| it.0 != writer);
+            asked.retain(|it| !is_gone(it.0));
         }
-        if !self.keyed.of_writer.contains_key(&writer) {
-            return;
-        }
-        let of_writer = |it: &(&u64, &Instance)| it.1.writer == writer;
-        let instances = self.keyed.instances.iter().filter(of_writer);
-        let all: Vec<(u64, Once)> = instances.map(|(place, it)| (*place, it.once)).collect();
-        let sole = self.keyed.lacking.is_empty();
-        for (place, once) in all {
+    }
+
+    /// Keeps the keyed operations of these writers, which ascend, as those of none. All that are
+    /// remembered are looked at once, however many writers go together.
+    fn settle_keys_of(&mut self, gone: &[u32]) {
+        #[cfg(test)]
+        (self.keyed.looked_at += self.keyed.instances.len());
+        let is_gone = |it: &(&u64, &Instance)| gone.binary_search(&it.1.writer).is_ok();
+        let instances = self.keyed.instances.iter().filter(is_gone);
+        let all: Vec<(u64, u32, Once)> = instances
+            .map(|(place, it)| (*place, it.writer, it.once))
+            .collect();
+        for (place, writer, once) in all {
             let others = |it: &Instance| it.once == once && ![writer, UNSURE].contains(&it.writer);
             let mut of_key = self.keyed.of(&once.key).map(|place| self.keyed.at(place));
             let another = of_key.any(others);
             drop(of_key);
+            let mut lacking = self.keyed.lacking.keys();
+            let sole = lacking.all(|it| *it == writer);
             let Some(instance) = self.keyed.at_mut(place) else {
                 continue;
             };
@@ -500,15 +513,13 @@ impl Replica {
                 false => instance.sole = sole,
             }
         }
-        self.keyed.renumber(writer, ABSORBED);
+        self.keyed.renumber(gone, ABSORBED);
     }
 
     /// Keeps the keyed operations of all writers, of which it is to be told anew what counts.
     pub(super) fn doubt_keyed(&mut self) {
         let writers: Vec<u32> = self.keyed.of_writer.keys().copied().collect();
-        for writer in writers {
-            self.keyed.renumber(writer, UNSURE);
-        }
+        self.keyed.renumber(&writers, UNSURE);
         self.keyed.due.clear();
         self.keyed.lacking.clear();
         self.keyed.reborn.clear();
@@ -557,7 +568,7 @@ impl Replica {
     /// Gives the own keyed operations to the number under which the own writer goes on as another. In an
     /// open space nothing else is known of them.
     pub(super) fn renumber_own_keyed(&mut self, number: u32) {
-        self.keyed.renumber(OWN, number);
+        self.keyed.renumber(&[OWN], number);
     }
 
     /// Whether it is certain that an operation counts.

@@ -141,7 +141,7 @@ impl Replica {
         Ok(())
     }
 
-    pub(super) fn forget_keyed(&mut self, _: u32) {}
+    pub(super) fn forget_keyed(&mut self, _: &[u32]) {}
 
     pub(super) fn drop_due(&mut self) {}
 

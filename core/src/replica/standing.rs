@@ -32,8 +32,8 @@ pub(super) enum Standing {
 
 /// What a writer of a message had seen at its first transaction, by the message's numbers.
 fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
-    message.facts().iter().find_map(|fact| match &fact.says {
-        Says::Base(seen, _) if fact.writer == at => Some(&seen[..]),
+    message.facts_of(at).find_map(|fact| match &fact.says {
+        Says::Base(seen, _) => Some(&seen[..]),
         _ => None,
     })
 }
@@ -316,10 +316,7 @@ impl Replica {
         }
         // Whoever is to be taken in now says what it had seen. One that knows who took it in, which is
         // held here, was forgotten.
-        let base = message
-            .facts()
-            .iter()
-            .any(|fact| fact.writer as usize == at && matches!(fact.says, Says::Base(_, false)));
+        let base = message.tells(at as u32, |says| matches!(says, Says::Base(_, false)));
         let held = |upto| message.writers[at].hi <= upto;
         let mut standing = match base && live == Some(writer) && self.is_member() {
             true => Standing::Known,

@@ -25,6 +25,9 @@ const BULK_DOUBLINGS: u32 = 7;
 /// as what is written meanwhile fits into one.
 const LINKS_FOR_EACH_MS: Millis = 8;
 
+/// Bytes that the copies of a push may take for all links, if it has more than a push of counters has.
+const COPIES_BYTES_MAX: usize = 64 << 20;
+
 /// How often the delay of pushes is doubled for the time that one may wait for what it builds on.
 const PATIENCE_DOUBLINGS: u32 = 3;
 
@@ -145,7 +148,7 @@ impl Sync {
                 if PACED {
                     self.pushes.weigh(bytes.len(), took);
                 }
-                if DUTIES && bytes.len() > FRAME_BYTES_MAX {
+                if DUTIES && !self.has_room_for(bytes.len()) {
                     // The estimate does not count statements about writers.
                     self.announce = Some((now, None));
                 } else if let Body::Push(message) = body {
@@ -158,6 +161,13 @@ impl Sync {
                 // The tick that called this sends it.
             }
         }
+    }
+
+    /// Whether a push of so many bytes may be sent on all links. Each takes a copy.
+    fn has_room_for(&self, bytes: usize) -> bool {
+        let links = self.greeted().filter(|peer| !peer.broadcast).count();
+        let most = (COPIES_BYTES_MAX / links.max(1)).max(PUSH_BYTES_MAX);
+        bytes <= most.min(FRAME_BYTES_MAX)
     }
 
     /// Gives a push to all who may lack it: not to whom it came from, and not to those whom the
@@ -299,7 +309,10 @@ impl Sync {
                 }
                 let shards = merged.shards;
                 self.outputs.push(Output::Merged { link: from, shards });
-                self.pass_on(replica, from, broadcast, message, bytes);
+                match !DUTIES || self.has_room_for(bytes.len()) {
+                    true => self.pass_on(replica, from, broadcast, message, bytes),
+                    false => self.announce_soon(now, from),
+                }
                 self.withdraw(now, replica);
                 Ok(true)
             }

@@ -104,6 +104,9 @@ impl Driver {
         };
         let in_use = self.spaces.in_use();
         peer.ungreeted = in_use.filter(|space| peer.carries(*space)).collect();
+        if !peer.ungreeted.is_empty() {
+            self.ungreeted.insert(new.link);
+        }
         self.peers.insert(new.link, peer);
         self.greet_next = self.greet_next.min(now);
         self.links_changed();
@@ -128,10 +131,11 @@ impl Driver {
             return;
         }
         let mut left = GREETED_AT_ONCE;
-        let mut links: Vec<Link> = self.peers.keys().copied().collect();
-        links.sort_unstable();
-        for link in links {
+        while left > 0
+            && let Some(link) = self.ungreeted.first().copied()
+        {
             let Some(peer) = self.peers.get_mut(&link) else {
+                self.ungreeted.remove(&link);
                 continue;
             };
             while left > 0
@@ -141,9 +145,14 @@ impl Driver {
                 let (broadcast, limits, party) = (peer.broadcast, peer.limits(space), peer.party);
                 self.spaces[space.0].connected(now, link, broadcast, (limits, party));
             }
+            if peer.ungreeted.is_empty() {
+                self.ungreeted.remove(&link);
+            }
         }
-        let all = self.peers.values().all(|peer| peer.ungreeted.is_empty());
-        self.greet_next = if all { u64::MAX } else { now + GREET_MS };
+        self.greet_next = match self.ungreeted.is_empty() {
+            true => u64::MAX,
+            false => now + GREET_MS,
+        };
     }
 
     /// Greets a peer in a space in which it has, if that is yet to be done.

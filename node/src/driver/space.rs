@@ -23,7 +23,7 @@ use crate::resp::{Event, Notice, Sizes};
 use crate::store::{Kind, Record, Store, StoreError};
 use crate::trust::Role;
 use existing::Existing;
-use members::{Part, TEND_SOON_MS};
+use members::Part;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -458,7 +458,7 @@ impl OpenSpace {
     /// Has the other members say what they hold, at once.
     pub(super) fn ask_for_acknowledgement(&mut self) {
         self.replica.ask_for_acknowledgement();
-        self.part.due = self.part.due.min(self.part.done + TEND_SOON_MS);
+        self.part.due = self.part.due.min(self.part.done + self.part.rest);
     }
 
     /// Ends a batch: notes when the changed counters expire, and tells the readers of events of

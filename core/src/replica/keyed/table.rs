@@ -63,6 +63,9 @@ pub(in crate::replica) struct Table {
     pub(super) asked: Option<(u64, Vec<(u32, u64)>)>,
     /// How many adds were withdrawn here.
     pub(super) withdrawn: u64,
+    /// How many operations were looked at to forget writers.
+    #[cfg(test)]
+    pub(super) looked_at: usize,
 }
 
 impl Table {
@@ -184,15 +187,20 @@ impl Table {
         }
     }
 
-    /// Puts another number in the place of a writer's.
-    pub(super) fn renumber(&mut self, from: u32, to: u32) {
-        let Some((more, clock)) = self.of_writer.remove(&from) else {
+    /// Puts another number in the place of those of these writers, which ascend.
+    pub(super) fn renumber(&mut self, from: &[u32], to: u32) {
+        let (mut count, mut last) = (0, 0);
+        for (more, clock) in from.iter().filter_map(|it| self.of_writer.remove(it)) {
+            count += more;
+            last = clock.max(last);
+        }
+        if count == 0 {
             return;
-        };
-        let (count, last) = self.of_writer.entry(to).or_default();
-        *count += more;
-        *last = clock.max(*last);
-        for instance in self.instances.values_mut().filter(|it| it.writer == from) {
+        }
+        let of = self.of_writer.entry(to).or_default();
+        *of = (of.0 + count, of.1.max(last));
+        let is_from = |it: &&mut Instance| from.binary_search(&it.writer).is_ok();
+        for instance in self.instances.values_mut().filter(is_from) {
             instance.writer = to;
         }
     }

@@ -101,6 +101,7 @@ fn told(writers: &[(u32, u64, u64)], facts: &[(u32, Says)]) -> Message {
         fact.renumber(place);
         message.facts.push(fact);
     }
+    message.facts.sort_by_key(Fact::place);
     message
 }
 

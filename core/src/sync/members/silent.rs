@@ -39,12 +39,18 @@ impl Sync {
         });
         self.guests.silent = silent.collect();
         let hurried = replica.holds_up_members();
+        let least = if hurried {
+            lease.min(EMPTY_LEASE_MS)
+        } else {
+            lease
+        };
         let lease = |writer: &WriterId| match replica.held(writer) {
-            0 if hurried && !is_linked(writer) => lease.min(EMPTY_LEASE_MS),
+            0 if hurried && !is_linked(writer) => least,
             _ => lease,
         };
         let silent = self.guests.silent.iter();
-        let late = silent.filter(|it| it.1 + lease(&it.0) <= now);
+        // Most are within any lease, and are not looked up.
+        let late = silent.filter(|it| it.1 + least <= now && it.1 + lease(&it.0) <= now);
         let late: Vec<WriterId> = late.map(|it| it.0).collect();
         for writer in late {
             // One that fails is tried again.

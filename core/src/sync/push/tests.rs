@@ -99,6 +99,26 @@ fn the_more_links_there_are_the_less_often_they_are_told_while_it_fits() {
     assert_eq!(push(1), DELAY_MS);
 }
 
+/// A large push is copied for few links, and announced to many.
+#[test]
+fn the_copies_of_a_push_have_room_on_all_links_together() {
+    let mut end = End::new();
+    let rooms = |end: &End| {
+        let sizes = [PUSH_BYTES_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MAX + 1];
+        sizes.map(|bytes| end.sync.has_room_for(bytes))
+    };
+    assert_eq!(rooms(&end), [true, true, false]);
+    let most = (COPIES_BYTES_MAX / FRAME_BYTES_MAX) as u32;
+    for number in 0..most {
+        end.link(number, 1, id(1));
+    }
+    assert_eq!(rooms(&end), [true, true, false]);
+    for number in most..600 {
+        end.link(number, 1, id(1));
+    }
+    assert_eq!(rooms(&end), [true, false, false]);
+}
+
 #[test]
 fn what_was_written_alone_is_pulled_and_not_pushed() {
     let mut end = End::new();

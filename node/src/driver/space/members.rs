@@ -13,7 +13,7 @@ use crate::log_pace::LogPace;
 use crate::store::StoreError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tallymesh_core::{Configuration, Error, Fate, Input, Listed, Owner, Returned, WriterId};
 
 /// How often a member does its duties, in milliseconds. More keeps what is dead for longer, less
@@ -21,7 +21,11 @@ use tallymesh_core::{Configuration, Error, Fate, Input, Listed, Owner, Returned,
 const TEND_MS: u64 = 1_000;
 
 /// How soon it does after something came that may let others go on, in milliseconds.
-pub(super) const TEND_SOON_MS: u64 = 50;
+const TEND_SOON_MS: u64 = 50;
+
+/// The duties take one part in so many of the time at most, as they are done more rarely where they take
+/// long: they look at all writers, which may be tens of thousands.
+const TEND_PART: u64 = 20;
 
 /// How long after its start a member waits for others that it could catch up with, in milliseconds.
 /// More helps where they are slow to reach, less where they are gone.
@@ -41,6 +45,8 @@ pub(super) struct Part {
     pub(super) due: u64,
     /// When they were done last.
     pub(super) done: u64,
+    /// For how long nothing is done soon after that, in milliseconds.
+    pub(super) rest: u64,
     /// The clock of each member when it was last seen to grow, and when that was.
     heard: BTreeMap<Owner, (Option<WriterId>, u64, u64)>,
     /// What readers of events were told of.
@@ -72,12 +78,19 @@ impl Part {
             durable,
             due: 0,
             done: 0,
+            rest: TEND_SOON_MS,
             heard: BTreeMap::new(),
             told: None,
             absorbed: BTreeSet::new(),
             tally: Tally::default(),
         }
     }
+}
+
+/// For how long the duties rest that took so long, in milliseconds.
+fn rest_after(took: Duration) -> u64 {
+    let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    took.saturating_mul(TEND_PART).clamp(TEND_SOON_MS, TEND_MS)
 }
 
 impl OpenSpace {
@@ -136,7 +149,7 @@ impl OpenSpace {
     /// Does the duties soon, as something came that may let others go on.
     pub(in crate::driver) fn tend_soon(&mut self, now: u64) {
         if self.replica.configuration().is_some() {
-            let soon = (self.part.done + TEND_SOON_MS).max(now);
+            let soon = (self.part.done + self.part.rest).max(now);
             self.part.due = self.part.due.min(soon);
         }
     }
@@ -152,6 +165,7 @@ impl OpenSpace {
         if self.tend_due().is_none_or(|due| due > now) {
             return;
         }
+        let begun = Instant::now();
         let part = &mut self.part;
         (part.due, part.done) = (now + TEND_MS, now);
         if !part.durable {
@@ -167,6 +181,7 @@ impl OpenSpace {
         }
         self.look_at_writers();
         self.look_at_members(now);
+        self.part.rest = rest_after(begun.elapsed());
     }
 
     /// Notes whom somebody has taken over, and who was forgotten.
@@ -547,4 +562,17 @@ fn listed(mut writers: impl Iterator<Item = WriterId>) -> (Vec<String>, usize) {
     let first: Vec<String> = first.map(|writer| writer.to_string()).collect();
     let count = first.len() + writers.count();
     (first, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duties_that_take_long_rest_for_longer() {
+        let rest = |millis: u64| rest_after(Duration::from_millis(millis));
+        assert_eq!([0, 1, 2].map(rest), [TEND_SOON_MS; 3]);
+        assert_eq!([3, 10, 49].map(rest), [60, 200, 980]);
+        assert_eq!([50, 5_000, u64::MAX].map(rest), [TEND_MS; 3]);
+    }
 }

@@ -92,8 +92,37 @@ fn what_is_told_replaces_what_was_not_sure() {
 
     let mut table = table(&[made(1, 1, 5), made(1, 2, 6)]);
     table.due.clear();
-    table.renumber(1, UNSURE);
+    table.renumber(&[1], UNSURE);
     assert_eq!(table.insert(made(1, 3, 7)), Some(2));
     assert_eq!(makers(&table), [(UNSURE, 5), (2, 6), (3, 7)]);
     assert_eq!(table.due, [[1; 16]]);
+}
+
+#[test]
+fn however_many_writers_are_forgotten_each_operation_is_looked_at_once() {
+    const WRITERS: u32 = 40;
+    let mut one = crate::Replica::new(
+        crate::Space::default(),
+        crate::WriterId::from_bytes([1; 16]),
+    );
+    for key in 0..200 {
+        let writer = 1 + u32::from(key) % WRITERS;
+        one.keyed.insert(made(key, writer, key.into()));
+    }
+    // A key under which two made something, and one of a writer that stays.
+    one.keyed.insert(made(0, 2, 300));
+    one.keyed.insert(made(250, WRITERS + 1, 1));
+    let gone: Vec<u32> = (1..=WRITERS).collect();
+    one.forget_keyed(&gone);
+    assert_eq!(one.keyed.looked_at, 202);
+    assert_eq!(
+        of_writers(&one.keyed),
+        [
+            (WRITERS + 1, (1, 1)),
+            (UNSURE, (1, 0)),
+            (ABSORBED, (200, 300))
+        ]
+    );
+    let sole = one.keyed.instances.values().filter(|it| it.sole).count();
+    assert_eq!(sole, 200, "all but one of the two, and the one that stays");
 }

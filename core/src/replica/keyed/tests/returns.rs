@@ -117,7 +117,7 @@ fn of_a_forgotten_writer_is_sure_what_nobody_else_has_made() {
     tell(&one, &mut two);
     let gone = two.number(one.writer());
     two.keyed.asked = Some((1, vec![(gone, 2), (OWN, 3)]));
-    two.forget_keyed(gone);
+    two.forget_keyed(&[gone]);
     assert_eq!(two.keyed.asked, Some((1, vec![(OWN, 3)])));
     let of = |two: &Replica, key: &str| {
         let once = once(key);

@@ -209,11 +209,11 @@ fn nothing_counts_for_certain_where_keys_are_missing() {
         add(&mut one, "a", 5);
         let number = one.numbers.get(&two.writer()).unwrap();
         let key = once("a").key;
-        one.keyed.renumber(OWN, number);
+        one.keyed.renumber(&[OWN], number);
         if lacks {
             one.keyed.lacking.insert(OWN, 0);
         }
-        one.forget_keyed(number);
+        one.forget_keyed(&[number]);
         let later = one.keyed.insert(Instance {
             once: once("a"),
             writer: OWN,

@@ -229,6 +229,7 @@ fn an_incarnation_must_have_seen_what_may_have_been_collected() {
         let says = says.clone();
         message.facts.push(Fact { writer, says });
     }
+    message.facts.sort_by_key(Fact::place);
     assert_eq!(judge(&message), Ok(()));
     // What is said of others, or of guests, is not of it.
     let more = [ONE, (6, 0, 1), (7, 0, 3)];
