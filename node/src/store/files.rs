@@ -22,6 +22,11 @@ pub(super) trait Folder: Send {
         Ok(())
     }
 
+    /// What has this name, where the system tells.
+    fn mark(&self, _name: &str) -> io::Result<Option<Mark>> {
+        Ok(None)
+    }
+
     /// The names of all files in it. `NotFound` if there is no such folder.
     fn names(&self) -> io::Result<Vec<String>>;
 
@@ -55,6 +60,11 @@ pub(super) trait File: Send + Sync {
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// What it is under any name, where the system tells.
+    fn mark(&self) -> io::Result<Option<Mark>> {
+        Ok(None)
+    }
+
     /// Makes all that was written durable, and of the file's facts what is needed to read it.
     fn sync(&self) -> io::Result<()>;
 }
@@ -84,6 +94,22 @@ struct Lock {
 
 /// The identity of a file under any name.
 type Identity = (u64, u64);
+
+/// What tells whether a name still has the same file, whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) identity: Identity,
+    pub(super) bytes: u64,
+}
+
+impl Mark {
+    fn of(facts: &fs::Metadata) -> Mark {
+        Mark {
+            identity: identity(facts),
+            bytes: facts.len(),
+        }
+    }
+}
 
 /// The folders that this process has locked, each with what its lock file and it itself were then.
 static HELD: Mutex<BTreeMap<PathBuf, [Identity; 2]>> = Mutex::new(BTreeMap::new());
@@ -189,6 +215,24 @@ fn to_write() -> fs::OpenOptions {
     options
 }
 
+/// Opens a file, and nothing else that a name can stand for: to open a pipe waits for its other end, and a
+/// device keeps nothing.
+fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+    #[cfg(unix)]
+    {
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags);
+    }
+    let file = with_spare(|| options.open(path))?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a pipe, a device, a socket or a folder, where a file belongs",
+        )),
+    }
+}
+
 impl Folder for Disk {
     fn path(&self) -> &Path {
         &self.path
@@ -196,7 +240,7 @@ impl Folder for Disk {
 
     fn lock(&mut self) -> io::Result<bool> {
         let path = self.path.join(LOCK);
-        let file = to_write().create(true).truncate(false).open(&path)?;
+        let file = open_regular(to_write().create(true).truncate(false), &path)?;
         if !lock_in_time(&file)? {
             return Ok(false);
         }
@@ -225,6 +269,11 @@ impl Folder for Disk {
         check(&self.path)
     }
 
+    fn mark(&self, name: &str) -> io::Result<Option<Mark>> {
+        let facts = fs::symlink_metadata(self.path.join(name))?;
+        Ok(Some(Mark::of(&facts)))
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in with_spare(|| fs::read_dir(&self.path))? {
@@ -236,17 +285,20 @@ impl Folder for Disk {
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let path = self.path.join(name);
-        Ok(Arc::new(with_spare(|| fs::File::open(&path))?))
+        Ok(Arc::new(open_regular(
+            fs::File::options().read(true),
+            &path,
+        )?))
     }
 
     fn open_to_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let path = self.path.join(name);
-        Ok(Arc::new(with_spare(|| to_write().open(&path))?))
+        Ok(Arc::new(open_regular(&mut to_write(), &path)?))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let path = self.path.join(name);
-        let file = with_spare(|| to_write().create(true).truncate(true).open(&path))?;
+        let file = open_regular(to_write().create(true).truncate(true), &path)?;
         Ok(Arc::new(file))
     }
 
@@ -266,6 +318,10 @@ impl Folder for Disk {
 impl File for fs::File {
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn mark(&self) -> io::Result<Option<Mark>> {
+        Ok(Some(Mark::of(&self.metadata()?)))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

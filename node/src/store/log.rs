@@ -5,6 +5,7 @@
 //! segments that lie before all that is needed are deleted.
 
 mod folder;
+mod marks;
 mod space;
 
 use super::files::{self, Disk, File, Folder};
@@ -13,6 +14,7 @@ use super::read::{self, Segment, Torn};
 use super::segment::{self, HEADER_BYTES};
 use super::{COMMIT_BYTES_MAX, Each, Progress, Record, Store, StoreError, frame, places};
 pub(super) use folder::format_text;
+use marks::Marks;
 use space::Growing;
 pub(super) use space::Sizes;
 use std::path::Path;
@@ -42,6 +44,7 @@ pub struct Log {
     /// The next segment, while it is being made and when it is ready.
     next: Option<Growing>,
     index: Index,
+    marks: Marks,
     /// The number of the last commit.
     last: u64,
     /// The oldest commit that is needed, as the last commit says.
@@ -98,19 +101,22 @@ impl Log {
         // The ones after have no commit, and were removed.
         let used = segments.iter().rposition(|segment| segment.first.is_some());
         segments.truncate(used.map_or(1, |place| place + 1));
-        Ok(Log {
+        let mut log = Log {
             folder,
             sizes,
             segments,
             file,
             next: None,
             index: found.index,
+            marks: Marks::default(),
             last: found.last.map_or(0, |last| last.number),
             oldest: found.last.map_or(1, |last| last.oldest),
             torn: found.torn,
             failed: None,
             frame: Vec::new(),
-        })
+        };
+        log.mark_all();
+        Ok(log)
     }
 
     /// The pieces of a commit under way that were found at opening, and given up. Nobody had been
@@ -254,13 +260,17 @@ impl Store for Log {
             let mut bytes = fresh.to_vec();
             bytes.extend_from_slice(&crc32fast::hash(&fresh).to_le_bytes());
             let written = files::write_small(folder, IDENTITY, &bytes);
-            return written.map(|()| fresh).map_err(|problem| {
+            written.map_err(|problem| {
                 let file = folder.path().join(IDENTITY);
                 StoreError::io(format!("write {}", file.display()), problem)
-            });
+            })?;
+            self.mark_other(IDENTITY);
+            return Ok(fresh);
         };
         let secret = bytes.first_chunk().copied();
-        secret.ok_or_else(|| identity_damaged(folder))
+        let secret = secret.ok_or_else(|| identity_damaged(folder))?;
+        self.mark_other(IDENTITY);
+        Ok(secret)
     }
 
     fn is_durable(&self) -> bool {
@@ -291,7 +301,8 @@ impl Store for Log {
     }
 
     fn standing(&self) -> Result<(), String> {
-        self.folder.standing()
+        self.folder.standing()?;
+        self.check_files()
     }
 
     fn wants_snapshot(&self) -> Option<Space> {

@@ -124,6 +124,9 @@ impl Log {
         let finished = next.finish(self.folder.as_ref());
         finished.map_err(|problem| self.io("make", next.header.seal.number, problem))?;
         let (segment, file) = next.into_segment();
+        let mark = file.mark();
+        let mark = mark.map_err(|problem| self.io("look at", segment.seal.number, problem))?;
+        self.mark_segment(segment.seal.number, mark);
         self.segments.push(segment);
         self.file = file;
         Ok(())

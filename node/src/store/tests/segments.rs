@@ -193,3 +193,83 @@ fn no_other_snapshot_is_wanted_while_one_is_begun() {
         assert_eq!(log.wants_snapshot(), None, "{kind:?}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_notices_that_a_file_of_it_was_removed_moved_or_cut_short() {
+    use super::super::files::{Disk, Folder};
+    use super::super::log::Sizes;
+    use std::fs;
+    let sizes = Sizes {
+        segment_bytes_min: 4096,
+        segment_bytes_max: 4096,
+        log_bytes_min: 1 << 20,
+    };
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let disk: Box<dyn Folder> = Box::new(Disk::at(folder.path()));
+    let mut log = Log::open_in(disk, sizes, &mut |_| {}).expect("open");
+    log.identity([7; 32]).expect("a key");
+    for commit in 0..10 {
+        log.commit(&[change("one", &[commit; 1000])])
+            .expect("commit");
+        while log.prepare().expect("prepare") {}
+        assert_eq!(log.standing(), Ok(()));
+    }
+    let last = segment::name(log.segment_count() as u64);
+    assert!(log.segment_count() > 2);
+    let away = at("away");
+    for name in ["format", "identity", &segment::name(1), &last] {
+        let file = at(name);
+        let expect = |log: &Log, word: &str| {
+            let told = log.standing().expect_err(name);
+            assert!(told.contains(name) && told.contains(word), "{told}");
+        };
+        fs::rename(&file, &away).expect("moved");
+        expect(&log, "is gone");
+        fs::copy(&away, &file).expect("copied");
+        expect(&log, "was replaced");
+        fs::remove_file(&file).expect("removed");
+        std::os::unix::fs::symlink(&away, &file).expect("linked");
+        expect(&log, "was replaced");
+        // Back under its name it is the same one.
+        fs::rename(&away, &file).expect("moved");
+        assert_eq!(log.standing(), Ok(()), "{name}");
+    }
+    log.commit(&[change("one", &[9; 10])]).expect("commit");
+    let length = fs::metadata(at(&last)).expect("there").len();
+    let file = fs::File::options().write(true).open(at(&last));
+    file.expect("open").set_len(length - 1).expect("cut");
+    let told = log.standing().expect_err("cut short");
+    assert!(told.ends_with("has 4095 bytes, and had 4096"), "{told}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_no_file_is_not_opened_as_one() {
+    use super::super::files::{Disk, Folder};
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let socket = folder.path().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+    )
+    .expect("a pipe");
+    std::fs::create_dir(folder.path().join("folder")).expect("a folder");
+    let disk = Disk::at(folder.path());
+    for name in ["socket", "pipe", "folder"] {
+        for opened in [disk.open(name), disk.open_to_write(name), disk.create(name)] {
+            assert!(opened.is_err(), "{name}");
+        }
+    }
+    // A log with one in place of a segment is refused, and waits for nobody.
+    drop(Log::open(folder.path(), &mut |_| {}).expect("open"));
+    let first = folder.path().join(segment::name(1));
+    std::fs::remove_file(&first).expect("removed");
+    std::fs::rename(&pipe, &first).expect("moved");
+    let refused = Log::open(folder.path(), &mut |_| {}).err().expect("a pipe");
+    assert!(refused.to_string().contains("it is a pipe"), "{refused}");
+}
