@@ -58,7 +58,7 @@ pub use access::{Place, Turned};
 pub use error::{Broken, ReplyError};
 pub use flow::{Flow, Wait, Written};
 pub use levels::Unmet;
-pub use pubsub::{Event, Notice};
+pub use pubsub::{Event, Midway, Notice};
 pub use request::Args;
 pub use rights::Lack;
 pub use session::Session;

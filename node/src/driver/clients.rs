@@ -9,26 +9,30 @@ mod entry;
 mod host;
 mod knocks;
 mod line;
+mod news;
 mod output;
 mod passes;
+mod shares;
+mod strangers;
 mod waits;
 
 pub(crate) use entry::{Secured, Serve};
 
-use ends::Strangers;
 use host::{Books, Desk};
 use line::Line;
+use news::News;
 use output::Output;
 use passes::Pass;
+use shares::{Footprint, Held as HeldBytes};
+use strangers::Strangers;
 use waits::{End, Teller, Told, Waiting};
 
 use super::kept::Kept;
 use super::spaces::Spaces;
-use crate::clock::WallClock;
 use crate::contain::contain;
 use crate::metrics::Metrics;
 use crate::resp::limits::{OUT_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
-use crate::resp::{Flow, Notice, Place, RespConfig, Seen, Session};
+use crate::resp::{Flow, RespConfig, Seen, Session};
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
@@ -74,11 +78,12 @@ pub(super) struct Clients {
     teller: mpsc::Sender<Told>,
     inbox: mpsc::Receiver<Told>,
     subscribers: usize,
+    news: News,
     strangers: Strangers,
     /// When all tickets are judged next.
     judge_due: Instant,
-    /// Bytes that all connections hold.
-    held_bytes: usize,
+    /// Bytes that connections hold.
+    held_bytes: HeldBytes,
     /// A space that a panic may have left half changed.
     pub(super) half_changed: Option<usize>,
     books: Books,
@@ -140,12 +145,14 @@ struct Connection {
     /// It is over, and is dropped when its output is sent, or at this time.
     ending: Option<Instant>,
     subscribed: bool,
+    /// How far it was told of events.
+    news: news::Told,
     /// Since when it has to authenticate, if it does.
     stranger: Option<Instant>,
     /// Whether its ticket was worth nothing when it was judged last.
     lapsed: bool,
     /// Bytes that it holds, as they are counted.
-    footprint: usize,
+    footprint: Footprint,
 }
 
 impl Connection {
@@ -187,9 +194,10 @@ impl Clients {
             teller,
             inbox,
             subscribers: 0,
+            news: News::default(),
             strangers: Strangers::default(),
             judge_due: Instant::now(),
-            held_bytes: 0,
+            held_bytes: HeldBytes::default(),
             half_changed: None,
             books: Books::new(serve.port, serve.ledger),
             buffer: vec![0; READ_BYTES],
@@ -229,7 +237,7 @@ impl Clients {
 
     /// Whether there is something to do at once.
     pub(super) fn is_ready(&self) -> bool {
-        self.accepting || !self.ready.is_empty() || !self.told.is_empty()
+        self.accepting || !self.ready.is_empty() || !self.told.is_empty() || self.is_telling()
     }
 
     /// When something is due by time alone.
@@ -253,13 +261,15 @@ impl Clients {
         unix_ms: u64,
         since_start: u64,
     ) {
-        if self.accepting {
+        if self.accepting || self.may_leave_lobby(Instant::now()) {
+            self.accepting = true;
             self.accept(registry, metrics);
         }
         for (space, question) in self.unasked.drain(..) {
             spaces[space].end_question(question);
         }
         self.answer_told(kept);
+        self.go_on_telling(spaces, unix_ms, kept);
         let now = Instant::now();
         let mut work = 0;
         for _ in 0..self.ready.len() {
@@ -436,49 +446,6 @@ impl Clients {
         self.subscribers > 0
     }
 
-    /// Tells subscribers what happened in a space, as far as their tickets speak of it. Whose ticket is
-    /// worth nothing any more in the space that it is in is told so, and that is the end.
-    pub(super) fn notify(
-        &mut self,
-        notices: &[Notice],
-        (space, spaces): (usize, &Spaces),
-        clock: &WallClock,
-        kept: &Kept,
-    ) {
-        if notices.is_empty() || self.subscribers == 0 {
-            return;
-        }
-        let unix_ms = clock.now();
-        for (at, connection) in &mut self.connections {
-            let Some(connection) = connection.as_deref_mut() else {
-                continue;
-            };
-            if !connection.subscribed || connection.ending.is_some() {
-                continue;
-            }
-            let before = connection.out.end();
-            let pass = connection.pass.as_ref();
-            match pass.map_or(Ok(()), |it| it.judge(Place::Space(space), spaces, unix_ms)) {
-                Ok(()) => {
-                    for notice in notices {
-                        connection.session.notify(notice, connection.out.filling());
-                    }
-                }
-                Err(turned) if space == connection.session.space() => {
-                    let out = connection.out.filling();
-                    connection.session.turn_out(turned, out);
-                    connection.ending = Some(Instant::now() + LINGER);
-                    self.timed.push(at);
-                }
-                Err(_) => {}
-            }
-            if connection.out.end() > before {
-                self.held
-                    .push_back(connection.held(at, kept.answer_ticket()));
-            }
-        }
-    }
-
     /// Sends what has become free to be sent.
     pub(super) fn release(&mut self, durable: u64, metrics: &Metrics) {
         self.told.extend(self.inbox.try_iter());
@@ -522,8 +489,8 @@ impl Clients {
         if let Some(mut connection) = self.connections.try_remove(at).flatten() {
             connection.line.end();
             self.subscribers -= usize::from(connection.subscribed);
-            self.held_bytes -= connection.footprint;
-            self.forget_stranger(connection.stranger);
+            self.held_bytes.forget(connection.footprint);
+            self.forget_stranger(connection.stranger, connection.ends.address);
             self.unasked.extend(connection.unasked());
             metrics.resp_clients(self.connections.len());
         }

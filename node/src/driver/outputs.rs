@@ -33,7 +33,8 @@ impl Driver {
             let notices = self.spaces[place].settle(place, &self.origins);
             if let Some(clients) = &mut self.clients {
                 let spaces = (place, &self.spaces);
-                clients.notify(&notices, spaces, &self.clock, &self.kept);
+                let (kept, metrics) = (&self.kept, &self.metrics);
+                clients.notify(notices, spaces, &self.clock, (kept, metrics));
             }
             let news = self.spaces[place].take_news();
             if news.iter().any(|news| matches!(news, News::Members(_))) {

@@ -118,10 +118,12 @@ impl Turn {
                 return Ok(());
             };
             drop(turn);
-            if done.is_err() {
-                driver.keep_others(&mut poll, &mut events)?;
+            if let Err(error) = done {
+                let kept = driver.keep_others(&mut poll, &mut events);
+                // Who waits for an answer hears that the node stopped, and of no fault of its own.
+                driver.queue.close();
+                return kept.and(Err(error));
             }
-            done?;
             return driver.finish(&mut poll, &mut events);
         }
     }

@@ -11,9 +11,10 @@ use super::reply::Reply;
 use super::request::{Args, number};
 use super::server::help;
 use crate::trust::Role;
-use tallymesh_core::{Budget, Error, Op, Period, Replica, Transaction};
+use tallymesh_core::{Budget, Error, Op, Period, RESERVED, Replica, Transaction};
 
-/// What counters are read from: a replica, or a transaction that is being made.
+/// What counters are read from: a replica, or a transaction that is being made. The parts of budgets are
+/// no counters, and not shown.
 pub(super) trait View {
     fn value(&self, key: &str) -> Option<i128>;
     fn expiry(&self, key: &str) -> Option<u64>;
@@ -24,11 +25,11 @@ pub(super) trait View {
 
 impl View for Replica {
     fn value(&self, key: &str) -> Option<i128> {
-        Replica::value(self, key)
+        Replica::value(self, key).filter(|_| !is_reserved(key))
     }
 
     fn expiry(&self, key: &str) -> Option<u64> {
-        self.expiry_at(self.handle(key)?)
+        self.expiry_at(self.handle(key).filter(|_| !is_reserved(key))?)
     }
 
     fn budget(&self, name: &str) -> Option<Budget> {
@@ -42,11 +43,11 @@ impl View for Replica {
 
 impl View for Transaction<'_> {
     fn value(&self, key: &str) -> Option<i128> {
-        Transaction::value(self, key)
+        Transaction::value(self, key).filter(|_| !is_reserved(key))
     }
 
     fn expiry(&self, key: &str) -> Option<u64> {
-        Transaction::expiry(self, key)
+        Transaction::expiry(self, key).filter(|_| !is_reserved(key))
     }
 
     fn budget(&self, name: &str) -> Option<Budget> {
@@ -58,9 +59,24 @@ impl View for Transaction<'_> {
     }
 }
 
-/// A key, if the bytes can be one.
+/// Whether a key is one of the parts of budgets, sequences and limits, which no counter is called like.
+#[inline]
+pub(super) fn is_reserved(key: &str) -> bool {
+    key.starts_with(RESERVED)
+}
+
+/// A key of a counter, if the bytes can be one.
 #[inline]
 pub(super) fn key(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
+    match shown_key(bytes)? {
+        key if is_reserved(key) => Err(ReplyError::Core(Error::ReservedKey)),
+        key => Ok(key),
+    }
+}
+
+/// A key that is only read: there is no counter of a reserved one, so a [`View`] shows none.
+#[inline]
+pub(super) fn shown_key(bytes: &[u8]) -> Result<&str, ReplyError<'_>> {
     if !(1..=KEY_BYTES_MAX).contains(&bytes.len()) {
         let bytes = bytes.len();
         return Err(ReplyError::Core(Error::KeyLength { bytes }));
@@ -113,27 +129,27 @@ pub(super) fn read<'a>(
     reply: &mut Reply<'_>,
 ) -> Result<(), ReplyError<'a>> {
     match spec.command {
-        Command::Get => reply.value(view.value(key(args.at(1))?)),
+        Command::Get => reply.value(view.value(shown_key(args.at(1))?)),
         Command::MGet => {
             reply.array(args.len() - 1);
             for arg in args.iter().skip(1) {
-                reply.value(view.value(key(arg)?));
+                reply.value(view.value(shown_key(arg)?));
             }
         }
         Command::Exists | Command::Touch => {
             let mut count = 0;
             for arg in args.iter().skip(1) {
-                count += usize::from(view.value(key(arg)?).is_some());
+                count += usize::from(view.value(shown_key(arg)?).is_some());
             }
             reply.count(count);
         }
-        Command::Type => reply.status(match view.value(key(args.at(1))?) {
+        Command::Type => reply.status(match view.value(shown_key(args.at(1))?) {
             Some(_) => "string",
             None => "none",
         }),
         Command::Object => read_object(args, view, reply)?,
-        Command::BudgetGet => budgets::get(view.budget(key(args.at(1))?), reply),
-        _ => expire::read(spec.command, key(args.at(1))?, view, now, reply),
+        Command::BudgetGet => budgets::get(view.budget(shown_key(args.at(1))?), reply),
+        _ => expire::read(spec.command, shown_key(args.at(1))?, view, now, reply),
     }
     Ok(())
 }
@@ -148,7 +164,7 @@ fn read_object<'a>(
         help("object", Command::Object, reply);
         return Ok(());
     }
-    if view.value(key(args.at(2))?).is_none() {
+    if view.value(shown_key(args.at(2))?).is_none() {
         reply.null();
         return Ok(());
     }

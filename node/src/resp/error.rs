@@ -3,6 +3,10 @@
 //!
 //! Where Redis has the same refusal, the text is Redis's to the letter, since programs compare it.
 
+mod broken;
+
+pub use broken::Broken;
+
 use super::access::Turned;
 use super::levels::Unmet;
 use super::limits;
@@ -12,33 +16,6 @@ use crate::driver::OperationError;
 use crate::problems;
 use std::io::Write;
 use tallymesh_core::Error;
-
-/// What is wrong with the framing; the session ends after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// The count of arguments is no number, or over [`limits::ARGS_MAX`].
-    ArgCount,
-    /// Too many arguments before authentication.
-    UnauthenticatedArgCount,
-    /// The line with the count does not end.
-    ArgCountLine,
-    /// Something else than an argument's length stands where one should.
-    Expected(u8),
-    /// An argument's length is no number, or over [`limits::ARG_BYTES_MAX`].
-    ArgLength,
-    /// An argument is too long before authentication.
-    UnauthenticatedArgLength,
-    /// The line with the length does not end.
-    ArgLengthLine,
-    /// An inline command has no end.
-    InlineLength,
-    /// An inline command has unbalanced quotes.
-    Quotes,
-    /// A command is longer than [`limits::COMMAND_BYTES_MAX`].
-    CommandLength,
-    /// More came than [`limits::HELD_BYTES_MAX`] while the session waited.
-    Held,
-}
 
 /// Why a command was not done. Names in it are what the client sent, or a command's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,6 +164,8 @@ pub enum ReplyError<'a> {
     WatchedFull,
     /// As many channels and patterns are subscribed to as may be.
     SubscriptionsFull,
+    /// All channels and patterns together would have so many bytes.
+    SubscriptionBytes(usize),
     /// A channel or a pattern is too long.
     PatternLength(usize),
     /// A session of RESP2 with subscriptions can do this no more.
@@ -231,8 +210,17 @@ pub enum ReplyError<'a> {
     Internal(&'static str),
     /// The session did not authenticate in time.
     AuthTime,
-    /// All sessions together hold more than they may, and this one most.
-    HeldFull(usize),
+    /// Sessions together hold more than they may, and this one most of those that give way.
+    HeldFull {
+        /// What it holds, in bytes.
+        bytes: usize,
+        /// What its ticket, or its address, holds with it.
+        sum: usize,
+        /// Whose bytes are over a limit together.
+        who: &'static str,
+        /// The limit.
+        limit: usize,
+    },
 }
 
 impl ReplyError<'_> {
@@ -292,7 +280,9 @@ impl ReplyError<'_> {
             ReplyError::NotInMulti => "not_in_multi",
             ReplyError::QueueFull => "queue_full",
             ReplyError::WatchedFull => "watched_full",
-            ReplyError::SubscriptionsFull => "subscriptions_full",
+            ReplyError::SubscriptionsFull | ReplyError::SubscriptionBytes(_) => {
+                "subscriptions_full"
+            }
             ReplyError::PatternLength(_) => "pattern_length",
             ReplyError::Subscribed(_) => "subscribed",
             ReplyError::DbIndex => "space_not_open",
@@ -314,7 +304,7 @@ impl ReplyError<'_> {
             ReplyError::IdleTime => "idle_time",
             ReplyError::Internal(_) => "internal",
             ReplyError::AuthTime => "auth_time",
-            ReplyError::HeldFull(_) => "held_full",
+            ReplyError::HeldFull { .. } => "held_full",
         }
     }
 
@@ -393,13 +383,19 @@ impl ReplyError<'_> {
                 b"': a fault of the program ended this connection, and whether the command was done is \
                   not known; read before you try again, and report what the node's log says",
             ]),
-            ReplyError::HeldFull(bytes) => put(&[
-                b"held_full: this connection holds ",
-                itoa::Buffer::new().format(*bytes).as_bytes(),
-                b" bytes of commands and answers, more than any other, and all together are over the limit of ",
-                itoa::Buffer::new().format(limits::HELD_TOTAL_BYTES_MAX).as_bytes(),
-                b"; send less at a time, and read the answers",
-            ]),
+            ReplyError::HeldFull {
+                bytes,
+                sum,
+                who,
+                limit,
+            } => show(
+                out,
+                format_args!(
+                    "held_full: this connection holds {bytes} bytes of commands, answers and \
+                     subscriptions, and its ticket or address {sum}, more than any other; {who} are \
+                     over the limit of {limit} together; send less at a time, and read the answers"
+                ),
+            ),
             ReplyError::Unmet(unmet) => put(&[unmet.text.as_bytes()]),
             ReplyError::WrongTicket(turned)
             | ReplyError::TicketOver(turned)
@@ -443,6 +439,14 @@ impl ReplyError<'_> {
                 format_args!(
                     "a channel or pattern has at most {} bytes, not {bytes}",
                     limits::PATTERN_BYTES_MAX
+                ),
+            ),
+            ReplyError::SubscriptionBytes(bytes) => show(
+                out,
+                format_args!(
+                    "the channels and patterns of a connection have at most {} bytes together, and \
+                     these would have {bytes}; use a pattern for several keys",
+                    limits::SUBSCRIPTION_BYTES_MAX
                 ),
             ),
             ReplyError::OnceKey(bytes) => show(
@@ -601,45 +605,6 @@ impl ReplyError<'_> {
 }
 
 const ARITY: &[u8] = b"wrong number of arguments for '";
-
-impl Broken {
-    fn code(self) -> &'static str {
-        match self {
-            Broken::ArgCount => "arg_count",
-            Broken::UnauthenticatedArgCount => "unauthenticated_arg_count",
-            Broken::ArgCountLine => "arg_count_line",
-            Broken::Expected(_) => "expected_bulk",
-            Broken::ArgLength => "arg_length",
-            Broken::UnauthenticatedArgLength => "unauthenticated_arg_length",
-            Broken::ArgLengthLine => "arg_length_line",
-            Broken::InlineLength => "inline_length",
-            Broken::Quotes => "quotes",
-            Broken::CommandLength => "command_length",
-            Broken::Held => "held",
-        }
-    }
-
-    fn write(self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"Protocol error: ");
-        out.extend_from_slice(match self {
-            Broken::ArgCount => b"invalid multibulk length",
-            Broken::UnauthenticatedArgCount => b"unauthenticated multibulk length",
-            Broken::ArgCountLine => b"too big mbulk count string",
-            Broken::Expected(byte) => {
-                out.extend_from_slice(b"expected '$', got '");
-                out.extend_from_slice(&[byte, b'\'']);
-                return;
-            }
-            Broken::ArgLength => b"invalid bulk length",
-            Broken::UnauthenticatedArgLength => b"unauthenticated bulk length",
-            Broken::ArgLengthLine => b"too big bulk count string",
-            Broken::InlineLength => b"too big inline request",
-            Broken::Quotes => b"unbalanced quotes in request",
-            Broken::CommandLength => b"a command has at most 8 MiB",
-            Broken::Held => b"more came while replies wait than is kept; read replies first",
-        });
-    }
-}
 
 /// As much of what a client sent as belongs into an error.
 fn head(name: &[u8]) -> &[u8] {

@@ -1,4 +1,8 @@
 //! Redis's patterns: `*`, `?`, `[a-z]`, `[^a-z]`, and `\` before a character that stands for itself.
+//!
+//! A pattern is compiled once, each class to a set of 256 bits, so that a step of a comparison is the same
+//! few instructions whatever the pattern says. Comparing is the greedy search of each part between two stars,
+//! as in the wildcard matchers of Krauss (2008): nothing that was found is ever sought again.
 
 use super::error::ReplyError;
 use super::limits::PATTERN_BYTES_MAX;
@@ -11,76 +15,166 @@ pub(super) fn check<'a>(pattern: &[u8]) -> Result<(), ReplyError<'a>> {
     }
 }
 
-/// Whether `text` matches `pattern`. Takes at most the product of both lengths in steps, and no
-/// recursion: patterns come from clients.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut here) = (0, 0);
-    // Where to go on if what follows the last star does not fit: it takes one byte more then. No
-    // earlier star has to be tried again, since the last one can take whatever they would.
-    let mut retry: Option<(usize, usize)> = None;
-    loop {
-        if pattern.get(at) == Some(&b'*') {
+/// A set of bytes.
+type Class = [u64; 4];
+
+/// A part of a pattern that matches one byte, or the star.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    Star,
+    Any,
+    Byte(u8),
+    /// The class with this number.
+    Class(u16),
+}
+
+/// A pattern that can be compared with many texts.
+#[derive(Clone, Debug)]
+pub(super) struct Glob {
+    pieces: Box<[Piece]>,
+    classes: Box<[Class]>,
+    /// How many pieces stand before the first star, and behind the last; all before without a star.
+    head: usize,
+    tail: usize,
+    /// The shortest text that can match.
+    least: usize,
+}
+
+impl Glob {
+    /// Compiles a pattern that was [checked](check).
+    pub(super) fn new(pattern: &[u8]) -> Glob {
+        let (mut pieces, mut classes) = (Vec::new(), Vec::<Class>::new());
+        let mut at = 0;
+        while let Some(&byte) = pattern.get(at) {
             at += 1;
-            retry = Some((at, here));
-            continue;
+            let piece = match byte {
+                b'*' if pieces.last() == Some(&Piece::Star) => continue,
+                b'*' => Piece::Star,
+                b'?' => Piece::Any,
+                b'[' => {
+                    let (class, next) = class(pattern, at);
+                    at = next;
+                    // Repeated classes are mostly neighbours.
+                    if classes.last() != Some(&class) {
+                        classes.push(class);
+                    }
+                    // A pattern has fewer bytes than that.
+                    Piece::Class((classes.len() - 1) as u16)
+                }
+                b'\\' if at < pattern.len() => {
+                    at += 1;
+                    Piece::Byte(pattern[at - 1])
+                }
+                literal => Piece::Byte(literal),
+            };
+            pieces.push(piece);
         }
-        let Some(&byte) = text.get(here) else {
-            return at == pattern.len();
-        };
-        if let Some(next) = one(pattern, at, byte) {
-            (at, here) = (next, here + 1);
-            continue;
+        let is_star = |piece: &Piece| *piece == Piece::Star;
+        let head = pieces.iter().position(is_star).unwrap_or(pieces.len());
+        let tail = pieces.iter().rev().position(is_star).unwrap_or(0);
+        Glob {
+            head,
+            tail,
+            least: pieces.iter().filter(|piece| !is_star(piece)).count(),
+            pieces: pieces.into(),
+            classes: classes.into(),
         }
-        let Some((star, from)) = retry else {
+    }
+
+    /// The memory that it holds beside itself, in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.pieces) + size_of_val(&*self.classes)
+    }
+
+    /// Whether `text` matches. Adds to `steps` how many bytes were compared: at most the product of what
+    /// stands between stars and the text, and mostly no more than the text.
+    pub(super) fn matches(&self, text: &[u8], steps: &mut usize) -> bool {
+        *steps += 1;
+        let has_star = self.head < self.pieces.len();
+        if text.len() < self.least || !has_star && text.len() > self.least {
             return false;
-        };
-        (at, here) = (star, from + 1);
-        retry = Some((star, from + 1));
-    }
-}
-
-/// Where the pattern goes on if its piece at `at`, which is no star, matches `byte`.
-fn one(pattern: &[u8], at: usize, byte: u8) -> Option<usize> {
-    match *pattern.get(at)? {
-        b'?' => Some(at + 1),
-        b'[' => {
-            let (matched, next) = class(pattern, at + 1, byte);
-            matched.then_some(next)
         }
-        b'\\' if at + 1 < pattern.len() => (pattern[at + 1] == byte).then_some(at + 2),
-        literal => (literal == byte).then_some(at + 1),
+        let (head, rest) = self.pieces.split_at(self.head);
+        let (middle, tail) = rest.split_at(rest.len() - self.tail);
+        let end = text.len() - tail.len();
+        if !self.fits(head, text, steps) || !self.fits(tail, &text[end..], steps) {
+            return false;
+        }
+        // Each part is sought behind the one before it; the first place leaves most to the others.
+        let mut from = head.len();
+        for part in middle.split(|piece| *piece == Piece::Star) {
+            let Some(last) = (end - from).checked_sub(part.len()) else {
+                return false;
+            };
+            let found = (from..=from + last).find(|at| self.fits(part, &text[*at..], steps));
+            let Some(found) = found else {
+                return false;
+            };
+            from = found + part.len();
+        }
+        true
+    }
+
+    /// Whether the text begins with what these pieces match, none of which is a star.
+    fn fits(&self, pieces: &[Piece], text: &[u8], steps: &mut usize) -> bool {
+        let differs = pieces
+            .iter()
+            .zip(text)
+            .position(|(piece, byte)| !match *piece {
+                Piece::Any => true,
+                Piece::Byte(literal) => literal == *byte,
+                Piece::Class(at) => has(&self.classes[usize::from(at)], *byte),
+                Piece::Star => false,
+            });
+        *steps += differs.map_or(pieces.len(), |at| at + 1);
+        differs.is_none()
     }
 }
 
-/// Whether the class whose inside begins at `at` has `byte` in it, and where the pattern goes on. A
-/// class that is not closed reaches to the pattern's end.
-fn class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
+fn has(class: &Class, byte: u8) -> bool {
+    class[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+}
+
+/// The class whose inside begins at `at`, and where the pattern goes on. A class that is not closed
+/// reaches to the pattern's end.
+fn class(pattern: &[u8], mut at: usize) -> (Class, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
-    let mut found = false;
+    let mut set: Class = [0; 4];
+    let mut put = |byte: u8| set[usize::from(byte >> 6)] |= 1 << (byte & 63);
     while let Some(&first) = pattern.get(at) {
         match (first, pattern.get(at + 1), pattern.get(at + 2)) {
-            (b']', _, _) => return (found != negated, at + 1),
+            (b']', _, _) => {
+                at += 1;
+                break;
+            }
             (b'\\', Some(&literal), _) => {
-                found |= literal == byte;
+                put(literal);
                 at += 2;
             }
             (_, Some(b'-'), Some(&last)) => {
-                found |= (first.min(last)..=first.max(last)).contains(&byte);
+                (first.min(last)..=first.max(last)).for_each(&mut put);
                 at += 3;
             }
             _ => {
-                found |= first == byte;
+                put(first);
                 at += 1;
             }
         }
     }
-    (found != negated, at)
+    match negated {
+        true => (set.map(|bits| !bits), at),
+        false => (set, at),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::*;
+
+    fn matches(pattern: &[u8], text: &[u8]) -> bool {
+        Glob::new(pattern).matches(text, &mut 0)
+    }
 
     #[test]
     fn patterns_match_as_in_redis() {
@@ -125,5 +219,62 @@ mod tests {
         let text = "a".repeat(400) + "b";
         assert!(matches(pattern.as_bytes(), text.as_bytes()));
         assert!(!matches((pattern + "c").as_bytes(), text.as_bytes()));
+    }
+
+    #[test]
+    fn a_long_class_takes_one_step_for_each_byte() {
+        let pattern = format!("*[{}]0007", "z".repeat(1060));
+        let glob = Glob::new(pattern.as_bytes());
+        let mut steps = 0;
+        assert!(!glob.matches(&[b'a'; 500], &mut steps));
+        assert!(glob.matches(b"zz0007", &mut steps));
+        assert!(steps < 1_000, "{steps}");
+        // What is left is bounded by both lengths together, and not by the pattern's bytes.
+        let mut steps = 0;
+        let glob = Glob::new(("*".to_owned() + &"a".repeat(250) + "b*").as_bytes());
+        assert!(!glob.matches(&[b'a'; 500], &mut steps));
+        assert!(steps < 70_000, "{steps}");
+    }
+
+    /// What a pattern matches by its definition, without any cleverness.
+    fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
+        match (pattern, text) {
+            ([], _) => text.is_empty(),
+            ([b'*', rest @ ..], _) => (0..=text.len()).any(|at| by_definition(rest, &text[at..])),
+            (_, []) => false,
+            ([b'?', rest @ ..], [_, after @ ..]) => by_definition(rest, after),
+            ([b'[', ..], [byte, after @ ..]) => {
+                let (set, next) = class(pattern, 1);
+                has(&set, *byte) && by_definition(&pattern[next..], after)
+            }
+            ([literal, rest @ ..], [byte, after @ ..]) => {
+                literal == byte && by_definition(rest, after)
+            }
+        }
+    }
+
+    #[test]
+    fn all_short_patterns_match_as_they_are_defined() {
+        let letters = [&b"a"[..], b"b", b"*", b"?", b"[^a]"];
+        let words = |letters: &[&[u8]], longest| {
+            let mut all = vec![Vec::new()];
+            let mut from = 0;
+            for _ in 0..longest {
+                let end = all.len();
+                for at in from..end {
+                    let stem: Vec<u8> = all[at].clone();
+                    all.extend(letters.iter().map(|it| [&stem, *it].concat()));
+                }
+                from = end;
+            }
+            all
+        };
+        let texts = words(&[b"a", b"b"], 5);
+        for pattern in words(&letters, 5) {
+            for text in &texts {
+                let wanted = by_definition(&pattern, text);
+                assert_eq!(matches(&pattern, text), wanted, "{pattern:?} {text:?}");
+            }
+        }
     }
 }

@@ -2,10 +2,12 @@
 
 use super::budgets;
 use super::command::Command;
-use super::counters::integer;
+use super::counters::{integer, is_reserved};
 use super::error::ReplyError;
-use super::glob;
-use super::limits::{KEYS_BYTES_MAX, SCAN_WORK_MAX, TRANSACTION_OPS_MAX};
+use super::glob::{self, Glob};
+use super::limits::{
+    KEYS_BYTES_MAX, SCAN_WORK_MAX, STEPS_FOR_WORK, TRANSACTION_OPS_MAX, TURN_WORK_MAX,
+};
 use super::pubsub::Event;
 use super::reply::Reply;
 use super::request::Args;
@@ -38,7 +40,7 @@ impl Session {
     ) -> Result<(), ReplyError<'a>> {
         let space = self.space;
         self.work += match command {
-            Command::DbSize | Command::Scan => 0,
+            Command::DbSize | Command::Scan | Command::Keys => 0,
             // All of them are looked at.
             _ => host.handles(space).end as usize,
         };
@@ -51,7 +53,7 @@ impl Session {
             Command::BudgetList => return budgets::list(args, host.replica(space), reply),
             Command::SequenceGet => return sequences::get(args, host.replica(space), reply),
             Command::SequenceList => return sequences::list(args, host.replica(space), reply),
-            Command::Keys => return list(host.replica(space), args.at(1), reply),
+            Command::Keys => return self.keys(args.at(1), host, reply),
             Command::DbSize => reply.count(host.sizes(space).counters),
             _ => {
                 let (end, random) = (host.handles(space).end, host.random());
@@ -112,15 +114,15 @@ impl Session {
 }
 
 /// What `SCAN` is asked for.
-struct Scan<'a> {
+struct Scan {
     count: u32,
-    pattern: Option<&'a [u8]>,
+    pattern: Option<Glob>,
     /// Whether a type is asked for that no counter is of.
     void: bool,
 }
 
-impl<'a> Scan<'a> {
-    fn parse(args: &Args<'a>) -> Result<Scan<'a>, ReplyError<'a>> {
+impl Scan {
+    fn parse<'a>(args: &Args<'a>) -> Result<Scan, ReplyError<'a>> {
         let mut scan = Scan {
             count: COUNT_DEFAULT,
             pattern: None,
@@ -138,7 +140,7 @@ impl<'a> Scan<'a> {
                 },
                 b"match" => {
                     glob::check(value)?;
-                    scan.pattern = Some(value).filter(|pattern| *pattern != b"*");
+                    scan.pattern = (value != b"*").then(|| Glob::new(value));
                 }
                 b"type" => {
                     let named = |name: &&&str| name.as_bytes().eq_ignore_ascii_case(value);
@@ -157,8 +159,8 @@ impl<'a> Scan<'a> {
 
 /// Lists the counters from the cursor on. A counter keeps its handle as long as it exists, and a
 /// cursor is where to go on among the handles; so what exists from a scan's first call to its last
-/// is listed. If handles were given anew in between, the scan begins again. Returns how many handles were
-/// looked at.
+/// is listed. If handles were given anew in between, the scan begins again. It ends early once it has
+/// compared as many bytes as a turn may. Returns its work.
 fn scan<'a>(
     space: usize,
     args: &Args<'a>,
@@ -182,13 +184,13 @@ fn scan<'a>(
         at = end;
     }
     let (count, from) = (scan.count.min(SCAN_WORK_MAX) as usize, at);
-    let mut seen = 0;
-    while at < end && left > 0 && seen < count {
+    let (mut seen, mut steps) = (0, 0);
+    while at < end && left > 0 && seen < count && steps < TURN_WORK_MAX * STEPS_FOR_WORK {
         let counter = Handle::from_u32(at);
         if let Some(key) = existing(replica, counter) {
             seen += 1;
-            let fits = |pattern| glob::matches(pattern, key.as_bytes());
-            if scan.pattern.is_none_or(fits) {
+            let fits = |glob: &Glob| glob.matches(key.as_bytes(), &mut steps);
+            if scan.pattern.as_ref().is_none_or(fits) {
                 found.push(counter);
             }
         }
@@ -202,7 +204,7 @@ fn scan<'a>(
     reply.array(2);
     reply.value(Some(i128::from(next)));
     write_keys(replica, &found, reply);
-    Ok((at - from) as usize)
+    Ok((at - from) as usize + steps / STEPS_FOR_WORK)
 }
 
 fn cursor(text: &[u8]) -> Option<u64> {
@@ -214,9 +216,9 @@ fn cursor(text: &[u8]) -> Option<u64> {
         .ok()
 }
 
-/// The counter's key, if the counter exists.
+/// The counter's key, if the counter exists and is no part of a budget.
 fn existing(replica: &Replica, counter: Handle) -> Option<&str> {
-    let key = replica.key(counter)?;
+    let key = replica.key(counter).filter(|key| !is_reserved(key))?;
     replica.value_at(counter).map(|_| key)
 }
 
@@ -227,25 +229,78 @@ fn write_keys(replica: &Replica, counters: &[Handle], reply: &mut Reply<'_>) {
     }
 }
 
-fn list<'a>(
-    replica: &Replica,
-    pattern: &[u8],
-    reply: &mut Reply<'_>,
-) -> Result<(), ReplyError<'a>> {
-    glob::check(pattern)?;
-    let mut found = Vec::new();
-    let mut bytes = 0;
-    for (counter, key) in replica.counters() {
-        if pattern == b"*" || glob::matches(pattern, key.as_bytes()) {
-            bytes += key.len() + 8;
-            if bytes > KEYS_BYTES_MAX {
-                return Err(ReplyError::KeysTooMany);
-            }
-            found.push(counter);
-        }
+/// A `KEYS` that has looked at some of the counters, and lets others have their turn before it goes on.
+pub(super) struct Listing {
+    space: usize,
+    generation: u16,
+    glob: Glob,
+    /// The next handle.
+    at: u32,
+    /// What matched, and how many bytes it will take in the answer.
+    found: Vec<Handle>,
+    bytes: usize,
+}
+
+impl Listing {
+    /// The memory that it holds beside itself, in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.glob.heap_bytes() + self.found.capacity() * size_of::<Handle>()
     }
-    write_keys(replica, &found, reply);
-    Ok(())
+}
+
+impl Session {
+    /// Lists the counters that match, or as many as it gets to in this turn: the command is put off then,
+    /// and goes on there. What exists from its first turn to its last is listed, and nothing that does not
+    /// exist in the end.
+    fn keys<'a>(
+        &mut self,
+        pattern: &'a [u8],
+        host: &mut dyn Host,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), ReplyError<'a>> {
+        let space = self.space;
+        let Handles { end, generation } = host.handles(space);
+        let mut listing = match self.listing.take() {
+            Some(listing) if (listing.space, listing.generation) == (space, generation) => listing,
+            _ => {
+                glob::check(pattern)?;
+                Box::new(Listing {
+                    space,
+                    generation,
+                    glob: Glob::new(pattern),
+                    at: 0,
+                    found: Vec::new(),
+                    bytes: 0,
+                })
+            }
+        };
+        let replica = host.replica(space);
+        let mut steps = 0;
+        while listing.at < end {
+            if self.work + steps / STEPS_FOR_WORK >= TURN_WORK_MAX {
+                self.work += steps / STEPS_FOR_WORK;
+                self.listing = Some(listing);
+                self.put_off = true;
+                return Ok(());
+            }
+            let counter = Handle::from_u32(listing.at);
+            listing.at += 1;
+            self.work += 1;
+            let Some(key) = existing(replica, counter) else {
+                continue;
+            };
+            if listing.glob.matches(key.as_bytes(), &mut steps) {
+                listing.bytes += key.len() + 8;
+                if listing.bytes > KEYS_BYTES_MAX {
+                    return Err(ReplyError::KeysTooMany);
+                }
+                listing.found.push(counter);
+            }
+        }
+        listing.found.retain(|it| existing(replica, *it).is_some());
+        write_keys(replica, &listing.found, reply);
+        Ok(())
+    }
 }
 
 /// A counter that exists, if there is one. Each is as likely as the others, as long as most handles

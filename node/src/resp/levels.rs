@@ -148,6 +148,10 @@ impl Session {
         self.levels.wrote.clear();
         let start = reply.out.len();
         self.perform(spec, args, host, reply)?;
+        if self.put_off {
+            // It goes on in the next turn, and has waited.
+            self.levels.seen = seen;
+        }
         if let Some(wait) = self.levels.next_write() {
             self.levels.answer = reply.out.split_off(start);
             self.wait = Some(wait);

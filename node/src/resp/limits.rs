@@ -20,7 +20,7 @@ pub const COMMAND_BYTES_MAX: usize = 8 << 20;
 /// all the same is cut off.
 pub const HELD_BYTES_MAX: usize = 2 * COMMAND_BYTES_MAX;
 /// Most bytes of commands that wait and of answers that are not sent yet, of all connections of a node
-/// together. Beyond it the one that holds most is ended. Less ends clients that send long commands; more
+/// together, of which a quarter is kept for members. Beyond it the ticket or address that holds most gives way. Less ends clients that send long commands; more
 /// lets clients that never end theirs take that memory.
 pub const HELD_TOTAL_BYTES_MAX: usize = 128 << 20;
 /// Most commands that are read before the first of them is executed: their counters then fit the
@@ -34,6 +34,9 @@ pub const LENGTH_LINE_BYTES_MAX: usize = 32;
 pub const UNAUTHENTICATED_ARGS_MAX: usize = 10;
 /// See [`UNAUTHENTICATED_ARGS_MAX`].
 pub const UNAUTHENTICATED_ARG_BYTES_MAX: usize = 16_384;
+/// Longest command with its framing, in bytes, before a session has authenticated: a ticket takes 8 KiB at
+/// most. More lets strangers hold that much each; less refuses what Redis takes.
+pub const UNAUTHENTICATED_COMMAND_BYTES_MAX: usize = 20 << 10;
 /// Bytes of output after which no further command is executed until some of it is flushed.
 pub const OUT_BYTES_PAUSE: usize = 1 << 20;
 /// Bytes of output beyond which a reader is too slow and should be cut off: replies stop at
@@ -53,6 +56,9 @@ pub const WATCHED_MAX: usize = 1_024;
 /// Most channels and patterns that one session is subscribed to: each change is held against all
 /// patterns.
 pub const SUBSCRIPTIONS_MAX: usize = 1_024;
+/// Most bytes of all channels and patterns that one session is subscribed to. Less refuses programs that
+/// listen to many long names; more lets one connection hold more memory.
+pub const SUBSCRIPTION_BYTES_MAX: usize = 128 << 10;
 /// Longest channel or pattern, in bytes: a key and what stands around it, twice over for escapes.
 pub const PATTERN_BYTES_MAX: usize = 2 * KEY_BYTES_MAX + 64;
 /// Longest name that a client gives itself or its library, in bytes: a list of clients stays small.
@@ -63,6 +69,8 @@ pub const SCAN_WORK_MAX: u32 = 100_000;
 /// and 64 times as many bytes answered. More lets one client hold up all others for longer; less makes
 /// more commits of a long pipeline.
 pub const TURN_WORK_MAX: usize = 20_000;
+/// Steps of comparing bytes that count for one piece of work, in the unit of [`TURN_WORK_MAX`].
+pub const STEPS_FOR_WORK: usize = 64;
 /// Work that looking at a ticket or a password counts for: a signature takes some 70 µs.
 pub const LOGIN_WORK: usize = 2_000;
 /// Bytes of memory that a session keeps for its next command when it has nothing to do.

@@ -2,12 +2,13 @@
 
 use super::command::Command;
 use super::error::ReplyError;
-use super::glob;
-use super::limits::SUBSCRIPTIONS_MAX;
+use super::glob::{self, Glob};
+use super::limits::{SUBSCRIPTION_BYTES_MAX, SUBSCRIPTIONS_MAX};
 use super::reply::Reply;
 use super::request::Args;
 use super::session::Session;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// What happened to a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,11 +71,34 @@ impl Notice {
     }
 }
 
+impl Notice {
+    /// The memory that it holds beside itself, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.keyspace.capacity() + self.keyevent.capacity()
+    }
+}
+
+/// How far a session was told of an event that is of many patterns.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Midway {
+    /// How many of the event's two channels are done.
+    channels: usize,
+    /// The last pattern that was compared with the next one.
+    after: Option<Box<[u8]>>,
+}
+
+/// Steps that looking a channel up, or beginning with a pattern, counts for.
+const LOOK_STEPS: usize = 16;
+
 /// What a session is subscribed to.
 #[derive(Default)]
 pub(super) struct Subscriptions {
     channels: BTreeSet<Box<[u8]>>,
-    patterns: BTreeSet<Box<[u8]>>,
+    patterns: BTreeMap<Box<[u8]>, Glob>,
+    /// Bytes of all channels and patterns.
+    bytes: usize,
+    /// Bytes of what the patterns are compiled to.
+    compiled: usize,
 }
 
 impl Subscriptions {
@@ -90,6 +114,37 @@ impl Subscriptions {
         self.channels.len() + self.patterns.len()
     }
 
+    /// The memory that they hold, in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        // Each stands twice at most: as it is, and in the tree.
+        self.bytes + self.compiled + self.count() * 2 * size_of::<(Box<[u8]>, Glob)>()
+    }
+
+    fn insert(&mut self, command: Command, name: &[u8]) {
+        let new = match command {
+            Command::Subscribe => self.channels.insert(name.into()),
+            _ if self.patterns.contains_key(name) => false,
+            _ => {
+                let glob = Glob::new(name);
+                self.compiled += glob.heap_bytes();
+                self.patterns.insert(name.into(), glob).is_none()
+            }
+        };
+        self.bytes += if new { name.len() } else { 0 };
+    }
+
+    fn remove(&mut self, of_channels: bool, name: &[u8]) {
+        let was = match of_channels {
+            true => self.channels.remove(name),
+            false => {
+                let glob = self.patterns.remove(name);
+                self.compiled -= glob.as_ref().map_or(0, Glob::heap_bytes);
+                glob.is_some()
+            }
+        };
+        self.bytes -= if was { name.len() } else { 0 };
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.count() == 0
     }
@@ -101,13 +156,21 @@ impl Session {
         self.subscriptions.is_some()
     }
 
-    /// Appends a message for each channel and pattern that the event is of.
+    /// Appends a message for each channel and pattern that the event is of. Stops once `steps` are over the
+    /// limit, and notes where; tells whether it is done.
     ///
     /// A reader whose output is over [`OUT_BYTES_MAX`](super::limits::OUT_BYTES_MAX) after that is
     /// too slow and must be cut off: what it does not read can't be held for ever.
-    pub fn notify(&self, notice: &Notice, out: &mut Vec<u8>) {
+    pub fn notify(
+        &self,
+        notice: &Notice,
+        midway: &mut Midway,
+        (steps, steps_max): (&mut usize, usize),
+        out: &mut Vec<u8>,
+    ) -> bool {
         let Some(subscriptions) = &self.subscriptions else {
-            return;
+            *midway = Midway::default();
+            return true;
         };
         let mut reply = Reply {
             out,
@@ -115,23 +178,41 @@ impl Session {
         };
         let event = notice.event.name().as_bytes();
         let key = &notice.keyspace[notice.key_at..];
-        for (channel, message) in [(&notice.keyspace, event), (&notice.keyevent, key)] {
-            if subscriptions.channels.contains(channel.as_slice()) {
-                reply.push(3);
-                reply.bulk(b"message");
-                reply.bulk(channel);
-                reply.bulk(message);
+        let channels = [(&notice.keyspace, event), (&notice.keyevent, key)];
+        for (channel, message) in channels.into_iter().skip(midway.channels) {
+            let after = midway.after.take();
+            if after.is_none() {
+                *steps += LOOK_STEPS;
+                if subscriptions.channels.contains(channel.as_slice()) {
+                    reply.push(3);
+                    reply.bulk(b"message");
+                    reply.bulk(channel);
+                    reply.bulk(message);
+                }
             }
-            for pattern in &subscriptions.patterns {
-                if glob::matches(pattern, channel) {
+            let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let patterns = subscriptions
+                .patterns
+                .range::<[u8], _>((from, Bound::Unbounded));
+            for (pattern, glob) in patterns {
+                *steps += LOOK_STEPS;
+                if glob.matches(channel, steps) {
+                    *steps += pattern.len() + channel.len();
                     reply.push(4);
                     reply.bulk(b"pmessage");
                     reply.bulk(pattern);
                     reply.bulk(channel);
                     reply.bulk(message);
                 }
+                if *steps > steps_max {
+                    midway.after = Some(pattern.clone());
+                    return false;
+                }
             }
+            midway.channels += 1;
         }
+        *midway = Midway::default();
+        true
     }
 
     /// Makes and answers the commands about subscriptions.
@@ -165,11 +246,12 @@ fn subscribe<'a>(
     if all.count() + args.len() - 1 > SUBSCRIPTIONS_MAX {
         return Err(ReplyError::SubscriptionsFull);
     }
+    let bytes = all.bytes + wanted().map(<[u8]>::len).sum::<usize>();
+    if bytes > SUBSCRIPTION_BYTES_MAX {
+        return Err(ReplyError::SubscriptionBytes(bytes));
+    }
     for name in wanted() {
-        match command {
-            Command::Subscribe => all.channels.insert(name.into()),
-            _ => all.patterns.insert(name.into()),
-        };
+        all.insert(command, name);
         confirm(word(command), Some(name), all.count(), reply);
     }
     Ok(())
@@ -179,17 +261,13 @@ fn unsubscribe(all: &mut Subscriptions, command: Command, args: &Args<'_>, reply
     let of_channels = command == Command::Unsubscribe;
     let mut gone: Vec<Box<[u8]>> = args.iter().skip(1).map(Box::from).collect();
     if args.len() == 1 {
-        let subscribed = match of_channels {
-            true => &all.channels,
-            false => &all.patterns,
+        gone = match of_channels {
+            true => all.channels.iter().cloned().collect(),
+            false => all.patterns.keys().cloned().collect(),
         };
-        gone = subscribed.iter().cloned().collect();
     }
     for name in &gone {
-        match of_channels {
-            true => all.channels.remove(name),
-            false => all.patterns.remove(name),
-        };
+        all.remove(of_channels, name);
         confirm(word(command), Some(name), all.count(), reply);
     }
     if gone.is_empty() {

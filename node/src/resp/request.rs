@@ -8,7 +8,7 @@
 use super::error::Broken;
 use super::limits::{
     ARG_BYTES_MAX, ARGS_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX, LENGTH_LINE_BYTES_MAX,
-    UNAUTHENTICATED_ARG_BYTES_MAX, UNAUTHENTICATED_ARGS_MAX,
+    UNAUTHENTICATED_ARG_BYTES_MAX, UNAUTHENTICATED_ARGS_MAX, UNAUTHENTICATED_COMMAND_BYTES_MAX,
 };
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
@@ -130,7 +130,7 @@ impl Request {
                     Some(count) => self.missing = count,
                     None => return Ok(Parsed::Incomplete),
                 },
-                Some(_) => return self.next_line(source),
+                Some(_) => return self.next_line(source, trusted),
             }
         }
         while self.missing > 0 {
@@ -144,6 +144,7 @@ impl Request {
                 Ok(Some((RangeFrame::BulkString((start, end)), used))) => (start, end, used),
                 Ok(None) => {
                     check_length(rest, trusted)?;
+                    check_whole(self.at + rest.len(), trusted)?;
                     return Ok(Parsed::Incomplete);
                 }
                 Ok(Some(_)) | Err(_) => {
@@ -161,6 +162,7 @@ impl Request {
             if self.at + used > COMMAND_BYTES_MAX {
                 return Err(Broken::CommandLength);
             }
+            check_whole(self.at + used, trusted)?;
             self.spans.push(Span {
                 start: (self.at + start) as u32,
                 end: (self.at + end) as u32,
@@ -230,17 +232,21 @@ impl Request {
         Ok(Some(count))
     }
 
-    fn next_line(&mut self, source: &[u8]) -> Result<Parsed, Broken> {
+    fn next_line(&mut self, source: &[u8], trusted: bool) -> Result<Parsed, Broken> {
+        let longest = match trusted {
+            true => INLINE_BYTES_MAX,
+            false => UNAUTHENTICATED_COMMAND_BYTES_MAX,
+        };
         let seen = self.at.min(source.len());
         let Some(end) = source[seen..].iter().position(|byte| *byte == b'\n') else {
             self.at = source.len();
-            return match source.len() > INLINE_BYTES_MAX {
+            return match source.len() > longest {
                 true => Err(Broken::InlineLength),
                 false => Ok(Parsed::Incomplete),
             };
         };
         let end = seen + end;
-        if end > INLINE_BYTES_MAX {
+        if end > longest {
             return Err(Broken::InlineLength);
         }
         self.at = 0;
@@ -273,6 +279,15 @@ fn check_length(rest: &[u8], trusted: bool) -> Result<(), Broken> {
         usize::try_from(length).map_err(|_| Broken::ArgLength)?,
         trusted,
     )
+}
+
+/// Refuses a command before authentication that is longer, or has come further, than one may.
+#[inline]
+fn check_whole(bytes: usize, trusted: bool) -> Result<(), Broken> {
+    match trusted || bytes <= UNAUTHENTICATED_COMMAND_BYTES_MAX {
+        true => Ok(()),
+        false => Err(Broken::UnauthenticatedCommandLength),
+    }
 }
 
 #[inline]

@@ -3,7 +3,7 @@
 use super::command::{Command, Kind, SUBS, Spec, Sub, TABLE, find};
 use super::counters::check_sub;
 use super::error::ReplyError;
-use super::glob;
+use super::glob::{self, Glob};
 use super::limits::ARG_BYTES_MAX;
 use super::reply::Reply;
 use super::request::Args;
@@ -128,15 +128,15 @@ pub(super) fn config<'a>(
         Sub::Help => help("config", Command::Config, reply),
         Sub::ConfigGet => {
             args.iter().try_for_each(glob::check)?;
-            let patterns: Vec<Vec<u8>> = args
+            let patterns: Vec<Glob> = args
                 .iter()
                 .skip(2)
-                .map(<[u8]>::to_ascii_lowercase)
+                .map(|pattern| Glob::new(&pattern.to_ascii_lowercase()))
                 .collect();
             let asked = |name: &str| {
                 patterns
                     .iter()
-                    .any(|pattern| glob::matches(pattern, name.as_bytes()))
+                    .any(|pattern| pattern.matches(name.as_bytes(), &mut 0))
             };
             let found: Vec<_> = parameters.iter().filter(|(name, _)| asked(name)).collect();
             reply.map(found.len());

@@ -2,11 +2,12 @@
 
 use super::budgets;
 use super::command::{self, Command, KeysAt, Kind, Spec};
-use super::counters::{self, Writing, amount, key, sum};
+use super::counters::{self, View, Writing, amount, key, shown_key, sum};
 use super::error::{Broken, ReplyError};
 pub(super) use super::flow::{Flow, Wait, Written};
 use super::held::Held;
 use super::increx;
+use super::keyspace::Listing;
 use super::levels::Levels;
 use super::limits::{AHEAD_MAX, HELD_BYTES_MAX, IDLE_BYTES_MAX, OUT_BYTES_PAUSE, TURN_WORK_MAX};
 use super::multi::{Multi, Watched};
@@ -20,7 +21,7 @@ use crate::driver::OperationError;
 use crate::trust::Role;
 use std::hint::black_box;
 use std::sync::Arc;
-use tallymesh_core::{Error, Once, WriterId};
+use tallymesh_core::{Error, Once, Replica, WriterId};
 
 /// A command that was read ahead.
 #[derive(Default)]
@@ -107,6 +108,8 @@ pub struct Session {
     pub(super) wait: Option<Wait>,
     pub(super) levels: Levels,
     pub(super) rights: RightsWait,
+    /// A `KEYS` that goes on in the next turn.
+    pub(super) listing: Option<Box<Listing>>,
     /// Whether the present command was put off, and is to be read again.
     pub(super) put_off: bool,
     written: Vec<Written>,
@@ -144,6 +147,7 @@ impl Session {
             wait: None,
             levels: Levels::default(),
             rights: RightsWait::default(),
+            listing: None,
             put_off: false,
             written: Vec::new(),
             name: String::new(),
@@ -217,7 +221,8 @@ impl Session {
         let resp3 = self.resp3;
         Reply { out, resp3 }.error(error);
         self.closing = true;
-        (self.wait, self.multi) = (None, None);
+        (self.wait, self.multi, self.listing) = (None, None, None);
+        self.subscriptions = None;
         self.ahead = Vec::new();
         self.held.clear();
     }
@@ -251,13 +256,14 @@ impl Session {
         }
     }
 
-    /// The memory that it holds beside itself, in bytes, but for its subscriptions, which are
-    /// bounded by [`SUBSCRIPTIONS_MAX`](super::limits::SUBSCRIPTIONS_MAX).
+    /// The memory that it holds beside itself, in bytes.
     pub fn heap_bytes(&self) -> usize {
         let multi = self.multi.as_ref().map_or(0, |multi| multi.heap_bytes());
         let requests = self.ahead.iter().map(|ready| ready.request.heap_bytes());
         let ahead = self.ahead.capacity() * size_of::<Ready>() + requests.sum::<usize>();
-        self.held.heap_bytes() + ahead + multi
+        let subscriptions = self.subscriptions.as_ref().map_or(0, |it| it.heap_bytes());
+        let listing = self.listing.as_ref().map_or(0, |it| it.heap_bytes());
+        self.held.heap_bytes() + ahead + multi + subscriptions + listing
     }
 
     /// Bytes that came and wait for their turn; none while it is theirs.
@@ -373,7 +379,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) {
         let left_ms = self.rights.left_ms();
-        self.commands += u64::from(!self.levels.goes_on() && left_ms.is_none());
+        let goes_on = self.levels.goes_on() || left_ms.is_some() || self.listing.is_some();
+        self.commands += u64::from(!goes_on);
         let start = out.len();
         let resp3 = self.resp3;
         let mut reply = Reply { out, resp3 };
@@ -391,6 +398,7 @@ impl Session {
         };
         if let Err(error) = done {
             reply.out.truncate(start);
+            self.listing = None;
             let lacked = budgets::lacked(found, args, &error, host.replica(self.space));
             if let Some(lacked) = &lacked {
                 if self.waits_for_rights(lacked, left_ms) {
@@ -491,8 +499,9 @@ impl Session {
             return self.add(key(args.at(1))?, by?, host, reply);
         }
         if spec.command == Command::Get {
-            let key = key(args.at(1))?;
-            reply.value(host.replica(self.space).value(key));
+            let key = shown_key(args.at(1))?;
+            let replica: &Replica = host.replica(self.space);
+            reply.value(View::value(replica, key));
             return Ok(());
         }
         self.perform_rest(spec, args, host, reply)

@@ -40,6 +40,14 @@ fn seeds(default: u64) -> u64 {
     wanted.map_or(default, |wanted| wanted.parse().expect("a number"))
 }
 
+impl Session {
+    /// Tells it of all of an event.
+    fn hear(&self, notice: &Notice, out: &mut Vec<u8>) {
+        let steps = (&mut 0, usize::MAX);
+        assert!(self.notify(notice, &mut Midway::default(), steps, out));
+    }
+}
+
 /// A session at a node.
 struct Client {
     session: Session,
@@ -62,7 +70,13 @@ impl Client {
 
     /// Sends one command, its arguments apart by blanks, and returns the reply as [`show`]n.
     fn send(&mut self, command: &str) -> String {
-        show(&self.feed(&request(command)).0)
+        let (mut out, mut flow) = self.feed(&request(command));
+        while flow == Flow::Turn {
+            let more = self.feed(&[]);
+            out.extend(more.0);
+            flow = more.1;
+        }
+        show(&out)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::line::Line;
 use super::output::Output;
+use super::strangers::Room;
 use super::{CONNECTIONS, Clients, Connection, Ends};
 use crate::metrics::Metrics;
 use crate::resp::{RespConfig, Session};
@@ -45,6 +46,16 @@ impl Clients {
     /// Takes in who waits at the listener, some of them at a time.
     pub(super) fn accept(&mut self, registry: &Registry, metrics: &Metrics) {
         for _ in 0..ACCEPTS_MAX {
+            if self.has_lobby() {
+                if !self.may_leave_lobby(Instant::now()) {
+                    self.accepting = false; // The others wait with the system.
+                    return;
+                }
+                if let Some((line, from)) = self.leave_lobby() {
+                    self.welcome(line, from, registry, metrics);
+                }
+                continue;
+            }
             let Some(listener) = &self.listener else {
                 self.accepting = false;
                 return;
@@ -85,17 +96,29 @@ impl Clients {
 
     fn take_in(
         &mut self,
-        mut line: Line,
+        line: Line,
         from: SocketAddr,
         registry: &Registry,
         metrics: &Metrics,
     ) -> io::Result<()> {
-        if !self.make_room(metrics) {
-            // Whether it can still be told does not matter.
-            let _ = line.write(b"-ERR max number of clients reached\r\n");
-            metrics.resp_refused();
-            return Ok(());
-        }
+        let now = Instant::now();
+        let given_back = match self.make_room(now, metrics) {
+            Room::Yes => Ok(line),
+            Room::No => Err(line),
+            Room::At(until) => match self.wait_in_lobby(line, from, until) {
+                Ok(()) => return Ok(()),
+                Err(line) => Err(line),
+            },
+        };
+        let mut line = match given_back {
+            Ok(line) => line,
+            Err(mut line) => {
+                // Whether it can still be told does not matter.
+                let _ = line.write(b"-ERR max number of clients reached\r\n");
+                metrics.resp_refused();
+                return Ok(());
+            }
+        };
         line.socket().set_nodelay(true)?;
         let local = line.socket().local_addr()?.to_string();
         let id = self.books.next_id();
@@ -106,7 +129,6 @@ impl Clients {
             token,
             Interest::READABLE | Interest::WRITABLE,
         )?;
-        let now = Instant::now();
         let ends = Ends {
             peer: from.to_string(),
             address: from.ip(),
@@ -131,9 +153,10 @@ impl Clients {
             wait: None,
             ending: None,
             subscribed: false,
+            news: Default::default(),
             stranger: None,
             lapsed: false,
-            footprint: 0,
+            footprint: Default::default(),
         })));
         metrics.resp_clients(self.connections.len());
         self.note_stranger(at, now);

@@ -3,7 +3,7 @@
 use crate::driver::space::OpenSpace;
 use crate::driver::spaces::Spaces;
 use crate::resp::{Place, Turned};
-use crate::trust::{Grant, Ledger, Role, TicketError};
+use crate::trust::{Grant, Ledger, Role, TicketError, TicketId};
 
 /// The ticket of a connection. It was signed by who it names; the rest may change at any time.
 pub(super) struct Pass {
@@ -53,6 +53,10 @@ impl Pass {
 
     pub(super) fn grant(&self) -> &Grant {
         &self.grant
+    }
+
+    pub(super) fn ticket(&self) -> TicketId {
+        self.grant.id
     }
 
     pub(super) fn role(&self) -> Role {

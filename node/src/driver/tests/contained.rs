@@ -230,3 +230,173 @@ fn half_commands_of_all_clients_together_are_bounded() {
     small.read_exact(&mut head).expect("an answer");
     assert_eq!(&head, b"$300000\r\n");
 }
+
+/// Subscribes to so many patterns that no key matches, and that take long to find that out.
+fn listen_slowly(socket: &mut TcpStream, patterns: usize) {
+    let names: String = (0..patterns)
+        .map(|at| format!(" *{}{at:04}", "a?".repeat(55)))
+        .collect();
+    let line = format!("PSUBSCRIBE{names}\r\n");
+    // Inline commands are shorter than that.
+    let args: Vec<&str> = line.split_whitespace().collect();
+    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        bytes.extend(format!("${}\r\n{arg}\r\n", arg.len()).bytes());
+    }
+    socket.write_all(&bytes).expect("send");
+    let end = format!(":{patterns}\r\n");
+    let mut answer = Vec::new();
+    let mut piece = [0; 1 << 16];
+    while !answer.ends_with(end.as_bytes()) {
+        let read = socket.read(&mut piece).expect("an answer");
+        assert!(read > 0, "closed");
+        answer.extend_from_slice(&piece[..read]);
+    }
+}
+
+#[test]
+fn patterns_that_take_long_hold_up_neither_writes_nor_other_subscribers() {
+    let (_running, redis) = asking(16);
+    let known = || {
+        let mut socket = connect(redis);
+        socket.write_all(b"AUTH secret\r\n").expect("send");
+        expect(&mut socket, "+OK|");
+        socket
+    };
+    let mut slow: Vec<TcpStream> = (0..3).map(|_| known()).collect();
+    slow.iter_mut().for_each(|it| listen_slowly(it, 900));
+    let mut fair = known();
+    fair.write_all(b"PSUBSCRIBE __keyevent@0__:*\r\n")
+        .expect("send");
+    expect(&mut fair, "*3|$10|psubscribe|$16|__keyevent@0__:*|:1|");
+    let mut writer = known();
+    let key = "a".repeat(400);
+    // The patterns take longer for one write than this whole test may.
+    for at in 1..=160 {
+        writer
+            .write_all(format!("INCR {key}\r\n").as_bytes())
+            .expect("send");
+        expect(&mut writer, &format!(":{at}|"));
+        expect(
+            &mut fair,
+            &format!("*4|$8|pmessage|$16|__keyevent@0__:*|$21|__keyevent@0__:incrby|$400|{key}|"),
+        );
+    }
+    // Who is too far behind is cut off, and what waited for it is forgotten.
+    let since = Instant::now();
+    let is_cut = |socket: &mut TcpStream| {
+        socket.set_nonblocking(true).expect("a socket");
+        match socket.read(&mut [0; 1024]) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    };
+    while !slow.iter_mut().any(is_cut) {
+        assert!(since.elapsed() < PATIENCE, "nobody is cut off");
+        thread::yield_now();
+    }
+}
+
+/// A connection from another address of this machine.
+#[cfg(target_os = "linux")]
+fn connect_from(address: [u8; 4], redis: std::net::SocketAddr) -> TcpStream {
+    use socket2::{Domain, Socket, Type};
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let own = std::net::SocketAddr::from((address, 0));
+    socket
+        .bind(&own.into())
+        .expect("an address of the loopback");
+    socket.connect(&redis.into()).expect("connect");
+    let socket = TcpStream::from(socket);
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn who_comes_and_goes_without_end_pushes_out_nobody_who_is_slow_to_authenticate() {
+    // 64 of them may be strangers.
+    let (_running, redis) = asking(128);
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let churn = thread::spawn(move || {
+        let mut sockets = std::collections::VecDeque::new();
+        while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            let one = TcpStream::connect_timeout(&redis, Duration::from_millis(20));
+            sockets.extend(one.ok());
+            if sockets.len() > 100 {
+                sockets.pop_front();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    for address in [[127, 0, 0, 2], [127, 0, 0, 1]] {
+        for _ in 0..3 {
+            let mut slow = connect_from(address, redis);
+            // Some of it at once, so that it shows when it is taken in; the rest after a while.
+            slow.write_all(b"PING\r\n").expect("send");
+            expect(&mut slow, "-NOAUTH Authentication required.|");
+            thread::sleep(Duration::from_millis(40));
+            slow.write_all(b"AUTH secret\r\n").expect("send");
+            expect(&mut slow, "+OK|");
+        }
+    }
+    drop(stop);
+    churn.join().expect("it ends");
+}
+
+#[test]
+fn strangers_end_nobody_who_has_authenticated() {
+    let (_running, redis) = asking(200);
+    let mut known = connect(redis);
+    known.write_all(b"AUTH secret\r\n").expect("send");
+    expect(&mut known, "+OK|");
+    // More than all strangers together may hold, and it is not whole yet.
+    let long = 700 << 10;
+    known
+        .write_all(format!("*2\r\n$4\r\nECHO\r\n${long}\r\n").as_bytes())
+        .expect("send");
+    known.write_all(&vec![b'x'; long - 10]).expect("send");
+    // One alone may not send much, whatever it is cut into.
+    let mut parts = String::from("*10\r\n");
+    for _ in 0..3 {
+        parts += &format!("$9000\r\n{}\r\n", "y".repeat(9_000));
+    }
+    let mut greedy = connect(redis);
+    let _ = greedy.write_all(parts.as_bytes());
+    let told = Bench::rest(&mut greedy);
+    assert_eq!(
+        told,
+        "-ERR Protocol error: a command has at most 20480 bytes before authentication|"
+    );
+    // Many hold as much as they may, and the largest of them go.
+    let part = format!("*2\r\n$4\r\nAUTH\r\n$16000\r\n{}", "z".repeat(15_000));
+    let mut all: Vec<TcpStream> = (0..60)
+        .map(|_| {
+            let mut socket = connect(redis);
+            let _ = socket.write_all(part.as_bytes());
+            socket
+        })
+        .collect();
+    let since = Instant::now();
+    let told = loop {
+        let told = all.iter_mut().find_map(|it| {
+            it.set_nonblocking(true).expect("a socket");
+            let mut bytes = [0; 39];
+            it.read_exact(&mut bytes).ok().map(|()| bytes)
+        });
+        if let Some(told) = told {
+            break String::from_utf8_lossy(&told).into_owned();
+        }
+        assert!(since.elapsed() < PATIENCE, "nobody is refused");
+        thread::yield_now();
+    };
+    assert!(
+        told.starts_with("-ERR held_full: this connection holds "),
+        "{told}"
+    );
+    known.write_all(&[b'x'; 10]).expect("send");
+    known.write_all(b"\r\n").expect("send");
+    let mut head = [0; 9];
+    known.read_exact(&mut head).expect("an answer");
+    assert_eq!(&head, b"$716800\r\n");
+}

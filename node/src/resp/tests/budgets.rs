@@ -1,7 +1,8 @@
 //! `BUDGET.…`: what each command answers, in both versions of the protocol, and what it is refused with.
 
 use super::*;
-use tallymesh_core::Flow as BudgetFlow;
+use crate::resp::command::{KeysAt, Kind, Spec, TABLE};
+use tallymesh_core::{Flow as BudgetFlow, Handle};
 
 /// A client at a node that is the only member of its first space.
 fn client() -> Client {
@@ -244,4 +245,76 @@ fn subscribers_are_told_of_budgets_and_not_of_expiries() {
         .flow("gift", BudgetFlow::Spend(1))
         .expect("rights");
     assert!(client.send("BUDGET.GET gift").contains("|value|$1|9|"));
+}
+
+/// What a command is sent with, its keys in place of `KEY`. All others take keys and one number at most.
+fn with_key(spec: &Spec) -> Option<String> {
+    if spec.name.contains('.') || spec.keys == KeysAt::None {
+        return None;
+    }
+    let tail = match spec.name {
+        "object" => return Some("object encoding KEY".to_owned()),
+        "setex" | "psetex" => " 1 1",
+        "increx" => " BYINT 1",
+        "set" | "setnx" | "getset" | "mset" | "incrby" | "decrby" | "expire" | "pexpire" => " 1",
+        "expireat" | "pexpireat" => " 1",
+        _ => "",
+    };
+    Some(format!("{} KEY{tail}", spec.name))
+}
+
+#[test]
+fn the_parts_of_budgets_are_no_counters_to_any_command() {
+    let mut client = client();
+    client.send("BUDGET.MINT gift 100");
+    client.send("BUDGET.SPEND gift 1");
+    client.send("SEQUENCE.BEGIN line");
+    client.send("SEQUENCE.NEXT line");
+    client.send("INCR plain");
+    let replica = &client.node.replicas[0];
+    let end = replica.handles_end();
+    let parts: Vec<String> = (0..end)
+        .filter_map(|at| replica.key(Handle::from_u32(at)))
+        .filter(|key| key.starts_with('\0'))
+        .map(str::to_owned)
+        .collect();
+    assert!(parts.len() > 2, "{parts:?}");
+    let gift = client.send("BUDGET.GET gift");
+    let line = client.send("SEQUENCE.GET line");
+    let mut tried = 0;
+    for spec in TABLE {
+        let Some(sent) = with_key(spec) else { continue };
+        for part in &parts {
+            let told = client.send(&sent.replace("KEY", part));
+            match spec.kind {
+                Kind::Read => {
+                    let absent = client.send(&sent.replace("KEY", "absent"));
+                    assert_eq!(told, absent, "{sent} {part:?}");
+                }
+                _ => assert_eq!(
+                    told, "-ERR a key must not begin with U+0000|",
+                    "{sent} {part:?}"
+                ),
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 60, "{tried}");
+    assert!(!client.send("SCAN 0 COUNT 1000").contains('\0'));
+    assert_eq!(client.send("KEYS *"), "*1|$5|plain|");
+    for _ in 0..50 {
+        assert_eq!(client.send("RANDOMKEY"), "$5|plain|");
+    }
+    client.send("MULTI");
+    assert_eq!(client.send(&format!("GET {}", parts[0])), "+QUEUED|");
+    assert_eq!(client.send("EXEC"), "*1|$-1|");
+    assert!(
+        client
+            .send(&format!("ONCE k INCR {}", parts[0]))
+            .starts_with("-ERR a key must not begin with U+0000"),
+    );
+    client.send("DEL plain");
+    assert_eq!(client.send("RANDOMKEY"), "$-1|");
+    assert_eq!(client.send("BUDGET.GET gift"), gift);
+    assert_eq!(client.send("SEQUENCE.GET line"), line);
 }

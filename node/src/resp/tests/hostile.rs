@@ -334,7 +334,7 @@ impl Play {
             for client in &mut self.hostile {
                 if client.session.is_subscribed() && client.unread.len() <= OUT_BYTES_MAX {
                     let before = client.unread.len();
-                    client.session.notify(&notice, &mut client.unread);
+                    client.session.hear(&notice, &mut client.unread);
                     client.look(before);
                 }
             }

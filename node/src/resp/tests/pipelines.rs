@@ -348,7 +348,7 @@ impl Play {
         if self.session.is_subscribed() {
             let mut out = Vec::new();
             self.session
-                .notify(&Notice::new(0, "a", Event::IncrBy), &mut out);
+                .hear(&Notice::new(0, "a", Event::IncrBy), &mut out);
             assert!(out.is_empty() || reply(&out, 0).is_some());
         }
     }

@@ -7,7 +7,7 @@ fn notify(client: &Client, space: usize, key: &str, event: Event) -> String {
     let mut out = Vec::new();
     client
         .session
-        .notify(&Notice::new(space, key, event), &mut out);
+        .hear(&Notice::new(space, key, event), &mut out);
     show(&out)
 }
 
@@ -147,4 +147,49 @@ fn subscriptions_are_bounded() {
         "-ERR a channel or pattern has at most 1088 bytes, not 1089|"
     );
     assert!(!client.session.is_subscribed());
+}
+
+#[test]
+fn the_bytes_of_all_subscriptions_are_bounded() {
+    let mut client = Client::new(RespConfig::default());
+    let name = |at: usize| format!("{at:04}{}", "x".repeat(1_020));
+    let names: String = (0..128).map(|at| format!(" {}", name(at))).collect();
+    assert!(
+        client
+            .send(&format!("PSUBSCRIBE{names}"))
+            .ends_with(":128|")
+    );
+    let full = "-ERR the channels and patterns of a connection have at most 131072 bytes together, \
+                and these would have 131073; use a pattern for several keys|";
+    assert_eq!(client.send("PSUBSCRIBE a"), full);
+    client.session.resp3 = true;
+    assert_eq!(client.send("SUBSCRIBE a"), full);
+    client.send(&format!("PUNSUBSCRIBE {}", name(5)));
+    assert!(client.send("SUBSCRIBE a").ends_with(":128|"));
+    // What the patterns take is counted with all else that the connection holds.
+    assert!(client.session.heap_bytes() > SUBSCRIPTION_BYTES_MAX);
+    client.send("PUNSUBSCRIBE");
+    client.send("UNSUBSCRIBE");
+    assert!(client.session.heap_bytes() < SUBSCRIPTION_BYTES_MAX / 2);
+}
+
+#[test]
+fn an_event_of_many_patterns_is_told_in_turns() {
+    let mut client = Client::new(RespConfig::default());
+    let names: String = (0..100).map(|at| format!(" *[^{at:03}]a")).collect();
+    client.send(&format!("PSUBSCRIBE{names}"));
+    client.send("SUBSCRIBE __keyspace@0__:aa");
+    let notice = Notice::new(0, "aa", Event::Del);
+    let mut whole = Vec::new();
+    client.session.hear(&notice, &mut whole);
+    let (mut parts, mut midway, mut turns) = (Vec::new(), Midway::default(), 1);
+    while !client
+        .session
+        .notify(&notice, &mut midway, (&mut 0, 500), &mut parts)
+    {
+        turns += 1;
+    }
+    assert_eq!(show(&parts), show(&whole));
+    assert_eq!(midway, Midway::default());
+    assert!(turns > 5, "{turns}");
 }

@@ -287,7 +287,12 @@ fn all() -> Vec<ReplyError<'static>> {
         ReplyError::IdleTime,
         ReplyError::Internal("incr"),
         ReplyError::AuthTime,
-        ReplyError::HeldFull(7),
+        ReplyError::HeldFull {
+            bytes: 7,
+            sum: 9,
+            who: "connections",
+            limit: 8,
+        },
     ];
     all.extend(broken.map(ReplyError::Protocol));
     all.extend(whys.map(|why| ReplyError::Unsupported { name, why }));

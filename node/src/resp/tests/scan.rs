@@ -165,6 +165,46 @@ fn one_call_is_bounded_whatever_it_asks_for() {
 }
 
 #[test]
+fn a_long_listing_gives_others_their_turns() {
+    let mut client = filled(3 * TURN_WORK_MAX as u32);
+    client.send("DEL k5");
+    let before = client.session.commands();
+    let (out, flow) = client.feed(&request("KEYS k*"));
+    assert_eq!((out.len(), flow), (0, Flow::Turn));
+    assert!(client.session.work() <= TURN_WORK_MAX + 10);
+    assert!(client.session.heap_bytes() > TURN_WORK_MAX);
+    // What comes meanwhile is answered behind it. Others write in between.
+    client.node.replicas[0]
+        .transact(&[("k6".to_owned(), tallymesh_core::Op::Delete)])
+        .expect("room");
+    client.node.replicas[0].add("last", 1).expect("room");
+    let (mut out, mut flow) = client.feed(b"PING\r\n");
+    let mut turns = 2;
+    while flow == Flow::Turn {
+        let more = client.feed(b"");
+        out.extend(more.0);
+        (flow, turns) = (more.1, turns + 1);
+    }
+    assert!(turns >= 3, "{turns}");
+    let answer = show(&out);
+    assert!(answer.starts_with("*59998|") && answer.ends_with("|+PONG|"));
+    assert!(!answer.contains("|k6|") && answer.contains("|k59999|"));
+    assert_eq!(client.session.commands() - before, 2, "it is one command");
+    // A pattern that takes longer to compare makes more turns of the same counters.
+    client.feed(&request(&format!("KEYS {}b", "*1".repeat(200))));
+    assert!(client.session.work() <= TURN_WORK_MAX + 10);
+    let worst = format!("SCAN 0 COUNT 100000 MATCH *{}?x*", "k".repeat(3));
+    let mut client = Client::new(RespConfig::default());
+    for at in 0..5_000 {
+        let key = format!("{}{at}", "k".repeat(400));
+        client.node.replicas[0].add(&key, 1).expect("room");
+    }
+    let (cursor, _) = parse(&client.send(&worst));
+    assert_ne!(cursor, "0", "it goes on in the next call");
+    assert!(client.session.work() < 2 * TURN_WORK_MAX);
+}
+
+#[test]
 fn patterns_are_bounded() {
     let mut client = Client::new(RespConfig::default());
     let long = "*".repeat(PATTERN_BYTES_MAX + 1);
@@ -229,18 +269,19 @@ fn others_have_their_turn_between_commands_that_look_at_all_counters() {
     let mut client = crowded();
     let commands = 5;
     let mut flow = client.feed(&request("KEYS nomatch*").repeat(commands)).1;
-    for done in 1..=commands as u64 {
-        assert_eq!(client.session.commands(), done, "one of them a turn");
-        assert_eq!(
-            flow,
-            if done < commands as u64 {
-                Flow::Turn
-            } else {
-                Flow::Open
-            }
-        );
+    let mut turns = 1;
+    while flow == Flow::Turn {
+        let (done, work) = (client.session.commands(), client.session.work());
+        assert!(done <= turns, "{done} in {turns} turns");
+        assert!(work <= TURN_WORK_MAX + 10, "{work} in one turn");
         flow = client.feed(b"").1;
+        turns += 1;
     }
+    assert_eq!(client.session.commands(), commands as u64);
+    assert!(
+        turns > commands as u64,
+        "each of them takes more than a turn"
+    );
     // The work counts, and not the commands: a turn of cheap ones takes many.
     let (out, flow) = client.feed(&request("GET k1").repeat(1_000));
     assert_eq!((out.len(), flow), (1_000 * "$1\r\n1\r\n".len(), Flow::Open));

@@ -1,0 +1,224 @@
+//! What subscribers are told: events wait in one queue, and each subscriber has its own place in it.
+//!
+//! Comparing an event with patterns may take long, since readers choose the patterns. So each subscriber
+//! has turns, and all of them together a share of each batch: those with many patterns fall behind, and
+//! neither writes nor other subscribers wait for them. One that falls behind too far is cut off, as one
+//! that does not read.
+
+use super::{Clients, Connection, LINGER};
+use crate::clock::WallClock;
+use crate::driver::kept::Kept;
+use crate::driver::spaces::Spaces;
+use crate::metrics::Metrics;
+use crate::resp::limits::{STEPS_FOR_WORK, TURN_WORK_MAX};
+use crate::resp::{Midway, Notice, Place, Turned};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// Steps of comparing in one turn of a subscriber.
+const TURN_STEPS: usize = if cfg!(test) {
+    20_000
+} else {
+    TURN_WORK_MAX * STEPS_FOR_WORK
+};
+
+/// Steps of comparing in one batch, for all subscribers together. More lets patterns hold up all writes
+/// for longer; less makes subscribers with many patterns fall behind sooner.
+const BATCH_STEPS: usize = 2 * TURN_STEPS;
+
+/// Most bytes of events that wait for subscribers that are behind. More takes that memory; less cuts off
+/// those that are slow for a moment.
+const NEWS_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+
+/// Events that subscribers have not been told of.
+#[derive(Default)]
+pub(super) struct News {
+    /// Each with its space.
+    notices: VecDeque<(usize, Notice)>,
+    bytes: usize,
+    /// The number of the first of them, counted from the start.
+    first: u64,
+    /// Connections that are behind, in the order of their turns.
+    behind: VecDeque<usize>,
+    /// Steps that were taken in the present batch.
+    steps: usize,
+}
+
+impl News {
+    fn end(&self) -> u64 {
+        self.first + self.notices.len() as u64
+    }
+}
+
+/// How far a connection was told.
+#[derive(Default)]
+pub(super) struct Told {
+    /// The number of the next event.
+    next: u64,
+    midway: Midway,
+    /// Whether it is among those that are behind.
+    pub(super) behind: bool,
+}
+
+/// The bytes that an event takes while it waits.
+fn bytes_of(notice: &Notice) -> usize {
+    size_of::<(usize, Notice)>() + notice.heap_bytes()
+}
+
+impl Clients {
+    /// Tells subscribers what happened in a space, as far as they get to it now.
+    pub(in crate::driver) fn notify(
+        &mut self,
+        notices: Vec<Notice>,
+        (space, spaces): (usize, &Spaces),
+        clock: &WallClock,
+        (kept, metrics): (&Kept, &Metrics),
+    ) {
+        if notices.is_empty() || self.subscribers == 0 {
+            return;
+        }
+        let next = self.news.end();
+        for notice in notices {
+            self.news.bytes += bytes_of(&notice);
+            self.news.notices.push_back((space, notice));
+        }
+        for (at, connection) in &mut self.connections {
+            let Some(connection) = connection.as_deref_mut() else {
+                continue;
+            };
+            let is_due = connection.subscribed && connection.ending.is_none();
+            if is_due && !connection.news.behind {
+                (connection.news.next, connection.news.behind) = (next, true);
+                connection.news.midway = Midway::default();
+                self.news.behind.push_back(at);
+            }
+        }
+        self.tell(spaces, clock.now(), kept);
+        self.cut_off_behind(metrics);
+    }
+
+    /// Tells subscribers more, in a new batch.
+    pub(super) fn go_on_telling(&mut self, spaces: &Spaces, unix_ms: u64, kept: &Kept) {
+        self.news.steps = 0;
+        self.tell(spaces, unix_ms, kept);
+    }
+
+    /// Whether there are events that subscribers were not told of.
+    pub(super) fn is_telling(&self) -> bool {
+        !self.news.behind.is_empty()
+    }
+
+    /// Gives each subscriber that is behind a turn, until the batch's share is used up.
+    fn tell(&mut self, spaces: &Spaces, unix_ms: u64, kept: &Kept) {
+        for _ in 0..self.news.behind.len() {
+            if self.news.steps >= BATCH_STEPS {
+                break;
+            }
+            let Some(at) = self.news.behind.pop_front() else {
+                break;
+            };
+            let connection = self.connections.get_mut(at).and_then(Option::as_deref_mut);
+            // It may have ended, and its place be another one's.
+            let Some(connection) = connection.filter(|it| it.news.behind) else {
+                continue;
+            };
+            connection.news.behind = false;
+            if !connection.subscribed || connection.ending.is_some() {
+                continue;
+            }
+            let before = connection.out.end();
+            let (steps, turned) = connection.hear(&self.news, spaces, unix_ms);
+            self.news.steps += steps;
+            if let Some(turned) = turned {
+                let out = connection.out.filling();
+                connection.session.turn_out(turned, out);
+                connection.ending = Some(Instant::now() + LINGER);
+                self.timed.push(at);
+            } else if connection.news.next < self.news.end() {
+                connection.news.behind = true;
+                self.news.behind.push_back(at);
+            }
+            if connection.out.end() > before {
+                self.held
+                    .push_back(connection.held(at, kept.answer_ticket()));
+            }
+        }
+        self.forget_told();
+    }
+
+    /// Forgets the events of which all were told.
+    fn forget_told(&mut self) {
+        let behind = self.news.behind.iter();
+        let next = behind.filter_map(|at| {
+            let connection = self.connections.get(*at)?.as_deref()?;
+            connection.news.behind.then_some(connection.news.next)
+        });
+        let next = next.min().unwrap_or(self.news.end());
+        while self.news.first < next {
+            let Some((_, notice)) = self.news.notices.pop_front() else {
+                break;
+            };
+            self.news.bytes -= bytes_of(&notice);
+            self.news.first += 1;
+        }
+    }
+
+    /// Cuts off those that are furthest behind, if too much waits for them.
+    fn cut_off_behind(&mut self, metrics: &Metrics) {
+        while self.news.bytes > NEWS_BYTES_MAX {
+            let first = self.news.first;
+            let furthest = self.connections.iter().find(|(_, it)| {
+                let connection = it.as_deref();
+                connection.is_some_and(|it| it.news.behind && it.news.next == first)
+            });
+            let Some((at, _)) = furthest else {
+                return;
+            };
+            if let Some(connection) = self.connection(at) {
+                let peer = &connection.ends.peer;
+                tracing::warn!(%peer, "a subscriber's patterns take longer than the changes, and it is cut off");
+            }
+            metrics.resp_cut_off();
+            self.close(at, metrics);
+            self.forget_told();
+        }
+    }
+}
+
+impl Connection {
+    /// Hears of events for one turn. Tells how many steps that took, and why its ticket is worth nothing
+    /// any more in the space that it is in.
+    fn hear(&mut self, news: &News, spaces: &Spaces, unix_ms: u64) -> (usize, Option<Turned>) {
+        let (mut steps, mut judged) = (0, None);
+        while steps < TURN_STEPS {
+            let at = usize::try_from(self.news.next - news.first).unwrap_or(usize::MAX);
+            let Some((space, notice)) = news.notices.get(at) else {
+                break;
+            };
+            if judged != Some(*space) {
+                let pass = self.pass.as_ref();
+                let place = Place::Space(*space);
+                match pass.map_or(Ok(()), |it| it.judge(place, spaces, unix_ms)) {
+                    Ok(()) => judged = Some(*space),
+                    Err(turned) if *space == self.session.space() => return (steps, Some(turned)),
+                    // It is told of what else its ticket speaks of.
+                    Err(_) => {
+                        self.news.next += 1;
+                        self.news.midway = Midway::default();
+                        steps += 1;
+                        continue;
+                    }
+                }
+            }
+            let out = self.out.filling();
+            let midway = &mut self.news.midway;
+            if self
+                .session
+                .notify(notice, midway, (&mut steps, TURN_STEPS), out)
+            {
+                self.news.next += 1;
+            }
+        }
+        (steps, None)
+    }
+}
