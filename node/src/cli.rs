@@ -53,10 +53,12 @@ pub use txn::TxnArgs;
 pub use watch::WatchArgs;
 
 use crate::config::Layers;
+use crate::escape;
 use clap::{Args, Parser, Subcommand};
 use client::{Client, Entry};
 use failure::Failure;
 use output::Output;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// What is printed below the help: the exit codes, which scripts rely on.
@@ -68,7 +70,8 @@ Exit codes:
   3  no node answers
   4  the counter, the budget, the lease or the sequence is absent
   5  not known whether a write counts: the connection broke, or the members have not decided yet
-  6  written at this node, but the level that was asked for was not reached";
+  6  written at this node, but the level that was asked for was not reached
+  7  done, but the answer could not be printed: a write counts";
 
 /// A counter that is written anywhere and adds up everywhere.
 #[derive(Debug, Parser)]
@@ -197,6 +200,22 @@ impl<T: Args> Remote<T> {
         let result = client.and_then(|client| command(&client, &mut output, self.own));
         output.finish(result)
     }
+}
+
+/// Prints what is wrong with a command line, or the help that it asks for, and returns the exit code. What was
+/// typed is in it, and may come from elsewhere, so that nothing of it reaches the terminal as it is.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let typed = std::env::args_os();
+    let typed = typed.map(|arg| escape::value(&arg.to_string_lossy()).into_owned());
+    // The same words with everything escaped have the same mistake.
+    let again = Cli::try_parse_from(typed).err();
+    let text = again.as_ref().unwrap_or(error).render().to_string();
+    // With standard error gone too, the exit code is all that is left.
+    let _ = write!(std::io::stderr(), "{}", escape::layout(&text));
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Runs one command.

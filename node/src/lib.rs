@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod node;
 mod party;
 pub mod problems;
+mod ready_file;
 pub mod resp;
 pub mod store;
 pub mod trust;

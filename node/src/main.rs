@@ -5,5 +5,8 @@ use std::process::ExitCode;
 use tallymesh_node::cli::{self, Cli};
 
 fn main() -> ExitCode {
-    cli::run(Cli::parse())
+    match Cli::try_parse() {
+        Ok(cli) => cli::run(cli),
+        Err(error) => cli::refuse(&error),
+    }
 }

@@ -11,6 +11,7 @@ use crate::http::tls::{TlsError, TlsListener};
 use crate::http::{self, App};
 use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
+use crate::ready_file;
 use crate::store::{Durability, Health, Log, Memory, Store, StoreError};
 use crate::trust::{Grant, Ledger, LedgerError, OperatorToken, TicketError, TokenError};
 use axum::serve::Listener;
@@ -252,7 +253,10 @@ impl Node {
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let (cuts, cut_orders) = watch::channel(Cuts::default());
         let (stopping, stopped) = watch::channel(false);
-        let listener = TcpListener::bind(config.http).await;
+        let listener = listen(config.http).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        });
         let listener = listener.map_err(|problem| NodeError::Http {
             address: config.http,
             problem,
@@ -434,10 +438,7 @@ impl Node {
             "listen": self.listen,
         });
         // Readers that wait for the file must never see half of it.
-        let mut part = file.as_os_str().to_owned();
-        part.push(".part");
-        let written = std::fs::write(&part, format!("{facts}\n"));
-        let written = written.and_then(|()| std::fs::rename(&part, file));
+        let written = ready_file::write(file, &format!("{facts}\n"));
         written.map_err(|problem| NodeError::ReadyFile {
             file: file.to_path_buf(),
             problem,
@@ -583,13 +584,10 @@ async fn hand_over(mut listener: TlsListener, handle: Handle) {
 
 /// Removes the file of an earlier start, so that nobody takes its addresses for this one's.
 fn forget_ready_file(file: &Path) -> Result<(), NodeError> {
-    match std::fs::remove_file(file) {
-        Err(problem) if problem.kind() != io::ErrorKind::NotFound => Err(NodeError::ReadyFile {
-            file: file.to_path_buf(),
-            problem,
-        }),
-        _ => Ok(()),
-    }
+    ready_file::forget(file).map_err(|problem| NodeError::ReadyFile {
+        file: file.to_path_buf(),
+        problem,
+    })
 }
 
 fn driver_error(ended: Result<Result<(), StoreError>, oneshot::error::RecvError>) -> NodeError {

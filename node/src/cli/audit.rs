@@ -225,13 +225,17 @@ impl<'a> Audit<'a> {
                 "here": it.here, "there": it.there,
             });
             self.output.line(&line, || {
-                let part = |of: &Option<String>| of.clone().unwrap_or_else(|| "nothing".into());
+                let part = |of: &Option<String>| {
+                    let of = of.as_deref().unwrap_or("nothing");
+                    escape::value(of).into_owned()
+                };
                 format!(
-                    "{}\twriter {}: {} here, {} at {name}",
+                    "{}\twriter {}: {} here, {} at {}",
                     shown_key(&it.key),
-                    it.writer,
+                    escape::value(&it.writer),
                     part(&it.here),
-                    part(&it.there)
+                    part(&it.there),
+                    escape::value(name)
                 )
             })?;
         }
@@ -243,6 +247,7 @@ impl<'a> Audit<'a> {
             "counters": counters, "differences": differ,
         });
         self.output.line(&line, || {
+            let name = escape::value(name);
             format!("{name}: {counters} counters compared, {differ} parts differ")
         })
     }

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::output::Output;
 use crate::config::{ConfigErrors, Layers, Origin, Row};
+use crate::escape;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -71,10 +72,14 @@ fn check(output: &mut Output, settings: Settings) -> Result<(), Failure> {
     };
     let errors = layers.effective().err().unwrap_or_default();
     for error in &errors.0 {
-        output.line(&error.json(), || error.to_string())?;
+        output.line(&error.json(), || {
+            escape::value(&error.to_string()).into_owned()
+        })?;
     }
     match errors.0.len() {
-        0 => output.line(&json!({ "checked": what }), || format!("{what} is valid")),
+        0 => output.line(&json!({ "checked": what }), || {
+            format!("{} is valid", escape::value(&what))
+        }),
         count => Err(Failure::Local {
             code: "config",
             problem: format!("problems: {count} in {what}; a node would not start with it"),
@@ -95,7 +100,7 @@ fn show(output: &mut Output, settings: Settings) -> Result<(), Failure> {
         {
             value.extend(origin);
         }
-        output.line(&value, || line(&row))?;
+        output.line(&value, || escape::value(&line(&row)).into_owned())?;
     }
     Ok(())
 }

@@ -6,6 +6,9 @@ use std::io;
 
 use crate::escape;
 
+/// The code of an answer that could not be printed: only that was not done.
+const OUTPUT: &str = "output";
+
 /// Why a command did not do what it was asked for.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -85,6 +88,7 @@ impl Failure {
             Failure::Usage { .. } | Failure::Lines { .. } => 2,
             Failure::NoNode { .. } => 3,
             Failure::Refused { applied, .. } if applied.as_deref() == Some("here") => 6,
+            Failure::Local { code, .. } if *code == OUTPUT => 7,
             Failure::Refused { code, .. }
                 if matches!(
                     code.as_str(),
@@ -202,8 +206,8 @@ impl From<io::Error> for Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::OutputClosed,
             _ => Failure::Local {
-                code: "output",
-                problem: format!("can't print: {error}"),
+                code: OUTPUT,
+                problem: format!("can't print the answer ({error}); a write counts all the same"),
             },
         }
     }

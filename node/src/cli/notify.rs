@@ -31,6 +31,9 @@ fn send(socket: &std::ffi::OsStr, state: &str) -> std::io::Result<()> {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(socket)?,
     };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
+    let socket = UnixDatagram::unbound()?;
+    // A manager that reads nothing must not keep a node from stopping.
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(state.as_bytes(), &address)?;
     Ok(())
 }

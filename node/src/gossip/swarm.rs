@@ -128,6 +128,21 @@ fn is_free(address: &Multiaddr) -> std::io::Result<()> {
     }
 }
 
+/// What an error and its causes say, each thing once; some of libp2p's say nothing themselves.
+fn causes(error: &dyn std::error::Error) -> String {
+    let all = std::iter::successors(Some(error), |error| error.source());
+    let mut parts: Vec<String> = Vec::new();
+    for text in all.map(ToString::to_string) {
+        if !text.is_empty() && !parts.iter().any(|part| part.contains(&text)) {
+            parts.push(text);
+        }
+    }
+    match parts.is_empty() {
+        true => format!("{error:?}"),
+        false => parts.join(": "),
+    }
+}
+
 impl Network {
     /// Makes the swarm, which does not listen yet. `questions` are audits to ask peers for.
     pub(super) async fn new(
@@ -240,7 +255,7 @@ impl Network {
             }
             is_free(&address.0).map_err(|error| failed(address, error.to_string()))?;
             let listener = self.swarm.listen_on(address.0.clone());
-            let listener = listener.map_err(|error| failed(address, error.to_string()))?;
+            let listener = listener.map_err(|error| failed(address, causes(&error)))?;
             unbound.insert(listener, (place, address));
         }
         let deadline = tokio::time::Instant::now() + LISTEN_TIMEOUT;
@@ -263,7 +278,11 @@ impl Network {
                     ..
                 }) => {
                     if let Some((_, address)) = unbound.get(&listener_id) {
-                        return Err(failed(address, format!("{reason:?}")));
+                        let problem = match reason {
+                            Ok(()) => "the listener ended".to_owned(),
+                            Err(error) => causes(&error),
+                        };
+                        return Err(failed(address, problem));
                     }
                 }
                 Ok(other) => self.event(other).await,

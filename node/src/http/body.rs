@@ -1,5 +1,7 @@
 //! Bodies of requests: JSON objects of which every field is known.
 
+mod unique;
+
 use super::problem::Problem;
 use crate::problems;
 use axum::body::{Bytes, HttpBody};
@@ -7,6 +9,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
 use serde_json::{Map, Value};
 use std::convert::Infallible;
+use unique::Unique;
 
 /// A request's body. That of most adds is empty, and needs no collecting.
 pub(super) struct Content(pub(super) Result<Bytes, BytesRejection>);
@@ -38,7 +41,7 @@ impl Fields {
             return Ok(Fields { fields, advice });
         }
         match serde_json::from_slice(body) {
-            Ok(value) => Fields::of(value, advice),
+            Ok(Unique(value)) => Fields::of(value, advice),
             Err(error) => Err(invalid(&error.to_string(), advice)),
         }
     }

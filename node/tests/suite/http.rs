@@ -159,6 +159,30 @@ fn what_is_wrong_is_refused_with_a_stable_code() {
         ("POST", "no JSON", add.clone(), "5 apples", 400, "body"),
         (
             "POST",
+            "a field twice",
+            add.clone(),
+            r#"{"by":"1","by":"2"}"#,
+            400,
+            "body",
+        ),
+        (
+            "POST",
+            "a field of an operation twice",
+            format!("{space}/transactions"),
+            r#"{"ops":[{"op":"add","key":"twice","by":"1","by":"7"}]}"#,
+            400,
+            "body",
+        ),
+        (
+            "PUT",
+            "a value twice",
+            format!("{space}/counters/twice"),
+            r#"{"value":"1","value":"2"}"#,
+            400,
+            "body",
+        ),
+        (
+            "POST",
             "a fraction",
             add.clone(),
             r#"{"by":0.5}"#,
@@ -205,6 +229,7 @@ fn what_is_wrong_is_refused_with_a_stable_code() {
     for (method, what, path, body, status, code) in table {
         let (got, problem) = match method {
             "GET" => node.get(&path),
+            "PUT" => node.put(&path, body),
             _ => node.post(&path, body),
         };
         assert_eq!(

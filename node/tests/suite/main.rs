@@ -16,6 +16,8 @@ mod data;
 mod descriptors;
 mod durability;
 #[cfg(target_os = "linux")]
+mod edges;
+#[cfg(target_os = "linux")]
 mod endurance;
 mod events;
 mod figures;

@@ -1,0 +1,119 @@
+//! Files that a node leaves alone, and others on its machine that must not hold it up.
+
+use crate::process::{DEADLINE, Node, eventually, up};
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Makes a pipe with a name.
+fn pipe(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.expect("mkfifo").success());
+}
+
+#[test]
+fn a_ready_file_takes_the_place_of_a_file_and_of_nothing_else() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("kept"), "kept").expect("written");
+    symlink(at("kept"), at("link")).expect("linked");
+    symlink(at("nowhere"), at("dangling")).expect("linked");
+    pipe(&at("pipe"));
+    fs::create_dir(at("folder")).expect("made");
+    let _socket = UnixDatagram::bind(at("socket")).expect("a socket");
+    pipe(&at("other.part"));
+    for name in ["link", "dangling", "pipe", "folder", "socket", "other"] {
+        let mut up = up(&at("data"));
+        up.args(["--http", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0"]);
+        let told = up.arg("--ready-file").arg(at(name)).output().expect("run");
+        let text = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert_eq!(told.status.code(), Some(1), "{name}: {text}");
+        assert!(
+            text.contains(name) && text.contains("is left alone"),
+            "{text}"
+        );
+    }
+    assert_eq!(fs::read_to_string(at("kept")).expect("there"), "kept");
+    let kind = |name: &str| fs::symlink_metadata(at(name)).expect("there").file_type();
+    assert!(kind("link").is_symlink() && kind("dangling").is_symlink());
+    assert!(kind("pipe").is_fifo() && kind("other.part").is_fifo());
+    assert!(kind("socket").is_socket() && kind("folder").is_dir());
+}
+
+#[test]
+fn a_manager_that_reads_nothing_does_not_keep_a_node_from_stopping() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let path = folder.path().join("notify");
+    let _manager = UnixDatagram::bind(&path).expect("a socket");
+    let filler = UnixDatagram::unbound().expect("a socket");
+    filler.set_nonblocking(true).expect("set");
+    while filler.send_to(b"x", &path).is_ok() {}
+    let ready = folder.path().join("ready");
+    let mut node = up(&folder.path().join("data"))
+        .args(["--http", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0"])
+        .arg("--ready-file")
+        .arg(&ready)
+        .env("NOTIFY_SOCKET", &path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("start the node");
+    eventually("the node listens", || ready.exists().then_some(()));
+    let sent = Command::new("kill").arg(node.id().to_string()).status();
+    assert!(sent.expect("kill").success());
+    let began = Instant::now();
+    let ended = loop {
+        if let Some(ended) = node.try_wait().expect("wait") {
+            break Some(ended);
+        }
+        if began.elapsed() > DEADLINE {
+            break None;
+        }
+        std::thread::yield_now();
+    };
+    let _ = node.kill();
+    assert!(ended.expect("it stops").success());
+}
+
+/// The address of a TCP port in a multiaddress.
+fn tcp(address: &str) -> Option<SocketAddr> {
+    let mut parts = address.split('/').skip(2);
+    let (ip, kind, port) = (parts.next()?, parts.next()?, parts.next()?);
+    (kind == "tcp").then(|| format!("{ip}:{port}").parse().ok())?
+}
+
+#[test]
+fn each_listener_takes_in_a_pool_while_the_node_does_not_accept() {
+    let node = Node::start(&["--resp", "127.0.0.1:0"]);
+    let http = node.url.trim_start_matches("http://").parse();
+    let mut listeners = vec![http.expect("HTTP"), node.resp.parse().expect("Redis")];
+    listeners.extend(node.listen.iter().filter_map(|it| tcp(it)));
+    assert_eq!(listeners.len(), 3);
+    let signal = |name: &str| {
+        let pid = node.pid().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status();
+        assert!(sent.expect("kill").success());
+    };
+    signal("-STOP");
+    // Beyond the queue a connection is not made until somebody accepts. A timeout is the failure.
+    let limit = Duration::from_secs(3);
+    let mut full = Vec::new();
+    let mut pool = Vec::new();
+    for address in &listeners {
+        for number in 0..300 {
+            match TcpStream::connect_timeout(address, limit) {
+                Ok(socket) => pool.push(socket),
+                Err(error) => {
+                    full.push((*address, number, error));
+                    break;
+                }
+            }
+        }
+    }
+    signal("-CONT");
+    assert!(full.is_empty(), "{full:?}");
+}
