@@ -263,3 +263,67 @@ fn keys_of_any_text_are_shown_escaped_and_exact_in_json() {
     read.expect("a line");
     assert_eq!(line, shown);
 }
+
+#[test]
+fn what_is_typed_or_written_wrongly_is_shown_escaped() {
+    let evil = format!("5{EVIL}");
+    let typed = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tallymesh"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("run the command");
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+        (
+            output.status.code(),
+            text(&output.stdout) + &text(&output.stderr),
+        )
+    };
+    for arguments in [
+        ["add", "likes", evil.as_str()].as_slice(),
+        &["add", "likes", "--level", &evil],
+        &[&evil],
+        &["add", &format!("--{evil}")],
+    ] {
+        let (code, told) = typed(arguments);
+        assert_eq!(code, Some(2), "{told:?}");
+        assert_eq!(evil_in(&told), None, "{told:?}");
+        assert!(told.contains("5\\u{1b}[31m\\nx\\ty"), "{told:?}");
+    }
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let file = folder.path().join("a\nb\u{1b}.toml");
+    std::fs::write(&file, "").expect("written");
+    let name = file.to_str().expect("UTF-8");
+    let (code, told) = typed(&["config", "check", name]);
+    assert_eq!((code, layout(&told)), (Some(0), (1, 0)), "{told:?}");
+    std::fs::write(&file, "http = \"x\\n\\u001by\"\nlease = 7\n").expect("written");
+    let (code, told) = typed(&["config", "check", name]);
+    assert_eq!((code, evil_in(&told)), (Some(1), None), "{told:?}");
+    let lines: Vec<&str> = told.lines().collect();
+    let (last, problems) = lines.split_last().expect("lines");
+    assert!(last.starts_with("error: problems: "), "{told:?}");
+    assert!(
+        problems
+            .iter()
+            .all(|line| line.contains("a\\nb\\u{1b}.toml")),
+        "{told:?}"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_add_whose_answer_finds_no_room_has_an_exit_code_of_its_own() {
+    let node = Node::start(&[]);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let status = Command::new(env!("CARGO_BIN_EXE_tallymesh"))
+        .args(["add", "x", "1"])
+        .env("TALLYMESH_NODE", &node.url)
+        .stdin(Stdio::null())
+        .stdout(full.expect("a device"))
+        .output()
+        .expect("run the command");
+    let told = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert_eq!(status.status.code(), Some(7), "{told}");
+    assert!(told.contains("a write counts all the same"), "{told}");
+    assert_eq!(node.value("x"), Some(1));
+}

@@ -234,7 +234,7 @@ fn half_commands_of_all_clients_together_are_bounded() {
 /// Subscribes to so many patterns that no key matches, and that take long to find that out.
 fn listen_slowly(socket: &mut TcpStream, patterns: usize) {
     let names: String = (0..patterns)
-        .map(|at| format!(" *{}{at:04}", "a?".repeat(55)))
+        .map(|at| format!(" *{}{at:04}*", "a?".repeat(55)))
         .collect();
     let line = format!("PSUBSCRIBE{names}\r\n");
     // Inline commands are shorter than that.
