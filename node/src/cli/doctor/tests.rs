@@ -374,8 +374,8 @@ fn of_fault(report: Value) -> (String, &'static str) {
     facts.status["spaces"][0]["faults"] = json!(1);
     facts.status["spaces"][0]["evidence"] = json!([report]);
     let all = checks::all(&facts).into_iter();
-    let told = all.filter(|it| it.0 == "faults").map(|it| it.1);
-    let told = told.last().expect("it is found");
+    let mut told = all.filter(|it| it.0 == "faults").map(|it| it.1);
+    let told = told.next_back().expect("it is found");
     (told.what, told.advice)
 }
 
