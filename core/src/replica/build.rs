@@ -82,10 +82,10 @@ impl Replica {
     /// [`VersionVector::default`] the full state.
     pub fn delta(&self, since: &VersionVector) -> Message {
         let lows = self.lows(since);
-        let mut message = self.build(&self.all(&lows[..]), &lows);
+        let mut message = self.build(&self.all(&lows), &lows);
         self.tell_horizon(&mut message);
         if self.configuration().is_some() {
-            self.tell_keyed(&mut message, &KeyedMark::default(), &lows[..], usize::MAX);
+            self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
         }
         message
     }
@@ -93,9 +93,9 @@ impl Replica {
     /// Everything that a store keeps of this replica: it stands for all messages before it.
     pub fn snapshot(&self) -> Message {
         let lows = alloc::vec![0; self.clocks.len()];
-        let mut message = self.build(&self.all(&lows[..]), &lows);
+        let mut message = self.build(&self.all(&lows), &lows);
         self.tell_horizon(&mut message);
-        self.tell_keyed(&mut message, &KeyedMark::default(), &lows[..], usize::MAX);
+        self.tell_keyed(&mut message, &KeyedMark::default(), &lows, usize::MAX);
         self.tell_store(&mut message);
         message
     }
@@ -136,7 +136,7 @@ impl Replica {
     pub(super) fn chunk(
         &self,
         since: &VersionVector,
-        (lows, only): (&[u64], bool),
+        (lows, only): (&Vec<u64>, bool),
         cursor: Cursor,
         keyed: &mut KeyedWalk,
         budget: usize,
