@@ -58,7 +58,7 @@ pub(crate) struct Refused {
 
 impl Pages {
     /// Judges a request by its headers. `target` is the host in the request's target, which HTTP/2 has
-    /// in place of the header.
+    /// in place of the header. Whoever has both has found that they are the same.
     pub(crate) fn judge(
         &self,
         headers: &HeaderMap,
@@ -92,16 +92,17 @@ impl Pages {
     }
 
     fn serves(&self, host: &str) -> bool {
-        if is_loopback(host) || self.any_host {
-            return true;
+        if host.is_empty() {
+            return self.any_host;
         }
         let Some(name) = name(host) else {
             return false;
         };
-        match name.parse::<IpAddr>() {
-            Ok(ip) => self.ip_hosts || self.hosts.contains(&ip.to_string()),
-            Err(_) => self.hosts.contains(&name.to_ascii_lowercase()),
-        }
+        let is_ip = name.parse::<IpAddr>().is_ok();
+        names_loopback(&name)
+            || self.any_host
+            || self.ip_hosts && is_ip
+            || self.hosts.contains(&name)
     }
 
     fn lets_in(&self, text: &str, host: &str) -> bool {
@@ -127,16 +128,17 @@ fn is_followed(headers: &HeaderMap) -> bool {
 }
 
 fn unserved(host: &str) -> Refused {
-    let shown = shown(host);
-    let named = name(host).and_then(host_name);
-    let named = named.unwrap_or_else(|| "NAME".into());
-    Refused {
-        kind: &problems::HOST,
-        detail: format!(
+    let (kind, shown) = (&problems::HOST, shown(host));
+    let detail = match name(host) {
+        Some(named) => format!(
             "this node does not answer to `{shown}`; use localhost or 127.0.0.1, or start the node with \
              --http-host {named}, and with --http-tickets too if others reach it by that name"
         ),
-    }
+        None => {
+            format!("`{shown}` is no host and port; use localhost, 127.0.0.1 or the node's name")
+        }
+    };
+    Refused { kind, detail }
 }
 
 fn foreign(text: &str) -> Refused {
@@ -214,7 +216,7 @@ pub(crate) fn origin(text: &str) -> Option<String> {
 }
 
 /// A host name as `--http-host` takes it and as it is compared: in lower case, without a port. `None`
-/// for what is none.
+/// for what is none. The dot behind a name that is complete (`localhost.`) is left out.
 pub(crate) fn host_name(text: &str) -> Option<String> {
     let text = text.trim().to_ascii_lowercase();
     let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
@@ -225,7 +227,9 @@ pub(crate) fn host_name(text: &str) -> Option<String> {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         !label.is_empty() && label.bytes().all(is_part)
     };
-    (text.len() <= 253 && text.split('.').all(is_label)).then_some(text)
+    let name = text.strip_suffix('.').unwrap_or(&text);
+    let is_name = name.len() <= 253 && name.split('.').all(is_label);
+    (is_name && name.parse::<IpAddr>().is_err()).then(|| name.to_owned())
 }
 
 /// The name and the port of a host.
@@ -243,22 +247,26 @@ fn split(host: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// The name in a host, without its port and without the brackets of an address of IPv6.
-fn name(host: &str) -> Option<&str> {
-    split(host).map(|(name, _)| name)
+/// The name in a host as [`host_name`] spells it, without its port. `None` for what is no host, or has
+/// no port behind its colon.
+fn name(host: &str) -> Option<String> {
+    let (bare, port) = split(host)?;
+    let is_port = port.is_none_or(|it| it.is_empty() || it.parse::<u16>().is_ok());
+    let is_v6 = bare.parse::<Ipv6Addr>().is_ok();
+    // Only an address of IPv6 has brackets, and it has them always.
+    let is_spelled = is_v6 == host.starts_with('[') && bare.trim() == bare;
+    host_name(bare).filter(|_| is_port && is_spelled)
 }
 
 /// Whether `host`, with or without a port, names this machine to itself.
 pub(crate) fn is_loopback(host: &str) -> bool {
-    let Some(name) = name(host) else {
-        return false;
-    };
+    name(host).is_some_and(|name| names_loopback(&name))
+}
+
+fn names_loopback(name: &str) -> bool {
     match name.parse::<IpAddr>() {
         Ok(address) => address.is_loopback(),
-        Err(_) => {
-            let name = name.to_ascii_lowercase();
-            name == "localhost" || name.ends_with(".localhost")
-        }
+        Err(_) => name == "localhost" || name.ends_with(".localhost"),
     }
 }
 

@@ -33,6 +33,7 @@ mod nonces;
 mod origins;
 mod outputs;
 mod owner_key;
+mod permit;
 mod position;
 pub(crate) mod replay;
 mod roles;
@@ -64,6 +65,7 @@ pub use membership::{
 pub(crate) use membership::{Roster, Rosters};
 pub use origins::Origin;
 pub use owner_key::OwnerKey;
+pub(crate) use permit::Permit;
 pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub(crate) use turn::Turn;
 
@@ -416,7 +418,8 @@ impl Driver {
         sync.into_iter().chain(expiry).min()
     }
 
-    fn apply(&mut self, command: Command) {
+    /// Applies a command, which was asked for by a ticket that is good, or by none.
+    fn apply(&mut self, command: Command, permit: Option<Arc<Permit>>) {
         if command.may_change() {
             self.kept.touch();
         }
@@ -450,7 +453,7 @@ impl Driver {
                 }
                 self.answer(reply, answer);
             }
-            Command::Demand { space, request } => self.demand(now, space, request),
+            Command::Demand { space, request } => self.demand(now, space, request, permit),
             Command::Read { space, key, reply } => {
                 let answer = self.spaces[space.0].read(key);
                 self.answer(reply, answer);
@@ -560,6 +563,7 @@ impl Driver {
             Command::Disconnect { link } => self.disconnect(now, link),
             Command::Frame { link, bytes } => self.frame(now, link, &bytes),
             Command::Broadcast { from, bytes } => self.broadcast(now, from, &bytes),
+            Command::Permitted { permit, command } => self.apply(*command, Some(permit)),
             Command::Stop => self.stopping = true,
         }
     }

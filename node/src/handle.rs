@@ -10,8 +10,8 @@ pub use refusal::Refusal;
 
 use crate::driver::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LimitList, LinkRow,
-    News, Operation, OperationError, Order, OwnerKey, Page, PeriodRow, Position, Query, Rosters,
-    Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, WriterRow,
+    News, Operation, OperationError, Order, OwnerKey, Page, PeriodRow, Permit, Position, Query,
+    Rosters, Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, WriterRow,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -144,6 +144,8 @@ impl Drop for LastRing {
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
+    /// The ticket by which all is asked for; `None` for the node itself.
+    permit: Option<Arc<Permit>>,
 }
 
 struct Shared {
@@ -180,6 +182,16 @@ impl Handle {
         };
         Handle {
             shared: Arc::new(shared),
+            permit: None,
+        }
+    }
+
+    /// A client that asks for all by a ticket, if there is one. Once the ticket is worth nothing, all that
+    /// it asks for is refused with [`Refusal::Ticket`], and its frames are dropped.
+    pub(crate) fn by(&self, permit: Option<Arc<Permit>>) -> Handle {
+        Handle {
+            shared: self.shared.clone(),
+            permit,
         }
     }
 
@@ -457,7 +469,8 @@ impl Handle {
 
     /// Hands over one frame that came on a link.
     pub async fn frame(&self, link: Link, bytes: Vec<u8>) {
-        self.tell(Command::Frame { link, bytes }).await;
+        self.tell(self.permitted(Command::Frame { link, bytes }))
+            .await;
     }
 
     /// Hands over one frame that came by broadcast; `from` is the link that brought it.
@@ -480,7 +493,7 @@ impl Handle {
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
-        let command = command(reply);
+        let command = self.permitted(command(reply));
         let left = match &self.shared.turn {
             Some(turn) => turn.take(command),
             None => Some(command),
@@ -488,12 +501,27 @@ impl Handle {
         if let Some(command) = left {
             self.tell(command).await;
         }
-        answer
-            .await
-            .map_err(|_| match self.shared.queue.is_closed() {
-                true => Refusal::Stopped,
-                false => Refusal::Internal,
-            })
+        answer.await.map_err(|_| self.unanswered())
+    }
+
+    /// A command with the ticket by which it is asked for.
+    fn permitted(&self, command: Command) -> Command {
+        match &self.permit {
+            None => command,
+            Some(permit) => Command::Permitted {
+                permit: permit.clone(),
+                command: Box::new(command),
+            },
+        }
+    }
+
+    /// Why there is no answer.
+    fn unanswered(&self) -> Refusal {
+        let turned = self.permit.as_ref().and_then(|it| it.refusal());
+        turned.unwrap_or(match self.shared.queue.is_closed() {
+            true => Refusal::Stopped,
+            false => Refusal::Internal,
+        })
     }
 
     /// A driver that is gone needs no news, so a failed send is no error: whoever waits for an answer

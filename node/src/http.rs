@@ -54,6 +54,7 @@ mod bulk;
 mod counters;
 mod demo;
 mod events;
+mod framing;
 pub mod guard;
 mod limits;
 mod members;
@@ -92,6 +93,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
+use framing::OneLength;
 use futures::FutureExt;
 use patience::Patient;
 use problem::Problem;
@@ -121,7 +123,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the handlers share.
 pub(crate) struct App {
-    pub(crate) handle: Handle,
+    /// For what the node does on its own; what somebody asks for goes through [`access::Serving`].
+    pub(crate) node: Handle,
     pub(crate) metrics: Metrics,
     pub(crate) clock: WallClock,
     pub(crate) peer_id: String,
@@ -170,9 +173,9 @@ impl App {
     /// What this node may do in a space.
     fn role(&self, space: SpaceId) -> Role {
         let standing = Standing::of(self.owner, &self.ledger);
-        let rosters = self.handle.rosters().borrow().clone();
+        let rosters = self.node.rosters().borrow().clone();
         let roster = rosters.get(space.0).and_then(Option::as_deref);
-        let name = self.handle.spaces()[space.0].as_str();
+        let name = self.node.spaces()[space.0].as_str();
         standing.role(name, roster, self.clock.now())
     }
 }
@@ -253,9 +256,10 @@ where
     let shared = app.clone();
     let programs = move |request| inside(shared.clone(), request, routes.clone());
     let pages = guard::cors().layer(service_fn(programs.clone()));
+    let listener = OneLength(listener);
     let listener = Patient::new(listener, app.rules.clients_max, app.metrics.clone());
     let (node, door) = (app.clone(), Arc::new((app, programs, pages)));
-    let clients = service_fn(move |stream: IncomingStream<'_, Patient<L>>| {
+    let clients = service_fn(move |stream: IncomingStream<'_, Patient<OneLength<L>>>| {
         let (door, client) = (door.clone(), *stream.remote_addr());
         let connection = stream.io().client();
         let client = service_fn(move |mut request: Request| {
@@ -304,7 +308,10 @@ where
                 };
                 let response = match streams {
                     Ok(()) => response,
-                    Err(full) => Problem::from(full).into_response(),
+                    Err(full) => {
+                        let detail = full.told("streams of events and sockets");
+                        Problem::new(&problems::STREAMS_FULL, detail).into_response()
+                    }
                 };
                 let response = guard::closed(response);
                 if let Some(code) = problem::code(&response) {
@@ -346,10 +353,14 @@ where
         connection.is_guest();
     }
     let charge = charge(&app, client, &mut request);
+    let whole = access::judged_whole(&app, &mut request);
     // Routes are always ready.
     let answered = give_up(routes.call(request)).await;
+    // Nothing was made of a body that did not come to its end.
+    if let Some(refusal) = whole.and_then(|whole| whole.refused()) {
+        return Ok(refusal);
+    }
     match charge.and_then(|charge| charge.refused()) {
-        // Nothing was made of a body that did not come to its end.
         Some(full) => Ok(Problem::from(full).into_response()),
         None => answered.map(|mut response| {
             if is_stream(&response) {

@@ -22,6 +22,7 @@ mod logging;
 pub mod metrics;
 pub mod node;
 mod party;
+mod places;
 pub mod problems;
 mod ready_file;
 pub mod resp;

@@ -306,7 +306,7 @@ impl Node {
         })
         .await?;
         let app = Arc::new(App {
-            handle: handle.clone(),
+            node: handle.clone(),
             http,
             started: config.clock.now(),
             clock: config.clock,

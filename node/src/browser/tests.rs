@@ -21,6 +21,9 @@ fn loopback_is_told_from_names_that_look_like_it() {
         "127.9.9.9:4280",
         "[::1]",
         "[::1]:4280",
+        "localhost.",
+        "a.localhost.:80",
+        "localhost:",
     ] {
         assert!(is_loopback(host), "{host}");
     }
@@ -32,7 +35,25 @@ fn loopback_is_told_from_names_that_look_like_it() {
         "10.0.0.1",
         "0.0.0.0",
         "0",
-        "localhost.",
+        "localhost..",
+        ".localhost",
+        "..localhost",
+        "127.0.0.1.",
+        "::1",
+        "[127.0.0.1]",
+        "[localhost]",
+        "localhost:99999",
+        "localhost:+1",
+        "localhost:80:80",
+        "evil/.localhost",
+        "evil\\.localhost",
+        "evil.example#.localhost",
+        "evil.example?.localhost",
+        "evil@.localhost",
+        "evil.example%00.localhost",
+        "evil.example, a.localhost",
+        " localhost",
+        "localhost\t",
         "[::2]",
         "[::ffff:127.0.0.1]",
         "[::1]x",
@@ -65,7 +86,12 @@ fn only_names_that_are_served_are_answered() {
         ("counts.example", [false, true, false, true]),
         ("Counts.Example:4280", [false, true, false, true]),
         ("a.counts.example", [false, false, false, true]),
-        ("counts.example.", [false, false, false, true]),
+        ("counts.example.", [false, true, false, true]),
+        ("counts.example.:80", [false, true, false, true]),
+        ("10.0.0.1.", [false, false, false, false]),
+        ("evil/.counts.example", [false, false, false, false]),
+        ("evil example", [false, false, false, false]),
+        ("counts.example:x", [false, false, false, false]),
         ("counts.example.evil.example", [false, false, false, true]),
         ("evil.example:4280", [false, false, false, true]),
         ("10.0.0.1:4280", [false, true, true, true]),
@@ -102,6 +128,25 @@ fn an_origin_is_loopback_or_the_nodes_own_or_allowed() {
         ("http://localhost:1", "tally.example", true, true),
         ("https://evil.example", "127.0.0.1:4280", false, false),
         ("http://shop.example", "127.0.0.1:4280", false, false),
+        (
+            "http://evil.example#.localhost",
+            "127.0.0.1:4280",
+            false,
+            false,
+        ),
+        (
+            "http://evil.example/.localhost",
+            "127.0.0.1:4280",
+            false,
+            false,
+        ),
+        (
+            "http://evil.example?.localhost",
+            "127.0.0.1:4280",
+            false,
+            false,
+        ),
+        ("http://localhost.:80", "127.0.0.1:4280", true, true),
         ("https://shop.example:444", "127.0.0.1:4280", false, false),
         ("https://a.shop.example", "127.0.0.1:4280", false, false),
         ("capacitor://localhost", "127.0.0.1:4280", false, false),
@@ -195,6 +240,10 @@ fn origins_and_hosts_are_read_in_one_spelling() {
         ("10.0.0.1", Some("10.0.0.1")),
         ("[::1]", Some("::1")),
         ("::1", Some("::1")),
+        ("counts.example.", Some("counts.example")),
+        ("counts.example..", None),
+        ("10.0.0.1.", None),
+        (".", None),
         ("a.example:80", None),
         ("http://a.example", None),
         ("*.example", None),
@@ -207,7 +256,12 @@ fn origins_and_hosts_are_read_in_one_spelling() {
 
 #[test]
 fn what_a_refusal_advises_is_taken_and_lets_in() {
-    for host in ["counts.example:4280", "10.0.0.1", "[2001:db8::1]:80"] {
+    for host in [
+        "counts.example:4280",
+        "counts.example.",
+        "10.0.0.1",
+        "[2001:db8::1]:80",
+    ] {
         let refused = judge(&Pages::default(), &[("host", host)]).expect_err("refused");
         let advised = advised(&refused.detail, "--http-host");
         let pages = Pages {

@@ -22,7 +22,7 @@ use host::{Books, Desk};
 use line::Line;
 use news::News;
 use output::Output;
-use passes::Pass;
+pub(super) use passes::Pass;
 use shares::{Footprint, Held as HeldBytes};
 use strangers::Strangers;
 use waits::{End, Teller, Told, Waiting};
@@ -199,7 +199,7 @@ impl Clients {
             judge_due: Instant::now(),
             held_bytes: HeldBytes::default(),
             half_changed: None,
-            books: Books::new(serve.port, serve.ledger),
+            books: Books::new(serve.port, serve.ledger, serve.clients_max),
             buffer: vec![0; READ_BYTES],
             accepting: false,
         })

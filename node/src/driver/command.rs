@@ -2,11 +2,12 @@
 
 use super::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, Keyed, LimitList, LinkRow,
-    MemberChange, Membership, News, OpenSpace, Operation, OwnerKey, Page, PeriodRow, Position,
-    Query, Release, Request, Retiree, Retirement, Secured, SequencePage, SequenceRow, SpaceStatus,
-    Transacted, Wanted, WriterRow,
+    MemberChange, Membership, News, OpenSpace, Operation, OwnerKey, Page, PeriodRow, Permit,
+    Position, Query, Release, Request, Retiree, Retirement, Secured, SequencePage, SequenceRow,
+    SpaceStatus, Transacted, Wanted, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
+use std::sync::Arc;
 use tallymesh_core::{Link, Shard};
 use tokio::sync::{broadcast, oneshot};
 
@@ -122,6 +123,12 @@ pub(crate) enum Command {
     Links {
         reply: oneshot::Sender<Vec<LinkRow>>,
     },
+    /// What somebody asks for by a ticket. It is not done, and has no answer, if the ticket is worth
+    /// nothing any more: the permit tells why.
+    Permitted {
+        permit: Arc<Permit>,
+        command: Box<Command>,
+    },
     /// A Redis client has agreed on keys.
     Secured(Box<Secured>),
     Connect(NewLink),
@@ -195,6 +202,14 @@ impl Command {
         reply: oneshot::Sender<SequencePage>,
     ) -> Command {
         Command::look(space, reply, move |it| it.sequences(&query))
+    }
+
+    /// What is asked for, and the ticket by which it is.
+    pub(super) fn with_permit(self) -> (Command, Option<Arc<Permit>>) {
+        match self {
+            Command::Permitted { permit, command } => (*command, Some(permit)),
+            command => (command, None),
+        }
     }
 
     /// The space that it is about, if it is one.

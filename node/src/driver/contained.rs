@@ -35,6 +35,12 @@ impl HalfChanged {
 impl Driver {
     /// Applies a command, whose panic ends that alone.
     pub(super) fn apply_contained(&mut self, command: Command) {
+        let (command, permit) = command.with_permit();
+        if let Some(permit) = &permit
+            && !permit.is_good(&self.spaces, self.clock.now())
+        {
+            return; // Whoever waits for an answer finds the reason in the permit.
+        }
         if let Command::Frame { link, bytes } = command {
             return self.frame_contained(link, bytes);
         }
@@ -42,7 +48,7 @@ impl Driver {
             Some(space) => HalfChanged::Space(space),
             None => HalfChanged::Any,
         });
-        if let Err(panicked) = contain(|| self.apply(command)) {
+        if let Err(panicked) = contain(|| self.apply(command, permit)) {
             panicked.tell(&self.metrics, "request");
             self.panicked(changes);
         }

@@ -1,9 +1,10 @@
 //! Requests that say how far they have to reach, and what is answered to them.
 
 use super::space::{Ended, Write};
-use super::{Counter, Driver, Operation, OwnerKey, Transacted};
+use super::{Counter, Driver, Operation, OwnerKey, Permit, Transacted};
 use crate::handle::{Demand, Refusal, SpaceId};
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::{Once, Party, Token};
 use tokio::sync::oneshot;
@@ -100,7 +101,13 @@ pub struct Heard {
 }
 
 impl Driver {
-    pub(super) fn demand(&mut self, now: u64, space: SpaceId, request: Request) {
+    pub(super) fn demand(
+        &mut self,
+        now: u64,
+        space: SpaceId,
+        request: Request,
+        permit: Option<Arc<Permit>>,
+    ) {
         let space = &mut self.spaces[space.0];
         let told = match request {
             Request::Write {
@@ -116,6 +123,7 @@ impl Driver {
                     demand,
                     reply,
                     until,
+                    permit,
                     want: None,
                 };
                 space.write(now, write, &self.metrics)

@@ -6,7 +6,8 @@
 //! long as its connection lasts.
 
 use crate::browser::{Comer, Pages};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use crate::http::guard::admit;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use futures::prelude::*;
 use libp2p::Multiaddr;
 use libp2p::core::ConnectedPoint;
@@ -74,7 +75,8 @@ impl Door {
         };
         let judged = timeout(REQUEST_TIMEOUT, looked.request()).await;
         let judged = judged.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        let judged = judged.and_then(|headers| self.0.pages.judge(&headers, None).ok());
+        let judged = judged
+            .and_then(|(target, headers)| admit(&self.0.pages, &headers, target.authority()).ok());
         match judged {
             Some(Comer::Program) => Ok(looked),
             Some(Comer::OwnPage | Comer::Browser) => {
@@ -146,8 +148,8 @@ pub(super) struct Looked<S> {
 }
 
 impl<S: AsyncRead + Unpin> Looked<S> {
-    /// Reads the head of a request. `None` if that is none, or says something twice.
-    async fn request(&mut self) -> io::Result<Option<HeaderMap>> {
+    /// Reads the head of a request: its target, and its headers. `None` if that is none.
+    async fn request(&mut self) -> io::Result<Option<(Uri, HeaderMap)>> {
         let mut piece = [0; 1024];
         loop {
             let count = self.stream.read(&mut piece).await?;
@@ -158,7 +160,10 @@ impl<S: AsyncRead + Unpin> Looked<S> {
             let mut places = [httparse::EMPTY_HEADER; HEADERS_MAX];
             let mut request = httparse::Request::new(&mut places);
             match request.parse(&self.read) {
-                Ok(httparse::Status::Complete(_)) => return Ok(headers(request.headers)),
+                Ok(httparse::Status::Complete(_)) => {
+                    let target = request.path.and_then(|it| it.parse().ok());
+                    return Ok(target.zip(headers(request.headers)));
+                }
                 Ok(httparse::Status::Partial) if self.read.len() < REQUEST_BYTES_MAX => {}
                 _ => return Ok(None),
             }
@@ -170,11 +175,7 @@ fn headers(parsed: &[httparse::Header<'_>]) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     for it in parsed {
         let name = HeaderName::from_bytes(it.name.as_bytes()).ok()?;
-        let is_single = name == header::HOST || name == header::ORIGIN;
-        let value = HeaderValue::from_bytes(it.value).ok()?;
-        if headers.append(name, value) && is_single {
-            return None;
-        }
+        headers.append(name, HeaderValue::from_bytes(it.value).ok()?);
     }
     Some(headers)
 }

@@ -73,7 +73,7 @@ impl Handle {
     ) -> Result<Membership, Refusal> {
         let deadline = Instant::now() + wait;
         let mut news = self.watch(space).await?;
-        let mut again = false;
+        let (mut again, mut proposed) = (false, false);
         loop {
             let ask = |reply| Command::ChangeMembers {
                 space,
@@ -81,21 +81,26 @@ impl Handle {
                 again,
                 reply,
             };
-            let now = match self.ask(ask).await? {
+            let (now, over) = match self.ask(ask).await.flatten() {
                 Err(Refusal::CatchingUp) if Instant::now() < deadline => {
                     tokio::time::sleep(CAUGHT_UP_AGAIN).await;
                     continue;
                 }
-                answer => answer?,
+                // The ticket was good for what was proposed, which may be decided by now.
+                Err(Refusal::Ticket { .. }) if proposed => {
+                    (self.by(None).members(space).await?, true)
+                }
+                now => (now?, false),
             };
+            proposed = true;
             let configuration = now.configuration.as_ref();
             if configuration.is_some_and(|it| change.is_in(it)) {
                 return Ok(now);
             }
             let retry = Instant::now() + PROPOSE_AGAIN + jitter();
-            let told = members_changed(&mut news, deadline.min(retry)).await?;
-            if !told && Instant::now() >= deadline {
-                let now = self.members(space).await?;
+            let told = !over && members_changed(&mut news, deadline.min(retry)).await?;
+            if !told && (over || Instant::now() >= deadline) {
+                let now = self.by(None).members(space).await?;
                 return Err(Refusal::Undecided {
                     unanswered: now.unanswered,
                 });
@@ -191,19 +196,24 @@ impl Handle {
     ) -> Result<Vec<Retirement>, Refusal> {
         let deadline = Instant::now() + wait;
         let mut news = self.watch(space).await?;
+        let mut before = None;
         loop {
             let ask = |reply| Command::Retire { space, who, reply };
-            let now = match self.ask(ask).await? {
-                Err(Refusal::CatchingUp) if Instant::now() < deadline => {
+            let now = match (self.ask(ask).await.flatten(), before.take()) {
+                (Err(Refusal::CatchingUp), known) if Instant::now() < deadline => {
+                    before = known;
                     tokio::time::sleep(CAUGHT_UP_AGAIN).await;
                     continue;
                 }
-                answer => answer?,
+                // The ticket was good for what was declared.
+                (Err(Refusal::Ticket { .. }), Some(before)) => return Ok(before),
+                (now, _) => now?,
             };
             let done = now.iter().all(|it| it.upto.is_some());
             if done || !absorbed(&mut news, deadline).await? {
                 return Ok(now);
             }
+            before = Some(now);
         }
     }
 }

@@ -80,6 +80,14 @@ pub enum Refusal {
         /// How many it may take.
         max: usize,
     },
+    /// The ticket by which it was asked for was worth nothing any more when it was to be done; nothing was
+    /// changed.
+    Ticket {
+        /// The stable code of the reason.
+        code: &'static str,
+        /// The reason.
+        text: String,
+    },
     /// The node stopped before it could confirm. Whether a write counts is not known.
     Stopped,
     /// A fault of the program ended the work on it.
@@ -122,6 +130,7 @@ impl Refusal {
             Refusal::NeedsCentre(_) => "needs_centre",
             Refusal::KeyReused => "key_reused",
             Refusal::KeyedTooLarge { .. } => "keyed_too_large",
+            Refusal::Ticket { code, .. } => code,
             Refusal::Stopped => "stopped",
             Refusal::Internal => "internal",
         }
@@ -204,6 +213,7 @@ impl fmt::Display for Refusal {
                 "what is added under this idempotency key takes {bytes} bytes with the keys of the \
                  counters, over the limit of {max}; send it in several parts, each under a key of its own"
             ),
+            Refusal::Ticket { text, .. } => f.write_str(text),
             Refusal::Internal => f.write_str(crate::contain::INTERNAL),
             Refusal::Stopped => f.write_str(
                 "the node stopped before it could confirm; whether a write counts is not known, \

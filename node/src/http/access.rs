@@ -7,21 +7,29 @@
 //! Where none are asked for, a program speaks as a member, and a browser as an editor. Tickets and
 //! membership are the operator's everywhere: they take the token in the data folder, or a member's
 //! ticket that is not a browser's.
+//!
+//! A ticket is judged three times: when the head of a request has come; when its body is whole
+//! ([`judged_whole`]), which may take half a minute; and by the driver right before it does what is asked
+//! for, because the request may have waited ([`Serving`]).
 
 use super::App;
 use super::problem::Problem;
 use crate::browser::Comer;
-use crate::handle::{Sender, SpaceId};
+use crate::driver::Permit;
+use crate::handle::{Handle, Sender, SpaceId};
 use crate::party::Client;
 use crate::problems;
 use crate::trust::{Grant, Role, TOKEN_PREFIX, TicketError};
+use axum::body::{Body, HttpBody};
 use axum::extract::{ConnectInfo, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
+use futures::{StreamExt, stream};
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What the subprotocol of a WebSocket begins with that carries a ticket.
@@ -47,6 +55,38 @@ pub(super) struct Caller {
     comer: Comer,
     /// The ticket that gives the role, if one does.
     grant: Option<Arc<Grant>>,
+    /// Where it has to be good: in one space, or else in every one.
+    space: Option<SpaceId>,
+}
+
+/// The node, as it serves one request: what is asked of [`handle`](Serving::handle) is done only if the
+/// request's ticket is good at that time, too.
+#[derive(Clone)]
+pub(super) struct Serving {
+    app: Arc<App>,
+    pub(super) handle: Handle,
+}
+
+impl Deref for Serving {
+    type Target = Arc<App>;
+
+    fn deref(&self) -> &Arc<App> {
+        &self.app
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Serving {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Serving, Infallible> {
+        let caller: Option<&Caller> = parts.extensions.get();
+        let permit = caller.and_then(|caller| {
+            let (grant, ledger) = (caller.grant.clone()?, app.ledger.clone());
+            Some(Arc::new(Permit::new(grant, ledger, caller.space)))
+        });
+        let (app, handle) = (app.clone(), app.node.by(permit));
+        Ok(Serving { app, handle })
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {
@@ -59,6 +99,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
             role: Role::Reader,
             comer: Comer::Browser,
             grant: None,
+            space: None,
         }))
     }
 }
@@ -80,6 +121,14 @@ impl Caller {
     /// Whom what it takes counts for.
     pub(super) fn client(&self, address: Option<IpAddr>) -> Client {
         Client::new(address, self.role, self.grant.as_deref())
+    }
+
+    /// Judges the ticket again, if there is one.
+    pub(super) fn judge(&self, app: &App) -> Result<(), Problem> {
+        match &self.grant {
+            Some(grant) => is_good_in(app, grant, self.space),
+            None => Ok(()),
+        }
     }
 
     /// What ends the rights of something that stays open in a space.
@@ -117,7 +166,7 @@ impl Pass {
             return std::future::pending().await;
         };
         let mut revoked = app.ledger.changes();
-        let mut rosters = app.handle.rosters();
+        let mut rosters = app.node.rosters();
         loop {
             // What changes from here on is looked at again.
             revoked.mark_unchanged();
@@ -177,8 +226,6 @@ pub(super) fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
         }
         // Whoever may revoke tickets may see which there are, and nobody else.
         (Some("v1"), Some("tickets")) => Needs::Operator(None),
-        // There with `--demo` only, for pages.
-        (Some("v1"), Some("demo")) => Needs::Everywhere(Role::Editor),
         (Some("v1"), _) => Needs::Everywhere(match reads {
             true => Role::Reader,
             false => Role::Member,
@@ -209,6 +256,38 @@ pub(super) fn refusal(app: &App, request: &mut Request) -> Option<Response> {
         }
         Err(problem) => Some(challenged(problem)),
     }
+}
+
+/// Why a request was refused once its body was whole.
+pub(super) struct Whole(OnceLock<Problem>);
+
+impl Whole {
+    /// The refusal, if there is one. Nothing was done of the request then.
+    pub(super) fn refused(&self) -> Option<Response> {
+        self.0.get().cloned().map(challenged)
+    }
+}
+
+/// Has a request's body end in an error if its ticket is worth nothing by the time that it has all come:
+/// then nobody gets a body to work on.
+pub(super) fn judged_whole(app: &Arc<App>, request: &mut Request) -> Option<Arc<Whole>> {
+    let caller: &Caller = request.extensions().get()?;
+    if caller.grant.is_none() || request.body().is_end_stream() {
+        return None;
+    }
+    let (caller, app) = (caller.clone(), app.clone());
+    let whole = Arc::new(Whole(OnceLock::new()));
+    let told = whole.clone();
+    let judged = stream::once(async move {
+        let problem = caller.judge(&app).err()?;
+        let error = axum::Error::new(problem.code());
+        let _ = told.0.set(problem); // It is the only one.
+        Some(Err(error))
+    });
+    let judged = judged.filter_map(std::future::ready);
+    let body = std::mem::take(request.body_mut()).into_data_stream();
+    *request.body_mut() = Body::from_stream(body.chain(judged));
+    Some(whole)
 }
 
 /// An answer that says how to come in.
@@ -247,15 +326,16 @@ fn caller(
                 role: Role::Member,
                 comer,
                 grant: None,
+                space: None,
             }),
             false => Err(wrong_token()),
         };
     }
-    let (has, grant) = match shown {
-        _ if !asks => (Role::Member, None),
+    let (has, grant, space) = match shown {
+        _ if !asks => (Role::Member, None, None),
         Some(ticket) => {
-            let grant = judged(app, ticket, space)?;
-            (grant.role, Some(Arc::new(grant)))
+            let (grant, space) = judged(app, ticket, space)?;
+            (grant.role, Some(Arc::new(grant)), space)
         }
         None if of_operator => return Err(no_token()),
         None => return Err(needed()),
@@ -267,22 +347,27 @@ fn caller(
         role: has.min(most(comer)),
         comer,
         grant,
+        space,
     };
     caller.has(role)?;
     Ok(caller)
 }
 
 /// What a ticket says, if it is worth something in a space, or in every one.
-fn judged(app: &App, ticket: &str, space: Option<&str>) -> Result<Grant, Problem> {
+fn judged(
+    app: &App,
+    ticket: &str,
+    space: Option<&str>,
+) -> Result<(Grant, Option<SpaceId>), Problem> {
     let grant = Grant::read(ticket, app.clock.now())?;
     if grant.holder.is_some() {
         let detail = "the ticket is for the node that it names, not for clients of HTTP; ask for one \
                       without a holder";
         return Err(Problem::new(&problems::TICKET_HOLDER, detail));
     }
-    let spaces: Vec<SpaceId> = match space {
-        Some(name) if grant.covers(name) => vec![app.handle.space(name)?],
-        None if grant.spaces.is_none() => (0..app.handle.spaces().len()).map(SpaceId).collect(),
+    let space = match space {
+        Some(name) if grant.covers(name) => Some(app.node.space(name)?),
+        None if grant.spaces.is_none() => None,
         Some(name) => {
             let shown: String = name.chars().take(64).collect();
             let detail =
@@ -295,16 +380,25 @@ fn judged(app: &App, ticket: &str, space: Option<&str>) -> Result<Grant, Problem
             return Err(Problem::new(&problems::FORBIDDEN, detail));
         }
     };
-    for space in spaces {
-        is_good(app, &grant, space)?;
-    }
-    Ok(grant)
+    is_good_in(app, &grant, space)?;
+    Ok((grant, space))
+}
+
+/// Looks whether a ticket is worth something now in a space, or else in every one.
+fn is_good_in(app: &App, grant: &Grant, space: Option<SpaceId>) -> Result<(), Problem> {
+    let spaces = match space {
+        Some(space) => space.0..space.0 + 1,
+        None => 0..app.node.spaces().len(),
+    };
+    spaces
+        .map(SpaceId)
+        .try_for_each(|space| is_good(app, grant, space))
 }
 
 /// Looks whether a ticket is worth something in a space now.
 fn is_good(app: &App, grant: &Grant, space: SpaceId) -> Result<(), Problem> {
     grant.is_timely(app.clock.now())?;
-    let name = &app.handle.spaces()[space.0];
+    let name = &app.node.spaces()[space.0];
     if app.ledger.is_revoked(grant.id, name.as_str()) {
         let detail = format!(
             "ticket {} is revoked in space `{name}`; ask a member for another",
@@ -312,7 +406,7 @@ fn is_good(app: &App, grant: &Grant, space: SpaceId) -> Result<(), Problem> {
         );
         return Err(Problem::new(&problems::TICKET_REVOKED, detail));
     }
-    let rosters = app.handle.rosters().borrow().clone();
+    let rosters = app.node.rosters().borrow().clone();
     let has_say = match rosters.get(space.0).and_then(Option::as_ref) {
         Some(members) => members.binary_search(&grant.issuer).is_ok(),
         None => grant.issuer == app.owner,

@@ -13,8 +13,7 @@
 //!
 //! An answer to an operation that was made before says `idempotent-replayed: true`.
 
-use super::App;
-use super::access::Caller;
+use super::access::{Caller, Serving};
 use super::problem::Problem;
 use crate::driver::{Done, Operation, Transacted};
 use crate::handle::{Centre, Demand, Refusal, SpaceId};
@@ -77,7 +76,7 @@ impl Asking {
     /// Makes operations as they are asked for. `body` is the request's, by which a retry is known.
     pub(super) async fn transact(
         self,
-        app: &App,
+        app: &Serving,
         space: SpaceId,
         body: &[u8],
         ops: Vec<Operation>,
@@ -101,7 +100,7 @@ impl Asking {
     /// Makes one operation as it is asked for.
     pub(super) async fn apply(
         self,
-        app: &App,
+        app: &Serving,
         space: SpaceId,
         body: &[u8],
         operation: Operation,
@@ -119,7 +118,7 @@ impl Asking {
     }
 
     /// Waits until what is asked for is seen here: what is read after that is as new.
-    pub(super) async fn wait(self, app: &App, space: SpaceId) -> Result<Answered<()>, Problem> {
+    pub(super) async fn wait(self, app: &Serving, space: SpaceId) -> Result<Answered<()>, Problem> {
         let token = match self.demand == Demand::default() {
             true => None,
             false => {

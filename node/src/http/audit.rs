@@ -1,15 +1,14 @@
 //! What every writer says of counters, a page at a time, for whoever compares replicas.
 
 use super::App;
+use super::access::Serving;
 use super::problem::{Asked, Problem, Route};
 use super::requests::InSpace;
 use crate::driver::{AuditPage, Audited, Query};
 use crate::gossip::{Peer, Unanswered};
 use crate::problems;
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
-use std::sync::Arc;
 use tallymesh_core::Space;
 use tallymesh_core::limits::KEY_BYTES_MAX;
 use tallymesh_core::wire::AuditQuestion;
@@ -44,7 +43,7 @@ pub(super) struct AuditQuery {
     extensions(("x-problems" = json!(["peer", "peer_no_answer", "peer_not_connected", "query"]))),
 )]
 pub(super) async fn page(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     Asked(query): Asked<AuditQuery>,
 ) -> Result<Json<AuditPage>, Problem> {

@@ -1,7 +1,7 @@
 //! Budgets: read, listed, and the operations that are asked for most. All others are operations of a
 //! transaction.
 
-use super::App;
+use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::body::Fields;
 use super::counters::{ListQuery, page_query};
@@ -15,10 +15,8 @@ use crate::handle::Refusal;
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde_json::Value;
-use std::sync::Arc;
 use tallymesh_core::{Error, Flow, LeaseId, Stock};
 
 const AMOUNT: &str = r#"{"amount":"5"}"#;
@@ -41,7 +39,7 @@ type Body = Result<Bytes, BytesRejection>;
     extensions(("x-problems" = json!(["no_budget"]))),
 )]
 pub(super) async fn read(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
 ) -> Result<Answered<Json<BudgetRow>>, Problem> {
@@ -62,7 +60,7 @@ pub(super) async fn read(
     extensions(("x-problems" = json!(["query"]))),
 )]
 pub(super) async fn list(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     asking: Asking,
     Asked(query): Asked<ListQuery>,
@@ -86,7 +84,7 @@ pub(super) async fn list(
     extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "not_a_member", "overflow", "room_short"]))),
 )]
 pub(super) async fn mint(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
@@ -111,7 +109,7 @@ pub(super) async fn mint(
     extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "lease_id", "no_budget", "not_a_member", "overflow", "rights_short"]))),
 )]
 pub(super) async fn spend(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
@@ -141,7 +139,7 @@ pub(super) async fn spend(
     ]))),
 )]
 pub(super) async fn lease(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key, id)): Route<(String, String, String)>,
     asking: Asking,
     body: Body,
@@ -165,7 +163,7 @@ pub(super) async fn lease(
     extensions(("x-problems" = json!(["budget_name", "lease_id", "no_budget", "no_lease", "not_a_member"]))),
 )]
 pub(super) async fn end_lease(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key, id)): Route<(String, String, String)>,
     asking: Asking,
 ) -> Result<Answered<Json<BudgetRow>>, Problem> {
@@ -183,7 +181,7 @@ pub(super) async fn end_lease(
     extensions(("x-problems" = json!(["amount", "amount_range", "budget_name", "no_budget", "no_recipient", "not_a_member", "overflow", "recipient", "rights_short"]))),
 )]
 pub(super) async fn grant(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
@@ -209,7 +207,7 @@ pub(super) async fn grant(
     ]))),
 )]
 pub(super) async fn transfer(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
@@ -224,7 +222,7 @@ pub(super) async fn transfer(
 
 /// Makes one operation, and answers the budget.
 async fn flowed(
-    app: &App,
+    app: &Serving,
     space: &str,
     asking: Asking,
     body: &[u8],

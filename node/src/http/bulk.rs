@@ -1,6 +1,6 @@
 //! Many adds in one request, one a line, all or none.
 
-use super::App;
+use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::body::not_an_amount;
 use super::problem::{Problem, Route};
@@ -9,12 +9,10 @@ use crate::handle::Sum;
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 use tallymesh_core::limits::KEY_BYTES_MAX;
 use tallymesh_core::{Error, Op};
 use utoipa::ToSchema;
@@ -43,7 +41,7 @@ pub(super) struct Acknowledged {
     extensions(("x-problems" = json!(["amount", "line", "overflow", "transaction_too_large"]))),
 )]
 pub(super) async fn add(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     asking: Asking,
     body: Result<Bytes, BytesRejection>,

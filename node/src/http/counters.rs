@@ -1,6 +1,6 @@
 //! One counter: read, add, shards. And the list of all.
 
-use super::App;
+use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::body::{Content, Fields};
 use super::problem::{Asked, Problem, Route};
@@ -9,11 +9,9 @@ use crate::driver::{Counter, Done, Page, Query, ShardRow};
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::sync::Arc;
 use tallymesh_core::{Op, Shard};
 use utoipa::{IntoParams, ToSchema};
 
@@ -69,7 +67,7 @@ pub(super) struct ListQuery {
     extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn read(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Route<(String, String)>,
     asking: Asking,
 ) -> Result<Answered<Json<Counter>>, Problem> {
@@ -94,7 +92,7 @@ pub(super) async fn read(
     extensions(("x-problems" = json!(["absent", "amount", "overflow"]))),
 )]
 pub(super) async fn add(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Route<(String, String)>,
     asking: Asking,
     Content(body): Content,
@@ -120,7 +118,7 @@ pub(super) async fn add(
     extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn shards(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Route<(String, String)>,
     asking: Asking,
 ) -> Result<Answered<Json<Shards>>, Problem> {
@@ -143,7 +141,7 @@ pub(super) async fn shards(
     extensions(("x-problems" = json!(["query"]))),
 )]
 pub(super) async fn list(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     asking: Asking,
     Asked(query): Asked<ListQuery>,
@@ -183,7 +181,7 @@ pub(super) fn page_query(query: ListQuery) -> Result<Query, Problem> {
     extensions(("x-problems" = json!(["too_many_keys"]))),
 )]
 pub(super) async fn read_many(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     asking: Asking,
     body: Result<Bytes, BytesRejection>,

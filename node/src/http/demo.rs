@@ -1,16 +1,15 @@
 //! Cutting and healing links over HTTP, for demonstrations and tests.
 
 use super::App;
+use super::access::Serving;
 use super::problem::Problem;
 use crate::gossip::Peer;
 use crate::handle::PeerKind;
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -51,7 +50,7 @@ pub(super) struct CutState {
     extensions(("x-problems" = json!(["cut_timeout", "not_demo", "peer", "stopped"]))),
 )]
 pub(super) async fn cut(
-    State(app): State<Arc<App>>,
+    app: Serving,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<CutState>, Problem> {
     if !app.demo {
@@ -90,7 +89,7 @@ pub(super) async fn cut(
 async fn links_closed(app: &App, peer: Option<&str>) -> Result<(), Problem> {
     let deadline = Instant::now() + CUT_TIMEOUT;
     loop {
-        let mut links = app.handle.links().await?.into_iter();
+        let mut links = app.node.links().await?.into_iter();
         let open = match peer {
             None => links.next(),
             Some(name) => links.find(|row| row.kind == PeerKind::Libp2p && row.peer == name),

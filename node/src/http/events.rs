@@ -14,8 +14,7 @@
 //! a time before counters were dropped, it is told `skipped`. Only these changes are told later, not
 //! the other events with names.
 
-use super::App;
-use super::access::Caller;
+use super::access::{Caller, Serving};
 use super::problem::{Asked, Problem, Route};
 use super::requests::InSpace;
 use crate::driver::{
@@ -23,7 +22,6 @@ use crate::driver::{
     Position, Query, Reading, Renewal, SequenceRow, Wanted,
 };
 use crate::handle::{Handle, SpaceId};
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
@@ -83,7 +81,7 @@ pub(super) struct EventsQuery {
     extensions(("x-problems" = json!(["query"]))),
 )]
 pub(super) async fn stream(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     Asked(query): Asked<EventsQuery>,
     caller: Caller,
@@ -109,7 +107,7 @@ pub(super) async fn stream(
         caught_up: Some(position),
     };
     reader.begin(since.as_deref());
-    let ended = Box::pin(caller.pass(space).ended(app.clone()));
+    let ended = Box::pin(caller.pass(space).ended(Arc::clone(&app)));
     let begun = (reader, app, ended);
     let events = stream::unfold(begun, |(mut reader, app, mut ended)| async move {
         let next = tokio::select! {

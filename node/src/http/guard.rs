@@ -8,9 +8,10 @@ use super::asking::{KEY, LEVEL, REPLAYED, RIGHTS_WAIT, TOKEN, WAIT};
 use super::events::LAST_EVENT_ID;
 use super::post::{CHALLENGE, NODE, OWNER, SESSION, SIGNATURE};
 use super::problem::Problem;
-use crate::browser::Comer;
+use crate::browser::{Comer, Pages, Refused};
 use crate::problems;
 use axum::extract::Request;
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use std::time::Duration;
@@ -24,11 +25,12 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 
 /// Headers that mean one thing: two that differ leave open which of them is meant, and something in
 /// front of the node may have judged the other.
-const SINGLE: [HeaderName; 18] = [
+const SINGLE: [HeaderName; 19] = [
     header::HOST,
     header::ORIGIN,
     header::AUTHORIZATION,
     header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
     header::CONTENT_TYPE,
     header::COOKIE,
     HeaderName::from_static("sec-fetch-site"),
@@ -47,18 +49,67 @@ const SINGLE: [HeaderName; 18] = [
 
 /// The kind of program that a request comes from, or the answer to one that is refused.
 pub(super) fn judge(app: &App, request: &Request) -> Result<Comer, Box<Response>> {
-    let headers = request.headers();
-    let judged = once(headers).and_then(|()| {
-        let pages = &app.rules.pages;
-        let judged = pages.judge(headers, request.uri().host());
-        judged.map_err(|it| Problem::new(it.kind, it.detail))
-    });
-    judged.map_err(|problem| Box::new(problem.into_response()))
+    let admitted = admit(
+        &app.rules.pages,
+        request.headers(),
+        request.uri().authority(),
+    );
+    admitted.map_err(|it| Box::new(Problem::new(it.kind, it.detail).into_response()))
+}
+
+/// Judges a request by its headers, and by the host in its target if it has one: the rule of this
+/// listener, and of libp2p's WebSocket.
+pub(crate) fn admit(
+    pages: &Pages,
+    headers: &HeaderMap,
+    target: Option<&Authority>,
+) -> Result<Comer, Refused> {
+    once(headers)?;
+    one_host(headers, target)?;
+    one_length(headers)?;
+    pages.judge(headers, target.map(Authority::as_str))
+}
+
+/// Refuses a request whose target names another host than its header: one of the two was perhaps judged
+/// by something in front of the node.
+fn one_host(headers: &HeaderMap, target: Option<&Authority>) -> Result<(), Refused> {
+    let (Some(host), Some(target)) = (headers.get(header::HOST), target) else {
+        return Ok(());
+    };
+    match host
+        .as_bytes()
+        .eq_ignore_ascii_case(target.as_str().as_bytes())
+    {
+        true => Ok(()),
+        false => Err(Refused {
+            kind: &problems::HEADER_TWICE,
+            detail: "the request's target names one host, and the header `host` another; send one \
+                     host, in the header alone"
+                .into(),
+        }),
+    }
+}
+
+/// Refuses a body whose length is told in two ways, or in one that is not known here (RFC 9112, section
+/// 6.1).
+fn one_length(headers: &HeaderMap) -> Result<(), Refused> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).into_iter();
+    let Some(coding) = codings.next() else {
+        return Ok(());
+    };
+    let chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    let detail = match chunked && codings.next().is_none() {
+        true if !headers.contains_key(header::CONTENT_LENGTH) => return Ok(()),
+        true => "the request has both `content-length` and `transfer-encoding`; send one of them",
+        false => "the only transfer encoding here is `chunked`; send the body as it is",
+    };
+    let (kind, detail) = (&problems::TRANSFER_ENCODING, detail.into());
+    Err(Refused { kind, detail })
 }
 
 /// Refuses a request with a header that is there twice and not the same. `Host` is never twice
 /// (RFC 9112, section 3.2).
-fn once(headers: &HeaderMap) -> Result<(), Problem> {
+fn once(headers: &HeaderMap) -> Result<(), Refused> {
     // Most requests have no header twice.
     if headers.len() == headers.keys_len() {
         return Ok(());
@@ -69,7 +120,8 @@ fn once(headers: &HeaderMap) -> Result<(), Problem> {
         let host = *name == header::HOST;
         if values.any(|it| host || Some(it) != first) {
             let detail = format!("the header `{name}` is there twice; send it once");
-            return Err(Problem::new(&problems::HEADER_TWICE, detail));
+            let kind = &problems::HEADER_TWICE;
+            return Err(Refused { kind, detail });
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Limits for each period: who may do how much of what, in the whole mesh.
 
-use super::App;
+use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::body::Fields;
 use super::members::{WAIT_DEFAULT, wait};
@@ -10,9 +10,7 @@ use crate::driver::{LimitList, LimitRow, MemberChange, Operation, PeriodRow};
 use crate::handle::Refusal;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use std::sync::Arc;
 
 const LIMIT: &str = r#"{"limit":"100","period_ms":60000}, and "wait_ms" if you like"#;
 const COST: &str = r#"nothing, or {"cost":"1"}"#;
@@ -27,7 +25,7 @@ type Body = Result<Bytes, BytesRejection>;
     responses((status = 200, description = "The limits.", body = LimitList)),
 )]
 pub(super) async fn list(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
 ) -> Result<Json<LimitList>, Problem> {
     let space = app.handle.space(&space)?;
@@ -44,7 +42,7 @@ pub(super) async fn list(
     extensions(("x-problems" = json!(["limit_key", "no_limit", "not_a_member"]))),
 )]
 pub(super) async fn read(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
 ) -> Result<Answered<Json<PeriodRow>>, Problem> {
@@ -71,7 +69,7 @@ pub(super) async fn read(
     ]))),
 )]
 pub(super) async fn set(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, name)): Key,
     body: Body,
 ) -> Result<Json<LimitList>, Problem> {
@@ -89,7 +87,7 @@ pub(super) async fn set(
         since: 0,
     });
     app.handle.change_members(space, &change, wait).await?;
-    Ok(Json(app.handle.limits(space).await?))
+    Ok(Json(app.node.limits(space).await?))
 }
 
 /// Takes a limit away
@@ -105,7 +103,7 @@ pub(super) async fn set(
     ]))),
 )]
 pub(super) async fn remove(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, name)): Key,
 ) -> Result<Json<LimitList>, Problem> {
     let space = app.handle.space(&space)?;
@@ -113,7 +111,7 @@ pub(super) async fn remove(
     app.handle
         .change_members(space, &change, WAIT_DEFAULT)
         .await?;
-    Ok(Json(app.handle.limits(space).await?))
+    Ok(Json(app.node.limits(space).await?))
 }
 
 /// Allows something, if so much is left of it in this period
@@ -131,7 +129,7 @@ pub(super) async fn remove(
     ]))),
 )]
 pub(super) async fn allow(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
@@ -151,7 +149,7 @@ pub(super) async fn allow(
             Ok(done.map(|_| Json(period)))
         }
         Err(problem) if problem.code() == "limit_reached" => {
-            let ends = app.handle.period(space, key).await.map(|it| it.ends);
+            let ends = app.node.period(space, key).await.map(|it| it.ends);
             Err(problem.ends(ends.ok()))
         }
         Err(problem) => Err(problem),

@@ -1,6 +1,6 @@
 //! The members of a space, and writers that are gone.
 
-use super::App;
+use super::access::Serving;
 use super::body::Fields;
 use super::problem::{Problem, Route};
 use super::requests::{ForceBody, InSpace, MemberBody, RetireBody};
@@ -8,11 +8,9 @@ use crate::driver::{MemberChange, Membership, OwnerKey, Retiree, Retirement};
 use crate::problems;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde::Serialize;
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::WriterId;
 use utoipa::ToSchema;
@@ -49,7 +47,7 @@ type Parse = fn(&str) -> Option<OwnerKey>;
     )),
 )]
 pub(super) async fn list(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
 ) -> Result<Json<Membership>, Problem> {
     let space = app.handle.space(&space)?;
@@ -67,7 +65,7 @@ pub(super) async fn list(
     extensions(("x-problems" = json!(["beyond_role", "closed", "memory_only"]))),
 )]
 pub(super) async fn init(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
 ) -> Result<Json<Membership>, Problem> {
     let space = app.handle.space(&space)?;
@@ -91,7 +89,7 @@ pub(super) async fn init(
     ]))),
 )]
 pub(super) async fn add(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     body: Body,
 ) -> Result<Json<Membership>, Problem> {
@@ -115,7 +113,7 @@ pub(super) async fn add(
     ]))),
 )]
 pub(super) async fn remove(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     body: Body,
 ) -> Result<Json<Membership>, Problem> {
@@ -124,7 +122,7 @@ pub(super) async fn remove(
 }
 
 async fn change(
-    app: &App,
+    app: &Serving,
     space: &str,
     body: Body,
     (change, parse): (fn(OwnerKey) -> MemberChange, Parse),
@@ -156,7 +154,7 @@ async fn change(
     extensions(("x-problems" = json!(["owner", "members_full", "memory_only", "no_members"]))),
 )]
 pub(super) async fn force(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     body: Body,
 ) -> Result<Json<Membership>, Problem> {
@@ -189,7 +187,7 @@ pub(super) async fn force(
     ]))),
 )]
 pub(super) async fn retire(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     body: Body,
 ) -> Result<Json<Retirements>, Problem> {

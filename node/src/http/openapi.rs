@@ -20,13 +20,14 @@ use utoipa::{PartialSchema, ToSchema};
 const CODES: &str = "x-problems";
 
 /// What any request may be refused with.
-const ALWAYS: [&str; 6] = [
+const ALWAYS: [&str; 7] = [
     "header_twice",
     "host",
     "internal",
     "origin",
     "rate_limited",
     "timeout",
+    "transfer_encoding",
 ];
 
 /// What any request to a space may be refused with.

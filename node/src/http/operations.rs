@@ -1,7 +1,6 @@
 //! Operations beyond a plain add, one at a time or as a transaction.
 
-use super::App;
-use super::access::Caller;
+use super::access::{Caller, Serving};
 use super::asking::{Answered, Asking};
 use super::body::Fields;
 use super::budgets;
@@ -13,11 +12,9 @@ use crate::problems;
 use crate::trust::Role;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde::Serialize;
 use serde_json::Value;
-use std::sync::Arc;
 use tallymesh_core::limits::TRANSACTION_OPS_MAX;
 use tallymesh_core::{Error, Op};
 use utoipa::ToSchema;
@@ -61,7 +58,7 @@ type Body = Result<Bytes, BytesRejection>;
     extensions(("x-problems" = json!(["amount", "overflow"]))),
 )]
 pub(super) async fn set(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
@@ -92,7 +89,7 @@ fn set_op(body: &[u8]) -> Result<Op, Problem> {
     )),
 )]
 pub(super) async fn delete(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
 ) -> Result<Answered<Json<Deleted>>, Problem> {
@@ -117,7 +114,7 @@ pub(super) async fn delete(
     )),
 )]
 pub(super) async fn reset(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
 ) -> Result<Answered<Json<Done>>, Problem> {
@@ -142,7 +139,7 @@ pub(super) async fn reset(
     extensions(("x-problems" = json!(["absent", "millis", "expiry_range"]))),
 )]
 pub(super) async fn expire(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
     body: Body,
@@ -171,7 +168,7 @@ pub(super) async fn expire(
     extensions(("x-problems" = json!(["absent"]))),
 )]
 pub(super) async fn persist(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
 ) -> Result<Answered<Json<Done>>, Problem> {
@@ -200,7 +197,7 @@ pub(super) async fn persist(
     ]))),
 )]
 pub(super) async fn transact(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     caller: Caller,
     asking: Asking,

@@ -7,15 +7,13 @@
 //! When all places are taken, the connections that have been silent longest give way, those first whose
 //! address has the most. If none is silent, requests of clients that may do less than a member give way,
 //! which take long: their bodies do not end, or they wait. Streams never do: instead they may have three
-//! quarters of the places ([`streams`]), and the rest is for requests, which end.
-
-pub(super) mod streams;
+//! quarters of the places ([`Places`]), and the rest is for requests, which end.
 
 use super::REQUEST_TIMEOUT;
 use super::bodies::Charge;
-use super::problem::Problem;
 use crate::metrics::{HttpClient, Metrics};
 use crate::party;
+use crate::places::{Full, Places};
 use axum::serve::Listener;
 use futures::task::AtomicWaker;
 use std::cmp::Reverse;
@@ -27,7 +25,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use streams::Streams;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -78,7 +75,7 @@ pub(super) struct Patient<L> {
 struct Room {
     begun: Instant,
     places: Arc<Semaphore>,
-    streams: Mutex<Streams>,
+    streams: Mutex<Places>,
     clients: Mutex<(u64, BTreeMap<u64, Arc<Client>>)>,
 }
 
@@ -88,7 +85,7 @@ impl<L> Patient<L> {
         let room = Arc::new(Room {
             begun: Instant::now(),
             places: Arc::new(Semaphore::new(clients_max)),
-            streams: Mutex::new(Streams::new(clients_max)),
+            streams: Mutex::new(Places::new(clients_max - clients_max / 4)),
             clients: Mutex::default(),
         });
         Patient {
@@ -148,7 +145,7 @@ impl Room {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn streams(&self) -> MutexGuard<'_, Streams> {
+    fn streams(&self) -> MutexGuard<'_, Places> {
         // Nothing panics while it holds the lock.
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -305,7 +302,7 @@ impl Client {
     ///
     /// # Errors
     /// If there are as many as there may be of those of such clients.
-    pub(super) fn streams(&self, of: party::Client) -> Result<(), streams::Full> {
+    pub(super) fn streams(&self, of: party::Client) -> Result<(), Full> {
         self.room.streams().begin(of)?;
         *self.stream() = Some(of);
         self.phase.store(Phase::Stream as u8, Ordering::Relaxed);

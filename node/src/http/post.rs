@@ -10,24 +10,26 @@
 //! With a ticket of a lesser role than member the first request brings no frames and takes a challenge,
 //! and the second one proves the owner's key, both in headers.
 
-use super::access::{Caller, Pass, SentBy};
-use super::patience::streams::Streams;
+use super::BULK_BYTES_MAX;
+use super::access::{Caller, Pass, SentBy, Serving};
 use super::problem::{Asked, Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::{Frames, InSpace};
 use super::sync::{OUTBOX_FRAMES_MAX, cut_off, passes_on};
-use super::{App, BULK_BYTES_MAX};
 use crate::driver::Order;
 use crate::handle::{Carried, NewLink, PeerKind, Sender, SpaceId};
-use crate::party::{self, Client};
+use crate::party::Client;
+use crate::places;
 use crate::problems;
 use crate::trust::Role;
+use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::ConnectInfo;
 use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tallymesh_core::limits::FRAME_BYTES_MAX;
@@ -50,9 +52,6 @@ pub const IDLE: Duration = Duration::from_secs(60);
 
 /// Most links over requests. Each may hold as many frames as a socket.
 const SESSIONS_MAX: usize = 1024;
-
-/// So many places have the shares that streams have of connections, of which all have three quarters.
-const PLACES: usize = SESSIONS_MAX * 4 / 3;
 
 /// Most frames in one request.
 const FRAMES_MAX: usize = 256;
@@ -92,54 +91,53 @@ struct Session {
     /// What its ticket was worth when it began.
     role: Role,
     requests: mpsc::Sender<Exchange>,
-    /// Whose place it takes.
-    client: Client,
 }
 
-/// The links that are open, by their names, and whose places they take.
-struct Open {
-    links: HashMap<String, Session>,
-    places: Streams,
-}
-
-/// The links over requests.
+/// The links over requests, by their names.
 pub(crate) struct Sessions {
-    open: Mutex<Open>,
+    open: Mutex<HashMap<String, Session>>,
     idle: Duration,
+    places: places::Shared,
 }
 
 impl Sessions {
     pub(crate) fn new(idle: Duration) -> Sessions {
-        let open = Mutex::new(Open {
-            links: HashMap::new(),
-            places: Streams::new(PLACES),
-        });
-        Sessions { open, idle }
+        Sessions {
+            open: Mutex::default(),
+            idle,
+            places: places::Shared::new(SESSIONS_MAX),
+        }
     }
 
     /// A link of this space, to whoever may do as much as when it began.
     fn find(&self, name: &str, space: SpaceId, role: Role) -> Option<Session> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |it: &&Session| it.space == space && it.role == role;
-        open.links.get(name).filter(fits).cloned()
+        open.get(name).filter(fits).cloned()
     }
 
     fn end(&self, name: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(over) = open.links.remove(name) {
-            open.places.end(over.client);
-        }
+        open.remove(name);
     }
 
     /// Begins a link. Its name is a secret of whoever began it.
     fn begin(
         &self,
-        app: &Arc<App>,
+        app: &Serving,
         space: SpaceId,
         (client, from): (Client, Sender),
         pass: Pass,
         challenge: Option<Challenge>,
     ) -> Result<(String, Session), Problem> {
+        let place = self.places.begin(client).map_err(|full| {
+            let detail = format!(
+                "{}; they end {} s after their last request",
+                full.told("links over POST"),
+                self.idle.as_secs()
+            );
+            Problem::new(&problems::SYNC_SESSIONS_FULL, detail)
+        })?;
         let mut secret = [0; 16];
         getrandom::fill(&mut secret)
             .map_err(|error| Problem::new(&problems::INTERNAL, error.to_string()))?;
@@ -149,22 +147,17 @@ impl Sessions {
             space,
             role: client.role,
             requests,
-            client,
         };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(full) = open.places.begin(client) {
-            let detail = format!(
-                "{} links over POST open at this node, which is the most; they end {} s after their \
-                 last request, so try again then",
-                full.told(),
-                self.idle.as_secs()
-            );
-            return Err(Problem::new(&problems::SYNC_SESSIONS_FULL, detail));
-        }
-        open.links.insert(name.clone(), session.clone());
+        open.insert(name.clone(), session.clone());
+        drop(open);
         let link = (space, challenge, name.clone(), from);
-        let expired = pass.ended(app.clone());
-        tokio::spawn(serve(app.clone(), link, inbox, expired));
+        let expired = pass.ended(Arc::clone(app));
+        let serving = serve(app.clone(), link, inbox, expired);
+        tokio::spawn(async move {
+            serving.await;
+            drop(place);
+        });
         Ok((name, session))
     }
 }
@@ -203,10 +196,11 @@ impl Sessions {
     ]))),
 )]
 pub(super) async fn exchange(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     Asked(query): Asked<ExchangeQuery>,
     caller: Caller,
+    address: Option<Extension<ConnectInfo<SocketAddr>>>,
     SentBy(from): SentBy,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -218,8 +212,11 @@ pub(super) async fn exchange(
         return Err(cut());
     }
     let (role, pass) = (caller.link(), caller.pass(space));
-    let mut client = caller.client(None);
-    (client.role, client.party.address) = (role, party::of_sender(&from).address);
+    let address = address.map(|Extension(ConnectInfo(it))| it.ip());
+    let client = Client {
+        role,
+        ..caller.client(address)
+    };
     let (name, session) = match headers.get(SESSION) {
         None => match role.limit() {
             None => app
@@ -251,8 +248,11 @@ pub(super) async fn exchange(
         wait: Duration::from_millis(query.wait_ms).min(WAIT_MAX),
         reply,
     };
-    session.requests.send(exchange).await.map_err(|_| over())?;
-    let answer = answer.await.map_err(|_| over())??;
+    // The link may be over because this request's ticket is.
+    let gone = || caller.judge(&app).err().unwrap_or_else(over);
+    let sent = session.requests.send(exchange).await;
+    sent.map_err(|_| gone())?;
+    let answer = answer.await.map_err(|_| gone())??;
     Ok((answer_headers(name, [])?, answer))
 }
 
@@ -327,7 +327,7 @@ fn frames(mut body: &[u8]) -> Result<Vec<Vec<u8>>, Problem> {
 
 /// Serves one link until nothing is heard of it for too long, or the node has enough of it.
 async fn serve(
-    app: Arc<App>,
+    app: Serving,
     (space, challenge, name, from): (SpaceId, Option<Challenge>, String, Sender),
     mut requests: mpsc::Receiver<Exchange>,
     expired: impl Future<Output = Problem>,
@@ -350,7 +350,7 @@ async fn serve(
         }
         first = Some(exchange);
     }
-    let link = app.handle.next_link();
+    let link = app.node.next_link();
     let (outbox, mut inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
         link,
@@ -361,7 +361,7 @@ async fn serve(
         outbox,
         from,
     };
-    app.handle.connect(new).await;
+    app.node.connect(new).await;
     let mut cuts = app.cuts.subscribe();
     let ended = async {
         tokio::select! {
@@ -401,11 +401,13 @@ async fn serve(
         }
     };
     tokio::select! {
-        () = exchanges => {}
+        // First: no frame is taken, and none told, after the ticket has ended.
+        biased;
         () = ended => {}
+        () = exchanges => {}
     }
     app.sessions.end(&name);
-    app.handle.disconnect(link).await;
+    app.node.disconnect(link).await;
 }
 
 /// Takes the frames that wait, and waits for one if there is none.
@@ -438,13 +440,20 @@ mod tests {
 
     #[test]
     fn links_of_one_ticket_leave_places_to_others() {
-        let mut places = Streams::new(PLACES);
+        let sessions = Sessions::new(IDLE);
+        let mut held = Vec::new();
         let mut fill = |ticket: u128, role: Role| {
             let address = Some(1);
             let ticket = Some(ticket);
-            let party = Party { ticket, address };
-            let begun = (0..).map(|_| places.begin(Client { party, role }));
-            begun.take_while(Result::is_ok).count()
+            let client = Client {
+                party: Party { ticket, address },
+                role,
+            };
+            let before = held.len();
+            while let Ok(place) = sessions.places.begin(client) {
+                held.push(place);
+            }
+            held.len() - before
         };
         assert_eq!(fill(1, Role::Reader), 683);
         assert_eq!(fill(2, Role::Reader), 171);

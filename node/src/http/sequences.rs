@@ -1,6 +1,6 @@
 //! Sequences of numbers, each handed out at most once in the whole mesh.
 
-use super::App;
+use super::access::Serving;
 use super::asking::{Answered, Asking};
 use super::counters::{ListQuery, page_query};
 use super::problem::{Asked, Problem, Route};
@@ -8,9 +8,7 @@ use super::requests::{AskingRead, AskingWrite, InSpace, OfNumber, OfSequence};
 use crate::driver::{Decimal, Operation, SequencePage, SequenceRow, decimal};
 use crate::problems;
 use axum::Json;
-use axum::extract::State;
 use serde::Serialize;
-use std::sync::Arc;
 use tallymesh_core::Error;
 use tallymesh_core::limits::TICKETS_MAX;
 use utoipa::ToSchema;
@@ -42,7 +40,7 @@ pub(super) struct Number {
     extensions(("x-problems" = json!(["no_sequence"]))),
 )]
 pub(super) async fn read(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
 ) -> Result<Answered<Json<SequenceRow>>, Problem> {
@@ -61,7 +59,7 @@ pub(super) async fn read(
     extensions(("x-problems" = json!(["query"]))),
 )]
 pub(super) async fn list(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     asking: Asking,
     Asked(query): Asked<ListQuery>,
@@ -84,14 +82,14 @@ pub(super) async fn list(
     extensions(("x-problems" = json!(["not_a_member", "sequence_exists", "sequence_name"]))),
 )]
 pub(super) async fn begin(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
 ) -> Result<Answered<Json<SequenceRow>>, Problem> {
     let space = app.handle.space(&space)?;
     let operation = Operation::Begin { key: key.clone() };
     let done = asking.apply(&app, space, &[], operation).await?;
-    let sequence = app.handle.sequence(space, key).await?;
+    let sequence = app.node.sequence(space, key).await?;
     let sequence = sequence.ok_or_else(|| Problem::from(&Error::NoSequence))?;
     Ok(done.map(|_| Json(sequence)))
 }
@@ -108,7 +106,7 @@ pub(super) async fn begin(
     extensions(("x-problems" = json!(["no_sequence", "not_a_member", "number_once", "numbers_short", "sequence_name"]))),
 )]
 pub(super) async fn next(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route((space, key)): Key,
     asking: Asking,
 ) -> Result<Answered<Json<Number>>, Problem> {
@@ -141,7 +139,7 @@ pub(super) async fn next(
     extensions(("x-problems" = json!(["no_sequence", "not_a_member", "number_range", "sequence_name", "watches_full"]))),
 )]
 pub(super) async fn watch(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(of): Route<(String, String, String)>,
     asking: Asking,
 ) -> Result<Answered<Json<SequenceRow>>, Problem> {
@@ -158,7 +156,7 @@ pub(super) async fn watch(
     extensions(("x-problems" = json!(["no_sequence", "not_a_member", "number_range", "sequence_name"]))),
 )]
 pub(super) async fn end_watch(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(of): Route<(String, String, String)>,
     asking: Asking,
 ) -> Result<Answered<Json<SequenceRow>>, Problem> {
@@ -166,7 +164,7 @@ pub(super) async fn end_watch(
 }
 
 async fn set_watch(
-    app: &App,
+    app: &Serving,
     (space, key, text): (String, String, String),
     asking: Asking,
     watched: bool,
@@ -184,7 +182,7 @@ async fn set_watch(
         watched,
     };
     let done = asking.apply(app, space, &[], operation).await?;
-    let sequence = app.handle.sequence(space, key).await?;
+    let sequence = app.node.sequence(space, key).await?;
     let sequence = sequence.ok_or_else(|| Problem::from(&Error::NoSequence))?;
     Ok(done.map(|_| Json(sequence)))
 }

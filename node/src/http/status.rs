@@ -1,6 +1,7 @@
 //! What operators and the page ask: status, peers, health, figures.
 
 use super::App;
+use super::access::Serving;
 use super::problem::{Problem, Route};
 use super::requests::InSpace;
 use crate::driver::{Decimal, LinkRow, OwnerKey, SpaceStatus, WriterRow, decimal};
@@ -9,12 +10,10 @@ use crate::problems;
 use crate::store::Trouble;
 use crate::trust::Place;
 use axum::Json;
-use axum::extract::State;
 use axum::http::{HeaderName, header};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -92,7 +91,7 @@ pub(super) struct Writers {
     )),
     extensions(("x-problems" = json!(["stopped"]))),
 )]
-pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, Problem> {
+pub(super) async fn status(app: Serving) -> Result<Json<Status>, Problem> {
     let cut = app.cuts.borrow().all;
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION"),
@@ -119,7 +118,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Json<Status>, 
     responses((status = 200, description = "One row for each link and space.", body = Peers)),
     extensions(("x-problems" = json!(["stopped"]))),
 )]
-pub(super) async fn peers(State(app): State<Arc<App>>) -> Result<Json<Peers>, Problem> {
+pub(super) async fn peers(app: Serving) -> Result<Json<Peers>, Problem> {
     let links = app.handle.links().await?;
     let nodes = app.directory.rows();
     let peers = links.into_iter().map(|link| PeerRow {
@@ -140,7 +139,7 @@ pub(super) async fn peers(State(app): State<Arc<App>>) -> Result<Json<Peers>, Pr
     responses((status = 200, description = "The version vector.", body = Writers)),
 )]
 pub(super) async fn writers(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
 ) -> Result<Json<Writers>, Problem> {
     let space = app.handle.space(&space)?;
@@ -188,7 +187,7 @@ async fn answered<T>(app: &App, answer: impl Future<Output = T>) -> Result<T, Pr
     responses((status = 200, description = "It does.", body = String, example = "ready\n")),
     extensions(("x-problems" = json!(["stopped", "catching_up", "joining", "removed", "store_lost", "store_waits", "ticket_worthless"]))),
 )]
-pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+pub(super) async fn ready(app: Serving) -> Result<&'static str, Problem> {
     if *app.stopping.borrow() {
         return Err(Problem::new(
             &problems::STOPPED,
@@ -229,7 +228,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, P
     extensions(("x-problems" = json!(["stopped"]))),
 )]
 pub(super) async fn metrics(
-    State(app): State<Arc<App>>,
+    app: Serving,
 ) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
     // Without the driver all figures but those of spaces are as they are now.
     let spaces = match answered(&app, app.handle.status()).await {

@@ -1,7 +1,7 @@
 //! WebSocket sync: a browser tab, or any other replica, as a peer of this node.
 
 use super::App;
-use super::access::{Caller, Pass, SentBy};
+use super::access::{Caller, Pass, SentBy, Serving};
 use super::bodies::Charge;
 use super::patience;
 use super::problem::{Problem, Route};
@@ -13,9 +13,9 @@ use crate::handle::{Carried, Limits, NewLink, PeerKind, Sender, SpaceId};
 use crate::problems;
 use crate::trust::Role;
 use axum::body::Bytes;
+use axum::extract::ConnectInfo;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{ConnectInfo, State};
 use axum::http::Extensions;
 use axum::response::Response;
 use std::borrow::Cow;
@@ -61,7 +61,7 @@ const REFUSED: u16 = 4000;
     extensions(("x-problems" = json!(["beyond_role", "cut", "websocket"]))),
 )]
 pub(super) async fn upgrade(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(space): Route<String>,
     caller: Caller,
     SentBy(from): SentBy,
@@ -113,7 +113,7 @@ pub(super) fn passes_on(app: &App, space: SpaceId) -> Result<(), Problem> {
 
 /// Serves one socket until either side has enough of it.
 async fn serve(
-    app: Arc<App>,
+    app: Serving,
     space: SpaceId,
     (challenge, pass, from, charge): (Option<Challenge>, Pass, Sender, Arc<Charge>),
     mut socket: WebSocket,
@@ -135,7 +135,7 @@ async fn serve(
         },
     };
     charge.again();
-    let link = app.handle.next_link();
+    let link = app.node.next_link();
     let (outbox, inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
         link,
@@ -146,9 +146,9 @@ async fn serve(
         outbox,
         from,
     };
-    app.handle.connect(new).await;
+    app.node.connect(new).await;
     let close = exchange(&app, (link, pass, &charge), &mut socket, inbox).await;
-    app.handle.disconnect(link).await;
+    app.node.disconnect(link).await;
     if let Some(frame) = close {
         // The peer may be gone already.
         let _ = timeout(SEND_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
@@ -174,9 +174,16 @@ async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<Limits, 
     challenge.check(&proof.map_err(|error| unproved(&error.to_string()))?)
 }
 
+/// What comes next on a socket.
+enum Next {
+    Came(Option<Result<Message, axum::Error>>),
+    Order(Option<Order>),
+    Ping,
+}
+
 /// Passes frames both ways. Returns how to close the socket, if it is still open.
 async fn exchange(
-    app: &Arc<App>,
+    app: &Serving,
     (link, pass, charge): (Link, Pass, &Charge),
     socket: &mut WebSocket,
     mut inbox: mpsc::Receiver<Order>,
@@ -186,11 +193,30 @@ async fn exchange(
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     let stopped = app.stopped();
-    let ended = pass.ended(app.clone());
+    let ended = pass.ended(Arc::clone(app));
     tokio::pin!(stopped, ended);
     loop {
-        let outgoing = tokio::select! {
-            message = socket.recv() => {
+        let next = async {
+            tokio::select! {
+                message = socket.recv() => Next::Came(message),
+                order = inbox.recv() => Next::Order(order),
+                _ = pings.tick() => Next::Ping,
+            }
+        };
+        let next = tokio::select! {
+            // First: no frame is taken, and none told, after the ticket has ended.
+            biased;
+            problem = &mut ended => {
+                return Some(close(REFUSED, format!("{}: ask for another", problem.code())));
+            }
+            () = &mut stopped => return Some(close(AWAY, "the node stops")),
+            () = cut_off(&mut cuts) => {
+                return Some(close(AWAY, "the node's links were cut"));
+            }
+            next = next => next,
+        };
+        let outgoing = match next {
+            Next::Came(message) => {
                 heard = Instant::now();
                 if let Some(full) = charge.refused() {
                     let code = problems::BODIES_FULL.code;
@@ -210,27 +236,16 @@ async fn exchange(
                 }
                 continue;
             }
-            order = inbox.recv() => match order {
-                Some(Order::Send(_, bytes)) => Message::Binary(bytes.into()),
-                Some(Order::Close(_, error)) => {
-                    return Some(close(REFUSED, format!("{}: {error}", error.code())));
-                }
-                Some(Order::Broadcast(..)) => continue, // Only the gossip part gets these.
-                None => return Some(close(AWAY, "the link was closed")),
-            },
-            _ = pings.tick() => {
-                if heard.elapsed() > SILENCE_MAX {
-                    return Some(close(AWAY, "nothing was heard for too long"));
-                }
-                Message::Ping(Bytes::new())
+            Next::Order(Some(Order::Send(_, bytes))) => Message::Binary(bytes.into()),
+            Next::Order(Some(Order::Close(_, error))) => {
+                return Some(close(REFUSED, format!("{}: {error}", error.code())));
             }
-            () = cut_off(&mut cuts) => {
-                return Some(close(AWAY, "the node's links were cut"));
+            Next::Order(Some(Order::Broadcast(..))) => continue, // Only the gossip part gets these.
+            Next::Order(None) => return Some(close(AWAY, "the link was closed")),
+            Next::Ping if heard.elapsed() > SILENCE_MAX => {
+                return Some(close(AWAY, "nothing was heard for too long"));
             }
-            problem = &mut ended => {
-                return Some(close(REFUSED, format!("{}: ask for another", problem.code())));
-            }
-            () = &mut stopped => return Some(close(AWAY, "the node stops")),
+            Next::Ping => Message::Ping(Bytes::new()),
         };
         match timeout(SEND_TIMEOUT, socket.send(outgoing)).await {
             Ok(Ok(())) => {}

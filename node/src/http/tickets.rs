@@ -1,6 +1,6 @@
 //! Tickets: what a member gives to others, so that they may count, and takes back.
 
-use super::App;
+use super::access::Serving;
 use super::body::Fields;
 use super::problem::{Asked, Problem, Route};
 use super::requests::{OfTicket, TicketBody};
@@ -11,11 +11,9 @@ use crate::trust::{
 };
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use tallymesh_core::{Error, Space};
 use utoipa::{IntoParams, ToSchema};
 
@@ -122,7 +120,7 @@ pub(super) struct RevokeQuery {
     get, path = "/v1/tickets", operation_id = "list_tickets", tag = "tickets",
     responses((status = 200, description = "The tickets.", body = Tickets)),
 )]
-pub(super) async fn list(State(app): State<Arc<App>>) -> Json<Tickets> {
+pub(super) async fn list(app: Serving) -> Json<Tickets> {
     let (ledger, now) = (&app.ledger, app.clock.now());
     let row = |it: &Issued, issuer| row(it, issuer, ledger, now);
     let mut issued = ledger.issued();
@@ -155,7 +153,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<Tickets> {
     ]))),
 )]
 pub(super) async fn revoke(
-    State(app): State<Arc<App>>,
+    app: Serving,
     Route(id): Route<String>,
     Asked(query): Asked<RevokeQuery>,
 ) -> Result<Json<RevokedRow>, Problem> {
@@ -210,7 +208,7 @@ pub(super) async fn revoke(
 
 /// Of these spaces, or of all that are open, those in which this node has a say: at least one, and all
 /// that are named.
-async fn with_a_say(app: &App, named: Option<&[Space]>) -> Result<BTreeSet<Space>, Problem> {
+async fn with_a_say(app: &Serving, named: Option<&[Space]>) -> Result<BTreeSet<Space>, Problem> {
     let mut with_a_say = BTreeSet::new();
     for space in named.unwrap_or(app.handle.spaces()) {
         let open = app.handle.space(space.as_str())?;
@@ -308,7 +306,7 @@ async fn keep<T: Send + 'static>(
     ]))),
 )]
 pub(super) async fn make(
-    State(app): State<Arc<App>>,
+    app: Serving,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Ticket>, Problem> {
     let mut fields = Fields::parse(&body?, TICKET)?;

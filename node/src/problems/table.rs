@@ -30,7 +30,7 @@ kinds! {
     CUT_TIMEOUT: Kind::http("cut_timeout", 503, "A link that was cut did not close in time.")
         .advice("Look at `GET /v1/peers`, and cut again.")
         .unknown();
-    HEADER_TWICE: Kind::http("header_twice", 400, "A header that means one thing is there twice, and not the same; or two tickets are shown.")
+    HEADER_TWICE: Kind::http("header_twice", 400, "A header that means one thing is there twice, and not the same; or two tickets are shown, or two hosts named.")
         .advice("Send it once.");
     HOST: Kind::http("host", 403, "The `Host` header names no address that this node answers to.")
         .advice("Use `localhost` or `127.0.0.1`, or start the node with `--http-host NAME`, and with `--http-tickets` too if others reach it by that name.");
@@ -114,6 +114,8 @@ kinds! {
     TICKETS_IO: Kind::http("tickets_io", 503, "What is to be known of tickets could not be kept.")
         .advice("Look at the log and at the disk of the node, and ask again. A ticket that was to be revoked is, until the node stops.")
         .unknown();
+    TRANSFER_ENCODING: Kind::http("transfer_encoding", 400, "The length of the body is told in two ways, or in one that is not known here.")
+        .advice("Send `content-length`, or `transfer-encoding: chunked` and nothing else.");
     TIMEOUT: Kind::http("timeout", 503, "There was no answer in time.")
         .advice("Read the counter before you try again, or try again under the same idempotency key.")
         .unknown();
@@ -385,6 +387,8 @@ kinds! {
     AUTH_TIME: Kind::resp("auth_time", "The connection has not authenticated in time, or its ticket ended.")
         .advice("Connect again, and send `AUTH` first.")
         .shown(Shown::End("NOAUTH"));
+    CLIENTS_FULL: Kind::resp("clients_full", "The ticket is good, and its clients, or all that may do less than a member, have as many Redis connections as they may.")
+        .advice("Close some, or use fewer; or start the node with more by `--resp-clients`.");
     HELD_FULL: Kind::resp("held_full", "All connections together hold more bytes than they may, and this one most.")
         .advice("Send less at a time, and read the answers.")
         .shown(Shown::End("ERR"));

@@ -14,6 +14,9 @@ use crate::trust::Role;
 /// The code of what a ticket that is good does not allow.
 const FORBIDDEN: &str = "forbidden";
 
+/// The code of a ticket that is good and whose clients have all places that they may.
+const FULL: &str = "clients_full";
+
 /// What a command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -48,6 +51,17 @@ impl Turned {
         Turned::forbidden(format!(
             "{what} takes the role {needed}, and the ticket gives {role}; ask a member for another"
         ))
+    }
+
+    /// Where the ticket is good, and all places are taken that its clients may have.
+    pub fn full(text: String) -> Turned {
+        let code = FULL;
+        Turned { code, text }
+    }
+
+    /// Whether the ticket is good, and there is no place.
+    pub fn is_full(&self) -> bool {
+        self.code == FULL
     }
 
     /// Whether the ticket is good all the same, elsewhere or for something else.

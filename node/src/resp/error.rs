@@ -256,6 +256,7 @@ impl ReplyError<'_> {
             ReplyError::NoAuth | ReplyError::HelloNoAuth => "no_auth",
             ReplyError::WrongPass => "wrong_pass",
             ReplyError::NoPassword => "no_password",
+            ReplyError::WrongTicket(turned) if turned.is_full() => "clients_full",
             ReplyError::WrongTicket(turned)
             | ReplyError::TicketOver(turned)
             | ReplyError::NoPerm(turned) => turned.code,
@@ -312,6 +313,7 @@ impl ReplyError<'_> {
     pub fn prefix(&self) -> &'static str {
         match self {
             // Of tickets Redis tells by it when they were refused, and the code why.
+            ReplyError::WrongTicket(turned) if turned.is_full() => "ERR",
             ReplyError::WrongTicket(_) => "WRONGPASS",
             ReplyError::TicketOver(_) => "NOAUTH",
             _ => problems::of(self.code()).prefix(),

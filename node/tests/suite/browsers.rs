@@ -252,6 +252,16 @@ fn refusals_tell_browsers_no_more_than_answers_do() {
     }
 }
 
+/// The beginning of the answer to a request that is sent as it is.
+fn raw(node: &Node, request: &str) -> String {
+    let address = node.url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = vec![0; 4096];
+    let count = stream.read(&mut answer).expect("an answer");
+    String::from_utf8_lossy(&answer[..count]).into_owned()
+}
+
 #[test]
 fn what_is_said_twice_and_not_the_same_is_refused() {
     let node = Node::start(&[]);
@@ -273,18 +283,72 @@ fn what_is_said_twice_and_not_the_same_is_refused() {
     for hosts in [["localhost", "evil.example"], ["localhost", "localhost"]] {
         let [one, two] = hosts;
         let request = format!("GET /v1/status HTTP/1.1\r\nhost: {one}\r\nhost: {two}\r\n\r\n");
-        let address = node.url.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(address).expect("connected");
-        stream.write_all(request.as_bytes()).expect("sent");
-        let mut answer = vec![0; 4096];
-        let count = stream.read(&mut answer).expect("an answer");
-        let answer = String::from_utf8_lossy(&answer[..count]);
+        let answer = raw(&node, &request);
         assert!(
             answer.starts_with("HTTP/1.1 400") && answer.contains("header_twice"),
             "{answer}"
         );
     }
+    for (head, code) in [
+        (
+            "POST http://evil.example/PATH HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0",
+            "header_twice",
+        ),
+        (
+            "POST http://localhost/PATH HTTP/1.1\r\nhost: evil.example\r\ncontent-length: 0",
+            "header_twice",
+        ),
+        (
+            "POST http://localhost:1/PATH HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0",
+            "header_twice",
+        ),
+        (
+            "POST http://evil.example/PATH HTTP/1.1\r\nhost: evil.example\r\ncontent-length: 0",
+            "host",
+        ),
+        (
+            "POST /PATH HTTP/1.1\r\nhost: evil/.localhost\r\ncontent-length: 0",
+            "host",
+        ),
+        (
+            "POST /PATH HTTP/1.1\r\nhost: localhost\r\norigin: http://evil.example#.localhost\r\ncontent-length: 0",
+            "origin",
+        ),
+        (
+            "POST /PATH HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked",
+            "transfer_encoding",
+        ),
+        (
+            "POST /PATH HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked",
+            "transfer_encoding",
+        ),
+    ] {
+        let head = head.replace("/PATH", add);
+        let answer = raw(&node, &format!("{head}\r\n\r\n0\r\n\r\n"));
+        assert!(
+            answer.contains(&format!("\"code\":\"{code}\"")),
+            "{head}: {answer}"
+        );
+    }
     assert_eq!(node.value("likes"), None);
+    // Told in two ways, the length would end the request at two places.
+    let body = "a\r\n{\"by\":\"5\"}\r\n0\r\n\r\n";
+    for lengths in [
+        "content-length: 3\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 3",
+    ] {
+        let request = format!("POST {add} HTTP/1.1\r\nhost: localhost\r\n{lengths}\r\n\r\n{body}");
+        let answer = raw(&node, &request);
+        assert!(answer.starts_with("HTTP/1.1 400"), "{lengths}: {answer}");
+    }
+    assert_eq!(node.value("likes"), None);
+    for head in [
+        "http://localhost/healthz HTTP/1.1\r\nhost: LOCALHOST",
+        "/healthz HTTP/1.1\r\nhost: localhost.",
+    ] {
+        let answer = raw(&node, &format!("GET {head}\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{head}: {answer}");
+    }
     let same = [("idempotency-key", "a"), ("idempotency-key", "a")];
     assert_eq!(ask(&node, "POST", add, &same, "").status, 200);
     let closed = Node::start(&["--http-tickets"]);
@@ -345,6 +409,38 @@ async fn libp2ps_websocket_lets_in_whom_http_lets_in() {
         (&[("sec-fetch-site", "cross-site")][..], 403),
     ] {
         assert_eq!(socket(&node, headers).await, status, "{headers:?}");
+    }
+    // What is said twice is refused here as there.
+    let key = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+               sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==";
+    for (target, more, status) in [
+        ("/", "", 101),
+        (
+            "/",
+            "sec-fetch-site: same-origin\r\nsec-fetch-site: cross-site\r\n",
+            403,
+        ),
+        (
+            "/",
+            "origin: http://localhost\r\norigin: http://localhost:1\r\n",
+            403,
+        ),
+        ("/", "host: localhost\r\n", 403),
+        (
+            "/",
+            "transfer-encoding: chunked\r\ncontent-length: 1\r\n",
+            403,
+        ),
+        ("http://evil.example/", "", 403),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{more}{key}\r\n\r\n");
+        let mut stream =
+            TcpStream::connect(("127.0.0.1", port(&node.listen[0]))).expect("connected");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).expect("an answer");
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(answer, format!("HTTP/1.1 {status}"), "{target} {more}");
     }
 }
 

@@ -28,6 +28,7 @@ mod hostile;
 mod http;
 mod join;
 mod kept;
+mod late;
 mod leases;
 mod liar;
 mod limits;

@@ -175,3 +175,43 @@ fn streams_of_one_ticket_leave_places_to_others() {
     let (status, _) = ask(&node, &reader, "GET", "/v1/spaces/default/counters", "");
     assert_eq!(status, 200, "requests have places");
 }
+
+#[test]
+fn one_ticket_leaves_redis_connections_to_others() {
+    use crate::redis::Redis;
+    let arguments = [
+        "--resp",
+        "127.0.0.1:0",
+        "--resp-tickets",
+        "--resp-clients",
+        "24",
+    ];
+    let node = Node::start(&arguments);
+    let invite = |role: &str| crate::tickets::ticket(&node.run(&["invite", "--role", role], ""));
+    let [reader, other, writer, member] = ["reader", "reader", "writer", "member"].map(invite);
+    let mut kept = Vec::new();
+    let mut fill = |ticket: &str| {
+        let before = kept.len();
+        loop {
+            let mut redis = Redis::connect(&node);
+            match redis.ask(&["AUTH", ticket]) {
+                redis_protocol::resp2::types::OwnedFrame::Error(text) => {
+                    return (kept.len() - before, text.starts_with("ERR clients_full: "));
+                }
+                _ => kept.push(redis),
+            }
+        }
+    };
+    assert_eq!(fill(&reader), (16, true));
+    assert_eq!(fill(&other), (4, true));
+    assert_eq!(fill(&writer), (2, true));
+    let mut redis = Redis::connect(&node);
+    assert_eq!(redis.text(&["AUTH", &member]), Some("OK".into()));
+    // Who shows the same ticket again keeps its place, and who goes leaves it to others.
+    assert_eq!(kept[0].text(&["AUTH", &reader]), Some("OK".into()));
+    assert_eq!(kept[0].text(&["AUTH", &member]), Some("OK".into()));
+    crate::process::eventually("a place is free", || {
+        let mut redis = Redis::connect(&node);
+        (redis.text(&["AUTH", &reader])? == "OK").then_some(())
+    });
+}

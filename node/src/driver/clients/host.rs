@@ -6,6 +6,7 @@ use super::{Connection, Ends};
 use crate::driver::spaces::Spaces;
 use crate::metrics::{Metrics, resident_bytes};
 use crate::party::Client;
+use crate::places;
 use crate::resp::{Event, Facts, Handles, Host, Lack, Place, Seen, Sizes, Turned, Written};
 use crate::trust::{Ledger, Role};
 use slab::Slab;
@@ -31,18 +32,21 @@ pub(super) struct Books {
     knocks: Knocks,
     /// Which tickets are revoked.
     ledger: Ledger,
+    /// Who of those that have shown a ticket has how many places.
+    places: places::Shared,
     /// The memory in use, and when that was looked up.
     memory: Option<(Instant, u64)>,
 }
 
 impl Books {
-    pub(super) fn new(port: u16, ledger: Ledger) -> Books {
+    pub(super) fn new(port: u16, ledger: Ledger, clients_max: usize) -> Books {
         let mut bytes = [0; 20];
         // It only tells one start from another.
         let _ = getrandom::fill(&mut bytes);
         Books {
             port,
             ledger,
+            places: places::Shared::new(clients_max),
             memory: None,
             run_id: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             started: Instant::now(),
@@ -123,8 +127,19 @@ impl Host for Desk<'_> {
     }
 
     fn log_in(&mut self, ticket: &[u8]) -> Result<Role, Turned> {
-        let pass = Pass::read(ticket, &self.books.ledger, self.spaces, self.unix_ms)?;
+        let mut pass = Pass::read(ticket, &self.books.ledger, self.spaces, self.unix_ms)?;
         let role = pass.role();
+        let client = Client::new(Some(self.own.1.address), role, Some(pass.grant()));
+        let before = self.pass.as_mut();
+        let same = before.and_then(|it| it.place.take_if(|held| held.client() == client));
+        pass.place = Some(match same {
+            Some(place) => place,
+            None => self
+                .books
+                .places
+                .begin(client)
+                .map_err(|full| Turned::full(full.told("Redis connections")))?,
+        });
         self.pass = Some(Box::new(pass));
         self.shown = true;
         Ok(role)

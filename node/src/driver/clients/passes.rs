@@ -2,17 +2,30 @@
 
 use crate::driver::space::OpenSpace;
 use crate::driver::spaces::Spaces;
+use crate::places::Held;
 use crate::resp::{Place, Turned};
 use crate::trust::{Grant, Ledger, Role, TicketError, TicketId};
+use std::sync::Arc;
 
 /// The ticket of a connection. It was signed by who it names; the rest may change at any time.
-pub(super) struct Pass {
-    grant: Grant,
+pub(in crate::driver) struct Pass {
+    grant: Arc<Grant>,
     /// Whether it is revoked.
     ledger: Ledger,
+    /// The place of its connection, if it has one.
+    pub(super) place: Option<Held>,
 }
 
 impl Pass {
+    /// The pass of a ticket that was read.
+    pub(in crate::driver) fn new(grant: Arc<Grant>, ledger: Ledger) -> Pass {
+        Pass {
+            grant,
+            ledger,
+            place: None,
+        }
+    }
+
     /// Reads a ticket, which must be worth something in one space at least.
     pub(super) fn read(
         ticket: &[u8],
@@ -33,8 +46,7 @@ impl Pass {
                         .into(),
             });
         }
-        let ledger = ledger.clone();
-        let pass = Pass { grant, ledger };
+        let pass = Pass::new(Arc::new(grant), ledger.clone());
         let mut refused = None;
         for space in spaces.iter() {
             match pass.judge_in(space) {
@@ -64,7 +76,12 @@ impl Pass {
     }
 
     /// Judges it: no signature is looked at again, so it takes some tens of nanoseconds.
-    pub(super) fn judge(&self, place: Place, spaces: &Spaces, unix_ms: u64) -> Result<(), Turned> {
+    pub(in crate::driver) fn judge(
+        &self,
+        place: Place,
+        spaces: &Spaces,
+        unix_ms: u64,
+    ) -> Result<(), Turned> {
         self.grant.is_timely(unix_ms)?;
         match place {
             Place::Nowhere => Ok(()),
@@ -92,6 +109,16 @@ impl Pass {
             true => Ok(()),
             false => Err(turned),
         }
+    }
+
+    /// Judges it in one space, at a time.
+    pub(in crate::driver) fn judge_timely_in(
+        &self,
+        space: &OpenSpace,
+        unix_ms: u64,
+    ) -> Result<(), Turned> {
+        self.grant.is_timely(unix_ms)?;
+        self.judge_in(space)
     }
 
     /// Judges it in one space: whatever can make it worth nothing there has its place here.

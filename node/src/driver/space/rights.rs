@@ -3,10 +3,11 @@
 
 use super::{OpenSpace, Refusal};
 use crate::driver::levels::Reply;
-use crate::driver::{Keyed, Operation, OperationError, Release, Transacted, Written};
+use crate::driver::{Keyed, Operation, OperationError, Permit, Release, Transacted, Written};
 use crate::handle::Demand;
 use crate::metrics::Metrics;
 use crate::resp::Lack;
+use std::sync::Arc;
 use tallymesh_core::{Error, Stock, Supply, WantId, window_end};
 
 /// A write as it was asked for.
@@ -17,6 +18,8 @@ pub(in crate::driver) struct Write {
     pub(in crate::driver) reply: Reply<Written<Transacted>>,
     /// Until when it waits for rights, in milliseconds since the start.
     pub(in crate::driver) until: u64,
+    /// The ticket by which it is asked for, which may be worth nothing after a wait.
+    pub(in crate::driver) permit: Option<Arc<Permit>>,
     /// What it waits for.
     pub(in crate::driver) want: Option<Want>,
 }
@@ -45,7 +48,8 @@ impl OpenSpace {
         mut write: Write,
         metrics: &Metrics,
     ) -> Option<Release> {
-        let checked = self.check(&write.demand);
+        let permitted = self.permits(&write);
+        let checked = permitted.and_then(|()| self.check(&write.demand));
         let mut done = checked.and_then(|()| self.transact(&write.ops, write.once));
         let waited = write.want.take();
         let shortage = match &done {
@@ -74,6 +78,12 @@ impl OpenSpace {
             ..
         } = write;
         self.reach(now, done, once.map(|it| it.once), &demand, reply)
+    }
+
+    /// Judges the ticket by which a write is asked for.
+    fn permits(&self, write: &Write) -> Result<(), Refusal> {
+        let judged = |it: &Arc<Permit>| it.judge_in(self, self.unix_ms);
+        write.permit.as_ref().map_or(Ok(()), judged)
     }
 
     /// Goes on to wait for the same, or begins to wait.
@@ -208,12 +218,13 @@ impl OpenSpace {
         writes.chain(commands).min()
     }
 
-    /// Takes the writes for which there is enough by now, or that have waited for long enough.
+    /// Takes the writes for which there is enough by now, that have waited for long enough, or whose
+    /// tickets are worth nothing any more.
     pub(in crate::driver) fn take_due_writes(&mut self, now: u64) -> Vec<Write> {
         let mut due = Vec::new();
         for write in std::mem::take(&mut self.shorts) {
             let supplied = write.want.as_ref().is_none_or(|it| self.is_supplied(it));
-            match supplied || write.until <= now {
+            match supplied || write.until <= now || self.permits(&write).is_err() {
                 true => due.push(write),
                 false => self.shorts.push(write),
             }

@@ -236,6 +236,7 @@ fn all() -> Vec<ReplyError<'static>> {
         ReplyError::WrongPass,
         ReplyError::NoPassword,
         ReplyError::WrongTicket(turned("ticket_expired")),
+        ReplyError::WrongTicket(Turned::full("it has them all".into())),
         ReplyError::TicketOver(turned("ticket_issuer")),
         ReplyError::NoPerm(Turned::forbidden("it is too little for this")),
         ReplyError::TooManyTries { wait_s: 3 },

@@ -1,18 +1,17 @@
-//! Places for streams: events, and sockets.
+//! Places that clients keep for as long as they want: streams of events and sockets, links over POST, and
+//! connections of Redis clients that have shown a ticket.
 //!
-//! A stream keeps its connection for as long as its client wants, so streams leave a quarter of all places
-//! to requests. Of the rest, those that may do more have places that those that may do less never take: the
-//! holders of one ticket leave some to other readers, readers to writers, and these to members.
+//! Those that may do more have places that those that may do less never take: the holders of one ticket
+//! leave some to other readers, readers to writers, and these to members.
 
 use crate::party::Client;
-use crate::problems;
 use crate::trust::Role;
 use std::collections::HashMap;
-use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whose places are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::http) enum Share {
+pub(crate) enum Share {
     /// Those of the clients with one ticket.
     Ticket,
     /// Those of the clients of one address that have shown none.
@@ -24,8 +23,8 @@ pub(in crate::http) enum Share {
 }
 
 impl Share {
-    /// How many sixteenths of all places it has.
-    const fn sixteenths(self) -> u64 {
+    /// How many twelfths of all places it has.
+    const fn twelfths(self) -> u64 {
         match self {
             Share::Ticket => 8,
             Share::Address | Share::Readers => 10,
@@ -35,16 +34,16 @@ impl Share {
     }
 }
 
-/// Why a stream was refused.
+/// Why somebody was refused a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::http) struct Full {
-    share: Share,
+pub(crate) struct Full {
+    pub(crate) share: Share,
     max: u64,
 }
 
 impl Full {
-    /// Who has how many, as the begin of a sentence.
-    pub(in crate::http) fn told(self) -> String {
+    /// Tells of `places` that are taken, such as `links over POST`.
+    pub(crate) fn told(self, places: &str) -> String {
         let who = match self.share {
             Share::Ticket => "this ticket's clients have",
             Share::Address => "the clients of this address have",
@@ -52,30 +51,17 @@ impl Full {
             Share::Guests => "all clients that may do less than a member have",
             Share::All => "all clients together have",
         };
-        format!("{who} {}", self.max)
-    }
-}
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} streams of events and sockets open at this node, which is the most; try again later, or \
-             ask another node",
-            self.told()
+        let max = self.max;
+        format!(
+            "{who} {max} {places} open at this node, which is the most; try again later, or ask another \
+             node"
         )
     }
 }
 
-impl From<Full> for super::Problem {
-    fn from(full: Full) -> super::Problem {
-        super::Problem::new(&problems::STREAMS_FULL, full.to_string())
-    }
-}
-
-/// The streams that there are.
+/// Who has how many of the places.
 #[derive(Default)]
-pub(in crate::http) struct Streams {
+pub(crate) struct Places {
     places: u64,
     all: u64,
     guests: u64,
@@ -84,22 +70,22 @@ pub(in crate::http) struct Streams {
     addresses: HashMap<u128, u64>,
 }
 
-impl Streams {
-    /// Of so many connections.
-    pub(in crate::http) fn new(places: usize) -> Streams {
-        Streams {
+impl Places {
+    /// So many places.
+    pub(crate) fn new(places: usize) -> Places {
+        Places {
             places: places as u64,
-            ..Streams::default()
+            ..Places::default()
         }
     }
 
     fn max(&self, share: Share) -> u64 {
-        let places = u128::from(self.places) * u128::from(share.sixteenths());
-        places.div_ceil(16) as u64
+        let places = u128::from(self.places) * u128::from(share.twelfths());
+        places.div_ceil(12) as u64
     }
 
     /// One more, if there is a place for it.
-    pub(in crate::http) fn begin(&mut self, client: Client) -> Result<(), Full> {
+    pub(crate) fn begin(&mut self, client: Client) -> Result<(), Full> {
         let of = |shares: &HashMap<u128, u64>, number: Option<u128>| {
             let number = number?;
             Some(shares.get(&number).copied().unwrap_or(0))
@@ -129,7 +115,7 @@ impl Streams {
     }
 
     /// One is over.
-    pub(in crate::http) fn end(&mut self, client: Client) {
+    pub(crate) fn end(&mut self, client: Client) {
         self.change(client, |open| *open -= 1);
     }
 
@@ -159,6 +145,48 @@ impl Streams {
     }
 }
 
+/// Places that are given back when they are dropped. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<Places>>);
+
+/// A place that somebody has.
+pub(crate) struct Held {
+    client: Client,
+    of: Shared,
+}
+
+impl Shared {
+    /// So many places.
+    pub(crate) fn new(places: usize) -> Shared {
+        Shared(Arc::new(Mutex::new(Places::new(places))))
+    }
+
+    /// One more, if there is a place for it.
+    pub(crate) fn begin(&self, client: Client) -> Result<Held, Full> {
+        self.with(|places| places.begin(client))?;
+        let of = self.clone();
+        Ok(Held { client, of })
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Places) -> T) -> T {
+        // Nothing panics while it holds the lock.
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Held {
+    /// Who has it.
+    pub(crate) fn client(&self) -> Client {
+        self.client
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.of.with(|places| places.end(self.client));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,10 +201,10 @@ mod tests {
     }
 
     /// How many begin, of which client, and what the next one is refused for.
-    fn fill(streams: &mut Streams, client: Client) -> (usize, Share) {
+    fn fill(places: &mut Places, client: Client) -> (usize, Share) {
         let mut begun = 0;
         loop {
-            match streams.begin(client) {
+            match places.begin(client) {
                 Ok(()) => begun += 1,
                 Err(full) => return (begun, full.share),
             }
@@ -185,37 +213,45 @@ mod tests {
 
     #[test]
     fn who_may_do_more_finds_places_that_others_do_not_take() {
-        let mut streams = Streams::new(160);
+        let mut places = Places::new(120);
         let reader = client(Some(1), 1, Role::Reader);
-        assert_eq!(fill(&mut streams, reader), (80, Share::Ticket));
+        assert_eq!(fill(&mut places, reader), (80, Share::Ticket));
         let other = client(Some(2), 1, Role::Reader);
-        assert_eq!(fill(&mut streams, other), (20, Share::Readers));
+        assert_eq!(fill(&mut places, other), (20, Share::Readers));
         let writer = client(Some(3), 1, Role::Writer);
-        assert_eq!(fill(&mut streams, writer), (10, Share::Guests));
+        assert_eq!(fill(&mut places, writer), (10, Share::Guests));
         let member = client(Some(4), 1, Role::Member);
-        assert_eq!(fill(&mut streams, member), (10, Share::All));
+        assert_eq!(fill(&mut places, member), (10, Share::All));
         for of in [reader, other, writer, member] {
-            streams.end(of);
+            places.end(of);
         }
-        assert_eq!(streams.begin(reader), Ok(()));
-        let full = streams.begin(reader).map_err(|full| full.to_string());
-        assert!(full.is_err_and(|text| text.contains("have 80 streams")));
+        assert_eq!(places.begin(reader), Ok(()));
+        let full = places.begin(reader).map_err(|full| full.told("links"));
+        assert!(full.is_err_and(|text| text.contains("have 80 links")));
     }
 
     #[test]
     fn one_address_without_a_ticket_leaves_places_to_others() {
-        let mut streams = Streams::new(160);
+        let mut places = Places::new(120);
         let one = client(None, 1, Role::Member);
-        assert_eq!(fill(&mut streams, one), (100, Share::Address));
+        assert_eq!(fill(&mut places, one), (100, Share::Address));
         assert_eq!(
-            fill(&mut streams, client(None, 2, Role::Member)),
+            fill(&mut places, client(None, 2, Role::Member)),
             (20, Share::All)
         );
         for _ in 0..100 {
-            streams.end(one);
+            places.end(one);
         }
-        assert_eq!(streams.addresses.len(), 1);
+        assert_eq!(places.addresses.len(), 1);
+        let shared = Shared::new(1);
+        let held = shared.begin(one).map_err(|full| full.share);
+        assert_eq!(
+            shared.begin(one).err().map(|full| full.share),
+            Some(Share::Address)
+        );
+        drop(held);
+        assert!(shared.begin(one).is_ok());
         // Of few places each share has one.
-        assert_eq!(fill(&mut Streams::new(1), one), (1, Share::Address));
+        assert_eq!(fill(&mut Places::new(1), one), (1, Share::Address));
     }
 }
