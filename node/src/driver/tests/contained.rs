@@ -264,7 +264,7 @@ fn patterns_that_take_long_hold_up_neither_writes_nor_other_subscribers() {
         socket
     };
     let mut slow: Vec<TcpStream> = (0..3).map(|_| known()).collect();
-    slow.iter_mut().for_each(|it| listen_slowly(it, 900));
+    slow.iter_mut().for_each(|it| listen_slowly(it, 500));
     let mut fair = known();
     fair.write_all(b"PSUBSCRIBE __keyevent@0__:*\r\n")
         .expect("send");
