@@ -89,8 +89,8 @@ use crate::store::Durability;
 use crate::trust::{Ledger, OperatorToken, Role, Standing};
 use axum::body::HttpBody;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::serve::{IncomingStream, Listener};
 use framing::OneLength;
@@ -309,8 +309,10 @@ where
                 let response = match streams {
                     Ok(()) => response,
                     Err(full) => {
+                        // It leaves its place to others at once.
+                        let close = [(CONNECTION, HeaderValue::from_static("close"))];
                         let detail = full.told("streams of events and sockets");
-                        Problem::new(&problems::STREAMS_FULL, detail).into_response()
+                        (close, Problem::new(&problems::STREAMS_FULL, detail)).into_response()
                     }
                 };
                 let response = guard::closed(response);

@@ -173,3 +173,23 @@ fn the_store_gets_its_descriptors_before_clients() {
     });
     node.runs();
 }
+
+/// A client that is refused often stays, and would hold a place that others need.
+#[test]
+fn a_stream_that_finds_no_place_leaves_its_connection() {
+    let node = Limited::start("true", &["--http-clients", "8"]);
+    let mut held = Vec::new();
+    let (mut refused, answer) = loop {
+        let mut stream = node.connect();
+        let answer = ask(&mut stream, "GET /v1/spaces/default/events", "");
+        match answer.starts_with("HTTP/1.1 200") {
+            true => held.push(stream),
+            false => break (stream, answer),
+        }
+        assert!(held.len() < 8, "all places are streams");
+    };
+    let head = answer.to_ascii_lowercase();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(head.contains("connection: close"), "{answer}");
+    refused.read_to_end(&mut Vec::new()).expect("it is closed");
+}
