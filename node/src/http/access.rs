@@ -184,8 +184,11 @@ impl Pass {
     }
 }
 
-/// Who sends a request, for whoever later asks who brought something on its link.
-pub(super) struct SentBy(pub(super) Sender);
+/// The sender of a request, for a later report of who brought something on its link.
+pub(super) struct SentBy {
+    pub(super) sender: Sender,
+    pub(super) address: Option<IpAddr>,
+}
 
 impl FromRequestParts<Arc<App>> for SentBy {
     type Rejection = Infallible;
@@ -194,11 +197,14 @@ impl FromRequestParts<Arc<App>> for SentBy {
         let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
         let ticket = shown(&parts.headers).ok().flatten();
         let grant = ticket.and_then(|it| Grant::read(it, app.clock.now()).ok());
-        Ok(SentBy(Sender {
-            owner: None,
-            address: address.map(|it| it.0.to_string()),
-            ticket: grant.map(|it| it.id.to_string()),
-        }))
+        Ok(SentBy {
+            sender: Sender {
+                owner: None,
+                address: address.map(|it| it.0.to_string()),
+                ticket: grant.map(|it| it.id.to_string()),
+            },
+            address: address.map(|it| it.0.ip()),
+        })
     }
 }
 

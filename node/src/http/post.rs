@@ -22,14 +22,11 @@ use crate::party::Client;
 use crate::places;
 use crate::problems;
 use crate::trust::Role;
-use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::ConnectInfo;
 use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::Deserialize;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tallymesh_core::limits::FRAME_BYTES_MAX;
@@ -200,8 +197,7 @@ pub(super) async fn exchange(
     Route(space): Route<String>,
     Asked(query): Asked<ExchangeQuery>,
     caller: Caller,
-    address: Option<Extension<ConnectInfo<SocketAddr>>>,
-    SentBy(from): SentBy,
+    from: SentBy,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<(HeaderMap, Vec<u8>), Problem> {
@@ -212,11 +208,11 @@ pub(super) async fn exchange(
         return Err(cut());
     }
     let (role, pass) = (caller.link(), caller.pass(space));
-    let address = address.map(|Extension(ConnectInfo(it))| it.ip());
     let client = Client {
         role,
-        ..caller.client(address)
+        ..caller.client(from.address)
     };
+    let from = from.sender;
     let (name, session) = match headers.get(SESSION) {
         None => match role.limit() {
             None => app

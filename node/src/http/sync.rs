@@ -13,13 +13,11 @@ use crate::handle::{Carried, Limits, NewLink, PeerKind, Sender, SpaceId};
 use crate::problems;
 use crate::trust::Role;
 use axum::body::Bytes;
-use axum::extract::ConnectInfo;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::http::Extensions;
 use axum::response::Response;
 use std::borrow::Cow;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::Link;
@@ -64,7 +62,7 @@ pub(super) async fn upgrade(
     app: Serving,
     Route(space): Route<String>,
     caller: Caller,
-    SentBy(from): SentBy,
+    from: SentBy,
     parts: Extensions,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -86,8 +84,8 @@ pub(super) async fn upgrade(
         .limit()
         .map(|limit| Challenge::draw(&app, limit));
     let (challenge, pass) = (challenge.transpose()?, caller.pass(space));
-    let address = parts.get::<ConnectInfo<SocketAddr>>().map(|it| it.0.ip());
-    let charge = app.bodies.charge(caller.client(address));
+    let charge = app.bodies.charge(caller.client(from.address));
+    let from = from.sender;
     if let Some(connection) = parts.get::<Arc<patience::Client>>() {
         connection.charge(charge.clone());
     }

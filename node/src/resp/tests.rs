@@ -40,14 +40,6 @@ fn seeds(default: u64) -> u64 {
     wanted.map_or(default, |wanted| wanted.parse().expect("a number"))
 }
 
-impl Session {
-    /// Tells it of all of an event.
-    fn hear(&self, notice: &Notice, out: &mut Vec<u8>) {
-        let steps = (&mut 0, usize::MAX);
-        assert!(self.notify(notice, &mut Midway::default(), steps, out));
-    }
-}
-
 /// A session at a node.
 struct Client {
     session: Session,

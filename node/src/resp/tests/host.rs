@@ -1,6 +1,8 @@
 //! A host around real replicas.
 
-use crate::resp::{Event, Facts, Handles, Host, Lack, Place, Seen, Sizes, Turned, Written};
+use crate::resp::{
+    Event, Facts, Handles, Host, Lack, Midway, Notice, Place, Seen, Session, Sizes, Turned, Written,
+};
 use crate::trust::Role;
 use std::time::Duration;
 use tallymesh_core::{Asked, Handle, Replica, Space, WriterId};
@@ -34,6 +36,14 @@ pub(crate) struct Node {
     pub(crate) judged: std::cell::Cell<usize>,
     /// How often it was asked how many counters there are.
     pub(crate) sized: usize,
+}
+
+impl Session {
+    /// Tells it of all of an event.
+    pub(crate) fn hear(&self, notice: &Notice, out: &mut Vec<u8>) {
+        let steps = (&mut 0, usize::MAX);
+        assert!(self.notify(notice, &mut Midway::default(), steps, out));
+    }
 }
 
 /// A ticket as tests write it: `writer@1<1500000` is a writer's in the second space, which ends then;
