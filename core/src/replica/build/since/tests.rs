@@ -60,6 +60,8 @@ fn a_record_of_few_writers_is_the_one_of_all() {
         if closed {
             one.found(&[1; 32], &[2; 16], 1).unwrap();
         }
+        // One that comes again and again, in an open space.
+        let mut again = Replica::new(Space::default(), id(77_777));
         let (mut mark, mut few, mut other) = (one.mark(), 0, 1_000);
         for round in 0..600u64 {
             for step in 0..mix(round) % 4 {
@@ -91,6 +93,10 @@ fn a_record_of_few_writers_is_the_one_of_all() {
                     }
                     6 if closed => drop(one.collect(&mark)),
                     6 if round % 60 == 0 => drop(one.renew(id(5_000 + round))),
+                    7 if !closed => {
+                        again.add(&key, 1).unwrap();
+                        one.merge(&again.delta(&one.vector())).unwrap();
+                    }
                     _ => drop(one.add(&key, 1).unwrap()),
                 }
             }
