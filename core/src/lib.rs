@@ -113,4 +113,6 @@ pub use window::window_end;
 #[cfg(feature = "tokens")]
 pub use wire::Token;
 pub use wire::frame_space;
+#[cfg(feature = "members")]
+pub use wire::push_changes_writer;
 pub use writer_id::{Space, WriterId};

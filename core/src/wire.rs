@@ -28,6 +28,8 @@ pub use ask::{Answer, Ask};
 #[cfg(feature = "members")]
 pub use audit::{AuditAnswer, AuditQuestion, AuditedPage};
 pub(crate) use frame::encode;
+#[cfg(feature = "members")]
+pub use frame::push_changes_writer;
 pub use frame::{
     ANSWERS, Body, DEALS, Delta, Digests, Frame, GIVES, Hello, Intro, LACKS_MEMORY, LENDS, Last,
     Pull, REMEMBERS, TAKES_NOTHING, TAKES_OWN, Why, frame_space,

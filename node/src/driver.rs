@@ -62,7 +62,7 @@ pub use limits::{LimitList, LimitRow, PeriodRow};
 pub use membership::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
 };
-pub(crate) use membership::{Roster, Rosters};
+pub(crate) use membership::{OwnWriters, Roster, Rosters};
 pub use origins::Origin;
 pub use owner_key::OwnerKey;
 pub(crate) use permit::Permit;
@@ -150,6 +150,7 @@ pub(crate) struct Driver {
     /// Where the network part hears of spaces that are in use.
     used: mpsc::UnboundedSender<SpaceId>,
     rosters: watch::Sender<Rosters>,
+    writers: watch::Sender<OwnWriters>,
     /// The public key under which writer ids are minted, and what they were minted with.
     owner: [u8; 32],
     nonces: Nonces,
@@ -269,6 +270,8 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
     let (sender, queue) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let rosters: Rosters = spaces.iter().map(OpenSpace::roster).collect();
     let (rosters, roster_news) = watch::channel(rosters);
+    let writers: OwnWriters = spaces.iter().map(OpenSpace::writer).collect();
+    let (writers, writer_news) = watch::channel(writers);
     let mut spaces = Spaces::new(spaces);
     let interval =
         (DIGEST_MS * spaces.in_use().count() as u32).max(SyncConfig::default().interval_ms);
@@ -292,6 +295,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         broadcast: start.broadcast,
         used: start.used,
         rosters,
+        writers,
         owner,
         nonces,
         ledger: start.ledger,
@@ -321,7 +325,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         })
         .map_err(|error| io("start the driver's thread", &error))?;
     Ok(Running {
-        handle: Handle::new(sender, bell, names, own_turns, roster_news),
+        handle: Handle::new(sender, bell, names, own_turns, (roster_news, writer_news)),
         ended,
     })
 }

@@ -10,13 +10,14 @@ pub use refusal::Refusal;
 
 use crate::driver::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LimitList, LinkRow,
-    News, Operation, OperationError, Order, OwnerKey, Page, PeriodRow, Permit, Position, Query,
-    Rosters, Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, WriterRow,
+    News, Operation, OperationError, Order, OwnWriters, OwnerKey, Page, PeriodRow, Permit,
+    Position, Query, Rosters, Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted,
+    WriterRow,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use tallymesh_core::{Link, Op, Shard, Space};
+use tallymesh_core::{Link, Op, Shard, Space, WriterId};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 /// One space that this node has open, by its place in the configuration.
@@ -157,6 +158,7 @@ struct Shared {
     places: HashMap<Box<str>, SpaceId>,
     links: AtomicU32,
     rosters: watch::Receiver<Rosters>,
+    writers: watch::Receiver<OwnWriters>,
     /// For clients that may work themselves.
     turn: Option<Turn>,
 }
@@ -167,7 +169,7 @@ impl Handle {
         bell: Bell,
         spaces: Arc<[Space]>,
         turn: Option<Turn>,
-        rosters: watch::Receiver<Rosters>,
+        (rosters, writers): (watch::Receiver<Rosters>, watch::Receiver<OwnWriters>),
     ) -> Handle {
         let places = spaces.iter().enumerate();
         let places = places.map(|(place, name)| (name.as_str().into(), SpaceId(place)));
@@ -178,6 +180,7 @@ impl Handle {
             spaces,
             links: AtomicU32::new(0),
             rosters,
+            writers,
             turn,
         };
         Handle {
@@ -450,6 +453,11 @@ impl Handle {
     /// The members of all open spaces, now and whenever they change.
     pub(crate) fn rosters(&self) -> watch::Receiver<Rosters> {
         self.shared.rosters.clone()
+    }
+
+    /// The writer under which this node writes in a space.
+    pub(crate) fn own_writer(&self, space: SpaceId) -> WriterId {
+        self.shared.writers.borrow()[space.0]
     }
 
     /// A number for a new connection, never given twice by this node.

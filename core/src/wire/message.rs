@@ -274,6 +274,12 @@ fn check_writers(reader: &mut Reader<'_>, count: usize, max: usize) -> Result<()
     }
 }
 
+/// Reads the table of writers with which a message of a peer begins.
+#[cfg(feature = "members")]
+pub(super) fn read_told_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
+    read_writers(reader, TOLD.writers)
+}
+
 fn read_writers(reader: &mut Reader<'_>, max: usize) -> Result<Vec<Entry>, Fail> {
     let count = reader.count(18);
     check_writers(reader, count, max)?;

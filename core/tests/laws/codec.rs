@@ -4,7 +4,9 @@ use crate::limits::put;
 use crate::support::{Random, cases, full, keys, replica, space, world, writer};
 use tallymesh_core::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
 use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why};
-use tallymesh_core::{Error, Mark, Message, Op, Replica, WriterId, frame_space};
+use tallymesh_core::{
+    Error, Mark, Message, Op, Replica, WriterId, frame_space, push_changes_writer,
+};
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -197,6 +199,33 @@ fn a_message_comes_back_as_it_was() {
         let bytes = message.encode_stored();
         assert_eq!(Message::decode_stored(&bytes), Ok(message));
     });
+}
+
+#[test]
+fn whose_changes_a_push_has_is_read_without_the_rest() {
+    let (mut made, other) = (replica(1), replica(2));
+    let before = made.vector();
+    made.add("m", 1).unwrap();
+    let frame = |body| Frame {
+        space: made.space().clone(),
+        body,
+    };
+    let bytes = frame(Body::Push(made.delta(&before))).encode();
+    assert!(push_changes_writer(&bytes, &made.writer()));
+    assert!(!push_changes_writer(&bytes, &other.writer()));
+    assert!(!push_changes_writer(&bytes[..12], &made.writer()));
+    let transfer = Body::Delta(Delta {
+        id: 1,
+        chunk: 0,
+        last: true,
+        message: made.delta(&before),
+    });
+    assert!(!push_changes_writer(
+        &frame(transfer).encode(),
+        &made.writer()
+    ));
+    let held = Body::Push(made.delta(&made.vector()));
+    assert!(!push_changes_writer(&frame(held).encode(), &made.writer()));
 }
 
 #[test]

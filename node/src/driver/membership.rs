@@ -12,6 +12,9 @@ use utoipa::ToSchema;
 /// The members of each open space, by its place in the configuration; `None` of a space without members.
 pub(crate) type Rosters = Arc<[Option<Roster>]>;
 
+/// The writer under which this node writes in each open space, by its place in the configuration.
+pub(crate) type OwnWriters = Arc<[WriterId]>;
+
 /// The members of a space, ascending, and by which configuration they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Roster {

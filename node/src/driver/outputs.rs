@@ -31,6 +31,14 @@ impl Driver {
                 }
             }
             let notices = self.spaces[place].settle(place, &self.origins);
+            let writer = self.spaces[place].writer();
+            if self.writers.borrow()[place] != writer {
+                self.writers.send_modify(|writers| {
+                    let mut all = writers.to_vec();
+                    all[place] = writer;
+                    *writers = all.into();
+                });
+            }
             if let Some(clients) = &mut self.clients {
                 let spaces = (place, &self.spaces);
                 let (kept, metrics) = (&self.kept, &self.metrics);

@@ -179,6 +179,11 @@ impl OpenSpace {
         })
     }
 
+    /// The writer under which this node writes here.
+    pub(super) fn writer(&self) -> WriterId {
+        self.replica.writer()
+    }
+
     pub(super) fn name(&self) -> &Space {
         self.replica.space()
     }

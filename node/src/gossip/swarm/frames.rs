@@ -15,7 +15,7 @@ use libp2p::gossipsub::{self, MessageAcceptance, PublishError};
 use libp2p::request_response::{self, OutboundRequestId};
 use libp2p::swarm::ConnectionId;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Space, frame_space};
+use tallymesh_core::{Space, frame_space, push_changes_writer};
 
 type FrameEvent = request_response::Event<Framed, ()>;
 
@@ -214,7 +214,7 @@ impl Network {
         }
     }
 
-    /// A push came by gossip. It is passed on if it belongs to its topic.
+    /// A push came by gossip. It is passed on if it belongs to its topic, and speaks in the name of others.
     pub(super) async fn pushed(
         &mut self,
         source: PeerId,
@@ -227,14 +227,19 @@ impl Network {
         self.directory.with(&source, count);
         let space = frame_space(&message.data).ok();
         let topic = message.topic.as_str().strip_prefix(TOPIC);
-        let fits = space == topic && space.is_some_and(|name| self.handle.space(name).is_ok());
+        let place = space.and_then(|name| self.handle.space(name).ok());
+        let fits = space == topic && place.is_some();
+        // Others would take this node for the one that brought it, and what is true of it they have from here.
+        let is_own = place.is_some_and(|place| {
+            push_changes_writer(&message.data, &self.handle.own_writer(place))
+        });
         let has_room = self.wait(&source, (1, bytes), now).is_none();
         if has_room {
             self.spend(source, (1, bytes), now);
         }
         let acceptance = match (fits, has_room) {
-            (true, true) => MessageAcceptance::Accept,
-            (true, false) => MessageAcceptance::Ignore,
+            (true, true) if !is_own => MessageAcceptance::Accept,
+            (true, _) => MessageAcceptance::Ignore,
             (false, _) => MessageAcceptance::Reject,
         };
         let gossipsub = &mut self.swarm.behaviour_mut().gossipsub;
@@ -244,7 +249,9 @@ impl Network {
             self.refusals.refused(Reason::Pushes, &source, now);
         } else if fits {
             let link = self.peers.link(&source);
-            self.unicast(topic.unwrap_or_default(), &message.data);
+            if !is_own {
+                self.unicast(topic.unwrap_or_default(), &message.data);
+            }
             self.handle.broadcast(link, message.data).await;
         } else {
             self.refusals.refused(Reason::Topic, &source, now);
