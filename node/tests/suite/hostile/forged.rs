@@ -7,9 +7,14 @@ use super::id;
 use crate::members;
 use crate::process::{Node, eventually};
 use serde_json::{Value, json};
+use std::ops::RangeInclusive;
 use tallymesh_core::{Space, WriterId};
 
-/// Three members, of which the second has counted 100 to `m`, and all show it: with the clock of its writer.
+/// Further than the clock of a writer rises by what its node acknowledges while a test runs.
+const FAR: u64 = 1_000;
+
+/// Three members, of which the second has counted 100 to `m`, and all show it: with a clock of its writer that
+/// all hold. It may go on by acknowledgements.
 fn mesh() -> (Vec<Node>, WriterId, u64) {
     let nodes = members::nodes(3);
     members::close(&nodes.iter().collect::<Vec<_>>());
@@ -23,7 +28,22 @@ fn mesh() -> (Vec<Node>, WriterId, u64) {
     let clock = space["clock"].as_str().expect("a clock");
     let writer = space["writer"].as_str().expect("an id");
     let writer = WriterId::parse(writer).expect("an id");
-    (nodes, writer, clock.parse().expect("a number"))
+    let clock = clock.parse().expect("a number");
+    for node in &nodes {
+        eventually("all hold its clock", || {
+            (held(node, writer) >= clock).then_some(())
+        });
+    }
+    (nodes, writer, clock)
+}
+
+/// The clock up to which a node holds a writer.
+fn held(node: &Node, writer: WriterId) -> u64 {
+    let answer = node.get("/v1/spaces/default/writers").1;
+    let rows = answer["writers"].as_array().expect("a list");
+    let row = rows.iter().find(|row| row["writer"] == writer.to_string());
+    let clock = row.and_then(|row| row["clock"].as_str());
+    clock.map_or(0, |clock| clock.parse().expect("a number"))
 }
 
 /// A link of its own at a node, which has greeted.
@@ -33,25 +53,29 @@ fn page(node: &Node) -> Page {
     page
 }
 
-/// Says that a writer's transaction after this clock made the counter this.
-fn say(page: &mut Page, writer: WriterId, clock: u64, total: u64) {
+/// Says that a writer's transactions of these clocks made the counter this.
+fn say(page: &mut Page, writer: WriterId, clocks: RangeInclusive<u64>, total: u64) {
     let space = Space::default();
     let row = Row {
         writer,
-        lo: clock,
-        hi: clock + 1,
+        lo: clocks.start() - 1,
+        hi: *clocks.end(),
     };
     assert!(page.send(&push(&space, &message(&[row], "m", total))));
+}
+
+/// All evidence about this writer at a node.
+fn reports(node: &Node, writer: WriterId) -> Vec<Value> {
+    let space = node.space();
+    let reports = space["evidence"].as_array().cloned().unwrap_or_default();
+    let of_writer = |it: &Value| it["writer"] == writer.to_string();
+    reports.into_iter().filter(of_writer).collect()
 }
 
 /// The evidence about this writer at a node that is so, once there is any.
 fn evidence_that(node: &Node, writer: WriterId, is_so: impl Fn(&Value) -> bool) -> Value {
     eventually("there is evidence", || {
-        let space = node.space();
-        let reports = space["evidence"].as_array().cloned().unwrap_or_default();
-        let of_writer = |it: &Value| it["writer"] == writer.to_string();
-        let mut reports = reports.into_iter().filter(of_writer);
-        reports.find(|it| is_so(it))
+        reports(node, writer).into_iter().find(&is_so)
     })
 }
 
@@ -71,15 +95,24 @@ fn who_contradicts_the_writers_own_node_is_the_suspect_and_hides_nothing_by_repe
     let owner = members::owner(&nodes[1]);
     let mut liar = page(&nodes[0]);
     for total in 2..82 {
-        say(&mut liar, writer, clock - 1, total);
+        say(&mut liar, writer, clock..=clock, total);
     }
-    let told = evidence_that(&nodes[0], writer, |it| it["times"] == "80");
-    // The writer may have acknowledged something at this clock, with no shard.
-    let kind = told["kind"].as_str().expect("a kind");
-    assert!(["totals", "late"].contains(&kind), "{told}");
-    assert_eq!(told["denied_by"]["kind"], "websocket", "{told}");
-    assert_eq!(told["suspect"], "denied_by", "{told}");
-    let peer = told["denied_by"]["peer"].as_str().expect("a name");
+    // Each kind and pair of peers has a report that counts. What is held came by way of one peer or two.
+    let told = eventually("each is counted", || {
+        let told = reports(&nodes[0], writer);
+        let times = |it: &Value| it["times"].as_str()?.parse::<u64>().ok();
+        (told.iter().filter_map(times).sum::<u64>() == 80).then_some(told)
+    });
+    for it in &told {
+        // The writer may have acknowledged something at this clock, with no shard.
+        let kind = it["kind"].as_str().expect("a kind");
+        assert!(["totals", "late"].contains(&kind), "{it}");
+        assert_eq!(it["denied_by"]["kind"], "websocket", "{it}");
+        assert_eq!(it["suspect"], "denied_by", "{it}");
+    }
+    let contradictions = told.len();
+    assert!(contradictions <= 2, "{told:?}");
+    let peer = told[0]["denied_by"]["peer"].as_str().expect("a name");
     let text = doctor(&nodes[0]);
     let both = format!("contradicted by {peer}");
     assert!(
@@ -89,7 +122,7 @@ fn who_contradicts_the_writers_own_node_is_the_suspect_and_hides_nothing_by_repe
     assert!(text.contains("not the other side"), "{text}");
     assert_eq!(nodes[0].value("m"), Some(100));
     // What it forges then is seen all the same.
-    say(&mut liar, writer, clock, 1);
+    say(&mut liar, writer, clock + 1..=clock + FAR, 1);
     let told = evidence_that(&nodes[0], writer, |it| it["kind"] == "ahead");
     assert_eq!(told["brought_by"]["peer"], peer, "{told}");
     assert_eq!(told["denied_by"]["owner"], owner, "{told}");
@@ -98,7 +131,7 @@ fn who_contradicts_the_writers_own_node_is_the_suspect_and_hides_nothing_by_repe
     let lines = log
         .lines()
         .filter(|it| it.contains("two wrote under one writer id"));
-    assert_eq!(lines.count(), 2, "{log}");
+    assert_eq!(lines.count(), contradictions + 1, "{log}");
 }
 
 #[test]
@@ -106,12 +139,12 @@ fn who_forged_a_shard_of_another_member_is_named_and_the_counter_repaired() {
     let (nodes, writer, clock) = mesh();
     let owners: Vec<String> = nodes.iter().map(members::owner).collect();
     let mut liar = page(&nodes[0]);
-    say(&mut liar, writer, clock, 1);
+    say(&mut liar, writer, clock + 1..=clock + FAR, 1);
 
     let told = evidence(&nodes[0], writer);
     assert_eq!(
         (&told["kind"], &told["clock"]),
-        (&json!("ahead"), &json!((clock + 1).to_string())),
+        (&json!("ahead"), &json!((clock + FAR).to_string())),
         "{told}"
     );
     let by = &told["brought_by"];
