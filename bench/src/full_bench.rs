@@ -25,10 +25,10 @@ const COUNTERS: usize = 1_000_000;
 const WRITERS: usize = tallymesh_core::limits::WRITERS_MAX;
 const LINKS: usize = 1_000;
 
-/// What the latency of a full node is to be of an empty one's at most.
+/// The latency of a full node in that of an empty one, at most.
 const RATIO_MAX: f64 = 2.0;
 
-/// What each measurement takes in all rounds together, in seconds, if nothing else is asked for.
+/// Default length of each measurement in all rounds together, in seconds.
 const SECONDS: u64 = 20;
 
 const HEAD: &str = "Two processes of one program, each in a folder of its own on the disk: an *empty* node \
@@ -180,7 +180,7 @@ fn compare(
     ))
 }
 
-/// What the full node says that it holds.
+/// The sizes that the full node reports.
 fn holds(full: &Server<'_>) -> Result<String> {
     let status: Value = serde_json::from_str(&full.http("/v1/status")?)?;
     let space = &status["spaces"][0];

@@ -101,7 +101,7 @@ impl Message {
         &self.facts
     }
 
-    /// What is said of a writer, whose place among its writers this is. Facts ascend by their kind and by
+    /// The facts about the writer at this place among its writers. Facts ascend by their kind and by
     /// writer, so no others are looked at: a full space has tens of thousands.
     pub(crate) fn facts_of(&self, writer: u32) -> impl Iterator<Item = &Fact> {
         let facts = self.facts();

@@ -17,7 +17,7 @@ pub(crate) trait Sheet<T: Copy> {
     fn at(&self, writer: u32) -> T;
     /// Sets the number of one writer.
     fn set(&mut self, writer: u32, number: T);
-    /// Of how many writers there are numbers, where there are so many writers in all.
+    /// How many writers have numbers, where there are so many writers in all.
     #[cfg(feature = "members")]
     fn writers(&self, all: usize) -> u32;
     /// The writers whose numbers were set, ascending, if that is known.

@@ -58,7 +58,7 @@ pub(crate) struct Refused {
 
 impl Pages {
     /// Judges a request by its headers. `target` is the host in the request's target, which HTTP/2 has
-    /// in place of the header. Whoever has both has found that they are the same.
+    /// in place of the header. A caller that has both has compared them.
     pub(crate) fn judge(
         &self,
         headers: &HeaderMap,

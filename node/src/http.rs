@@ -156,7 +156,7 @@ pub(crate) struct App {
     pub(crate) auditor: Auditor,
     pub(crate) directory: Directory,
     pub(crate) sessions: post::Sessions,
-    /// What clients have sent of requests that are not whole.
+    /// Bytes that clients have sent of requests that are not whole.
     pub(crate) bodies: Arc<bodies::Bodies>,
     pub(crate) cuts: watch::Sender<Cuts>,
     /// True when the node stops: streams end then.

@@ -11,7 +11,7 @@ use tallymesh_core::{Once, Party};
 pub(crate) struct Client {
     /// Its ticket and its address.
     pub(crate) party: Party,
-    /// What it may do.
+    /// Its role.
     pub(crate) role: Role,
 }
 
@@ -23,7 +23,7 @@ impl Default for Client {
 }
 
 impl Client {
-    /// Who comes from an address, with a role, by a ticket if one gives it.
+    /// A client at an address, with a role, by a ticket if one gives it.
     pub(crate) fn new(address: Option<IpAddr>, role: Role, grant: Option<&Grant>) -> Client {
         Client {
             party: Party {
@@ -39,7 +39,7 @@ impl Client {
         self.role < Role::Member
     }
 
-    /// What it asks for under an idempotency key.
+    /// An operation under an idempotency key that counts for this client.
     pub(crate) fn keyed(self, once: Once) -> Keyed {
         Keyed {
             once,
@@ -59,7 +59,7 @@ pub(crate) fn of_sender(from: &Sender) -> Party {
     }
 }
 
-/// The number of an address. An IPv6 network of 64 bits is one: whoever has one address of it has all.
+/// The number of an address. An IPv6 network of 64 bits is one: a host with one address of it has all.
 pub(crate) fn network(ip: IpAddr) -> u128 {
     match ip.to_canonical() {
         IpAddr::V4(ip) => u128::from(ip.to_ipv6_mapped()),

@@ -59,7 +59,7 @@ impl Full {
     }
 }
 
-/// Who has how many of the places.
+/// How many of the places each share has.
 #[derive(Default)]
 pub(crate) struct Places {
     places: u64,
@@ -175,7 +175,7 @@ impl Shared {
 }
 
 impl Held {
-    /// Who has it.
+    /// The share that has it.
     pub(crate) fn client(&self) -> Client {
         self.client
     }
@@ -251,7 +251,7 @@ mod tests {
         );
         drop(held);
         assert!(shared.begin(one).is_ok());
-        // Of few places each share has one.
+        // With few places each share has one.
         assert_eq!(fill(&mut Places::new(1), one), (1, Share::Address));
     }
 }

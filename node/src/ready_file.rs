@@ -42,7 +42,7 @@ pub(crate) fn write(file: &Path, text: &str) -> io::Result<()> {
     let mut new = fs::File::create_new(&part)?;
     new.write_all(text.as_bytes())?;
     drop(new);
-    // What has come to the name since the start is looked at too.
+    // A file that came to the name since the start is checked too.
     remove_regular(file)?;
     fs::rename(&part, file)
 }

@@ -68,7 +68,7 @@ impl Socket {
 
     fn message(&mut self, kind: u8, bytes: &[u8]) -> Result<()> {
         let mut frame = vec![kind];
-        // What a client sends is masked; by zeros, here.
+        // Frames of a client are masked; by zeros, here.
         match bytes.len() {
             length @ 0..=125 => frame.push(0x80 | length as u8),
             length @ 126..=0xffff => {
@@ -129,7 +129,7 @@ impl Links {
     }
 }
 
-/// What a fresh replica says first.
+/// The hello of a fresh replica.
 fn hello(number: u64) -> Vec<Vec<u8>> {
     let mut nonce = [1; 16];
     nonce[..8].copy_from_slice(&number.to_le_bytes());

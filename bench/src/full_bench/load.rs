@@ -32,7 +32,7 @@ pub(super) enum Way {
     Redis,
     /// Many adds in one request over HTTP.
     Bulk,
-    /// What is no plain add: `SET` over Redis.
+    /// A write that is no plain add: `SET` over Redis.
     Set,
 }
 

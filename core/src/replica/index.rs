@@ -16,7 +16,7 @@ pub(super) struct Index {
     starts: Vec<u32>,
     /// Of writers that are over, ascending.
     ended: Vec<u32>,
-    /// Of those of which something was said last.
+    /// The changes of writers about which facts came last.
     said: Recent,
 }
 

@@ -1,4 +1,4 @@
-//! Of which writers more is held than before, and the digest of all that is held.
+//! The writers of which more is held than before, and the digest of all that is held.
 //!
 //! Most changes are of few of the tens of thousands of writers that a space may have. A mark, a record and
 //! a push look at those only.
@@ -9,7 +9,7 @@ use crate::shard::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// What moved last, and what is known of all.
+/// The writers that moved last, and the digest of all.
 #[derive(Clone, Debug)]
 pub(super) struct Moved {
     /// The writers whose clocks or numbers changed, but for the own clock.
@@ -91,7 +91,7 @@ impl Replica {
         self.numbers.len() <= writers_max || of == Some(self.digest_of())
     }
 
-    /// What a digest is of.
+    /// The state that a digest is of.
     fn digest_of(&self) -> (u64, u64, WriterId) {
         (self.moved.times, self.clock(), self.writer())
     }

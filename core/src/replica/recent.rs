@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// So many of the last changes are known. Who asks for more looks at everything.
+/// So many of the last changes are known. A caller that asks for more looks at everything.
 const KNOWN_MAX: usize = 1_024;
 
 /// Local numbers of what changed last, with the epoch of each change, the last one last.
@@ -39,7 +39,7 @@ impl Recent {
         self.missing = epoch;
     }
 
-    /// What changed in this epoch or later, ascending; `None` if that is not known any more.
+    /// The changes in this epoch or later, ascending; `None` if that is not known any more.
     pub(super) fn since(&self, epoch: u64) -> Option<Vec<u32>> {
         if epoch <= self.missing {
             return None;

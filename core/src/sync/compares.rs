@@ -14,7 +14,7 @@ const AT_ONCE_WRITERS_MAX: usize = 1_024;
 /// writers, more lets it learn later what it lacks.
 const GATHER_MS: Millis = 25;
 
-/// What peers told and was not compared yet.
+/// Vectors of peers that were not compared yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Compares {
     /// By link, with whether it came as a digest, and not with a hello.

@@ -30,7 +30,7 @@ const OF_LINK_MAX: usize = 8;
 /// Which of them is right is another question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accusation {
-    /// What shows the fault.
+    /// The evidence of the fault.
     pub fault: Fault,
     /// The link on which what is held came first, if that is known since this process started. For the own
     /// writer it is the link that contradicts it.

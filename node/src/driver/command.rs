@@ -123,7 +123,7 @@ pub(crate) enum Command {
     Links {
         reply: oneshot::Sender<Vec<LinkRow>>,
     },
-    /// What somebody asks for by a ticket. It is not done, and has no answer, if the ticket is worth
+    /// Work that a client asks for by a ticket. It is not done, and has no answer, if the ticket is worth
     /// nothing any more: the permit tells why.
     Permitted {
         permit: Arc<Permit>,
@@ -204,7 +204,7 @@ impl Command {
         Command::look(space, reply, move |it| it.sequences(&query))
     }
 
-    /// What is asked for, and the ticket by which it is.
+    /// The work, and the ticket by which it is asked for.
     pub(super) fn with_permit(self) -> (Command, Option<Arc<Permit>>) {
         match self {
             Command::Permitted { permit, command } => (*command, Some(permit)),

@@ -39,7 +39,7 @@ impl Driver {
         if let Some(permit) = &permit
             && !permit.is_good(&self.spaces, self.clock.now())
         {
-            return; // Whoever waits for an answer finds the reason in the permit.
+            return; // A client that waits for an answer finds the reason in the permit.
         }
         if let Command::Frame { link, bytes } = command {
             return self.frame_contained(link, bytes);

@@ -24,7 +24,7 @@ pub struct Keyed {
 }
 
 impl From<Once> for Keyed {
-    /// Of this program itself.
+    /// A request of this program itself.
     fn from(once: Once) -> Keyed {
         Keyed {
             once,

@@ -469,7 +469,7 @@ impl Bench {
     /// Lets the commit that is held fail. Whoever waits hears nothing but that the node has ended.
     fn fail(mut self, asked: Vec<Asked<Counter>>) {
         self.gate.fail();
-        // Who waits hears that the node stopped as soon as it does, and of no fault of the program.
+        // A waiting client hears that the node stopped as soon as it does, and of no fault of the program.
         for asked in asked {
             assert_eq!(self.answer(asked), Err(Refusal::Stopped));
         }

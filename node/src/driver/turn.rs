@@ -120,7 +120,7 @@ impl Turn {
             drop(turn);
             if let Err(error) = done {
                 let kept = driver.keep_others(&mut poll, &mut events);
-                // Who waits for an answer hears that the node stopped, and of no fault of its own.
+                // A waiting client hears that the node stopped, and of no fault of its own.
                 driver.queue.close();
                 return kept.and(Err(error));
             }

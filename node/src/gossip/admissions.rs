@@ -1,4 +1,4 @@
-//! Who is being made a member by a ticket that it has shown.
+//! Peers that are being made members by a ticket that they have shown.
 //!
 //! A ticket may be worth nothing yet when it is shown: this node may not take part yet after its start,
 //! may still take the holder for the member that it was, or reach no majority. So whom a ticket

@@ -31,7 +31,7 @@ use std::time::Instant;
 /// Most connections that are still being set up from one address, so that no one fills them all up.
 const PENDING_PER_ADDRESS_MAX: usize = 64;
 
-/// What a peer is that is not reserved.
+/// The kind of a peer without a reserved place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// It may do nothing here, and has to show a ticket.
@@ -42,7 +42,7 @@ pub(super) enum Class {
     Trusted,
 }
 
-/// What a peer is when it comes.
+/// The kind of a peer when it connects.
 pub(super) type Classes = Box<dyn Fn(&PeerId) -> Class + Send>;
 
 /// Judges connections.

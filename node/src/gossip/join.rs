@@ -29,7 +29,7 @@ pub(super) const NAMED_MAX: usize = 64;
 /// Most bytes of an answer, of which the most are the names of spaces.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// What is asked or told.
+/// A question or an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// A ticket is shown.

@@ -126,7 +126,7 @@ impl Removals {
         let mut told = BTreeMap::new();
         for (space, owner, gone) in self.ledger.removals() {
             let whom = (space, owner);
-            // Who reads what is stated knows as much as this node.
+            // A node that reads the statement knows as much as this one.
             let is_stated = known
                 .get(&whom)
                 .is_some_and(|stated| stated.and(gone) == *stated);

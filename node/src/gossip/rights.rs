@@ -157,7 +157,7 @@ impl Rights {
         self.known().of(peer, now_ms)
     }
 
-    /// What a peer counts for among the connections that come in.
+    /// The share that a peer counts for among incoming connections.
     pub(super) fn class(&self, peer: &PeerId, now_ms: u64) -> Class {
         let known = self.known();
         let rights = known.of(peer, now_ms);

@@ -55,7 +55,7 @@ impl Waiting {
                 tell_wait: TELL_WAIT_MIN,
             };
             let row = self.0.entry(space.clone()).or_insert(new);
-            // What is so now is told soon, however long ago it was told what was so before.
+            // A new state is logged soon, however long ago the last one was.
             if row.place != place {
                 row.place = place;
                 row.tell_next = row.tell_next.min(now + TELL_AFTER);
@@ -96,7 +96,7 @@ fn detail(space: &Space, place: Place, waits: Duration) -> String {
     }
 }
 
-/// What is wrong with a ticket, and what to do.
+/// The flaw of a ticket, and the advice.
 fn flawed(flaw: Flaw) -> (&'static str, &'static str) {
     let another = "Ask a member for another (`tallymesh invite` there), and start this node with `--join` \
                    and that";

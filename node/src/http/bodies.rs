@@ -23,13 +23,13 @@ const FREE_BYTES: usize = 16 << 10;
 /// Most bytes that are under way, beyond the free ones.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// Of all together.
+    /// The bound of all together.
     all: usize,
-    /// Of all that may do less than a member.
+    /// The bound of all that may do less than a member.
     guests: usize,
-    /// Of the clients of one address.
+    /// The bound of the clients of one address.
     address: usize,
-    /// Of the holders of one ticket.
+    /// The bound of the holders of one ticket.
     ticket: usize,
 }
 
@@ -85,7 +85,7 @@ impl From<Full> for Problem {
     }
 }
 
-/// What is under way.
+/// The bytes under way.
 #[derive(Default)]
 struct Held {
     all: usize,
@@ -212,7 +212,7 @@ impl Bodies {
     }
 }
 
-/// What came of one body or message.
+/// The bytes that came of one body or message.
 #[derive(Default)]
 struct Came {
     bytes: usize,
@@ -248,7 +248,7 @@ impl Charge {
         Ok(())
     }
 
-    /// What came is whole, and another one begins.
+    /// The message is whole, and another one begins.
     pub(super) fn again(&self) {
         let mut came = self.came();
         self.bodies.give_back(self.client, came.counted);

@@ -139,7 +139,7 @@ impl Heads {
     }
 }
 
-/// What follows a head with these headers; `None` if they tell two lengths.
+/// The kind of body after a head with these headers; `None` if they tell two lengths.
 fn body(headers: &[httparse::Header<'_>]) -> Option<At> {
     let of = |name: &str| {
         let mut same = headers
@@ -255,7 +255,7 @@ mod tests {
     const SIZED: &str = "POST /a HTTP/1.1\r\ncontent-length: 80\r\n\r\n";
     const CHUNKED: &str = "POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
 
-    /// What is left of requests that come in pieces of so many bytes.
+    /// The rest of requests that come in pieces of so many bytes.
     fn looked(text: &str, piece: usize) -> Vec<u8> {
         let mut heads = Heads::default();
         let mut bytes = text.as_bytes().to_vec();
@@ -282,7 +282,7 @@ mod tests {
                 let mut changed = looked.iter().zip(text.as_bytes());
                 let changed = changed.by_ref().filter(|(one, other)| one != other);
                 assert_eq!(changed.count(), 1, "in pieces of {piece}: {text}");
-                // What is no such head is left as it is, bodies that look like one too.
+                // Other bytes are left as they are, bodies that look like a head too.
                 assert_eq!(super::tests::looked(&before, piece), before.as_bytes());
             }
         }

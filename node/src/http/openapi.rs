@@ -33,7 +33,7 @@ const ALWAYS: [&str; 7] = [
 /// What any request to a space may be refused with.
 const IN_SPACE: [&str; 4] = ["path", "space_name", "space_not_open", "stopped"];
 
-/// What a request may be refused with that takes a role: by a ticket, or the token of another node.
+/// Codes of refusals for a request that takes a role: by a ticket, or the token of another node.
 const WITH_ROLE: [&str; 10] = [
     "forbidden",
     "ticket",
@@ -47,7 +47,7 @@ const WITH_ROLE: [&str; 10] = [
     "token_wrong",
 ];
 
-/// What a request may be refused with that is the operator's, beside that.
+/// Further codes of refusals for a request that is the operator's.
 const OF_OPERATOR: &str = "token_needed";
 
 /// What any request with a body may be refused with.

@@ -282,7 +282,7 @@ impl Client {
         self.set(Phase::Asked);
     }
 
-    /// What is asked comes from somebody who may do less than a member.
+    /// The request comes from a client below the role member.
     pub(super) fn is_guest(&self) {
         self.limited.store(true, Ordering::Relaxed);
     }

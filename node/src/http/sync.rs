@@ -172,7 +172,7 @@ async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<Limits, 
     challenge.check(&proof.map_err(|error| unproved(&error.to_string()))?)
 }
 
-/// What comes next on a socket.
+/// The next event on a socket.
 enum Next {
     Came(Option<Result<Message, axum::Error>>),
     Order(Option<Order>),

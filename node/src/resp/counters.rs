@@ -13,8 +13,8 @@ use super::server::help;
 use crate::trust::Role;
 use tallymesh_core::{Budget, Error, Op, Period, RESERVED, Replica, Transaction};
 
-/// What counters are read from: a replica, or a transaction that is being made. The parts of budgets are
-/// no counters, and not shown.
+/// The source that counters are read from: a replica, or a transaction that is being made. The parts of
+/// budgets are no counters, and not shown.
 pub(super) trait View {
     fn value(&self, key: &str) -> Option<i128>;
     fn expiry(&self, key: &str) -> Option<u64>;

@@ -212,9 +212,9 @@ pub enum ReplyError<'a> {
     AuthTime,
     /// Sessions together hold more than they may, and this one most of those that give way.
     HeldFull {
-        /// What it holds, in bytes.
+        /// The bytes that it holds.
         bytes: usize,
-        /// What its ticket, or its address, holds with it.
+        /// The bytes that its ticket, or its address, holds with it.
         sum: usize,
         /// Whose bytes are over a limit together.
         who: &'static str,

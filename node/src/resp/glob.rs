@@ -229,14 +229,14 @@ mod tests {
         assert!(!glob.matches(&[b'a'; 500], &mut steps));
         assert!(glob.matches(b"zz0007", &mut steps));
         assert!(steps < 1_000, "{steps}");
-        // What is left is bounded by both lengths together, and not by the pattern's bytes.
+        // The rest is bounded by both lengths together, and not by the pattern's bytes.
         let mut steps = 0;
         let glob = Glob::new(("*".to_owned() + &"a".repeat(250) + "b*").as_bytes());
         assert!(!glob.matches(&[b'a'; 500], &mut steps));
         assert!(steps < 70_000, "{steps}");
     }
 
-    /// What a pattern matches by its definition, without any cleverness.
+    /// Whether a pattern matches by its definition, without any cleverness.
     fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
             ([], _) => text.is_empty(),

@@ -236,7 +236,7 @@ pub(super) struct Listing {
     glob: Glob,
     /// The next handle.
     at: u32,
-    /// What matched, and how many bytes it will take in the answer.
+    /// The keys that matched, and how many bytes they will take in the answer.
     found: Vec<Handle>,
     bytes: usize,
 }
@@ -250,8 +250,8 @@ impl Listing {
 
 impl Session {
     /// Lists the counters that match, or as many as it gets to in this turn: the command is put off then,
-    /// and goes on there. What exists from its first turn to its last is listed, and nothing that does not
-    /// exist in the end.
+    /// and goes on there. A key that exists from its first turn to its last is listed, and nothing that
+    /// does not exist in the end.
     fn keys<'a>(
         &mut self,
         pattern: &'a [u8],

@@ -22,7 +22,7 @@ pub(super) trait Folder: Send {
         Ok(())
     }
 
-    /// What has this name, where the system tells.
+    /// The identity of the file of this name, where the system tells.
     fn mark(&self, _name: &str) -> io::Result<Option<Mark>> {
         Ok(None)
     }
@@ -60,7 +60,7 @@ pub(super) trait File: Send + Sync {
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// What it is under any name, where the system tells.
+    /// Its identity under any name, where the system tells.
     fn mark(&self) -> io::Result<Option<Mark>> {
         Ok(None)
     }
@@ -95,7 +95,7 @@ struct Lock {
 /// The identity of a file under any name.
 type Identity = (u64, u64);
 
-/// What tells whether a name still has the same file, whole.
+/// The mark that tells whether a name still has the same file, whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) identity: Identity,

@@ -31,7 +31,7 @@ pub(crate) enum Flaw {
     Early,
     /// It was revoked.
     Revoked,
-    /// Who signed it is no member.
+    /// Its signer is no member.
     Issuer,
     /// It was signed before this node was removed from the members.
     Removed,
@@ -60,7 +60,7 @@ impl Flaw {
     }
 }
 
-/// What is known of the tickets that this node was given.
+/// The state of the tickets that this node was given.
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'a> {
     pub(crate) own: OwnerKey,

@@ -40,8 +40,8 @@ pub(crate) struct Removal {
 /// When an owner was removed. A ticket that its issuer signed when it knew of the removal counts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
-    /// In seconds since 1970, by the clock of who saw it. Of tickets that do not say which members their
-    /// issuer knew, those count that were signed later.
+    /// In seconds since 1970, by the clock of the node that saw it. Of tickets that do not say which
+    /// members their issuer knew, those count that were signed later.
     pub(crate) at: u64,
     /// Era and number of a configuration without it; (0, 0) if that is not known.
     pub(crate) by: (u64, u64),
@@ -59,7 +59,7 @@ impl Gone {
         }
     }
 
-    /// What is known by this and another statement about one owner. They are of one removal if they can
+    /// The knowledge of this and another statement about one owner. They are of one removal if they can
     /// be: then who knows best by which configuration it was tells that. The later time counts.
     pub(crate) fn and(self, other: Gone) -> Gone {
         let (early, late) = match self.by <= other.by {

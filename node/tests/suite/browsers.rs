@@ -410,7 +410,7 @@ async fn libp2ps_websocket_lets_in_whom_http_lets_in() {
     ] {
         assert_eq!(socket(&node, headers).await, status, "{headers:?}");
     }
-    // What is said twice is refused here as there.
+    // A header that is given twice is refused here as there.
     let key = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
                sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==";
     for (target, more, status) in [

@@ -164,7 +164,7 @@ impl Pair {
         pair
     }
 
-    /// What the nodes have refused, by kind, and how many lines of the log they dropped.
+    /// The refusals of the nodes, by kind, and how many lines of the log they dropped.
     fn refused(&self) -> BTreeMap<String, u64> {
         let kinds = ["refusals_total{", "network_refused_total{", "log_dropped"];
         let mut refused = BTreeMap::new();
@@ -266,7 +266,7 @@ struct Run {
     notes: String,
 }
 
-/// What strangers were told, and what became of honest peers, as an entry of a list.
+/// The refusals of strangers and the fate of honest peers, as an entry of a list.
 fn notes(limit: &str, load: &Load, refused: &BTreeMap<String, u64>) -> String {
     let all = |told: &Told| {
         let told = told.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,7 +28,7 @@ fn connect(node: &Node) -> TcpStream {
     socket
 }
 
-/// Sends a head, and what comes after it; whoever refuses may close meanwhile.
+/// Sends a head, and what comes after it; a node that refuses may close meanwhile.
 fn send(node: &Node, ticket: &str, head: &str, after: &[u8]) -> TcpStream {
     let mut socket = connect(node);
     let host = node.url.strip_prefix("http://").expect("HTTP");
@@ -207,7 +207,7 @@ fn one_ticket_leaves_redis_connections_to_others() {
     assert_eq!(fill(&writer), (2, true));
     let mut redis = Redis::connect(&node);
     assert_eq!(redis.text(&["AUTH", &member]), Some("OK".into()));
-    // Who shows the same ticket again keeps its place, and who goes leaves it to others.
+    // A client that shows the same ticket again keeps its place; one that goes leaves it to others.
     assert_eq!(kept[0].text(&["AUTH", &reader]), Some("OK".into()));
     assert_eq!(kept[0].text(&["AUTH", &member]), Some("OK".into()));
     crate::process::eventually("a place is free", || {

@@ -1,4 +1,4 @@
-//! What changed after a mark: a record for a store, and a push.
+//! Changes after a mark: a record for a store, and a push.
 //!
 //! Its cost follows what changed: of the writers of a space only those are looked at that moved.
 
@@ -13,7 +13,7 @@ use crate::sheet::Few;
 use crate::sheet::Sheet;
 use alloc::vec::Vec;
 
-/// Of more writers than so many, few that changed are listed apart.
+/// With more writers than this, the few that changed are listed apart.
 const FEW_FROM: usize = 64;
 
 impl Replica {
@@ -98,7 +98,7 @@ impl Replica {
         Some(message)
     }
 
-    /// The present place in this replica's history, for whoever keeps nothing of it.
+    /// The present place in this replica's history, for a caller that keeps nothing of it.
     pub fn mark(&mut self) -> Mark {
         let mut mark = Mark::default();
         self.move_mark(&mut mark);
@@ -107,7 +107,7 @@ impl Replica {
 
     /// The local transactions after `mark`, to be pushed: it builds on the mark's own clock and on
     /// what was merged since that clock's transaction, which by causality implies the rest. What
-    /// was merged after that transaction and before the last push counts too: whoever holds the
+    /// was merged after that transaction and before the last push counts too: a peer that holds the
     /// transaction may have it from elsewhere, without what the last push built on.
     pub(crate) fn push(&mut self, mark: &mut Mark) -> Push {
         let own = self.low(mark, OWN as usize);

@@ -1,8 +1,8 @@
 //! Shares of the room for keyed operations, after longest queue drop: what makes room for a new one is
-//! the oldest one of whoever holds the most.
+//! the oldest one of the group that holds the most.
 //!
 //! An operation counts for the caller that it was made for: the holders of one ticket, each address among
-//! them apart, or the clients of one address without a ticket. What other members made counts for the
+//! them apart, or the clients of one address without a ticket. Keys that other members made count for the
 //! writer that made it, and so does what a store brings. So a caller pushes out operations of its own, and
 //! another's only while that one holds more. A caller whose own oldest one is young is refused instead:
 //! however fast it asks, what it was answered lately is remembered.
@@ -23,7 +23,7 @@ pub struct Asker {
     pub settled: u64,
 }
 
-/// Who shares room for keyed operations.
+/// A group that shares room for keyed operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     /// The holders of one ticket at one address.
@@ -38,13 +38,13 @@ pub(super) enum Group {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyedBounds {
-    /// Of all.
+    /// The bound of all groups together.
     pub all: usize,
-    /// Of all that may do less than a member.
+    /// The bound of all that may do less than a member.
     pub guests: usize,
-    /// Of the holders of one ticket.
+    /// The bound of the holders of one ticket.
     pub ticket: usize,
-    /// Of the clients of one address that have shown no ticket.
+    /// The bound of the clients of one address that have shown no ticket.
     pub address: usize,
 }
 
@@ -59,7 +59,7 @@ impl Default for KeyedBounds {
     }
 }
 
-/// What one group holds.
+/// The keys that one group holds.
 #[derive(Clone, Debug)]
 struct Held {
     group: Group,
@@ -70,7 +70,7 @@ struct Held {
     live: usize,
 }
 
-/// What each group holds.
+/// The keys that each group holds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
     pub(super) bounds: KeyedBounds,
@@ -85,7 +85,7 @@ pub(super) struct Shares {
     totals: [usize; 2],
 }
 
-/// What has to be done before a group takes another one.
+/// The step that is needed before a group takes another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// Nothing.
@@ -128,7 +128,7 @@ impl Shares {
         self.held.get(number as usize)?.as_ref()
     }
 
-    /// What has to go before this group takes another one, if anything, and how many may be held of which
+    /// The key that has to go before this group takes another one, if any, and how many may be held of which
     /// there are too many then.
     pub(super) fn room(&self, group: Group, limited: bool) -> (Room, usize) {
         let bounds = &self.bounds;
@@ -179,7 +179,7 @@ impl Shares {
         }
     }
 
-    /// What a group held at a place is gone. `is_there` tells of other places whether they are.
+    /// The key that a group held at a place is gone. `is_there` tells of other places whether they are.
     pub(super) fn remove(&mut self, number: u32, place: u64, is_there: impl Fn(u64) -> bool) {
         let Some(Some(held)) = self.held.get_mut(number as usize) else {
             return;

@@ -32,7 +32,7 @@ fn what_many_links_tell_is_compared_at_once() {
     end.sent();
     let before = end.replica.digests_worked_out();
     for link in &links {
-        // What is written makes another digest of all that is held.
+        // A write changes the digest of all that is held.
         end.replica.add("n", 1).unwrap();
         end.differs(*link);
     }

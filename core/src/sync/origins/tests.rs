@@ -241,7 +241,7 @@ fn a_link_that_lies_without_end_hides_no_other() {
     assert!(lies.count() <= 2, "who has most makes room");
 }
 
-/// What is held came before this process began, or by a broadcast: nobody is known to have brought it.
+/// The held state came before this process began, or by a broadcast: no link is known to have brought it.
 #[test]
 fn other_content_of_a_clock_whose_link_is_not_known_names_who_contradicts() {
     let mut end = End::new();

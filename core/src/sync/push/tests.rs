@@ -93,7 +93,7 @@ fn the_more_links_there_are_the_less_often_they_are_told_while_it_fits() {
     assert_eq!(push(400), DELAY_MS);
     let told = push(400);
     assert!((PUSH_DELAY_MS..DELAY_MS).contains(&told), "{told}");
-    // What was too much for a push is told soon.
+    // A change that was too much for a push is announced soon.
     push(700);
     assert!(push(1) < DELAY_MS);
     assert_eq!(push(1), DELAY_MS);

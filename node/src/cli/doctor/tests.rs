@@ -368,7 +368,7 @@ fn each_check_is_documented() {
     assert_eq!(documented, checks);
 }
 
-/// What is said of a fault, and what to do.
+/// The words about a fault, and the advice.
 fn of_fault(report: Value) -> (String, &'static str) {
     let mut facts = fine();
     facts.status["spaces"][0]["faults"] = json!(1);

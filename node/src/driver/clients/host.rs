@@ -32,7 +32,7 @@ pub(super) struct Books {
     knocks: Knocks,
     /// Which tickets are revoked.
     ledger: Ledger,
-    /// Who of those that have shown a ticket has how many places.
+    /// Places of the clients that have shown a ticket.
     places: places::Shared,
     /// The memory in use, and when that was looked up.
     memory: Option<(Instant, u64)>,

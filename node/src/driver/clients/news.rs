@@ -1,4 +1,4 @@
-//! What subscribers are told: events wait in one queue, and each subscriber has its own place in it.
+//! Events for subscribers: they wait in one queue, and each subscriber has its own place in it.
 //!
 //! Comparing an event with patterns may take long, since readers choose the patterns. So each subscriber
 //! has turns, and all of them together a share of each batch: those with many patterns fall behind, and

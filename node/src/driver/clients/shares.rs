@@ -21,10 +21,10 @@ const HELD_BYTES: usize = if cfg!(test) {
     HELD_TOTAL_BYTES_MAX
 };
 
-/// What clients may hold that are no members; the rest is kept for members.
+/// Bytes that clients below the role member may hold; the rest is kept for members.
 const LIMITED_BYTES: usize = HELD_BYTES / 4 * 3;
 
-/// What connections may hold that have not authenticated, beside all others. More takes that memory; less
+/// Bytes that connections before authentication may hold, beside all others. More takes that memory; less
 /// ends those that send a long ticket in pieces while many do.
 const STRANGER_BYTES: usize = HELD_BYTES / 8;
 
@@ -47,7 +47,7 @@ enum Payer {
     Address(IpAddr),
 }
 
-/// What a connection was counted for last.
+/// The bytes that a connection was counted for last.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Footprint {
     pub(super) bytes: usize,

@@ -3,7 +3,7 @@
 //!
 //! Each address has its own queue. The address with most of them gives way, with its oldest, and only once
 //! that had [`GRACE`]: so one address pushes out nobody but itself, and a client that is slow to
-//! authenticate has its time. Whoever comes meanwhile waits in the lobby.
+//! authenticate has its time. A client that comes meanwhile waits in the lobby.
 
 use super::line::Line;
 use super::{Clients, Connection};

@@ -20,7 +20,7 @@ const OF_PARTY_MAX: usize = 8;
 pub(super) struct Told(Vec<Kept>);
 
 struct Kept {
-    /// Who showed it, and who is on the other side.
+    /// The link that showed it, and the link on the other side.
     parties: [String; 2],
     report: FaultReport,
 }

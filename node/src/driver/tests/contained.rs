@@ -282,7 +282,7 @@ fn patterns_that_take_long_hold_up_neither_writes_nor_other_subscribers() {
             &format!("*4|$8|pmessage|$16|__keyevent@0__:*|$21|__keyevent@0__:incrby|$400|{key}|"),
         );
     }
-    // Who is too far behind is cut off, and what waited for it is forgotten.
+    // A subscriber too far behind is cut off, and its waiting events are forgotten.
     let since = Instant::now();
     let is_cut = |socket: &mut TcpStream| {
         socket.set_nonblocking(true).expect("a socket");

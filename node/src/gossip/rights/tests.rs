@@ -307,7 +307,7 @@ fn a_ticket_of_one_who_knew_of_the_removal_counts_whatever_clocks_say() {
     let now = Admission::Now(owner(9), (0, 5));
     assert_eq!(admits(&knew(5, long_ago)), now, "nothing is waited for");
     assert_eq!(admits(&knew(4, seen + 30)), Admission::Never);
-    // Who was away states the same removal late, and more vaguely.
+    // A member that was away states the same removal late, and more vaguely.
     let late = Gone {
         at: seen + 50,
         by: (0, 7),

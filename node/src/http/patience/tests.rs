@@ -144,7 +144,7 @@ async fn streams_leave_places_for_requests() {
     assert!(streams(&nodes, 0), "one has gone");
 }
 
-/// A crowd of guests that never end what they ask takes no place from whoever comes, nor does an address
+/// A crowd of guests that never end what they ask takes no place from newcomers, nor does an address
 /// with many connections.
 #[tokio::test]
 async fn requests_of_guests_that_do_not_end_give_way_and_those_of_members_do_not() {

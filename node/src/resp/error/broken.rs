@@ -3,7 +3,7 @@
 #[allow(unused_imports, reason = "what the docs name")]
 use crate::resp::limits;
 
-/// What is wrong with the framing; the session ends after it.
+/// A fault of the framing; the session ends after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// The count of arguments is no number, or over [`limits::ARGS_MAX`].

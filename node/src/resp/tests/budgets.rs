@@ -247,7 +247,7 @@ fn subscribers_are_told_of_budgets_and_not_of_expiries() {
     assert!(client.send("BUDGET.GET gift").contains("|value|$1|9|"));
 }
 
-/// What a command is sent with, its keys in place of `KEY`. All others take keys and one number at most.
+/// The arguments of a command, its keys in place of `KEY`. All others take keys and one number at most.
 fn with_key(spec: &Spec) -> Option<String> {
     if spec.name.contains('.') || spec.keys == KeysAt::None {
         return None;

@@ -166,7 +166,7 @@ fn the_bytes_of_all_subscriptions_are_bounded() {
     assert_eq!(client.send("SUBSCRIBE a"), full);
     client.send(&format!("PUNSUBSCRIBE {}", name(5)));
     assert!(client.send("SUBSCRIBE a").ends_with(":128|"));
-    // What the patterns take is counted with all else that the connection holds.
+    // Bytes of patterns are counted with all else that the connection holds.
     assert!(client.session.heap_bytes() > SUBSCRIPTION_BYTES_MAX);
     client.send("PUNSUBSCRIBE");
     client.send("UNSUBSCRIBE");

@@ -173,7 +173,7 @@ fn a_long_listing_gives_others_their_turns() {
     assert_eq!((out.len(), flow), (0, Flow::Turn));
     assert!(client.session.work() <= TURN_WORK_MAX + 10);
     assert!(client.session.heap_bytes() > TURN_WORK_MAX);
-    // What comes meanwhile is answered behind it. Others write in between.
+    // Commands that come meanwhile are answered behind it. Others write in between.
     client.node.replicas[0]
         .transact(&[("k6".to_owned(), tallymesh_core::Op::Delete)])
         .expect("room");

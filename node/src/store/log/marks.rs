@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// acknowledged after one of them went.
 const LOOK: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 1 });
 
-/// What each file was when it was opened or made, where the system tells.
+/// The identity of each file when it was opened or made, where the system tells.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     segments: BTreeMap<u64, Mark>,

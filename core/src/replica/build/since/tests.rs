@@ -1,4 +1,4 @@
-//! What is put together from few writers is what a look at all of them would find.
+//! A record made from few writers equals the one that a look at all of them makes.
 
 use super::*;
 use crate::hash::mix;
@@ -19,7 +19,7 @@ fn brought(number: u64) -> Message {
     one.delta(&VersionVector::default())
 }
 
-/// What a look at all writers finds after a mark.
+/// The record that a look at all writers makes after a mark.
 fn of_all(one: &Replica, mark: &Mark) -> Option<Message> {
     one.told_since(mark, one.clocks.clone(), 0..one.clocks.len() as u32)
 }
@@ -106,7 +106,7 @@ fn a_record_of_few_writers_is_the_one_of_all() {
     }
 }
 
-/// Of tens of thousands of writers those alone are looked at that moved.
+/// Among tens of thousands of writers, only those that moved are looked at.
 #[test]
 fn a_mark_of_many_writers_is_moved_by_those_that_changed() {
     let mut one = Replica::new(Space::default(), id(0));

@@ -123,7 +123,7 @@ fn guests_leave_room_for_members() {
     let reserve = BOUNDS.all - BOUNDS.guests;
     let member = asker(None, 1);
     assert_eq!(fill(&mut one, "member", &member, reserve), reserve);
-    // Beyond that the next one takes from whoever holds most.
+    // Beyond that the next one takes from the group that holds most.
     assert_eq!(one.keyed_count(), BOUNDS.all);
     let guests = one.keyed.shares.totals[1];
     ask(&mut one, "one more", &asker(None, 2)).unwrap();
@@ -132,7 +132,7 @@ fn guests_leave_room_for_members() {
     assert_eq!(one.keyed_count(), BOUNDS.all);
 }
 
-/// What another member made counts for that member's start, and pushes out nothing that was made here.
+/// Another member's keys count for that member's start, and push out nothing that was made here.
 #[test]
 fn what_one_member_tells_pushes_out_nothing_of_another() {
     let [mut one, mut two] = members();

@@ -490,7 +490,7 @@ fn key(at: usize) -> Once {
     Once::new(&at.to_le_bytes(), b"content")
 }
 
-/// Fills bounds of the same kind that are smaller. What is above them is refused, or another's goes.
+/// Fills bounds of the same kind that are smaller. An entry above them is refused, or pushes out another.
 fn keys(one: &mut Replica) {
     one.bound_keyed(KeyedBounds {
         all: 20,
