@@ -34,7 +34,7 @@ fn is_lost(node: &Node) {
     let doctor = node.run(&["doctor"], "");
     let told = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert_eq!(doctor.status.code(), Some(1), "{told}");
-    assert!(told.contains("Put the data folder back"), "{told}");
+    assert!(told.contains("Put the folder back"), "{told}");
     assert!(
         node.log().contains("no longer this node's"),
         "{}",

@@ -163,7 +163,11 @@ impl Network {
                 peer.loses = None;
                 return;
             }
-            Change::AtOnce => peer.reads_until.map_or(now, |until| until.max(now)),
+            Change::AtOnce => {
+                // The review comes back to it, though its ticket may be forgotten by then.
+                peer.loses.get_or_insert(now);
+                peer.reads_until.map_or(now, |until| until.max(now))
+            }
             Change::Left => *peer.loses.get_or_insert(now) + LEAVE_GRACE,
         };
         if since > now {
