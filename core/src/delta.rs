@@ -102,11 +102,12 @@ impl Message {
     }
 
     /// The facts about the writer at this place among its writers. Facts ascend by their kind and by
-    /// writer, so no others are looked at: a full space has tens of thousands.
+    /// writer, so a binary search for each kind finds them: a full space has tens of thousands.
     pub(crate) fn facts_of(&self, writer: u32) -> impl Iterator<Item = &Fact> {
         let facts = self.facts();
         let place = |fact: &Fact| (fact.kind(), fact.writer);
-        (0..Fact::KINDS).flat_map(move |kind| {
+        let kinds = facts.last().map_or(0, |last| last.kind() + 1);
+        (0..kinds).flat_map(move |kind| {
             let from = facts.partition_point(|fact| place(fact) < (kind, writer));
             let of = facts[from..].iter();
             of.take_while(move |fact| place(fact) == (kind, writer))

@@ -297,9 +297,6 @@ impl Fact {
         matches!(self.says, Says::Base(..) | Says::Floor(_))
     }
 
-    /// How many kinds there are.
-    pub(crate) const KINDS: u8 = 12;
-
     /// The place of its kind in a message.
     pub(crate) fn kind(&self) -> u8 {
         match &self.says {

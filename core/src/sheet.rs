@@ -24,36 +24,6 @@ pub(crate) trait Sheet<T: Copy> {
     fn few(&self) -> Option<Vec<u32>>;
 }
 
-impl<T: Copy> Sheet<T> for [T] {
-    type Like<U: Copy + 'static> = Vec<U>;
-
-    #[inline(always)]
-    fn like<U: Copy + 'static>(&self, writers: usize, each: U) -> Vec<U> {
-        alloc::vec![each; writers]
-    }
-
-    #[inline(always)]
-    fn at(&self, writer: u32) -> T {
-        self[writer as usize]
-    }
-
-    #[inline(always)]
-    fn set(&mut self, writer: u32, number: T) {
-        self[writer as usize] = number;
-    }
-
-    #[cfg(feature = "members")]
-    #[inline(always)]
-    fn writers(&self, _: usize) -> u32 {
-        self.len() as u32
-    }
-
-    #[inline(always)]
-    fn few(&self) -> Option<Vec<u32>> {
-        None
-    }
-}
-
 impl<T: Copy> Sheet<T> for Vec<T> {
     type Like<U: Copy + 'static> = Vec<U>;
 

@@ -194,7 +194,7 @@ impl Side {
     }
 
     /// Drops the records beside the shard that are not newer than `lows`, by local number.
-    pub(crate) fn keep_newer(&mut self, lows: &(impl Sheet<u64> + ?Sized)) {
+    pub(crate) fn keep_newer(&mut self, lows: &impl Sheet<u64>) {
         let old = |by: Stamp| by.clock <= lows.at(by.writer);
         let writer = self.writer;
         self.cut.take_if(|cut| old(cut.by));

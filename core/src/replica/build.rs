@@ -65,7 +65,7 @@ pub(crate) enum Push {
 }
 
 /// Which shards go into a message: those of `from..to` that are newer than `lows`, by local number.
-struct Selection<'a, L: ?Sized> {
+struct Selection<'a, L> {
     lows: &'a L,
     from: Cursor,
     to: Cursor,
@@ -240,7 +240,7 @@ impl Replica {
         &self,
         message: &mut Message,
         since: &KeyedMark,
-        lows: &(impl Sheet<u64> + ?Sized),
+        lows: &impl Sheet<u64>,
         budget: usize,
     ) -> bool {
         let (ops, all) = self.keyed_since(since, lows, budget);
@@ -248,7 +248,7 @@ impl Replica {
         all
     }
 
-    fn all<'a, L: ?Sized>(&self, lows: &'a L) -> Selection<'a, L> {
+    fn all<'a, L>(&self, lows: &'a L) -> Selection<'a, L> {
         Selection {
             lows,
             from: Cursor::default(),
@@ -295,18 +295,14 @@ impl Replica {
         entries
     }
 
-    fn build<L: Sheet<u64> + ?Sized>(
-        &self,
-        selection: &Selection<'_, L>,
-        base: &L::Like<u64>,
-    ) -> Message {
+    fn build<L: Sheet<u64>>(&self, selection: &Selection<'_, L>, base: &L::Like<u64>) -> Message {
         let picked = self.select(selection, usize::MAX);
         self.assemble(selection, picked.handles, base)
     }
 
     /// The counters that have selected shards, from the selection's begin up to its end or to where
     /// `budget` bytes were exceeded, by less than one column.
-    fn select<L: Sheet<u64> + ?Sized>(
+    fn select<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
         budget: usize,
@@ -370,7 +366,7 @@ impl Replica {
 
     /// Puts what is selected of these counters into the order of the wire. `base` as in
     /// [`entries`](Replica::entries).
-    fn assemble<L: Sheet<u64> + ?Sized>(
+    fn assemble<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
         mut handles: Vec<u32>,
@@ -460,7 +456,7 @@ impl Replica {
 
     /// What is known of writers and newer than `lows`, by local numbers, if nothing is that was not said
     /// in this epoch or later.
-    pub(super) fn facts_since(&self, epoch: u64, lows: &(impl Sheet<u64> + ?Sized)) -> Vec<Fact> {
+    pub(super) fn facts_since(&self, epoch: u64, lows: &impl Sheet<u64>) -> Vec<Fact> {
         if !MEMBERS {
             return Vec::new();
         }
@@ -490,7 +486,7 @@ impl Replica {
 
     /// Adds what is selected of a counter beside its rows, with local numbers, and notes whom it
     /// names.
-    fn assemble_sides<L: Sheet<u64> + ?Sized>(
+    fn assemble_sides<L: Sheet<u64>>(
         &self,
         selection: &Selection<'_, L>,
         key: u32,
@@ -544,7 +540,7 @@ struct Picked<L> {
     stopped: Cursor,
 }
 
-impl<L: ?Sized> Selection<'_, L> {
+impl<L> Selection<'_, L> {
     /// Whether a column is between the cursors.
     fn has(&self, page: usize, writer: u32) -> bool {
         let page = page as u32;
@@ -554,7 +550,7 @@ impl<L: ?Sized> Selection<'_, L> {
 }
 
 /// Which slots of a page have records beside their rows that are newer than `lows`, by writer.
-fn side_news(page: &Page, lows: &(impl Sheet<u64> + ?Sized)) -> Vec<(u32, u64)> {
+fn side_news(page: &Page, lows: &impl Sheet<u64>) -> Vec<(u32, u64)> {
     let mut news: Vec<(u32, u64)> = Vec::new();
     let Some(odd) = &page.odd else { return news };
     for slot in bits(odd.mask) {

@@ -117,12 +117,12 @@ impl KeyedWalk {
             return (KeyedOps::default(), false);
         };
         self.since.resize(lows.len(), 0);
-        let (ops, next) = replica.keyed_from(*place, &self.since[..], budget);
+        let (ops, next) = replica.keyed_from(*place, &self.since, budget);
         for by in ops.iter().filter_map(|op| op.by) {
             lows[by.writer as usize] = self.since[by.writer as usize];
         }
         *place = next;
-        let more = !replica.keyed_from(next, &self.since[..], 0).0.is_empty();
+        let more = !replica.keyed_from(next, &self.since, 0).0.is_empty();
         (ops, more)
     }
 }
@@ -404,7 +404,7 @@ impl Replica {
     pub(super) fn keyed_since(
         &self,
         mark: &KeyedMark,
-        lows: &(impl Sheet<u64> + ?Sized),
+        lows: &impl Sheet<u64>,
         budget: usize,
     ) -> (KeyedOps, bool) {
         let (ops, next) = self.keyed_from(mark.place, lows, budget);
@@ -414,12 +414,7 @@ impl Replica {
     /// The keyed operations from the place `from` on that are newer than `lows`, in the order in which
     /// they came, as many as fit in about `budget` bytes, and the place after them. Those of writers
     /// that are forgotten are told to who has nothing.
-    fn keyed_from(
-        &self,
-        from: u64,
-        lows: &(impl Sheet<u64> + ?Sized),
-        budget: usize,
-    ) -> (KeyedOps, u64) {
+    fn keyed_from(&self, from: u64, lows: &impl Sheet<u64>, budget: usize) -> (KeyedOps, u64) {
         let mut ops = KeyedOps::default();
         if from >= self.keyed.end {
             return (ops, self.keyed.end);

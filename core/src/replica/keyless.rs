@@ -57,7 +57,7 @@ impl Replica {
     pub(super) fn keyed_since(
         &self,
         _: &KeyedMark,
-        _: &(impl Sheet<u64> + ?Sized),
+        _: &impl Sheet<u64>,
         _: usize,
     ) -> (KeyedOps, bool) {
         (KeyedOps::default(), true)

@@ -180,11 +180,11 @@ fn records_are_kept_that_are_newer() {
     let all = [by(1, 10), by(2, 20), by(4, 40), by(3, 30)];
     assert_eq!(stamps(&full()), all);
     for (number, stamp) in all.into_iter().enumerate() {
-        let mut lows = [0; 5];
+        let mut lows = alloc::vec![0; 5];
         for (low, kept) in [(stamp.clock - 1, 4), (stamp.clock, 3)] {
             lows[stamp.writer as usize] = low;
             let mut side = full();
-            side.keep_newer(&lows[..]);
+            side.keep_newer(&lows);
             let left = stamps(&side);
             assert_eq!(left.len(), kept);
             assert_eq!(left.contains(&stamp), kept == 4, "{number}");

@@ -5,12 +5,11 @@ use super::VERSION;
 use super::ask::{Answer, Ask, put_answer, put_ask, read_answer, read_ask};
 use super::bytes::{Fail, Reader, put, put_bytes, put_varint, read_all};
 #[cfg(feature = "members")]
-use super::message::read_told_writers;
+use super::message::find_told_writer;
 use super::message::{put_vector, read_memory, read_told, read_vector};
 #[cfg(feature = "budgets")]
 use super::want::{Draw, Want, put_draw, put_want, read_draw, read_want};
 #[cfg(feature = "members")]
-use crate::delta::Entry;
 use crate::delta::Message;
 use crate::error::{Error, Limited, Rule, detail};
 use crate::limits::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
@@ -473,18 +472,18 @@ pub fn frame_space(bytes: &[u8]) -> Result<&str, Error> {
     })
 }
 
-/// Whether a frame is a push with changes of this writer: only that writer's own node makes them.
+/// Whether a frame is a push with changes of this writer: only that writer's own node makes them. Reads no
+/// further than the writer's entry, and allocates nothing.
 #[cfg(feature = "members")]
 pub fn push_changes_writer(bytes: &[u8], writer: &WriterId) -> bool {
     let changes = read_all(bytes, |reader| {
         let (_, kind, _) = read_head(reader)?;
-        let writers = match kind {
-            PUSH => read_told_writers(reader)?,
-            _ => Vec::new(),
+        let entry = match kind {
+            PUSH => find_told_writer(reader, writer)?,
+            _ => None,
         };
         reader.skip_rest();
-        let is_its = |it: &Entry| it.writer == *writer && it.hi > it.lo;
-        Ok(writers.iter().any(is_its))
+        Ok(entry.is_some_and(|it| it.hi > it.lo))
     });
     changes.unwrap_or(false)
 }

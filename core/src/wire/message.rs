@@ -274,10 +274,24 @@ fn check_writers(reader: &mut Reader<'_>, count: usize, max: usize) -> Result<()
     }
 }
 
-/// Reads the table of writers with which a message of a peer begins.
+/// Reads the table of writers with which a message of a peer begins, and stops at this writer. Returns the
+/// writer's entry, if there is one.
 #[cfg(feature = "members")]
-pub(super) fn read_told_writers(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
-    read_writers(reader, TOLD.writers)
+pub(super) fn find_told_writer(
+    reader: &mut Reader<'_>,
+    writer: &WriterId,
+) -> Result<Option<Entry>, Fail> {
+    let count = reader.count(18);
+    check_writers(reader, count, TOLD.writers)?;
+    let mut last = None;
+    for _ in 0..count {
+        let entry = read_writer(reader, last.as_ref())?;
+        if entry.writer >= *writer {
+            return Ok(Some(entry).filter(|it| it.writer == *writer));
+        }
+        last = Some(entry);
+    }
+    Ok(None)
 }
 
 fn read_writers(reader: &mut Reader<'_>, max: usize) -> Result<Vec<Entry>, Fail> {
@@ -285,19 +299,25 @@ fn read_writers(reader: &mut Reader<'_>, max: usize) -> Result<Vec<Entry>, Fail>
     check_writers(reader, count, max)?;
     let mut writers: Vec<Entry> = crate::list(count);
     for _ in 0..count {
-        let writer = WriterId::from_bytes(reader.array());
-        if writers.last().is_some_and(|last| last.writer >= writer) {
-            return Err(reader.malformed(Rule::WritersAscend));
-        }
-        let lo = reader.varint();
-        let hi = lo.checked_add(reader.varint());
-        // The greatest number stands for what lets nothing through.
-        let Some(hi) = hi.filter(|hi| !MEMBERS || *hi < u64::MAX) else {
-            return Err(reader.fail(Error::Number));
-        };
-        writers.push(Entry { writer, lo, hi });
+        let entry = read_writer(reader, writers.last())?;
+        writers.push(entry);
     }
     Ok(writers)
+}
+
+/// Reads the entry that follows `last` in a table of writers.
+fn read_writer(reader: &mut Reader<'_>, last: Option<&Entry>) -> Result<Entry, Fail> {
+    let writer = WriterId::from_bytes(reader.array());
+    if last.is_some_and(|last| last.writer >= writer) {
+        return Err(reader.malformed(Rule::WritersAscend));
+    }
+    let lo = reader.varint();
+    let hi = lo.checked_add(reader.varint());
+    // The greatest number stands for what lets nothing through.
+    match hi.filter(|hi| !MEMBERS || *hi < u64::MAX) {
+        Some(hi) => Ok(Entry { writer, lo, hi }),
+        None => Err(reader.fail(Error::Number)),
+    }
 }
 
 fn read_keys(reader: &mut Reader<'_>, bytes_max: usize) -> Result<SortedKeys, Fail> {

@@ -226,6 +226,23 @@ fn whose_changes_a_push_has_is_read_without_the_rest() {
     ));
     let held = Body::Push(made.delta(&made.vector()));
     assert!(!push_changes_writer(&frame(held).encode(), &made.writer()));
+    // A push with several writers, each of which may be the first or the last, or missing.
+    let mut several = [2, 4, 6, 8].map(replica);
+    let all: Vec<WriterId> = several.iter().map(Replica::writer).collect();
+    let before = several[0].vector();
+    several.iter_mut().for_each(|it| {
+        it.add("m", 1).unwrap();
+    });
+    let (one, others) = several.split_first_mut().unwrap();
+    for other in others {
+        one.merge(&full(other)).unwrap();
+    }
+    let bytes = frame(Body::Push(one.delta(&before))).encode();
+    for number in 1..=9 {
+        let writer = replica(number).writer();
+        let changes = push_changes_writer(&bytes, &writer);
+        assert_eq!(changes, all.contains(&writer), "{number}");
+    }
 }
 
 #[test]

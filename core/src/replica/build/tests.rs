@@ -37,8 +37,8 @@ fn shared(keys: &[&str], first: Option<Op>) -> Replica {
 
 /// How many columns are selected before one does not fit any more, and how many counters they have.
 fn fits(one: &Replica, budget: usize) -> (u32, usize) {
-    let lows = [0; 4];
-    let picked = one.select(&one.all(&lows[..]), budget);
+    let lows = alloc::vec![0; 4];
+    let picked = one.select(&one.all(&lows), budget);
     let columns = match picked.stopped {
         END => 4,
         stopped => stopped.writer,
