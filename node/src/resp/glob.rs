@@ -228,12 +228,12 @@ mod tests {
         let mut steps = 0;
         assert!(!glob.matches(&[b'a'; 500], &mut steps));
         assert!(glob.matches(b"zz0007", &mut steps));
-        assert!(steps < 1_000, "{steps}");
+        assert!((5..1_000).contains(&steps), "{steps}");
         // The rest is bounded by both lengths together, and not by the pattern's bytes.
         let mut steps = 0;
         let glob = Glob::new(("*".to_owned() + &"a".repeat(250) + "b*").as_bytes());
         assert!(!glob.matches(&[b'a'; 500], &mut steps));
-        assert!(steps < 70_000, "{steps}");
+        assert!((60_000..70_000).contains(&steps), "{steps}");
     }
 
     /// Whether a pattern matches by its definition, without any cleverness.

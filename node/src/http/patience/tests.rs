@@ -2,6 +2,7 @@ use super::*;
 use crate::trust::Role;
 use futures::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::timeout;
 
 /// Somebody always wants to come in, from this address.
 struct Crowd(Vec<DuplexStream>, u128);
@@ -46,6 +47,18 @@ async fn come(door: &mut Patient<Crowd>) -> (DuplexStream, Patience<DuplexStream
     (door.listener.0.pop().expect("somebody came"), node)
 }
 
+fn gives_way(node: &Patience<DuplexStream>) -> bool {
+    node.client.gives_way.load(Ordering::Relaxed)
+}
+
+/// Waits until a connection gives way, and drops it.
+async fn expect_gone(mut node: Patience<DuplexStream>) {
+    let mut byte = [0];
+    let read = timeout(Duration::from_secs(10), node.read(&mut byte)).await;
+    let error = read.expect("in time").expect_err("it gives way");
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
 /// How long a connection still has, in whole seconds.
 fn left(node: &Patience<DuplexStream>) -> Option<u64> {
     let due = node.client.due()?;
@@ -85,7 +98,7 @@ async fn each_phase_has_its_time() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_read_is_closed() {
+async fn a_client_that_does_not_read_is_closed() {
     let (mut door, _) = door(9);
     let (_client, mut node) = come(&mut door).await;
     assert_eq!(node.client().streams(with(1, Role::Member)), Ok(()));
@@ -95,7 +108,7 @@ async fn whoever_does_not_read_is_closed() {
 }
 
 #[tokio::test]
-async fn the_most_silent_gives_way_to_whoever_comes() {
+async fn the_most_silent_gives_way_to_newcomers() {
     let (mut door, metrics) = door(4);
     let figure = |name: &str| {
         let text = metrics.text(&[]);
@@ -106,22 +119,16 @@ async fn the_most_silent_gives_way_to_whoever_comes() {
     asked.client().asked();
     let (_two, streams) = come(&mut door).await;
     assert_eq!(streams.client().streams(with(1, Role::Member)), Ok(()));
-    let (_three, mut silent) = come(&mut door).await;
+    let (_three, silent) = come(&mut door).await;
     sleep(GIVES_WAY / 4).await;
     let (_four, later) = come(&mut door).await;
     assert_eq!(figure("tallymesh_http_clients "), "4");
     assert_eq!(figure("tallymesh_http_full_total "), "0");
-    let gone = async move {
-        let mut byte = [0];
-        let error = silent.read(&mut byte).await.expect_err("it gives way");
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    };
     let mut fifth = Box::pin(door.accept());
     assert!(poll!(&mut fifth).is_pending(), "nobody was silent for long");
     assert_eq!(figure("tallymesh_http_full_total "), "1");
-    let ((_fifth, _), ()) = tokio::join!(fifth, gone);
+    let ((_fifth, _), ()) = tokio::join!(fifth, expect_gone(silent));
     assert_eq!(figure("tallymesh_http_clients "), "4");
-    let gives_way = |it: &Patience<DuplexStream>| it.client.gives_way.load(Ordering::Relaxed);
     assert!(!gives_way(&asked) && !gives_way(&streams) && !gives_way(&later));
 }
 
@@ -144,26 +151,20 @@ async fn streams_leave_places_for_requests() {
     assert!(streams(&nodes, 0), "one has gone");
 }
 
-/// A crowd of guests that never end what they ask takes no place from newcomers, nor does an address
-/// with many connections.
+/// A crowd of guests with endless requests keeps no newcomer out, nor does an address with many connections.
 #[tokio::test]
 async fn requests_of_guests_that_do_not_end_give_way_and_those_of_members_do_not() {
     let (mut door, _) = door(2);
     let (_one, member) = come(&mut door).await;
     member.client().asked();
-    let (_two, mut guest) = come(&mut door).await;
+    let (_two, guest) = come(&mut door).await;
     guest.client().asked();
     guest.client().is_guest();
-    let gone = async move {
-        let mut byte = [0];
-        let error = guest.read(&mut byte).await.expect_err("it gives way");
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    };
     let mut third = Box::pin(door.accept());
     assert!(poll!(&mut third).is_pending(), "it may take so long");
-    let ((third, _), ()) = tokio::join!(third, gone);
+    let ((third, _), ()) = tokio::join!(third, expect_gone(guest));
     drop(third);
-    assert!(!member.client.gives_way.load(Ordering::Relaxed));
+    assert!(!gives_way(&member));
 }
 
 #[tokio::test]
@@ -171,14 +172,9 @@ async fn the_address_with_the_most_connections_gives_way_first() {
     let (mut door, _) = door(3);
     let (_one, alone) = come(&mut door).await;
     door.listener.1 = 2;
-    let (_two, mut first) = come(&mut door).await;
+    let (_two, first) = come(&mut door).await;
     let (_three, second) = come(&mut door).await;
     sleep(GIVES_WAY).await;
-    let gone = async move {
-        let mut byte = [0];
-        first.read(&mut byte).await.expect_err("it gives way");
-    };
-    let (_fourth, ()) = tokio::join!(door.accept(), gone);
-    let gives_way = |it: &Patience<DuplexStream>| it.client.gives_way.load(Ordering::Relaxed);
+    let (_fourth, ()) = tokio::join!(door.accept(), expect_gone(first));
     assert!(!gives_way(&alone) && !gives_way(&second));
 }

@@ -188,6 +188,7 @@ fn an_event_of_many_patterns_is_told_in_turns() {
         .notify(&notice, &mut midway, (&mut 0, 500), &mut parts)
     {
         turns += 1;
+        assert!(turns < 1_000, "it begins again each time");
     }
     assert_eq!(show(&parts), show(&whole));
     assert_eq!(midway, Midway::default());

@@ -75,6 +75,7 @@ pub(super) fn prove(load: &Load, node: &Node, ticket: &str) {
     while !load.is_over() {
         // It ends as the node closes the link.
         let _ = link(load, node, ticket);
+        // The pace of the load: no result depends on it.
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -113,6 +114,7 @@ fn link(load: &Load, node: &Node, ticket: &str) -> Result<(), Box<dyn std::error
         if number.is_multiple_of(50) {
             socket.flush()?;
             load.proved.fetch_add(50, Ordering::Relaxed);
+            // The pace of the load: some ten thousand writers a second.
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -187,6 +189,7 @@ pub(super) fn join(load: &Load, node: &Node, ticket: &str) {
             }
             Err(why) => load.tell(&load.peers_failed, why),
         }
+        // The pace of the load: about one peer a second. No result depends on it.
         thread::sleep(Duration::from_secs(1));
     }
 }
