@@ -81,21 +81,21 @@ pub const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const AGENT_BYTES_MAX: usize = 64;
 /// Longest proof in a hello, in bytes.
 pub const PROOF_BYTES_MAX: usize = 256;
-/// Faults whose evidence is kept. In place of some that are alike later ones come; else they are only counted.
+/// Faults whose evidence is kept. A later one replaces an older one of the same kind, or is only counted.
 pub const FAULTS_KEPT_MAX: usize = 64;
 /// Forgotten writers of which a member still knows up to which clock they were taken over. Whoever
 /// comes back after so many others were forgotten is told that it is not known.
 pub const RETURNS_MAX: usize = 65_536;
 /// Those of them, the last forgotten, that a whole state comes with: they must fit its last frame.
 pub const RETURNS_SENT_MAX: usize = 32_768;
-/// Operations that were made under idempotency keys and are remembered in a space. Of whoever holds most
-/// of them the oldest are dropped first.
+/// Operations that were made under idempotency keys and are remembered in a space. The caller with the most
+/// loses its oldest first.
 pub const KEYED_MAX: usize = 1_000_000;
-/// Most of them that callers who may do less than a member have made; the rest is for members.
+/// Most of them that callers below the role member have made. The rest is for members.
 pub const GUESTS_KEYED_MAX: usize = KEYED_MAX / 10 * 9;
 /// Most of them that the holders of one ticket have made.
 pub const TICKET_KEYED_MAX: usize = KEYED_MAX / 4;
-/// Most of them that the clients of one address have made that showed no ticket.
+/// Most of them that the clients of one address have made without a ticket.
 pub const ADDRESS_KEYED_MAX: usize = KEYED_MAX / 2;
 /// Bytes that what an operation under an idempotency key adds may take, with the keys.
 pub const KEYED_BYTES_MAX: usize = 128 * 1024;

@@ -1,7 +1,7 @@
 //! A number for each writer, by local number: of all writers, or of those few that differ.
 //!
-//! A message of few changes is put together from few of a space's writers, of which there may be tens of
-//! thousands. So it must not take room, nor time, for each of them.
+//! A space may have tens of thousands of writers, and a message of few changes names few of them. So to
+//! build it must not take room or time for each writer.
 
 #[cfg(feature = "members")]
 use alloc::collections::BTreeMap;

@@ -106,7 +106,7 @@ use alloc::vec::Vec;
 /// Room for so many changed counters is kept: more than a push has.
 const CHANGED_KEPT: usize = 1 << 12;
 
-/// Digests are told together on the links that are due within a millisecond for each so many links.
+/// The machine sends digests together on all links that are due within a millisecond for each so many links.
 const LINKS_FOR_EACH_MS: Millis = 4;
 
 /// A monotonic time in milliseconds, from any origin.
@@ -592,7 +592,7 @@ impl Sync {
         }
         let mut links = Vec::new();
         let mut any_due = false;
-        // A digest is of all writers: those who are told one soon are told it now.
+        // A digest covers all writers. Peers that are due for one soon get the same one now.
         let any_is_due = DUTIES && self.greeted().any(|peer| peer.next_digest <= now);
         let until = match any_is_due {
             true => now + self.peers.len() as Millis / LINKS_FOR_EACH_MS,

@@ -1,23 +1,23 @@
-//! Places that clients keep for as long as they want: streams of events and sockets, links over POST, and
-//! connections of Redis clients that have shown a ticket.
+//! Places that clients keep for as long as they want. These are streams of events and sockets, links over
+//! POST, and connections of Redis clients that have shown a ticket.
 //!
-//! Those that may do more have places that those that may do less never take: the holders of one ticket
-//! leave some to other readers, readers to writers, and these to members.
+//! Each group leaves some places to the next. The holders of one ticket leave some to other readers, readers
+//! to writers, and all clients below the role member to members.
 
 use crate::party::Client;
 use crate::trust::Role;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whose places are taken.
+/// A group of clients, and the places that it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// Those of the clients with one ticket.
+    /// The clients with one ticket.
     Ticket,
-    /// Those of the clients of one address that have shown none.
+    /// The clients of one address that have shown no ticket.
     Address,
     Readers,
-    /// Those of all that may do less than a member.
+    /// All clients below the role member.
     Guests,
     All,
 }
@@ -34,7 +34,7 @@ impl Share {
     }
 }
 
-/// Why somebody was refused a place.
+/// Why a client was refused a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
     pub(crate) share: Share,
@@ -149,7 +149,7 @@ impl Places {
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<Places>>);
 
-/// A place that somebody has.
+/// A place that a client has.
 pub(crate) struct Held {
     client: Client,
     of: Shared,
@@ -175,7 +175,7 @@ impl Shared {
 }
 
 impl Held {
-    /// The share that has it.
+    /// The client that has it.
     pub(crate) fn client(&self) -> Client {
         self.client
     }

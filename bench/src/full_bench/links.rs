@@ -1,4 +1,4 @@
-//! Links to a node: WebSockets of replicas that have greeted, and a thread that takes what they are sent.
+//! Links to a node: WebSockets of replicas that have sent their hello, and a thread that reads from them.
 
 use crate::resp_bench::servers::Server;
 use anyhow::{Context, Result, bail};
@@ -11,11 +11,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tallymesh_core::{Input, Link, Output, Replica, Space, Sync, SyncConfig, WriterId};
 
-/// How often it is looked whether anything came on the links.
+/// How often the thread looks whether anything came on the links.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often something is said on each: a node closes a socket from which nothing came for 30 seconds.
+/// How often each link sends something: a node closes a socket from which nothing came for 30 seconds.
 const SAY: Duration = Duration::from_secs(8);
-/// The longest that a node may take to say something on each of the links.
+/// The longest that a node may take until it has sent something on each of the links.
 const GREETED: Duration = Duration::from_secs(120);
 
 /// Lets this process open a socket for each link.
@@ -36,7 +36,7 @@ impl Socket {
             .context("not an http address")?;
         let mut stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
-        // The key is not checked here: it keeps caches out, of which there are none.
+        // The answer's key is not checked: it protects from caches, and there are none here.
         write!(
             stream,
             "GET /v1/spaces/default/sync HTTP/1.1\r\nhost: {host}\r\nconnection: upgrade\r\n\
@@ -61,14 +61,14 @@ impl Socket {
         self.message(0x82, bytes)
     }
 
-    /// Says that this end is there.
+    /// Sends a sign that this end is alive.
     fn pong(&mut self) -> Result<()> {
         self.message(0x8a, &[])
     }
 
     fn message(&mut self, kind: u8, bytes: &[u8]) -> Result<()> {
         let mut frame = vec![kind];
-        // Frames of a client are masked; by zeros, here.
+        // A client masks its frames; here the mask is zero.
         match bytes.len() {
             length @ 0..=125 => frame.push(0x80 | length as u8),
             length @ 126..=0xffff => {
@@ -86,14 +86,14 @@ impl Socket {
     }
 }
 
-/// Links whose peers take what comes, and say nothing.
+/// Links whose peers read all that comes, and send no changes.
 pub(super) struct Links {
     ended: Arc<AtomicBool>,
     taker: JoinHandle<Result<()>>,
 }
 
 impl Links {
-    /// Opens links, and waits until the node has said something on each of them.
+    /// Opens links, and waits until the node has sent something on each of them.
     pub(super) fn open(node: &Server<'_>, count: usize) -> Result<Links> {
         let base = node.base()?;
         let mut sockets = Vec::new();
@@ -148,7 +148,7 @@ fn hello(number: u64) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Takes what comes on all sockets until it is told to end; `heard` counts those on which anything did.
+/// Reads from all sockets until `ended` is set. `heard` counts the sockets on which anything came.
 fn take(mut sockets: Vec<Socket>, ended: &AtomicBool, heard: &AtomicUsize) -> Result<()> {
     let mut bytes = vec![0; 1 << 16];
     let mut is_heard = vec![false; sockets.len()];
@@ -162,7 +162,7 @@ fn take(mut sockets: Vec<Socket>, ended: &AtomicBool, heard: &AtomicUsize) -> Re
             if says {
                 socket.pong()?;
             }
-            // A little at a time: whatever is left is taken at the next look.
+            // A little at a time: the next look reads the rest.
             match socket.0.read(&mut bytes) {
                 Ok(0) => bail!("a node closed a link"),
                 Ok(_) => {

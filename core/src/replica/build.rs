@@ -454,8 +454,8 @@ impl Replica {
         message
     }
 
-    /// What is known of writers and newer than `lows`, by local numbers, if nothing is that was not said
-    /// in this epoch or later.
+    /// The facts about writers that are newer than `lows`, by local numbers. All of these must have been
+    /// noted in this epoch or later.
     pub(super) fn facts_since(&self, epoch: u64, lows: &impl Sheet<u64>) -> Vec<Fact> {
         if !MEMBERS {
             return Vec::new();

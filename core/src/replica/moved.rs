@@ -1,7 +1,7 @@
-//! The writers of which more is held than before, and the digest of all that is held.
+//! The writers whose clocks moved, and the digest of all clocks.
 //!
-//! Most changes are of few of the tens of thousands of writers that a space may have. A mark, a record and
-//! a push look at those only.
+//! A space may have tens of thousands of writers, and most changes come from few of them. A mark, a record
+//! and a push look at those only.
 
 use super::recent::Recent;
 use super::{Mark, Replica};
@@ -18,7 +18,7 @@ pub(super) struct Moved {
     times: u64,
     /// The digest of the version vector, with the number of changes and the own clock then.
     digest: Option<([u8; 16], (u64, u64, WriterId))>,
-    /// How often it was worked out to be kept.
+    /// How often the digest was computed to be kept.
     #[cfg(test)]
     worked_out: usize,
 }
@@ -46,8 +46,8 @@ impl Replica {
         self.moved.writers.all(self.epoch);
     }
 
-    /// The writers whose clocks or numbers changed since a mark, the own one included, ascending;
-    /// `None` if that is not known any more, and all are to be looked at.
+    /// The writers whose clocks or numbers changed since a mark, the own one included, ascending. `None` if
+    /// that is not known any more: then the caller looks at all writers.
     pub(super) fn moved_since(&self, mark: &Mark) -> Option<Vec<u32>> {
         let mut moved = self.moved.writers.since(mark.epoch)?;
         if moved.first() != Some(&OWN) {
@@ -64,7 +64,7 @@ impl Replica {
         }
     }
 
-    /// The same, kept for the next one who asks.
+    /// The same digest. The replica keeps it for the next call.
     pub(crate) fn digest_kept(&mut self) -> [u8; 16] {
         let of = self.digest_of();
         if let Some((digest, known)) = self.moved.digest
@@ -79,7 +79,7 @@ impl Replica {
         digest
     }
 
-    /// How often the digest was worked out to be kept.
+    /// How often the digest was computed to be kept.
     #[cfg(test)]
     pub(crate) fn digests_worked_out(&self) -> usize {
         self.moved.worked_out

@@ -1,29 +1,29 @@
-//! Digests of peers that are to be compared with what is held here.
+//! Digests of peers that wait to be compared with the digest of this replica.
 //!
-//! The digest of a space is of all of its writers, and each write makes another one. So where there are
-//! many writers, what several peers told is compared at once: however often they say something, the digest
-//! is worked out at intervals.
+//! The digest of a space covers all of its writers, and each write changes it. Where there are many writers,
+//! the machine gathers the digests of several peers and compares them at once. So it computes its own digest
+//! at intervals, however often peers send theirs.
 
 use super::{Body, Digests, Link, Millis, Sync};
 use crate::replica::Replica;
 use alloc::collections::BTreeMap;
 
-/// With so many writers at most, a digest takes less than to put it off.
+/// With at most so many writers, to compute a digest takes less time than to put that off.
 const AT_ONCE_WRITERS_MAX: usize = 1_024;
-/// For how long digests are gathered, in milliseconds. Less costs more of a node with many links and
-/// writers, more lets it learn later what it lacks.
+/// For how long digests are gathered, in milliseconds. Less costs a node with many links and writers more
+/// time. More lets it learn later which changes it lacks.
 const GATHER_MS: Millis = 25;
 
-/// Vectors of peers that were not compared yet.
+/// Digests of peers that were not compared yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Compares {
-    /// By link, with whether it came as a digest, and not with a hello.
+    /// By link, with whether it came in a digest frame. Others come in a hello.
     told: BTreeMap<Link, (Digests, bool)>,
     due: Option<Millis>,
 }
 
 impl Compares {
-    /// Puts off to compare what a peer told, if that takes long now; tells whether it did.
+    /// Puts off the comparison with a peer's digests if it would take long now. Returns whether it did.
     pub(super) fn put_off(
         &mut self,
         now: Millis,
@@ -41,7 +41,7 @@ impl Compares {
         true
     }
 
-    /// Forgets what a peer told before it said this, which tells more, or that it goes by another state.
+    /// Forgets a peer's digests after a frame that tells more, or tells that the peer has another state.
     pub(super) fn outdate(&mut self, link: Link, body: &Body) {
         let outdates = matches!(
             body,
@@ -67,7 +67,7 @@ impl Compares {
 }
 
 impl Sync {
-    /// Compares what peers told, if it is time.
+    /// Compares the digests that were put off, if it is time.
     pub(super) fn compare_all(&mut self, now: Millis, replica: &mut Replica) {
         if self.compares.due.take_if(|due| *due <= now).is_none() {
             return;

@@ -1,13 +1,13 @@
-//! Who may connect.
+//! The connection policy: which peers may connect.
 //!
 //! A behaviour of libp2p that has no protocol: it only judges connections. Configured peers, and the
-//! members of spaces that this node is a member of, are *reserved*: they are let in whatever others
-//! there are, and take nobody's room. All others share the room, of which those that came in get a
-//! part only, so that there is always some for those that this node dials.
+//! members of spaces that this node is a member of, are *reserved*: they are always let in, and take
+//! nobody's room. All others share the room. Incoming connections get a part of it only, so that there is
+//! always room for peers that this node dials.
 //!
-//! Of the connections that came in, guests by one ticket get half, and all guests get three quarters. So a
-//! peer that has to show its ticket still finds room. A peer that has not shown one gives way to the next
-//! when there is no room: the one that waits longest, of the address that has most of them.
+//! Guests by one ticket get half of the incoming connections, and all guests get three quarters. So a peer
+//! that has to show its ticket still finds room. A newcomer is a peer that has not shown one. When there is
+//! no room, the newcomer that has waited longest gives way, at the address with most newcomers.
 
 use super::limits::GossipLimits;
 use super::pace::Pace;
@@ -63,7 +63,7 @@ pub(super) struct Gate {
     count: u64,
     /// Connections that give way.
     closing: VecDeque<(PeerId, ConnectionId)>,
-    /// Peers whose connections gave way, of which nobody was told.
+    /// Peers whose connections gave way and were not reported yet.
     gave_way: Vec<PeerId>,
 }
 
@@ -96,7 +96,7 @@ impl Gate {
         }
     }
 
-    /// A peer uses the relay from now on, or does not any more. While it does it gives way to nobody.
+    /// A peer uses the relay from now on, or stops using it. While it does it gives way to nobody.
     pub(super) fn set_relayed(&mut self, peer: &PeerId, relayed: bool) {
         let class = match relayed {
             true => Class::Trusted,
@@ -159,7 +159,7 @@ impl Gate {
         }
     }
 
-    /// Judges a connection that was made, of a peer of this class; tells which one gives way for it.
+    /// Judges a connection that was made, of a peer of this class. Returns the one that gives way for it.
     fn established(
         &self,
         peer: &PeerId,
@@ -448,7 +448,7 @@ mod tests {
             assert_eq!(open_as(&mut gate, number, comer, true), Ok(()));
             gone.extend(gate.closing.drain(..).map(|(_, id)| id));
         }
-        // Of the address with two the first, then of two addresses with one and of 3 the oldest.
+        // First the older one of the address with two, then the oldest of the addresses with one.
         let id = ConnectionId::new_unchecked;
         assert_eq!(gone, [id(3), id(2), id(5)]);
     }

@@ -1,9 +1,9 @@
-//! Bytes that clients have sent of what is not whole yet: bodies of requests, and messages of sockets.
+//! Bytes of bodies and of socket messages that are not whole yet.
 //!
-//! They are counted as they come, for a request until it is answered, and for a message until it is passed
-//! on. The first of each are free, so that a small one is never refused. Beyond that all of one ticket, all
-//! of one address, and all that may do less than a member have a share, and so have all together. What
-//! leaves its share is refused at once: if it waited, bodies that never end could make all others wait.
+//! The node counts them as they come, for a request until its answer, and for a message until it is passed
+//! on. The first bytes of each are free, so that a small one is never refused. Beyond these, each ticket,
+//! each address, all clients below the role member, and all clients together have a share. The node refuses
+//! a body beyond its share at once: if it waited, bodies that never end could make all others wait.
 
 use super::problem::Problem;
 use crate::metrics::Metrics;
@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tallymesh_core::Party;
 
-/// Bytes of each body and of each message that count for nobody.
+/// Bytes of each body and of each message that are free.
 const FREE_BYTES: usize = 16 << 10;
 
 /// Most bytes that are under way, beyond the free ones.
@@ -25,7 +25,7 @@ const FREE_BYTES: usize = 16 << 10;
 struct Bounds {
     /// The bound of all together.
     all: usize,
-    /// The bound of all that may do less than a member.
+    /// The bound of all clients below the role member.
     guests: usize,
     /// The bound of the clients of one address.
     address: usize,
@@ -42,7 +42,7 @@ const BOUNDS: Bounds = Bounds {
     ticket: 32 << 20,
 };
 
-/// Whose share was used up.
+/// The share that was used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Ticket,
@@ -115,7 +115,7 @@ impl Bodies {
         })
     }
 
-    /// Counts what comes of a request's body from now on, until the charge is dropped.
+    /// Counts the bytes of a request's body from now on, until the charge is dropped.
     pub(super) fn count(self: &Arc<Bodies>, client: Client, request: &mut Request) -> Arc<Charge> {
         let charge = self.charge(client);
         let body = std::mem::take(request.body_mut());
@@ -130,7 +130,7 @@ impl Bodies {
         charge
     }
 
-    /// Counts for a client what it is told of.
+    /// Counts for a client the bytes that are [added](Charge::add).
     pub(super) fn charge(self: &Arc<Bodies>, client: Client) -> Arc<Charge> {
         Arc::new(Charge {
             bodies: self.clone(),

@@ -1,9 +1,9 @@
 //! Requests that tell the length of their body in two ways, `content-length` and `transfer-encoding`.
 //!
-//! hyper goes by the latter and leaves the former out, so no handler can tell. Something in front of the
-//! node may have gone by the former, and then takes the end of one request for the beginning of another
-//! (request smuggling; RFC 9112, section 6.1). So the heads of requests are looked at as they come. One
-//! that has both is spoilt at its end, and hyper answers 400 and closes the connection.
+//! hyper uses the latter and drops the former, so no handler can tell. A proxy in front of the node may use
+//! the former. Then it takes the end of one request for the beginning of another (request smuggling; RFC
+//! 9112, section 6.1). So this listener reads the heads of requests as they come. It overwrites the last byte
+//! of a head that has both, and hyper answers 400 and closes the connection.
 
 use axum::serve::Listener;
 use std::io::{self, IoSlice};
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const HEAD_BYTES_MAX: usize = 512 << 10;
 const HEADERS_MAX: usize = 128;
 
-/// A listener whose connections tell one length of each body.
+/// A listener whose connections refuse a body with two lengths.
 pub(super) struct OneLength<L>(pub(super) L);
 
 impl<L: Listener> Listener for OneLength<L> {
@@ -33,31 +33,31 @@ impl<L: Listener> Listener for OneLength<L> {
     }
 }
 
-/// A connection of which the heads are looked at.
+/// A connection that checks the heads of its requests.
 pub(super) struct Watched<T> {
     io: T,
     heads: Heads,
 }
 
-/// Where in its requests a connection is.
+/// The position of a connection in its requests.
 #[derive(Debug)]
 enum At {
-    /// In a head, of which this has come.
+    /// In a head; these bytes of it have come.
     Head(Vec<u8>),
-    /// In a body, of which so much is left.
+    /// In a body; so many bytes of it are left.
     Body(u64),
     /// In a chunked body.
     Chunked(Chunked),
-    /// In something else than HTTP/1: hyper refuses it, or it is a socket by now.
+    /// In other bytes than HTTP/1: hyper refuses them, or the connection is a socket by now.
     Other,
 }
 
-/// Where in a chunked body.
+/// The position in a chunked body.
 #[derive(Debug)]
 enum Chunked {
     /// In the line with a chunk's size: the size so far, and whether its digits are over.
     Size(u64, bool),
-    /// In a chunk and the line end behind it, of which so much is left.
+    /// In a chunk and the line end behind it; so many bytes of both are left.
     Data(u64),
     /// In the lines behind the last chunk: how long the present one is.
     Trailer(u64),
@@ -73,7 +73,7 @@ impl Default for Heads {
 }
 
 impl Heads {
-    /// Looks at what came, and spoils the last byte of each head with two lengths.
+    /// Reads the bytes that came, and overwrites the last byte of each head with two lengths.
     fn look(&mut self, mut came: &mut [u8]) {
         while !came.is_empty() {
             let taken = match &mut self.0 {
@@ -104,7 +104,7 @@ impl Heads {
         }
     }
 
-    /// Takes in a piece of a head; returns how much of it belongs to the head.
+    /// Reads a piece of a head. Returns how many of its bytes belong to the head.
     fn head(&mut self, came: &mut [u8]) -> usize {
         let At::Head(before) = &mut self.0 else {
             return came.len();
@@ -163,8 +163,8 @@ fn body(headers: &[httparse::Header<'_>]) -> Option<At> {
 }
 
 impl Chunked {
-    /// Passes over a piece; how much of it belongs to the body, and whether that is over. `None` if it is
-    /// no chunked body.
+    /// Passes over a piece. Returns how many of its bytes belong to the body, and whether the body is over.
+    /// `None` if it is no chunked body.
     fn pass(&mut self, came: &[u8]) -> Option<(usize, bool)> {
         let mut at = 0;
         while let Some(byte) = came.get(at) {

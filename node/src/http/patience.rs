@@ -1,13 +1,13 @@
-//! How long somebody may take to ask, and how many may be there.
+//! How long a client may take to send a request, and how many connections there may be.
 //!
-//! A connection is closed if it says nothing, does not finish what it asks, or does not read what it is
-//! sent. Such connections would be held for ever, and there are only so many. A stream of events or of
-//! a socket is written to meanwhile, also while nothing happens.
+//! The node closes a connection that sends nothing, does not finish its request, or does not read its
+//! answer. Such connections would keep their places for ever, and these are few. The node writes to a stream
+//! of events or of a socket meanwhile, also while nothing happens.
 //!
-//! When all places are taken, the connections that have been silent longest give way, those first whose
-//! address has the most. If none is silent, requests of clients that may do less than a member give way,
-//! which take long: their bodies do not end, or they wait. Streams never do: instead they may have three
-//! quarters of the places ([`Places`]), and the rest is for requests, which end.
+//! When all places are taken, the connections that have been silent longest give way, first those whose
+//! address has the most. If none is silent, slow requests of clients below the role member give way: their
+//! bodies do not end, or they wait. Streams never give way. Instead they have at most three quarters of the
+//! places ([`Places`]), and the rest is for requests, which end.
 
 use super::REQUEST_TIMEOUT;
 use super::bodies::Charge;
@@ -40,7 +40,7 @@ const SILENT_MAX: Duration = Duration::from_secs(60);
 /// than a request may take, so that the answer to one that takes too long gets out.
 const UNANSWERED_MAX: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(5));
 
-/// How long somebody may take none of what is sent.
+/// How long a client may read nothing of what is sent.
 const UNREAD_MAX: Duration = match cfg!(test) {
     false => Duration::from_secs(30),
     true => Duration::from_millis(100),
@@ -54,17 +54,17 @@ const GIVES_WAY: Duration = match cfg!(test) {
 };
 
 /// A request that has taken so long gives way when there is no place, and none is silent. Shorter, and slow
-/// clients are cut off; longer, and a crowd of those who never end a body keeps others out.
+/// clients are cut off; longer, and a crowd whose bodies never end keeps others out.
 const REQUEST_GIVES_WAY: Duration = match cfg!(test) {
     false => Duration::from_secs(3),
     true => Duration::from_millis(200),
 };
 
-/// How often is looked for one that gives way.
+/// How often the listener looks for a connection that gives way.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A listener that closes the connections of those that never finish what they ask, and takes no more
-/// of them than there is room for: who comes then waits until a silent one has given way.
+/// A listener that closes connections that never finish their requests, and takes no more than there is room
+/// for. A connection that comes then waits until a silent one has given way.
 pub(super) struct Patient<L> {
     listener: L,
     room: Arc<Room>,
@@ -96,7 +96,7 @@ impl<L> Patient<L> {
     }
 }
 
-/// Where a client comes from.
+/// The origin of a client.
 pub(super) trait Comes {
     /// The number of its address.
     fn network(&self) -> u128;
@@ -113,7 +113,7 @@ impl<L: Listener<Addr: Comes>> Listener for Patient<L> {
     type Addr = L::Addr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        // Nobody gives way to one that does not come.
+        // No connection gives way before another one comes.
         let (io, address) = self.listener.accept().await;
         let place = match self.room.places.clone().try_acquire_owned() {
             Ok(place) => Some(place),
@@ -163,7 +163,7 @@ impl Room {
     }
 
     /// Closes some of the connections that have been silent longest. Several at once: to look for them
-    /// takes time, and who comes in a crowd needs more than one place.
+    /// takes time, and a crowd needs more than one place.
     fn make_way(&self) {
         let now = self.now();
         let clients = self.clients();
@@ -191,13 +191,13 @@ impl Room {
     }
 }
 
-/// What a connection takes as long as it is there.
+/// The place that a connection takes as long as it is there.
 struct Place {
     _permit: Option<OwnedSemaphorePermit>,
     _figure: HttpClient,
 }
 
-/// Where a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
@@ -217,11 +217,11 @@ pub(super) struct Client {
     number: u64,
     address: u128,
     phase: AtomicU8,
-    /// Whether it may do less than a member, as far as its present request shows.
+    /// Whether it is below the role member, as far as its present request shows.
     limited: AtomicBool,
     /// When its present request came, in milliseconds of the room.
     asked: AtomicU64,
-    /// Whose place it has, as a stream.
+    /// The client whose place it has, as a stream.
     stream: Mutex<Option<party::Client>>,
     /// When it was made, or something was last written, in milliseconds of the room.
     since: AtomicU64,
@@ -301,7 +301,7 @@ impl Client {
     /// A stream begins.
     ///
     /// # Errors
-    /// If there are as many as there may be of those of such clients.
+    /// If such clients have as many streams as they may.
     pub(super) fn streams(&self, of: party::Client) -> Result<(), Full> {
         self.room.streams().begin(of)?;
         *self.stream() = Some(of);
@@ -309,7 +309,7 @@ impl Client {
         Ok(())
     }
 
-    /// Has what comes from now on count for a share of bytes that are under way.
+    /// Counts the bytes that come from now on for a share of bytes that are under way.
     pub(super) fn charge(&self, charge: Arc<Charge>) {
         // A connection becomes a socket once.
         let _ = self.charge.set(charge);
@@ -351,8 +351,7 @@ impl Client {
 }
 
 impl Client {
-    /// Since when its request takes, if it may do less than a member and that is for long enough to give
-    /// way.
+    /// Since when its request takes, if it is below the role member and that is long enough to give way.
     fn slow_since(&self, now: u64) -> Option<u64> {
         let since = self.asked.load(Ordering::Relaxed);
         let is_slow = now.saturating_sub(since) >= REQUEST_GIVES_WAY.as_millis() as u64;
@@ -365,7 +364,7 @@ impl Client {
 pub(super) struct Patience<T> {
     io: T,
     client: Arc<Client>,
-    /// Wakes whoever reads; made when somebody waits, and kept.
+    /// Wakes the reader; made when it waits, and kept.
     alarm: Option<Pin<Box<Sleep>>>,
     /// Wakes the writer of bytes that the client does not read.
     unread: Option<Pin<Box<Sleep>>>,

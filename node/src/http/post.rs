@@ -4,8 +4,8 @@
 //! Each request brings frames and takes those that wait for it, both ways as the length of each
 //! frame, in four bytes with the most significant first, and the frame. The first one begins a
 //! link, whose name comes back in the header `tallymesh-session`; the next ones send it along. A
-//! link of which nothing is heard for a minute ends. Who misses an answer begins another link: a
-//! greeting may have been in it, which no link sends twice.
+//! link without a request for a minute ends. A client that misses an answer opens another link: the
+//! answer may have held the hello, which is sent once per link.
 //!
 //! With a ticket of a lesser role than member the first request brings no frames and takes a challenge,
 //! and the second one proves the owner's key, both in headers.
@@ -85,7 +85,7 @@ struct Exchange {
 #[derive(Clone)]
 struct Session {
     space: SpaceId,
-    /// What its ticket was worth when it began.
+    /// The role that its ticket gave when it began.
     role: Role,
     requests: mpsc::Sender<Exchange>,
 }
@@ -106,7 +106,7 @@ impl Sessions {
         }
     }
 
-    /// A link of this space, to whoever may do as much as when it began.
+    /// A link of this space, for a client with the role that the link began with.
     fn find(&self, name: &str, space: SpaceId, role: Role) -> Option<Session> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |it: &&Session| it.space == space && it.role == role;
@@ -118,7 +118,7 @@ impl Sessions {
         open.remove(name);
     }
 
-    /// Begins a link. Its name is a secret of whoever began it.
+    /// Begins a link. Its name is a secret of the client that began it.
     fn begin(
         &self,
         app: &Serving,
@@ -321,7 +321,7 @@ fn frames(mut body: &[u8]) -> Result<Vec<Vec<u8>>, Problem> {
     Ok(frames)
 }
 
-/// Serves one link until nothing is heard of it for too long, or the node has enough of it.
+/// Serves one link until it is idle for too long, its ticket ends, or the node stops.
 async fn serve(
     app: Serving,
     (space, challenge, name, from): (SpaceId, Option<Challenge>, String, Sender),
@@ -339,7 +339,7 @@ async fn serve(
             Ok(proved) => limits = Some(proved),
             Err(problem) => {
                 app.sessions.end(&name);
-                // Whoever asked may have gone away.
+                // The client may have gone away.
                 let _ = exchange.reply.send(Err(problem));
                 return;
             }
@@ -386,10 +386,10 @@ async fn serve(
             }
             let answer = tokio::select! {
                 answer = gather(&mut inbox, wait) => answer,
-                () = reply.closed() => continue, // Whoever asked has gone away.
+                () = reply.closed() => continue, // The client has gone away.
             };
             let over = answer.is_err();
-            // Whoever asked may have gone away, and begins another link.
+            // The client may have gone away, and begins another link.
             let _ = reply.send(answer);
             if over {
                 break;
@@ -397,7 +397,7 @@ async fn serve(
         }
     };
     tokio::select! {
-        // First: no frame is taken, and none told, after the ticket has ended.
+        // First: the node takes and sends no frame after the ticket has ended.
         biased;
         () = ended => {}
         () = exchanges => {}

@@ -1,6 +1,6 @@
 //! Changes after a mark: a record for a store, and a push.
 //!
-//! Its cost follows what changed: of the writers of a space only those are looked at that moved.
+//! Their cost follows the changes: both look only at the writers whose clocks moved.
 
 use super::{END, Mark, NOTHING, OfFormer, Push, Selection};
 use crate::MEMBERS;
@@ -17,9 +17,9 @@ use alloc::vec::Vec;
 const FEW_FROM: usize = 64;
 
 impl Replica {
-    /// Everything that was changed, by whomever, after `mark`, which is moved to now; `None` if
-    /// nothing was. Its cost follows the changes, not the state. A store that appends each such
-    /// message can [restore](Replica::restore) them in order into an empty replica.
+    /// Everything that any writer changed after `mark`; `None` if nothing was. Moves the mark to now. The
+    /// cost follows the changes, not the state. A store that appends each such message can
+    /// [restore](Replica::restore) them in order into an empty replica.
     ///
     /// In a space with members a state may have taken the place of all that was held. Then it is
     /// [whole](Message::is_whole), and stands for all messages before it.
@@ -37,7 +37,7 @@ impl Replica {
         message
     }
 
-    /// The writers of which alone something may be newer than a mark, if they are few among many.
+    /// The only writers that may have changed since a mark, if they are few among many.
     fn few_since(&self, mark: &Mark) -> Option<Vec<u32>> {
         let moved = self.moved_since(mark);
         let mut few = moved.filter(|_| self.clocks.len() > FEW_FROM)?;
@@ -47,8 +47,8 @@ impl Replica {
         Some(few)
     }
 
-    /// Everything that was changed after a mark, of these writers: there is nothing newer of others.
-    /// `lows` are the clocks that are held.
+    /// The changes of these writers after a mark. No other writer has any. `lows` are the clocks that are
+    /// held.
     fn told_since<L: Sheet<u64>>(
         &self,
         mark: &Mark,
@@ -61,7 +61,7 @@ impl Replica {
         };
         let mut base = lows.like(self.clocks.len(), NOTHING);
         let told = (self.journal.told, self.former_clocks());
-        // Whether something is to be told again that was there before.
+        // Whether the message repeats changes from before the mark.
         let mut again = false;
         let mut changed = forgotten > 0 || MEMBERS && told != (mark.told, mark.former);
         changed |= MEMBERS && self.roster.early && !mark.early;
@@ -105,10 +105,10 @@ impl Replica {
         mark
     }
 
-    /// The local transactions after `mark`, to be pushed: it builds on the mark's own clock and on
-    /// what was merged since that clock's transaction, which by causality implies the rest. What
-    /// was merged after that transaction and before the last push counts too: a peer that holds the
-    /// transaction may have it from elsewhere, without what the last push built on.
+    /// The local transactions after `mark`, to be pushed. The push builds on the mark's own clock and on all
+    /// that was merged since that clock's transaction, which by causality implies the rest. Merges between
+    /// that transaction and the last push count too. A peer may have the transaction from elsewhere, without
+    /// the changes that the last push built on.
     pub(crate) fn push(&mut self, mark: &mut Mark) -> Push {
         let own = self.low(mark, OWN as usize);
         if own == self.clock() {
