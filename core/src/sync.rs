@@ -48,8 +48,8 @@
 //! that builds on something missing waits, within limits, while its source is asked. At intervals
 //! each link carries a digest of the version vector; where digests differ the vectors are
 //! exchanged, and the answer holds just what was missing. A large answer comes in chunks: the
-//! receiver asks for each, stages them, and merges all of them once the last one is there. At most
-//! one such pull is open at a time.
+//! receiver asks for each, stages them, and merges all of them once the last one is there. One pull
+//! is open at a time; one without an answer is laid aside while others wait.
 
 #[cfg(feature = "members")]
 mod compares;
@@ -429,7 +429,8 @@ impl Sync {
             self.announce.map(|(at, _)| at),
             self.return_due(),
             self.pushes.due(),
-            self.pulls.deadline(),
+            self.pulls
+                .deadline(Millis::from(self.config.pull_timeout_ms)),
             #[cfg(feature = "members")]
             self.compares.due(),
             #[cfg(feature = "members")]

@@ -1,4 +1,8 @@
 //! Asking a peer for what is missing here, chunk by chunk.
+//!
+//! One pull is open at a time, so that what one peer told is not fetched from the next as well. A
+//! peer that does not answer holds up no other: after a while its pull is laid aside, where its
+//! answer still counts, and the next peer is asked.
 
 use super::{Body, Delta, Link, Millis, Output, Pull, Sync};
 use crate::closed::Closed;
@@ -8,11 +12,15 @@ use crate::limits::STAGE_BYTES_MAX;
 use crate::replica::Replica;
 use crate::vector::VersionVector;
 use crate::writer_id::WriterId;
-use crate::{FORKS, MEMBERS};
+use crate::{DUTIES, FORKS, MEMBERS};
 use alloc::vec::Vec;
 
 /// What a staged chunk costs beside its bytes, so that many tiny ones count as well.
 const CHUNK_OVERHEAD_BYTES: usize = 64;
+
+/// How long a pull may be open with no answer while another peer waits to be asked, in milliseconds.
+/// Lower fetches the same from more peers where links are slow, higher lets silent peers hold up others.
+const PATIENCE: Millis = 100;
 
 /// After a transfer nothing is pulled for a millisecond for each so many bytes of it, 2 MiB a second:
 /// the time of both sides is for writes in the first place.
@@ -24,6 +32,11 @@ const REST_MAX: Millis = 30_000;
 #[derive(Clone, Default)]
 pub(super) struct Pulls {
     open: Option<Open>,
+    /// Pulls that were laid aside, unanswered so far. At most one of them, or of these and the open one,
+    /// has chunks that are staged.
+    aside: Closed<Vec<Open>>,
+    /// Peers whose answer comes in chunks: they are asked again when those of another are merged.
+    waiting: Closed<Vec<Link>>,
     /// A transfer that broke: it goes on if the same process comes back before its deadline.
     broken: Option<Open>,
     /// Whom to ask next, the first one first.
@@ -51,21 +64,36 @@ struct Open {
     deadline: Millis,
 }
 
+impl Open {
+    /// From when on it is laid aside if another peer waits.
+    fn yields(&self, timeout: Millis) -> Millis {
+        (self.deadline + PATIENCE)
+            .saturating_sub(timeout)
+            .min(self.deadline)
+    }
+}
+
 impl Pulls {
-    pub(super) fn deadline(&self) -> Option<Millis> {
+    /// When something is to be done here. `timeout` is how long an answer may take.
+    pub(super) fn deadline(&self, timeout: Millis) -> Option<Millis> {
         let next = match &self.open {
-            Some(open) => Some(open.deadline),
+            Some(open) if self.wanted.is_empty() || !DUTIES => Some(open.deadline),
+            Some(open) => Some(open.yields(timeout).max(self.rests_until)),
             None if self.wanted.is_empty() => None,
             None => Some(self.rests_until),
         };
+        let aside = match DUTIES {
+            true => self.aside.iter().map(|open| open.deadline).min(),
+            false => None,
+        };
         let broken = self.broken.as_ref().filter(|broken| self.is_idle(broken));
         let broken = broken.map(|broken| broken.deadline);
-        [next, broken].into_iter().flatten().min()
+        [next, aside, broken].into_iter().flatten().min()
     }
 
     /// Whether nobody is about to be asked for the rest of a transfer that broke.
     fn is_idle(&self, broken: &Open) -> bool {
-        !self.wanted.contains(&broken.link)
+        !self.wanted.contains(&broken.link) && !(DUTIES && self.waiting.contains(&broken.link))
     }
 
     /// Keeps what was staged of a transfer until a time, for its process to come back.
@@ -84,14 +112,96 @@ impl Pulls {
 
     /// Asks this peer before any other, and at once: an open pull may be at one who never answers.
     pub(super) fn put_first(&mut self, now: Millis, link: Link) {
+        self.take(link);
         self.rests_until = self.rests_until.min(now);
         self.wanted.extend(self.open.take().map(|open| open.link));
         self.wanted.retain(|wanted| *wanted != link);
         self.wanted.insert(0, link);
     }
 
+    /// Whether an answer of this peer is awaited.
     pub(super) fn is_from(&self, link: Link) -> bool {
-        self.open.as_ref().is_some_and(|open| open.link == link)
+        let is_from = |open: &Open| open.link == link;
+        self.open.as_ref().is_some_and(is_from) || DUTIES && self.aside.iter().any(is_from)
+    }
+
+    /// Ends the pull at this peer, if there is one.
+    fn take(&mut self, link: Link) -> Option<Open> {
+        let open = self.open.take_if(|open| open.link == link);
+        if !DUTIES || open.is_some() {
+            return open;
+        }
+        let at = self.aside.iter().position(|open| open.link == link)?;
+        Some(self.aside.remove(at))
+    }
+
+    /// Ends a pull that got no answer in time, if there is one.
+    fn take_late(&mut self, now: Millis) -> Option<Open> {
+        let is_late = |open: &Open| open.deadline <= now;
+        if !DUTIES || self.open.as_ref().is_some_and(is_late) {
+            return self.open.take_if(|open| is_late(open));
+        }
+        let at = self.aside.iter().position(is_late)?;
+        Some(self.aside.remove(at))
+    }
+
+    /// Lays the open pull aside, if it has waited for long enough and another peer is to be asked.
+    fn yields(&mut self, now: Millis, timeout: Millis) {
+        if DUTIES && !self.wanted.is_empty() && self.rests_until <= now {
+            let open = self.open.take_if(|open| open.yields(timeout) <= now);
+            self.aside.extend(open);
+        }
+    }
+
+    /// Makes the pull that a chunk answers the open one; false if there is none.
+    fn is_answer(&mut self, link: Link, (id, chunk): (u32, u32)) -> bool {
+        let expected = |open: &Open| (open.link, open.id, open.chunk) == (link, id, chunk);
+        if self.open.as_ref().is_some_and(expected) {
+            return true;
+        }
+        let at = match DUTIES {
+            true => self.aside.iter().position(expected),
+            false => None,
+        };
+        let Some(at) = at else {
+            return false; // late or repeated
+        };
+        let answered = self.aside.remove(at);
+        let before = self.open.replace(answered);
+        self.aside.extend(before);
+        true
+    }
+
+    /// Whether chunks of a transfer are staged that is not over.
+    fn is_staging(&self) -> bool {
+        let mut all = self.open.iter().chain(self.aside.iter());
+        all.any(|open| open.chunk > 0)
+    }
+
+    /// Whether the first chunk of the open pull may be staged. A transfer that broke, and that nothing has
+    /// come of since, makes room until then.
+    fn may_stage(&mut self, until: Millis) -> bool {
+        let Some(at) = self.aside.iter().position(|open| open.chunk > 0) else {
+            return true;
+        };
+        if self.aside[at].resumed {
+            let resumed = self.aside.remove(at);
+            self.waiting.push(resumed.link);
+            self.breaks(resumed, until);
+            return true;
+        }
+        false
+    }
+
+    /// If no transfer is under way any more, those who waited for that may be asked.
+    fn transfer_ended(&mut self) {
+        if DUTIES && !self.waiting.is_empty() && !self.is_staging() {
+            for link in core::mem::take(&mut *self.waiting) {
+                if !self.wanted.contains(&link) {
+                    self.wanted.push(link);
+                }
+            }
+        }
     }
 
     #[cfg(test)]
@@ -106,7 +216,10 @@ impl Pulls {
         if let Some(at) = at {
             self.wanted.remove(at);
         }
-        if let Some(open) = self.open.take_if(|open| open.link == link)
+        if DUTIES {
+            self.waiting.retain(|waiting| *waiting != link);
+        }
+        if let Some(open) = self.take(link)
             && open.chunk > 0
             && let Some(until) = resumes_until
         {
@@ -132,7 +245,7 @@ impl Pulls {
         if self.broken.as_ref().is_some_and(late) {
             self.broken = None;
         }
-        if let Some(late) = self.open.take_if(|open| open.deadline <= now) {
+        while let Some(late) = self.take_late(now) {
             // Somebody else first; then the late one again, from where it was.
             self.wanted.push(late.link);
             // One that was taken up without an answer is forgotten there, and begins anew.
@@ -162,13 +275,16 @@ impl Sync {
     /// Asks anew what a peer was asked before it said by which writer it goes: the answer would be of
     /// the one before.
     pub(super) fn pull_again(&mut self, now: Millis, replica: &Replica, link: Link) {
-        if self.pulls.open.take_if(|open| open.link == link).is_some() {
+        if self.pulls.take(link).is_some() {
             self.want(now, replica, link);
         }
     }
 
-    /// Opens the next pull if none is open.
+    /// Opens the next pull if none is open, or if the open one has waited for long enough.
     pub(super) fn pull_next(&mut self, now: Millis, replica: &Replica) {
+        self.pulls.transfer_ended();
+        self.pulls
+            .yields(now, Millis::from(self.config.pull_timeout_ms));
         while self.pulls.open.is_none() && self.pulls.rests_until <= now {
             if self.pulls.wanted.is_empty() {
                 return;
@@ -177,6 +293,14 @@ impl Sync {
             let Some(session) = self.session_of(link) else {
                 continue;
             };
+            let is_broken = |it: &Open| it.link == link;
+            if DUTIES
+                && self.pulls.broken.as_ref().is_some_and(is_broken)
+                && self.pulls.is_staging()
+            {
+                self.pulls.waiting.push(link);
+                continue;
+            }
             let deadline = now + Millis::from(self.config.pull_timeout_ms);
             let open = match self.pulls.broken.take_if(|broken| broken.link == link) {
                 Some(broken) => Open {
@@ -227,13 +351,19 @@ impl Sync {
         bytes: usize,
     ) -> Result<(), Error> {
         let timeout = Millis::from(self.config.pull_timeout_ms);
-        let expected = |open: &Open| open.link == link && open.id == delta.id;
-        let Some(open) = self.pulls.open.as_mut().filter(|open| expected(open)) else {
-            return Ok(()); // late or repeated
-        };
-        if delta.chunk != open.chunk {
+        if !self.pulls.is_answer(link, (delta.id, delta.chunk)) {
             return Ok(());
         }
+        let until = now + Millis::from(self.config.resume_ms);
+        if DUTIES && delta.chunk == 0 && !delta.last && !self.pulls.may_stage(until) {
+            self.pulls.open = None;
+            self.pulls.waiting.push(link);
+            self.pull_next(now, replica);
+            return Ok(());
+        }
+        let Some(open) = self.pulls.open.as_mut() else {
+            return Ok(());
+        };
         open.deadline = now + timeout;
         open.resumed = false;
         let first = open.chunk == 0;

@@ -72,7 +72,7 @@ pub(super) struct Shares {
     writers: BTreeMap<WriterId, Holders>,
     counts: [BTreeMap<[u8; 32], usize>; 3],
     /// The writers that were new in the chunks so far of the transfer that comes on a link.
-    staged: Option<(Link, BTreeSet<WriterId>)>,
+    staged: BTreeMap<Link, BTreeSet<WriterId>>,
     /// When it is looked again which were forgotten.
     due: Millis,
 }
@@ -84,7 +84,7 @@ impl Shares {
 
     pub(super) fn gone(&mut self, link: Link) {
         self.links.remove(&link);
-        self.staged.take_if(|it| it.0 == link);
+        self.staged.remove(&link);
     }
 
     /// Whether there is room for so many more writers of a link's peer.
@@ -199,19 +199,19 @@ impl Sync {
             return Ok(());
         }
         let new = self.new_of(replica, Some(link), message);
-        let staged = self.shares.staged.take();
-        let staged = staged.filter(|it| it.0 == link && !first);
-        let (_, mut all) = staged.unwrap_or((link, BTreeSet::new()));
+        let all = self.shares.staged.entry(link).or_default();
+        if first {
+            all.clear();
+        }
         all.extend(new);
-        let room = self.room_in_share(link, all.len());
-        self.shares.staged = Some((link, all));
-        room
+        let count = all.len();
+        self.room_in_share(link, count)
     }
 
     /// The writers that were new in all chunks of a transfer that is merged now.
     pub(super) fn take_staged(&mut self, link: Link) -> Vec<WriterId> {
-        let staged = self.shares.staged.take_if(|it| it.0 == link);
-        staged.map_or(Vec::new(), |it| it.1.into_iter().collect())
+        let staged = self.shares.staged.remove(&link);
+        staged.into_iter().flatten().collect()
     }
 
     /// The writers of a message that would count for a link's peer.

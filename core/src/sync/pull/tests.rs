@@ -200,7 +200,7 @@ fn peers_are_asked_one_after_the_other_while_they_are_there() {
         end.differs(link);
     }
     assert_eq!(end.asked(), [(one, 1, 0)]);
-    assert_eq!(end.sync.next_deadline(), Some(end.now + TIMEOUT_MS));
+    assert_eq!(end.sync.next_deadline(), Some(end.now + PATIENCE));
     end.cut(two);
     assert_eq!(end.asked(), []);
     end.cut(one);
@@ -223,7 +223,7 @@ fn what_is_late_or_repeated_changes_nothing() {
     }
     end.now += 400;
     assert_eq!(end.chunk(one, 1, 0, &state), Some(1));
-    assert_eq!(end.sync.next_deadline(), Some(end.now + TIMEOUT_MS));
+    assert_eq!(end.sync.next_deadline(), Some(end.now + PATIENCE));
     assert_eq!(end.chunk(one, 1, 0, &state), None);
     end.last(one, 1, 1, &state);
     assert_eq!(end.asked(), [(two, 2, 0)]);
@@ -299,6 +299,9 @@ fn what_was_staged_stays_while_its_peer_waits_to_be_asked() {
     let mut chunk = 0;
     for _ in 0..=RESUME_MS / (TIMEOUT_MS - 1) {
         end.wait(TIMEOUT_MS - 1);
+        // As long as nothing has come of the other one.
+        let again = if chunk == 0 { &[(one, 1, 1)][..] } else { &[] };
+        assert_eq!(end.asked(), again);
         assert_eq!(end.chunk(two, 2, chunk, &state), Some(chunk + 1));
         chunk += 1;
     }
@@ -357,6 +360,80 @@ fn so_much_is_staged_and_no_more() {
         let refused = end.outputs().contains(&Output::Refused { close, error });
         assert_eq!((refused, open(&end).is_none()), (over > 0, over > 0));
     }
+}
+
+/// However many of them there are.
+#[test]
+fn peers_that_do_not_answer_hold_up_no_other() {
+    let mut end = End::new();
+    let [one, two, three] = links(&mut end);
+    let state = full(&replica(7));
+    for link in [one, two, three] {
+        end.differs(link);
+    }
+    assert_eq!(end.asked(), [(one, 1, 0)]);
+    end.wait(PATIENCE - 1);
+    assert_eq!(end.asked(), []);
+    end.wait(1);
+    assert_eq!(end.asked(), [(two, 2, 0)]);
+    // They are not asked twice, and are forgotten when they go.
+    for link in [one, two] {
+        end.differs(link);
+    }
+    end.wait(PATIENCE);
+    assert_eq!(end.asked(), [(three, 3, 0)]);
+    end.cut(two);
+    end.last(three, 3, 0, &state);
+    assert_eq!(end.asked(), []);
+    end.wait(TIMEOUT_MS - 2 * PATIENCE);
+    assert_eq!(end.asked(), [(one, 4, 0)]);
+}
+
+#[test]
+fn a_late_answer_counts() {
+    let mut end = End::new();
+    let [one, two] = links(&mut end);
+    let mut other = replica(7);
+    other.add("key", 1).unwrap();
+    for link in [one, two] {
+        end.differs(link);
+    }
+    end.wait(PATIENCE);
+    assert_eq!(end.asked(), [(one, 1, 0), (two, 2, 0)]);
+    end.last(one, 1, 0, &full(&other));
+    assert_eq!(end.replica.value("key"), Some(1));
+    other.add("key", 1).unwrap();
+    end.last(two, 2, 0, &full(&other));
+    assert_eq!(end.replica.value("key"), Some(2));
+    assert_eq!(end.asked(), []);
+}
+
+/// Others' answers are taken meanwhile, if they have one chunk.
+#[test]
+fn one_transfer_at_a_time_is_staged() {
+    let mut end = End::new();
+    let [one, two, three] = links(&mut end);
+    let chunks = [7, 8].map(two_chunks);
+    for link in [one, two, three] {
+        end.differs(link);
+    }
+    end.outputs();
+    assert_eq!(end.chunk(one, 1, 0, &chunks[0][0]), Some(1));
+    end.wait(PATIENCE);
+    assert_eq!(end.asked(), [(two, 2, 0)]);
+    let first = delta(2, 0, false, &chunks[1][0]);
+    end.frame(two, Body::Delta(first));
+    assert_eq!(end.asked(), [(three, 3, 0)]);
+    end.last(three, 3, 0, &full(&replica(9)));
+    // It waits for the end of the first one's, and begins anew.
+    end.wait(PATIENCE);
+    assert_eq!(end.asked(), []);
+    end.last(one, 1, 1, &chunks[0][1]);
+    assert_eq!(end.replica.len(), PAGE + 1);
+    assert_eq!(end.asked(), [(two, 4, 0)]);
+    assert_eq!(end.chunk(two, 4, 0, &chunks[1][0]), Some(1));
+    end.last(two, 4, 1, &chunks[1][1]);
+    assert_eq!(end.replica.value("key:00"), Some(2));
 }
 
 /// What was refused would come again at once; what lacked something comes with that.
