@@ -10,6 +10,7 @@ use libp2p::StreamProtocol;
 use libp2p::request_response;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tallymesh_core::limits::FRAME_BYTES_MAX;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -56,13 +57,46 @@ pub(super) fn frames(mut request: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// A request, and the part of the memory of large frames that it takes until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Framed {
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Arc<Vec<u8>>,
+    #[expect(dead_code, reason = "it is free again when this is dropped")]
     room: Option<OwnedSemaphorePermit>,
+    begun: Arc<AtomicBool>,
 }
 
 impl From<Vec<u8>> for Framed {
     fn from(bytes: Vec<u8>) -> Framed {
-        Framed { bytes, room: None }
+        Framed {
+            bytes: bytes.into(),
+            ..Framed::default()
+        }
+    }
+}
+
+impl Framed {
+    /// What is kept of a request that is sent, until it has arrived.
+    pub(super) fn kept(&self) -> Kept {
+        Kept {
+            bytes: self.bytes.clone(),
+            begun: self.begun.clone(),
+        }
+    }
+}
+
+/// The frames of a request that is under way.
+#[derive(Debug)]
+pub(super) struct Kept {
+    bytes: Arc<Vec<u8>>,
+    begun: Arc<AtomicBool>,
+}
+
+impl Kept {
+    pub(super) fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        frames(&self.bytes)
+    }
+
+    /// Whether any of it was written. What was not can't have arrived.
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
     }
 }
 
@@ -90,14 +124,17 @@ impl FrameCodec {
     where
         T: AsyncRead + Unpin + Send,
     {
-        let mut framed = Framed::default();
+        let (mut bytes, mut room) = (Vec::new(), None::<OwnedSemaphorePermit>);
         let mut step = FREE_BYTES;
         loop {
-            let end = framed.bytes.len() + step;
-            framed.bytes.reserve_exact(step);
-            io.take(step as u64).read_to_end(&mut framed.bytes).await?;
-            if framed.bytes.len() < end {
-                return Ok(framed);
+            let end = bytes.len() + step;
+            bytes.reserve_exact(step);
+            io.take(step as u64).read_to_end(&mut bytes).await?;
+            if bytes.len() < end {
+                return Ok(Framed {
+                    room,
+                    ..Framed::from(bytes)
+                });
             }
             step = end.min((REQUEST_BYTES_MAX + 1).saturating_sub(end));
             if step == 0 {
@@ -105,7 +142,7 @@ impl FrameCodec {
             }
             let units = step.div_ceil(UNIT_BYTES) as u32; // at most a frame's
             match self.room.clone().try_acquire_many_owned(units) {
-                Ok(more) => match &mut framed.room {
+                Ok(more) => match &mut room {
                     Some(room) => room.merge(more),
                     none => *none = Some(more),
                 },
@@ -146,6 +183,7 @@ impl request_response::Codec for FrameCodec {
     where
         T: AsyncWrite + Unpin + Send,
     {
+        frame.begun.store(true, Ordering::Relaxed);
         io.write_all(&frame.bytes).await?;
         io.close().await
     }
@@ -221,7 +259,7 @@ mod tests {
         let read = |bytes: usize| {
             let bytes = vec![7; bytes];
             let read = block_on(codec.read(&mut Cursor::new(&bytes)));
-            read.inspect(|framed| assert!(framed.bytes == bytes))
+            read.inspect(|framed| assert!(*framed.bytes == bytes))
         };
         assert!(read(REQUEST_BYTES_MAX + 1).is_err(), "over the limit");
         for bytes in [0, 1, FREE_BYTES - 1, FREE_BYTES, FREE_BYTES + 1] {

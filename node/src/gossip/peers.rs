@@ -1,11 +1,11 @@
 //! The peers that are connected, and the frames that wait for each.
 
-use super::codec::{self, BATCH_BYTES_MAX, Framed, PREFIX_BYTES};
+use super::codec::{self, BATCH_BYTES_MAX, Framed, Kept, PREFIX_BYTES};
 use super::rights::Right;
 use crate::driver::OwnerKey;
 use crate::handle::{Carried, Limits, SpaceId};
 use crate::trust::Role;
-use libp2p::request_response::{OutboundRequestId, ResponseChannel};
+use libp2p::request_response::{OutboundFailure, OutboundRequestId, ResponseChannel};
 use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, VecDeque};
@@ -17,14 +17,14 @@ use tallymesh_core::{Link, Space, frame_space};
 /// Most bytes that wait for one peer. Frames beyond are dropped, and repaired by sync later.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// Most frames that wait for the older connections of their peer to be closed: the hellos of as many
-/// spaces. What is lost here is repaired by sync.
-const TWIN_FRAMES_MAX: usize = 64;
-
 /// Most requests of one peer that wait until it may send more. One in flight is the rule; a second
 /// process with the same key may have one too, and one may have been given up. Who sends more than
 /// that does not wait for answers.
 const HELD_FRAMES_MAX: usize = 4;
+
+/// How often frames are sent again on the connections that are left. A peer has few connections, and
+/// they are not lost one after the other; lower makes links begin anew for less.
+const SENT_AGAIN_MAX: u32 = 8;
 
 fn is_hello(frame: &[u8]) -> bool {
     const TYPE_AT: usize = 3;
@@ -62,10 +62,13 @@ pub(super) struct Peer {
     /// Whether the last frame was one.
     said_hello: bool,
     queued_bytes: usize,
-    in_flight: Option<OutboundRequestId>,
+    in_flight: Option<(OutboundRequestId, Kept)>,
+    /// How often in a row frames were to be sent again.
+    sent_again: u32,
     connections: Vec<ConnectionId>,
-    /// The session of the process at the other end, in each open space that it has greeted in.
-    sessions: HashMap<Space, u64>,
+    /// The session of the process at the other end, in each open space that it has greeted in, and the
+    /// connection on which it did.
+    sessions: HashMap<Space, (u64, ConnectionId)>,
     /// Whether it has greeted in any space, open here or not.
     pub(super) greeted: bool,
     /// The address that it came from.
@@ -85,7 +88,7 @@ pub(super) struct Peer {
     /// Whether its connections are being closed: what it still sends is of no use.
     pub(super) dropped: bool,
     /// Frames that wait until it may send more.
-    held: VecDeque<Held>,
+    pub(super) held: VecDeque<Held>,
     /// Another process with the same key, which is to take the link over.
     twin: Option<Twin>,
 }
@@ -118,9 +121,13 @@ impl Shows {
 }
 
 /// A process with the key of one that is connected: a copy of its folder, or its next start.
-struct Twin {
-    connection: ConnectionId,
-    frames: Vec<Vec<u8>>,
+pub(super) struct Twin {
+    pub(super) connection: ConnectionId,
+    /// What came with its first hello.
+    pub(super) frames: Vec<Vec<u8>>,
+    /// What came since, on whichever connection. Nothing of it is acknowledged: its sender sends hellos
+    /// again that were on a connection which is closed.
+    pub(super) held: Vec<Held>,
 }
 
 /// Frames that wait, unacknowledged, so that their peer sends no more.
@@ -144,6 +151,9 @@ pub(super) enum Fate {
     Deliver(Link, Vec<u8>),
     /// It waits, or is of no use: these connections are to be closed.
     Close(Vec<ConnectionId>),
+    /// It is of another process with the same key, and the connections of the one before are gone: the
+    /// link begins anew with it.
+    Anew(Vec<u8>),
 }
 
 impl Peers {
@@ -158,6 +168,7 @@ impl Peers {
             said_hello: false,
             queued_bytes: 0,
             in_flight: None,
+            sent_again: 0,
             connections: Vec::new(),
             sessions: HashMap::new(),
             greeted: false,
@@ -271,6 +282,18 @@ impl Peer {
         self.held.pop_front()
     }
 
+    /// Has frames wait until older connections are closed for another process, if any are: gives back
+    /// those that need not.
+    pub(super) fn hold_for_twin(&mut self, held: Held) -> Option<Held> {
+        let Some(twin) = &mut self.twin else {
+            return Some(held);
+        };
+        if twin.held.len() < HELD_FRAMES_MAX {
+            twin.held.push(held);
+        }
+        None
+    }
+
     /// One more connection exists. Those before may be on their way out, but this one is not.
     pub(super) fn opened(&mut self, connection: ConnectionId) {
         self.connections.push(connection);
@@ -278,44 +301,56 @@ impl Peer {
     }
 
     /// A connection is gone, and others are left. If only that of another process with the same key
-    /// is, gives that and the frames with which it takes over.
-    pub(super) fn closed(
-        &mut self,
-        connection: ConnectionId,
-    ) -> Option<(ConnectionId, Vec<Vec<u8>>)> {
+    /// is, gives that process, which takes over.
+    pub(super) fn closed(&mut self, connection: ConnectionId) -> Option<Twin> {
         self.connections.retain(|open| *open != connection);
         self.twin.take_if(|twin| twin.connection == connection);
         let alone = |twin: &mut Twin| self.connections == [twin.connection];
-        let twin = self.twin.take_if(alone)?;
-        Some((twin.connection, twin.frames))
+        self.twin.take_if(alone)
     }
 
     /// A frame came. One key has one link: where a second process greets under it, the older
-    /// connections are closed, and what it sends waits until they are.
+    /// connections are closed, and what it sends waits until they are. A hello that came already was
+    /// sent again, as its sender can't know that; the book looks after its own.
     pub(super) fn frame(
         &mut self,
         connection: ConnectionId,
         frame: Vec<u8>,
         is_open: impl FnOnce(&Space) -> bool,
+        is_book: impl FnOnce(&Space) -> bool,
     ) -> Fate {
         if let Some(twin) = &mut self.twin {
-            if twin.connection == connection && twin.frames.len() < TWIN_FRAMES_MAX {
+            if twin.connection == connection {
                 twin.frames.push(frame);
             }
             return Fate::Close(Vec::new());
         }
         let greeting = greeting(&frame);
         self.greeted |= greeting.is_some();
+        let greeting = greeting.map(|(space, session)| (is_book(&space), space, session));
         // Of spaces that are not open here there are any number.
-        if let Some((space, session)) = greeting.filter(|(space, _)| is_open(space)) {
+        let known = |(is_book, space, _): &(bool, Space, u64)| *is_book || is_open(space);
+        if let Some((is_book, space, session)) = greeting.filter(known) {
             let others = self.connections.iter().copied();
             let others: Vec<ConnectionId> = others.filter(|open| *open != connection).collect();
-            let known = *self.sessions.entry(space).or_insert(session);
-            if known != session && !others.is_empty() {
-                let frames = vec![frame];
-                self.twin = Some(Twin { connection, frames });
-                return Fate::Close(others);
-            }
+            let is_again = |before| before == session && !is_book;
+            match self.sessions.get(&space).copied() {
+                Some((before, _)) if is_again(before) => {
+                    return Fate::Close(Vec::new());
+                }
+                Some((before, _)) if before != session && !others.is_empty() => {
+                    self.twin = Some(Twin {
+                        connection,
+                        frames: vec![frame],
+                        held: Vec::new(),
+                    });
+                    return Fate::Close(others);
+                }
+                Some((before, on)) if before != session && on != connection => {
+                    return Fate::Anew(frame);
+                }
+                _ => self.sessions.insert(space, (session, connection)),
+            };
         }
         Fate::Deliver(self.link, frame)
     }
@@ -344,7 +379,7 @@ impl Peer {
     pub(super) fn send_next(
         &mut self,
         mut count: impl FnMut(&[u8]),
-        send: impl FnOnce(Vec<u8>) -> OutboundRequestId,
+        send: impl FnOnce(Framed) -> OutboundRequestId,
     ) {
         if self.in_flight.is_some() {
             return;
@@ -355,7 +390,9 @@ impl Peer {
             codec::put(&mut batch, &frame);
         }
         if !batch.is_empty() {
-            self.in_flight = Some(send(batch));
+            let request = Framed::from(batch);
+            let kept = request.kept();
+            self.in_flight = Some((send(request), kept));
         }
     }
 
@@ -376,141 +413,49 @@ impl Peer {
         Some(frame)
     }
 
-    /// What was sent has arrived, or was given up. That of an earlier connection does not count.
+    /// What was sent has arrived. That of an earlier link does not count.
     pub(super) fn done(&mut self, request: OutboundRequestId) {
-        if self.in_flight == Some(request) {
-            self.in_flight = None;
+        if self.in_flight.take_if(|it| it.0 == request).is_some() {
+            self.sent_again = 0;
         }
+    }
+
+    /// What was sent found no answer, and the peer has other connections: who dials several addresses at
+    /// once closes all connections but one, and frames may be on their way on each. What can't have
+    /// arrived is sent again before all else. Of what may have, the hellos are: sync repairs the rest.
+    /// Tells whether the link is to be given up, as no hello gets through.
+    pub(super) fn failed(&mut self, request: OutboundRequestId, error: &OutboundFailure) -> bool {
+        let Some((_, kept)) = self.in_flight.take_if(|it| it.0 == request) else {
+            return false;
+        };
+        let may_have_arrived = kept.is_begun();
+        let again = match error {
+            // A slow peer may still take what it has.
+            OutboundFailure::Timeout => !may_have_arrived,
+            OutboundFailure::ConnectionClosed | OutboundFailure::Io(_) => true,
+            OutboundFailure::UnsupportedProtocols | OutboundFailure::DialFailure => false,
+        };
+        if !again {
+            return false;
+        }
+        let frames = kept.frames();
+        let frames = frames.filter(|frame| !may_have_arrived || is_hello(frame));
+        let frames: Vec<Vec<u8>> = frames.map(<[u8]>::to_vec).collect();
+        if frames.is_empty() {
+            return false;
+        }
+        self.sent_again += 1;
+        if self.sent_again > SENT_AGAIN_MAX {
+            self.sent_again = 0;
+            return frames.iter().any(|frame| is_hello(frame));
+        }
+        for frame in frames.into_iter().rev() {
+            self.queued_bytes += frame.len();
+            self.queue.push_front(frame);
+        }
+        false
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gossip::codec::{FrameCodec, PROTOCOL};
-    use crate::gossip::figures::Figures;
-    use libp2p::request_response::{self, ProtocolSupport};
-    use prometheus_client::registry::Registry;
-    use std::cell::Cell;
-    use tallymesh_core::WriterId;
-    use tallymesh_core::wire::{Digests, Hello};
-
-    #[test]
-    fn frames_keep_their_order_one_at_a_time_within_a_bound() {
-        // Only a behaviour can make the ids of requests.
-        let figures = Figures::register(&mut Registry::default());
-        let mut frames = request_response::Behaviour::with_codec(
-            FrameCodec::new(0, figures),
-            [(PROTOCOL, ProtocolSupport::Full)],
-            request_response::Config::default(),
-        );
-        let mut peers = Peers::default();
-        let id = PeerId::random();
-        peers.insert(id, Link(7), Instant::now());
-        assert_eq!(
-            (peers.link(&id), peers.id(Link(7))),
-            (Some(Link(7)), Some(id))
-        );
-        let peer = peers.get_mut(&id).expect("just inserted");
-        let mut sent = Vec::new();
-        // The first byte of each frame that is sent, and the request.
-        let mut send_next = |peer: &mut Peer| {
-            let before = sent.len();
-            let counted = Cell::new(0);
-            peer.send_next(
-                |_| counted.set(counted.get() + 1),
-                |request| {
-                    let firsts: Vec<u8> = codec::frames(&request).map(|it| it[0]).collect();
-                    assert_eq!(firsts.len(), counted.get());
-                    let request = frames.send_request(&id, Framed::default());
-                    sent.push((firsts, request));
-                    request
-                },
-            );
-            sent.get(before).cloned()
-        };
-        assert!(peer.push(vec![1; 2]));
-        assert!(peer.push(vec![2; QUEUE_BYTES_MAX - 2]));
-        assert!(!peer.push(vec![3]), "the queue is full");
-        let (first, one) = send_next(peer).expect("sent");
-        assert_eq!(first, [1], "a large one goes alone");
-        assert_eq!(send_next(peer), None, "one request is on its way");
-        peer.done(one);
-        for byte in [4, 5] {
-            assert!(peer.push(vec![byte]), "there is room again");
-        }
-        let (second, two) = send_next(peer).expect("sent");
-        assert_eq!(second, [2]);
-        peer.done(one);
-        assert_eq!(send_next(peer), None, "an old answer is not for this one");
-        peer.done(two);
-        let (third, three) = send_next(peer).expect("sent");
-        assert_eq!(third, [4, 5], "small ones go together");
-        peer.done(three);
-        for bytes in [40_000, 25_000, BATCH_BYTES_MAX - PREFIX_BYTES] {
-            assert!(peer.push(vec![6; bytes]));
-        }
-        for together in [2, 1] {
-            let (frames, request) = send_next(peer).expect("sent");
-            assert_eq!(frames.len(), together);
-            peer.done(request);
-        }
-        assert_eq!(peers.remove(&id), Some(Link(7)));
-        assert_eq!(peers.id(Link(7)), None);
-    }
-
-    #[test]
-    fn hellos_come_before_anything_else_in_their_space_and_hold_up_no_other() {
-        let frame = |name: &str, body: Body| {
-            let space = Space::new(name).expect("a name");
-            Frame { space, body }.encode()
-        };
-        let digests = Digests {
-            vector: [0; 16],
-            contents: 0,
-        };
-        let hello = |name| {
-            let hello = Hello {
-                version_min: 1,
-                version_max: 1,
-                capabilities: 0,
-                session: 1,
-                agent: "".into(),
-                nonce: [0; 16],
-                proof: Vec::new(),
-                digests,
-                writer: WriterId::from_bytes([1; 16]),
-                clock: 0,
-            };
-            frame(name, Body::Hello(hello))
-        };
-        let digest = |name| frame(name, Body::Digest(digests));
-        let figures = Figures::register(&mut Registry::default());
-        let mut frames = request_response::Behaviour::with_codec(
-            FrameCodec::new(0, figures),
-            [(PROTOCOL, ProtocolSupport::Full)],
-            request_response::Config::default(),
-        );
-        let mut peers = Peers::default();
-        let id = PeerId::random();
-        peers.insert(id, Link(7), Instant::now());
-        let peer = peers.get_mut(&id).expect("just inserted");
-        let queued = [
-            hello("a"),
-            hello("b"),
-            hello("c"),
-            digest("z"),
-            digest("b"),
-            digest("z"),
-        ];
-        for frame in &queued {
-            assert!(peer.push(frame.clone()));
-        }
-        let mut sent = Vec::new();
-        let count = |frame: &[u8]| sent.push(frame.to_vec());
-        peer.send_next(count, |_| frames.send_request(&id, Framed::default()));
-        let order = [0, 3, 2, 1, 4, 5].map(|at: usize| queued[at].clone());
-        assert!(sent == order);
-        assert_eq!(peer.queued_bytes, 0);
-    }
-}
+mod tests;

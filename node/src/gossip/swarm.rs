@@ -379,8 +379,8 @@ impl Network {
                 ..
             } => {
                 let peer = self.peers.get_mut(&peer_id);
-                if let Some((twin, frames)) = peer.and_then(|peer| peer.closed(connection_id)) {
-                    self.take_over(peer_id, twin, frames).await;
+                if let Some(twin) = peer.and_then(|peer| peer.closed(connection_id)) {
+                    self.take_over(peer_id, twin).await;
                 }
             }
             SwarmEvent::OutgoingConnectionError {

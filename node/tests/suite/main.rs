@@ -43,6 +43,7 @@ mod operations;
 mod post;
 mod printed;
 mod process;
+mod races;
 mod redis;
 mod relay;
 mod removed;

@@ -7,7 +7,7 @@ use crate::gossip::book::Book;
 use crate::gossip::codec::{self, Framed};
 use crate::gossip::directory::{Directory, NodeRow};
 use crate::gossip::figures::{Direction, Figures, Protocol, TOPIC};
-use crate::gossip::peers::{Fate, Held};
+use crate::gossip::peers::{Fate, Held, Peer};
 use crate::gossip::refusals::Reason;
 use crate::handle::{Handle, SpaceId};
 use libp2p::PeerId;
@@ -36,6 +36,20 @@ fn count(
     directory.with(peer, |row| {
         row.count(Protocol::Sync, direction, frame.len())
     });
+}
+
+/// What becomes of a frame of a peer.
+fn fate(
+    peer: &mut Peer,
+    connection: ConnectionId,
+    frame: Vec<u8>,
+    handle: &Handle,
+    book: Option<&Book>,
+) -> Fate {
+    // The book greets first, so that it is where a second process with the same key shows.
+    let is_book = |space: &Space| book.is_some_and(|book| book.is_of(space));
+    let is_open = |space: &Space| handle.space(space.as_str()).is_ok();
+    peer.frame(connection, frame, is_open, is_book)
 }
 
 impl Network {
@@ -69,7 +83,11 @@ impl Network {
                 ..
             } => {
                 tracing::debug!(%peer, %error, "frames did not arrive");
-                self.frame_done(peer, request_id);
+                let failed = self.peers.get_mut(&peer);
+                match failed.is_some_and(|peer| peer.failed(request_id, &error)) {
+                    true => self.drop_peer(peer),
+                    false => self.send_next(peer),
+                }
             }
             request_response::Event::InboundFailure { peer, error, .. } => {
                 tracing::debug!(%peer, %error, "frames could not be read");
@@ -81,11 +99,16 @@ impl Network {
     /// Frames came. They wait, without an answer, if their peer has sent more than it may; a peer that
     /// sends on without waiting for answers is cut off.
     async fn arrived(&mut self, id: PeerId, held: Held) {
-        let now = Instant::now();
         let (figures, directory, handle) = (&self.figures, &self.directory, &self.handle);
         for frame in codec::frames(&held.request.bytes) {
             count(figures, directory, handle, &id, Direction::In, frame);
         }
+        self.take(id, held).await;
+    }
+
+    /// Hands over frames, or lets them wait.
+    pub(super) async fn take(&mut self, id: PeerId, held: Held) {
+        let now = Instant::now();
         let wait = self.wait(&id, held.size(), now);
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.dropped) else {
             return; // It is gone, or will be.
@@ -139,6 +162,12 @@ impl Network {
 
     /// Acknowledges frames, and hands them over.
     async fn deliver(&mut self, id: PeerId, held: Held, now: Instant) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let Some(held) = peer.hold_for_twin(held) else {
+            return;
+        };
         self.spend(id, held.size(), now);
         // It fails when the connection is gone, of which another event tells.
         let behaviour = &mut self.swarm.behaviour_mut().frames;
@@ -167,10 +196,19 @@ impl Network {
             }
             return;
         }
-        // The book greets first, so that it is where a second process with the same key shows.
-        let is_book = |space: &Space| book.as_ref().is_some_and(|book| book.is_of(space));
-        let is_open = |space: &Space| handle.space(space.as_str()).is_ok() || is_book(space);
-        match peer.frame(connection, frame, is_open) {
+        let mut fate = fate(peer, connection, frame, handle, book.as_ref());
+        if let Fate::Anew(frame) = fate {
+            tracing::debug!(peer = %id, "it was started again: its link begins anew");
+            self.begin_anew(id, connection).await;
+            let Some(peer) = self.peers.get_mut(&id) else {
+                return;
+            };
+            let (handle, book) = (&self.handle, &self.book);
+            fate = self::fate(peer, connection, frame, handle, book.as_ref());
+        }
+        match fate {
+            // One that is new knows no session.
+            Fate::Anew(_) => {}
             Fate::Deliver(link, frame) => {
                 let now = Instant::now();
                 match (&mut self.book, frame_space(&frame)) {
@@ -209,7 +247,7 @@ impl Network {
             let (figures, directory, handle) = (&self.figures, &self.directory, &self.handle);
             peer.send_next(
                 |frame| count(figures, directory, handle, &id, Direction::Out, frame),
-                |request| frames.send_request(&id, request.into()),
+                |request| frames.send_request(&id, request),
             );
         }
     }

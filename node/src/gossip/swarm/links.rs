@@ -1,7 +1,7 @@
 //! Links: made, taken over, given up, dialled and cut.
 
 use super::{Network, PEERS_LOG};
-use crate::gossip::peers;
+use crate::gossip::peers::{self, Twin};
 use crate::gossip::refusals::Reason;
 use crate::gossip::rights::owner_of;
 use crate::gossip::unreached::{Standing, Why};
@@ -116,19 +116,35 @@ impl Network {
     }
 
     /// Another process with the same key has the link from now on.
-    pub(super) async fn take_over(
-        &mut self,
-        peer: PeerId,
-        connection: ConnectionId,
-        frames: Vec<Vec<u8>>,
-    ) {
-        self.unlink(&peer, Instant::now()).await;
-        self.connected(peer, None).await;
-        if let Some(peer) = self.peers.get_mut(&peer) {
-            peer.opened(connection);
-        }
-        for frame in frames {
+    pub(super) async fn take_over(&mut self, peer: PeerId, twin: Twin) {
+        let connection = twin.connection;
+        self.begin_anew(peer, connection).await;
+        for frame in twin.frames {
             self.frame(peer, connection, frame).await;
+        }
+        let held = twin.held.into_iter();
+        for held in held.filter(|held| held.connection == connection) {
+            self.take(peer, held).await;
+        }
+    }
+
+    /// Ends the link with a peer and makes a new one, on the one connection that is left.
+    pub(super) async fn begin_anew(&mut self, id: PeerId, connection: ConnectionId) {
+        let before = self.peers.get_mut(&id).map(|peer| {
+            let (listen, held) = (&mut peer.listen, &mut peer.held);
+            (
+                std::mem::take(listen),
+                std::mem::take(held),
+                peer.from,
+                peer.unicast,
+            )
+        });
+        self.unlink(&id, Instant::now()).await;
+        self.connected(id, None).await;
+        if let Some(peer) = self.peers.get_mut(&id) {
+            (peer.listen, peer.held, peer.from, peer.unicast) = before.unwrap_or_default();
+            peer.held.retain(|held| held.connection == connection);
+            peer.opened(connection);
         }
     }
 
