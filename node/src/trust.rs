@@ -11,6 +11,8 @@ mod place;
 mod removal;
 mod revocation;
 mod role;
+#[cfg(test)]
+pub(crate) mod samples;
 mod signing;
 mod standing;
 mod ticket;

@@ -117,24 +117,15 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::{Revocation, Revoked, Seen};
+    use crate::trust::{Seen, samples};
 
     const OWN: OwnerKey = OwnerKey([9; 32]);
     const MEMBER: OwnerKey = OwnerKey([1; 32]);
     const NOW: u64 = 1_000_000;
 
     fn ticket(id: u8, role: Role, issued: u64) -> Grant {
-        Grant {
-            id: TicketId::new([id; 16]),
-            issuer: MEMBER,
-            holder: None,
-            role,
-            spaces: None,
-            issued,
-            expires: None,
-            nodes: Vec::new(),
-            knew: Default::default(),
-        }
+        let ticket = samples::ticket(id, MEMBER, role);
+        Grant { issued, ..ticket }
     }
 
     fn place(
@@ -202,21 +193,6 @@ mod tests {
     #[test]
     fn a_node_whose_tickets_are_worth_nothing_says_so_and_does_not_join_by_it() {
         let over = NOW / 1000 - 100;
-        let revoke = |ledger: &Ledger| {
-            let revocation = Revocation {
-                id: TicketId::new([1; 16]),
-                issuer: MEMBER,
-                spaces: None,
-                issued: 950,
-                expires: None,
-            };
-            let revoked = Revoked {
-                statement: "x".into(),
-                revocation,
-                spaces: [Space::new("shop").expect("a name")].into(),
-            };
-            ledger.revoke(vec![revoked]).expect("room");
-        };
         let stranger: &[OwnerKey] = &[OwnerKey([2; 32])];
         for role in [Role::Reader, Role::Writer, Role::Editor, Role::Member] {
             let given = |change: &dyn Fn(&mut Grant)| {
@@ -230,7 +206,8 @@ mod tests {
             let early = given(&|it| it.issued = NOW);
             let good = given(&|_| ());
             let revoked = given(&|_| ());
-            revoke(&revoked);
+            let revocation = samples::revoked(1, MEMBER, "shop");
+            revoked.revoke(vec![revocation]).expect("room");
             for roster in [None, Some(WITHOUT)] {
                 let without = |ledger, refused: &[_], flaw| {
                     let place = |linked| place(ledger, refused, roster, linked);

@@ -49,7 +49,7 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::{Revocation, Revoked, TicketId};
+    use crate::trust::samples::{revoked, ticket};
     use tallymesh_core::Space;
 
     const NOW: u64 = 1_000_000;
@@ -59,15 +59,9 @@ mod tests {
 
     fn grant(id: u8, issuer: OwnerKey, role: Role, expires: Option<u64>) -> Grant {
         Grant {
-            id: TicketId::new([id; 16]),
-            issuer,
-            holder: None,
-            role,
             spaces: Some(vec![Space::new("shop").expect("a name")]),
-            issued: 1,
             expires,
-            nodes: Vec::new(),
-            knew: Default::default(),
+            ..ticket(id, issuer, role)
         }
     }
 
@@ -93,18 +87,7 @@ mod tests {
         assert_eq!(role(&all, "shop"), Role::Writer);
         assert_eq!(role(&[reader.clone(), ended.clone()], "shop"), Role::Reader);
         assert_eq!(role(std::slice::from_ref(&ended), "shop"), Role::Editor);
-        let revocation = Revocation {
-            id: writer.id,
-            issuer: MEMBER,
-            spaces: None,
-            issued: 5,
-            expires: None,
-        };
-        let revoked = Revoked {
-            statement: "x".into(),
-            revocation,
-            spaces: [Space::new("shop").expect("a name")].into(),
-        };
+        let revoked = revoked(2, MEMBER, "shop");
         ledger.revoke(vec![revoked]).expect("room");
         assert_eq!(role(&all, "shop"), Role::Reader);
         let own = of(&all, "shop", Some(&[MEMBER, OWN]));

@@ -3,14 +3,14 @@
 use crate::hostile::raw::{Raw, Said};
 use crate::process::{DEADLINE, Node};
 use futures::prelude::*;
+use libp2p::identity::Keypair;
 use libp2p::request_response::{self, OutboundRequestId, ProtocolSupport};
 use libp2p::swarm::{NetworkBehaviour, Swarm, SwarmEvent};
-use libp2p::{Multiaddr, PeerId, StreamProtocol, SwarmBuilder, noise, ping, tcp, yamux};
+use libp2p::{Multiaddr, PeerId, StreamProtocol, ping};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
 use tallymesh_core::wire::{AuditAnswer, AuditQuestion, AuditedPage, Body, Digests, Frame, Hello};
 use tallymesh_core::{RESERVED, Space, WriterId};
 use tokio::sync::mpsc;
@@ -158,18 +158,7 @@ fn swarm() -> Swarm<Behaviour> {
         abouts: of("/tallymesh/about/1"),
         joins: of("/tallymesh/join/1"),
     };
-    let builder = SwarmBuilder::with_new_identity().with_tokio();
-    let builder = builder.with_tcp(
-        tcp::Config::default(),
-        noise::Config::new,
-        yamux::Config::default,
-    );
-    builder
-        .expect("TCP")
-        .with_behaviour(|_| behaviour)
-        .expect("behaviours")
-        .with_swarm_config(|it| it.with_idle_connection_timeout(Duration::from_secs(3600)))
-        .build()
+    crate::swarm::swarm(Keypair::generate_ed25519(), behaviour)
 }
 
 /// Greets without a digest of the contents, so that none are compared.

@@ -59,6 +59,7 @@ mod shares;
 mod silent;
 mod spaces;
 mod spending;
+mod swarm;
 mod sync;
 mod tickets;
 mod token;

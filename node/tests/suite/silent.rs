@@ -3,9 +3,11 @@
 use crate::join::CLOSED;
 use crate::members::{close, owner, settled};
 use crate::process::{DEADLINE, Node, eventually, up};
+use crate::swarm::swarm;
 use futures::StreamExt;
+use libp2p::identity::Keypair;
 use libp2p::swarm::SwarmEvent;
-use libp2p::{Multiaddr, PeerId, SwarmBuilder, identify, noise, tcp, yamux};
+use libp2p::{Multiaddr, PeerId, identify};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::time::Duration;
@@ -206,19 +208,9 @@ fn a_node_whose_ticket_a_removed_member_signed_is_not_ready() {
 async fn strangers_learn_no_version_and_no_address() {
     let node = tokio::task::spawn_blocking(|| Node::start(&[CLOSED])).await;
     let node = node.expect("started");
-    let mut swarm = SwarmBuilder::with_new_identity()
-        .with_tokio()
-        .with_tcp(
-            tcp::Config::default(),
-            noise::Config::new,
-            yamux::Config::default,
-        )
-        .expect("TCP")
-        .with_behaviour(|key| {
-            identify::Behaviour::new(identify::Config::new("x".into(), key.public()))
-        })
-        .expect("a behaviour")
-        .build();
+    let key = Keypair::generate_ed25519();
+    let config = identify::Config::new("x".into(), key.public());
+    let mut swarm = swarm(key, identify::Behaviour::new(config));
     let address: Multiaddr = node.listen[0].parse().expect("an address");
     swarm.dial(address).expect("dialled");
     let told = async {

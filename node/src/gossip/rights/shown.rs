@@ -127,21 +127,11 @@ impl Shown {
 mod tests {
     use super::*;
     use crate::driver::OwnerKey;
-    use crate::trust::TicketId;
+    use crate::trust::samples;
     use std::net::Ipv4Addr;
 
     fn grant(id: u8, role: Role) -> Grant {
-        Grant {
-            id: TicketId::new([id; 16]),
-            issuer: OwnerKey([1; 32]),
-            holder: None,
-            role,
-            spaces: None,
-            issued: 1,
-            expires: None,
-            nodes: Vec::new(),
-            knew: Default::default(),
-        }
+        samples::ticket(id, OwnerKey([1; 32]), role)
     }
 
     fn from(number: usize) -> IpAddr {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::gossip::Identity;
-use crate::trust::TicketId;
+use crate::trust::{TicketId, samples};
 
 const NOW: u64 = 1_000_000_000;
 
@@ -29,15 +29,10 @@ fn roster_at(number: u64, members: &[u8]) -> Option<Roster> {
 fn grant(id: u8, issuer: u8, role: Role, spaces: Option<&[&str]>) -> Grant {
     let space = |name: &&str| Space::new(name).expect("a name");
     Grant {
-        id: TicketId::new([id; 16]),
-        issuer: owner(issuer),
-        holder: None,
-        role,
         spaces: spaces.map(|names| names.iter().map(space).collect()),
         issued: NOW / 1000,
         expires: Some(NOW / 1000 + 100),
-        nodes: Vec::new(),
-        knew: BTreeMap::new(),
+        ..samples::ticket(id, owner(issuer), role)
     }
 }
 
@@ -55,19 +50,9 @@ fn show(rights: &Rights, number: u8, grant: Grant) -> Result<Vec<SpaceId>, Worth
     rights.show(peer(number), grant, std::net::Ipv4Addr::LOCALHOST.into())
 }
 
-/// A ticket of member 1 is revoked in this space.
+/// The revocation of a ticket of member 1, which counts in one space.
 fn revoked(id: u8, space: &str) -> crate::trust::Revoked {
-    crate::trust::Revoked {
-        statement: "x".into(),
-        revocation: crate::trust::Revocation {
-            id: TicketId::new([id; 16]),
-            issuer: owner(1),
-            spaces: None,
-            issued: NOW / 1000,
-            expires: None,
-        },
-        spaces: [Space::new(space).expect("a name")].into(),
-    }
+    samples::revoked(id, owner(1), space)
 }
 
 /// The places and roles of a peer's rights.

@@ -5,12 +5,13 @@ use super::hold::http;
 use crate::hostile::attacker;
 use crate::hostile::raw::{Raw, Said};
 use crate::process::Node;
+use crate::swarm::swarm;
 use crate::tickets::ticket;
 use futures::prelude::*;
 use libp2p::identity::Keypair;
 use libp2p::request_response::{self, Message, ProtocolSupport};
 use libp2p::swarm::{NetworkBehaviour, Swarm, SwarmEvent};
-use libp2p::{Multiaddr, PeerId, StreamProtocol, SwarmBuilder, noise, ping, tcp, yamux};
+use libp2p::{Multiaddr, PeerId, StreamProtocol, ping};
 use serde_json::{Value, json};
 use std::net::TcpStream;
 use std::sync::PoisonError;
@@ -28,7 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 32;
 /// How long all keys together take to show theirs, if a run is that long.
 const SHOW_TIME: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -222,20 +222,8 @@ impl Key {
             joins: of("/tallymesh/join/1"),
             frames: of("/tallymesh/sync/2"),
         };
-        let swarm = SwarmBuilder::with_existing_identity(keys)
-            .with_tokio()
-            .with_tcp(
-                tcp::Config::default(),
-                noise::Config::new,
-                yamux::Config::default,
-            )
-            .expect("TCP")
-            .with_behaviour(|_| says)
-            .expect("behaviours")
-            .with_swarm_config(|it| it.with_idle_connection_timeout(HOUR))
-            .build();
         Key {
-            swarm,
+            swarm: swarm(keys, says),
             owner,
             node: None,
         }

@@ -8,7 +8,7 @@ use libp2p::gossipsub::{self, IdentTopic, MessageAuthenticity, MessageId, Valida
 use libp2p::identity::Keypair;
 use libp2p::request_response::{self, OutboundRequestId, ProtocolSupport, ResponseChannel};
 use libp2p::swarm::{NetworkBehaviour, Swarm, SwarmEvent};
-use libp2p::{Multiaddr, PeerId, StreamProtocol, SwarmBuilder, noise, ping, tcp, yamux};
+use libp2p::{Multiaddr, PeerId, StreamProtocol, ping};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -184,18 +184,7 @@ fn swarm(key: Keypair) -> Swarm<Behaviour> {
         abouts: of("/tallymesh/about/1"),
         joins: of("/tallymesh/join/1"),
     };
-    SwarmBuilder::with_existing_identity(key)
-        .with_tokio()
-        .with_tcp(
-            tcp::Config::default(),
-            noise::Config::new,
-            yamux::Config::default,
-        )
-        .expect("TCP")
-        .with_behaviour(|_| behaviour)
-        .expect("behaviours")
-        .with_swarm_config(|it| it.with_idle_connection_timeout(PATIENCE))
-        .build()
+    crate::swarm::swarm(key, behaviour)
 }
 
 struct Peer {
