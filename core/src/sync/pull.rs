@@ -93,7 +93,8 @@ impl Pulls {
 
     /// Whether nobody is about to be asked for the rest of a transfer that broke.
     fn is_idle(&self, broken: &Open) -> bool {
-        !self.wanted.contains(&broken.link) && !(DUTIES && self.waiting.contains(&broken.link))
+        let waits = DUTIES && self.waiting.contains(&broken.link);
+        !waits && !self.wanted.contains(&broken.link)
     }
 
     /// Keeps what was staged of a transfer until a time, for its process to come back.
