@@ -57,6 +57,7 @@ mod events;
 mod framing;
 pub mod guard;
 mod limits;
+mod link_pace;
 mod members;
 pub mod openapi;
 mod operations;

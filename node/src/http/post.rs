@@ -12,6 +12,7 @@
 
 use super::BULK_BYTES_MAX;
 use super::access::{Caller, Pass, SentBy, Serving};
+use super::link_pace::LinkPace;
 use super::problem::{Asked, Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::{Frames, InSpace};
@@ -346,6 +347,7 @@ async fn serve(
         }
         first = Some(exchange);
     }
+    let mut pace = LinkPace::new(limits.as_ref());
     let link = app.node.next_link();
     let (outbox, mut inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
@@ -382,6 +384,7 @@ async fn serve(
                 ..
             } = exchange;
             for frame in frames {
+                pace.one().await;
                 app.handle.frame(link, frame).await;
             }
             let answer = tokio::select! {

@@ -3,6 +3,7 @@
 use super::App;
 use super::access::{Caller, Pass, SentBy, Serving};
 use super::bodies::Charge;
+use super::link_pace::LinkPace;
 use super::patience;
 use super::problem::{Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
@@ -133,6 +134,7 @@ async fn serve(
         },
     };
     charge.again();
+    let pace = LinkPace::new(limits.as_ref());
     let link = app.node.next_link();
     let (outbox, inbox) = mpsc::channel(OUTBOX_FRAMES_MAX);
     let new = NewLink {
@@ -145,7 +147,7 @@ async fn serve(
         from,
     };
     app.node.connect(new).await;
-    let close = exchange(&app, (link, pass, &charge), &mut socket, inbox).await;
+    let close = exchange(&app, (link, pass, &charge, pace), &mut socket, inbox).await;
     app.node.disconnect(link).await;
     if let Some(frame) = close {
         // The peer may be gone already.
@@ -182,7 +184,7 @@ enum Next {
 /// Passes frames both ways. Returns how to close the socket, if it is still open.
 async fn exchange(
     app: &Serving,
-    (link, pass, charge): (Link, Pass, &Charge),
+    (link, pass, charge, mut pace): (Link, Pass, &Charge, LinkPace),
     socket: &mut WebSocket,
     mut inbox: mpsc::Receiver<Order>,
 ) -> Option<CloseFrame> {
@@ -224,6 +226,7 @@ async fn exchange(
                 charge.again();
                 match message {
                     Some(Ok(Message::Binary(bytes))) => {
+                        pace.one().await;
                         app.handle.frame(link, bytes.into()).await;
                     }
                     Some(Ok(Message::Text(_))) => {
