@@ -314,6 +314,24 @@ fn what_came_without_keys_is_asked_for_again() {
     assert_eq!(two.vector(), two.vector_with_keys());
 }
 
+/// Keys that come after their counters raise no clock, and a record of few among many writers has them.
+#[test]
+fn keys_that_come_late_are_recorded_among_many_writers() {
+    let [mut one, mut two] = members();
+    tell(&one, &mut two);
+    tell(&two, &mut one);
+    for number in 1..=100 {
+        two.admit(&WriterId::from_bytes([number; 16])).unwrap();
+    }
+    add(&mut one, "a", 5);
+    two.merge(&one.delta(&two.vector()).without_keys()).unwrap();
+    let mut mark = two.mark();
+    assert!(two.lacks_keys());
+    assert_eq!(tell(&one, &mut two), []);
+    let record = two.since(&mut mark).unwrap();
+    assert_eq!(record.keyed.len(), 1);
+}
+
 #[test]
 fn who_lacks_keys_says_so_and_acknowledges_no_more_than_it_knows() {
     let [mut one, mut two] = members();
