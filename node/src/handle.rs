@@ -10,15 +10,15 @@ pub use refusal::Refusal;
 
 use crate::driver::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Command, Counter, Done, LimitList, LinkRow,
-    News, Operation, OperationError, Order, OwnWriters, OwnerKey, Page, PeriodRow, Permit,
-    Position, Query, Rosters, Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted,
+    Operation, OperationError, Order, OwnWriters, OwnerKey, Page, PeriodRow, Permit, Position,
+    Query, Rosters, Secured, SequencePage, SequenceRow, SpaceStatus, Turn, Wanted, Watch,
     WriterRow,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tallymesh_core::{Link, Op, Shard, Space, WriterId};
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// One space that this node has open, by its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -392,8 +392,13 @@ impl Handle {
     ///
     /// # Errors
     /// When the node stops first.
-    pub async fn watch(&self, space: SpaceId) -> Result<broadcast::Receiver<News>, Refusal> {
-        self.ask(|reply| Command::Watch { space, reply }).await
+    pub async fn watch(&self, space: SpaceId, wanted: Option<Wanted>) -> Result<Watch, Refusal> {
+        let ask = |reply| Command::Watch {
+            space,
+            wanted,
+            reply,
+        };
+        self.ask(ask).await
     }
 
     /// Where a reader of events is that has heard of everything up to now.

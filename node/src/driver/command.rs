@@ -2,14 +2,14 @@
 
 use super::{
     AuditPage, BudgetPage, BudgetRow, ChangedPart, Counter, Keyed, LimitList, LinkRow,
-    MemberChange, Membership, News, OpenSpace, Operation, OwnerKey, Page, PeriodRow, Permit,
-    Position, Query, Release, Request, Retiree, Retirement, Secured, SequencePage, SequenceRow,
-    SpaceStatus, Transacted, Wanted, WriterRow,
+    MemberChange, Membership, OpenSpace, Operation, OwnerKey, Page, PeriodRow, Permit, Position,
+    Query, Release, Request, Retiree, Retirement, Secured, SequencePage, SequenceRow, SpaceStatus,
+    Transacted, Wanted, Watch, WriterRow,
 };
 use crate::handle::{NewLink, Refusal, SpaceId, Sum};
 use std::sync::Arc;
 use tallymesh_core::{Link, Shard};
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::oneshot;
 
 /// What is read of a space, and to whom that is told.
 pub(super) type Look = Box<dyn FnOnce(&OpenSpace) -> Release + Send>;
@@ -70,7 +70,8 @@ pub(crate) enum Command {
     },
     Watch {
         space: SpaceId,
-        reply: oneshot::Sender<broadcast::Receiver<News>>,
+        wanted: Option<Wanted>,
+        reply: oneshot::Sender<Watch>,
     },
     Position {
         space: SpaceId,

@@ -57,9 +57,9 @@ impl Driver {
             if !news.is_empty() {
                 let watchers = self.spaces[place].watchers.clone();
                 self.kept.answer(Box::new(move || {
-                    for news in news {
-                        // Without readers of events the log must do.
-                        let _ = watchers.send(news);
+                    // Without readers of events the log must do.
+                    for news in &news {
+                        watchers.tell(news);
                     }
                 }));
             }

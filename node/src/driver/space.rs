@@ -17,6 +17,7 @@ use super::expiries::Expiries;
 use super::nonces::{Nonce, Nonces};
 use super::origins::Origins;
 use super::replay::Replay;
+use super::watchers::Watchers;
 use super::{News, Renewal, SpaceStatus};
 use crate::handle::{Limits, Refusal};
 use crate::resp::{Event, Notice, Sizes};
@@ -31,11 +32,7 @@ use tallymesh_core::{
     Error, Handle as Counted, Input, Link, LinkStatus, Mark, Output, Party, Replica, Space, Sync,
     SyncConfig, WriterId,
 };
-use tokio::sync::broadcast;
 use window::Window;
-
-/// Batches of changes that a slow reader of events may be behind before it is told to catch up.
-const CHANGES_BATCHES_MAX: usize = 256;
 
 /// Most counters that are listed for the store. With more of them it costs little to look for those
 /// that changed.
@@ -54,7 +51,7 @@ pub(crate) struct OpenSpace {
     /// Random, so that positions of other starts and spaces are known for such.
     start: u64,
     /// Readers of events.
-    pub(super) watchers: broadcast::Sender<News>,
+    pub(super) watchers: Watchers,
     /// What they are to be told.
     news: Vec<News>,
     sync: Sync,
@@ -154,7 +151,7 @@ impl OpenSpace {
             owner: *owner,
             renewals: 0,
             start: u64::from_le_bytes(random()?),
-            watchers: broadcast::Sender::new(CHANGES_BATCHES_MAX),
+            watchers: Watchers::default(),
             news: Vec::new(),
             sync: Sync::new(config.clone(), u64::from_le_bytes(random()?)),
             sync_config: config,
@@ -479,7 +476,7 @@ impl OpenSpace {
         self.looked = 0;
         changed.sort_unstable();
         changed.dedup();
-        if !changed.is_empty() && self.watchers.receiver_count() > 0 {
+        if !changed.is_empty() && self.watchers.want_changes() {
             let changes = Arc::new(self.changes(&changed));
             let position = self.position();
             self.news.push(News::Changed(changes, position));

@@ -21,7 +21,6 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use tallymesh_core::wire::{Body, Digests, Frame, Hello, Pull, VERSION};
 use tallymesh_core::{Level, Op, Replica, SyncConfig, VersionVector, WriterId};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::broadcast::error::TryRecvError as NewsError;
 use tokio::time::timeout;
 
 /// How long a test waits for what must come.
@@ -180,7 +179,7 @@ struct Bench {
     /// Of these two, one hears pushes by broadcast.
     friends: Vec<Friend>,
     broadcast: mpsc::Receiver<Order>,
-    news: tokio::sync::broadcast::Receiver<News>,
+    news: Watch,
     client: TcpStream,
     subscriber: TcpStream,
 }
@@ -220,7 +219,7 @@ impl Bench {
             clock: WallClock::default(),
         });
         let Running { handle, ended } = running.expect("start");
-        let news = runtime.block_on(handle.watch(SPACE));
+        let news = runtime.block_on(handle.watch(SPACE, Some(Wanted::default())));
         let connect = || {
             let socket = TcpStream::connect(redis).expect("connect");
             socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -432,7 +431,7 @@ impl Bench {
     /// Nothing has come for anybody.
     fn expect_silence(&mut self) {
         self.expect_no_frames();
-        assert_eq!(self.news.try_recv().err(), Some(NewsError::Empty));
+        assert!(matches!(self.news.try_recv(), Ok(None)));
         for socket in [&mut self.client, &mut self.subscriber] {
             socket.set_nonblocking(true).expect("a setting");
             let read = socket.read(&mut [0]).map_err(|error| error.kind());
@@ -479,7 +478,7 @@ impl Bench {
             assert!(self.runtime.block_on(friend.outbox.recv()).is_none());
         }
         assert!(self.runtime.block_on(self.broadcast.recv()).is_none());
-        assert_eq!(self.news.try_recv().err(), Some(NewsError::Closed));
+        assert_eq!(self.news.try_recv().err(), Some(NoNews::Stopped));
         for socket in [&mut self.client, &mut self.subscriber] {
             // With something unread the system resets the connection.
             let read = socket.read(&mut [0]).unwrap_or(0);

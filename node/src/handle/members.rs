@@ -1,10 +1,10 @@
 //! Requests about the members of a space, and about writers that are gone.
 
 use super::{Handle, Refusal, SpaceId};
-use crate::driver::{Command, MemberChange, Membership, News, OwnerKey, Retiree, Retirement};
+use crate::driver::{
+    Command, MemberChange, Membership, News, NoNews, OwnerKey, Retiree, Retirement, Watch,
+};
 use std::time::Duration;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 /// How long a proposal may go undecided before it is made again. Two who propose at once each wait
@@ -72,7 +72,7 @@ impl Handle {
         wait: Duration,
     ) -> Result<Membership, Refusal> {
         let deadline = Instant::now() + wait;
-        let mut news = self.watch(space).await?;
+        let mut news = self.watch(space, None).await?;
         let (mut again, mut proposed) = (false, false);
         loop {
             let ask = |reply| Command::ChangeMembers {
@@ -122,7 +122,7 @@ impl Handle {
         wait: Duration,
     ) -> Result<(), Refusal> {
         let deadline = Instant::now() + wait;
-        let mut news = self.watch(space).await?;
+        let mut news = self.watch(space, None).await?;
         let mut again = false;
         loop {
             let change = match judge() {
@@ -195,7 +195,7 @@ impl Handle {
         wait: Duration,
     ) -> Result<Vec<Retirement>, Refusal> {
         let deadline = Instant::now() + wait;
-        let mut news = self.watch(space).await?;
+        let mut news = self.watch(space, None).await?;
         let mut before = None;
         loop {
             let ask = |reply| Command::Retire { space, who, reply };
@@ -219,17 +219,17 @@ impl Handle {
 }
 
 /// Waits until the members may have changed; false if that did not happen in time.
-async fn members_changed(news: &mut Receiver<News>, until: Instant) -> Result<bool, Refusal> {
+async fn members_changed(news: &mut Watch, until: Instant) -> Result<bool, Refusal> {
     heard(news, until, |news| matches!(news, News::Members(_))).await
 }
 
 /// Waits until a writer may have been absorbed; false if that did not happen in time.
-async fn absorbed(news: &mut Receiver<News>, until: Instant) -> Result<bool, Refusal> {
+async fn absorbed(news: &mut Watch, until: Instant) -> Result<bool, Refusal> {
     heard(news, until, |news| matches!(news, News::Absorbed(_))).await
 }
 
 async fn heard(
-    news: &mut Receiver<News>,
+    news: &mut Watch,
     until: Instant,
     wanted: impl Fn(&News) -> bool,
 ) -> Result<bool, Refusal> {
@@ -238,8 +238,8 @@ async fn heard(
             Err(_) => return Ok(false),
             Ok(Ok(news)) if wanted(&news) => return Ok(true),
             Ok(Ok(_)) => {}
-            Ok(Err(RecvError::Lagged(_))) => return Ok(true),
-            Ok(Err(RecvError::Closed)) => return Err(Refusal::Stopped),
+            Ok(Err(NoNews::Lost)) => return Ok(true),
+            Ok(Err(NoNews::Stopped)) => return Err(Refusal::Stopped),
         }
     }
 }

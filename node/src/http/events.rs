@@ -19,7 +19,7 @@ use super::problem::{Asked, Problem, Route};
 use super::requests::InSpace;
 use crate::driver::{
     Absorption, BudgetRow, Change, Changes, Comeback, ConfigurationRow, Counter, FaultReport, News,
-    Position, Query, Reading, Renewal, SequenceRow, Wanted,
+    NoNews, Position, Query, Reading, Renewal, SequenceRow, Wanted, Watch,
 };
 use crate::handle::{Handle, SpaceId};
 use axum::http::{HeaderMap, HeaderName};
@@ -32,8 +32,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use utoipa::IntoParams;
 
 /// The header by which a reader says where it was.
@@ -93,14 +91,15 @@ pub(super) async fn stream(
     let since = header.or(query.since);
     // The position first: what changes before the subscription is told again to who comes back.
     let position = app.handle.position(space).await?;
+    let wanted = Wanted {
+        key: query.key,
+        prefix: query.prefix,
+    };
     let mut reader = Reader {
-        news: app.handle.watch(space).await?,
+        news: app.handle.watch(space, Some(wanted.clone())).await?,
         handle: app.handle.clone(),
         space,
-        wanted: Wanted {
-            key: query.key,
-            prefix: query.prefix,
-        },
+        wanted,
         ready: VecDeque::new(),
         skipped: false,
         behind: None,
@@ -210,7 +209,7 @@ impl Newest {
 /// One reader of events. One that is too slow for the changes skips to the newest values of all
 /// counters.
 struct Reader {
-    news: Receiver<News>,
+    news: Watch,
     handle: Handle,
     space: SpaceId,
     wanted: Wanted,
@@ -257,8 +256,8 @@ impl Reader {
                     tokio::time::sleep(COALESCE).await;
                     self.gather(first);
                 }
-                Err(RecvError::Lagged(_)) => self.skipped = true,
-                Err(RecvError::Closed) => return None,
+                Err(NoNews::Lost) => self.skipped = true,
+                Err(NoNews::Stopped) => return None,
             }
         }
     }
@@ -269,9 +268,9 @@ impl Reader {
         let mut position = self.note(&mut newest, first);
         loop {
             match self.news.try_recv() {
-                Ok(news) => position = self.note(&mut newest, news).or(position),
-                Err(TryRecvError::Lagged(_)) => self.skipped = true,
-                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                Ok(Some(news)) => position = self.note(&mut newest, news).or(position),
+                Err(NoNews::Lost) => self.skipped = true,
+                Ok(None) | Err(NoNews::Stopped) => break,
             }
         }
         // A reader that missed something is nowhere until it has caught up.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tallymesh_core::Op;
 use tallymesh_node::clock::WallClock;
 use tallymesh_node::config::{Config, UpArgs};
-use tallymesh_node::driver::News;
+use tallymesh_node::driver::{News, Wanted};
 use tallymesh_node::handle::{Handle, SpaceId};
 use tallymesh_node::node::Node;
 use tallymesh_node::store::Memory;
@@ -97,7 +97,9 @@ async fn a_jump_ahead_is_noticed_without_being_asked() {
     let node = Clocked::start(Memory::default(), 1_000_000).await;
     node.make("likes", Op::Add(5)).await;
     node.make("likes", Op::Expire(90_000_000)).await;
-    let mut news = node.handle.watch(node.space).await.expect("it runs");
+    let all = Some(Wanted::default());
+    let news = node.handle.watch(node.space, all).await;
+    let mut news = news.expect("it runs");
     node.quiet().await;
     // A day in no time: the driver sleeps by another clock.
     node.set_time(90_000_000);
