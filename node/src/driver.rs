@@ -43,6 +43,7 @@ mod spaces;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod watchers;
 
 pub use answers::{
     AuditPage, Audited, Change, ChangedPart, Changes, Comeback, Counter, Decimal, Done,
@@ -70,6 +71,7 @@ pub use sequences::{GapRow, HeldRow, SequencePage, SequenceRow, WatchRow};
 pub(crate) use turn::Turn;
 
 pub use position::{Position, Wanted};
+pub use watchers::{NoNews, Watch};
 
 use crate::clock::WallClock;
 use crate::handle::{Bell, Handle, SpaceId};
@@ -491,8 +493,12 @@ impl Driver {
                 let answer = self.spaces[space.0].audit(&query);
                 self.answer(reply, answer);
             }
-            Command::Watch { space, reply } => {
-                let answer = self.spaces[space.0].watchers.subscribe();
+            Command::Watch {
+                space,
+                wanted,
+                reply,
+            } => {
+                let answer = self.spaces[space.0].watchers.watch(wanted.as_ref());
                 self.answer(reply, answer);
             }
             Command::Position { space, reply } => {

@@ -26,10 +26,17 @@ const HELD_FRAMES_MAX: usize = 4;
 /// they are not lost one after the other; lower makes links begin anew for less.
 const SENT_AGAIN_MAX: u32 = 8;
 
+/// Where a frame says its type.
+const TYPE_AT: usize = 3;
+
 fn is_hello(frame: &[u8]) -> bool {
-    const TYPE_AT: usize = 3;
     const HELLO: u8 = 1;
     frame.get(TYPE_AT) == Some(&HELLO)
+}
+
+fn is_push(frame: &[u8]) -> bool {
+    const PUSH: u8 = 6;
+    frame.get(TYPE_AT) == Some(&PUSH)
 }
 
 /// The space and the session of a hello.
@@ -62,6 +69,12 @@ pub(super) struct Peer {
     /// Whether the last frame was one.
     said_hello: bool,
     queued_bytes: usize,
+    /// How many frames of the queue are no pushes.
+    urgent: usize,
+    /// Until when pushes alone wait for more.
+    gathers_until: Instant,
+    /// Whether its turn is noted for then.
+    pub(super) gathers: bool,
     in_flight: Option<(OutboundRequestId, Kept)>,
     /// How often in a row frames were to be sent again.
     sent_again: u32,
@@ -167,6 +180,9 @@ impl Peers {
             hellos: VecDeque::new(),
             said_hello: false,
             queued_bytes: 0,
+            urgent: 0,
+            gathers_until: now,
+            gathers: false,
             in_flight: None,
             sent_again: 0,
             connections: Vec::new(),
@@ -370,19 +386,26 @@ impl Peer {
         let same = |hello: &Vec<u8>| frame_space(hello) == space;
         if let Some(hello) = self.hellos.iter().position(same) {
             self.queue.extend(self.hellos.remove(hello));
+            self.urgent += 1;
         }
+        self.urgent += usize::from(!is_push(&frame));
         self.queue.push_back(frame);
         true
     }
 
     /// Sends the next frames with `send`, unless some are still on their way, and shows each to `count`.
+    /// Then pushes alone wait for `gather`. Returns until when, if they do now.
     pub(super) fn send_next(
         &mut self,
+        (now, gather): (Instant, Duration),
         mut count: impl FnMut(&[u8]),
         send: impl FnOnce(Framed) -> OutboundRequestId,
-    ) {
-        if self.in_flight.is_some() {
-            return;
+    ) -> Option<Instant> {
+        if self.in_flight.is_some() || self.hellos.is_empty() && self.queue.is_empty() {
+            return None;
+        }
+        if self.hellos.is_empty() && self.urgent == 0 && now < self.gathers_until {
+            return Some(self.gathers_until);
         }
         let mut batch = Vec::new();
         while let Some(frame) = self.next_frame(BATCH_BYTES_MAX.saturating_sub(batch.len())) {
@@ -393,7 +416,9 @@ impl Peer {
             let request = Framed::from(batch);
             let kept = request.kept();
             self.in_flight = Some((send(request), kept));
+            self.gathers_until = now + gather;
         }
+        None
     }
 
     /// Takes the next frame out of the queues, if it fits. One alone always does.
@@ -408,6 +433,7 @@ impl Peer {
             return None;
         }
         let frame = queue.pop_front()?;
+        self.urgent -= usize::from(!hello && !is_push(&frame));
         self.said_hello = hello;
         self.queued_bytes -= frame.len();
         Some(frame)
@@ -451,6 +477,7 @@ impl Peer {
         }
         for frame in frames.into_iter().rev() {
             self.queued_bytes += frame.len();
+            self.urgent += usize::from(!is_push(&frame));
             self.queue.push_front(frame);
         }
         false

@@ -35,7 +35,7 @@ use libp2p::multiaddr::Protocol;
 use libp2p::request_response::OutboundRequestId;
 use libp2p::swarm::{ConnectionDenied, DialError, ListenError, Swarm, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, gossipsub, identify, mdns, memory_connection_limits, relay};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -98,6 +98,8 @@ pub(super) struct Network {
     refusals: Refusals,
     limits: GossipLimits,
     /// The frames and pushes of each peer, and their bytes, against what it may send.
+    /// The peers with pushes that wait for more, and until when.
+    gathering: VecDeque<(Instant, PeerId)>,
     frame_pace: Pace<PeerId>,
     byte_pace: Pace<PeerId>,
     /// Who uses this node as a relay.
@@ -213,6 +215,7 @@ impl Network {
             refusals: Refusals::new(figures.clone()),
             figures,
             limits,
+            gathering: VecDeque::new(),
             frame_pace: Pace::new(limits.frames),
             byte_pace: Pace::new(limits.bytes),
             relayed: Relayed::default(),
@@ -304,6 +307,7 @@ impl Network {
                 Some(space) = self.spaces_used.recv() => self.subscribe(space),
                 next = self.audits.next() => self.audit(next),
                 Ok(()) = self.rosters.changed() => self.members_changed(),
+                () = due(self.gathering.front()) => self.send_gathered(Instant::now()),
                 _ = ticks.tick() => self.tick().await,
                 changed = self.cuts.changed() => match changed {
                     Ok(()) => self.apply_cuts(),
@@ -516,6 +520,14 @@ impl Network {
                 peer.since = now;
             }
         }
+    }
+}
+
+/// Waits until the first of those that wait is due; for ever if there is none.
+async fn due(first: Option<&(Instant, PeerId)>) {
+    match first {
+        Some((at, _)) => tokio::time::sleep_until((*at).into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -68,6 +68,7 @@ fn frames_keep_their_order_one_at_a_time_within_a_bound() {
         let before = sent.len();
         let counted = Cell::new(0);
         peer.send_next(
+            (Instant::now(), Duration::ZERO),
             |_| counted.set(counted.get() + 1),
             |request| {
                 let firsts: Vec<u8> = codec::frames(&request.bytes).map(|it| it[0]).collect();
@@ -130,7 +131,9 @@ fn hellos_come_before_anything_else_in_their_space_and_hold_up_no_other() {
     }
     let mut sent = Vec::new();
     let count = |frame: &[u8]| sent.push(frame.to_vec());
-    peer.send_next(count, |_| frames.send_request(&id, Framed::default()));
+    peer.send_next((Instant::now(), Duration::ZERO), count, |_| {
+        frames.send_request(&id, Framed::default())
+    });
     let order = [0, 3, 2, 1, 4, 5].map(|at: usize| queued[at].clone());
     assert!(sent == order);
     assert_eq!(peer.queued_bytes, 0);
@@ -167,6 +170,7 @@ impl Sending {
         let Sending { frames, peers, .. } = self;
         let peer = peers.get_mut(&id).expect("it was inserted");
         peer.send_next(
+            (Instant::now(), Duration::ZERO),
             |_| (),
             |request| {
                 let request_id = frames.send_request(&id, Framed::default());
@@ -193,6 +197,7 @@ impl Sending {
         let (id, frames) = (self.id, &mut self.frames);
         let peer = self.peers.get_mut(&id).expect("it was inserted");
         peer.send_next(
+            (Instant::now(), Duration::ZERO),
             |_| silent = false,
             |_| frames.send_request(&id, Framed::default()),
         );
@@ -306,4 +311,43 @@ fn the_hellos_of_another_process_wait_until_the_older_connections_are_closed() {
     }
     let twin = peer.closed(one).expect("it takes over");
     assert_eq!((twin.connection, twin.frames.len()), (two, 101));
+}
+
+#[test]
+fn pushes_alone_gather_after_a_request_and_other_frames_take_them_along() {
+    const GATHER: Duration = Duration::from_millis(50);
+    let [push, digest] = [6, 2].map(|kind| vec![b't', b'm', 1, kind]);
+    let mut frames = behaviour();
+    let mut peers = Peers::default();
+    let id = PeerId::random();
+    let begun = Instant::now();
+    peers.insert(id, Link(7), begun);
+    let peer = peers.get_mut(&id).expect("just inserted");
+    // How many frames are sent so long after the start, or how long they wait.
+    let mut send = |peer: &mut Peer, after: Duration| {
+        let (mut sent, mut request) = (0, None);
+        let until = peer.send_next(
+            (begun + after, GATHER),
+            |_| sent += 1,
+            |_| *request.insert(frames.send_request(&id, Framed::default())),
+        );
+        if let Some(request) = request {
+            peer.done(request);
+        }
+        (sent, until.map(|until| until - begun))
+    };
+    let at = Duration::from_millis;
+    assert_eq!(send(peer, at(0)), (0, None));
+    assert!(peer.push(push.clone()));
+    assert_eq!(send(peer, at(0)), (1, None));
+    for _ in 0..2 {
+        assert!(peer.push(push.clone()));
+        assert_eq!(send(peer, at(10)), (0, Some(GATHER)));
+    }
+    assert_eq!(send(peer, at(50)), (2, None));
+    assert!(peer.push(push.clone()));
+    assert_eq!(send(peer, at(60)), (0, Some(at(100))));
+    assert!(peer.push(digest));
+    assert_eq!(send(peer, at(60)), (2, None));
+    assert_eq!(peer.urgent, 0);
 }
