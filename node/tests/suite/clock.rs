@@ -79,7 +79,8 @@ impl Clocked {
                 return;
             }
             before = asked;
-            sleep(Duration::from_millis(100)).await;
+            // The network looks each 100 ms, a driver at work each few.
+            sleep(Duration::from_millis(30)).await;
         }
     }
 
