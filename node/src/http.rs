@@ -87,7 +87,7 @@ use crate::metrics::Metrics;
 use crate::party::Client;
 use crate::problems;
 use crate::store::Durability;
-use crate::trust::{Ledger, OperatorToken, Role, Standing};
+use crate::trust::{KnownTickets, Ledger, OperatorToken, Role, Standing};
 use axum::body::HttpBody;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::http::header::{CONNECTION, CONTENT_TYPE};
@@ -134,6 +134,8 @@ pub(crate) struct App {
     pub(crate) identity: Identity,
     /// What is known of them.
     pub(crate) ledger: Ledger,
+    /// Those that clients have shown.
+    pub(crate) tickets: KnownTickets,
     /// Shows who is this node's operator.
     pub(crate) token: OperatorToken,
     pub(crate) listen: Vec<String>,

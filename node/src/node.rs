@@ -13,7 +13,9 @@ use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::ready_file;
 use crate::store::{Durability, Health, Log, Memory, Store, StoreError};
-use crate::trust::{Grant, Ledger, LedgerError, OperatorToken, TicketError, TokenError};
+use crate::trust::{
+    Grant, KnownTickets, Ledger, LedgerError, OperatorToken, TicketError, TokenError,
+};
 use axum::serve::Listener;
 use serde_json::json;
 use std::fmt;
@@ -311,6 +313,7 @@ impl Node {
             started: config.clock.now(),
             clock: config.clock,
             ledger,
+            tickets: KnownTickets::default(),
             peer_id: identity.peer_id(),
             owner: OwnerKey(identity.public_key()),
             identity: identity.clone(),

@@ -6,6 +6,7 @@
 //! ([`Revocation`]); what a node knows of that, and of its own tickets, is in its [`Ledger`].
 
 pub(crate) mod keys;
+mod known;
 mod ledger;
 mod place;
 mod removal;
@@ -18,6 +19,7 @@ mod standing;
 mod ticket;
 mod token;
 
+pub(crate) use known::KnownTickets;
 pub(crate) use ledger::{FILE as LEDGER_FILE, FILE_BYTES_MAX as LEDGER_BYTES_MAX};
 pub use ledger::{
     HELD_MAX, ISSUED_MAX, Issued, Ledger, LedgerError, REVOKED_MAX, Revoked, TicketState,

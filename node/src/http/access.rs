@@ -341,7 +341,7 @@ fn caller(
         _ if !asks => (Role::Member, None, None),
         Some(ticket) => {
             let (grant, space) = judged(app, ticket, space)?;
-            (grant.role, Some(Arc::new(grant)), space)
+            (grant.role, Some(grant), space)
         }
         None if of_operator => return Err(no_token()),
         None => return Err(needed()),
@@ -364,8 +364,11 @@ fn judged(
     app: &App,
     ticket: &str,
     space: Option<&str>,
-) -> Result<(Grant, Option<SpaceId>), Problem> {
-    let grant = Grant::read(ticket, app.clock.now())?;
+) -> Result<(Arc<Grant>, Option<SpaceId>), Problem> {
+    let grant = match app.tickets.get(ticket) {
+        Some(grant) => grant,
+        None => Arc::new(Grant::read(ticket, app.clock.now())?),
+    };
     if grant.holder.is_some() {
         let detail = "the ticket is for the node that it names, not for clients of HTTP; ask for one \
                       without a holder";
@@ -387,6 +390,7 @@ fn judged(
         }
     };
     is_good_in(app, &grant, space)?;
+    app.tickets.keep(ticket, &grant);
     Ok((grant, space))
 }
 

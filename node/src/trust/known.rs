@@ -1,0 +1,57 @@
+//! Tickets that were good before: their signature is checked once, and not with each request.
+
+use super::Grant;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Most tickets that are remembered, of at most 8 KiB each. Beyond that all are read again.
+const TICKETS_MAX: usize = 1_024;
+
+/// What tickets say that were worth something once. Whether one still is has to be judged each time.
+#[derive(Default)]
+pub(crate) struct KnownTickets(Mutex<HashMap<String, Arc<Grant>>>);
+
+impl KnownTickets {
+    fn tickets(&self) -> MutexGuard<'_, HashMap<String, Arc<Grant>>> {
+        // Nothing panics while it holds the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get(&self, ticket: &str) -> Option<Arc<Grant>> {
+        self.tickets().get(ticket).cloned()
+    }
+
+    /// Remembers what a ticket says. It has to be worth something: anybody can sign tickets of their own.
+    pub(crate) fn keep(&self, ticket: &str, grant: &Arc<Grant>) {
+        let mut tickets = self.tickets();
+        if tickets.contains_key(ticket) {
+            return;
+        }
+        if tickets.len() >= TICKETS_MAX {
+            tickets.clear();
+        }
+        tickets.insert(ticket.to_owned(), grant.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::OwnerKey;
+    use crate::trust::{Role, samples};
+
+    #[test]
+    fn so_many_tickets_are_remembered_and_no_more() {
+        let known = KnownTickets::default();
+        let grant = Arc::new(samples::ticket(1, OwnerKey([7; 32]), Role::Reader));
+        assert_eq!(known.get("0"), None);
+        for number in 0..TICKETS_MAX {
+            known.keep(&number.to_string(), &grant);
+            known.keep("0", &grant);
+        }
+        assert_eq!(known.get("0"), Some(grant.clone()));
+        assert_eq!(known.tickets().len(), TICKETS_MAX);
+        known.keep("more", &grant);
+        assert_eq!((known.get("0"), known.tickets().len()), (None, 1));
+    }
+}
