@@ -249,6 +249,8 @@ impl Node {
         let tickets = Tickets {
             ledger: ledger.clone(),
             clock: config.clock.clone(),
+            own: OwnerKey(identity.public_key()),
+            spaces: spaces.clone(),
         };
         metrics.register(|registry| registry.register_collector(Box::new(tickets)));
         let health = metrics.health().clone();

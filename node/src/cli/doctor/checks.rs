@@ -527,6 +527,7 @@ fn tickets(facts: &Facts, kind: &str, state: &str) -> u64 {
     count.map_or(0, |count| count as u64)
 }
 
+/// The node itself tells those apart that it needs no more, such as a member's: nothing is wrong with them.
 fn held_tickets(facts: &Facts) -> Vec<Finding> {
     let over = "It can't join anything with it any more: get another from a member, and join with that. \
                 `tallymesh tickets` names it.";

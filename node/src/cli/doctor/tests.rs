@@ -28,6 +28,7 @@ tallymesh_tickets{kind=\"held\",state=\"good\"} 1
 tallymesh_tickets{kind=\"held\",state=\"ending\"} 0
 tallymesh_tickets{kind=\"held\",state=\"ended\"} 0
 tallymesh_tickets{kind=\"held\",state=\"revoked\"} 0
+tallymesh_tickets{kind=\"held\",state=\"not_needed\"} 3
 process_open_fds 20
 process_max_fds 1024
 ";

@@ -130,6 +130,16 @@ impl Ledger {
         }
     }
 
+    /// Whether an owner is a member of a space, by the members that this node saw last; `None` if it saw
+    /// none.
+    pub(crate) fn is_seen_member(&self, space: &Space, owner: &OwnerKey) -> Option<bool> {
+        let kept = self.kept();
+        let seen = kept.removals.seen.get(space)?;
+        let gone = kept.removals.removed.get(&(space.clone(), *owner));
+        let is_out = gone.is_some_and(|it| it.by > (seen.era, seen.number));
+        Some(seen.owners.contains(owner) && !is_out)
+    }
+
     /// When an owner was last removed from the members of a space.
     pub(crate) fn removed(&self, space: &Space, owner: &OwnerKey) -> Option<Gone> {
         let kept = self.kept();
