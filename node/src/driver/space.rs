@@ -281,6 +281,7 @@ impl OpenSpace {
     }
 
     pub(super) fn disconnected(&mut self, now: u64, link: Link) {
+        self.note_heard(link);
         self.handle(now, Input::Disconnected { link });
     }
 

@@ -7,7 +7,7 @@ use crate::metrics::Metrics;
 use crate::store::{Durability, Each, Memory, Record, Store, StoreError};
 use crate::trust::Ledger;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tallymesh_core::{Level, Link, Once, Op, Space, Token};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -374,4 +374,29 @@ fn a_node_tells_when_it_heard_of_each_member() {
     let heard: Vec<(OwnerKey, bool, bool)> = heard.collect();
     assert_eq!(heard, [(owner(0), true, false), (owner(1), false, true)]);
     drop(wires);
+}
+
+#[test]
+fn a_node_tells_when_it_heard_of_a_member_whose_links_have_ended() {
+    let (cluster, wires) = Cluster::of_members(2, 2);
+    let heard_ms = || {
+        let completeness = cluster.wait(cluster.nodes[0].completeness(SPACE));
+        let members = completeness.expect("an answer").members;
+        members[1].last_heard_ms.expect("it was heard of")
+    };
+    let is_idle = || heard_ms() >= 500;
+    let begun = Instant::now();
+    while !is_idle() {
+        assert!(begun.elapsed() < PATIENCE, "the member says nothing new");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // It answers, and writes nothing.
+    let asked = Instant::now();
+    let read = cluster.read(0, "none", Level::All, None, PATIENCE);
+    read.expect("all count");
+    let most = |since: Instant| u64::try_from(since.elapsed().as_millis()).expect("short") + 1;
+    assert!(heard_ms() <= most(asked));
+    wires.into_iter().for_each(|wire| cluster.cut(wire));
+    let told = heard_ms();
+    assert!(told <= most(asked), "{told} ms ago");
 }

@@ -14,7 +14,7 @@ use crate::store::StoreError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Configuration, Error, Fate, Input, Listed, Owner, Returned, WriterId};
+use tallymesh_core::{Configuration, Error, Fate, Input, Link, Listed, Owner, Returned, WriterId};
 
 /// How often a member does its duties, in milliseconds. More keeps what is dead for longer, less
 /// costs work while nothing happens.
@@ -47,13 +47,40 @@ pub(super) struct Part {
     pub(super) done: u64,
     /// For how long nothing is done soon after that, in milliseconds.
     pub(super) rest: u64,
-    /// The clock of each member when it was last seen to grow, and when that was.
-    heard: BTreeMap<Owner, (Option<WriterId>, u64, u64)>,
+    /// When each member was last heard of, beside what its open links tell.
+    heard: BTreeMap<Owner, Heard>,
     /// What readers of events were told of.
     told: Option<Configuration>,
     absorbed: BTreeSet<WriterId>,
     /// Done since figures were last taken.
     pub(super) tally: Tally,
+}
+
+/// When a member was last heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Heard {
+    /// Its writer and clock when they were last looked at.
+    seen: (Option<WriterId>, u64),
+    /// When those changed, or a link with it ended on which a frame had come; the later of both, in
+    /// milliseconds since the start. `None` before that: what is known of it is from the store.
+    at: Option<u64>,
+}
+
+impl Heard {
+    /// Looks at its writer and clock.
+    fn look(&mut self, seen: (Option<WriterId>, u64), now: u64) {
+        if self.seen != seen {
+            *self = Heard {
+                seen,
+                at: Some(now),
+            };
+        }
+    }
+
+    /// A frame had come from it at this time.
+    fn frame(&mut self, at: u64) {
+        self.at = self.at.max(Some(at));
+    }
 }
 
 /// What was done for writers that are gone, and under idempotency keys.
@@ -217,11 +244,26 @@ impl OpenSpace {
     /// Notes which members were heard of.
     fn look_at_members(&mut self, now: u64) {
         for member in self.replica.members() {
+            let seen = (member.writer, member.clock);
             let heard = self.part.heard.entry(member.owner);
-            let known = heard.or_insert((member.writer, member.clock, now));
-            if (known.0, known.1) != (member.writer, member.clock) {
-                *known = (member.writer, member.clock, now);
-            }
+            heard.or_insert(Heard { seen, at: None }).look(seen, now);
+        }
+    }
+
+    /// Notes when the member was last heard of that a link which ends leads to: the link is forgotten.
+    pub(super) fn note_heard(&mut self, link: Link) {
+        if self.replica.configuration().is_none() {
+            return;
+        }
+        let ends = self.links().find(|it| it.link == link);
+        let Some((writer, at)) = ends.and_then(|it| Some((it.writer?, it.last_heard?))) else {
+            return;
+        };
+        let members = self.replica.members();
+        if let Some(member) = members.iter().find(|it| it.writer == Some(writer)) {
+            let seen = (member.writer, member.clock);
+            let heard = self.part.heard.entry(member.owner);
+            heard.or_insert(Heard { seen, at: None }).frame(at);
         }
     }
 
@@ -430,15 +472,18 @@ impl OpenSpace {
     /// The members as they are seen from here.
     pub(in crate::driver) fn membership(&self, now: u64) -> Membership {
         let present = self.replica.configuration();
-        let heard: BTreeMap<WriterId, u64> = self
-            .links()
-            .filter_map(|link| Some((link.writer?, link.last_heard?)))
-            .collect();
+        // Several links may lead to one member.
+        let mut heard: BTreeMap<WriterId, u64> = BTreeMap::new();
+        let ends = self.links();
+        for (writer, at) in ends.filter_map(|link| Some((link.writer?, link.last_heard?))) {
+            let last = heard.entry(writer).or_insert(at);
+            *last = at.max(*last);
+        }
         let row = |member: tallymesh_core::Member| {
             let linked = member.writer.and_then(|writer| heard.get(&writer).copied());
-            let grown = self.part.heard.get(&member.owner).map(|known| known.2);
-            let grown = grown.filter(|_| member.writer.is_some());
-            let last = linked.max(grown).filter(|_| !member.own);
+            let before = self.part.heard.get(&member.owner).and_then(|it| it.at);
+            let before = before.filter(|_| member.writer.is_some());
+            let last = linked.max(before).filter(|_| !member.own);
             MemberRow {
                 owner: OwnerKey(member.owner),
                 writer: member.writer.map(|writer| writer.to_string()),
@@ -574,5 +619,23 @@ mod tests {
         assert_eq!([0, 1, 2].map(rest), [TEND_SOON_MS; 3]);
         assert_eq!([3, 10, 49].map(rest), [60, 200, 980]);
         assert_eq!([50, 5_000, u64::MAX].map(rest), [TEND_MS; 3]);
+    }
+
+    #[test]
+    fn a_member_is_heard_of_when_it_writes_or_a_frame_comes_and_not_before() {
+        let writer = |id| Some(WriterId::from_bytes([id; 16]));
+        let seen = (writer(1), 5);
+        let mut heard = Heard { seen, at: None };
+        heard.look(seen, 10);
+        assert_eq!(heard.at, None, "that was in the store");
+        heard.look((writer(1), 6), 20);
+        assert_eq!(heard.at, Some(20));
+        heard.look((writer(1), 6), 30);
+        heard.frame(15);
+        assert_eq!(heard.at, Some(20), "the later one counts");
+        heard.frame(25);
+        assert_eq!(heard.at, Some(25));
+        heard.look((writer(2), 6), 40);
+        assert_eq!(heard.at, Some(40), "it has started again");
     }
 }
