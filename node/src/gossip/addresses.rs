@@ -19,8 +19,15 @@ const PARTS_MAX: usize = 12;
 /// How often the file is written if no address has come or gone.
 const RESAVE_MS: u64 = 60 * 60 * 1000;
 
+/// The file in the data folder that has the addresses of other nodes.
+pub(crate) const FILE: &str = "addresses.json";
+
+/// How long addresses are tried again, in milliseconds, of which none holds any more: the node was away
+/// for long, or its folder is a backup, and it knows no others.
+const AGAIN_MS: u64 = 24 * 60 * 60 * 1000;
+
 /// Largest file of addresses that is read.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Each key of the book that holds an address begins so.
 const KEY: &str = "addr/";
@@ -74,7 +81,7 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Those of the file, as far as they make sense and still hold.
+    /// Those of the file, as far as they make sense and still hold. If none does, all hold a while longer.
     pub(super) fn load(file: Option<PathBuf>, own: &PeerId, unix_ms: u64) -> Addresses {
         let mut addresses = Addresses {
             peers: BTreeMap::new(),
@@ -82,11 +89,19 @@ impl Addresses {
             file: None,
             saved_ms: unix_ms,
         };
-        for (key, until) in file.as_deref().map(read_file).unwrap_or_default() {
-            if let Some((peer, address)) = read_key(&key)
-                && peer != *own
-                && until > unix_ms
-            {
+        let kept = file.as_deref().map(read_file).unwrap_or_default();
+        let kept = kept.into_iter().filter_map(|(key, until)| {
+            let (peer, address) = read_key(&key)?;
+            (peer != *own).then_some((peer, address, until))
+        });
+        let kept: Vec<(PeerId, Multiaddr, u64)> = kept.collect();
+        let again = match kept.iter().any(|it| it.2 > unix_ms) {
+            true => 0,
+            false => unix_ms.saturating_add(AGAIN_MS),
+        };
+        for (peer, address, until) in kept {
+            let until = until.max(again);
+            if until > unix_ms {
                 addresses.add(peer, address, until);
             }
         }
@@ -283,6 +298,12 @@ mod tests {
         let again = Addresses::load(file.clone(), &own, 60);
         assert_eq!(known(&again, &one), [address(4)]);
         assert!(known(&again, &two).is_empty());
+        // A node that was away for longer than any of them holds has no others to try.
+        let mut late = Addresses::load(file.clone(), &own, 1_000);
+        assert_eq!(known(&late, &one), [address(4)]);
+        assert_eq!(known(&late, &two), [address(3)]);
+        late.heard(BTreeMap::from([(one, held([5], 9_000))]), 2_000);
+        assert_eq!(known(&late, &one), [address(5)]);
         let itself = Addresses::load(file.clone(), &one, 60);
         assert!(known(&itself, &one).is_empty());
         addresses.heard(BTreeMap::new(), 60);

@@ -44,9 +44,6 @@ use tokio::sync::{mpsc, watch};
 /// How often is looked for what is due: nodes to dial, frames that waited, silent peers.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The file in the data folder that has the addresses of other nodes.
-const ADDRESSES: &str = "addresses.json";
-
 /// The lines that tell of connections which come and go.
 static PEERS_LOG: LogPace = LogPace::new();
 
@@ -179,7 +176,7 @@ impl Network {
         let redial = Redial::new(peers, seed(&own), now);
         let book = finds::book(&start, own, now)?;
         let file = start.folder.as_deref().filter(|_| book.has_addresses());
-        let file = file.map(|folder| folder.join(ADDRESSES));
+        let file = file.map(|folder| folder.join(super::addresses::FILE));
         let addresses = Addresses::load(file, &own, start.clock.now());
         let limits = config.limits;
         let mut network = Network {

@@ -9,6 +9,7 @@ use super::places;
 use super::read::{self, FORMAT_FILE, Found, Torn};
 use super::segment;
 use super::{Kept, Progress, StoreError, WRITERS_BYTES_MAX, WRITERS_FILE};
+use crate::gossip::{ADDRESSES_BYTES_MAX, ADDRESSES_FILE};
 use crate::trust::{LEDGER_BYTES_MAX, LEDGER_FILE};
 use std::collections::BTreeMap;
 use std::fs;
@@ -289,7 +290,14 @@ fn clear_part(part: &Path) -> Result<(), StoreError> {
     };
     let is_ours = |name: &String| {
         let name = name.strip_suffix(files::NEW).unwrap_or(name);
-        [FORMAT_FILE, IDENTITY, LEDGER_FILE, WRITERS_FILE].contains(&name)
+        [
+            FORMAT_FILE,
+            IDENTITY,
+            LEDGER_FILE,
+            WRITERS_FILE,
+            ADDRESSES_FILE,
+        ]
+        .contains(&name)
             || !segment::numbers(&[name.into()]).is_empty()
     };
     if !names.iter().all(is_ours) {
@@ -348,6 +356,12 @@ fn write(source: &Source, to: &Disk, progress: &mut dyn FnMut(Progress)) -> Resu
         if let Some(bytes) = bytes {
             files::write_small(to, name, &bytes).map_err(writing)?;
         }
+    }
+    // The addresses of other nodes go along, as without them a node that is put back may find nobody. A
+    // start passes over a file of them that makes no sense, and so does a copy.
+    let addresses = files::read_small(folder, ADDRESSES_FILE, ADDRESSES_BYTES_MAX);
+    if let Ok(Some(bytes)) = addresses {
+        files::write_small(to, ADDRESSES_FILE, &bytes).map_err(writing)?;
     }
     let format = super::log::format_text();
     files::write_small(to, FORMAT_FILE, format.as_bytes()).map_err(writing)

@@ -239,17 +239,37 @@ fn a_copy_is_its_owners_alone() {
     let (data, copy) = (around.path().join("data"), around.path().join("copy"));
     open(&data).identity([1; 32]).expect("identity");
     fs::write(data.join("tickets.json"), "{}").expect("write");
-    fs::write(data.join("addresses.json"), "{}").expect("write");
+    fs::write(data.join("addresses.json"), "[]").expect("write");
+    fs::write(data.join("token"), "secret").expect("write");
     backup(&data, &copy, &mut |_, _, _| Ok(()), &mut |_| {}).expect("backup");
-    // What is known of tickets goes along, and what can be heard again does not.
-    let copied = fs::read_to_string(copy.join("tickets.json"));
-    assert_eq!(copied.expect("copied"), "{}");
-    assert!(!copy.join("addresses.json").exists());
+    // What is known of tickets goes along, and so do the nodes that can tell what is new.
+    let copied = |name| fs::read_to_string(copy.join(name));
+    assert_eq!(copied("tickets.json").expect("copied"), "{}");
+    assert_eq!(copied("addresses.json").expect("copied"), "[]");
+    assert!(!copy.join("token").exists());
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode(&copy), 0o700);
     for name in files(&copy).keys() {
         assert_eq!(mode(&copy.join(name)), 0o600, "{name}");
     }
+}
+
+#[test]
+fn addresses_of_other_nodes_are_no_reason_to_fail() {
+    let around = tempfile::tempdir().expect("temporary folder");
+    let at = |name: &str| around.path().join(name);
+    open(&at("data")).identity([1; 32]).expect("identity");
+    let copied = |name: &str| backup(&at("data"), &at(name), &mut |_, _, _| Ok(()), &mut |_| {});
+    copied("before").expect("without any");
+    assert!(!at("before/addresses.json").exists());
+    fs::create_dir(at("data/addresses.json")).expect("make");
+    copied("spoilt").expect("without those that can't be read");
+    assert!(!at("spoilt/addresses.json").exists());
+    // A copy that was cut short may have them.
+    fs::create_dir(at("copy.part")).expect("make");
+    fs::write(at("copy.part/addresses.json"), "{").expect("write");
+    fs::write(at("copy.part/addresses.json.new"), "{").expect("write");
+    copied("copy").expect("backup");
 }
 
 #[test]
