@@ -1,31 +1,102 @@
 //! Who is told what happens in a space: readers of events, and requests that wait for a decision.
 //!
 //! A change wakes the readers of its key and of prefixes of it. Readers of other keys cost nothing, so
-//! that any number of idle ones does not slow down writes.
+//! that any number of idle ones does not slow down writes. What waits for readers has a bound in bytes,
+//! for each and for all: beyond it the reader for which most waits is told that news is lost.
 
-use super::{Changes, News, Wanted};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use super::{Change, Changes, News, Position, Wanted};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::mem::size_of;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 /// News that a slow reader may be behind before it is told to catch up.
 const NEWS_MAX: usize = 256;
+/// The same, in bytes.
+const READER_BYTES_MAX: usize = 256 << 10;
+/// Bytes that wait for all readers of a space.
+const BYTES_MAX: usize = 32 << 20;
+/// About what a piece of news or one change takes beside its key.
+const ROW_BYTES: usize = size_of::<Change>() + 64;
 
 /// Readers by number.
 type Group = BTreeMap<u64, Entry>;
 
-struct Entry {
-    news: mpsc::Sender<News>,
-    lagged: Arc<AtomicBool>,
+/// What waits for one reader.
+#[derive(Default)]
+struct Inbox {
+    waiting: Mutex<Waiting>,
+    told: Notify,
+    /// The bytes that wait for all readers.
+    all: Arc<AtomicUsize>,
 }
 
-impl Entry {
-    fn tell(&self, news: &News) {
-        // A reader that is gone is taken out by its own hand.
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.news.try_send(news.clone()) {
-            self.lagged.store(true, Ordering::Release);
+#[derive(Default)]
+struct Waiting {
+    news: VecDeque<(News, usize)>,
+    bytes: usize,
+    lost: bool,
+    over: bool,
+}
+
+impl Inbox {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing panics while it holds the lock.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lose(&self, waiting: &mut Waiting) {
+        self.all.fetch_sub(waiting.bytes, Ordering::Relaxed);
+        *waiting = Waiting {
+            lost: true,
+            over: waiting.over,
+            ..Waiting::default()
+        };
+    }
+
+    fn next(&self) -> Result<Option<News>, NoNews> {
+        let mut waiting = self.waiting();
+        if std::mem::take(&mut waiting.lost) {
+            return Err(NoNews::Lost);
         }
+        match waiting.news.pop_front() {
+            Some((news, bytes)) => {
+                waiting.bytes -= bytes;
+                self.all.fetch_sub(bytes, Ordering::Relaxed);
+                Ok(Some(news))
+            }
+            None if waiting.over => Err(NoNews::Stopped),
+            None => Ok(None),
+        }
+    }
+}
+
+/// A reader, as the space has it.
+struct Entry(Arc<Inbox>);
+
+impl Entry {
+    fn tell(&self, news: &News, bytes: usize) {
+        let mut waiting = self.0.waiting();
+        if waiting.lost {
+            return; // It has to look for itself anyway.
+        }
+        if waiting.news.len() >= NEWS_MAX || waiting.bytes + bytes > READER_BYTES_MAX {
+            self.0.lose(&mut waiting);
+        } else {
+            waiting.news.push_back((news.clone(), bytes));
+            waiting.bytes += bytes;
+            self.0.all.fetch_add(bytes, Ordering::Relaxed);
+        }
+        drop(waiting);
+        self.0.told.notify_one();
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.0.waiting().over = true;
+        self.0.told.notify_one();
     }
 }
 
@@ -56,6 +127,34 @@ struct Table {
     /// How many of the prefixes are so long, in bytes.
     lengths: BTreeMap<usize, usize>,
     others: Group,
+    /// The bytes that wait for all.
+    bytes: Arc<AtomicUsize>,
+}
+
+/// What is told of one commit, with its bytes, to the readers of a key and of a prefix.
+struct Told<'c> {
+    table: &'c Table,
+    keys: BTreeMap<&'c str, (Changes, usize)>,
+    prefixes: BTreeMap<&'c str, (Changes, usize)>,
+}
+
+impl<'c> Told<'c> {
+    /// Adds a change of a key for all who want it, with `put`.
+    fn add(&mut self, key: &'c str, put: impl Fn(&mut Changes)) {
+        let bytes = ROW_BYTES + key.len();
+        let add = |to: &mut (Changes, usize)| {
+            put(&mut to.0);
+            to.1 += bytes;
+        };
+        if self.table.keys.contains_key(key) {
+            add(self.keys.entry(key).or_default());
+        }
+        let starts = self.table.lengths.keys();
+        let starts = starts.filter_map(|length| key.get(..*length));
+        for start in starts.filter(|start| self.table.prefixes.contains_key(*start)) {
+            add(self.prefixes.entry(start).or_default());
+        }
+    }
 }
 
 impl Table {
@@ -109,23 +208,46 @@ impl Table {
         }
     }
 
-    /// Tells each reader of one of these keys once.
-    fn changed(&self, changes: &Changes, news: &News) {
-        let counters = changes.counters.iter().map(|it| &*it.key);
-        let budgets = changes.budgets.iter().map(|it| &*it.key);
-        let sequences = changes.sequences.iter().map(|it| &*it.key);
-        let keys = BTreeSet::from_iter(counters.chain(budgets).chain(sequences));
-        let mut prefixes = BTreeSet::new();
-        for key in keys {
-            for entry in self.keys.get(key).into_iter().flat_map(Group::values) {
-                entry.tell(news);
-            }
-            let starts = self.lengths.keys().filter_map(|length| key.get(..*length));
-            prefixes.extend(starts.filter(|start| self.prefixes.contains_key(*start)));
+    /// Tells each reader the changes that it wants, at once.
+    fn changed(&self, changes: &Arc<Changes>, position: Position) {
+        let mut told = Told {
+            table: self,
+            keys: BTreeMap::new(),
+            prefixes: BTreeMap::new(),
+        };
+        for row in &changes.counters {
+            told.add(&row.key, |to| to.counters.push(row.clone()));
         }
-        let groups = prefixes.iter().filter_map(|it| self.prefixes.get(*it));
-        for entry in groups.flat_map(Group::values) {
-            entry.tell(news);
+        for row in &changes.budgets {
+            told.add(&row.key, |to| to.budgets.push(row.clone()));
+        }
+        for row in &changes.sequences {
+            told.add(&row.key, |to| to.sequences.push(row.clone()));
+        }
+        let Told { keys, prefixes, .. } = told;
+        let tell = |group: Option<&Group>, (changes, bytes): (Arc<Changes>, usize)| {
+            let news = News::Changed(changes, position);
+            let entries = group.into_iter().flat_map(Group::values);
+            entries.for_each(|entry| entry.tell(&news, bytes));
+        };
+        for (key, (changes, bytes)) in keys {
+            tell(self.keys.get(key), (Arc::new(changes), bytes));
+        }
+        for (prefix, (changes, bytes)) in prefixes {
+            tell(self.prefixes.get(prefix), (Arc::new(changes), bytes));
+        }
+        self.keep_bound();
+    }
+
+    /// Has the readers for which most waits lose it, while too much waits for all.
+    fn keep_bound(&self) {
+        while self.bytes.load(Ordering::Relaxed) > BYTES_MAX {
+            let most = self.all().max_by_key(|entry| entry.0.waiting().bytes);
+            let Some(Entry(inbox)) = most else {
+                return;
+            };
+            inbox.lose(&mut inbox.waiting());
+            inbox.told.notify_one();
         }
     }
 
@@ -147,19 +269,19 @@ impl Watchers {
 
     /// From now on `wanted` is told, and all that is no change; without it only the latter.
     pub(super) fn watch(&self, wanted: Option<&Wanted>) -> Watch {
-        let (news, inbox) = mpsc::channel(NEWS_MAX);
-        let (place, lagged) = (Place::of(wanted), Arc::new(AtomicBool::new(false)));
-        let entry = Entry {
-            news,
-            lagged: Arc::clone(&lagged),
-        };
-        let number = self.table().insert(&place, entry);
+        let place = Place::of(wanted);
+        let mut table = self.table();
+        let inbox = Arc::new(Inbox {
+            all: table.bytes.clone(),
+            ..Inbox::default()
+        });
+        let number = table.insert(&place, Entry(inbox.clone()));
+        let of = Arc::downgrade(&self.0);
         Watch {
-            news: inbox,
-            lagged,
+            inbox,
             place,
             number,
-            of: Arc::downgrade(&self.0),
+            of,
         }
     }
 
@@ -172,9 +294,9 @@ impl Watchers {
     pub(super) fn tell(&self, news: &News) {
         let table = self.table();
         match news {
-            News::Changed(changes, _) => table.changed(changes, news),
-            // There is one now and then.
-            _ => table.all().for_each(|entry| entry.tell(news)),
+            News::Changed(changes, position) => table.changed(changes, *position),
+            // There is one now and then, and all share it.
+            _ => table.all().for_each(|entry| entry.tell(news, ROW_BYTES)),
         }
     }
 }
@@ -190,8 +312,7 @@ pub enum NoNews {
 
 /// One who is told.
 pub struct Watch {
-    news: mpsc::Receiver<News>,
-    lagged: Arc<AtomicBool>,
+    inbox: Arc<Inbox>,
     place: Place,
     number: u64,
     of: Weak<Mutex<Table>>,
@@ -201,10 +322,14 @@ impl Watch {
     /// Waits for news.
     ///
     /// # Errors
-    /// [`NoNews::Lost`] in place of all that waits, if there was no room for more.
+    /// [`NoNews::Lost`] in place of all that waited, if there was no room for more.
     pub async fn recv(&mut self) -> Result<News, NoNews> {
-        self.lost()?;
-        self.news.recv().await.ok_or(NoNews::Stopped)
+        loop {
+            if let Some(news) = self.try_recv()? {
+                return Ok(news);
+            }
+            self.inbox.told.notified().await;
+        }
     }
 
     /// What waits, if anything does.
@@ -212,20 +337,7 @@ impl Watch {
     /// # Errors
     /// As of [`Watch::recv`].
     pub fn try_recv(&mut self) -> Result<Option<News>, NoNews> {
-        self.lost()?;
-        match self.news.try_recv() {
-            Ok(news) => Ok(Some(news)),
-            Err(mpsc::error::TryRecvError::Empty) => Ok(None),
-            Err(mpsc::error::TryRecvError::Disconnected) => Err(NoNews::Stopped),
-        }
-    }
-
-    fn lost(&mut self) -> Result<(), NoNews> {
-        if !self.lagged.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        while self.news.try_recv().is_ok() {}
-        Err(NoNews::Lost)
+        self.inbox.next()
     }
 }
 
@@ -235,6 +347,8 @@ impl Drop for Watch {
         if let Some(table) = self.of.upgrade() {
             Watchers(table).table().remove(&self.place, self.number);
         }
+        // What waited is no more.
+        self.inbox.lose(&mut self.inbox.waiting());
     }
 }
 
@@ -304,6 +418,43 @@ mod tests {
         assert_eq!(waiting(&mut slow), 0);
         watchers.tell(&changed(&["key"]));
         assert_eq!(waiting(&mut slow), 1);
+    }
+
+    #[test]
+    fn bytes_that_wait_have_a_bound_and_the_reader_with_most_loses() {
+        let watchers = Watchers::default();
+        let places: Vec<Wanted> = (0..200).map(|at| wanted(None, &format!("{at}."))).collect();
+        let mut slow: Vec<Watch> = places.iter().map(|it| watchers.watch(Some(it))).collect();
+        let mut small = watchers.watch(Some(&wanted(Some("0.small"), "")));
+        watchers.tell(&changed(&["0.small"]));
+        let long = "x".repeat(100 << 10);
+        for _ in 0..3 {
+            for place in &places {
+                watchers.tell(&changed(&[&format!("{}{long}", place.prefix)]));
+                assert!(watchers.table().bytes.load(Ordering::Relaxed) <= BYTES_MAX);
+            }
+        }
+        let lost = slow.iter_mut().filter_map(|it| it.try_recv().err());
+        assert!(lost.count() >= 200 - BYTES_MAX / (200 << 10));
+        assert_eq!(waiting(&mut small), 1);
+        // One that is too much for a reader is not kept for it either.
+        let mut quick = watchers.watch(Some(&wanted(None, "y")));
+        watchers.tell(&changed(&[&"y".repeat(READER_BYTES_MAX)]));
+        assert_eq!(quick.try_recv().err(), Some(NoNews::Lost));
+        drop((slow, small, quick));
+        assert_eq!(watchers.table().bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_reader_is_told_what_it_wants_and_no_more() {
+        let watchers = Watchers::default();
+        let mut some = watchers.watch(Some(&wanted(None, "a")));
+        watchers.tell(&changed(&["a", "b", "ab"]));
+        let Ok(Some(News::Changed(changes, _))) = some.try_recv() else {
+            panic!("no news");
+        };
+        let keys: Vec<&str> = changes.counters.iter().map(|it| &*it.key).collect();
+        assert_eq!(keys, ["a", "ab"]);
     }
 
     #[test]

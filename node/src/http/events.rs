@@ -101,6 +101,8 @@ pub(super) async fn stream(
         space,
         wanted,
         ready: VecDeque::new(),
+        at: position,
+        missed: false,
         skipped: false,
         behind: None,
         caught_up: Some(position),
@@ -206,14 +208,17 @@ impl Newest {
     }
 }
 
-/// One reader of events. One that is too slow for the changes skips to the newest values of all
-/// counters.
+/// One reader of events. One that is too slow for the changes skips to the newest values of what changed.
 struct Reader {
     news: Watch,
     handle: Handle,
     space: SpaceId,
     wanted: Wanted,
     ready: VecDeque<Told>,
+    /// It was told of all changes up to here.
+    at: Position,
+    /// It was too slow for the news: what changed since is looked for.
+    missed: bool,
     /// Changes were lost, which was not told yet.
     skipped: bool,
     /// What it has to catch up with.
@@ -248,7 +253,14 @@ impl Reader {
                 self.catch_up(behind).await?;
                 continue;
             }
+            if std::mem::take(&mut self.missed) {
+                let position = self.handle.position(self.space).await.ok()?;
+                self.caught_up = Some(position);
+                self.behind = Some(Behind::Since(self.at, 0));
+                continue;
+            }
             if let Some(position) = self.caught_up.take() {
+                self.at = position;
                 return Some(Told::UpTo(position).event());
             }
             match self.news.recv().await {
@@ -256,7 +268,7 @@ impl Reader {
                     tokio::time::sleep(COALESCE).await;
                     self.gather(first);
                 }
-                Err(NoNews::Lost) => self.skipped = true,
+                Err(NoNews::Lost) => self.missed = true,
                 Err(NoNews::Stopped) => return None,
             }
         }
@@ -269,12 +281,13 @@ impl Reader {
         loop {
             match self.news.try_recv() {
                 Ok(Some(news)) => position = self.note(&mut newest, news).or(position),
-                Err(NoNews::Lost) => self.skipped = true,
+                Err(NoNews::Lost) => self.missed = true,
                 Ok(None) | Err(NoNews::Stopped) => break,
             }
         }
         // A reader that missed something is nowhere until it has caught up.
-        let position = position.filter(|_| !self.skipped);
+        let position = position.filter(|_| !self.missed);
+        self.at = position.unwrap_or(self.at);
         self.ready.extend(newest.told(position));
     }
 
