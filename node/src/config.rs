@@ -265,6 +265,22 @@ fn resp(args: &mut UpArgs, errors: &mut ConfigErrors) -> Option<Option<Resp>> {
         ..RespConfig::default()
     };
     let (bound, tls) = (bound?, tls?);
+    if bound.is_none() {
+        let clients_default = UpArgs::defaults().resp_clients;
+        let given = [
+            ("resp-clients", args.resp_clients != clients_default),
+            ("resp-flush", rules.flush),
+            ("resp-open", open),
+            ("resp-password", rules.password.is_some()),
+            ("resp-strict", rules.strict),
+            ("resp-tickets", rules.tickets),
+            ("resp-tls-cert", tls.is_some()),
+        ];
+        let alone = given.iter().filter(|(_, is_given)| *is_given);
+        let problem = "the Redis protocol is not served, so this holds for nobody: name its address \
+                       with --resp, such as 127.0.0.1:6379, or leave this out";
+        errors.0.extend(alone.map(|(key, _)| wrong(key, problem)));
+    }
     Some(bound.map(|address| Resp {
         address,
         tls,

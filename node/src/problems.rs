@@ -159,14 +159,19 @@ pub fn of(code: &str) -> &'static Kind {
 /// how to go on and the replica knows no commands. Every protocol shows this text.
 pub(crate) fn text(error: &Error) -> Cow<'static, str> {
     match error {
-        Error::NotAMember => Cow::Borrowed(NEEDS_MESH),
+        Error::NotAMember => Cow::Borrowed(ASK_A_MEMBER),
         error => Cow::Owned(error.to_string()),
     }
 }
 
-/// The refusal `not_a_member`. Most who meet it run a fresh node, so the way out for them comes first.
-const NEEDS_MESH: &str = "Budgets need a mesh: run `tallymesh members init` once (sequences, rate limits \
-    and tickets need one too). If the space has members, ask one of those that `tallymesh members` lists";
+/// The refusal `not_a_member` where a space has members, or where the node came in with a ticket.
+const ASK_A_MEMBER: &str = "Only a member of the space may do this, and this node is none: ask the node of a \
+    member, such as the one that gave you the ticket";
+
+/// The same where the space has no members and this node may be the first. Most who meet it run a fresh
+/// node.
+pub(crate) const NEEDS_MESH: &str = "This needs a mesh: run `tallymesh members init` once (budgets, sequences \
+    and rate limits need one)";
 
 /// A section of the page: its title, and what stands in it.
 type Section = (&'static str, fn(&Kind) -> bool);

@@ -64,6 +64,7 @@ pub use rights::Lack;
 pub use session::Session;
 pub use why::Why;
 
+use crate::driver::OperationError;
 use crate::trust::Role;
 use std::fmt;
 use std::time::Duration;
@@ -148,9 +149,9 @@ pub trait Host {
     /// Hears that a command was refused as so much of a budget is not held here.
     fn lacks(&mut self, _space: usize, _lacked: &Lack) {}
 
-    /// Whether the node is to be a member of a space, and does not take part yet after its start.
-    fn is_starting(&self, _space: usize) -> bool {
-        false
+    /// Why the node can't do in a space what only a member may do.
+    fn not_a_member(&self, _space: usize) -> OperationError {
+        Error::NotAMember.into()
     }
 
     /// Hears that a command was refused, with its stable code.

@@ -236,6 +236,35 @@ fn redis_clients_beyond_loopback_are_asked_for_tickets_or_for_nothing_on_purpose
     assert_eq!(rules(all, &open_with), Some((false, true, true)));
 }
 
+#[test]
+fn what_is_for_redis_clients_alone_needs_their_address() {
+    type Give = fn(&mut UpArgs);
+    let table: [(&str, Give); 7] = [
+        ("resp-clients", |it| it.resp_clients = Some(5)),
+        ("resp-flush", |it| it.resp_flush = Some(true)),
+        ("resp-open", |it| it.resp_open = Some(true)),
+        ("resp-password", |it| it.resp_password = Some("a".into())),
+        ("resp-strict", |it| it.resp_strict = Some(true)),
+        ("resp-tickets", |it| it.resp_tickets = Some(true)),
+        ("resp-tls-cert", |it| {
+            (it.resp_tls_cert, it.resp_tls_key) = (Some("c".into()), Some("k".into()));
+        }),
+    ];
+    for (key, give) in table {
+        let mut args = args();
+        give(&mut args);
+        let errors = args.clone().config().expect_err("refused").0;
+        let keys: Vec<&str> = errors.iter().map(|it| it.key.as_str()).collect();
+        assert_eq!(keys, [key]);
+        assert!(errors[0].problem.contains("--resp,"), "{}", errors[0]);
+        args.resp = Some("127.0.0.1:0".into());
+        assert!(args.config().is_ok(), "{key}");
+    }
+    let mut nothing = args();
+    (nothing.resp_strict, nothing.resp_clients) = (Some(false), UpArgs::defaults().resp_clients);
+    assert!(nothing.config().is_ok(), "what holds anyway is no mistake");
+}
+
 /// What is said of a file's text, a line each, without the file's name.
 fn said(text: &str) -> Vec<(&'static str, String)> {
     let file = Path::new("f.toml");

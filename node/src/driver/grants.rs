@@ -69,6 +69,8 @@ pub enum OperationError {
     LimitKey(usize),
     /// Only a member may do it, and this node is about to be one: it catches up after its start.
     CatchingUp,
+    /// Only a member may do it, the space has none, and this node may become the first.
+    NeedsMesh,
 }
 
 impl OperationError {
@@ -82,6 +84,7 @@ impl OperationError {
             OperationError::SequenceName(_) => "sequence_name",
             OperationError::LimitKey(_) => "limit_key",
             OperationError::CatchingUp => "catching_up",
+            OperationError::NeedsMesh => Error::NotAMember.code(),
         }
     }
 
@@ -136,6 +139,7 @@ impl fmt::Display for OperationError {
                 f,
                 "a key that a limit covers has at most {WINDOW_KEY_BYTES_MAX} bytes, not {bytes}"
             ),
+            OperationError::NeedsMesh => f.write_str(problems::NEEDS_MESH),
             OperationError::CatchingUp => f.write_str(
                 "this node has just started, and catches up with the other members before it takes part; try \
                  again in some seconds",

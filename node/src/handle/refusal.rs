@@ -41,6 +41,8 @@ pub enum Refusal {
     NoMembers {
         /// Its name.
         space: String,
+        /// Whether this node may make itself the first one.
+        may_found: bool,
     },
     /// The node keeps its state in memory only, so that it can be no member.
     MemoryOnly,
@@ -162,10 +164,18 @@ impl fmt::Display for Refusal {
                 f,
                 "space `{space}` is not open at this node: start it with --space {space}"
             ),
-            Refusal::NoMembers { space } => write!(
+            Refusal::NoMembers {
+                space,
+                may_found: true,
+            } => write!(
                 f,
                 "space `{space}` has no members yet; make this node the first one with \
                  `tallymesh members init`"
+            ),
+            Refusal::NoMembers { space, .. } => write!(
+                f,
+                "space `{space}` has no members yet, and this node, which came in with a ticket, can't be \
+                 the first one: ask whoever gave you the ticket to make theirs a member"
             ),
             Refusal::MemoryOnly => f.write_str(
                 "this node keeps its state in memory only, so it can be no member: what it \

@@ -289,7 +289,7 @@ kinds! {
     MEMBERS_UNSUPPORTED: Kind::http("members_unsupported", 501, "The space has members, which this program can't deal with.")
         .advice("Use a program that can.");
     NOT_A_MEMBER: Kind::http("not_a_member", 409, "Only a member of the space may do this, and this node is none.")
-        .advice("Budgets, sequences, rate limits and tickets need a mesh: run `tallymesh members init` once. In a space that has members, ask one of those that `tallymesh members` lists.")
+        .advice("In a space that has members, ask the node of one, such as the one that gave you the ticket. A node of your own whose space has none: run `tallymesh members init` once.")
         .both();
     MEMBERS_FULL: Kind::http("members_full", 409, "A space has 1 to 255 members.")
         .advice("Take one out first.");

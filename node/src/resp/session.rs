@@ -17,7 +17,6 @@ use super::reply::Reply;
 use super::request::{Args, Parsed, Request};
 use super::rights::RightsWait;
 use super::{Host, Place, RespConfig};
-use crate::driver::OperationError;
 use crate::trust::Role;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -407,9 +406,7 @@ impl Session {
                 host.lacks(self.space, lacked);
             }
             let error = match error {
-                ReplyError::Core(Error::NotAMember) if host.is_starting(self.space) => {
-                    OperationError::CatchingUp.into()
-                }
+                ReplyError::Core(Error::NotAMember) => host.not_a_member(self.space).into(),
                 error => error,
             };
             host.refused(error.code());

@@ -51,6 +51,7 @@ fn flags_go_before_the_environment_before_the_file_before_defaults() {
         ("TALLYMESH_LEASE", "2m"),
         ("TALLYMESH_DEMO", "0"),
         ("TALLYMESH_KEY_WINDOW", "2h"),
+        ("TALLYMESH_RESP", "127.0.0.1:0"),
         ("TALLYMESH_RESP_PASSWORD", "secret"),
     ];
     let arguments = [

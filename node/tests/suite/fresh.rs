@@ -14,7 +14,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 /// The way out, with which the refusal of a fresh node begins.
-const MESH: &str = "Budgets need a mesh: run `tallymesh members init` once";
+const MESH: &str = "This needs a mesh: run `tallymesh members init` once";
 
 #[test]
 fn a_fresh_node_says_over_each_protocol_how_budgets_begin() {
@@ -56,6 +56,34 @@ fn a_fresh_node_says_over_each_protocol_how_budgets_begin() {
         assert!(said.contains(MESH), "{words:?}: {said}");
         assert_eq!(said.matches("members init").count(), 1, "{said}");
     }
+}
+
+#[test]
+fn a_node_that_came_in_with_a_ticket_is_not_told_to_begin_a_mesh() {
+    let first = Node::start(&[]);
+    let ticket = crate::tickets::ticket(&first.run(&["invite", "--role", "writer"], ""));
+    let writer = Node::start(&["--join", &ticket, "--resp", "127.0.0.1:0"]);
+    assert_eq!(writer.space()["role"], "writer");
+    let owner = "07".repeat(32);
+    for words in [
+        ["budget", "spend", "gift", "5"].as_slice(),
+        &["sequence", "next", "visits"],
+        &["limit", "set", "login", "--limit", "5", "--period", "1m"],
+        &["invite", "--role", "reader"],
+        &["members", "add", &owner],
+        &["get", "likes", "--level", "quorum"],
+    ] {
+        let refused = writer.run(words, "");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{words:?}: {said}");
+        let advised = !said.contains("init") && said.contains("gave you the ticket");
+        assert!(advised && !said.contains("Budgets"), "{words:?}: {said}");
+    }
+    let spent = Redis::connect(&writer).ask(&["BUDGET.SPEND", "gift", "1"]);
+    assert!(
+        matches!(&spent, OwnedFrame::Error(text) if text.contains("gave you the ticket")),
+        "{spent:?}"
+    );
 }
 
 /// A reader of the README: a home, a folder to work in, and the program on the path.

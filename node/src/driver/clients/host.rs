@@ -3,6 +3,7 @@
 use super::knocks::Knocks;
 use super::passes::Pass;
 use super::{Connection, Ends};
+use crate::driver::OperationError;
 use crate::driver::spaces::Spaces;
 use crate::metrics::{Metrics, resident_bytes};
 use crate::party::Client;
@@ -109,8 +110,8 @@ impl Host for Desk<'_> {
         self.spaces[space].lacks(self.since_start, lacked);
     }
 
-    fn is_starting(&self, space: usize) -> bool {
-        self.spaces[space].is_starting()
+    fn not_a_member(&self, space: usize) -> OperationError {
+        self.spaces[space].not_a_member()
     }
 
     fn refused(&mut self, code: &'static str) {

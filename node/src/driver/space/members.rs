@@ -7,7 +7,7 @@ use crate::driver::membership::{
     Retirement, Roster, fate,
 };
 use crate::driver::nonces::{Nonce, Nonces};
-use crate::driver::{Comeback, News, OwnerKey, WriterRow};
+use crate::driver::{Comeback, News, OperationError, OwnerKey, WriterRow};
 use crate::handle::Refusal;
 use crate::log_pace::LogPace;
 use crate::store::StoreError;
@@ -303,7 +303,7 @@ impl OpenSpace {
     /// Makes this node the first member.
     pub(in crate::driver) fn found(&mut self, now: u64) -> Result<Membership, Refusal> {
         self.refuse_if_not_durable()?;
-        if self.role.limit().is_some() {
+        if !self.may_found() {
             return Err(Error::BeyondRole.into());
         }
         let (owner, nonce) = (self.owner, self.nonce());
@@ -375,6 +375,21 @@ impl OpenSpace {
     pub(super) fn open(&self) -> Refusal {
         Refusal::NoMembers {
             space: self.name().to_string(),
+            may_found: self.may_found(),
+        }
+    }
+
+    /// Whether this node may make itself the first member, if there is none.
+    fn may_found(&self) -> bool {
+        self.role.limit().is_none()
+    }
+
+    /// Why this node can't do what only a member may do.
+    pub(in crate::driver) fn not_a_member(&self) -> OperationError {
+        match self.replica.configuration() {
+            Some(_) if self.is_starting() => OperationError::CatchingUp,
+            None if self.may_found() => OperationError::NeedsMesh,
+            _ => Error::NotAMember.into(),
         }
     }
 

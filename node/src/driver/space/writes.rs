@@ -54,7 +54,7 @@ impl OpenSpace {
         for counter in changed {
             self.wrote(counter, Event::Merge);
         }
-        let is_starting = self.is_starting();
+        let not_a_member = self.not_a_member();
         let asker = once.map(|it| self.asker(it.party, it.limited));
         let mut transaction = self.writable()?.begin()?;
         let mut told = Vec::with_capacity(ops.len());
@@ -64,9 +64,7 @@ impl OpenSpace {
                 on: operation.on(),
                 key: operation.key().to_owned(),
                 error: match error {
-                    OperationError::Core(Error::NotAMember) if is_starting => {
-                        OperationError::CatchingUp
-                    }
+                    OperationError::Core(Error::NotAMember) => not_a_member.clone(),
                     error => error,
                 },
             };
