@@ -24,6 +24,7 @@ mod openapi;
 mod operations;
 mod output;
 mod peers;
+mod reach;
 mod sequence;
 mod status;
 mod tickets;
@@ -67,7 +68,7 @@ Exit codes:
   0  done
   1  refused, or failed; nothing was written
   2  the command line or the configuration is wrong
-  3  no node answers
+  3  no node answers, or none that this command can speak to; nothing was written
   4  the counter, the budget, the lease or the sequence is absent
   5  not known whether a write counts: the connection broke, or the members have not decided yet
   6  written at this node, but the level that was asked for was not reached

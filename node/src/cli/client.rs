@@ -2,6 +2,7 @@
 
 use super::asking::Header;
 use super::failure::Failure;
+use super::reach;
 use crate::browser::is_loopback;
 use crate::config::default_data;
 use crate::trust::TOKEN_FILE;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use std::cell::OnceCell;
 use std::env;
 use std::fs;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::config::RedirectAuthHeaders;
@@ -113,7 +114,7 @@ impl Client {
             .user_agent(concat!("tallymesh/", env!("CARGO_PKG_VERSION")))
             .build();
         Ok(Client {
-            agent: config.new_agent(),
+            agent: reach::agent(config),
             node,
             space: encoded(space),
             shown: entry.ticket.as_deref().map(bearer),
@@ -337,22 +338,7 @@ impl Client {
         response: Result<Response<Body>, Error>,
         write: bool,
     ) -> Result<Response<Body>, Failure> {
-        response.map_err(|error| {
-            let problem = error.to_string();
-            let unreachable = match &error {
-                Error::Io(error) => error.kind() == io::ErrorKind::ConnectionRefused,
-                Error::Timeout(timeout) => *timeout == ureq::Timeout::Connect,
-                Error::HostNotFound | Error::ConnectionFailed | Error::BadUri(_) => true,
-                _ => false,
-            };
-            match unreachable {
-                true => Failure::NoNode {
-                    node: self.node.clone(),
-                    problem,
-                },
-                false => Failure::Broken { problem, write },
-            }
-        })
+        response.map_err(|error| reach::failure(error, &self.node, write))
     }
 }
 

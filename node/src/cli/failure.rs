@@ -30,6 +30,15 @@ pub(super) enum Failure {
         /// What the system says.
         problem: String,
     },
+    /// What is at the address can't be asked, as it and this side do not agree on TLS.
+    Unsent {
+        /// The address.
+        node: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do.
+        advice: &'static str,
+    },
     /// The node refused, with its own code and words.
     Refused {
         /// The node's stable code.
@@ -86,7 +95,7 @@ impl Failure {
         match self {
             Failure::OutputClosed => 0,
             Failure::Usage { .. } | Failure::Lines { .. } => 2,
-            Failure::NoNode { .. } => 3,
+            Failure::NoNode { .. } | Failure::Unsent { .. } => 3,
             Failure::Refused { applied, .. } if applied.as_deref() == Some("here") => 6,
             Failure::Local { code, .. } if *code == OUTPUT => 7,
             Failure::Refused { code, .. }
@@ -108,6 +117,7 @@ impl Failure {
         match self {
             Failure::Usage { .. } | Failure::Lines { .. } => "usage",
             Failure::NoNode { .. } => "no_node",
+            Failure::Unsent { .. } => "tls",
             Failure::Refused { code, .. } => code,
             Failure::Broken { .. } => "broken",
             Failure::Bulk { cause, .. } => cause.code(),
@@ -179,6 +189,11 @@ impl fmt::Display for Failure {
                 "no node at {node} ({problem}); start one with `tallymesh up`, or name another \
                  with --node URL"
             ),
+            Failure::Unsent {
+                node,
+                problem,
+                advice,
+            } => write!(f, "nothing was sent to {node} ({problem}): {advice}"),
             Failure::Refused { detail, line, .. } => {
                 if let Some(line) = line {
                     write!(f, "line {line}: ")?;

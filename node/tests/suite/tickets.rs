@@ -286,12 +286,15 @@ fn https_is_served_with_a_certificate_that_may_change() {
     };
     fs::write(at("first.pem"), &first).expect("written");
     assert_eq!(with(&at("first.pem")), Some(0));
-    assert_ne!(
-        node.run(&["get", "likes", "--node", &url], "")
-            .status
-            .code(),
-        Some(0)
-    );
+    for (url, part) in [
+        (&url, "--ca FILE"),
+        (&url.replace("https:", "http:"), "https:// in place"),
+    ] {
+        let refused = node.run(&["add", "likes", "--node", url], "");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+        assert!(said.contains(part) && !said.contains("count"), "{said}");
+    }
     certificate(folder.path());
     fs::copy(at("cert.pem"), at("second.pem")).expect("copied");
     eventually("the new certificate is taken", || {
