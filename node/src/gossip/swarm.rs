@@ -170,6 +170,8 @@ impl Network {
         )?;
         let held = start.ledger.held();
         let joining = held.iter().flat_map(|(_, grant)| &grant.nodes);
+        let of_tickets = joining.clone().filter(|it| !config.peers.contains(it));
+        let of_tickets = of_tickets.map(|address| address.0.clone()).collect();
         let peers = config.peers.iter().chain(joining);
         let peers = peers.map(|address| address.0.clone());
         let (own, now) = (*swarm.local_peer_id(), Instant::now());
@@ -186,7 +188,7 @@ impl Network {
             handle: start.handle,
             peers: Peers::default(),
             redial,
-            unreached: Unreached::default(),
+            unreached: Unreached::new(of_tickets),
             unreached_next: now,
             waiting: Waiting::default(),
             waiting_next: now,

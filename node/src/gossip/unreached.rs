@@ -7,7 +7,7 @@ use libp2p::core::transport::TransportError;
 use libp2p::swarm::DialError;
 use libp2p::{Multiaddr, PeerId};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::io;
 use std::time::{Duration, Instant};
@@ -110,6 +110,8 @@ fn innermost(error: &dyn Error) -> String {
 pub struct UnreachedRow {
     /// Its address, as it was configured.
     pub address: String,
+    /// What names it: `peer` for `--peer`, `ticket` for a ticket to join with, and for no `--peer`.
+    pub from: &'static str,
     /// A stable name of the reason: `refused`, `not_resolved`, `other_identity`, `own_address`,
     /// `no_answer`, `silent`, `stranger`, `unsupported`, `denied` or `unreachable`.
     pub code: &'static str,
@@ -140,9 +142,21 @@ pub(super) enum Standing {
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Unreached(BTreeMap<Multiaddr, Row>);
+pub(super) struct Unreached {
+    rows: BTreeMap<Multiaddr, Row>,
+    /// The addresses that only tickets name.
+    of_tickets: BTreeSet<Multiaddr>,
+}
 
 impl Unreached {
+    /// None so far; only tickets name the addresses `of_tickets`.
+    pub(super) fn new(of_tickets: BTreeSet<Multiaddr>) -> Unreached {
+        Unreached {
+            rows: BTreeMap::new(),
+            of_tickets,
+        }
+    }
+
     /// An attempt to reach a configured address failed.
     pub(super) fn failed(&mut self, address: Multiaddr, error: &DialError, now: Instant) {
         if let Some(why) = Why::of(error) {
@@ -151,7 +165,7 @@ impl Unreached {
     }
 
     fn row(&mut self, address: Multiaddr, now: Instant) -> &mut Row {
-        self.0.entry(address).or_insert(Row {
+        self.rows.entry(address).or_insert(Row {
             why: Why::waiting(),
             since: now,
             told: None,
@@ -171,7 +185,7 @@ impl Unreached {
             match standing {
                 Standing::Well => {
                     if self
-                        .0
+                        .rows
                         .remove(&address)
                         .is_some_and(|row| row.told.is_some())
                     {
@@ -182,6 +196,10 @@ impl Unreached {
                 Standing::Connected(why) => self.row(address.clone(), now).why = why,
                 Standing::Away => {}
             }
+            let from = match self.of_tickets.contains(&address) {
+                true => "ticket",
+                false => "peer",
+            };
             let row = self.row(address.clone(), now);
             // Another reason is told soon, the same one more and more seldom.
             let is_other = row.told.is_some_and(|told| told != row.why.code);
@@ -199,6 +217,7 @@ impl Unreached {
             }
             let shown = UnreachedRow {
                 address: address.to_string(),
+                from,
                 code: row.why.code,
                 detail: row.why.detail.clone(),
                 for_ms: 0,
@@ -217,7 +236,21 @@ mod tests {
     use super::*;
 
     fn told(unreached: &Unreached) -> Option<&'static str> {
-        unreached.0.values().next().and_then(|row| row.told)
+        unreached.rows.values().next().and_then(|row| row.told)
+    }
+
+    #[test]
+    fn a_row_says_whether_a_setting_or_a_ticket_names_the_peer() {
+        let [peer, ticket] = [1, 2].map(|port| {
+            format!("/ip4/127.0.0.1/tcp/{port}")
+                .parse()
+                .expect("an address")
+        });
+        let mut unreached = Unreached::new(BTreeSet::from([Multiaddr::clone(&ticket)]));
+        let away = [peer, ticket].map(|address| (address, Standing::Away));
+        let rows = unreached.look(away.into_iter(), Instant::now());
+        let from: Vec<&str> = rows.iter().map(|row| row.0.from).collect();
+        assert_eq!(from, ["peer", "ticket"]);
     }
 
     #[test]
@@ -237,9 +270,9 @@ mod tests {
         assert_eq!((away(&mut unreached, 4).len(), told(&unreached)), (1, None));
         let mut lines = Vec::new();
         for second in 5..1000 {
-            let before = unreached.0[&address].tell_next;
+            let before = unreached.rows[&address].tell_next;
             assert_eq!(away(&mut unreached, second)[0].0.code, "refused");
-            if unreached.0[&address].tell_next != before {
+            if unreached.rows[&address].tell_next != before {
                 lines.push(second);
             }
         }
@@ -260,6 +293,6 @@ mod tests {
         );
         let well = [(address.clone(), Standing::Well)];
         assert!(unreached.look(well.into_iter(), at(1001)).is_empty());
-        assert!(unreached.0.is_empty());
+        assert!(unreached.rows.is_empty());
     }
 }

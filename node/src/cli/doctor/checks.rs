@@ -296,6 +296,10 @@ fn peers_unreached(facts: &Facts) -> Vec<Finding> {
             text("detail")
         );
         let advice = match text("code") {
+            _ if text("from") == "ticket" => {
+                "A ticket names it: start the node there. If it has another address now, as after a start \
+                 with no port in `--listen`, name that, or another member, with `--peer`."
+            }
             "refused" | "no_answer" => {
                 "Start the node there, or correct `--peer`: a wrong port or a firewall looks the same."
             }

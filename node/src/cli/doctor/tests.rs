@@ -419,6 +419,34 @@ fn a_fault_is_told_with_both_sides_and_the_advice_fits() {
     assert!(advice.contains("data folder's copy"), "{advice}");
 }
 
+#[test]
+fn the_advice_about_a_peer_that_is_away_names_only_settings_that_were_made() {
+    for code in [
+        "refused",
+        "no_answer",
+        "not_resolved",
+        "other_identity",
+        "own_address",
+        "silent",
+    ] {
+        let advice = |from: &str| {
+            let mut facts = fine();
+            facts.unreached = json!([{ "address": "/ip4/127.0.0.1/tcp/9", "from": from, "code": code,
+                "detail": "why", "for_ms": 9_000 }]);
+            let mut all = checks::all(&facts).into_iter();
+            let told = all.find(|it| it.0 == "peers_unreached").expect("a finding");
+            told.1.advice
+        };
+        let (peer, ticket) = (advice("peer"), advice("ticket"));
+        assert!(
+            peer.contains("`--peer`") && !peer.contains("ticket"),
+            "{code}: {peer}"
+        );
+        assert!(ticket.starts_with("A ticket names it"), "{code}: {ticket}");
+        assert!(!ticket.contains("orrect `--peer`"), "{code}: {ticket}");
+    }
+}
+
 /// The code of why a node is not ready says what to do.
 #[test]
 fn what_to_do_about_a_node_that_is_not_ready_fits_the_reason() {
