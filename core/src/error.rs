@@ -118,7 +118,7 @@ pub enum Error {
     MembersUnsupported,
     /// Only a member may do this.
     NotAMember,
-    /// There would be too many members.
+    /// There would be too many members, or none.
     MembersFull {
         /// How many there would be.
         members: Detail<usize>,

@@ -71,7 +71,7 @@ impl fmt::Display for Error {
             Error::NotAMember => f.write_str("only a member of the space may do this"),
             Error::MembersFull { members } => write!(
                 f,
-                "{members} members are more than the {} that a space may have",
+                "a space has 1 to {} members, and this would be {members}",
                 limits::MEMBERS_MAX
             ),
             Error::UnknownWriter { writer } => write!(f, "no writer {writer} is known here"),
