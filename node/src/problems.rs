@@ -95,6 +95,20 @@ impl Kind {
         }
     }
 
+    /// Why a node does not let another one in by a ticket. It stands in the log of both, as a code that
+    /// tickets have over HTTP does, and nowhere else.
+    const fn between_nodes(code: &'static str, means: &'static str) -> Kind {
+        Kind {
+            code,
+            status: None,
+            applied: None,
+            resp: None,
+            means,
+            wait_s: None,
+            advice: "",
+        }
+    }
+
     /// What is wrong with a frame of another replica: it ends the link.
     const fn link(code: &'static str, means: &'static str) -> Kind {
         Kind {
@@ -179,10 +193,13 @@ type Section = (&'static str, fn(&Kind) -> bool);
 /// The page docs/errors.md.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
-    let sections: [Section; 3] = [
+    let sections: [Section; 4] = [
         ("Requests", |kind| !is_link(kind) && kind.status.is_some()),
         ("Links", is_link),
-        ("Redis clients only", |kind| kind.status.is_none()),
+        ("Tickets between nodes only", is_between_nodes),
+        ("Redis clients only", |kind| {
+            kind.resp.is_some() && kind.status.is_none()
+        }),
     ];
     for (title, wanted) in sections {
         let mut kinds: Vec<&Kind> = TABLE.iter().copied().filter(|kind| wanted(kind)).collect();
@@ -199,7 +216,12 @@ pub fn page() -> String {
 
 /// Whether it is what is wrong with a frame, which is no write.
 fn is_link(kind: &Kind) -> bool {
-    kind.applied.is_none()
+    kind.applied.is_none() && kind.status.is_some()
+}
+
+/// Whether only nodes tell it to each other, and their logs.
+fn is_between_nodes(kind: &Kind) -> bool {
+    kind.status.is_none() && kind.resp.is_none()
 }
 
 fn row(page: &mut String, kind: &Kind) {

@@ -292,7 +292,7 @@ kinds! {
         .advice("In a space that has members, ask the node of one, such as the one that gave you the ticket. A node of your own whose space has none: run `tallymesh members init` once.")
         .both();
     MEMBERS_FULL: Kind::http("members_full", 409, "A space has 1 to 255 members.")
-        .advice("Take one out first.");
+        .advice("Add another first if there would be none, or take one out if there would be too many.");
     UNKNOWN_WRITER: Kind::http("unknown_writer", 404, "No writer of this id is known.")
         .advice("Look at `tallymesh writers`.");
     UNKNOWN_HANDLE: Kind::http("unknown_handle", 500, "No key goes by this number here: a fault of the program.")
@@ -307,6 +307,10 @@ kinds! {
     BEYOND_ROLE: Kind::http("beyond_role", 403, "The role of this node, or of whoever sent it, does not allow this: writers only add, and readers only read.")
         .advice("Ask a node that may, or ask a member for a ticket with a greater role.")
         .shown(Shown::Error("NOPERM"));
+    TICKET_REMOVED: Kind::between_nodes("ticket_removed", "The ticket was signed before its holder was removed from the members.")
+        .advice("Ask a member for a new one, and start the node with `--join` and that.");
+    BUSY: Kind::between_nodes("busy", "Too many nodes have shown tickets there.")
+        .advice("The node shows its ticket again by itself.");
     SHARE_FULL: Kind::link("share_full", "The sender's key, its ticket or its address is the reason for as many writers as it may have in a space.")
         .advice("Use one page or one program for longer, or ask for another ticket; writers that ended are forgotten by and by in a space with members.");
     WIDE_TOTAL: Kind::link("wide_total", "A guest tells a total that leaves 64 bits, which no adds of one writer come to.")

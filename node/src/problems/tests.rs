@@ -1,6 +1,6 @@
 //! The table has what may be refused, each once and nothing else, and the page says the same.
 
-use super::{Shown, TABLE, of, page};
+use super::{Shown, TABLE, is_between_nodes, of, page, text};
 use crate::driver::OwnerKey;
 use crate::handle::Refusal;
 use std::collections::BTreeSet;
@@ -60,6 +60,9 @@ fn named() -> String {
 #[test]
 fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
     let mut codes = BTreeSet::new();
+    let shown_tickets = codes_in("src/gossip/join.rs");
+    // Those of tickets over HTTP are told among nodes, too.
+    let nodes = BTreeSet::from(["busy", "ticket_removed"]);
     for kind in TABLE {
         assert!(codes.insert(kind.code.to_owned()), "{} twice", kind.code);
         assert!(
@@ -72,7 +75,7 @@ fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
             .status
             .is_none_or(|status| (400..=507).contains(&status));
         assert!(
-            known && (kind.status.is_some() || kind.resp.is_some()),
+            known && (is_between_nodes(kind) == nodes.contains(kind.code)),
             "{}",
             kind.code
         );
@@ -84,7 +87,8 @@ fn each_code_has_exactly_one_entry_and_each_entry_is_used() {
     let mut resp = codes_in("src/resp/error.rs");
     resp.extend(codes_in("src/resp/error/broken.rs"));
     let own = || core.iter().chain(&node).chain(&trust);
-    let elsewhere: BTreeSet<String> = own().chain(&resp).cloned().collect();
+    let elsewhere = own().chain(&resp).chain(&shown_tickets);
+    let elsewhere: BTreeSet<String> = elsewhere.cloned().collect();
     for code in &elsewhere {
         assert!(codes.contains(code), "`{code}` is not in the table");
     }
@@ -134,6 +138,15 @@ fn a_code_of_the_node_or_the_replica_is_found() {
     assert_eq!(of("no such code").code, "internal");
     assert_eq!(of("no_auth").resp, Some(Shown::Error("NOAUTH")));
     assert_eq!(of("quotes").resp, Some(Shown::End("ERR")));
+}
+
+#[test]
+fn a_count_of_members_that_can_not_be_is_told_with_its_bounds() {
+    for members in [0, 256] {
+        let told = text(&Error::MembersFull { members }).into_owned();
+        let words = format!("a space has 1 to 255 members, and this would be {members}");
+        assert_eq!(told, words);
+    }
 }
 
 #[test]
