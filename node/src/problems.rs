@@ -174,9 +174,14 @@ pub fn of(code: &str) -> &'static Kind {
 pub(crate) fn text(error: &Error) -> Cow<'static, str> {
     match error {
         Error::NotAMember => Cow::Borrowed(ASK_A_MEMBER),
+        Error::BeyondRole => Cow::Owned(format!("{error}; {HIGHER_ROLE}")),
         error => Cow::Owned(error.to_string()),
     }
 }
+
+/// What to do where a node's role does not allow something.
+const HIGHER_ROLE: &str = "`tallymesh status --json` shows this node's role; for more, join with a ticket of \
+    another role, such as a member makes with `tallymesh invite --role editor`";
 
 /// The refusal `not_a_member` where a space has members, or where the node came in with a ticket.
 const ASK_A_MEMBER: &str = "Only a member of the space may do this, and this node is none: ask the node of a \

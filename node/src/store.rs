@@ -214,6 +214,11 @@ pub enum StoreError {
         /// The folder.
         folder: PathBuf,
     },
+    /// It, or what it is to be in, is no folder.
+    NotAFolder {
+        /// What was named.
+        path: PathBuf,
+    },
     /// A folder that was to be made is there, and is not empty.
     Exists {
         /// The folder.
@@ -265,6 +270,7 @@ impl StoreError {
             StoreError::Format { .. } => "store_format",
             StoreError::Lost { .. } => "store_lost",
             StoreError::Missing { .. } => "store_missing",
+            StoreError::NotAFolder { .. } => "store_not_a_folder",
             StoreError::Exists { .. } => "store_exists",
             StoreError::Record { .. } => "store_record",
             StoreError::NotBegun { .. } => "store_not_begun",
@@ -302,6 +308,12 @@ impl fmt::Display for StoreError {
                 f,
                 "{problem}. What was not acknowledged since is not kept: look who else uses the \
                  folder, put it back, and start again"
+            ),
+            StoreError::NotAFolder { path } => write!(
+                f,
+                "{} is no folder, or a part of its path is none: a data folder or a backup was expected; name \
+                 a folder",
+                path.display()
             ),
             StoreError::Missing { folder } => write!(
                 f,

@@ -239,6 +239,7 @@ impl Client {
     }
 
     fn fetch(&self, path: &str) -> Result<Response<Body>, Failure> {
+        named(path)?;
         let url = format!("{}{path}", self.node);
         self.send(false, |shown| {
             self.with_headers(self.agent.get(&url), shown).call()
@@ -252,6 +253,7 @@ impl Client {
 
     /// Deletes a path of the node.
     pub(super) fn delete(&self, path: &str) -> Result<Value, Failure> {
+        named(path)?;
         let url = format!("{}{path}", self.node);
         let response = self.send(true, |shown| {
             self.with_headers(self.agent.delete(&url), shown).call()
@@ -280,6 +282,7 @@ impl Client {
     }
 
     fn post(&self, path: &str, kind: &str, body: &[u8]) -> Result<Value, Failure> {
+        named(path)?;
         let url = format!("{}{path}", self.node);
         let response = self.send(true, |shown| {
             let request = self.agent.post(&url).content_type(kind);
@@ -295,6 +298,7 @@ impl Client {
 
     /// Puts JSON to a path of the space.
     pub(super) fn put_in_space(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        named(path)?;
         let url = format!("{}{}", self.node, self.in_space(path));
         let body = body.to_string();
         let response = self.send(true, |shown| {
@@ -368,6 +372,18 @@ fn address(node: &str) -> Result<String, Failure> {
     Ok(node.trim_end_matches('/').to_owned())
 }
 
+/// Refuses a path whose last name is empty: that is the path of something else, or of nothing.
+fn named(path: &str) -> Result<(), Failure> {
+    let names = path.split('?').next().unwrap_or_default();
+    let Some(before) = names.strip_suffix('/') else {
+        return Ok(());
+    };
+    let kind = before.rsplit('/').next().unwrap_or_default();
+    let kind = kind.strip_suffix('s').unwrap_or(kind);
+    let problem = format!("the name of the {kind} is empty: it has at least one byte");
+    Err(Failure::Usage { problem })
+}
+
 /// Reads an answer, which is JSON also when it is a refusal.
 fn answer(mut response: Response<Body>, write: bool) -> Result<Value, Failure> {
     if !response.status().is_success() {
@@ -416,7 +432,24 @@ pub(super) fn encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::encoded;
+    use super::{encoded, named};
+
+    #[test]
+    fn a_name_that_is_empty_is_refused() {
+        for (path, kind) in [
+            ("/v1/spaces/default/counters/", Some("counter")),
+            ("/v1/spaces/default/budgets/?spaces=a", Some("budget")),
+            ("limits/", Some("limit")),
+            ("counters/a", None),
+            ("/v1/spaces/default/counters?prefix=a/", None),
+            ("add", None),
+        ] {
+            let refused = named(path).err().map(|it| it.text());
+            let expected =
+                kind.map(|it| format!("the name of the {it} is empty: it has at least one byte"));
+            assert_eq!(refused, expected, "{path}");
+        }
+    }
 
     #[test]
     fn what_means_something_in_a_url_is_encoded() {

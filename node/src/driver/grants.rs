@@ -116,7 +116,8 @@ impl fmt::Display for OperationError {
             OperationError::Core(error) => f.write_str(&problems::text(error)),
             OperationError::Asked { error, asked } => write!(
                 f,
-                "{error}; {asked} more are asked for of other members: try again, or wait for them"
+                "{error}; {asked} more are asked for of other members: try again, or let the write \
+                 wait for them: `--rights-wait` of commands, `tallymesh-rights-wait-ms` over HTTP"
             ),
             OperationError::NoRecipient(to) => write!(
                 f,

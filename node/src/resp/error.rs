@@ -588,8 +588,8 @@ impl ReplyError<'_> {
             }
             ReplyError::ClientId => "Invalid client ID",
             ReplyError::FlushOff => {
-                "flushing is off at this node, since it deletes what all replicas counted; allow \
-                 it in the node's configuration, or DEL single keys"
+                "flushing is off at this node, since it deletes what all replicas counted; start \
+                 the node with --resp-flush, or DEL single keys"
             }
             ReplyError::TimeoutNotInteger => "timeout is not an integer or out of range",
             ReplyError::TimeoutNegative => "timeout is negative",

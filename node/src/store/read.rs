@@ -22,6 +22,7 @@ use super::live::{Index, Place};
 use super::places::Opener;
 use super::segment::{self, HEADER_BYTES, Header, Seal};
 use super::{FORMAT, FORMAT_MIN, Progress, StoreError, files, frame};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,6 +112,14 @@ pub(super) fn format(folder: &dyn files::Folder) -> Result<Option<u32>, StoreErr
 
 /// Refuses a folder of a format that can't be read. `false` if it has none yet.
 pub(super) fn check_format(folder: &dyn files::Folder) -> Result<bool, StoreError> {
+    let is_none = match fs::metadata(folder.path()) {
+        Ok(found) => !found.is_dir(),
+        Err(error) => error.kind() == io::ErrorKind::NotADirectory,
+    };
+    if is_none {
+        let path = folder.path().to_path_buf();
+        return Err(StoreError::NotAFolder { path });
+    }
     match format(folder)? {
         None => Ok(false),
         Some(FORMAT_MIN..=FORMAT) => Ok(true),

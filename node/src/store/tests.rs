@@ -186,6 +186,24 @@ fn the_folder_and_its_files_are_their_owners_alone() {
 }
 
 #[test]
+fn a_file_in_place_of_a_folder_is_named() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    for path in [&file, &file.join("below")] {
+        let refused = Log::open(path, &mut |_| {}).err().expect("refused");
+        assert_eq!(refused.code(), "store_not_a_folder", "{refused}");
+        let copy = super::backup(
+            path,
+            &folder.path().join("copy"),
+            &mut |_, _, _| Ok(()),
+            &mut |_| {},
+        );
+        assert_eq!(copy.expect_err("refused").code(), "store_not_a_folder");
+    }
+}
+
+#[test]
 fn a_folder_in_use_is_refused() {
     let folder = tempfile::tempdir().expect("temporary folder");
     let open = || Log::open(folder.path(), &mut |_| {});

@@ -106,7 +106,9 @@ fn a_writers_node_adds_and_cancels_nothing() {
     let command = two.run(&["reset", "likes"], "");
     let text = String::from_utf8_lossy(&command.stderr).into_owned();
     assert!(
-        !command.status.success() && text.contains("role"),
+        !command.status.success()
+            && text.contains("status --json")
+            && text.contains("invite --role"),
         "{command:?}"
     );
     let mut redis = Redis::connect(&two);

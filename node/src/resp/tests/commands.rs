@@ -331,12 +331,12 @@ fn keys_are_counted_deleted_and_described() {
             ("KEYS t*", "*0|", ""),
             (
                 "FLUSHDB",
-                "-ERR flushing is off at this node, since it deletes what all replicas counted; allow it in the node's configuration, or DEL single keys|",
+                "-ERR flushing is off at this node, since it deletes what all replicas counted; start the node with --resp-flush, or DEL single keys|",
                 "",
             ),
             (
                 "FLUSHALL ASYNC",
-                "-ERR flushing is off at this node, since it deletes what all replicas counted; allow it in the node's configuration, or DEL single keys|",
+                "-ERR flushing is off at this node, since it deletes what all replicas counted; start the node with --resp-flush, or DEL single keys|",
                 "",
             ),
             ("FLUSHDB NOW", "-ERR syntax error|", ""),
