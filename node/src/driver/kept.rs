@@ -11,7 +11,7 @@ use crate::handle::SpaceId;
 use crate::store::{Durability, Kind, Record, StoreError, Worker};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use tallymesh_core::{Output, Part, Snapshot};
+use tallymesh_core::{Message, Output, Part, Replica, Snapshot};
 
 /// With [`Durability::Interval`]: how soon after a commit the next one is made if something waits to
 /// be sent to peers. Less brings them news sooner, and costs more commits.
@@ -181,13 +181,7 @@ impl Kept {
             return None; // It stands for all there is.
         }
         let replica = &spaces[space.0].replica;
-        let (kind, message) = match replica.step_snapshot(&mut snapshot, PART_BYTES) {
-            Part::More(message) if begun => (Kind::Part, message),
-            Part::More(message) => (Kind::First, message),
-            Part::Last(message) if begun => (Kind::Last, message),
-            Part::Last(message) => (Kind::Whole, message),
-            Part::Void => return None, // It begins again with the next commit.
-        };
+        let (kind, message) = step(replica, &mut snapshot, (begun, PART_BYTES))?;
         if matches!(kind, Kind::First | Kind::Part) {
             self.snapshot = Some((space, snapshot));
         }
@@ -227,5 +221,51 @@ impl Kept {
     /// Whether all is durable.
     pub(super) fn is_done(&self) -> bool {
         self.in_flight.is_none() && !self.dirty
+    }
+}
+
+/// The next part of a snapshot, of about so many bytes; `begun` if it is not the first.
+///
+/// A snapshot whose parts came to mean nothing begins again at once: the store asks for no other while it
+/// waits for the end of one.
+fn step(
+    replica: &Replica,
+    snapshot: &mut Snapshot,
+    (mut begun, bytes): (bool, usize),
+) -> Option<(Kind, Message)> {
+    let mut part = replica.step_snapshot(snapshot, bytes);
+    if begun && part == Part::Void {
+        (*snapshot, begun) = (replica.begin_snapshot(), false);
+        part = replica.step_snapshot(snapshot, bytes);
+    }
+    Some(match part {
+        Part::More(message) if begun => (Kind::Part, message),
+        Part::More(message) => (Kind::First, message),
+        Part::Last(message) if begun => (Kind::Last, message),
+        Part::Last(message) => (Kind::Whole, message),
+        Part::Void => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tallymesh_core::{Space, WriterId};
+
+    #[test]
+    fn a_snapshot_that_came_to_nothing_begins_again_at_once() {
+        let mut replica = Replica::new(Space::default(), WriterId::from_bytes([1; 16]));
+        for at in 0..500 {
+            replica.add(&format!("key {at}"), 1).expect("room");
+        }
+        let mut snapshot = replica.begin_snapshot();
+        let mut next =
+            |replica: &Replica, begun| step(replica, &mut snapshot, (begun, 100)).map(|it| it.0);
+        assert_eq!(next(&replica, false), Some(Kind::First));
+        assert_eq!(next(&replica, true), Some(Kind::Part));
+        // Its parts can't tell that.
+        assert!(replica.renew(WriterId::from_bytes([2; 16])));
+        assert_eq!(next(&replica, true), Some(Kind::First));
+        assert_eq!(next(&replica, true), Some(Kind::Part));
     }
 }
