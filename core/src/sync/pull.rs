@@ -21,6 +21,8 @@ const CHUNK_OVERHEAD_BYTES: usize = 64;
 /// How long a pull may be open with no answer while another peer waits to be asked, in milliseconds.
 /// Lower fetches the same from more peers where links are slow, higher lets silent peers hold up others.
 const PATIENCE: Millis = 100;
+/// The more peers wait, the shorter it is: it is divided by one more for each so many of them.
+const WAITING_FOR_EACH: usize = 4;
 
 /// After a transfer nothing is pulled for a millisecond for each so many bytes of it, 2 MiB a second:
 /// the time of both sides is for writes in the first place.
@@ -65,9 +67,10 @@ struct Open {
 }
 
 impl Open {
-    /// From when on it is laid aside if another peer waits.
-    fn yields(&self, timeout: Millis) -> Millis {
-        (self.deadline + PATIENCE)
+    /// From when on it is laid aside if so many other peers wait.
+    fn yields(&self, timeout: Millis, waiting: usize) -> Millis {
+        let patience = PATIENCE / (1 + waiting / WAITING_FOR_EACH) as Millis;
+        (self.deadline + patience)
             .saturating_sub(timeout)
             .min(self.deadline)
     }
@@ -78,7 +81,10 @@ impl Pulls {
     pub(super) fn deadline(&self, timeout: Millis) -> Option<Millis> {
         let next = match &self.open {
             Some(open) if self.wanted.is_empty() || !DUTIES => Some(open.deadline),
-            Some(open) => Some(open.yields(timeout).max(self.rests_until)),
+            Some(open) => Some(
+                open.yields(timeout, self.wanted.len())
+                    .max(self.rests_until),
+            ),
             None if self.wanted.is_empty() => None,
             None => Some(self.rests_until),
         };
@@ -149,7 +155,10 @@ impl Pulls {
     /// Lays the open pull aside, if it has waited for long enough and another peer is to be asked.
     fn yields(&mut self, now: Millis, timeout: Millis) {
         if DUTIES && !self.wanted.is_empty() && self.rests_until <= now {
-            let open = self.open.take_if(|open| open.yields(timeout) <= now);
+            let waiting = self.wanted.len();
+            let open = self
+                .open
+                .take_if(|open| open.yields(timeout, waiting) <= now);
             self.aside.extend(open);
         }
     }

@@ -390,6 +390,25 @@ fn peers_that_do_not_answer_hold_up_no_other() {
 }
 
 #[test]
+fn a_thousand_silent_peers_hold_up_no_other_for_long() {
+    let mut end = End::new();
+    for number in 1..=1_000_u32 {
+        let mut writer = [1; 16];
+        writer[..4].copy_from_slice(&number.to_be_bytes());
+        let link = end.link(number, number.into(), WriterId::from_bytes(writer));
+        end.differs(link);
+    }
+    let other = end.link(2_000, 2_000, id(200));
+    end.differs(other);
+    let begun = end.now;
+    while !end.asked().iter().any(|(link, ..)| *link == other) {
+        let due = end.sync.next_deadline().unwrap();
+        end.wait(due.max(end.now + 1) - end.now);
+    }
+    assert!(end.now - begun < 3_000, "{}", end.now - begun);
+}
+
+#[test]
 fn a_late_answer_counts() {
     let mut end = End::new();
     let [one, two] = links(&mut end);
