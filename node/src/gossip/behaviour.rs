@@ -23,7 +23,8 @@ use libp2p::request_response::{self, ProtocolSupport};
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::swarm::{NetworkBehaviour, Swarm};
 use libp2p::{
-    PeerId, SwarmBuilder, identify, mdns, memory_connection_limits, noise, ping, relay, yamux,
+    Multiaddr, PeerId, SwarmBuilder, identify, mdns, memory_connection_limits, noise, ping, relay,
+    yamux,
 };
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
@@ -75,7 +76,7 @@ pub(super) type Gossip =
 
 /// With whom pushes are gossiped. Topics are no secret, and whoever hears of one may ask for it: so only
 /// with those that may have all of them.
-pub(super) type MayGossip = Box<dyn Fn(&PeerId) -> bool + Send>;
+pub(super) type MayGossip = Box<dyn Fn(&PeerId, Option<&Multiaddr>) -> bool + Send>;
 
 #[derive(NetworkBehaviour)]
 pub(super) struct Behaviour {
@@ -129,7 +130,11 @@ pub(super) fn build(
     let (known, now) = (rights.clone(), clock.clone());
     let classes: Classes = Box::new(move |peer| known.class(peer, now.now()));
     let (rights, now) = (rights.clone(), clock.clone());
-    let may_gossip: MayGossip = Box::new(move |peer| rights.is_full(peer, now.now()));
+    let looked = door.clone();
+    // The rights of a page are known once its connection is told of, which is later.
+    let may_gossip: MayGossip = Box::new(move |peer, from| {
+        !from.is_some_and(|from| looked.came_by_browser(from)) && rights.is_full(peer, now.now())
+    });
     let behaviour = |circuits| Behaviour {
         gate: Gate::new(limits, classes),
         memory: memory.into(),

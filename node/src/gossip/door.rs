@@ -51,12 +51,17 @@ impl Door {
 
     /// Whether a connection was opened by a browser.
     pub(super) fn is_browser(&self, endpoint: &ConnectedPoint) -> bool {
-        let ConnectedPoint::Listener { send_back_addr, .. } = endpoint else {
-            return false;
-        };
+        match endpoint {
+            ConnectedPoint::Listener { send_back_addr, .. } => self.came_by_browser(send_back_addr),
+            ConnectedPoint::Dialer { .. } => false,
+        }
+    }
+
+    /// Whether the connection that came from this address was opened by a browser.
+    pub(super) fn came_by_browser(&self, from: &Multiaddr) -> bool {
         let browsers = self.0.browsers.lock();
         let browsers = browsers.unwrap_or_else(PoisonError::into_inner);
-        socket(send_back_addr).is_some_and(|address| browsers.contains_key(&address))
+        socket(from).is_some_and(|address| browsers.contains_key(&address))
     }
 
     /// Looks at the request that comes on a connection, if it comes in.

@@ -30,7 +30,7 @@ pub(super) struct Only<B, F> {
     connections: HashMap<PeerId, usize>,
 }
 
-impl<B, F: Fn(&PeerId) -> bool> Only<B, F> {
+impl<B, F: Fn(&PeerId, Option<&Multiaddr>) -> bool> Only<B, F> {
     pub(super) fn new(inner: B, may: F) -> Only<B, F> {
         Only {
             inner,
@@ -45,8 +45,14 @@ impl<B, F: Fn(&PeerId) -> bool> Only<B, F> {
         self.connections.contains_key(peer)
     }
 
-    fn lets_through(&mut self, connection: ConnectionId, peer: &PeerId) -> bool {
-        let may = (self.may)(peer);
+    /// `from` is where a connection came from, if it came in.
+    fn lets_through(
+        &mut self,
+        connection: ConnectionId,
+        peer: &PeerId,
+        from: Option<&Multiaddr>,
+    ) -> bool {
+        let may = (self.may)(peer, from);
         if may {
             self.let_through.insert(connection);
         }
@@ -71,7 +77,7 @@ impl<B, F> DerefMut for Only<B, F> {
 impl<B, F> NetworkBehaviour for Only<B, F>
 where
     B: NetworkBehaviour,
-    F: Fn(&PeerId) -> bool + 'static,
+    F: Fn(&PeerId, Option<&Multiaddr>) -> bool + 'static,
 {
     type ConnectionHandler = Either<THandler<B>, dummy::ConnectionHandler>;
     type ToSwarm = B::ToSwarm;
@@ -83,7 +89,7 @@ where
         local: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        if !self.lets_through(connection, &peer) {
+        if !self.lets_through(connection, &peer, Some(remote)) {
             return Ok(Either::Right(dummy::ConnectionHandler));
         }
         let inner = &mut self.inner;
@@ -99,7 +105,7 @@ where
         role: Endpoint,
         port: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        if !self.lets_through(connection, &peer) {
+        if !self.lets_through(connection, &peer, None) {
             return Ok(Either::Right(dummy::ConnectionHandler));
         }
         let inner = &mut self.inner;
