@@ -38,7 +38,6 @@ mod unreached;
 mod waiting;
 
 pub use about::AboutRow;
-pub(crate) use addresses::{FILE as ADDRESSES_FILE, FILE_BYTES_MAX as ADDRESSES_BYTES_MAX};
 pub(crate) use audit::{Auditor, Unanswered};
 pub(crate) use book::RESERVED;
 pub(crate) use directory::Directory;

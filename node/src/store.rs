@@ -64,6 +64,12 @@ pub(crate) const WRITERS_FILE: &str = "writers.json";
 /// Largest such file that is read: one with as many spaces as may be is smaller.
 pub(crate) const WRITERS_BYTES_MAX: u64 = 128 << 20;
 
+/// The file in the data folder that has the addresses of other nodes.
+pub(crate) const ADDRESSES_FILE: &str = "addresses.json";
+
+/// Largest file of addresses that is read.
+pub(crate) const ADDRESSES_BYTES_MAX: u64 = 16 << 20;
+
 /// All bytes of a small file beside the store's own, or nothing if it is missing. It is not read if it
 /// is longer than `bytes_max`.
 pub(crate) fn read_small(folder: &Path, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {

@@ -34,8 +34,8 @@ const REST_MAX: Millis = 30_000;
 #[derive(Clone, Default)]
 pub(super) struct Pulls {
     open: Option<Open>,
-    /// Pulls that were laid aside, unanswered so far. At most one of them, or of these and the open one,
-    /// has chunks that are staged.
+    /// Pulls that were laid aside, unanswered so far. Among these and the open one at most one has staged
+    /// chunks.
     aside: Closed<Vec<Open>>,
     /// Peers whose answer comes in chunks: they are asked again when those of another are merged.
     waiting: Closed<Vec<Link>>,
@@ -153,7 +153,7 @@ impl Pulls {
     }
 
     /// Lays the open pull aside, if it has waited for long enough and another peer is to be asked.
-    fn yields(&mut self, now: Millis, timeout: Millis) {
+    fn lay_aside(&mut self, now: Millis, timeout: Millis) {
         if DUTIES && !self.wanted.is_empty() && self.rests_until <= now {
             let waiting = self.wanted.len();
             let open = self
@@ -164,7 +164,7 @@ impl Pulls {
     }
 
     /// Makes the pull that a chunk answers the open one; false if there is none.
-    fn is_answer(&mut self, link: Link, (id, chunk): (u32, u32)) -> bool {
+    fn answered(&mut self, link: Link, (id, chunk): (u32, u32)) -> bool {
         let expected = |open: &Open| (open.link, open.id, open.chunk) == (link, id, chunk);
         if self.open.as_ref().is_some_and(expected) {
             return true;
@@ -188,8 +188,8 @@ impl Pulls {
         all.any(|open| open.chunk > 0)
     }
 
-    /// Whether the first chunk of the open pull may be staged. A transfer that broke, and that nothing has
-    /// come of since, makes room until then.
+    /// Whether the first chunk of the open pull may be staged. A transfer that broke, and of which nothing
+    /// came since, makes room: what is staged of it waits until `until`.
     fn may_stage(&mut self, until: Millis) -> bool {
         let Some(at) = self.aside.iter().position(|open| open.chunk > 0) else {
             return true;
@@ -203,8 +203,8 @@ impl Pulls {
         false
     }
 
-    /// If no transfer is under way any more, those who waited for that may be asked.
-    fn transfer_ended(&mut self) {
+    /// Lets the peers be asked that waited for the end of a transfer, if none is under way any more.
+    fn end_waiting(&mut self) {
         if DUTIES && !self.waiting.is_empty() && !self.is_staging() {
             for link in core::mem::take(&mut *self.waiting) {
                 if !self.wanted.contains(&link) {
@@ -292,9 +292,9 @@ impl Sync {
 
     /// Opens the next pull if none is open, or if the open one has waited for long enough.
     pub(super) fn pull_next(&mut self, now: Millis, replica: &Replica) {
-        self.pulls.transfer_ended();
+        self.pulls.end_waiting();
         self.pulls
-            .yields(now, Millis::from(self.config.pull_timeout_ms));
+            .lay_aside(now, Millis::from(self.config.pull_timeout_ms));
         while self.pulls.open.is_none() && self.pulls.rests_until <= now {
             if self.pulls.wanted.is_empty() {
                 return;
@@ -361,7 +361,7 @@ impl Sync {
         bytes: usize,
     ) -> Result<(), Error> {
         let timeout = Millis::from(self.config.pull_timeout_ms);
-        if !self.pulls.is_answer(link, (delta.id, delta.chunk)) {
+        if !self.pulls.answered(link, (delta.id, delta.chunk)) {
             return Ok(());
         }
         let until = now + Millis::from(self.config.resume_ms);

@@ -30,13 +30,13 @@ pub(super) enum Failure {
         /// What the system says.
         problem: String,
     },
-    /// What is at the address can't be asked, as it and this side do not agree on TLS.
+    /// The program at the address and this side do not agree on TLS, so nothing was asked.
     Unsent {
         /// The address.
         node: String,
-        /// What is wrong.
+        /// The fault.
         problem: String,
-        /// What to do.
+        /// The way out.
         advice: &'static str,
     },
     /// The node refused, with its own code and words.

@@ -1,4 +1,4 @@
-//! How the commands reach a node, and whether what failed did so before anything was asked of it.
+//! Connects commands with a node, and tells a failure before a request was sent from a later one.
 
 use super::failure::Failure;
 use rustls::CertificateError;
@@ -11,8 +11,8 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error};
 
-/// What a record of TLS begins with that answers a request in the clear: an alert, or a handshake, of
-/// whatever version of TLS.
+/// The first bytes of a TLS record that answers a request in the clear: an alert or a handshake, of any
+/// version.
 const TLS_ANSWERS: [[u8; 2]; 2] = [[0x15, 3], [0x16, 3]];
 
 /// An agent whose failures tell whether anything was asked of the node.
@@ -59,7 +59,7 @@ pub(super) fn failure(error: Error, node: &str, write: bool) -> Failure {
     }
 }
 
-/// What of TLS failed, if that did.
+/// The fault of TLS, if it is one.
 fn tls(error: &Error) -> Option<&rustls::Error> {
     match error {
         Error::Rustls(error) => Some(error),
@@ -68,7 +68,7 @@ fn tls(error: &Error) -> Option<&rustls::Error> {
     }
 }
 
-/// What to do about a handshake that failed.
+/// The way out after a handshake that failed.
 fn advice(error: &rustls::Error) -> &'static str {
     match error {
         rustls::Error::InvalidMessage(_) => {
@@ -224,7 +224,7 @@ mod tests {
             }
             stream.write_all(answer).expect("sent");
             let _ = stream.shutdown(Shutdown::Write);
-            // What else it sends is read, so that no reset overtakes the answer.
+            // It reads the rest, so that no reset overtakes the answer.
             let _ = std::io::copy(&mut reader, &mut std::io::sink());
         });
         let node = format!("{scheme}://{address}");

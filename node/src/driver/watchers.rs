@@ -1,4 +1,4 @@
-//! Who is told what happens in a space: readers of events, and requests that wait for a decision.
+//! The readers of a space's events, and the requests that wait for a decision in it.
 //!
 //! A change wakes the readers of its key and of prefixes of it. Readers of other keys cost nothing, so
 //! that any number of idle ones does not slow down writes. What waits for readers has a bound in bytes,
@@ -23,7 +23,7 @@ const ROW_BYTES: usize = size_of::<Change>() + 64;
 /// Readers by number.
 type Group = BTreeMap<u64, Entry>;
 
-/// What waits for one reader.
+/// The news that waits for one reader.
 #[derive(Default)]
 struct Inbox {
     waiting: Mutex<Waiting>,
@@ -100,7 +100,7 @@ impl Drop for Entry {
     }
 }
 
-/// What of the changes a reader is told.
+/// The changes that a reader is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Key(String),
@@ -131,17 +131,20 @@ struct Table {
     bytes: Arc<AtomicUsize>,
 }
 
-/// What is told of one commit, with its bytes, to the readers of a key and of a prefix.
+/// The changes of one commit, with their bytes, for the readers of a key and of a prefix.
 struct Told<'c> {
     table: &'c Table,
     keys: BTreeMap<&'c str, (Changes, usize)>,
     prefixes: BTreeMap<&'c str, (Changes, usize)>,
+    /// The bytes of all of it.
+    bytes: usize,
 }
 
 impl<'c> Told<'c> {
     /// Adds a change of a key for all who want it, with `put`.
     fn add(&mut self, key: &'c str, put: impl Fn(&mut Changes)) {
         let bytes = ROW_BYTES + key.len();
+        self.bytes += bytes;
         let add = |to: &mut (Changes, usize)| {
             put(&mut to.0);
             to.1 += bytes;
@@ -149,7 +152,8 @@ impl<'c> Told<'c> {
         if self.table.keys.contains_key(key) {
             add(self.keys.entry(key).or_default());
         }
-        let starts = self.table.lengths.keys();
+        // Readers of all keys share the whole commit.
+        let starts = self.table.lengths.keys().filter(|length| **length > 0);
         let starts = starts.filter_map(|length| key.get(..*length));
         for start in starts.filter(|start| self.table.prefixes.contains_key(*start)) {
             add(self.prefixes.entry(start).or_default());
@@ -214,6 +218,7 @@ impl Table {
             table: self,
             keys: BTreeMap::new(),
             prefixes: BTreeMap::new(),
+            bytes: 0,
         };
         for row in &changes.counters {
             told.add(&row.key, |to| to.counters.push(row.clone()));
@@ -224,12 +229,18 @@ impl Table {
         for row in &changes.sequences {
             told.add(&row.key, |to| to.sequences.push(row.clone()));
         }
-        let Told { keys, prefixes, .. } = told;
+        let Told {
+            keys,
+            prefixes,
+            bytes,
+            ..
+        } = told;
         let tell = |group: Option<&Group>, (changes, bytes): (Arc<Changes>, usize)| {
             let news = News::Changed(changes, position);
             let entries = group.into_iter().flat_map(Group::values);
             entries.for_each(|entry| entry.tell(&news, bytes));
         };
+        tell(self.prefixes.get(""), (changes.clone(), bytes));
         for (key, (changes, bytes)) in keys {
             tell(self.keys.get(key), (Arc::new(changes), bytes));
         }
@@ -243,7 +254,8 @@ impl Table {
     fn keep_bound(&self) {
         while self.bytes.load(Ordering::Relaxed) > BYTES_MAX {
             let most = self.all().max_by_key(|entry| entry.0.waiting().bytes);
-            let Some(Entry(inbox)) = most else {
+            // A reader that goes gives its bytes back after it has left the table.
+            let Some(Entry(inbox)) = most.filter(|it| it.0.waiting().bytes > 0) else {
                 return;
             };
             inbox.lose(&mut inbox.waiting());
@@ -257,7 +269,7 @@ impl Table {
     }
 }
 
-/// Who is told what happens in one space. Clones share it.
+/// The readers of one space. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Watchers(Arc<Mutex<Table>>);
 
@@ -301,7 +313,7 @@ impl Watchers {
     }
 }
 
-/// What the space has for a reader is over, or was too much.
+/// Why a reader gets no news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoNews {
     /// The reader was too slow: some news is lost, and it should look for itself.

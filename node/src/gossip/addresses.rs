@@ -1,6 +1,7 @@
 //! The addresses of nodes that this one has heard of, and when each is tried.
 
 use super::redial::Chance;
+use crate::store::ADDRESSES_BYTES_MAX;
 use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,15 +20,9 @@ const PARTS_MAX: usize = 12;
 /// How often the file is written if no address has come or gone.
 const RESAVE_MS: u64 = 60 * 60 * 1000;
 
-/// The file in the data folder that has the addresses of other nodes.
-pub(crate) const FILE: &str = "addresses.json";
-
 /// How long addresses are tried again, in milliseconds, of which none holds any more: the node was away
 /// for long, or its folder is a backup, and it knows no others.
 const AGAIN_MS: u64 = 24 * 60 * 60 * 1000;
-
-/// Largest file of addresses that is read.
-pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Each key of the book that holds an address begins so.
 const KEY: &str = "addr/";
@@ -225,7 +220,7 @@ impl Addresses {
 fn read_file(file: &Path) -> BTreeMap<String, u64> {
     let size = std::fs::metadata(file).map(|file| file.len());
     match size {
-        Ok(size) if size <= FILE_BYTES_MAX => std::fs::read(file)
+        Ok(size) if size <= ADDRESSES_BYTES_MAX => std::fs::read(file)
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default(),

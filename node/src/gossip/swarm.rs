@@ -28,6 +28,7 @@ use crate::clock::WallClock;
 use crate::driver::{Order, Rosters};
 use crate::handle::{Handle, SpaceId};
 use crate::log_pace::LogPace;
+use crate::store::ADDRESSES_FILE;
 use crate::trust::Ledger;
 use futures::StreamExt;
 use libp2p::core::transport::ListenerId;
@@ -94,9 +95,9 @@ pub(super) struct Network {
     figures: Figures,
     refusals: Refusals,
     limits: GossipLimits,
-    /// The frames and pushes of each peer, and their bytes, against what it may send.
     /// The peers with pushes that wait for more, and until when.
     gathering: VecDeque<(Instant, PeerId)>,
+    /// The frames and pushes of each peer, and their bytes, against what it may send.
     frame_pace: Pace<PeerId>,
     byte_pace: Pace<PeerId>,
     /// Who uses this node as a relay.
@@ -178,7 +179,7 @@ impl Network {
         let redial = Redial::new(peers, seed(&own), now);
         let book = finds::book(&start, own, now)?;
         let file = start.folder.as_deref().filter(|_| book.has_addresses());
-        let file = file.map(|folder| folder.join(super::addresses::FILE));
+        let file = file.map(|folder| folder.join(ADDRESSES_FILE));
         let addresses = Addresses::load(file, &own, start.clock.now());
         let limits = config.limits;
         let mut network = Network {

@@ -8,8 +8,10 @@ use super::log::IDENTITY;
 use super::places;
 use super::read::{self, FORMAT_FILE, Found, Torn};
 use super::segment;
-use super::{Kept, Progress, StoreError, WRITERS_BYTES_MAX, WRITERS_FILE};
-use crate::gossip::{ADDRESSES_BYTES_MAX, ADDRESSES_FILE};
+use super::{
+    ADDRESSES_BYTES_MAX, ADDRESSES_FILE, Kept, Progress, StoreError, WRITERS_BYTES_MAX,
+    WRITERS_FILE,
+};
 use crate::trust::{LEDGER_BYTES_MAX, LEDGER_FILE};
 use std::collections::BTreeMap;
 use std::fs;

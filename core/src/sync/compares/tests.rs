@@ -32,7 +32,7 @@ fn what_many_links_tell_is_compared_at_once() {
     end.sent();
     let before = end.replica.digests_worked_out();
     for link in &links {
-        // A write changes the digest of all that is held.
+        // Each write changes the digest.
         end.replica.add("n", 1).unwrap();
         end.differs(*link);
     }

@@ -17,9 +17,9 @@ use libp2p::swarm::ConnectionId;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Space, frame_space, push_changes_writer};
 
-/// To send a request takes a stream of its own, with 0.1 ms of work and more at both ends. Pushes alone
-/// are gathered for so long for each peer there is, so that any number of peers takes a tenth of one
-/// processor or less, and at most for so long.
+/// A request takes a stream of its own, which costs both ends more than its frames do. So pushes alone are
+/// gathered for so long for each peer there is: a thousand requests a second go to all of them together. At
+/// most they wait for the second time.
 const GATHER_FOR_EACH: Duration = Duration::from_millis(1);
 const GATHER_MAX: Duration = Duration::from_millis(250);
 
