@@ -36,6 +36,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// A peer that does not take a frame within this time is closed.
 const SEND_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How long a client may take to close its side after the node has. A socket that is dropped with bytes
+/// unread is reset, and its client may never read why.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// How long a client may take to prove its key.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -126,9 +130,7 @@ async fn serve(
                 let code = full.map_or(problem.code(), |_| problems::BODIES_FULL.code);
                 app.metrics.refused("http", code);
                 let advice = full.map_or("sign the challenge".into(), |it| it.to_string());
-                let frame = close(REFUSED, format!("{code}: {advice}"));
-                // The client may be gone already.
-                let _ = timeout(SEND_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
+                end(socket, close(REFUSED, format!("{code}: {advice}"))).await;
                 return;
             }
         },
@@ -150,9 +152,19 @@ async fn serve(
     let close = exchange(&app, (link, pass, &charge, pace), &mut socket, inbox).await;
     app.node.disconnect(link).await;
     if let Some(frame) = close {
-        // The peer may be gone already.
-        let _ = timeout(SEND_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
+        end(socket, frame).await;
     }
+}
+
+/// Closes a socket, and reads on until its client has closed its side too.
+async fn end(mut socket: WebSocket, frame: CloseFrame) {
+    let closed = async {
+        socket.send(Message::Close(Some(frame))).await.ok()?;
+        while let Some(Ok(_)) = socket.recv().await {}
+        Some(())
+    };
+    // The client may be gone already.
+    let _ = timeout(CLOSE_TIMEOUT, closed).await;
 }
 
 /// Has a client prove its owner's key.

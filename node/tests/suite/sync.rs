@@ -132,6 +132,41 @@ async fn what_is_no_frame_closes_the_socket_and_nothing_else() {
         .await;
 }
 
+/// A socket that is dropped with bytes unread is reset, and a client whose next write fails never reads
+/// why: the node reads on until the client has closed its side.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_on_sending_is_told_why_its_socket_was_closed() {
+    let node = Node::start(&[]);
+    for _ in 0..20 {
+        let (socket, _) = connect_async(url(&node)).await.expect("connect");
+        let (mut write, mut read) = socket.split();
+        let sent = write.send(Message::Binary(vec![1, 2, 3].into())).await;
+        sent.expect("send");
+        // Until the node has closed its side; each of these is written, whatever has been read.
+        let sending = async {
+            while write
+                .send(Message::Binary(vec![0; 64].into()))
+                .await
+                .is_ok()
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        let reading = async {
+            while let Some(Ok(message)) = read.next().await {
+                if let Message::Close(frame) = message {
+                    return frame.map(|frame| u16::from(frame.code));
+                }
+            }
+            None
+        };
+        let (_, code) = timeout(DEADLINE, async { tokio::join!(sending, reading) })
+            .await
+            .expect("in time");
+        assert_eq!(code, Some(4000));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_a_stranger_cannot_open_a_socket() {
     let node = Node::start(&[]);
