@@ -24,6 +24,15 @@ const PATIENCE: Millis = 100;
 /// The more peers wait, the shorter it is: it is divided by one more for each so many of them.
 const WAITING_FOR_EACH: usize = 4;
 
+/// A transfer in chunks yields to others that wait for its end, once it has brought fewer bytes than this
+/// for each millisecond after the first ten seconds: 125 KiB a second. Higher cuts off slow networks, lower
+/// lets a peer hold up others that brings next to nothing.
+const TURN_BYTES: usize = 128;
+/// The time that each transfer has in any case, and after which one that yielded goes on, in milliseconds.
+const TURN_MS: Millis = 10_000;
+/// Whether they do. A page has few peers, and no room for the code.
+const TURNS: bool = DUTIES && !cfg!(target_family = "wasm");
+
 /// After a transfer nothing is pulled for a millisecond for each so many bytes of it, 2 MiB a second:
 /// the time of both sides is for writes in the first place.
 const REST_BYTES: usize = 2048;
@@ -39,6 +48,8 @@ pub(super) struct Pulls {
     aside: Closed<Vec<Open>>,
     /// Peers whose answer comes in chunks: they are asked again when those of another are merged.
     waiting: Closed<Vec<Link>>,
+    /// Peers whose transfer yielded to these, and when each is asked again.
+    yielded: Closed<Vec<(Link, Millis)>>,
     /// A transfer that broke: it goes on if the same process comes back before its deadline.
     broken: Option<Open>,
     /// Whom to ask next, the first one first.
@@ -59,6 +70,8 @@ struct Open {
     /// The chunks so far, encoded: merged all at once when the last one is there.
     staged: Vec<Vec<u8>>,
     staged_bytes: usize,
+    /// When the first of them came.
+    since: Millis,
     /// Writers left out of the vector that was asked with.
     whole: Closed<Vec<WriterId>>,
     /// Whether it was broken and nothing has come since.
@@ -73,6 +86,12 @@ impl Open {
         (self.deadline + patience)
             .saturating_sub(timeout)
             .min(self.deadline)
+    }
+
+    /// Whether it brings so little that it yields to others that wait.
+    fn is_slow(&self, now: Millis) -> bool {
+        let counted = now.saturating_sub(self.since + TURN_MS) as usize;
+        self.staged_bytes < counted.saturating_mul(TURN_BYTES)
     }
 }
 
@@ -92,9 +111,13 @@ impl Pulls {
             true => self.aside.iter().map(|open| open.deadline).min(),
             false => None,
         };
+        let yielded = match TURNS {
+            true => self.yielded.iter().map(|(_, until)| *until).min(),
+            false => None,
+        };
         let broken = self.broken.as_ref().filter(|broken| self.is_idle(broken));
         let broken = broken.map(|broken| broken.deadline);
-        [next, aside, broken].into_iter().flatten().min()
+        [next, aside, yielded, broken].into_iter().flatten().min()
     }
 
     /// Whether nobody is about to be asked for the rest of a transfer that broke.
@@ -123,6 +146,9 @@ impl Pulls {
         self.rests_until = self.rests_until.min(now);
         self.wanted.extend(self.open.take().map(|open| open.link));
         self.wanted.retain(|wanted| *wanted != link);
+        if TURNS {
+            self.yielded.retain(|(yielded, _)| *yielded != link);
+        }
         self.wanted.insert(0, link);
     }
 
@@ -203,14 +229,40 @@ impl Pulls {
         false
     }
 
-    /// Lets the peers be asked that waited for the end of a transfer, if none is under way any more.
-    fn end_waiting(&mut self) {
-        if DUTIES && !self.waiting.is_empty() && !self.is_staging() {
+    /// Lets the peers be asked that waited for the end of a transfer, if none is under way any more, and those
+    /// that yielded to them for long enough.
+    fn end_waiting(&mut self, now: Millis) {
+        if !DUTIES {
+            return;
+        }
+        if !self.waiting.is_empty() && !self.is_staging() {
             for link in core::mem::take(&mut *self.waiting) {
                 if !self.wanted.contains(&link) {
                     self.wanted.push(link);
                 }
             }
+        }
+        while let Some(at) = self.due_again(now) {
+            let (link, _) = self.yielded.remove(at);
+            if !self.wanted.contains(&link) && !self.is_from(link) {
+                self.wanted.push(link);
+            }
+        }
+    }
+
+    /// Where a peer is that yielded for long enough.
+    fn due_again(&self, now: Millis) -> Option<usize> {
+        match TURNS {
+            true => self.yielded.iter().position(|(_, until)| *until <= now),
+            false => None,
+        }
+    }
+
+    /// Ends the turn of the open transfer. It goes on later from where it is.
+    fn yields(&mut self, now: Millis, until: Millis) {
+        if let Some(open) = self.open.take() {
+            self.yielded.push((open.link, now + TURN_MS));
+            self.breaks(open, until);
         }
     }
 
@@ -228,6 +280,9 @@ impl Pulls {
         }
         if DUTIES {
             self.waiting.retain(|waiting| *waiting != link);
+        }
+        if TURNS {
+            self.yielded.retain(|(yielded, _)| *yielded != link);
         }
         if let Some(open) = self.take(link)
             && open.chunk > 0
@@ -276,7 +331,8 @@ impl Sync {
         if rests && !self.wants_all(link) {
             return;
         }
-        if !self.pulls.wanted.contains(&link) && !self.pulls.is_from(link) {
+        let yielded = TURNS && self.pulls.yielded.iter().any(|(it, _)| *it == link);
+        if !yielded && !self.pulls.wanted.contains(&link) && !self.pulls.is_from(link) {
             self.pulls.wanted.push(link);
         }
         self.pull_next(now, replica);
@@ -292,7 +348,7 @@ impl Sync {
 
     /// Opens the next pull if none is open, or if the open one has waited for long enough.
     pub(super) fn pull_next(&mut self, now: Millis, replica: &Replica) {
-        self.pulls.end_waiting();
+        self.pulls.end_waiting(now);
         self.pulls
             .lay_aside(now, Millis::from(self.config.pull_timeout_ms));
         while self.pulls.open.is_none() && self.pulls.rests_until <= now {
@@ -327,6 +383,7 @@ impl Sync {
                         chunk: 0,
                         staged: Vec::new(),
                         staged_bytes: 0,
+                        since: now,
                         whole: match self.peer(link) {
                             Some(peer) => peer.whole.clone(),
                             _ => Closed::default(),
@@ -377,6 +434,9 @@ impl Sync {
         open.deadline = now + timeout;
         open.resumed = false;
         let first = open.chunk == 0;
+        if first {
+            open.since = now;
+        }
         if let Err(error) = self.stage_writers(replica, link, (&delta.message, first)) {
             self.pulls.open = None;
             return Err(error);
@@ -401,6 +461,11 @@ impl Sync {
             }
             open.staged.push(bytes);
             open.chunk += 1;
+            if TURNS && !self.pulls.waiting.is_empty() && open.is_slow(now) {
+                self.pulls.yields(now, until);
+                self.pull_next(now, replica);
+                return Ok(());
+            }
             let (id, chunk) = (delta.id, open.chunk);
             self.send(replica, link, Body::More { id, chunk });
             return Ok(());

@@ -295,17 +295,22 @@ fn what_was_staged_stays_while_its_peer_waits_to_be_asked() {
     end.differs(two);
     end.wait(TIMEOUT_MS);
     assert_eq!(end.asked(), [(two, 2, 0)]);
-    // The other one's answer takes long.
+    // The other one's answer takes long, and is none of those that yield.
+    let mut large = replica(8);
+    for key in 0..1_000 {
+        large.add(&format!("{key:0>3}{:0>200}", ""), 1).unwrap();
+    }
+    let large = full(&large);
     let mut chunk = 0;
     for _ in 0..=RESUME_MS / (TIMEOUT_MS - 1) {
         end.wait(TIMEOUT_MS - 1);
         // As long as nothing has come of the other one.
         let again = if chunk == 0 { &[(one, 1, 1)][..] } else { &[] };
         assert_eq!(end.asked(), again);
-        assert_eq!(end.chunk(two, 2, chunk, &state), Some(chunk + 1));
+        assert_eq!(end.chunk(two, 2, chunk, &large), Some(chunk + 1));
         chunk += 1;
     }
-    end.last(two, 2, chunk, &state);
+    end.last(two, 2, chunk, &large);
     assert_eq!(end.asked(), [(one, 1, 1)]);
 }
 
@@ -452,6 +457,50 @@ fn one_transfer_at_a_time_is_staged() {
     assert_eq!(end.asked(), [(two, 4, 0)]);
     assert_eq!(end.chunk(two, 4, 0, &chunks[1][0]), Some(1));
     end.last(two, 4, 1, &chunks[1][1]);
+    assert_eq!(end.replica.value("key:00"), Some(2));
+}
+
+/// A transfer that brings a little now and then would otherwise hold the one place for as long as it likes.
+#[test]
+fn a_slow_transfer_yields_to_others_and_goes_on() {
+    let mut end = End::new();
+    let [one, two, _] = links(&mut end);
+    let chunks = [7, 8].map(two_chunks);
+    for link in [one, two] {
+        end.differs(link);
+    }
+    end.outputs();
+    assert_eq!(end.chunk(one, 1, 0, &chunks[0][0]), Some(1));
+    end.wait(PATIENCE);
+    assert_eq!(end.asked(), [(two, 2, 0)]);
+    end.frame(two, Body::Delta(delta(2, 0, false, &chunks[1][0])));
+    // As slow as it is, nobody takes its place within its time.
+    let step = TIMEOUT_MS / 2;
+    let mut next = 1;
+    while end.now + step <= 100 + TURN_MS {
+        end.wait(step);
+        assert_eq!(end.chunk(one, 1, next, &chunks[0][0]), Some(next + 1));
+        next += 1;
+    }
+    end.wait(step);
+    end.frame(one, Body::Delta(delta(1, next, false, &chunks[0][0])));
+    assert_eq!(end.asked(), [(two, 3, 0)], "the other one has its turn");
+    let yielded = end.now;
+    // Whatever the slow one says does not take that away.
+    end.differs(one);
+    end.frame(one, Body::Delta(delta(1, next + 1, false, &chunks[0][0])));
+    assert_eq!(end.asked(), []);
+    assert_eq!(end.chunk(two, 3, 0, &chunks[1][0]), Some(1));
+    end.last(two, 3, 1, &chunks[1][1]);
+    assert_eq!(end.replica.value("key:00"), Some(1));
+    assert_eq!(end.asked(), []);
+    end.wait(PUSH_DELAY_MS); // The others are told.
+    end.outputs();
+    // It goes on from where it was.
+    assert_eq!(end.sync.next_deadline(), Some(yielded + TURN_MS));
+    end.wait(TURN_MS - PUSH_DELAY_MS);
+    assert_eq!(end.asked(), [(one, 1, next + 1)]);
+    end.last(one, 1, next + 1, &chunks[0][1]);
     assert_eq!(end.replica.value("key:00"), Some(2));
 }
 
