@@ -336,7 +336,7 @@ impl Page {
     /// The counter's slots, ascending by writer.
     pub(crate) fn slots(&self, slot: u32) -> Vec<Slot> {
         let mut sides = self.sides(slot);
-        let mut slots = crate::list(self.others.len() + 1);
+        let mut slots = Vec::new();
         for (writer, row) in self.rows(slot) {
             let mut taken = Side::new(writer);
             if let Some((side, rest)) = sides.split_first()
@@ -360,7 +360,7 @@ impl Page {
             self.own.remove(slot);
         }
         for column in &mut self.others {
-            if !has(column.writer) {
+            if column.has(slot) && !has(column.writer) {
                 column.remove(slot);
             }
         }

@@ -54,6 +54,7 @@
 #[cfg(feature = "members")]
 mod compares;
 mod config;
+mod digests;
 mod forks;
 mod former;
 mod hello;
@@ -102,6 +103,7 @@ use crate::{BROADCAST, DUTIES, MEMBERS, STATUS};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use digests::NOTES_DUE;
 
 /// Room for so many changed counters is kept: more than a push has.
 const CHANGED_KEPT: usize = 1 << 12;
@@ -302,6 +304,8 @@ pub struct Sync {
     serving: Vec<serve::Transfer>,
     /// When to tell the others of what was pulled, and who told it.
     announce: Option<(Millis, Option<Link>)>,
+    /// When the next peer is due for a digest, or earlier.
+    digest_due: Millis,
     /// Forked writers to tell the others of.
     forked: Closed<Vec<WriterId>>,
     /// The own writer for which another id was asked for.
@@ -335,6 +339,7 @@ impl Sync {
             pushes: push::Pushes::new(Mark::default()),
             serving: Vec::new(),
             announce: None,
+            digest_due: Millis::MAX,
             forked: Closed::default(),
             asked_for_id: Closed::default(),
             guests: Closed::default(),
@@ -422,9 +427,7 @@ impl Sync {
 
     /// When [`Input::Tick`] is due, if anything waits.
     pub fn next_deadline(&self) -> Option<Millis> {
-        let mut due = Millis::MAX;
-        let digests = self.greeted().map(|peer| peer.next_digest);
-        digests.for_each(|at| due = due.min(at));
+        let mut due = self.next_digest();
         let others = [
             self.announce.map(|(at, _)| at),
             self.return_due(),
@@ -451,6 +454,7 @@ impl Sync {
         let at = self.peers.iter().position(|peer| peer.link == link);
         if let Some(at) = at {
             self.peers.remove(at);
+            self.note_digest_due();
         }
         #[cfg(feature = "members")]
         self.compares.gone(link);
@@ -591,40 +595,8 @@ impl Sync {
         if told.is_some() {
             self.push_forked(replica);
         }
-        let mut links = Vec::new();
-        let mut any_due = false;
-        // A digest covers all writers. Peers that are due for one soon get the same one now.
-        let any_is_due = DUTIES && self.greeted().any(|peer| peer.next_digest <= now);
-        let until = match any_is_due {
-            true => now + self.peers.len() as Millis / LINKS_FOR_EACH_MS,
-            false => now,
-        };
-        for at in 0..self.peers.len() {
-            let peer = &self.peers[at];
-            let news = told.is_some_and(|(_, teller)| teller != Some(peer.link));
-            let due = peer.next_digest <= until;
-            if peer.greeting.is_some() && (news || due) {
-                links.push(peer.link);
-                any_due |= due;
-                if due {
-                    self.peers[at].next_digest = self.later(now);
-                    self.peers[at].rests = false;
-                }
-            }
-        }
-        if !links.is_empty() {
-            let digests = match any_due {
-                true => Sync::digests(replica),
-                // What is news to the peer differs anyway, and that costs much where much is held.
-                false => Digests {
-                    vector: replica.digest_kept(),
-                    contents: 0,
-                },
-            };
-            for link in &links {
-                self.prove(replica, *link);
-                self.send(replica, *link, Body::Digest(digests));
-            }
+        if !NOTES_DUE || told.is_some() || self.digest_due <= now {
+            self.tell_digests(now, replica, told);
         }
         self.ask_to_end(now, replica);
         self.pulls

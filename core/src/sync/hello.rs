@@ -1,5 +1,6 @@
 //! Greeting: who is at the other end of a link, and what that holds.
 
+use super::digests::NOTES_DUE;
 use super::rights::{Limits, takes_of};
 use super::{Greeting, Link, Millis, Peer, Sync};
 use crate::closed::Closed;
@@ -179,6 +180,10 @@ impl Sync {
                 *greeting.agent = Some(hello.agent);
             }
             peer.greeting = Some(greeting);
+            if NOTES_DUE {
+                let due = peer.next_digest;
+                self.digest_due = self.digest_due.min(due);
+            }
         }
         if MEMBERS {
             replica.note_former_told();
@@ -242,6 +247,7 @@ impl Sync {
             let writer = writer.filter(|it| replica.is_attached(it));
             if writer.is_some_and(|it| !replica.progress(&it).1) {
                 peer.next_digest = now;
+                self.digest_due = now;
             }
         }
     }
@@ -263,6 +269,9 @@ impl Sync {
             && self.leads_to_member(replica, link);
         if let Some(peer) = self.peer_mut(link).filter(|_| answers) {
             peer.next_digest = now;
+            if NOTES_DUE {
+                self.digest_due = now;
+            }
         }
     }
 

@@ -29,6 +29,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 /// Frames that wait for one peer. Frames beyond are dropped, and repaired by sync later.
 pub(super) const OUTBOX_FRAMES_MAX: usize = 64;
 
+/// What a socket reads at a time. It is cleared before each read, and allocated for each socket: more takes
+/// longer and more memory, less takes more reads for large frames.
+const READ_BYTES: usize = 16 << 10;
+
 /// How often a ping is sent. A socket from which nothing came for three of these is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -98,6 +102,7 @@ pub(super) async fn upgrade(
         .protocols([PROTOCOL])
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
+        .read_buffer_size(READ_BYTES)
         .on_upgrade(move |socket| serve(app, space, (challenge, pass, from, charge), socket)))
 }
 

@@ -90,6 +90,7 @@ impl End {
             gives: 0,
         };
         self.sync.peer_mut(link).unwrap().greeting = Some(greeting);
+        self.sync.digest_due = 0;
         self.outputs();
         link
     }

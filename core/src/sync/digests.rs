@@ -1,0 +1,81 @@
+//! When each peer is told what is held here.
+//!
+//! A digest says by sixteen bytes what a replica holds. Each peer is sent one at intervals, and when there
+//! is news that another peer told.
+
+use super::{Body, Digests, LINKS_FOR_EACH_MS, Link, Millis, Sync};
+use crate::DUTIES;
+use crate::replica::Replica;
+use alloc::vec::Vec;
+
+/// Whether the time of the next digest is noted. A page has few peers, and looks at each.
+pub(super) const NOTES_DUE: bool = DUTIES && !cfg!(target_family = "wasm");
+
+impl Sync {
+    /// Sends a digest to each peer that is due for one, and if there is news, to all but who told it.
+    pub(super) fn tell_digests(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        told: Option<(Millis, Option<Link>)>,
+    ) {
+        let mut links = Vec::new();
+        let mut any_due = false;
+        // A digest covers all writers. Peers that are due for one soon get the same one now.
+        let until = match DUTIES && self.next_digest() <= now {
+            true => now + self.peers.len() as Millis / LINKS_FOR_EACH_MS,
+            false => now,
+        };
+        for at in 0..self.peers.len() {
+            let peer = &self.peers[at];
+            let news = told.is_some_and(|(_, teller)| teller != Some(peer.link));
+            let due = peer.next_digest <= until;
+            if peer.greeting.is_some() && (news || due) {
+                links.push(peer.link);
+                any_due |= due;
+                if due {
+                    self.peers[at].next_digest = self.later(now);
+                    self.peers[at].rests = false;
+                }
+            }
+        }
+        if !links.is_empty() {
+            let digests = match any_due {
+                true => Sync::digests(replica),
+                // What is news to the peer differs anyway, and that costs much where much is held.
+                false => Digests {
+                    vector: replica.digest_kept(),
+                    contents: 0,
+                },
+            };
+            for link in &links {
+                self.prove(replica, *link);
+                self.send(replica, *link, Body::Digest(digests));
+            }
+        }
+        self.note_digest_due();
+    }
+
+    /// Notes when the next peer is due for a digest. A node has many peers, and would look at each of them
+    /// with each write.
+    pub(super) fn note_digest_due(&mut self) {
+        if NOTES_DUE {
+            self.digest_due = self.first_digest();
+        }
+    }
+
+    fn first_digest(&self) -> Millis {
+        let mut first = Millis::MAX;
+        let digests = self.greeted().map(|peer| peer.next_digest);
+        digests.for_each(|at| first = first.min(at));
+        first
+    }
+
+    /// When a digest is due, or earlier.
+    pub(super) fn next_digest(&self) -> Millis {
+        match NOTES_DUE {
+            true => self.digest_due,
+            false => self.first_digest(),
+        }
+    }
+}
