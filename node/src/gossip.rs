@@ -20,6 +20,7 @@ mod codec;
 mod directory;
 mod door;
 mod figures;
+mod frame_room;
 mod gate;
 mod join;
 mod limits;

@@ -2,9 +2,10 @@
 
 use super::about::{self, AboutCodec};
 use super::audit::{self, AuditCodec};
-use super::codec::{FrameCodec, PROTOCOL};
+use super::codec::{FrameCodec, PROTOCOL, REQUEST_BYTES_MAX};
 use super::door::Door;
 use super::figures::{Figures, Pushes, TOPIC};
+use super::frame_room::{FrameRoom, Frames};
 use super::gate::{Classes, Gate};
 use super::join::{self, JoinCodec};
 use super::limits::MemoryMax;
@@ -28,6 +29,7 @@ use libp2p::{
 };
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::Space;
 use tallymesh_core::limits::FRAME_BYTES_MAX;
@@ -87,7 +89,7 @@ pub(super) struct Behaviour {
     pub(super) identify: identify::Behaviour,
     pub(super) mdns: Toggle<mdns::tokio::Behaviour>,
     pub(super) gossipsub: Only<Gossip, MayGossip>,
-    pub(super) frames: request_response::Behaviour<FrameCodec>,
+    pub(super) frames: Frames,
     pub(super) audits: request_response::Behaviour<AuditCodec>,
     pub(super) abouts: request_response::Behaviour<AboutCodec>,
     pub(super) joins: request_response::Behaviour<JoinCodec>,
@@ -128,7 +130,8 @@ pub(super) fn build(
     let mdns = discovery(identity, config.mdns)?;
     let gossipsub = broadcast(handle, figures)?;
     let (known, now) = (rights.clone(), clock.clone());
-    let classes: Classes = Box::new(move |peer| known.class(peer, now.now()));
+    let classes: Classes = Arc::new(move |peer| known.class(peer, now.now()));
+    let room = FrameRoom::new(limits.frame_memory, REQUEST_BYTES_MAX, classes.clone());
     let (rights, now) = (rights.clone(), clock.clone());
     let looked = door.clone();
     // The rights of a page are known once its connection is told of, which is later.
@@ -152,12 +155,15 @@ pub(super) fn build(
         ),
         mdns,
         gossipsub: Only::new(gossipsub, may_gossip),
-        frames: request_response::Behaviour::with_codec(
-            FrameCodec::new(limits.frame_memory, figures.clone()),
-            [(PROTOCOL, ProtocolSupport::Full)],
-            request_response::Config::default()
-                .with_request_timeout(FRAME_TIMEOUT)
-                .with_max_concurrent_streams(FRAME_STREAMS_MAX),
+        frames: Frames::new(
+            request_response::Behaviour::with_codec(
+                FrameCodec::new(room.clone(), figures.clone()),
+                [(PROTOCOL, ProtocolSupport::Full)],
+                request_response::Config::default()
+                    .with_request_timeout(FRAME_TIMEOUT)
+                    .with_max_concurrent_streams(FRAME_STREAMS_MAX),
+            ),
+            room,
         ),
         audits: request_response::Behaviour::new(
             [(audit::PROTOCOL, ProtocolSupport::Full)],

@@ -4,21 +4,21 @@
 //! small frames that wait go together.
 
 use super::figures::Figures;
+use super::frame_room::{FrameRoom, Room};
 use super::refusals::Reason;
 use futures::prelude::*;
-use libp2p::StreamProtocol;
 use libp2p::request_response;
+use libp2p::{PeerId, StreamProtocol};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tallymesh_core::limits::FRAME_BYTES_MAX;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The protocol's name and version.
 pub(super) const PROTOCOL: StreamProtocol = StreamProtocol::new("/tallymesh/sync/2");
 
 /// So much of a frame is read whatever others take: small frames always get through.
-const FREE_BYTES: usize = UNIT_BYTES;
+const FREE_BYTES: usize = 64 << 10;
 
 /// Most bytes of a request with several frames.
 pub(super) const BATCH_BYTES_MAX: usize = FREE_BYTES - 1;
@@ -27,10 +27,7 @@ pub(super) const BATCH_BYTES_MAX: usize = FREE_BYTES - 1;
 pub(super) const PREFIX_BYTES: usize = 4;
 
 /// Most bytes of a request.
-const REQUEST_BYTES_MAX: usize = PREFIX_BYTES + FRAME_BYTES_MAX;
-
-/// What the memory of large frames is counted in.
-const UNIT_BYTES: usize = 64 << 10;
+pub(super) const REQUEST_BYTES_MAX: usize = PREFIX_BYTES + FRAME_BYTES_MAX;
 
 /// Adds a frame to a request.
 pub(super) fn put(request: &mut Vec<u8>, frame: &[u8]) {
@@ -59,7 +56,7 @@ pub(super) fn frames(mut request: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub(super) struct Framed {
     pub(super) bytes: Arc<Vec<u8>>,
     #[expect(dead_code, reason = "it is free again when this is dropped")]
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Room>,
     begun: Arc<AtomicBool>,
 }
 
@@ -101,18 +98,30 @@ impl Kept {
 }
 
 /// Frames as requests, and an empty response that says that they have arrived.
-#[derive(Clone)]
 pub(super) struct FrameCodec {
-    room: Arc<Semaphore>,
+    room: FrameRoom,
+    /// The peer of its connection, if it is one's.
+    peer: Option<PeerId>,
     figures: Figures,
 }
 
-impl FrameCodec {
-    /// All that large frames take while they come is at most `memory` bytes.
-    pub(super) fn new(memory: usize, figures: Figures) -> FrameCodec {
-        let units = (memory / UNIT_BYTES).min(Semaphore::MAX_PERMITS);
+impl Clone for FrameCodec {
+    /// The codec of the connection that is being made, or of one more stream of its connection.
+    fn clone(&self) -> FrameCodec {
         FrameCodec {
-            room: Arc::new(Semaphore::new(units)),
+            room: self.room.clone(),
+            peer: self.peer.or_else(|| self.room.arriving()),
+            figures: self.figures.clone(),
+        }
+    }
+}
+
+impl FrameCodec {
+    /// All that large frames take while they come is in `room`.
+    pub(super) fn new(room: FrameRoom, figures: Figures) -> FrameCodec {
+        FrameCodec {
+            room,
+            peer: None,
             figures,
         }
     }
@@ -124,7 +133,7 @@ impl FrameCodec {
     where
         T: AsyncRead + Unpin + Send,
     {
-        let (mut bytes, mut room) = (Vec::new(), None::<OwnedSemaphorePermit>);
+        let (mut bytes, mut room) = (Vec::new(), None::<Room>);
         let mut step = FREE_BYTES;
         loop {
             let end = bytes.len() + step;
@@ -140,16 +149,13 @@ impl FrameCodec {
             if step == 0 {
                 return Err(too_long(REQUEST_BYTES_MAX));
             }
-            let units = step.div_ceil(UNIT_BYTES) as u32; // at most a frame's
-            match self.room.clone().try_acquire_many_owned(units) {
-                Ok(more) => match &mut room {
-                    Some(room) => room.merge(more),
-                    none => *none = Some(more),
-                },
-                Err(_) => {
-                    self.figures.refused(Reason::FrameMemory);
-                    return Err(io::Error::other(Reason::FrameMemory));
-                }
+            let more = self.peer.is_some_and(|peer| {
+                let room = room.get_or_insert_with(|| self.room.of(peer));
+                room.grow(step)
+            });
+            if !more {
+                self.figures.refused(Reason::FrameMemory);
+                return Err(io::Error::other(Reason::FrameMemory));
             }
         }
     }
@@ -219,6 +225,7 @@ fn too_long(bytes_max: usize) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gossip::gate::Class;
     use futures::executor::block_on;
     use futures::io::Cursor;
     use prometheus_client::registry::Registry;
@@ -255,7 +262,10 @@ mod tests {
     #[test]
     fn large_frames_share_a_memory_and_small_ones_need_none() {
         let figures = Figures::register(&mut Registry::default());
-        let codec = FrameCodec::new(FRAME_BYTES_MAX + UNIT_BYTES, figures);
+        let all = FRAME_BYTES_MAX + FREE_BYTES;
+        let room = FrameRoom::new(all, REQUEST_BYTES_MAX, Arc::new(|_| Class::Trusted));
+        let mut codec = FrameCodec::new(room, figures);
+        codec.peer = Some(PeerId::random());
         let read = |bytes: usize| {
             let bytes = vec![7; bytes];
             let read = block_on(codec.read(&mut Cursor::new(&bytes)));

@@ -25,6 +25,7 @@ use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -43,7 +44,7 @@ pub(super) enum Class {
 }
 
 /// The kind of a peer when it connects.
-pub(super) type Classes = Box<dyn Fn(&PeerId) -> Class + Send>;
+pub(super) type Classes = Arc<dyn Fn(&PeerId) -> Class + Send + Sync>;
 
 /// Judges connections.
 pub(super) struct Gate {
@@ -364,7 +365,7 @@ mod tests {
             arrivals: Rate::new(1, 3).expect("a rate"),
             ..GossipLimits::default()
         };
-        Gate::new(limits, Box::new(|_| Class::Trusted))
+        Gate::new(limits, Arc::new(|_| Class::Trusted))
     }
 
     fn open(gate: &mut Gate, number: usize, peer: PeerId, incoming: bool) -> Result<(), Reason> {

@@ -29,7 +29,8 @@ pub struct GossipLimits {
     pub frames: Rate,
     /// Bytes of these frames, by time.
     pub bytes: Rate,
-    /// Most bytes of large frames that are under way, of all peers together.
+    /// Most bytes of large frames that are under way, of all peers together. One peer, or one ticket, may
+    /// take a quarter of them, all guests half.
     pub frame_memory: usize,
     /// Whoever has not greeted in any space by then is cut off, unless it is a configured peer or is
     /// relayed.

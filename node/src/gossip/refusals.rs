@@ -104,7 +104,7 @@ impl fmt::Display for Reason {
             Reason::Flood => "it went on sending frames while it was slowed",
             Reason::Pushes => "it pushes more than --peer-frames or --peer-bytes allows",
             Reason::Topic => "a push does not belong to its topic",
-            Reason::FrameMemory => "large frames that are under way take as much memory as they may",
+            Reason::FrameMemory => "large frames that are under way take as much memory as they, or those of this peer, may",
             Reason::Reservation => "it may not listen at this relay: more than --relay-reservations, or too often",
             Reason::Circuit => "no circuit through this relay: more than --relay-circuits, too often, or nobody is there",
         })

@@ -1,10 +1,13 @@
 use super::*;
 use crate::gossip::codec::{FrameCodec, PROTOCOL};
 use crate::gossip::figures::Figures;
+use crate::gossip::frame_room::FrameRoom;
+use crate::gossip::gate::Class;
 use futures::executor::block_on;
 use libp2p::request_response::{self, Codec, ProtocolSupport};
 use prometheus_client::registry::Registry;
 use std::cell::Cell;
+use std::sync::Arc;
 use tallymesh_core::WriterId;
 use tallymesh_core::wire::{Digests, Hello};
 
@@ -18,7 +21,8 @@ fn behaviour() -> request_response::Behaviour<FrameCodec> {
 }
 
 fn codec() -> FrameCodec {
-    FrameCodec::new(0, Figures::register(&mut Registry::default()))
+    let room = FrameRoom::new(0, 0, Arc::new(|_| Class::Newcomer));
+    FrameCodec::new(room, Figures::register(&mut Registry::default()))
 }
 
 const DIGESTS: Digests = Digests {
