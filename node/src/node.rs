@@ -14,7 +14,7 @@ use crate::metrics::{Metrics, Tickets, Watched};
 use crate::ready_file;
 use crate::store::{Durability, Health, Log, Memory, Store, StoreError};
 use crate::trust::{
-    Grant, KnownTickets, Ledger, LedgerError, OperatorToken, TicketError, TokenError,
+    Grant, KnownTickets, Ledger, LedgerError, OperatorToken, TicketError, TicketId, TokenError,
 };
 use axum::serve::Listener;
 use serde_json::json;
@@ -240,7 +240,7 @@ impl Node {
         }
         let identity = identity(store.as_mut())?;
         let ledger = Ledger::open(data.as_deref())?;
-        hold(&ledger, &config.join, &identity)?;
+        let fresh = hold(&ledger, &config.join, &identity)?;
         let spaces = config.spaces.unwrap_or_else(|| spaces_of(&ledger));
         let metrics = Metrics::of(Watched {
             routes: http::paths(),
@@ -271,7 +271,7 @@ impl Node {
         })?;
         let resp = config
             .resp
-            .map(|resp| listen_resp(resp, &ledger))
+            .map(|resp| listen_resp(resp, &ledger, &token))
             .transpose()?;
         let resp_address = resp.as_ref().map(|resp| resp.address);
         let resp_open = resp.as_ref().is_some_and(|resp| !resp.serve.rules.asks());
@@ -293,7 +293,12 @@ impl Node {
             clock: config.clock.clone(),
         })?;
         let handle = driver.handle;
-        can_join(&config.join, &handle, config.clock.now())?;
+        if let Err(error) = can_join(&config.join, &handle, config.clock.now()) {
+            for id in fresh {
+                ledger.forget(id)?;
+            }
+            return Err(error);
+        }
         let listen_open = config.gossip.open;
         let network = gossip::start(gossip::Start {
             identity: &identity,
@@ -473,10 +478,16 @@ fn open(folder: &Path) -> Result<Log, StoreError> {
     Ok(log)
 }
 
-/// Keeps the tickets that the node is to join with.
-fn hold(ledger: &Ledger, tickets: &[String], identity: &Identity) -> Result<(), NodeError> {
+/// Keeps the tickets that the node is to join with. Returns those that it did not hold before.
+fn hold(
+    ledger: &Ledger,
+    tickets: &[String],
+    identity: &Identity,
+) -> Result<Vec<TicketId>, NodeError> {
     let own = OwnerKey(identity.public_key());
     let wrong = |code, problem| Err(NodeError::Ticket { code, problem });
+    let held = ledger.held();
+    let mut fresh = Vec::new();
     for ticket in tickets {
         let grant = Grant::parse(ticket)?;
         if let Some(holder) = grant.holder.filter(|holder| *holder != own) {
@@ -490,8 +501,11 @@ fn hold(ledger: &Ledger, tickets: &[String], identity: &Identity) -> Result<(), 
             return wrong("ticket_issuer", problem);
         }
         ledger.hold(ticket, &grant)?;
+        if !held.iter().any(|(_, before)| before.id == grant.id) {
+            fresh.push(grant.id);
+        }
     }
-    Ok(())
+    Ok(fresh)
 }
 
 /// The spaces of the tickets that this node holds, or the default one.
@@ -545,7 +559,7 @@ struct Listening {
 }
 
 /// Binds the address of the Redis protocol.
-fn listen_resp(resp: Resp, ledger: &Ledger) -> Result<Listening, NodeError> {
+fn listen_resp(resp: Resp, ledger: &Ledger, token: &OperatorToken) -> Result<Listening, NodeError> {
     let problem = |problem| NodeError::Resp {
         address: resp.address,
         problem,
@@ -569,6 +583,7 @@ fn listen_resp(resp: Resp, ledger: &Ledger) -> Result<Listening, NodeError> {
             rules: resp.rules,
             clients_max: resp.clients_max,
             ledger: ledger.clone(),
+            token: token.clone(),
         },
         secured,
     })

@@ -230,6 +230,13 @@ pub enum StoreError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A copy was to be made within the folder that it is of, and would be lost with it.
+    Within {
+        /// Where the copy was to be.
+        to: PathBuf,
+        /// The folder to copy.
+        from: PathBuf,
+    },
     /// A kept record could not be understood.
     Record {
         /// The space it belongs to.
@@ -278,6 +285,7 @@ impl StoreError {
             StoreError::Missing { .. } => "store_missing",
             StoreError::NotAFolder { .. } => "store_not_a_folder",
             StoreError::Exists { .. } => "store_exists",
+            StoreError::Within { .. } => "store_within",
             StoreError::Record { .. } => "store_record",
             StoreError::NotBegun { .. } => "store_not_begun",
             StoreError::TooLarge { .. } => "store_too_large",
@@ -332,6 +340,13 @@ impl fmt::Display for StoreError {
                 "the folder {} is not empty, and nothing in it is overwritten: name one that does \
                  not exist, or move this one away",
                 folder.display()
+            ),
+            StoreError::Within { to, from } => write!(
+                f,
+                "a copy at {} would be lost with the folder {} that it is of: name a place outside \
+                 of it",
+                to.display(),
+                from.display()
             ),
             StoreError::Record { space, problem } => write!(
                 f,

@@ -58,6 +58,11 @@ impl Data {
         Output::new(self.json)
     }
 
+    /// The folder that was named.
+    pub(super) fn named(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
     pub(super) fn folder(self) -> Result<PathBuf, Failure> {
         let wrong = |error: ConfigError| Failure::Usage {
             problem: error.to_string(),

@@ -10,6 +10,7 @@ use crate::handle::Refusal;
 use crate::node::{Node, NodeError};
 use clap::Args;
 use serde_json::json;
+use std::path::Path;
 
 /// The arguments of `tallymesh init`.
 #[derive(Args, Debug)]
@@ -28,8 +29,18 @@ impl InitArgs {
     }
 }
 
+/// A text as one word of a POSIX shell.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// A node of the folder is run that nobody reaches, for as long as it takes.
 pub(super) fn run(output: &mut Output, args: InitArgs) -> Result<(), Failure> {
+    let named = args.data.named().map(Path::to_path_buf);
     let settings = UpArgs {
         data: Some(args.data.folder()?),
         http: Some("127.0.0.1:0".to_owned()),
@@ -78,12 +89,15 @@ pub(super) fn run(output: &mut Output, args: InitArgs) -> Result<(), Failure> {
         lines.push(format!("spaces   {}", spaces.join(", ")));
         lines.join("\n")
     })?;
-    if !output.is_json() {
-        output.remark(
-            "This node is the first member. Next: `tallymesh up --listen /ip4/ADDRESS/tcp/4001` where \
-             others reach it, `tallymesh invite --role member` for each node that is to be one, and \
-             `tallymesh up --join TICKET` there.",
-        )?;
+    if output.is_json() {
+        return Ok(());
     }
-    Ok(())
+    let named = named.map_or_else(String::new, |data| {
+        format!(" --data {}", shell_word(&data.display().to_string()))
+    });
+    output.remark(&format!(
+        "This node is the first member. Next: `tallymesh up{named} --listen /ip4/ADDRESS/tcp/4001` where \
+         others reach it, `tallymesh invite{named} --role member` for each node that is to be one, and \
+         `tallymesh up --join TICKET` there."
+    ))
 }

@@ -199,7 +199,7 @@ impl Clients {
             judge_due: Instant::now(),
             held_bytes: HeldBytes::default(),
             half_changed: None,
-            books: Books::new(serve.port, serve.ledger, serve.clients_max),
+            books: Books::new(serve.port, serve.ledger, serve.token, serve.clients_max),
             buffer: vec![0; READ_BYTES],
             accepting: false,
         })

@@ -212,6 +212,7 @@ impl Bench {
                 rules: crate::resp::RespConfig::default(),
                 clients_max: 16,
                 ledger: crate::trust::Ledger::open(None).expect("in memory"),
+                token: crate::trust::OperatorToken::open(None).expect("drawn"),
             }),
             broadcast: orders,
             used: mpsc::unbounded_channel().0,

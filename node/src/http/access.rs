@@ -327,7 +327,7 @@ fn caller(
         shown => shown?,
     };
     if let Some(token) = shown.filter(|it| it.starts_with(TOKEN_PREFIX)) {
-        return match app.token.is(token) {
+        return match app.token.is(token.as_bytes()) {
             true => Ok(Caller {
                 role: Role::Member,
                 comer,

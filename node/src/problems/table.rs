@@ -324,7 +324,8 @@ kinds! {
     TOKEN_NEEDED: Kind::http("token_needed", 401, "Tickets and membership are the operator's, and the request does not show the operator's token.")
         .advice("Send what is in the file `token` of the node's data folder in the header `authorization: Bearer TOKEN`; `tallymesh` reads it there, or from `--data DIR` or `--token-file FILE`. A program may show a member's ticket instead.");
     TOKEN_WRONG: Kind::http("token_wrong", 401, "This is not the token of this node's operator.")
-        .advice("Take the one in the file `token` of this node's data folder, with `--data DIR` or `--token-file FILE`.");
+        .advice("Take the one in the file `token` of this node's data folder, with `--data DIR` or `--token-file FILE`.")
+        .shown(Shown::Error("WRONGPASS"));
     TOKEN_FULL: Kind::http("token_full", 409, "The session depends on more writers than a token can name.")
         .advice("Begin a new session, or wait until earlier writers have been taken over.");
 

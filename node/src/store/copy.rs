@@ -82,8 +82,8 @@ pub fn check(
 /// place of the folder that it was made from.
 ///
 /// # Errors
-/// When `to` is there and not an empty folder, `from` is damaged, has another format or none,
-/// reading or writing failed, or what `each` returned. `to` is then as it was.
+/// When `to` is there and not an empty folder, or within `from`; when `from` is damaged, has another
+/// format or none, reading or writing failed, or what `each` returned. `to` is then as it was.
 pub fn backup(
     from: &Path,
     to: &Path,
@@ -91,6 +91,7 @@ pub fn backup(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report, StoreError> {
     refuse_full(to)?;
+    refuse_within(from, to)?;
     let mut source = Source::open(Box::new(Disk::at(from)), true, &mut |_| {})?;
     source.read(each)?;
     copy(&source, to, progress)
@@ -230,6 +231,25 @@ fn refuse_full(folder: &Path) -> Result<(), StoreError> {
     match is_full {
         true => Err(StoreError::Exists {
             folder: folder.to_path_buf(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Links are followed, as far as a path leads to something that is there.
+fn refuse_within(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let Ok(folder) = fs::canonicalize(from) else {
+        return Ok(()); // Whoever opens it says why.
+    };
+    let there = std::path::absolute(to).ok();
+    let place = there
+        .iter()
+        .flat_map(|to| to.ancestors())
+        .find_map(|place| fs::canonicalize(place).ok());
+    match place.is_some_and(|place| place.starts_with(&folder)) {
+        true => Err(StoreError::Within {
+            to: to.to_path_buf(),
+            from: from.to_path_buf(),
         }),
         false => Ok(()),
     }

@@ -108,8 +108,8 @@ impl OperatorToken {
     }
 
     /// Whether this is it. How long that takes tells nothing of it: digests are compared.
-    pub(crate) fn is(&self, shown: &str) -> bool {
-        let digest: [u8; 32] = Sha256::digest(shown.as_bytes()).into();
+    pub(crate) fn is(&self, shown: &[u8]) -> bool {
+        let digest: [u8; 32] = Sha256::digest(shown).into();
         digest == self.digest
     }
 }
@@ -171,7 +171,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("data");
         let token = OperatorToken::open(Some(&data)).expect("made");
-        assert!(is_token(token.text()) && token.is(token.text()));
+        assert!(is_token(token.text()) && token.is(token.text().as_bytes()));
         let again = OperatorToken::open(Some(&data)).expect("read");
         assert_eq!(again.text(), token.text());
         let file = data.join(FILE);
@@ -185,7 +185,9 @@ mod tests {
             assert_eq!(mode(), 0o600);
         }
         let other = OperatorToken::open(None).expect("made");
-        assert!(!token.is(other.text()) && !token.is("") && !token.is(PREFIX));
+        assert!(
+            !token.is(other.text().as_bytes()) && !token.is(b"") && !token.is(PREFIX.as_bytes())
+        );
         assert!(!format!("{token:?}").contains(token.text()));
         for wrong in ["", "tmo_", "hello"] {
             fs::write(&file, wrong).expect("write");

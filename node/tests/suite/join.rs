@@ -168,6 +168,25 @@ fn a_ticket_that_is_worth_nothing_lets_nobody_in() {
 }
 
 #[test]
+fn a_ticket_that_was_refused_at_the_start_is_not_kept() {
+    let one = Node::start(&[CLOSED]);
+    close(&[&one]);
+    let of_default = invite(&one, &[]);
+    let around = tempfile::tempdir().expect("temporary folder");
+    let data = around.path().join("data");
+    // It opens no space that this ticket is for.
+    let refused = up(&data)
+        .args(["--http", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0"])
+        .args(["--space", "shop", "--join", &of_default])
+        .output()
+        .expect("run");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("does not open"), "{said}");
+    let kept = std::fs::read_to_string(data.join("tickets.json")).unwrap_or_default();
+    assert!(!kept.contains(&of_default), "{kept}");
+}
+
+#[test]
 fn init_makes_a_mesh_and_up_serves_it() {
     let mut node = Node::start_on(&[CLOSED, "--space", "shop", "stock"], |data| {
         let init = |json: bool| {
@@ -185,6 +204,16 @@ fn init_makes_a_mesh_and_up_serves_it() {
         let again = init(false);
         assert!(!again.status.success(), "{again:?}");
     });
+    // Its next steps are about the folder that was named.
+    let around = tempfile::tempdir().expect("temporary folder");
+    let data = around.path().join("our data");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tallymesh"));
+    let told = command.args(["init", "--data"]).arg(&data).output();
+    let told = String::from_utf8_lossy(&told.expect("run").stderr).into_owned();
+    for word in ["up", "invite"] {
+        let step = format!("`tallymesh {word} --data '{}' ", data.display());
+        assert!(told.contains(&step), "{told}");
+    }
     for space in ["shop", "stock"] {
         assert_eq!(members(&node, space), 1, "{space}");
     }

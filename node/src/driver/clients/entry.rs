@@ -7,7 +7,7 @@ use super::strangers::Room;
 use super::{CONNECTIONS, Clients, Connection, Ends};
 use crate::metrics::Metrics;
 use crate::resp::{RespConfig, Session};
-use crate::trust::Ledger;
+use crate::trust::{Ledger, OperatorToken};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use std::io::{self, ErrorKind, Write};
@@ -30,6 +30,8 @@ pub(crate) struct Serve {
     pub(crate) clients_max: usize,
     /// Which of their tickets are revoked.
     pub(crate) ledger: Ledger,
+    /// The operator's token, which is as good as a member's ticket.
+    pub(crate) token: OperatorToken,
 }
 
 /// A Redis client with which keys are agreed on.

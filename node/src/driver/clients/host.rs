@@ -8,8 +8,9 @@ use crate::driver::spaces::Spaces;
 use crate::metrics::{Metrics, resident_bytes};
 use crate::party::Client;
 use crate::places;
+use crate::problems::TOKEN_WRONG;
 use crate::resp::{Event, Facts, Handles, Host, Lack, Place, Seen, Sizes, Turned, Written};
-use crate::trust::{Ledger, Role};
+use crate::trust::{Ledger, OperatorToken, Role, TOKEN_PREFIX};
 use slab::Slab;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ pub(super) struct Books {
     knocks: Knocks,
     /// Which tickets are revoked.
     ledger: Ledger,
+    /// The operator's token.
+    token: OperatorToken,
     /// Places of the clients that have shown a ticket.
     places: places::Shared,
     /// The memory in use, and when that was looked up.
@@ -40,13 +43,19 @@ pub(super) struct Books {
 }
 
 impl Books {
-    pub(super) fn new(port: u16, ledger: Ledger, clients_max: usize) -> Books {
+    pub(super) fn new(
+        port: u16,
+        ledger: Ledger,
+        token: OperatorToken,
+        clients_max: usize,
+    ) -> Books {
         let mut bytes = [0; 20];
         // It only tells one start from another.
         let _ = getrandom::fill(&mut bytes);
         Books {
             port,
             ledger,
+            token,
             places: places::Shared::new(clients_max),
             memory: None,
             run_id: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -127,8 +136,21 @@ impl Host for Desk<'_> {
         self.books.knocks.failed(from, code, self.now)
     }
 
-    fn log_in(&mut self, ticket: &[u8]) -> Result<Role, Turned> {
-        let mut pass = Pass::read(ticket, &self.books.ledger, self.spaces, self.unix_ms)?;
+    fn log_in(&mut self, shown: &[u8]) -> Result<Role, Turned> {
+        if shown.starts_with(TOKEN_PREFIX.as_bytes()) {
+            if !self.books.token.is(shown) {
+                return Err(Turned {
+                    code: TOKEN_WRONG.code,
+                    text: "this is not the token of this node's operator; take the one in the file `token` \
+                           of this node's data folder"
+                        .into(),
+                });
+            }
+            // It has no end and no bounds, and takes no place of those that tickets share.
+            (self.pass, self.shown) = (None, true);
+            return Ok(Role::Member);
+        }
+        let mut pass = Pass::read(shown, &self.books.ledger, self.spaces, self.unix_ms)?;
         let role = pass.role();
         let client = Client::new(Some(self.own.1.address), role, Some(pass.grant()));
         let before = self.pass.as_mut();

@@ -136,6 +136,7 @@ fn asking(clients_max: usize) -> (Running, std::net::SocketAddr) {
             },
             clients_max,
             ledger: ledger(),
+            token: crate::trust::OperatorToken::open(None).expect("drawn"),
         }),
         broadcast: mpsc::channel(16).0,
         used: mpsc::unbounded_channel().0,

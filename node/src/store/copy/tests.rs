@@ -308,6 +308,29 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
+fn a_copy_is_not_made_within_the_folder_that_it_is_of() {
+    let around = tempfile::tempdir().expect("temporary folder");
+    let at = |name: &str| around.path().join(name);
+    count(&mut open(&at("data")), 0, 5);
+    std::os::unix::fs::symlink(at("data"), at("link")).expect("link");
+    let before = fs::read_dir(at("data")).expect("list").count();
+    for name in ["data/copy", "data/../data/deep/copy", "link/copy"] {
+        let copied = backup(&at("data"), &at(name), &mut |_, _, _| Ok(()), &mut |_| {});
+        let error = copied.expect_err("refused");
+        assert_eq!(error.code(), "store_within", "{name}");
+    }
+    assert_eq!(fs::read_dir(at("data")).expect("list").count(), before);
+    // A folder whose name begins alike is another one.
+    backup(
+        &at("data"),
+        &at("data2"),
+        &mut |_, _, _| Ok(()),
+        &mut |_| {},
+    )
+    .expect("backup");
+}
+
+#[test]
 fn a_copy_that_was_cut_short_is_no_data_folder() {
     let around = tempfile::tempdir().expect("temporary folder");
     let at = |name: &str| around.path().join(name);
