@@ -47,3 +47,63 @@ fn an_expiry_is_within_its_range() {
     }
     assert_eq!(replica.expiry_at(handle), Some(EXPIRY_MAX));
 }
+
+/// It does what a transaction does, or nothing.
+#[cfg(feature = "members")]
+#[test]
+fn adds_together_are_a_transaction() {
+    let other = {
+        let mut other = Replica::new(Space::default(), WriterId::from_bytes([2; 16]));
+        for key in ["a", "b", "theirs"] {
+            other.add(key, 10).unwrap();
+        }
+        match other.push(&mut Default::default()) {
+            crate::replica::Push::Message(message) => message,
+            _ => panic!("there is something"),
+        }
+    };
+    let fresh = |is_closed: bool| {
+        let mut replica = replica();
+        if is_closed {
+            replica.found(&[1; 32], &[0; 16], 1).unwrap();
+        }
+        for key in ["a", "b", "odd", "large"] {
+            replica.add(key, 1).unwrap();
+        }
+        if !is_closed {
+            replica.merge(&other).unwrap();
+        }
+        replica.apply("odd", Op::Set(5)).unwrap();
+        replica.add("large", i64::MAX / 2).unwrap();
+        replica
+    };
+    for is_closed in [false, true] {
+        let (mut one, mut two) = (fresh(is_closed), fresh(is_closed));
+        let adds = [("a", 3), ("b", -4), ("a", 5)];
+        let mut transaction = two.begin().unwrap();
+        for (key, by) in adds {
+            transaction.apply(key, Op::Add(by)).unwrap();
+        }
+        transaction.commit(&mut Vec::new());
+        let by_handles = adds.map(|(key, by)| (one.handle(key).unwrap(), by));
+        assert!(one.add_together(&by_handles));
+        assert_eq!(one.canonical_bytes(), two.canonical_bytes());
+        assert_eq!(one.clock(), two.clock());
+        assert_eq!(
+            one.snapshot(),
+            two.snapshot(),
+            "and so it is for its keeper"
+        );
+        let before = one.snapshot();
+        for (key, by) in [("odd", 1), ("large", 1), ("a", i64::MAX), ("theirs", 1)] {
+            let Some(handle) = one.handle(key) else {
+                continue;
+            };
+            assert!(!one.add_together(&[by_handles[0], (handle, by)]), "{key}");
+        }
+        let too_many = vec![by_handles[0]; TRANSACTION_OPS_MAX + 1];
+        assert!(!one.add_together(&too_many));
+        assert!(one.add_together(&[]));
+        assert_eq!(one.snapshot(), before, "nothing is changed then");
+    }
+}

@@ -202,8 +202,17 @@ impl OpenSpace {
             parts().try_for_each(|part| self.draft(part).map(|_| ()))?;
         }
         parts().try_for_each(|part| {
-            let mut changed = Vec::with_capacity(part.len());
-            self.draft(part)?.commit(&mut changed);
+            let plain: Vec<_> = part
+                .iter()
+                .map(|(counter, sum)| (*counter, sum.by))
+                .collect();
+            let mut changed: Vec<_> = part.iter().map(|(counter, _)| *counter).collect();
+            if self.writable()?.add_together(&plain) {
+                changed.dedup();
+            } else {
+                changed.clear();
+                self.draft(part)?.commit(&mut changed);
+            }
             for counter in changed {
                 self.wrote(counter, Event::IncrBy);
             }
