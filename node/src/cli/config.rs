@@ -21,7 +21,8 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Tell all that is wrong with a configuration; exits with 1 if anything is
+    /// Tell all that is wrong with a configuration; exits with 1 if anything is. Other files, such as
+    /// certificates, are read at the start of a node only
     Check(Box<Settings>),
     /// Print what a node would be started with, and where each setting comes from
     Show(Box<Settings>),

@@ -174,7 +174,7 @@ pub struct UpArgs {
     pub lease: Option<String>,
 
     /// How long an idempotency key is known, so that a retry under it counts once; from 1s to 30d. Each
-    /// takes about 150 bytes of memory, and of more than a million in a space the oldest are dropped
+    /// takes about 220 bytes of memory, and of more than a million in a space the oldest are dropped
     /// [default: 24h]
     #[arg(long, value_name = "DURATION", env = "TALLYMESH_KEY_WINDOW")]
     pub key_window: Option<String>,

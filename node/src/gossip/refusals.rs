@@ -50,6 +50,8 @@ pub(super) enum Reason {
     Topic,
     /// Large frames that are under way take as much memory as they may.
     FrameMemory,
+    /// Another process with its key came: the older connection is closed.
+    SameKey,
     /// It may not listen here, as at a relay.
     Reservation,
     /// It may not be connected with somebody who listens here.
@@ -77,6 +79,7 @@ impl Reason {
             Reason::Pushes => "pushes",
             Reason::Topic => "topic",
             Reason::FrameMemory => "frame_memory",
+            Reason::SameKey => "same_key",
             Reason::Reservation => "relay_reservation",
             Reason::Circuit => "relay_circuit",
         }
@@ -105,6 +108,10 @@ impl fmt::Display for Reason {
             Reason::Pushes => "it pushes more than --peer-frames or --peer-bytes allows",
             Reason::Topic => "a push does not belong to its topic",
             Reason::FrameMemory => "large frames that are under way take as much memory as they, or those of this peer, may",
+            Reason::SameKey => {
+                "two processes have this key, and the newer one gets the link. If both run, one is a copy of \
+                 the other's data folder: give it a folder of its own"
+            }
             Reason::Reservation => "it may not listen at this relay: more than --relay-reservations, or too often",
             Reason::Circuit => "no circuit through this relay: more than --relay-circuits, too often, or nobody is there",
         })

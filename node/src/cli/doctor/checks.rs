@@ -296,6 +296,10 @@ fn peers_unreached(facts: &Facts) -> Vec<Finding> {
             text("detail")
         );
         let advice = match text("code") {
+            "silent" => {
+                "It is reached, so its address is right. Look there with `tallymesh members` and `tallymesh \
+                 tickets` whether this node was removed, or its ticket revoked."
+            }
             _ if text("from") == "ticket" => {
                 "A ticket names it: start the node there. If it has another address now, as after a start \
                  with no port in `--listen`, name that, or another member, with `--peer`."

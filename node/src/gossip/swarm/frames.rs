@@ -227,11 +227,7 @@ impl Network {
             }
             Fate::Close(connections) => {
                 if !connections.is_empty() {
-                    tracing::warn!(
-                        peer = %id,
-                        "two processes have this key: the newer one gets the link. If both run, one \
-                         is a copy of the other's data folder: give it a folder of its own"
-                    );
+                    self.refusals.refused(Reason::SameKey, &id, Instant::now());
                 }
                 for connection in connections {
                     self.swarm.close_connection(connection);
