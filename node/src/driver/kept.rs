@@ -69,10 +69,14 @@ impl Kept {
         self.made + u64::from(self.dirty)
     }
 
-    /// The number of the commit that an answer given now has to wait for.
+    /// The number of the commit that an answer given now has to wait for. Where the data folder is gone
+    /// no commit will be made, whatever the durability is.
     pub(super) fn answer_ticket(&self) -> u64 {
         match self.durability {
             Durability::Always => self.ticket(),
+            Durability::Interval(_) if self.worker.as_ref().is_some_and(Worker::is_lost) => {
+                self.ticket()
+            }
             Durability::Interval(_) | Durability::Memory => 0,
         }
     }

@@ -235,6 +235,11 @@ impl Worker {
         }
     }
 
+    /// Whether the store's folder is gone, so that nothing is made durable.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.shared.health.is_lost()
+    }
+
     /// The space that a snapshot should be submitted of, if any. It is not named again once a
     /// snapshot of it has been begun.
     pub fn wants_snapshot(&self) -> Option<Space> {

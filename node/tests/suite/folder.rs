@@ -122,6 +122,21 @@ fn a_removed_folder_is_noticed_before_the_next_answer() {
     assert_eq!(node.terminate().code(), Some(1));
 }
 
+/// With an interval an answer waits for no commit, until it is known that none will come.
+#[test]
+fn a_node_without_its_folder_acknowledges_nothing_with_an_interval_either() {
+    let mut node = Node::start(&["--durability", "interval:30s"]);
+    assert!(adds(&node));
+    fs::remove_file(node.data().join("lock")).expect("remove");
+    eventually("it notices", || {
+        (node.get("/readyz").0 == 503).then_some(())
+    });
+    assert!(!adds(&node), "acknowledged without a lock");
+    assert!(!adds(&node), "acknowledged, as nothing had changed since");
+    is_lost(&node);
+    assert_eq!(node.terminate().code(), Some(1));
+}
+
 /// A store that hangs as long as a file is there.
 struct Hanging {
     kept: Memory,
