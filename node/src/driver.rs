@@ -89,7 +89,7 @@ use origins::Origins;
 use space::OpenSpace;
 pub(crate) use space::{TELL_PROGRESS, Tally};
 use spaces::Spaces;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -169,6 +169,8 @@ pub(crate) struct Driver {
     queue: mpsc::Receiver<Command>,
     /// Room for what is taken from the queue; empty between turns.
     batch: Vec<Command>,
+    /// Commands that look at all of a space, the oldest first.
+    later: VecDeque<Command>,
     stopping: bool,
     /// Until when its thread sleeps, `None` without end.
     sleeps_until: Option<Instant>,
@@ -310,6 +312,7 @@ pub(crate) fn start(start: Start) -> Result<Running, StoreError> {
         bell: bell.clone(),
         queue,
         batch: Vec::with_capacity(BATCH_COMMANDS_MAX),
+        later: VecDeque::new(),
         stopping: false,
         sleeps_until: None,
         failed: None,
@@ -356,7 +359,10 @@ impl Driver {
         self.spaces.wake_due(self.now());
         self.look_at_roles();
         for command in batch.drain(..) {
-            self.apply_contained(command);
+            match command.is_long() {
+                true => self.later.push_back(command),
+                false => self.apply_contained(command),
+            }
         }
         self.check_whole()?;
         if let Some(clients) = &mut self.clients {
@@ -388,6 +394,19 @@ impl Driver {
         self.look_at_waits();
         self.poll_outputs()?;
         self.spaces.end_turn();
+        Ok(())
+    }
+
+    /// Applies the oldest of the long commands that somebody still waits for. It is one in each turn of the
+    /// thread, so that what takes microseconds waits for one of them at most.
+    fn work_later(&mut self) -> Result<(), StoreError> {
+        while let Some(command) = self.later.pop_front() {
+            if !command.is_abandoned() {
+                self.apply_contained(command);
+                self.check_whole()?;
+                return self.commit();
+            }
+        }
         Ok(())
     }
 
@@ -481,7 +500,7 @@ impl Driver {
                 let answer = self.spaces[space.0].list(&query);
                 self.answer(reply, answer);
             }
-            Command::Look { space, look } => {
+            Command::Look { space, look, .. } => {
                 let release = look(&self.spaces[space.0]);
                 self.kept.answer(release);
             }

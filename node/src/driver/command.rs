@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Look {
         space: SpaceId,
         look: Look,
+        /// Whether it looks at each key of a kind.
+        at_all: bool,
     },
     Audit {
         space: SpaceId,
@@ -158,7 +160,24 @@ impl Command {
             // Whoever asked may have gone away meanwhile.
             Box::new(move || _ = reply.send(answer))
         });
-        Command::Look { space, look }
+        Command::Look {
+            space,
+            look,
+            at_all: false,
+        }
+    }
+
+    /// As [`look`](Command::look), at each key of a kind.
+    fn look_at_all<T: Send + 'static>(
+        space: SpaceId,
+        reply: oneshot::Sender<T>,
+        look: impl FnOnce(&OpenSpace) -> T + Send + 'static,
+    ) -> Command {
+        let mut command = Command::look(space, reply, look);
+        if let Command::Look { at_all, .. } = &mut command {
+            *at_all = true;
+        }
+        command
     }
 
     pub(crate) fn budget(
@@ -174,7 +193,7 @@ impl Command {
         query: Query,
         reply: oneshot::Sender<BudgetPage>,
     ) -> Command {
-        Command::look(space, reply, move |it| it.budgets(&query))
+        Command::look_at_all(space, reply, move |it| it.budgets(&query))
     }
 
     pub(crate) fn sequence(
@@ -202,7 +221,7 @@ impl Command {
         query: Query,
         reply: oneshot::Sender<SequencePage>,
     ) -> Command {
-        Command::look(space, reply, move |it| it.sequences(&query))
+        Command::look_at_all(space, reply, move |it| it.sequences(&query))
     }
 
     /// The work, and the ticket by which it is asked for.
@@ -226,6 +245,28 @@ impl Command {
             | Command::Retire { space, .. } => Some(*space),
             // Others change nothing, or in more than one.
             _ => None,
+        }
+    }
+
+    /// Whether it looks at each counter or writer of a space, which takes a tenth of a second where there are
+    /// many.
+    pub(super) fn is_long(&self) -> bool {
+        match self {
+            Command::Permitted { command, .. } => command.is_long(),
+            Command::Look { at_all, .. } => *at_all,
+            Command::List { .. } | Command::Audit { .. } | Command::Writers { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether nobody waits for the answer of a [long](Command::is_long) one any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        match self {
+            Command::Permitted { command, .. } => command.is_abandoned(),
+            Command::List { reply, .. } => reply.is_closed(),
+            Command::Audit { reply, .. } => reply.is_closed(),
+            Command::Writers { reply, .. } => reply.is_closed(),
+            _ => false,
         }
     }
 

@@ -106,7 +106,10 @@ impl Turn {
             let more = driver.take(&mut batch);
             let done = match driver.failed.take() {
                 Some(error) => Err(error),
-                None => driver.work(&mut batch).and_then(|()| driver.commit()),
+                None => driver
+                    .work(&mut batch)
+                    .and_then(|()| driver.commit())
+                    .and_then(|()| driver.work_later()),
             };
             driver.batch = batch;
             if done.is_ok() && !driver.stopping {
@@ -159,14 +162,16 @@ impl Driver {
             until.is_none_or(|until| due + SLACK < until)
         });
         let ready = self.clients.as_ref().is_some_and(Clients::is_ready);
-        if more || ready || sooner || self.stopping || self.failed.is_some() {
+        let later = !self.later.is_empty();
+        if more || ready || later || sooner || self.stopping || self.failed.is_some() {
             self.bell.ring();
         }
     }
 
     /// For how long the thread may sleep; `None` without end.
     fn rest(&mut self, more: bool) -> Option<Duration> {
-        let more = more || self.clients.as_ref().is_some_and(Clients::is_ready);
+        let ready = self.clients.as_ref().is_some_and(Clients::is_ready);
+        let more = more || ready || !self.later.is_empty();
         let now = Instant::now();
         self.sleeps_until = match more {
             true => Some(now),

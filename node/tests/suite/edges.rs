@@ -2,6 +2,7 @@
 
 use crate::process::{DEADLINE, Node, eventually, up};
 use std::fs;
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::os::unix::net::UnixDatagram;
@@ -116,4 +117,35 @@ fn each_listener_takes_in_a_pool_while_the_node_does_not_accept() {
     }
     signal("-CONT");
     assert!(full.is_empty(), "{full:?}");
+}
+
+/// A list looks at each counter of its space. One is made in each turn of the driver, and what takes
+/// microseconds goes before.
+#[test]
+fn many_lists_hold_up_no_write() {
+    let node = Node::start(&[]);
+    let keys: String = (0..20_000).map(|at| format!("key{at}\n")).collect();
+    assert!(node.run(&["add", "-"], &keys).status.success());
+    let address = node.url.trim_start_matches("http://").to_owned();
+    let lists: Vec<TcpStream> = (0..60)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&address).expect("connect");
+            let path = "/v1/spaces/default/counters?limit=1";
+            let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("asked");
+            stream.set_nonblocking(true).expect("set");
+            stream
+        })
+        .collect();
+    let answered = || {
+        let has = |stream: &&TcpStream| stream.peek(&mut [0]).is_ok();
+        lists.iter().filter(has).count()
+    };
+    eventually("a list is answered", || (answered() > 0).then_some(()));
+    node.add("one", 1);
+    let before = answered();
+    assert!(before < lists.len(), "it waited for all lists");
+    eventually("all are answered", || {
+        (answered() == lists.len()).then_some(())
+    });
 }
