@@ -156,7 +156,7 @@ impl UpArgs {
         let rate = rate(args.http_rate.as_deref(), args.http_burst, http);
         let rate = errors.note(rate);
         let listen = errors.note(addresses("listen", &args.listen.unwrap_or_default()));
-        let peers = errors.note(addresses("peer", &args.peer.unwrap_or_default()));
+        let peers = errors.note(peers(&args.peer.unwrap_or_default()));
         let announce = args.network.announce.as_deref().unwrap_or_default();
         let announce = errors.note(addresses("announce", announce));
         let limits = errors.note(args.network.limits());
@@ -383,6 +383,17 @@ pub(crate) fn default_data() -> Result<PathBuf, ConfigError> {
         let problem = "this user has no data folder; name one with --data DIR";
         wrong("data", problem)
     })
+}
+
+/// Addresses to dial: each has a machine and a port.
+fn peers(texts: &[String]) -> Result<Vec<Address>, ConfigError> {
+    let addresses = addresses("peer", texts)?;
+    for (address, text) in addresses.iter().zip(texts) {
+        if let Err(problem) = address.check_dialled() {
+            return Err(wrong("peer", format!("`{text}`: {problem}")));
+        }
+    }
+    Ok(addresses)
 }
 
 fn addresses(argument: &'static str, texts: &[String]) -> Result<Vec<Address>, ConfigError> {

@@ -74,6 +74,45 @@ const REACH_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(Multiaddr);
 
+impl Address {
+    /// Whether it can be dialled: it names a machine and a port.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn check_dialled(&self) -> Result<(), &'static str> {
+        let mut parts = self.0.iter();
+        match parts.next() {
+            Some(Protocol::Ip4(ip)) if ip.is_unspecified() => {
+                return Err(
+                    "a node listens at 0.0.0.0, and is dialled at an address of its machine",
+                );
+            }
+            Some(Protocol::Ip6(ip)) if ip.is_unspecified() => {
+                return Err("a node listens at ::, and is dialled at an address of its machine");
+            }
+            Some(
+                Protocol::Ip4(_)
+                | Protocol::Ip6(_)
+                | Protocol::Dns(_)
+                | Protocol::Dns4(_)
+                | Protocol::Dns6(_)
+                | Protocol::Dnsaddr(_),
+            ) => {}
+            _ => return Err("it names no machine: begin it with /ip4/, /ip6/ or /dns4/"),
+        }
+        let is_named = matches!(self.0.iter().next(), Some(Protocol::Dnsaddr(_)));
+        match (parts.next(), parts.next()) {
+            (Some(Protocol::Tcp(0) | Protocol::Udp(0)), _) => Err("port 0 is for `--listen` only"),
+            (Some(Protocol::Tcp(_)), _) | (Some(Protocol::Udp(_)), Some(Protocol::QuicV1)) => {
+                Ok(())
+            }
+            (Some(Protocol::Udp(_)), _) => Err("UDP takes /quic-v1 behind the port"),
+            _ if is_named => Ok(()),
+            _ => Err("it names no port: go on with /tcp/PORT, or /udp/PORT/quic-v1"),
+        }
+    }
+}
+
 impl FromStr for Address {
     type Err = String;
 
@@ -299,4 +338,38 @@ pub(crate) async fn start(start: Start<'_>) -> Result<Running, GossipError> {
         directory,
         task: tokio::spawn(network.run()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_to_dial_names_a_machine_and_a_port() {
+        let id = "12D3KooWSyMw9nkNKwAh4bUFSbxnjek3zPuLB72XeeELx366iwL7";
+        let check = |text: &str| {
+            let address: Address = text.parse().expect("an address");
+            address.check_dialled()
+        };
+        for text in [
+            "/ip4/127.0.0.1/tcp/4001",
+            "/ip6/::1/udp/4001/quic-v1",
+            "/dns4/node.example/tcp/443/ws",
+            "/dnsaddr/node.example",
+            &format!("/ip4/10.0.0.1/tcp/4001/p2p/{id}/p2p-circuit/p2p/{id}"),
+        ] {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+        for (text, said) in [
+            ("/ip4/127.0.0.1", "names no port"),
+            ("/ip4/127.0.0.1/udp/4001", "quic-v1"),
+            ("/ip4/127.0.0.1/tcp/0", "port 0"),
+            ("/ip4/0.0.0.0/tcp/4001", "listens at 0.0.0.0"),
+            ("/ip6/::/tcp/4001", "listens at ::"),
+            (&format!("/p2p/{id}"), "names no machine"),
+        ] {
+            let problem = check(text).expect_err(text);
+            assert!(problem.contains(said), "{text}: {problem}");
+        }
+    }
 }

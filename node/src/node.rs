@@ -12,7 +12,7 @@ use crate::http::{self, App};
 use crate::listen::listen;
 use crate::metrics::{Metrics, Tickets, Watched};
 use crate::ready_file;
-use crate::store::{Durability, Health, Log, Memory, Store, StoreError};
+use crate::store::{Durability, Health, IDENTITY_FILE, Log, Memory, Store, StoreError};
 use crate::trust::{
     Grant, KnownTickets, Ledger, LedgerError, OperatorToken, TicketError, TicketId, TokenError,
 };
@@ -473,6 +473,12 @@ fn open(folder: &Path) -> Result<Log, StoreError> {
             offset,
             bytes,
             "left out a commit that was under way at the last stop"
+        );
+    }
+    if log.last_commit() > 0 && !folder.join(IDENTITY_FILE).exists() {
+        tracing::warn!(
+            "the data folder has counters and no key (`identity`): this node takes a new key, and is no \
+             member that it was. Put the file back from a backup, or let a member take the node in"
         );
     }
     Ok(log)

@@ -36,6 +36,7 @@ pub use copy::{EachOfSpace, Report, SpaceReport, backup, check};
 pub use durability::Durability;
 pub use health::Health;
 pub(crate) use health::Trouble;
+pub(crate) use log::IDENTITY as IDENTITY_FILE;
 pub use log::Log;
 pub use memory::Memory;
 pub use read::Torn;

@@ -218,9 +218,9 @@ impl Addresses {
 
 /// What a file of addresses says; nothing if it can't be read.
 fn read_file(file: &Path) -> BTreeMap<String, u64> {
-    let size = std::fs::metadata(file).map(|file| file.len());
-    match size {
-        Ok(size) if size <= ADDRESSES_BYTES_MAX => std::fs::read(file)
+    match std::fs::metadata(file) {
+        // To read from a pipe waits for who writes to it.
+        Ok(found) if found.is_file() && found.len() <= ADDRESSES_BYTES_MAX => std::fs::read(file)
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default(),

@@ -279,6 +279,11 @@ impl Peer {
         self.sessions.contains_key(space)
     }
 
+    /// Whether it has greeted in any space that is open here.
+    pub(super) fn has_greeted_here(&self) -> bool {
+        !self.sessions.is_empty()
+    }
+
     /// Lets a frame wait; false if so many wait that it does not.
     pub(super) fn hold(&mut self, held: Held) -> bool {
         let room = self.held.len() < HELD_FRAMES_MAX;

@@ -100,6 +100,8 @@ pub(super) struct Circuits(Vec<Circuit>);
 struct Circuit {
     address: Multiaddr,
     listener: Option<ListenerId>,
+    /// Whether the relay has taken this node in.
+    is_bound: bool,
     wait: Duration,
     next: Instant,
 }
@@ -110,6 +112,7 @@ impl Circuits {
         self.0.push(Circuit {
             address,
             listener: None,
+            is_bound: false,
             wait: WAIT_MIN,
             next: now,
         });
@@ -133,14 +136,20 @@ impl Circuits {
     /// A relay has taken this node in.
     pub(super) fn bound(&mut self, listener: ListenerId) {
         if let Some(circuit) = self.find(listener) {
-            circuit.wait = WAIT_MIN;
+            (circuit.wait, circuit.is_bound) = (WAIT_MIN, true);
         }
+    }
+
+    /// Each address, and whether this node is reached there.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Multiaddr, bool)> {
+        let all = self.0.iter();
+        all.map(|circuit| (&circuit.address, circuit.is_bound))
     }
 
     /// A listener has ended; tells its address if it is one at a relay.
     pub(super) fn ended(&mut self, listener: ListenerId, now: Instant) -> Option<&Multiaddr> {
         let circuit = self.find(listener)?;
-        circuit.listener = None;
+        (circuit.listener, circuit.is_bound) = (None, false);
         circuit.next = now + circuit.wait;
         Some(&circuit.address)
     }

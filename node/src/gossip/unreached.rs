@@ -3,6 +3,7 @@
 //! A setting that has no effect must not be silent: such a peer stands in the log, in `/v1/peers` and in
 //! what `tallymesh doctor` finds, with the reason.
 
+use super::relay::relay_of;
 use libp2p::core::transport::TransportError;
 use libp2p::swarm::DialError;
 use libp2p::{Multiaddr, PeerId};
@@ -52,6 +53,23 @@ impl Why {
         Why::new(
             "stranger",
             "it has no right at this node: name it with its id (`/p2p/ID`), or give it a ticket",
+        )
+    }
+
+    /// It greets, and has no space of this node's.
+    pub(super) fn elsewhere() -> Why {
+        Why::new(
+            "no_space",
+            "it greets in none of the spaces that are open here: open one of its with `--space`, or one of \
+             this node's there",
+        )
+    }
+
+    /// It is a relay at which this node does not listen.
+    pub(super) fn no_circuit() -> Why {
+        Why::new(
+            "relay",
+            "no relay takes this node in there: it is away, or no relay (`--relay`), or it refuses",
         )
     }
 
@@ -110,10 +128,11 @@ fn innermost(error: &dyn Error) -> String {
 pub struct UnreachedRow {
     /// Its address, as it was configured.
     pub address: String,
-    /// What names it: `peer` for `--peer`, `ticket` for a ticket to join with, and for no `--peer`.
+    /// What names it: `peer` for `--peer`, `listen` for a relay in `--listen`, `ticket` for a ticket to join
+    /// with, and for no `--peer`.
     pub from: &'static str,
     /// A stable name of the reason: `refused`, `not_resolved`, `other_identity`, `own_address`,
-    /// `no_answer`, `silent`, `stranger`, `unsupported`, `denied` or `unreachable`.
+    /// `no_answer`, `silent`, `no_space`, `relay`, `stranger`, `unsupported`, `denied` or `unreachable`.
     pub code: &'static str,
     /// The reason.
     pub detail: String,
@@ -198,6 +217,7 @@ impl Unreached {
             }
             let from = match self.of_tickets.contains(&address) {
                 true => "ticket",
+                false if relay_of(&address).is_some() => "listen",
                 false => "peer",
             };
             let row = self.row(address.clone(), now);

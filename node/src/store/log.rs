@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tallymesh_core::Space;
 
 /// The file with the node's key: its 32 secret bytes and their CRC-32.
-pub(super) const IDENTITY: &str = "identity";
+pub(crate) const IDENTITY: &str = "identity";
 const IDENTITY_BYTES: usize = 32 + 4;
 
 /// The log is worth new snapshots when it has this many times the bytes that these come to. Lower

@@ -312,6 +312,8 @@ fn peers_unreached(facts: &Facts) -> Vec<Finding> {
                 "Give `--peer` the address that the node prints at its start, with its id."
             }
             "own_address" => "Leave it out of `--peer`.",
+            "no_space" => "Name a space of it with `--space`, or leave it out of `--peer`.",
+            "relay" => "Start the relay with `--relay`, or correct the address in `--listen`.",
             _ => "Correct `--peer`, or see the log of the node there.",
         };
         Some(finding(Severity::Warning, what, advice))

@@ -421,23 +421,28 @@ fn a_fault_is_told_with_both_sides_and_the_advice_fits() {
 
 #[test]
 fn the_advice_about_a_peer_that_is_away_names_only_settings_that_were_made() {
+    let advice = |from: &str, code: &str| {
+        let mut facts = fine();
+        facts.unreached = json!([{ "address": "/ip4/127.0.0.1/tcp/9", "from": from, "code": code,
+            "detail": "why", "for_ms": 9_000 }]);
+        let mut all = checks::all(&facts).into_iter();
+        let told = all.find(|it| it.0 == "peers_unreached").expect("a finding");
+        told.1.advice
+    };
+    // One that is there and says nothing is not to be started.
+    for from in ["peer", "ticket"] {
+        assert!(advice(from, "silent").contains("`tallymesh members`"));
+    }
+    assert!(advice("listen", "relay").contains("`--listen`"));
     for code in [
         "refused",
         "no_answer",
         "not_resolved",
         "other_identity",
         "own_address",
-        "silent",
+        "no_space",
     ] {
-        let advice = |from: &str| {
-            let mut facts = fine();
-            facts.unreached = json!([{ "address": "/ip4/127.0.0.1/tcp/9", "from": from, "code": code,
-                "detail": "why", "for_ms": 9_000 }]);
-            let mut all = checks::all(&facts).into_iter();
-            let told = all.find(|it| it.0 == "peers_unreached").expect("a finding");
-            told.1.advice
-        };
-        let (peer, ticket) = (advice("peer"), advice("ticket"));
+        let (peer, ticket) = (advice("peer", code), advice("ticket", code));
         assert!(
             peer.contains("`--peer`") && !peer.contains("ticket"),
             "{code}: {peer}"

@@ -189,11 +189,20 @@ impl Network {
             None => Standing::Away,
             Some(peer) if peer.is_stranger() => Standing::Connected(Why::stranger()),
             Some(peer) if !peer.greeted => Standing::Connected(Why::silent()),
+            Some(peer) if !peer.has_greeted_here() => Standing::Connected(Why::elsewhere()),
             Some(_) => Standing::Well,
         };
         let expected = self.redial.expected();
         let expected = expected.filter(|it| it.1.is_none_or(|it| !cut.peers.contains(&Peer(it))));
         let expected = expected.map(|(address, peer)| (address, standing(peer)));
+        let circuits = self.circuits.iter().map(|(address, is_bound)| {
+            let standing = match is_bound {
+                true => Standing::Well,
+                false => Standing::Connected(Why::no_circuit()),
+            };
+            (address.clone(), standing)
+        });
+        let expected = expected.chain(circuits);
         let rows = self.unreached.look(expected, now);
         self.directory.set_unreached(rows);
     }
