@@ -156,9 +156,9 @@ impl UpArgs {
         let rate = rate(args.http_rate.as_deref(), args.http_burst, http);
         let rate = errors.note(rate);
         let listen = errors.note(addresses("listen", &args.listen.unwrap_or_default()));
-        let peers = errors.note(peers(&args.peer.unwrap_or_default()));
+        let peers = errors.note(dialled("peer", &args.peer.unwrap_or_default()));
         let announce = args.network.announce.as_deref().unwrap_or_default();
-        let announce = errors.note(addresses("announce", announce));
+        let announce = errors.note(dialled("announce", announce));
         let limits = errors.note(args.network.limits());
         let relay = errors.note(args.network.relay());
         let spaces = errors.note(
@@ -366,7 +366,14 @@ fn rate(
         None => HTTP_RATE_DEFAULT,
     };
     if text == "off" {
-        return Ok(None);
+        return match burst {
+            None => Ok(None),
+            Some(_) => {
+                let problem = "requests have no rate here, so this holds for nobody: name one with \
+                               --http-rate, or leave this out";
+                Err(wrong("http-burst", problem))
+            }
+        };
     }
     let per_second = text.strip_suffix("/s").and_then(|count| count.parse().ok());
     let Some(per_second) = per_second else {
@@ -386,11 +393,11 @@ pub(crate) fn default_data() -> Result<PathBuf, ConfigError> {
 }
 
 /// Addresses to dial: each has a machine and a port.
-fn peers(texts: &[String]) -> Result<Vec<Address>, ConfigError> {
-    let addresses = addresses("peer", texts)?;
+fn dialled(argument: &'static str, texts: &[String]) -> Result<Vec<Address>, ConfigError> {
+    let addresses = addresses(argument, texts)?;
     for (address, text) in addresses.iter().zip(texts) {
         if let Err(problem) = address.check_dialled() {
-            return Err(wrong("peer", format!("`{text}`: {problem}")));
+            return Err(wrong(argument, format!("`{text}`: {problem}")));
         }
     }
     Ok(addresses)

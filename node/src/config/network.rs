@@ -173,12 +173,32 @@ impl NetworkArgs {
             None => usual.circuit_time,
             Some(text) => duration("relay-time", text)?,
         };
-        Ok(self.relay.unwrap_or_default().then_some(RelayLimits {
+        let limits = RelayLimits {
             reservations: reservations.unwrap_or(usual.reservations),
             circuits: circuits.unwrap_or(usual.circuits),
             circuit_bytes,
             circuit_time,
-        }))
+        };
+        if self.relay.unwrap_or_default() {
+            return Ok(Some(limits));
+        }
+        let given = [
+            (
+                "relay-reservations",
+                limits.reservations != usual.reservations,
+            ),
+            ("relay-circuits", limits.circuits != usual.circuits),
+            ("relay-bytes", limits.circuit_bytes != usual.circuit_bytes),
+            ("relay-time", limits.circuit_time != usual.circuit_time),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((key, _)) => {
+                let problem = "this node is no relay, so this holds for nobody: make it one with --relay, or \
+                               leave this out";
+                Err(wrong(key, problem))
+            }
+            None => Ok(None),
+        }
     }
 }
 
@@ -233,6 +253,17 @@ mod tests {
             ..NetworkArgs::defaults()
         };
         assert_eq!(args.relay().expect("valid"), Some(RelayLimits::default()));
+    }
+
+    #[test]
+    fn limits_of_a_relay_are_refused_where_there_is_none() {
+        let args = NetworkArgs {
+            relay_circuits: Some(3),
+            ..NetworkArgs::defaults()
+        };
+        let error = args.relay().expect_err("refused");
+        assert_eq!(error.key, "relay-circuits");
+        assert!(error.to_string().contains("--relay"), "{error}");
     }
 
     #[test]

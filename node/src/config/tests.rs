@@ -49,6 +49,10 @@ fn requests_are_limited_where_other_machines_send_them() {
     assert_eq!(rate("[::1]:0", Some("5/s"), None), Some((5, 5)));
     let burst = NonZeroU32::new(20);
     assert_eq!(rate("[::1]:0", Some("5/s"), burst), Some((5, 20)));
+    let mut args = args();
+    (args.http, args.http_burst) = (Some("127.0.0.1:0".into()), burst);
+    let errors = args.config().expect_err("it holds for nobody").to_string();
+    assert!(errors.contains("--http-rate"), "{errors}");
 }
 
 #[test]
