@@ -1,5 +1,6 @@
 //! The peers that are connected, and the frames that wait for each.
 
+use super::book::RESERVED;
 use super::codec::{self, BATCH_BYTES_MAX, Framed, Kept, PREFIX_BYTES};
 use super::rights::Right;
 use crate::driver::OwnerKey;
@@ -279,9 +280,10 @@ impl Peer {
         self.sessions.contains_key(space)
     }
 
-    /// Whether it has greeted in any space that is open here.
+    /// Whether it has greeted in any space that is open here, beside the nodes' own.
     pub(super) fn has_greeted_here(&self) -> bool {
-        !self.sessions.is_empty()
+        let mut spaces = self.sessions.keys();
+        spaces.any(|space| !space.as_str().starts_with(RESERVED))
     }
 
     /// Lets a frame wait; false if so many wait that it does not.

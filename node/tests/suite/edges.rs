@@ -119,6 +119,27 @@ fn each_listener_takes_in_a_pool_while_the_node_does_not_accept() {
     assert!(full.is_empty(), "{full:?}");
 }
 
+#[test]
+fn a_pipe_in_place_of_a_file_of_addresses_holds_up_no_start() {
+    let node = Node::start_on(&[], |data| {
+        fs::create_dir_all(data).expect("made");
+        pipe(&data.join("addresses.json"));
+    });
+    node.add("one", 1);
+    assert_eq!(node.value("one"), Some(1));
+}
+
+#[test]
+fn a_folder_with_state_and_no_key_is_told_of() {
+    let mut node = Node::start(&[]);
+    node.add("one", 1);
+    node.terminate();
+    assert!(!node.log().contains("takes a new key"));
+    fs::remove_file(node.data().join("identity")).expect("removed");
+    node.start_again();
+    assert!(node.log().contains("takes a new key"), "{}", node.log());
+}
+
 /// A list looks at each counter of its space. One is made in each turn of the driver, and what takes
 /// microseconds goes before.
 #[test]

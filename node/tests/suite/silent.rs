@@ -61,6 +61,41 @@ fn peers_that_are_not_reached_are_named_with_the_reason() {
 }
 
 #[test]
+fn relays_that_take_nobody_in_and_peers_without_a_space_are_named() {
+    let other = Node::start(&["--space", "other"]);
+    let (place, _) = other.listen[0].split_once("/p2p/").expect("an id");
+    let id = PeerId::random();
+    let no_relay = format!("{}/p2p-circuit", other.listen[0]);
+    let away = format!("/ip4/127.0.0.1/tcp/{}/p2p/{id}/p2p-circuit", free_port());
+    let own = format!("/ip4/127.0.0.1/tcp/{}", free_port());
+    let listen = ["--listen", &own, &no_relay, &away];
+    let node = Node::start(&[&listen[..], &["--listen-open", "--peer", place]].concat());
+    let expected = [
+        (no_relay.as_str(), "relay", "listen"),
+        (away.as_str(), "relay", "listen"),
+        (place, "no_space", "peer"),
+    ];
+    eventually("each has its reason", || {
+        let rows = unreached(&node);
+        let is_told = |(address, code, from): &(&str, &str, &str)| {
+            let mut rows = rows.iter();
+            rows.any(|row| {
+                let text = |field: &str| row[field].as_str().unwrap_or_default();
+                text("address") == *address && text("code") == *code && text("from") == *from
+            })
+        };
+        (rows.len() == 3 && expected.iter().all(is_told)).then_some(())
+    });
+    // What is reached is told of no more.
+    let relay = Node::start(&["--relay"]);
+    let circuit = format!("{}/p2p-circuit", relay.listen[0]);
+    let node = Node::start(&["--listen", &circuit, "--listen-open"]);
+    eventually("it listens there", || {
+        (node.log().contains("listens at a relay") && unreached(&node).is_empty()).then_some(())
+    });
+}
+
+#[test]
 fn a_second_node_does_not_listen_on_the_tcp_port_of_another() {
     let one = Node::start(&[]);
     let (place, _) = one.listen[0].split_once("/p2p/").expect("an id");
