@@ -21,6 +21,7 @@ mod directory;
 mod door;
 mod figures;
 mod frame_room;
+mod frames;
 mod gate;
 mod join;
 mod limits;
@@ -78,7 +79,7 @@ impl Address {
     /// Whether it can be dialled: it names a machine and a port.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault.
     pub(crate) fn check_dialled(&self) -> Result<(), &'static str> {
         let mut parts = self.0.iter();
         match parts.next() {

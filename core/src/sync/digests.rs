@@ -1,7 +1,7 @@
-//! When each peer is told what is held here.
+//! The digests that a replica sends its peers.
 //!
-//! A digest says by sixteen bytes what a replica holds. Each peer is sent one at intervals, and when there
-//! is news that another peer told.
+//! A digest stands for the version vector in sixteen bytes. The machine sends one to each peer at intervals,
+//! and to all others when a peer brought news.
 
 use super::{Body, Digests, LINKS_FOR_EACH_MS, Link, Millis, Sync};
 use crate::DUTIES;
@@ -42,7 +42,7 @@ impl Sync {
         if !links.is_empty() {
             let digests = match any_due {
                 true => Sync::digests(replica),
-                // What is news to the peer differs anyway, and that costs much where much is held.
+                // News makes the vectors differ. A digest of the contents takes long in a large space.
                 false => Digests {
                     vector: replica.digest_kept(),
                     contents: 0,

@@ -66,9 +66,9 @@ pub(super) fn revoke(
     match output.is_json() {
         true => Ok(()),
         false => output.remark(
-            "Nodes that are connected hear of it within seconds, others when they are. A door that asks for \
-             no ticket, such as loopback without `--listen-tickets`, stays open to the holder. A node that \
-             was made a member with the ticket stays one: `tallymesh members remove OWNER` ends that.",
+            "Connected nodes learn of it within seconds, others once they connect. A door that asks for no \
+             ticket, such as loopback without `--listen-tickets`, stays open to the holder. A node that the \
+             ticket made a member stays one: `tallymesh members remove OWNER` ends that.",
         ),
     }
 }

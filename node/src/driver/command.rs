@@ -156,8 +156,11 @@ impl Command {
         look: impl FnOnce(&OpenSpace) -> T + Send + 'static,
     ) -> Command {
         let look = Box::new(move |space: &OpenSpace| -> Release {
+            // The client may be gone by now, or go while the answer waits.
+            if reply.is_closed() {
+                return Box::new(|| ());
+            }
             let answer = look(space);
-            // Whoever asked may have gone away meanwhile.
             Box::new(move || _ = reply.send(answer))
         });
         Command::Look {
@@ -259,7 +262,7 @@ impl Command {
         }
     }
 
-    /// Whether nobody waits for the answer of a [long](Command::is_long) one any more.
+    /// Whether nobody waits for the answer of a [long](Command::is_long) one any more. A look finds out itself.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
             Command::Permitted { command, .. } => command.is_abandoned(),

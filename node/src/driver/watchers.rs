@@ -100,7 +100,7 @@ impl Drop for Entry {
     }
 }
 
-/// The changes that a reader is told.
+/// The changes for a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Key(String),

@@ -5,7 +5,8 @@ use super::audit::{self, AuditCodec};
 use super::codec::{FrameCodec, PROTOCOL, REQUEST_BYTES_MAX};
 use super::door::Door;
 use super::figures::{Figures, Pushes, TOPIC};
-use super::frame_room::{FrameRoom, Frames};
+use super::frame_room::FrameRoom;
+use super::frames::Frames;
 use super::gate::{Classes, Gate};
 use super::join::{self, JoinCodec};
 use super::limits::MemoryMax;
@@ -134,7 +135,7 @@ pub(super) fn build(
     let room = FrameRoom::new(limits.frame_memory, REQUEST_BYTES_MAX, classes.clone());
     let (rights, now) = (rights.clone(), clock.clone());
     let looked = door.clone();
-    // The rights of a page are known once its connection is told of, which is later.
+    // The node learns of a page only after libp2p has made its connection.
     let may_gossip: MayGossip = Box::new(move |peer, from| {
         !from.is_some_and(|from| looked.came_by_browser(from)) && rights.is_full(peer, now.now())
     });

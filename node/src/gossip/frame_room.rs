@@ -3,24 +3,14 @@
 //! A quarter of it is for one ticket, or for one peer without a ticket. All guests together may take half,
 //! and all newcomers a sixteenth. So frames that come slowly on purpose leave room for those of members.
 
-use super::codec::FrameCodec;
 use super::gate::{Class, Classes};
 use crate::trust::TicketId;
-use libp2p::core::Endpoint;
-use libp2p::core::transport::PortUse;
-use libp2p::request_response;
-use libp2p::swarm::{
-    ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
-    THandlerOutEvent, ToSwarm,
-};
-use libp2p::{Multiaddr, PeerId};
+use libp2p::PeerId;
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 
-/// Who is charged for a large frame.
+/// The ticket or the peer that a large frame is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Payer {
     Ticket(TicketId),
@@ -81,7 +71,8 @@ impl FrameRoom {
         *self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn arrives(&self, peer: Option<PeerId>) {
+    /// The connection of a peer is being made, or none is any more.
+    pub(super) fn arrives(&self, peer: Option<PeerId>) {
         *self.arriving.lock().unwrap_or_else(PoisonError::into_inner) = peer;
     }
 
@@ -136,7 +127,6 @@ impl Drop for Room {
     fn drop(&mut self) {
         let mut taken = self.of.taken();
         taken.change(self.class, self.payer, |sum| sum - self.bytes);
-        taken.payers.retain(|_, bytes| *bytes > 0);
     }
 }
 
@@ -151,100 +141,9 @@ impl Taken {
         }
         let own = self.payers.entry(payer).or_default();
         *own = to(*own);
-    }
-}
-
-/// The behaviour of frames, which tells the codec of a connection whose it is. Libp2p clones the codec of a
-/// behaviour for each connection, and that one for each stream, and tells it no peer.
-pub(super) struct Frames {
-    inner: request_response::Behaviour<FrameCodec>,
-    room: FrameRoom,
-}
-
-impl Frames {
-    pub(super) fn new(inner: request_response::Behaviour<FrameCodec>, room: FrameRoom) -> Frames {
-        Frames { inner, room }
-    }
-}
-
-impl Deref for Frames {
-    type Target = request_response::Behaviour<FrameCodec>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.inner
-    }
-}
-
-impl DerefMut for Frames {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.inner
-    }
-}
-
-impl NetworkBehaviour for Frames {
-    type ConnectionHandler = THandler<request_response::Behaviour<FrameCodec>>;
-    type ToSwarm = <request_response::Behaviour<FrameCodec> as NetworkBehaviour>::ToSwarm;
-
-    fn handle_established_inbound_connection(
-        &mut self,
-        connection: ConnectionId,
-        peer: PeerId,
-        local: &Multiaddr,
-        remote: &Multiaddr,
-    ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.room.arrives(Some(peer));
-        let inner = &mut self.inner;
-        let handler = inner.handle_established_inbound_connection(connection, peer, local, remote);
-        self.room.arrives(None);
-        handler
-    }
-
-    fn handle_established_outbound_connection(
-        &mut self,
-        connection: ConnectionId,
-        peer: PeerId,
-        address: &Multiaddr,
-        role: Endpoint,
-        port: PortUse,
-    ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.room.arrives(Some(peer));
-        let inner = &mut self.inner;
-        let handler =
-            inner.handle_established_outbound_connection(connection, peer, address, role, port);
-        self.room.arrives(None);
-        handler
-    }
-
-    fn handle_pending_outbound_connection(
-        &mut self,
-        connection: ConnectionId,
-        peer: Option<PeerId>,
-        addresses: &[Multiaddr],
-        role: Endpoint,
-    ) -> Result<Vec<Multiaddr>, ConnectionDenied> {
-        let inner = &mut self.inner;
-        inner.handle_pending_outbound_connection(connection, peer, addresses, role)
-    }
-
-    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
-        self.inner.on_swarm_event(event);
-    }
-
-    fn on_connection_handler_event(
-        &mut self,
-        peer: PeerId,
-        connection: ConnectionId,
-        event: THandlerOutEvent<Self>,
-    ) {
-        self.inner
-            .on_connection_handler_event(peer, connection, event);
-    }
-
-    fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
-        self.inner.poll(context)
+        if *own == 0 {
+            self.payers.remove(&payer);
+        }
     }
 }
 

@@ -128,7 +128,7 @@ fn innermost(error: &dyn Error) -> String {
 pub struct UnreachedRow {
     /// Its address, as it was configured.
     pub address: String,
-    /// What names it: `peer` for `--peer`, `listen` for a relay in `--listen`, `ticket` for a ticket to join
+    /// The setting that names it: `peer` for `--peer`, `listen` for a relay in `--listen`, `ticket` for a ticket to join
     /// with, and for no `--peer`.
     pub from: &'static str,
     /// A stable name of the reason: `refused`, `not_resolved`, `other_identity`, `own_address`,

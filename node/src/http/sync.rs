@@ -29,8 +29,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 /// Frames that wait for one peer. Frames beyond are dropped, and repaired by sync later.
 pub(super) const OUTBOX_FRAMES_MAX: usize = 64;
 
-/// What a socket reads at a time. It is cleared before each read, and allocated for each socket: more takes
-/// longer and more memory, less takes more reads for large frames.
+/// Bytes that a socket reads at a time. Each socket allocates them, and the library clears them before each
+/// read. More costs time and memory for each socket, less costs more reads for a large frame.
 const READ_BYTES: usize = 16 << 10;
 
 /// How often a ping is sent. A socket from which nothing came for three of these is closed.

@@ -239,7 +239,7 @@ fn refuse_full(folder: &Path) -> Result<(), StoreError> {
 /// Links are followed, as far as a path leads to something that is there.
 fn refuse_within(from: &Path, to: &Path) -> Result<(), StoreError> {
     let Ok(folder) = fs::canonicalize(from) else {
-        return Ok(()); // Whoever opens it says why.
+        return Ok(()); // To open it tells the reason.
     };
     let there = std::path::absolute(to).ok();
     let place = there

@@ -31,8 +31,6 @@ struct Inner {
     since: AtomicU64,
     /// Why nothing is written any more, as long as that is so.
     lost: Mutex<Option<String>>,
-    /// Whether that is so, for those who ask with each answer.
-    is_lost: AtomicBool,
     /// The node stops, and waits for no folder to come back.
     stopping: AtomicBool,
 }
@@ -52,7 +50,6 @@ impl Default for Health {
             begun: Instant::now(),
             since: AtomicU64::new(0),
             lost: Mutex::new(None),
-            is_lost: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         }))
     }
@@ -96,13 +93,12 @@ impl Health {
             _ => {}
         }
         *lost = standing.clone().err();
-        self.0.is_lost.store(lost.is_some(), Ordering::Relaxed);
         standing
     }
 
     /// Whether the folder was not the one that was opened when that was looked at last.
     pub(super) fn is_lost(&self) -> bool {
-        self.0.is_lost.load(Ordering::Relaxed)
+        self.lost().is_some()
     }
 
     /// The node stops: who waits for a folder to come back gives up.

@@ -68,7 +68,7 @@ struct Load {
     /// Keys that have shown the ticket, and those of them that were let in.
     shown: AtomicUsize,
     let_in: AtomicUsize,
-    /// What became of the keys, by what they were told.
+    /// The number of keys for each answer of the node.
     told: Told,
     /// Links of such keys that there are, and were at most; and how those ended, or why there was none.
     links: AtomicUsize,
@@ -284,7 +284,7 @@ fn notes(limit: &str, load: &Load, refused: &BTreeMap<String, u64>) -> String {
     let slowest = load.slowest_peer.lock();
     let slowest = slowest.unwrap_or_else(PoisonError::into_inner).as_millis();
     format!(
-        "- `{limit}`. The keys were told: {}. Their links: {}. Peers with a writer's ticket: {} got a link, the \
+        "- `{limit}`. The node's answers to the keys: {}. Their links: {}. Peers with a writer's ticket: {} got a link, the \
          slowest after {slowest} ms; failed: {}. Honest requests failed by: {}. The nodes refused: {}.\n",
         all(&load.told),
         all(&load.links_ended),

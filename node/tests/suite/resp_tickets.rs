@@ -70,7 +70,7 @@ fn the_operators_token_is_as_good_as_a_members_ticket() {
         assert_eq!(refused(&mut redis, &["DBSIZE"]), None);
         assert_eq!(redis.text(&["RESET"]), Some("RESET".into()));
     }
-    // What was shown before is left: a reader's ticket stays a reader's.
+    // A ticket takes the place of the token: a reader's ticket stays a reader's.
     assert_eq!(redis.text(&["AUTH", token.trim()]), Some("OK".into()));
     assert_eq!(redis.text(&["AUTH", &reader]), Some("OK".into()));
     assert!(refused(&mut redis, &["SET", "likes", "6"]).is_some());

@@ -86,7 +86,7 @@ fn relays_that_take_nobody_in_and_peers_without_a_space_are_named() {
         };
         (rows.len() == 3 && expected.iter().all(is_told)).then_some(())
     });
-    // What is reached is told of no more.
+    // A relay that takes the node in is no finding.
     let relay = Node::start(&["--relay"]);
     let circuit = format!("{}/p2p-circuit", relay.listen[0]);
     let node = Node::start(&["--listen", &circuit, "--listen-open"]);

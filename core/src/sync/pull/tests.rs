@@ -494,7 +494,7 @@ fn a_slow_transfer_yields_to_others_and_goes_on() {
     end.last(two, 3, 1, &chunks[1][1]);
     assert_eq!(end.replica.value("key:00"), Some(1));
     assert_eq!(end.asked(), []);
-    end.wait(PUSH_DELAY_MS); // The others are told.
+    end.wait(PUSH_DELAY_MS); // The digests of the news go out.
     end.outputs();
     // It goes on from where it was.
     assert_eq!(end.sync.next_deadline(), Some(yielded + TURN_MS));
