@@ -1,7 +1,7 @@
 //! The addresses of nodes that this one has heard of, and when each is tried.
 
 use super::redial::Chance;
-use crate::store::ADDRESSES_BYTES_MAX;
+use crate::store::{self, ADDRESSES_BYTES_MAX, ADDRESSES_FILE};
 use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -66,25 +66,25 @@ struct Attempt {
     next: Instant,
 }
 
-/// The addresses of other nodes. They outlive this process if there is a file for them.
+/// The addresses of other nodes. They outlive this process if there is a folder for their file.
 pub(super) struct Addresses {
     peers: BTreeMap<PeerId, Held>,
     attempts: HashMap<PeerId, Attempt>,
-    file: Option<PathBuf>,
-    /// When that was written.
+    folder: Option<PathBuf>,
+    /// When the file was written.
     saved_ms: u64,
 }
 
 impl Addresses {
     /// Those of the file, as far as they make sense and still hold. If none does, all hold a while longer.
-    pub(super) fn load(file: Option<PathBuf>, own: &PeerId, unix_ms: u64) -> Addresses {
+    pub(super) fn load(folder: Option<PathBuf>, own: &PeerId, unix_ms: u64) -> Addresses {
         let mut addresses = Addresses {
             peers: BTreeMap::new(),
             attempts: HashMap::new(),
-            file: None,
+            folder: None,
             saved_ms: unix_ms,
         };
-        let kept = file.as_deref().map(read_file).unwrap_or_default();
+        let kept = folder.as_deref().map(read_in).unwrap_or_default();
         let kept = kept.into_iter().filter_map(|(key, until)| {
             let (peer, address) = read_key(&key)?;
             (peer != *own).then_some((peer, address, until))
@@ -100,7 +100,7 @@ impl Addresses {
                 addresses.add(peer, address, until);
             }
         }
-        addresses.file = file;
+        addresses.folder = folder;
         addresses
     }
 
@@ -195,9 +195,10 @@ impl Addresses {
 
     /// Writes the file. That some of it is lost costs no more than to ask a node again.
     fn save(&self) {
-        let Some(file) = &self.file else {
+        let Some(folder) = &self.folder else {
             return;
         };
+        let file = folder.join(ADDRESSES_FILE);
         let each = |(peer, held): (&PeerId, &Held)| {
             let peer = *peer;
             let held = held.iter();
@@ -209,23 +210,20 @@ impl Addresses {
         let written = serde_json::to_vec(&all)
             .map_err(std::io::Error::from)
             .and_then(|bytes| std::fs::write(&part, bytes))
-            .and_then(|()| std::fs::rename(&part, file));
+            .and_then(|()| std::fs::rename(&part, &file));
         if let Err(error) = written {
             tracing::debug!(%error, "the addresses of other nodes were not kept");
         }
     }
 }
 
-/// What a file of addresses says; nothing if it can't be read.
-fn read_file(file: &Path) -> BTreeMap<String, u64> {
-    match std::fs::metadata(file) {
-        // To read from a pipe waits for who writes to it.
-        Ok(found) if found.is_file() && found.len() <= ADDRESSES_BYTES_MAX => std::fs::read(file)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default(),
-        _ => BTreeMap::new(),
-    }
+/// The addresses in the file of a folder; none if it can't be read.
+fn read_in(folder: &Path) -> BTreeMap<String, u64> {
+    let read = store::read_small(folder, ADDRESSES_FILE, ADDRESSES_BYTES_MAX);
+    let bytes = read.ok().flatten();
+    bytes
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -281,8 +279,8 @@ mod tests {
     fn what_is_heard_takes_the_place_of_what_was_known_within_bounds() {
         let own = PeerId::random();
         let folder = tempfile::tempdir().expect("a folder");
-        let file = Some(folder.path().join("addresses.json"));
-        let mut addresses = Addresses::load(file.clone(), &own, 0);
+        let at = Some(folder.path().to_owned());
+        let mut addresses = Addresses::load(at.clone(), &own, 0);
         let [one, two] = [0, 1].map(|_| PeerId::random());
         let heard = BTreeMap::from([(one, held([1, 2], 100)), (two, held([3], 50))]);
         addresses.heard(heard, 10);
@@ -290,24 +288,24 @@ mod tests {
         assert_eq!(known(&addresses, &one), [address(4)]);
         assert_eq!(known(&addresses, &two), [address(3)]);
         // Another start knows it too, as far as it holds.
-        let again = Addresses::load(file.clone(), &own, 60);
+        let again = Addresses::load(at.clone(), &own, 60);
         assert_eq!(known(&again, &one), [address(4)]);
         assert!(known(&again, &two).is_empty());
         // A node that was away for longer than any of them holds has no others to try.
-        let mut late = Addresses::load(file.clone(), &own, 1_000);
+        let mut late = Addresses::load(at.clone(), &own, 1_000);
         assert_eq!(known(&late, &one), [address(4)]);
         assert_eq!(known(&late, &two), [address(3)]);
         late.heard(BTreeMap::from([(one, held([5], 9_000))]), 2_000);
         assert_eq!(known(&late, &one), [address(5)]);
-        let itself = Addresses::load(file.clone(), &one, 60);
+        let itself = Addresses::load(at.clone(), &one, 60);
         assert!(known(&itself, &one).is_empty());
         addresses.heard(BTreeMap::new(), 60);
         assert!(
             known(&addresses, &two).is_empty(),
             "it does not hold any more"
         );
-        std::fs::write(file.as_ref().expect("a file"), b"[nonsense").expect("written");
-        assert!(Addresses::load(file, &own, 0).peers.is_empty());
+        std::fs::write(folder.path().join(ADDRESSES_FILE), b"[nonsense").expect("written");
+        assert!(Addresses::load(at, &own, 0).peers.is_empty());
 
         addresses.heard(BTreeMap::from([(one, held(1..1000, 100))]), 60);
         assert_eq!(known(&addresses, &one).len(), PER_PEER_MAX);

@@ -28,7 +28,6 @@ use crate::clock::WallClock;
 use crate::driver::{Order, Rosters};
 use crate::handle::{Handle, SpaceId};
 use crate::log_pace::LogPace;
-use crate::store::ADDRESSES_FILE;
 use crate::trust::Ledger;
 use futures::StreamExt;
 use libp2p::core::transport::ListenerId;
@@ -178,9 +177,8 @@ impl Network {
         let (own, now) = (*swarm.local_peer_id(), Instant::now());
         let redial = Redial::new(peers, seed(&own), now);
         let book = finds::book(&start, own, now)?;
-        let file = start.folder.as_deref().filter(|_| book.has_addresses());
-        let file = file.map(|folder| folder.join(ADDRESSES_FILE));
-        let addresses = Addresses::load(file, &own, start.clock.now());
+        let folder = start.folder.clone().filter(|_| book.has_addresses());
+        let addresses = Addresses::load(folder, &own, start.clock.now());
         let limits = config.limits;
         let mut network = Network {
             swarm,

@@ -121,7 +121,7 @@ fn each_listener_takes_in_a_pool_while_the_node_does_not_accept() {
 
 #[test]
 fn a_pipe_in_place_of_a_file_of_addresses_holds_up_no_start() {
-    let node = Node::start_on(&[], |data| {
+    let node = Node::start_on(&["--address-book=on"], |data| {
         fs::create_dir_all(data).expect("made");
         pipe(&data.join("addresses.json"));
     });
