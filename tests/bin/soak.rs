@@ -10,14 +10,14 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tallymesh_tests::{closed, meaning, mesh, sim};
+use tallymesh_tests::{closed, meaning, mesh, open};
 
 /// A part is given up after so many failures.
 const FAILURES_MAX: usize = 20;
 /// A mesh takes as long as so many other short histories.
 const MESH_EVERY: u64 = 10;
 /// Of so many seeds of the simulator one, the last, is long.
-const LONG_EVERY: u64 = sim::LONG_EVERY;
+const LONG_EVERY: u64 = open::LONG_EVERY;
 
 struct Arguments {
     seeds: u64,
@@ -91,16 +91,16 @@ fn main() -> ExitCode {
             "convergence",
             arguments.seeds,
             short,
-            &|seed| sim::run(seed, false),
-            sim::Figures::add,
+            &|seed| open::run(seed, false),
+            open::Figures::add,
         ),
         arguments.part(
             "long",
             "convergence",
             arguments.long,
             long,
-            &|seed| sim::run(seed, false),
-            sim::Figures::add,
+            &|seed| open::run(seed, false),
+            open::Figures::add,
         ),
     ];
     match all.iter().all(|passed| *passed) {

@@ -15,6 +15,7 @@ pub mod levels;
 pub mod maelstrom;
 pub mod meaning;
 pub mod mesh;
+pub mod open;
 pub mod oracle;
 pub mod partitions;
 pub mod random;

@@ -69,3 +69,24 @@ pub fn play<F: Default + Debug + Send>(
     println!("{count} seeds: {total:#?}");
     Some((count, total))
 }
+
+/// Plays so many seeds of a plan, each of which has to show that something happened; or the one that the
+/// environment asks for, with a trace.
+pub fn play_all<F: Debug>(
+    default: u64,
+    run: impl Fn(u64, bool) -> Result<F, String> + Sync,
+    happened: impl Fn(&F) -> bool + Sync,
+) {
+    if let Some(seed) = chosen() {
+        let figures = run(seed, true).unwrap_or_else(|failure| panic!("{failure}"));
+        println!("{figures:#?}");
+        return;
+    }
+    each(count(default), |seed| {
+        let figures = run(seed, false)?;
+        match happened(&figures) {
+            true => Ok(()),
+            false => Err(format!("seed {seed}: too little happened: {figures:?}")),
+        }
+    });
+}

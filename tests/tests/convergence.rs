@@ -1,8 +1,8 @@
 //! A fixed share of the simulator's seeds. `TALLYMESH_SEED=n` replays one of them with a trace,
 //! `TALLYMESH_SEEDS=n` runs so many.
 
+use tallymesh_tests::open::{Figures, run};
 use tallymesh_tests::seeds;
-use tallymesh_tests::sim::{Figures, run};
 
 const SEEDS: u64 = 600;
 

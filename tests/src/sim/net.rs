@@ -1,22 +1,39 @@
-//! Links between replicas, and what befalls them.
+//! Links between replicas, and frames under way.
 
-use super::{CALM_DELAY_MS, Carrier, Event, HANDSHAKE_MS, Sim};
-use crate::oracle::Seen;
+use super::{Carrier, Event, Mesh, Scenario};
+use std::collections::BTreeMap;
 use tallymesh_core::{Input, Link, Millis};
 
+/// How long a transport takes to find out that a peer does not greet, in milliseconds.
+const HANDSHAKE_MS: Millis = 1_000;
+/// One frame in so many is very late while there is trouble, of 1000.
+const STRAGGLERS: u64 = 5;
+
+/// What gets through a cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Nothing, and both ends are told: the link closes.
+    Closed,
+    /// Nothing, and nobody is told.
+    Silent,
+    /// Nothing from the first to the second of the two.
+    OneWay,
+}
+
 /// Two replicas that would be linked.
-pub(super) struct Edge {
-    pub(super) ends: [usize; 2],
-    /// Whether nothing gets from the first to the second, and back.
-    pub(super) cut: [bool; 2],
+struct Edge {
+    ends: [usize; 2],
+    /// Until when nothing gets from the first to the second, and back.
+    cut_until: [Millis; 2],
     /// The connection, until both ends know that it is closed.
     conn: Option<u32>,
+    /// Whether they would be linked still.
+    wanted: bool,
 }
 
 /// A connection. A number is never used again, so it is the link's number at both ends.
 struct Conn {
     edge: usize,
-    broadcast: bool,
     open: [bool; 2],
     /// Whether it is being closed.
     closing: bool,
@@ -24,64 +41,208 @@ struct Conn {
     arrival: [Millis; 2],
 }
 
+/// All that links are made of.
+#[derive(Default)]
 pub(super) struct Net {
-    pub(super) edges: Vec<Edge>,
+    edges: Vec<Edge>,
+    /// The places of the edges, by their ends.
+    by_ends: BTreeMap<[usize; 2], usize>,
     conns: Vec<Conn>,
 }
 
 impl Net {
-    pub(super) fn new(edges: Vec<(usize, usize)>) -> Net {
-        let edge = |(a, b)| Edge {
-            ends: [a, b],
-            cut: [false; 2],
-            conn: None,
+    fn edges_of(&self, at: usize) -> impl Iterator<Item = usize> {
+        let edges = self.edges.iter().enumerate();
+        let of = edges.filter(move |it| it.1.wanted && it.1.ends.contains(&at));
+        of.map(|it| it.0)
+    }
+}
+
+/// Two in the order in which an edge has them.
+fn ascending(a: usize, b: usize) -> [usize; 2] {
+    [a.min(b), a.max(b)]
+}
+
+impl<S: Scenario> Mesh<S> {
+    /// Longest time until a link is found closed, or opened.
+    fn late_ms(&self) -> Millis {
+        match self.troubled {
+            true => self.settings.trouble.notice_ms,
+            false => 0,
+        }
+    }
+
+    /// Has two replicas be linked from now on, whenever they can.
+    pub fn link(&mut self, a: usize, b: usize) {
+        let ends = ascending(a, b);
+        let next = self.net.edges.len();
+        let edge = *self.net.by_ends.entry(ends).or_insert(next);
+        if edge == next {
+            self.net.edges.push(Edge {
+                ends,
+                cut_until: [0; 2],
+                conn: None,
+                wanted: true,
+            });
+        }
+        self.net.edges[edge].wanted = true;
+        self.schedule_within(0, self.late_ms(), Event::Open(edge));
+    }
+
+    /// Has two replicas be linked no more.
+    pub fn unlink(&mut self, a: usize, b: usize) {
+        if let Some(&edge) = self.net.by_ends.get(&ascending(a, b)) {
+            self.net.edges[edge].wanted = false;
+            self.close_edge(edge);
+        }
+    }
+
+    /// Has a replica be linked with nobody.
+    pub fn unlink_all(&mut self, at: usize) {
+        for other in self.linked_with(at) {
+            self.unlink(at, other);
+        }
+    }
+
+    /// Those that a replica would be linked with.
+    pub fn linked_with(&self, at: usize) -> Vec<usize> {
+        let ends = self.net.edges_of(at).map(|edge| self.net.edges[edge].ends);
+        ends.map(|ends| ends[usize::from(ends[0] == at)]).collect()
+    }
+
+    /// All two that would be linked.
+    pub fn pairs(&self) -> Vec<[usize; 2]> {
+        let edges = self.net.edges.iter().filter(|it| it.wanted);
+        edges.map(|it| it.ends).collect()
+    }
+
+    /// Whether two have a link now.
+    pub fn is_linked(&self, a: usize, b: usize) -> bool {
+        let edge = self.net.by_ends.get(&ascending(a, b));
+        let conn = edge.and_then(|edge| self.net.edges[*edge].conn);
+        conn.is_some_and(|conn| self.net.conns[conn as usize].open == [true; 2])
+    }
+
+    /// Whether a replica is cut off from all others.
+    pub fn is_alone(&self, at: usize) -> bool {
+        let now = self.now;
+        let mut edges = self.net.edges_of(at).map(|edge| &self.net.edges[edge]);
+        edges.all(|edge| edge.cut_until.iter().any(|until| *until > now))
+    }
+
+    /// Cuts the link of two for so long.
+    pub fn cut(&mut self, a: usize, b: usize, cut: Cut, ms: Millis) {
+        let Some(&edge) = self.net.by_ends.get(&ascending(a, b)) else {
+            return;
         };
-        Net {
-            edges: edges.into_iter().map(edge).collect(),
-            conns: Vec::new(),
+        self.counts.cuts += 1;
+        self.note(|| format!("cut {a} {b} {cut:?} for {ms} ms"));
+        let until = self.now + ms;
+        let directions = match cut {
+            Cut::Closed | Cut::Silent => [true, true],
+            Cut::OneWay => [a < b, b < a],
+        };
+        let its = &mut self.net.edges[edge].cut_until;
+        for (at, is_cut) in its.iter_mut().zip(directions) {
+            *at = (*at).max(if is_cut { until } else { 0 });
+        }
+        if cut == Cut::Closed {
+            self.close_edge(edge);
+        }
+    }
+
+    /// Ends the cut of two.
+    pub fn mend(&mut self, a: usize, b: usize) {
+        if let Some(&edge) = self.net.by_ends.get(&ascending(a, b)) {
+            self.mend_edge(edge);
+        }
+    }
+
+    pub(super) fn mend_all(&mut self) {
+        for edge in 0..self.net.edges.len() {
+            self.mend_edge(edge);
+            if let Some(conn) = self.net.edges[edge].conn {
+                self.schedule(self.now + HANDSHAKE_MS, Event::Handshake(conn));
+            }
+        }
+    }
+
+    fn mend_edge(&mut self, edge: usize) {
+        self.net.edges[edge].cut_until = [0; 2];
+        self.schedule_within(0, self.late_ms(), Event::Open(edge));
+    }
+
+    /// Closes the link of two, if they have one.
+    pub fn close_link(&mut self, a: usize, b: usize) {
+        if let Some(&edge) = self.net.by_ends.get(&ascending(a, b)) {
+            self.close_edge(edge);
+        }
+    }
+
+    fn close_edge(&mut self, edge: usize) {
+        if let Some(conn) = self.net.edges[edge].conn {
+            self.close(conn, None);
+        }
+    }
+
+    /// Delays all that is sent on the link of two by so much from now on, in order.
+    pub(super) fn stall(&mut self, [a, b]: [usize; 2], ms: Millis) {
+        let edge = self.net.by_ends.get(&ascending(a, b));
+        if let Some(conn) = edge.and_then(|edge| self.net.edges[*edge].conn) {
+            self.note(|| format!("the link of {a} and {b} stalls for {ms} ms"));
+            let until = self.now + ms;
+            let conn = &mut self.net.conns[conn as usize];
+            conn.arrival = conn.arrival.map(|at| at.max(until));
+        }
+    }
+
+    pub(super) fn open_links_of(&mut self, at: usize) {
+        let edges: Vec<usize> = self.net.edges_of(at).collect();
+        for edge in edges {
+            self.schedule_within(0, self.late_ms(), Event::Open(edge));
+        }
+    }
+
+    /// Closes all links of a replica, which knows of that if it is not gone.
+    pub(super) fn close_links_of(&mut self, at: usize, is_gone: bool) {
+        let edges = self.net.edges.iter().filter(|it| it.ends.contains(&at));
+        let conns: Vec<u32> = edges.filter_map(|it| it.conn).collect();
+        for conn in conns {
+            self.close(conn, is_gone.then_some(at));
         }
     }
 
     /// The replica at this end of a connection, if the end is open.
     pub(super) fn receiver(&self, conn: u32, end: usize) -> Option<usize> {
-        let conn = &self.conns[conn as usize];
-        conn.open[end].then(|| self.edges[conn.edge].ends[end])
+        let conn = &self.net.conns[conn as usize];
+        conn.open[end].then(|| self.net.edges[conn.edge].ends[end])
     }
 
-    /// The connections of which this replica's end is open.
-    pub(super) fn conns_of(&self, node: usize) -> Vec<u32> {
-        let of = |edge: &Edge| edge.ends.contains(&node).then_some(edge.conn).flatten();
-        self.edges.iter().filter_map(of).collect()
-    }
-}
-
-impl Sim {
     pub(super) fn open(&mut self, at: usize) -> Result<(), String> {
         let edge = &self.net.edges[at];
         let [a, b] = edge.ends;
-        if edge.conn.is_some() || !self.nodes[a].alive || !self.nodes[b].alive {
-            return Ok(()); // whoever comes back, and whatever closes, opens again
+        if !edge.wanted || edge.conn.is_some() || !self.nodes[a].alive || !self.nodes[b].alive {
+            return Ok(()); // whoever starts, and whatever closes, opens again
         }
-        if edge.cut != [false; 2] {
-            self.after(50, 300, Event::Open(at));
+        let cut_until = edge.cut_until[0].max(edge.cut_until[1]);
+        if cut_until > self.now {
+            let late = self.random.range(0, self.late_ms());
+            self.schedule(cut_until + late, Event::Open(at));
             return Ok(());
         }
         let number = self.net.conns.len() as u32;
-        let both_durable = self.nodes[a].durable && self.nodes[b].durable;
-        let broadcast = self.profile.broadcast && both_durable;
         self.net.edges[at].conn = Some(number);
         self.net.conns.push(Conn {
             edge: at,
-            broadcast,
             open: [true; 2],
             closing: false,
             arrival: [0; 2],
         });
-        self.note(|| format!("open {number}: {a} to {b}"));
-        self.at(self.now + HANDSHAKE_MS, Event::Handshake(number));
-        let link = Link(number);
-        for node in [a, b] {
-            self.input(node, Input::Connected { link, broadcast })?;
+        self.note(|| format!("link {number} opens: {a} to {b}"));
+        self.schedule(self.now + HANDSHAKE_MS, Event::Handshake(number));
+        for (node, other) in [(a, b), (b, a)] {
+            let input = S::opens(self, Link(number), node, other);
+            self.input(node, input)?;
         }
         Ok(())
     }
@@ -95,11 +256,10 @@ impl Sim {
         }
         if !conn.closing || gone.is_some() {
             conn.closing = true;
-            self.figures.closes += 1;
-            let late = if self.trouble { 2_000 } else { 50 };
+            self.counts.closes += 1;
             for end in 0..2 {
-                let at = self.random.below(late);
-                self.at(self.now + at, Event::Close { conn: number, end });
+                let close = Event::Close { conn: number, end };
+                self.schedule_within(0, self.late_ms(), close);
             }
         }
     }
@@ -111,11 +271,11 @@ impl Sim {
         let node = self.net.edges[edge].ends[end];
         if both && self.net.edges[edge].conn == Some(number) {
             self.net.edges[edge].conn = None;
-            self.after(0, if self.trouble { 1_000 } else { 50 }, Event::Open(edge));
+            self.schedule_within(0, self.late_ms(), Event::Open(edge));
         }
         if was_open {
             let link = Link(number);
-            self.note(|| format!("closed {number} at {node}"));
+            self.note(|| format!("link {number} is closed at {node}"));
             self.input(node, Input::Disconnected { link })?;
         }
         Ok(())
@@ -124,9 +284,9 @@ impl Sim {
     /// A transport gives up on a peer that does not greet.
     pub(super) fn time_out_handshake(&mut self, number: u32) {
         for end in 0..2 {
-            if let Some(node) = self.net.receiver(number, end) {
+            if let Some(node) = self.receiver(number, end) {
                 let mut links = self.nodes[node].sync.links();
-                let greeted = links.any(|s| s.link == Link(number) && s.agent.is_some());
+                let greeted = links.any(|it| it.link == Link(number) && it.agent.is_some());
                 drop(links);
                 if !greeted {
                     self.close(number, None);
@@ -136,216 +296,52 @@ impl Sim {
     }
 
     fn delay(&mut self) -> Millis {
-        if self.trouble && self.random.chance(5) {
+        if self.troubled
+            && self.settings.carrier == Carrier::Datagrams
+            && self.random.chance(STRAGGLERS)
+        {
             // Very late, and perhaps by then long overtaken.
-            self.figures.stragglers += 1;
+            self.counts.stragglers += 1;
             return self.random.range(1, (self.heal_at - self.now).max(1));
         }
-        let most = match self.trouble {
-            true => self.profile.delay_max,
-            false => CALM_DELAY_MS,
-        };
-        self.random.range(1, most)
+        self.random
+            .range(self.settings.delay_ms.0, self.settings.delay_ms.1)
     }
 
-    /// Sends a frame from a replica on a connection.
-    pub(super) fn send(&mut self, number: u32, from: usize, bytes: Vec<u8>) {
+    /// Sends a frame from a replica on a link.
+    pub(super) fn send(&mut self, link: Link, from: usize, bytes: Vec<u8>) {
+        let number = link.0;
+        self.counts.frames += 1;
+        self.counts.bytes += bytes.len() as u64;
         let conn = &self.net.conns[number as usize];
         let edge = &self.net.edges[conn.edge];
         let end = usize::from(edge.ends[0] == from); // the other end
-        if !conn.open[1 - end] {
-            return;
+        if !conn.open[1 - end] || edge.ends[1 - end] != from {
+            return; // a copy of a process has links that are the first one's
         }
-        let cut = edge.cut[1 - end] || !conn.open[end];
-        let lossy = self.trouble && self.random.chance(self.profile.drop);
-        let datagrams = self.profile.carrier == Carrier::Datagrams;
-        if cut || conn.closing || (lossy && (datagrams || self.random.chance(100))) {
-            self.figures.drops += 1;
-            self.note(|| format!("lost {} bytes from {from} on {number}", bytes.len()));
-            if !datagrams {
-                // A stream breaks here, and nothing follows.
-                self.close(number, None);
+        let cut = edge.cut_until[1 - end] > self.now || !conn.open[end];
+        let (is_closing, is_stream) = (conn.closing, self.settings.carrier == Carrier::Stream);
+        let is_lost = self.troubled && self.random.chance(self.settings.trouble.lost);
+        if cut || is_closing || is_lost {
+            self.counts.drops += 1;
+            self.note(|| format!("{from} loses {} bytes on link {number}", bytes.len()));
+            if is_stream {
+                self.close(number, None); // it breaks here, and nothing follows
             }
             return;
         }
-        let mut copies = 1;
-        if datagrams && self.trouble && self.random.chance(self.profile.repeat) {
-            self.figures.repeats += 1;
-            copies = 2;
-        }
-        for _ in 0..copies {
-            let delay = self.delay();
-            let mut when = self.now + delay;
+        let repeats =
+            self.troubled && !is_stream && self.random.chance(self.settings.trouble.twice);
+        self.counts.repeats += u64::from(repeats);
+        for bytes in repeats.then(|| bytes.clone()).into_iter().chain([bytes]) {
+            let mut when = self.now + self.delay();
             let conn = &mut self.net.conns[number as usize];
-            if !datagrams || !self.trouble {
+            if is_stream || !self.troubled {
                 when = when.max(conn.arrival[end]);
             }
-            conn.arrival[end] = when;
-            let bytes = bytes.clone();
+            conn.arrival[end] = conn.arrival[end].max(when);
             let conn = number;
-            self.at(when, Event::Frame { conn, end, bytes });
-        }
-    }
-
-    /// Broadcasts a frame over the links of those who take part, as a flood with losses would.
-    pub(super) fn gossip(&mut self, from: usize, bytes: &[u8]) {
-        let mut reached = vec![false; self.nodes.len()];
-        reached[from] = true;
-        let mut queue = vec![(from, self.now)];
-        let mut next = 0;
-        while let Some(&(node, when)) = queue.get(next) {
-            next += 1;
-            for conn in self.net.conns_of(node) {
-                let link = &self.net.conns[conn as usize];
-                let edge = &self.net.edges[link.edge];
-                let end = usize::from(edge.ends[0] == node);
-                let to = edge.ends[end];
-                let passes = link.broadcast && link.open == [true; 2] && !edge.cut[1 - end];
-                if !passes || reached[to] {
-                    continue;
-                }
-                if self.trouble && self.random.chance(self.profile.drop) {
-                    self.figures.drops += 1;
-                    continue;
-                }
-                reached[to] = true;
-                let mut copies = 1;
-                if self.trouble && self.random.chance(self.profile.repeat) {
-                    self.figures.repeats += 1;
-                    copies = 2;
-                }
-                for _ in 0..copies {
-                    let when = when + self.delay();
-                    let asked = !self.random.chance(100);
-                    let from = asked.then_some(Link(conn));
-                    let bytes = bytes.to_vec();
-                    self.at(when, Event::Gossip { to, from, bytes });
-                    if queue.last().is_none_or(|last| last.0 != to) {
-                        queue.push((to, when));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Something breaks.
-    pub(super) fn fault(&mut self) {
-        let edge = self.random.index(self.net.edges.len().max(1));
-        let tabs = self.profile.durable..self.nodes.len();
-        match self.random.below(11) {
-            0..=2 if !self.net.edges.is_empty() => {
-                let dirs = *self
-                    .random
-                    .pick(&[[true, false], [false, true], [true, true]]);
-                self.cut(&[edge], dirs);
-            }
-            3 => {
-                // A part of the mesh is cut from the rest.
-                let side: Vec<bool> = self.nodes.iter().map(|_| self.random.chance(400)).collect();
-                let between = |e: &super::net::Edge| side[e.ends[0]] != side[e.ends[1]];
-                let edges = self.net.edges.iter().enumerate();
-                let edges: Vec<usize> = edges.filter(|(_, e)| between(e)).map(|(n, _)| n).collect();
-                self.cut(&edges, [true, true]);
-            }
-            4 | 5 => {
-                let open = self.net.edges.get(edge).and_then(|edge| edge.conn);
-                if let Some(conn) = open {
-                    self.close(conn, None);
-                }
-            }
-            6 | 7 => {
-                let node = self.random.index(self.profile.durable);
-                self.stop(node);
-            }
-            8 if self.random.chance(500) => {
-                let node = self.random.index(self.profile.durable);
-                self.nodes[node].back_up();
-                self.note(|| format!("a backup of {node}"));
-            }
-            8 => {
-                let node = self.random.index(self.nodes.len());
-                self.nodes[node].skew = self.profile.skew(&mut self.random);
-                self.note(|| format!("the clock of {node} jumps"));
-            }
-            _ if !tabs.is_empty() => {
-                let tab = tabs.start + self.random.index(tabs.len());
-                self.stop(tab);
-            }
-            _ => {}
-        }
-    }
-
-    fn cut(&mut self, edges: &[usize], dirs: [bool; 2]) {
-        let lasts = self.random.range(100, 4_000);
-        for &edge in edges {
-            self.figures.cuts += 1;
-            self.net.edges[edge].cut = dirs;
-            self.at(self.now + lasts, Event::Mend(edge));
-        }
-        self.note(|| format!("cut {edges:?} {dirs:?}"));
-    }
-
-    fn stop(&mut self, node: usize) {
-        if self.nodes[node].alive {
-            self.crash(node);
-            if self.nodes[node].durable && self.profile.rot && self.random.chance(500) {
-                self.betray(node);
-            }
-            self.after(10, 3_000, Event::Start(node));
-        }
-    }
-
-    /// The disk of a replica that has crashed is not what it was: its last flushes were not done,
-    /// a backup was put back, it is empty, or it is a copy of another's.
-    fn betray(&mut self, at: usize) {
-        let other = self.random.index(self.profile.durable);
-        let what = match self.random.below(4) {
-            0 => {
-                let (records, part) = (self.random.range(1, 6), self.random.below(40));
-                self.nodes[at].tear(records as usize, part as usize);
-                "a torn tail"
-            }
-            1 => {
-                let backup = self.nodes[at].backup();
-                self.nodes[at].replace_disk(backup);
-                "a backup"
-            }
-            2 => {
-                self.nodes[at].replace_disk(Default::default());
-                "an empty disk"
-            }
-            _ => {
-                let copy = self.nodes[other].disk();
-                self.nodes[at].replace_disk(copy);
-                "another's disk"
-            }
-        };
-        self.note(|| format!("{at} has {what}"));
-        self.figures.betrayals += 1;
-        // What is on no other disk was lost with it, though it was acknowledged. It may come back:
-        // others may have heard of it, or hear of it still.
-        let mut kept = Seen::default();
-        for node in self.nodes.iter().filter(|node| node.durable) {
-            kept.union(node.flushed.seen());
-        }
-        self.acknowledged.intersect(&kept);
-    }
-
-    /// The trouble is over: nothing is lost any more, and whatever is broken is found out.
-    pub(super) fn heal(&mut self) {
-        self.note(|| "heal".into());
-        self.trouble = false;
-        for edge in 0..self.net.edges.len() {
-            self.net.edges[edge].cut = [false; 2];
-            self.after(0, 50, Event::Open(edge));
-            if let Some(conn) = self.net.edges[edge].conn {
-                self.at(self.now + HANDSHAKE_MS, Event::Handshake(conn));
-            }
-        }
-        for node in 0..self.nodes.len() {
-            if !self.nodes[node].alive && (self.nodes[node].durable || self.random.chance(500)) {
-                self.after(0, 100, Event::Start(node));
-            }
+            self.schedule(when, Event::Frame { conn, end, bytes });
         }
     }
 }

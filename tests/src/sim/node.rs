@@ -1,282 +1,405 @@
-//! A replica with its sync machine, its disk if it has one, and what its application was told.
+//! Replicas: their processes, what they are handed, and what becomes of it.
 
-use crate::oracle::{Call, Counter, Key, Kind, Oracle, View};
-use std::collections::{BTreeMap, BTreeSet};
+use super::{Carrier, Cause, Disk, EPOCH_MS, Event, Mesh, Scenario, text};
 use tallymesh_core::{
-    Input, Mark, Message, Millis, Output, Replica, Space, Sync, SyncConfig, WriterId,
+    Error, Input, Link, Mark, Message, Millis, Output, Owner, Replica, Space, Sync, SyncConfig,
+    WriterId,
 };
 
-/// The true time at virtual time 0, in milliseconds since 1970.
-const TRUE_TIME: u64 = 1_800_000_000_000;
+/// A member announces a start that could not catch up so long after it began, in milliseconds.
+const LATE_MS: Millis = 5_000;
+/// So many backups of a disk are kept.
+const BACKUPS_MAX: usize = 6;
+/// One flush in so many writes the disk anew, of 1000.
+const COMPACTS: u64 = 2;
 
-/// Every so many steps of a replica all its reads are compared, and not only those of the counters
-/// that were touched, and every value.
-const FULL_CHECK_EVERY: u64 = 16;
-
-/// One incarnation of a replica, and the disk that outlives it.
-pub(super) struct Node {
-    /// Whether it has a disk.
-    pub(super) durable: bool,
-    pub(super) alive: bool,
-    /// The number of the incarnation: events of an earlier one mean nothing.
+/// A replica, and what outlives its process.
+#[derive(Clone)]
+pub struct Node<V> {
+    /// The owner in the configuration, of one that may be a member.
+    pub owner: Option<Owner>,
+    /// Under whose key its writers are minted.
+    pub key: Owner,
+    /// Whether its process runs.
+    pub alive: bool,
+    /// The replica.
+    pub replica: Replica,
+    /// Its sync machine.
+    pub sync: Sync,
+    /// Up to where the disk has it.
+    pub mark: Mark,
+    /// The disk.
+    pub disk: Disk<V>,
+    /// When its process began.
+    pub started: Millis,
+    /// How much its wall clock is ahead of the slowest that may be.
+    pub ahead: u64,
+    /// What its present writer was minted with.
+    pub nonce: [u8; 16],
+    /// Whether no process of it begins any more.
+    pub(super) gone: bool,
+    pub(super) backups: Vec<Disk<V>>,
+    /// The number of the process: events of an earlier one mean nothing.
     pub(super) epoch: u32,
-    pub(super) replica: Replica,
-    pub(super) sync: Sync,
-    /// What it sees, as the oracle has it.
-    pub(super) view: View,
-    /// What it saw when it was flushed last: what a crash leaves, and what was acknowledged.
-    pub(super) flushed: View,
-    mark: Mark,
-    disk: Vec<Vec<u8>>,
-    /// What it saw when each record of the disk was written.
-    records: Vec<View>,
-    /// A copy of the disk that was made some time.
-    backup: Disk,
-    /// What the application shows: what it read after its own writes, after
-    /// [`Output::Changed`], and when its wall clock passed an expiry, in whichever direction.
-    shown: BTreeMap<Key, Counter>,
-    /// How far its wall clock is from the true time, in milliseconds.
-    pub(super) skew: i64,
-    /// What its wall clock showed when it was looked at last.
-    pub(super) wall: u64,
-    /// Counters that changed since the reads were compared last.
-    touched: BTreeSet<Key>,
-    /// How often the reads were compared.
-    checks: u64,
     pub(super) flush_pending: bool,
+    /// The earliest look that is scheduled.
+    pub(super) look_at: Option<Millis>,
     /// The earliest tick that is scheduled.
     pub(super) tick_at: Option<Millis>,
 }
 
-/// The records of a disk, and what was seen when each was written.
-pub(super) type Disk = (Vec<Vec<u8>>, Vec<View>);
-
-fn fresh(writer: WriterId) -> Replica {
-    Replica::new(Space::default(), writer)
+impl<V> Node<V> {
+    /// Whether no process of it begins any more.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
 }
 
-impl Node {
-    pub(super) fn new(durable: bool, skew: i64) -> Node {
-        Node {
-            durable,
+impl<S: Scenario> Mesh<S> {
+    /// Adds a replica that runs, linked with nobody: a member to be, if it has an owner.
+    ///
+    /// # Errors
+    /// As the scenario.
+    pub fn add_node(&mut self, owner: Option<Owner>, key: Owner) -> Result<usize, String> {
+        let writer = WriterId::from_bytes([0; 16]);
+        let ahead = self.random.below(self.settings.trouble.skew_ms + 1);
+        self.nodes.push(Node {
+            owner,
+            key,
             alive: false,
-            epoch: 0,
-            replica: fresh(WriterId::from_bytes([0; 16])),
+            replica: Replica::new(Space::default(), writer),
             sync: Sync::new(SyncConfig::default(), 0),
-            view: View::default(),
-            flushed: View::default(),
             mark: Mark::default(),
-            disk: Vec::new(),
-            records: Vec::new(),
-            backup: Disk::default(),
-            shown: BTreeMap::new(),
-            skew,
-            wall: 0,
-            touched: BTreeSet::new(),
-            checks: 0,
+            disk: Disk::default(),
+            started: self.now,
+            ahead,
+            nonce: [0; 16],
+            gone: false,
+            backups: Vec::new(),
+            epoch: 0,
             flush_pending: false,
+            look_at: None,
             tick_at: None,
-        }
+        });
+        let at = self.nodes.len() - 1;
+        self.start(at)?;
+        Ok(at)
     }
 
-    /// Starts the next incarnation from what is on the disk.
-    pub(super) fn start(
-        &mut self,
-        oracle: &Oracle,
-        now: Millis,
-        nonce: &[u8; 16],
-        sync: Sync,
-    ) -> Result<(), String> {
-        let writer = WriterId::mint(&Space::default(), &[1; 32], nonce);
-        self.replica = fresh(writer);
-        self.sync = sync;
-        self.alive = true;
-        self.epoch += 1;
-        self.flush_pending = false;
-        self.tick_at = None;
-        self.view = View::default();
-        self.look_at_clock(now);
-        if !self.durable {
-            self.flushed = View::default();
+    /// Adds replicas that may be members, each linked with each.
+    ///
+    /// # Errors
+    /// As the scenario.
+    pub fn add_members(&mut self, count: usize) -> Result<(), String> {
+        for at in 0..count {
+            self.add_node(Some(super::owner(at)), super::owner(at))?;
+            for other in 0..at {
+                self.link(other, at);
+            }
         }
-        // What was being written when the power failed is not whole.
-        if self.disk.len() > self.records.len()
-            && let Some(torn) = self.disk.pop()
-            && Message::decode_stored(&torn).is_ok()
-        {
-            return Err("half a record was taken for a whole one".into());
-        }
-        for record in &self.disk {
-            let message = Message::decode_stored(record).map_err(|e| e.to_string())?;
-            self.replica.merge(&message).map_err(|e| e.to_string())?;
-            // Each prefix of the log is a state that was whole once.
-            oracle.learn(&mut self.view, self.replica.writers())?;
-            oracle.check(&self.view, &self.replica, self.wall)?;
-        }
-        if self.view != self.flushed {
-            return Err("the disk does not hold what was flushed".into());
-        }
-        self.mark = Mark::default();
-        self.replica.since(&mut self.mark);
-        self.shown = self.readable();
         Ok(())
     }
 
-    /// Sets the replica's time by the node's own wall clock.
-    pub(super) fn look_at_clock(&mut self, now: Millis) {
-        let before = self.wall;
-        self.wall = (TRUE_TIME + now).saturating_add_signed(self.skew);
-        self.replica.set_time(self.wall);
-        for (key, counter) in self.view.counters() {
-            match (counter.is_expired(before), counter.is_expired(self.wall)) {
-                (false, true) => drop(self.shown.remove(key)),
-                (true, false) => drop(self.shown.insert(*key, *counter)),
-                _ => continue,
-            }
-            self.touched.insert(*key);
-        }
-    }
-
-    /// The counters that a read finds.
-    fn readable(&self) -> BTreeMap<Key, Counter> {
-        let counters = self.view.counters().iter();
-        let alive = counters.filter(|(_, counter)| !counter.is_expired(self.wall));
-        alive.map(|(key, counter)| (*key, *counter)).collect()
-    }
-
-    fn show(&mut self, key: Key, counter: Option<Counter>) {
-        match counter {
-            Some(counter) => self.shown.insert(key, counter),
-            None => self.shown.remove(&key),
+    /// Has the first so many members found a space, and waits until they are established.
+    ///
+    /// # Errors
+    /// As the scenario, and if they are not within half a minute.
+    pub fn found(&mut self, members: usize) -> Result<(), String> {
+        let owners: Vec<Owner> = (0..members).map(super::owner).collect();
+        let (time, nonce) = (self.wall(0), self.nodes[0].nonce);
+        let first = &mut self.nodes[0].replica;
+        first.set_time(time);
+        first.found(&owners[0], &nonce, time).map_err(text)?;
+        first.force_members(&owners).map_err(text)?;
+        self.changed(0)?;
+        let established = |mesh: &Self| {
+            let mut founders = mesh.nodes[..members].iter();
+            founders.all(|it| it.replica.is_established())
         };
-    }
-
-    /// Stops without a word; what was not flushed is lost.
-    pub(super) fn crash(&mut self, oracle: &mut Oracle) {
-        self.alive = false;
-        oracle.lose(self.replica.writer(), &self.view, &self.flushed);
-    }
-
-    /// The disk as it is.
-    pub(super) fn disk(&self) -> Disk {
-        (self.disk.clone(), self.records.clone())
-    }
-
-    /// Copies the disk away.
-    pub(super) fn back_up(&mut self) {
-        self.backup = self.disk();
-    }
-
-    /// The copy that was made last; nothing if none was.
-    pub(super) fn backup(&self) -> Disk {
-        self.backup.clone()
-    }
-
-    /// Puts other records on the disk of a replica that does not run.
-    pub(super) fn replace_disk(&mut self, (disk, records): Disk) {
-        self.flushed = records.last().cloned().unwrap_or_default();
-        (self.disk, self.records) = (disk, records);
-    }
-
-    /// Loses the last records of the disk, as a flush does that was acknowledged and not done; of
-    /// the first of them a part may be left.
-    pub(super) fn tear(&mut self, records: usize, part: usize) {
-        let keep = self.disk.len() - records.min(self.disk.len());
-        let torn = self
-            .disk
-            .get(keep)
-            .map(|torn| torn[..part.min(torn.len() - 1)].to_vec());
-        let (mut disk, mut views) = self.disk();
-        disk.truncate(keep);
-        views.truncate(keep);
-        self.replace_disk((disk, views));
-        self.disk.extend(torn);
-    }
-
-    /// Asks for a transaction, and tells whether one was made.
-    pub(super) fn transact(
-        &mut self,
-        oracle: &mut Oracle,
-        ops: &[(Key, Kind)],
-        call: Call,
-    ) -> Result<bool, String> {
-        let made = oracle.transact(&mut self.view, &mut self.replica, self.wall, ops, call)?;
-        for (key, _) in ops {
-            self.show(*key, self.view.read(*key, self.wall));
+        match self.until(30_000, established)? {
+            true => self.pass(2_000),
+            false => Err("they don't all become members".into()),
         }
-        Ok(made)
     }
 
-    /// Materialises the expiries that have passed by its clock, and tells how many.
-    pub(super) fn materialize(&mut self, oracle: &mut Oracle) -> Result<u64, String> {
-        let expire = self.view.counters().iter();
-        let expire = expire.filter(|(_, counter)| counter.expiry.is_some());
-        let keys: Vec<Key> = expire.map(|(key, _)| *key).collect();
-        let mut done = 0;
-        for key in keys {
-            let due = oracle.materialize(&mut self.view, &mut self.replica, self.wall, key)?;
-            done += u64::from(due);
-        }
-        Ok(done)
+    /// What a replica's wall clock shows, in milliseconds since 1970.
+    pub fn wall(&self, at: usize) -> u64 {
+        EPOCH_MS + self.now + self.nodes[at].ahead
     }
 
-    pub(super) fn handle(
-        &mut self,
-        oracle: &Oracle,
-        now: Millis,
-        input: Input<'_>,
-    ) -> Result<(), String> {
-        self.look_at_clock(now);
-        self.sync.handle(now, &mut self.replica, input);
-        let learned = oracle.learn(&mut self.view, self.replica.writers())?;
-        self.touched.extend(learned);
-        self.checks += 1;
-        if self.checks.is_multiple_of(FULL_CHECK_EVERY) {
-            self.touched.clear();
-            return oracle.check(&self.view, &self.replica, self.wall);
-        }
-        let touched = std::mem::take(&mut self.touched);
-        oracle.check_touched(&self.view, &self.replica, self.wall, &touched)
+    /// Tells a replica what its wall clock shows.
+    pub fn set_time(&mut self, at: usize) {
+        let time = self.wall(at);
+        self.nodes[at].replica.set_time(time);
     }
 
-    /// Makes durable what changed; only then the outputs are taken.
-    pub(super) fn flush(&mut self, oracle: &Oracle) -> Result<Vec<Output>, String> {
-        self.flush_pending = false;
-        if self.durable
-            && let Some(message) = self.replica.since(&mut self.mark)
-        {
-            self.disk.push(message.encode());
-            self.records.push(self.view.clone());
+    /// The replicas that run, with their places.
+    pub fn living(&self) -> impl Iterator<Item = (usize, &Node<S::Seen>)> {
+        self.nodes.iter().enumerate().filter(|it| it.1.alive)
+    }
+
+    /// Whether all that a replica holds is on its disk: only that may be told to a client.
+    pub fn is_written(&self, at: usize) -> bool {
+        !self.nodes[at].flush_pending
+    }
+
+    /// Whether this process runs still.
+    pub(super) fn lives(&self, at: usize, epoch: u32) -> bool {
+        self.nodes[at].alive && self.nodes[at].epoch == epoch
+    }
+
+    /// Begins a process from what is on the disk.
+    pub(super) fn start(&mut self, at: usize) -> Result<(), String> {
+        let nonce: [u8; 16] = self.random.bytes();
+        let seed = self.random.next_u64();
+        let (now, time) = (self.now, self.wall(at));
+        let config = SyncConfig {
+            owner: self.nodes[at].owner,
+            ..self.settings.sync.clone()
+        };
+        let node = &mut self.nodes[at];
+        let writer = WriterId::mint(&Space::default(), &node.key, &nonce);
+        node.replica = Replica::new(Space::default(), writer);
+        node.replica.set_time(time);
+        node.sync = Sync::new(config, seed);
+        node.nonce = nonce;
+        node.started = now;
+        node.epoch += 1;
+        (node.flush_pending, node.tick_at) = (false, None);
+        for (record, seen) in node.disk.records().to_vec() {
+            let record = Message::decode_stored(&record).map_err(text)?;
+            self.nodes[at].replica.restore(&record).map_err(text)?;
+            S::restored(self, at, &seen)?;
         }
-        if !self.is_flushed() {
-            self.flushed = self.view.clone();
+        let node = &mut self.nodes[at];
+        node.mark = node.replica.mark();
+        node.alive = true;
+        let epoch = node.epoch;
+        self.note(|| format!("{at} begins as {writer}"));
+        S::writes_as(self, at, writer, nonce)?;
+        S::started(self, at)?;
+        if self.nodes[at].owner.is_some() {
+            self.schedule(self.now, Event::Tend(at, epoch));
         }
-        let outputs: Vec<Output> = std::iter::from_fn(|| self.sync.poll()).collect();
-        for output in &outputs {
-            if let Output::Changed { handle } = output {
-                let key = self.replica.key(*handle).ok_or("a counter has no key")?;
-                let key = oracle.number(key).ok_or("a key that nobody wrote")?;
-                let value = self.replica.value_at(*handle);
-                let expiry = self.replica.expiry_at(*handle);
-                self.show(key, value.map(|value| Counter { value, expiry }));
+        self.open_links_of(at);
+        Ok(())
+    }
+
+    /// Ends a process without a word: what was not written is lost.
+    pub fn crash(&mut self, at: usize) {
+        if std::mem::replace(&mut self.nodes[at].alive, false) {
+            self.note(|| format!("{at} ends"));
+            self.close_links_of(at, true);
+            self.promises.retain(|it| it.0 != at);
+            S::ended(self, at);
+        }
+    }
+
+    /// Ends a process, and begins another some time later.
+    pub fn restart(&mut self, at: usize, (least, most): (Millis, Millis)) {
+        if self.nodes[at].alive {
+            self.counts.restarts += 1;
+            self.crash(at);
+            self.schedule_within(least, most, Event::Start(at));
+        }
+    }
+
+    /// Ends a process for good, and all its links.
+    pub fn remove(&mut self, at: usize) {
+        self.unlink_all(at);
+        self.crash(at);
+        self.nodes[at].gone = true;
+    }
+
+    /// Copies a running process: the second one has the memory and the disk of the first, and links of its
+    /// own with all that the first is linked with.
+    ///
+    /// # Errors
+    /// As the scenario.
+    pub fn copy(&mut self, at: usize) -> Result<usize, String> {
+        let mut copy = self.nodes[at].clone();
+        (copy.flush_pending, copy.look_at, copy.tick_at) = (false, None, None);
+        let (second, epoch, owner) = (self.nodes.len(), copy.epoch, copy.owner);
+        let links: Vec<Link> = copy.sync.links().map(|it| it.link).collect();
+        self.nodes.push(copy);
+        for link in links {
+            self.input(second, Input::Disconnected { link })?;
+        }
+        for other in self.linked_with(at) {
+            self.link(other, second);
+        }
+        if owner.is_some() {
+            self.schedule(self.now, Event::Tend(second, epoch));
+        }
+        Ok(second)
+    }
+
+    /// Has an event of the scenario happen once all that a replica holds is on its disk; never if its process
+    /// ends before. To be said before [`changed`](Mesh::changed).
+    pub fn when_written(&mut self, at: usize, event: S::Event) {
+        self.promises.push((at, event));
+    }
+
+    /// Says that a replica's client changed something.
+    ///
+    /// # Errors
+    /// As the scenario.
+    pub fn changed(&mut self, at: usize) -> Result<(), String> {
+        self.input(at, Input::Changed)
+    }
+
+    /// Hands something to a replica that runs.
+    ///
+    /// # Errors
+    /// As the scenario.
+    pub fn input(&mut self, at: usize, input: Input<'_>) -> Result<(), String> {
+        if !self.nodes[at].alive {
+            return Ok(());
+        }
+        let cause = match &input {
+            Input::Frame { bytes, .. } => Cause::Frame(bytes[3]),
+            Input::Changed => Cause::Changed,
+            _ => Cause::Other,
+        };
+        self.set_time(at);
+        self.announce(at)?;
+        S::before(self, at, cause);
+        let now = self.now;
+        let node = &mut self.nodes[at];
+        node.sync.handle(now, &mut node.replica, input);
+        S::handled(self, at, cause)?;
+        let flush_ms = match self.troubled {
+            true => self.settings.trouble.flush_ms,
+            false => 0,
+        };
+        if flush_ms == 0 {
+            return self.flush(at);
+        }
+        let node = &mut self.nodes[at];
+        if !std::mem::replace(&mut node.flush_pending, true) {
+            let flush = Event::Flush(at, node.epoch);
+            self.schedule_within(0, flush_ms, flush);
+        }
+        Ok(())
+    }
+
+    /// Announces a member's start, as soon as it is known to be one.
+    fn announce(&mut self, at: usize) -> Result<(), String> {
+        let (now, time) = (self.now, self.wall(at));
+        let node = &mut self.nodes[at];
+        let Some(owner) = node.owner.filter(|_| !node.replica.is_announced()) else {
+            return Ok(());
+        };
+        // What a start begins from may be old.
+        let late = node.started + LATE_MS <= now;
+        if !late && !node.sync.has_caught_up(&node.replica) {
+            return Ok(());
+        }
+        let members = node.replica.configuration();
+        if members.is_some_and(|it| it.has(&owner)) {
+            node.replica
+                .announce(&owner, &node.nonce, time)
+                .map_err(text)?;
+            node.sync.handle(now, &mut node.replica, Input::Changed);
+        }
+        Ok(())
+    }
+
+    /// A member does its duties.
+    pub(super) fn tend(&mut self, at: usize) -> Result<(), String> {
+        self.set_time(at);
+        self.announce(at)?;
+        let (now, epoch) = (self.now, self.nodes[at].epoch);
+        self.schedule(now + self.settings.tend_ms, Event::Tend(at, epoch));
+        let node = &mut self.nodes[at];
+        let tended = node.sync.tend(now, &mut node.replica, &node.mark);
+        tended.map_err(|error| format!("{at} tends: {error}"))?;
+        self.changed(at)
+    }
+
+    /// Writes what changed to the disk, and does then what the sync machine says.
+    pub(super) fn flush(&mut self, at: usize) -> Result<(), String> {
+        self.write(at)?;
+        let mut renews = false;
+        while let Some(output) = self.nodes[at].sync.poll() {
+            match output {
+                Output::Send { link, bytes } => {
+                    if S::sends(self, at, &bytes)? {
+                        self.send(link, at, bytes);
+                    }
+                }
+                Output::Renew => renews = true,
+                Output::Refused { close, error } => self.refused(at, close, &error)?,
+                output => S::output(self, at, &output)?,
             }
         }
-        if self.shown != self.readable() {
-            return Err("a counter changed and the application was not told".into());
+        if renews {
+            self.renew(at)?;
         }
-        Ok(outputs)
+        let kept = self.promises.extract_if(.., |it| it.0 == at);
+        let kept: Vec<S::Event> = kept.map(|it| it.1).collect();
+        for event in kept {
+            S::event(self, event)?;
+        }
+        let node = &mut self.nodes[at];
+        if let Some(deadline) = node.sync.next_deadline() {
+            let due = deadline.max(self.now + 1);
+            if node.tick_at.is_none_or(|at| due < at) {
+                node.tick_at = Some(due);
+                let epoch = node.epoch;
+                self.schedule(due, Event::Tick(at, epoch));
+            }
+        }
+        self.look_at(self.now, at);
+        Ok(())
     }
 
-    /// Whether all that it sees would outlive a crash.
-    pub(super) fn is_flushed(&self) -> bool {
-        self.flushed.vector() == self.view.vector()
+    fn write(&mut self, at: usize) -> Result<(), String> {
+        let node = &mut self.nodes[at];
+        node.flush_pending = false;
+        if let Some(message) = node.replica.since(&mut node.mark) {
+            let seen = S::written(self, at)?;
+            let disk = &mut self.nodes[at].disk;
+            disk.write(message.encode_stored(), message.is_whole(), seen);
+        }
+        if self.random.chance(COMPACTS) && !self.nodes[at].disk.records().is_empty() {
+            let node = &mut self.nodes[at];
+            node.disk.compact(node.replica.snapshot().encode_stored());
+        }
+        Ok(())
     }
 
-    /// Rewrites the disk as one record, as a store does to its log now and then.
-    pub(super) fn compact(&mut self) {
-        if self.durable && self.is_flushed() && !self.disk.is_empty() {
-            self.disk = vec![self.replica.canonical_bytes()];
-            self.records = vec![self.view.clone()];
+    /// A replica goes on under a fresh writer.
+    fn renew(&mut self, at: usize) -> Result<(), String> {
+        self.counts.renewals += 1;
+        let nonce: [u8; 16] = self.random.bytes();
+        let writer = WriterId::mint(&Space::default(), &self.nodes[at].key, &nonce);
+        self.note(|| format!("{at} goes on as {writer}"));
+        self.nodes[at].nonce = nonce;
+        S::writes_as(self, at, writer, nonce)?;
+        self.input(at, Input::Renew { writer })
+    }
+
+    /// Datagrams may come before the hello or bring it twice: that is no failure.
+    fn refused(&mut self, at: usize, close: Option<Link>, error: &Error) -> Result<(), String> {
+        self.note(|| format!("{at} refuses, closes {close:?}: {error}"));
+        if let Some(link) = close {
+            self.close(link.0, None);
+        }
+        match (error, self.settings.carrier) {
+            (Error::Handshake, Carrier::Datagrams) => Ok(()),
+            _ => S::refused(self, at, error),
+        }
+    }
+
+    /// Keeps a copy of a disk.
+    pub(super) fn back_up(&mut self, at: usize) {
+        let place = self.random.index(BACKUPS_MAX);
+        let node = &mut self.nodes[at];
+        let backup = node.disk.clone();
+        match node.backups.get_mut(place) {
+            Some(old) => *old = backup,
+            None => node.backups.push(backup),
         }
     }
 }
